@@ -1,0 +1,2 @@
+//! The `justitia` command: wires arguments to commands.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The lab.
+pub mod protocol;

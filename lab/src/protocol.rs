@@ -1,0 +1,221 @@
+//! What the host hands a guest and what the guest hands back.
+//!
+//! One boot of a virtual machine runs one [`GuestJob`] (one policy of one experiment) and answers
+//! with one [`GuestReport`]. Both travel as JSON over the mailbox disk (`vm`); progress travels as
+//! console lines that begin with [`PROGRESS_PREFIX`].
+//!
+//! Units: `_bytes` bytes, `_s` seconds, `_us` microseconds, `mb` means 10^6 bytes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A console line that begins with this is progress meant for the person who waits.
+pub const PROGRESS_PREFIX: &str = "@justitia ";
+
+/// What one boot of a guest does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuestJob {
+    /// Which policy is in force during the measured phase.
+    pub policy: PolicyUnderTest,
+    /// The containers, in the order they are reported.
+    pub containers: Vec<ContainerJob>,
+    /// Seconds of the measured phase.
+    pub seconds: u32,
+    /// Classic two-list LRU or multi-generational LRU.
+    pub lru: Lru,
+    /// The block scheduler of the data disk.
+    pub scheduler: Scheduler,
+    /// Mount options of the data file system (ext4), for example `noauto_da_alloc`; may be empty.
+    pub mount_options: String,
+    /// Extra arguments for `justitia run`, for example `--interval 1s`.
+    pub agent_args: Vec<String>,
+    /// Bytes the host writes between caching and re-reading (reread only).
+    pub polluter_bytes: Option<u64>,
+    /// Kill the agent with SIGKILL after this many measured seconds and start it again one second
+    /// later (the crash experiment); `None` leaves it alone.
+    pub kill_agent_at_s: Option<u32>,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+/// One container.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContainerJob {
+    /// Name, also the last part of its cgroup: `/app/<name>` (slashes nest groups).
+    pub name: String,
+    /// I/O weight, 1 to 10000; written to the OCI configuration as `blockIO.weight`.
+    pub weight: u32,
+    /// What it runs.
+    pub load: Load,
+}
+
+/// What a container runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Load {
+    /// Filebench's fileserver personality.
+    Fileserver {
+        /// Worker threads.
+        threads: u32,
+        /// Number of files in the set.
+        files: u32,
+        /// Mean file size in bytes (gamma distributed, shape 1.5, as in filebench).
+        mean_file_bytes: u64,
+        /// Mean size of an append in bytes.
+        append_bytes: u64,
+        /// Share of the set that exists before the run, percent.
+        prealloc_percent: u32,
+        /// Whole-file reads per create (1 is filebench's personality; more is read-mostly).
+        reads_per_write: u32,
+        /// Appends per create (1 is filebench's personality; more is append-mostly).
+        appends_per_write: u32,
+        /// O_DIRECT instead of the page cache.
+        direct: bool,
+        /// Duty cycle: busy for this many seconds, then idle as long; `None` is always busy.
+        duty_s: Option<u32>,
+        /// Anonymous memory that grows at this rate while the load runs, bytes per second, up to
+        /// a quarter of RAM; 0 for none.
+        anon_growth_bytes_per_s: u64,
+    },
+    /// Skewed random reads of one file, some of them writes.
+    Readmix {
+        /// Worker threads.
+        threads: u32,
+        /// Size of the file in bytes.
+        file_bytes: u64,
+        /// Bytes per request.
+        block_bytes: u32,
+        /// Percent of requests that write.
+        write_percent: u32,
+        /// Zipf exponent of the block popularity.
+        zipf_theta: f64,
+    },
+    /// FIO as in the paper: write a file, wait for the polluter, read it again once.
+    Reread {
+        /// Size of the file in bytes.
+        file_bytes: u64,
+        /// O_DIRECT instead of the page cache.
+        direct: bool,
+    },
+}
+
+/// A policy under test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyUnderTest {
+    /// Weights set on the containers, nothing else.
+    Conventional,
+    /// Static memory.max in the ratio of the weights.
+    Memcg,
+    /// Weights set, the load bypasses the page cache.
+    Direct,
+    /// Agent in mode `justitia`: thresholds only.
+    Justitia,
+    /// Agent in mode `proportional`, objective `fair`.
+    Proportional,
+    /// Agent in mode `proportional`, objective `strict`.
+    Strict,
+    /// Agent in mode `observe`: measures and writes nothing.
+    Observe,
+}
+
+/// Which LRU the guest kernel uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lru {
+    /// Active and inactive list.
+    Classic,
+    /// Multi-generational LRU.
+    Mglru,
+}
+
+/// The block scheduler of the data disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheduler {
+    /// BFQ, which honours `io.bfq.weight`.
+    Bfq,
+    /// No scheduler: weights have no effect in the block layer.
+    None,
+}
+
+/// What one boot measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GuestReport {
+    /// `uname -r`.
+    pub kernel: String,
+    /// Facts the guest read back: LRU, scheduler, mount options, MemTotal in bytes, CPUs.
+    pub environment: BTreeMap<String, String>,
+    /// Per container, in the order of the job.
+    pub containers: Vec<ContainerReport>,
+    /// Seconds the measured phase really took.
+    pub seconds: f64,
+    /// Every knob (path relative to the cgroup mount -> value) before the agent started.
+    pub knobs_before: BTreeMap<String, String>,
+    /// The same after the agent ended. Must equal `knobs_before`.
+    pub knobs_after: BTreeMap<String, String>,
+    /// The agent's CPU seconds (user + system) and peak resident memory in bytes.
+    pub agent: Option<AgentCost>,
+    /// The last lines of the agent's log.
+    pub agent_log: String,
+    /// `justitia status --json` taken two thirds through the measured phase.
+    pub agent_status: Option<serde_json::Value>,
+}
+
+/// What the agent cost.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct AgentCost {
+    /// CPU seconds, user and system.
+    pub cpu_s: f64,
+    /// Peak resident set, bytes.
+    pub peak_rss_bytes: u64,
+}
+
+/// What one container did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContainerReport {
+    /// Name.
+    pub name: String,
+    /// Weight.
+    pub weight: u32,
+    /// One sample a second, the first at the start of the measured phase (all zero traffic).
+    pub samples: Vec<Sample>,
+    /// Operations whose latency was over two seconds, and the longest one in microseconds.
+    pub slow_ops: u64,
+    /// Longest operation, microseconds.
+    pub max_latency_us: u64,
+}
+
+/// A container at one second. Counters are cumulative since the start of the measured phase.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Seconds since the start of the measured phase.
+    pub at_s: f64,
+    /// Bytes the application read (hits and misses).
+    pub read_bytes: u64,
+    /// Bytes the application wrote.
+    pub write_bytes: u64,
+    /// Bytes read from the device by the group (io.stat rbytes).
+    pub device_read_bytes: u64,
+    /// Bytes written to the device by the group (io.stat wbytes).
+    pub device_write_bytes: u64,
+    /// Operations completed.
+    pub ops: u64,
+    /// Sum of operation latencies, microseconds.
+    pub latency_us: u64,
+    /// Page cache charged to the group: `file - shmem` of memory.stat.
+    pub file_bytes: u64,
+    /// Anonymous memory.
+    pub anon_bytes: u64,
+    /// memory.low, `None` for max.
+    pub low_bytes: Option<u64>,
+    /// memory.high, `None` for max.
+    pub high_bytes: Option<u64>,
+    /// memory.pressure full total, microseconds.
+    pub memory_full_us: u64,
+    /// io.pressure some total, microseconds.
+    pub io_some_us: u64,
+}
