@@ -1,0 +1,81 @@
+//! What the operator decides about the policy. Read from TOML by the agent.
+
+use serde::{Deserialize, Serialize};
+
+/// How much of the policy is in force.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Measure, write nothing.
+    Observe,
+    /// The paper: thresholds by weight, no feedback.
+    Justitia,
+    /// Thresholds and feedback.
+    #[default]
+    Proportional,
+}
+
+/// What the feedback aims at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Objective {
+    /// Weighted proportional fairness: never levels anybody down for nothing.
+    #[default]
+    Fair,
+    /// The lowest proportionality variation, whatever it costs.
+    Strict,
+}
+
+/// Parameters of the policy. The defaults are what the lab's results were made with.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// How much of the policy is in force.
+    pub mode: Mode,
+    /// What the feedback aims at.
+    pub objective: Objective,
+    /// Feedback and thresholds.
+    pub feedback: FeedbackConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            mode: Mode::default(),
+            objective: Objective::default(),
+            feedback: FeedbackConfig::default(),
+        }
+    }
+}
+
+/// Parameters of the feedback loop.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FeedbackConfig {
+    /// Time constant of the bandwidth filter, seconds.
+    pub smoothing_s: f64,
+    /// Integral gain, per second, on the relative error.
+    pub integral_per_s: f64,
+    /// Proportional gain on the relative error.
+    pub proportional: f64,
+    /// The gain stays between `1 / gain_limit` and `gain_limit`.
+    pub gain_limit: f64,
+    /// Relative errors below this are left alone.
+    pub dead_band: f64,
+    /// A group contends when its tasks stalled on I/O or memory for more than this share of a
+    /// period.
+    pub stall_share: f64,
+}
+
+impl Default for FeedbackConfig {
+    fn default() -> Self {
+        FeedbackConfig {
+            smoothing_s: 3.0,
+            integral_per_s: 0.15,
+            proportional: 0.5,
+            gain_limit: 8.0,
+            dead_band: 0.02,
+            stall_share: 0.05,
+        }
+    }
+}

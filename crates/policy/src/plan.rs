@@ -1,0 +1,190 @@
+//! What is to be done: a list of knob writes, each with its reason.
+//!
+//! A plan is data: it can be printed (`justitia plan`), compared and replayed. Applying it is the
+//! agent's business.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::color::Color;
+use crate::snapshot::GroupId;
+use crate::units::{Bytes, Limit};
+
+/// A cgroup control file that Justitia writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Knob {
+    /// `memory.low`: the threshold of weight-aware reclaim.
+    #[serde(rename = "memory.low")]
+    MemoryLow,
+    /// `memory.high`: the throttle of weight-ordered allocation.
+    #[serde(rename = "memory.high")]
+    MemoryHigh,
+    /// `memory.reclaim`: take file pages now. Has no value to restore.
+    #[serde(rename = "memory.reclaim")]
+    MemoryReclaim,
+    /// `io.weight`, the default entry.
+    #[serde(rename = "io.weight")]
+    IoWeight,
+    /// `io.bfq.weight`, the default entry.
+    #[serde(rename = "io.bfq.weight")]
+    IoBfqWeight,
+}
+
+impl Knob {
+    /// The file's name.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Knob::MemoryLow => "memory.low",
+            Knob::MemoryHigh => "memory.high",
+            Knob::MemoryReclaim => "memory.reclaim",
+            Knob::IoWeight => "io.weight",
+            Knob::IoBfqWeight => "io.bfq.weight",
+        }
+    }
+
+    /// Whether the file keeps what is written, so that there is a prior value to restore.
+    pub fn holds_value(self) -> bool {
+        self != Knob::MemoryReclaim
+    }
+}
+
+impl fmt::Display for Knob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.file_name())
+    }
+}
+
+/// A value to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Value {
+    /// A memory limit.
+    Limit(Limit),
+    /// Bytes to reclaim, file pages only.
+    Reclaim(Bytes),
+    /// An I/O weight.
+    Weight(u32),
+}
+
+impl fmt::Display for Value {
+    /// As the kernel takes it; the `swappiness` argument of `memory.reclaim` is the writer's.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Limit(limit) => limit.fmt(f),
+            Value::Reclaim(bytes) => bytes.0.fmt(f),
+            Value::Weight(weight) => weight.fmt(f),
+        }
+    }
+}
+
+/// Why a knob is written.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "why")]
+pub enum Reason {
+    /// Protection at the group's threshold (paper, equation 1).
+    Threshold {
+        /// The page-cache threshold.
+        file: Bytes,
+        /// Anonymous and kernel memory added to it.
+        non_file: Bytes,
+    },
+    /// An ancestor protects just what its children claim.
+    ChildrenSum,
+    /// The group takes more than its share while others wait.
+    AboveShare {
+        /// Its bandwidth over its weighted share of the contenders' bandwidth.
+        of_ideal: f64,
+        /// The feedback's gain on its share.
+        gain: f64,
+    },
+    /// Nobody contends, or the group no longer does: the limit is lifted.
+    NoContention,
+    /// Non-file memory grew towards the limit: the limit makes room at once.
+    MakeRoom,
+    /// The block layer's weight follows the gain.
+    BlockShare {
+        /// The feedback's gain on its share.
+        gain: f64,
+    },
+    /// A color asks for a rebalancing.
+    Rebalance,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Threshold { file, non_file } => {
+                write!(
+                    f,
+                    "threshold {file} of page cache + {non_file} other memory"
+                )
+            }
+            Reason::ChildrenSum => f.write_str("the sum of what its children claim"),
+            Reason::AboveShare { of_ideal, gain } => {
+                write!(
+                    f,
+                    "at {of_ideal:.2} of its share under contention, gain {gain:.2}"
+                )
+            }
+            Reason::NoContention => f.write_str("no contention"),
+            Reason::MakeRoom => f.write_str("its other memory grew"),
+            Reason::BlockShare { gain } => write!(f, "block share follows gain {gain:.2}"),
+            Reason::Rebalance => f.write_str("rebalancing between colors"),
+        }
+    }
+}
+
+/// One knob write.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Write {
+    /// The group.
+    pub group: GroupId,
+    /// Its file.
+    pub knob: Knob,
+    /// What to write.
+    pub value: Value,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// What the policy makes of one group, for `status`, `explain` and metrics.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The group.
+    pub group: GroupId,
+    /// Its share of the managed groups' weight, 0 to 1, down the hierarchy.
+    pub proportion: f64,
+    /// Page cache it is entitled to (water-filling), bytes.
+    pub entitlement: Bytes,
+    /// The page-cache threshold in force (paper, equation 1).
+    pub threshold: Bytes,
+    /// Application-level bandwidth since the last step, bytes per second.
+    pub bytes_per_s: Option<f64>,
+    /// Of that, what the disk has to carry: bytes written and missed.
+    pub transferable_bytes_per_s: Option<f64>,
+    /// Smoothed bandwidth over the weighted share of the contenders' bandwidth; 1 is ideal.
+    pub of_ideal: Option<f64>,
+    /// It stalls, so it takes part in the competition.
+    pub contending: bool,
+    /// How well it is: declared, or inferred from stalls and share.
+    pub color: Color,
+    /// The feedback's gain on its share.
+    pub gain: f64,
+    /// Share of the last period in which some task waited for memory or I/O, 0 to 1.
+    pub stalled: Option<f64>,
+}
+
+/// What is to be done, and what was thought.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Knob writes in the order they must happen: an ancestor's protection is raised before its
+    /// children's, and lowered after.
+    pub writes: Vec<Write>,
+    /// One verdict for each managed group, in the snapshot's order.
+    pub verdicts: Vec<Verdict>,
+    /// Proportionality variation of the contending groups since the last step.
+    pub pv: Option<f64>,
+    /// Share error of the contending groups since the last step.
+    pub share_error: Option<f64>,
+}

@@ -1,0 +1,161 @@
+//! What the agent saw at one instant: the host, the groups, their knobs.
+//!
+//! Counters are cumulative, as the kernel keeps them; [`crate::step`] takes the differences. A
+//! value that could not be read is `None`, never zero.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Bytes, Limit, Weight};
+
+/// The kernel's cgroup id (the inode of its directory): identity, because paths are recycled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct GroupId(pub u64);
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Everything the policy may look at.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The host as a whole.
+    pub host: Host,
+    /// Managed groups and all their ancestors below the cgroup root, parents before children.
+    pub groups: Vec<Group>,
+}
+
+/// The host as a whole (`/proc/meminfo`, `/proc/zoneinfo`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// `MemTotal`.
+    pub total: Option<Bytes>,
+    /// `MemFree`.
+    pub free: Option<Bytes>,
+    /// Page cache of the whole host: `Cached + Buffers - Shmem`, the paper's `NR_FILE_PAGES`.
+    pub file: Option<Bytes>,
+    /// Sum of the zones' high watermarks: below this much free memory kswapd works.
+    pub high_watermark: Option<Bytes>,
+}
+
+/// One cgroup.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// Identity.
+    pub id: GroupId,
+    /// The parent, if it is in the snapshot too; `None` right below the cgroup root.
+    pub parent: Option<GroupId>,
+    /// Path relative to the cgroup2 mount, for example `/app/db`.
+    pub path: String,
+    /// `None`: an ancestor that is only there to hold managed groups. It is transparent: it counts
+    /// with the sum of its children's weights, so that containers under different slices compete
+    /// by their own numbers. An inner group with a weight divides among its children what that
+    /// weight earned it.
+    pub weight: Option<Weight>,
+    /// Where the weight came from.
+    pub weight_source: WeightSource,
+    /// Memory gauges.
+    pub memory: Memory,
+    /// Application-level traffic counters.
+    pub traffic: Traffic,
+    /// Pressure stall totals.
+    pub pressure: Pressure,
+    /// What the knobs hold now.
+    pub knobs: Knobs,
+}
+
+/// Where a weight came from, in the order of preference.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WeightSource {
+    /// The configuration file.
+    Config,
+    /// The xattr `user.justitia.weight` on the cgroup directory.
+    Xattr,
+    /// The OCI annotation `io.justitia.weight`.
+    OciAnnotation,
+    /// The OCI `blockIO.weight`.
+    OciBlockIo,
+    /// `io.bfq.weight` or `io.weight`.
+    IoWeight,
+    /// Nobody said anything: 100.
+    #[default]
+    Default,
+}
+
+/// Memory gauges of a group (`memory.current`, `memory.stat`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// `memory.current`.
+    pub current: Option<Bytes>,
+    /// Page cache: `file - shmem`.
+    pub file: Option<Bytes>,
+    /// `file_mapped`: page cache in page tables; taking it away thrashes code.
+    pub file_mapped: Option<Bytes>,
+    /// `file_dirty + file_writeback`.
+    pub file_dirty: Option<Bytes>,
+    /// `active_file`.
+    pub active_file: Option<Bytes>,
+    /// `anon`.
+    pub anon: Option<Bytes>,
+    /// `workingset_refault_file`, a counter of pages.
+    pub refault_pages: Option<u64>,
+}
+
+/// Application-level traffic of a group, cumulative bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Bytes applications read, from memory or not.
+    pub read_bytes: Option<u64>,
+    /// Bytes applications wrote, to memory or not.
+    pub write_bytes: Option<u64>,
+    /// Bytes that reads had to fetch from a device (page-cache misses and readahead).
+    pub missed_bytes: Option<u64>,
+}
+
+/// Pressure stall totals, cumulative microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pressure {
+    /// `memory.pressure`, some.
+    pub memory_some_us: Option<u64>,
+    /// `memory.pressure`, full.
+    pub memory_full_us: Option<u64>,
+    /// `io.pressure`, some.
+    pub io_some_us: Option<u64>,
+    /// `io.pressure`, full.
+    pub io_full_us: Option<u64>,
+}
+
+/// The knobs of a group as they stand. `None`: the file is not there, so the knob cannot be used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Knobs {
+    /// `memory.low`.
+    pub low: Option<Limit>,
+    /// `memory.high`.
+    pub high: Option<Limit>,
+    /// `memory.max`.
+    pub max: Option<Limit>,
+    /// `io.weight`, the default entry.
+    pub io_weight: Option<u32>,
+    /// `io.bfq.weight`, the default entry.
+    pub bfq_weight: Option<u32>,
+    /// `memory.reclaim` can be written.
+    pub reclaim: bool,
+    /// A knob that somebody else changed while we held it: it is the user's now.
+    pub foreign: ForeignKnobs,
+}
+
+/// Knobs that a foreign writer took over. The policy plans nothing for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForeignKnobs {
+    /// `memory.low`.
+    pub low: bool,
+    /// `memory.high`.
+    pub high: bool,
+    /// `io.weight` or `io.bfq.weight`.
+    pub io_weight: bool,
+}
