@@ -1,31 +1,31 @@
 //! The policy of Justitia: pure functions from what was seen to what is to be done.
 //!
-//! Nothing here does I/O, reads a clock or logs. Data flows `snapshot` -> [`step`] -> `plan`.
+//! Nothing here does I/O, reads a clock or logs. Data flows one way:
+//!
+//! ```text
+//! snapshot -> rates -> entitle (shares) -> feedback -> writes -> plan
+//! ```
+//!
+//! [`step()`] goes through them in this order. Every quantity names its unit; a value that could
+//! not be read is `None`, and each module says what it does then.
 
 pub mod color;
 pub mod config;
+pub mod entitle;
+pub mod feedback;
 pub mod metrics;
 pub mod plan;
+pub mod rates;
+pub mod shares;
 pub mod snapshot;
+mod step;
+#[cfg(test)]
+mod testing;
 pub mod units;
+mod writes;
 
-use std::time::Duration;
-
+pub use color::Color;
 pub use config::Config;
 pub use plan::Plan;
 pub use snapshot::Snapshot;
-
-/// What the policy remembers from one step to the next.
-#[derive(Debug, Clone, Default)]
-pub struct State {}
-
-/// Decides: from what was remembered and what is seen now to what is remembered next and what is
-/// to be done.
-pub fn step(
-    state: &State,
-    _snapshot: &Snapshot,
-    _config: &Config,
-    _elapsed: Duration,
-) -> (State, Plan) {
-    (state.clone(), Plan::default())
-}
+pub use step::{step, State};

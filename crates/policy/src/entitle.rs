@@ -1,0 +1,234 @@
+//! Entitlements and thresholds: how much page cache each group should hold.
+//!
+//! The paper's equation 1, `threshold_i = NR_FILE_PAGES * proportion_i`, with two additions. What
+//! is divided is what the page cache could hold, not only what it holds at this moment: the host's
+//! page cache plus its free memory above the high watermark, less a reserve for the programs of
+//! groups nobody manages. And a group that has no use for its share lends it: the division is a
+//! weighted water-filling ([`crate::shares`]) over demands.
+//!
+//! The threshold is enforced by `memory.low`, which covers all memory of a group, so the memory
+//! that is not page cache is added to it (`mm/memcontrol.c`, `mem_cgroup_calculate_protection`).
+//! An ancestor's `low` is the sum of `min(usage, low)` of its children: with
+//! `memory_recursiveprot`, protection that the children do not claim is handed to them in
+//! proportion to their usage, which would undo the weights.
+
+use std::collections::BTreeMap;
+
+use crate::shares::Node;
+use crate::snapshot::{Group, GroupId, Host, Snapshot};
+use crate::units::{Bytes, Limit};
+
+/// A group may grow this much beyond a quarter of what it holds within one period before its
+/// entitlement follows.
+const GROWTH: Bytes = Bytes::mib(8);
+
+/// Groups nobody manages keep at most this part of memory out of the division.
+const RESERVE_DIVISOR: u64 = 16;
+
+/// The snapshot's groups as a tree: indices instead of ids.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    /// Parent of each group, in the snapshot's order.
+    pub parent: Vec<Option<usize>>,
+    /// Whether a group is managed and has no children in the snapshot.
+    pub leaf: Vec<bool>,
+}
+
+impl Tree {
+    /// From a snapshot; a parent that is missing or comes after its child counts as the root.
+    pub fn of(snapshot: &Snapshot) -> Tree {
+        let mut index: BTreeMap<GroupId, usize> = BTreeMap::new();
+        let mut parent = Vec::with_capacity(snapshot.groups.len());
+        let mut leaf: Vec<bool> = snapshot.groups.iter().map(|g| g.weight.is_some()).collect();
+        for (i, group) in snapshot.groups.iter().enumerate() {
+            let p = group.parent.and_then(|id| index.get(&id).copied());
+            if let Some(p) = p {
+                leaf[p] = false;
+            }
+            parent.push(p);
+            index.insert(group.id, i);
+        }
+        Tree { parent, leaf }
+    }
+
+    /// Nodes for [`crate::shares`], with only the groups that `active` names; a subtree without an
+    /// active leaf weighs nothing.
+    pub fn nodes(
+        &self,
+        groups: &[Group],
+        active: impl Fn(usize) -> bool,
+        demand: impl Fn(usize) -> Option<Bytes>,
+    ) -> Vec<Node> {
+        let mut alive = vec![false; groups.len()];
+        for i in (0..groups.len()).rev() {
+            alive[i] |= self.leaf[i] && active(i);
+            if let (true, Some(p)) = (alive[i], self.parent[i]) {
+                alive[p] = true;
+            }
+        }
+        (0..groups.len())
+            .map(|i| {
+                let weight = match groups[i].weight {
+                    _ if !alive[i] => Some(0),
+                    Some(weight) => Some(u64::from(weight.get())),
+                    None => None,
+                };
+                let demand = if alive[i] {
+                    demand(i)
+                } else {
+                    Some(Bytes::ZERO)
+                };
+                Node {
+                    parent: self.parent[i],
+                    weight,
+                    floor: Bytes::ZERO,
+                    demand,
+                }
+            })
+            .collect()
+    }
+}
+
+/// Page cache that the managed groups could hold together. `None` if the host could not be read.
+pub fn capacity(host: &Host, groups: &[Group], tree: &Tree) -> Option<Bytes> {
+    let file = host.file?;
+    let spare = host.free? - host.high_watermark.unwrap_or_default();
+    let managed: Bytes = leaves(groups, tree).filter_map(|g| g.memory.file).sum();
+    let most = host
+        .total
+        .map_or(Bytes(u64::MAX), |total| Bytes(total.0 / RESERVE_DIVISOR));
+    let reserve = (file - managed).min(most);
+    Some((file + spare - reserve).page_aligned())
+}
+
+fn leaves<'a>(groups: &'a [Group], tree: &'a Tree) -> impl Iterator<Item = &'a Group> {
+    groups
+        .iter()
+        .zip(&tree.leaf)
+        .filter(|(_, &leaf)| leaf)
+        .map(|(group, _)| group)
+}
+
+/// What a group that is not held back may want next: what it holds and room to grow.
+pub fn growing_demand(held: Bytes) -> Bytes {
+    held + held.scale(0.25) + GROWTH
+}
+
+/// All memory of a group that is not page cache: anonymous, kernel, shmem, sockets.
+pub fn non_file(group: &Group) -> Option<Bytes> {
+    Some(group.memory.current? - group.memory.file?)
+}
+
+/// `memory.low` of every group: leaves at threshold plus other memory, inner groups and ancestors
+/// at the sum of what their children claim. `None` where something is unknown.
+pub fn protections(groups: &[Group], tree: &Tree, thresholds: &[Bytes]) -> Vec<Option<Bytes>> {
+    let mut low: Vec<Option<Bytes>> = vec![None; groups.len()];
+    let mut claimed: Vec<Option<Bytes>> = vec![Some(Bytes::ZERO); groups.len()];
+    for i in (0..groups.len()).rev() {
+        let group = &groups[i];
+        low[i] = if tree.leaf[i] {
+            non_file(group).map(|other| (other + thresholds[i]).page_aligned())
+        } else {
+            claimed[i]
+        };
+        // What is in force counts: a foreign value is the user's.
+        let in_force = if group.knobs.foreign.low {
+            group.knobs.low.and_then(Limit::bytes)
+        } else {
+            low[i]
+        };
+        if let Some(p) = tree.parent[i] {
+            // A child that could not be read claims what it last claimed: unknown here, so its
+            // parent is not lowered at all.
+            claimed[p] = match (claimed[p], in_force, group.memory.current) {
+                (Some(sum), Some(low), Some(current)) => Some(sum + low.min(current)),
+                _ => None,
+            };
+        }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{group, host};
+
+    #[test]
+    fn an_ancestor_claims_what_its_children_use_and_no_more() {
+        let mut snapshot = Snapshot {
+            host: host(1000),
+            groups: Vec::new(),
+        };
+        let mut app = group(1, None, "/app");
+        app.weight = None;
+        snapshot.groups = vec![
+            app,
+            group(2, Some(1), "/app/a"),
+            group(3, Some(1), "/app/b"),
+        ];
+        snapshot.groups[1].memory.current = Some(Bytes::mib(10));
+        snapshot.groups[1].memory.file = Some(Bytes::mib(8));
+        snapshot.groups[2].memory.current = Some(Bytes::mib(100));
+        snapshot.groups[2].memory.file = Some(Bytes::mib(100));
+        let tree = Tree::of(&snapshot);
+        let thresholds = [Bytes::ZERO, Bytes::mib(50), Bytes::mib(50)];
+        let low = protections(&snapshot.groups, &tree, &thresholds);
+        assert_eq!(
+            low,
+            [
+                Some(Bytes::mib(60)),
+                Some(Bytes::mib(52)),
+                Some(Bytes::mib(50))
+            ]
+        );
+    }
+
+    #[test]
+    fn an_unreadable_child_does_not_lower_its_parent() {
+        let mut app = group(1, None, "/app");
+        app.weight = None;
+        let mut blind = group(2, Some(1), "/app/a");
+        blind.memory.current = None;
+        let snapshot = Snapshot {
+            host: host(1000),
+            groups: vec![app, blind],
+        };
+        let tree = Tree::of(&snapshot);
+        let low = protections(&snapshot.groups, &tree, &[Bytes::ZERO, Bytes::mib(1)]);
+        assert_eq!(low, [None, None]);
+    }
+
+    #[test]
+    fn the_page_cache_of_strangers_is_reserved_up_to_a_sixteenth() {
+        let mut snapshot = Snapshot {
+            host: host(1600),
+            groups: vec![group(1, None, "/a")],
+        };
+        snapshot.host.file = Some(Bytes::mib(900));
+        snapshot.host.free = Some(Bytes::mib(100));
+        snapshot.host.high_watermark = Some(Bytes::mib(50));
+        snapshot.groups[0].memory.file = Some(Bytes::mib(400));
+        let tree = Tree::of(&snapshot);
+        let got = capacity(&snapshot.host, &snapshot.groups, &tree);
+        assert_eq!(got, Some(Bytes::mib(900 + 50 - 100)));
+        snapshot.host.file = None;
+        assert_eq!(capacity(&snapshot.host, &snapshot.groups, &tree), None);
+    }
+
+    #[test]
+    fn a_tree_without_an_active_leaf_weighs_nothing() {
+        let mut snapshot = Snapshot {
+            host: host(1000),
+            groups: Vec::new(),
+        };
+        snapshot.groups = vec![
+            group(1, None, "/t"),
+            group(2, Some(1), "/t/a"),
+            group(3, None, "/b"),
+        ];
+        let tree = Tree::of(&snapshot);
+        let nodes = tree.nodes(&snapshot.groups, |i| i == 2, |_| None);
+        assert_eq!(crate::shares::proportions(&nodes), [0.0, 0.0, 1.0]);
+    }
+}

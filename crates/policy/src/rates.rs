@@ -1,0 +1,113 @@
+//! From cumulative counters to rates over the last period.
+//!
+//! A counter that is missing, or that went backwards (the group was re-created, a source was
+//! exchanged), gives no rate for that period: unknown is never zero.
+
+use crate::snapshot::{Group, Pressure, Traffic};
+
+/// Rates of one group over the last period.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Rates {
+    /// Bytes applications read, per second.
+    pub read_per_s: Option<f64>,
+    /// Bytes applications wrote, per second.
+    pub written_per_s: Option<f64>,
+    /// Bytes reads had to fetch from a device, per second.
+    pub missed_per_s: Option<f64>,
+    /// Share of the period in which some task waited for I/O or memory, whichever is more, 0..1.
+    pub stalled: Option<f64>,
+}
+
+impl Rates {
+    /// From the counters then and now; `elapsed_s` must be positive.
+    pub fn between(then: &Counters, now: &Counters, elapsed_s: f64) -> Rates {
+        let per_s = |then: Option<u64>, now: Option<u64>| {
+            let delta = now?.checked_sub(then?)?;
+            (elapsed_s > 0.0).then(|| delta as f64 / elapsed_s)
+        };
+        let (t0, t1) = (&then.traffic, &now.traffic);
+        let (p0, p1) = (&then.pressure, &now.pressure);
+        let stalls = [
+            per_s(p0.io_some_us, p1.io_some_us),
+            per_s(p0.memory_some_us, p1.memory_some_us),
+        ];
+        Rates {
+            read_per_s: per_s(t0.read_bytes, t1.read_bytes),
+            written_per_s: per_s(t0.write_bytes, t1.write_bytes),
+            missed_per_s: per_s(t0.missed_bytes, t1.missed_bytes),
+            stalled: stalls
+                .into_iter()
+                .flatten()
+                .reduce(f64::max)
+                .map(|us_per_s| (us_per_s / 1e6).min(1.0)),
+        }
+    }
+
+    /// Application-level bandwidth: read and written.
+    pub fn bytes_per_s(&self) -> Option<f64> {
+        Some(self.read_per_s? + self.written_per_s?)
+    }
+
+    /// What the disk has to carry: written and missed. Readahead can fetch more than was read;
+    /// a group never misses more than it reads.
+    pub fn transferable_per_s(&self) -> Option<f64> {
+        Some(self.written_per_s? + self.missed_per_s?.min(self.read_per_s?))
+    }
+}
+
+/// The counters of a group that rates are made of.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Counters {
+    traffic: Traffic,
+    pressure: Pressure,
+}
+
+impl Counters {
+    /// The counters of this group as it was seen.
+    pub fn of(group: &Group) -> Counters {
+        Counters {
+            traffic: group.traffic,
+            pressure: group.pressure,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(read: u64, stall_us: u64) -> Counters {
+        Counters {
+            traffic: Traffic {
+                read_bytes: Some(read),
+                write_bytes: Some(0),
+                missed_bytes: Some(2 * read),
+            },
+            pressure: Pressure {
+                io_some_us: Some(stall_us),
+                ..Pressure::default()
+            },
+        }
+    }
+
+    #[test]
+    fn a_counter_that_went_backwards_gives_no_rate() {
+        let rates = Rates::between(&counters(100, 5), &counters(40, 5), 1.0);
+        assert_eq!(rates.read_per_s, None);
+        assert_eq!(rates.bytes_per_s(), None);
+        assert_eq!(rates.stalled, Some(0.0));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_zero() {
+        let rates = Rates::between(&Counters::default(), &counters(1, 1), 1.0);
+        assert_eq!(rates, Rates::default());
+    }
+
+    #[test]
+    fn readahead_does_not_count_as_more_than_was_read() {
+        let rates = Rates::between(&counters(0, 0), &counters(100, 500_000), 2.0);
+        assert_eq!(rates.transferable_per_s(), Some(50.0));
+        assert_eq!(rates.stalled, Some(0.25));
+    }
+}

@@ -1,0 +1,228 @@
+//! Weighted water-filling over a hierarchy: who is entitled to how many bytes.
+//!
+//! Each node of a tree has a weight among its siblings, a floor it must not fall below and a cap,
+//! its demand, it has no use beyond. Water rises in all siblings at a level proportional to their
+//! weights: `allocation_i(level) = clamp(level * weight_i, floor_i, cap_i)`. The level is the one
+//! at which everything is handed out, or everybody has what it demands.
+//!
+//! Properties, each held by a test:
+//! - *conservation*: the allocations sum to `min(total, sum of caps)`, to the byte;
+//! - *work-conserving*: nothing is left while somebody wants more;
+//! - *monotone*: more weight never gets a node less;
+//! - *scale-invariant*: only the ratio of weights matters;
+//! - *floors*: held whenever the floors fit; otherwise they are cut in proportion to themselves.
+//!
+//! Arithmetic is exact (128-bit integers); the bytes that do not divide evenly go to the largest
+//! remainders. With no floors and no caps this is the paper's equation 1.
+
+use crate::units::Bytes;
+
+/// A node of the hierarchy. Children come after their parent in the slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Node {
+    /// Index of the parent in the same slice, smaller than this node's own; `None` at the top.
+    pub parent: Option<usize>,
+    /// Weight among its siblings. `None`: as much as its children's weights together. Zero: only
+    /// its floor.
+    pub weight: Option<u64>,
+    /// It must not get less than this, if the floors fit at all. Leaves only; an inner node's
+    /// floor is the sum of its children's.
+    pub floor: Bytes,
+    /// It has no use for more than this; `None` is unbounded. Leaves only, like the floor.
+    pub demand: Option<Bytes>,
+}
+
+/// A claim on water: one node among its siblings, sums of the subtree filled in.
+#[derive(Debug, Clone, Copy)]
+struct Claim {
+    weight: u128,
+    floor: u128,
+    cap: u128,
+}
+
+/// More than any sum of byte counts, small enough to multiply by a sum of weights.
+const UNBOUNDED: u128 = 1 << 80;
+
+/// Divides `total` among the leaves; inner nodes get the sum of their children. Shape: one
+/// allocation for each node, in order. Panics if a parent does not precede its child.
+pub fn divide(total: Bytes, nodes: &[Node]) -> Vec<Bytes> {
+    let children = children_of(nodes);
+    let claims = claims_of(nodes, &children);
+    let mut allocation = vec![0u128; nodes.len()];
+    let top: Vec<usize> = (0..nodes.len())
+        .filter(|&i| nodes[i].parent.is_none())
+        .collect();
+    fill_siblings(u128::from(total.0), &top, &claims, &mut allocation);
+    for (node, siblings) in children.iter().enumerate() {
+        if !siblings.is_empty() {
+            fill_siblings(allocation[node], siblings, &claims, &mut allocation);
+        }
+    }
+    allocation
+        .into_iter()
+        .map(|bytes| Bytes(bytes as u64))
+        .collect()
+}
+
+/// Each node's share of the total weight down the hierarchy, 0 to 1; no floors, no caps.
+pub fn proportions(nodes: &[Node]) -> Vec<f64> {
+    let children = children_of(nodes);
+    let claims = claims_of(nodes, &children);
+    let top: u128 = (0..nodes.len())
+        .filter(|&i| nodes[i].parent.is_none())
+        .map(|i| claims[i].weight)
+        .sum();
+    let mut share = vec![0.0; nodes.len()];
+    for (i, node) in nodes.iter().enumerate() {
+        let (whole, siblings) = match node.parent {
+            None => (1.0, top),
+            Some(p) => (
+                share[p],
+                children[p].iter().map(|&c| claims[c].weight).sum(),
+            ),
+        };
+        share[i] = if siblings == 0 {
+            0.0
+        } else {
+            whole * claims[i].weight as f64 / siblings as f64
+        };
+    }
+    share
+}
+
+fn children_of(nodes: &[Node]) -> Vec<Vec<usize>> {
+    let mut children = vec![Vec::new(); nodes.len()];
+    for (i, node) in nodes.iter().enumerate() {
+        if let Some(parent) = node.parent {
+            assert!(parent < i, "node {i} comes before its parent {parent}");
+            children[parent].push(i);
+        }
+    }
+    children
+}
+
+/// Sums floors, caps and missing weights from the leaves up.
+fn claims_of(nodes: &[Node], children: &[Vec<usize>]) -> Vec<Claim> {
+    let mut claims: Vec<Claim> = nodes
+        .iter()
+        .map(|node| {
+            let floor = u128::from(node.floor.0);
+            let cap = node
+                .demand
+                .map_or(UNBOUNDED, |demand| u128::from(demand.0).max(floor));
+            Claim {
+                weight: u128::from(node.weight.unwrap_or(0)),
+                floor,
+                cap,
+            }
+        })
+        .collect();
+    for i in (0..nodes.len()).rev() {
+        if children[i].is_empty() {
+            continue;
+        }
+        let sum = |f: fn(&Claim) -> u128| children[i].iter().map(|&c| f(&claims[c])).sum::<u128>();
+        let (floor, cap, weight) = (
+            sum(|c| c.floor),
+            sum(|c| c.cap).min(UNBOUNDED),
+            sum(|c| c.weight),
+        );
+        claims[i] = Claim {
+            weight: nodes[i].weight.map_or(weight, u128::from),
+            floor,
+            cap,
+        };
+    }
+    claims
+}
+
+/// Fills one set of siblings with `total`.
+fn fill_siblings(total: u128, siblings: &[usize], claims: &[Claim], allocation: &mut [u128]) {
+    let floors: u128 = siblings.iter().map(|&i| claims[i].floor).sum();
+    if floors >= total {
+        let parts: Vec<(usize, u128)> = siblings.iter().map(|&i| (i, claims[i].floor)).collect();
+        split(total, &parts, allocation);
+        return;
+    }
+    let rising = rising_at_level(total, siblings, claims, allocation);
+    let fixed: u128 = siblings
+        .iter()
+        .filter(|i| !rising.contains(i))
+        .map(|&i| allocation[i])
+        .sum();
+    let parts: Vec<(usize, u128)> = rising.iter().map(|&i| (i, claims[i].weight)).collect();
+    split(total.saturating_sub(fixed), &parts, allocation);
+}
+
+/// Finds the segment of the water level between two breakpoints in which `total` is reached, sets
+/// the allocation of those that stand at floor or cap there, and returns those that rise with the
+/// level (in increasing order).
+fn rising_at_level(
+    total: u128,
+    siblings: &[usize],
+    claims: &[Claim],
+    allocation: &mut [u128],
+) -> Vec<usize> {
+    // Breakpoints of the level, as fractions bytes / weight: a node starts to rise where its
+    // floor is under water, and stops at its cap.
+    let mut breaks: Vec<(u128, u128, usize, bool)> = Vec::with_capacity(2 * siblings.len());
+    for &i in siblings {
+        let claim = claims[i];
+        allocation[i] = claim.floor;
+        if claim.weight > 0 {
+            breaks.push((claim.floor, claim.weight, i, true));
+            breaks.push((claim.cap, claim.weight, i, false));
+        }
+    }
+    breaks.sort_by(|a, b| {
+        (a.0 * b.1)
+            .cmp(&(b.0 * a.1))
+            .then(b.3.cmp(&a.3))
+            .then(a.2.cmp(&b.2))
+    });
+
+    let mut fixed: u128 = siblings.iter().map(|&i| claims[i].floor).sum();
+    let mut rising = std::collections::BTreeSet::new();
+    let mut rising_weight: u128 = 0;
+    for &(bytes, weight, i, starts) in &breaks {
+        // Held at the level bytes / weight: fixed + rising_weight * level.
+        if fixed * weight + rising_weight * bytes >= total * weight {
+            break;
+        }
+        if starts {
+            rising.insert(i);
+            rising_weight += claims[i].weight;
+            fixed -= claims[i].floor;
+        } else {
+            rising.remove(&i);
+            rising_weight -= claims[i].weight;
+            fixed += claims[i].cap;
+            allocation[i] = claims[i].cap;
+        }
+    }
+    rising.into_iter().collect()
+}
+
+/// Splits `total` in the ratio of the parts; what does not divide evenly goes to the largest
+/// remainders, the earlier first among equals.
+fn split(total: u128, parts: &[(usize, u128)], allocation: &mut [u128]) {
+    let whole: u128 = parts.iter().map(|part| part.1).sum();
+    if whole == 0 {
+        return;
+    }
+    let mut left = total;
+    let mut remainders: Vec<(u128, usize)> = Vec::with_capacity(parts.len());
+    for &(i, part) in parts {
+        allocation[i] = total * part / whole;
+        left -= allocation[i];
+        remainders.push((total * part % whole, i));
+    }
+    remainders.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    for &(_, i) in remainders.iter().take(left as usize) {
+        allocation[i] += 1;
+    }
+}
+
+#[cfg(test)]
+#[path = "shares_tests.rs"]
+mod tests;

@@ -1,0 +1,345 @@
+//! One step: what is remembered and what is seen become what is to be done.
+//!
+//! 1. Counters become rates; stalls decide who *contends* (with hysteresis: a group that pauses
+//!    for a moment stays in).
+//! 2. Page cache is divided: entitlements, thresholds, `memory.low` ([`crate::entitle`]).
+//! 3. Among the contenders whose disk traffic is mostly writes, gains move the page share and with
+//!    it the bandwidth ([`crate::feedback`]): `memory.high` at the share. Their shares together
+//!    are what they are entitled to together, so readers lose nothing to the feedback, and with a
+//!    single contender there is nothing to order and no limit.
+//! 4. Where the block layer has weights, they follow weight times gain.
+//!
+//! With objective `strict`, everybody who contends takes part in 3, readers too.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::config::{Config, Mode, Objective};
+use crate::entitle::{capacity, growing_demand, non_file, protections, Tree};
+use crate::feedback::{adjust, Controller, Measured};
+use crate::metrics;
+use crate::plan::{Plan, Verdict};
+use crate::rates::{Counters, Rates};
+use crate::shares::{divide, proportions, Node};
+use crate::snapshot::{Group, GroupId, Snapshot};
+use crate::units::{Bytes, Limit};
+use crate::writes;
+use crate::Color;
+
+/// Seconds over which stalls and the mix of reads and writes are averaged.
+const HABIT_S: f64 = 3.0;
+/// A group whose smoothed stalls fall below this part of the threshold stops contending.
+const LEAVE: f64 = 0.25;
+/// The page cache of an idle group shrinks by this share a second while somebody contends
+/// (MemOpLight: 2 % each second).
+const LEND_PER_S: f64 = 0.02;
+/// Below this many bytes a second a group is idle.
+const IDLE_BYTES_PER_S: f64 = 4096.0;
+/// Every group under a limit may keep this much page cache.
+const FLOOR: Bytes = Bytes::mib(2);
+/// Room above share and floor, so that a limit does not bite between two steps.
+const HEADROOM: Bytes = Bytes::mib(1);
+/// A limit comes down by at most this factor a step: the excess is reclaimed, not waited for.
+const DESCENT: f64 = 0.75;
+
+/// What the policy remembers from one step to the next.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct State {
+    groups: BTreeMap<GroupId, Memo>,
+}
+
+/// What is remembered of one group.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Memo {
+    counters: Counters,
+    rates: Rates,
+    stall_habit: Option<f64>,
+    write_habit: Option<f64>,
+    contending: bool,
+    writer: bool,
+    demand: Option<Bytes>,
+    non_file: Option<Bytes>,
+    controller: Controller,
+}
+
+/// What a step worked out for one leaf.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Decided {
+    /// Page cache it should keep (equation 1 and lending).
+    pub threshold: Bytes,
+    /// The limit it is to get; `None`: no opinion.
+    pub high: Option<Limit>,
+    /// Memory other than page cache grew since the last step.
+    pub grew: Bytes,
+    /// Smoothed bandwidth over ideal.
+    pub of_ideal: Option<f64>,
+    /// The gain on its share.
+    pub gain: f64,
+    /// It takes part in the feedback.
+    pub participant: bool,
+}
+
+/// Decides: from what was remembered and what is seen now to what is remembered next and what is
+/// to be done. `elapsed` is the time since the previous step's snapshot.
+pub fn step(
+    state: &State,
+    snapshot: &Snapshot,
+    config: &Config,
+    elapsed: Duration,
+) -> (State, Plan) {
+    let elapsed_s = elapsed.as_secs_f64();
+    let groups = &snapshot.groups;
+    let tree = Tree::of(snapshot);
+    let mut memos: Vec<Memo> = groups
+        .iter()
+        .map(|group| remember(state.groups.get(&group.id), group, config, elapsed_s))
+        .collect();
+    lend(&mut memos, groups, &tree, elapsed_s);
+
+    let capacity = capacity(&snapshot.host, groups, &tree);
+    let nodes = tree.nodes(groups, |_| true, |i| memos[i].demand);
+    let thresholds = divide(capacity.unwrap_or_default(), &nodes);
+    let proportions = proportions(&tree.nodes(groups, |_| true, |_| None));
+
+    let mut decided: Vec<Decided> = (0..groups.len())
+        .map(|i| Decided {
+            threshold: thresholds[i],
+            gain: 1.0,
+            ..Decided::default()
+        })
+        .collect();
+    if config.mode == Mode::Proportional {
+        feed_back(&mut memos, &mut decided, groups, &tree, config, elapsed_s);
+    }
+
+    let mut plan = Plan::default();
+    if config.mode != Mode::Observe {
+        let low = capacity.map(|_| protections(groups, &tree, &thresholds));
+        plan.writes = writes::plan(groups, &tree, &decided, low.as_deref());
+    }
+    for i in (0..groups.len()).filter(|&i| tree.leaf[i]) {
+        plan.verdicts
+            .push(verdict(&groups[i], &memos[i], &decided[i], proportions[i]));
+    }
+    (plan.pv, plan.share_error) = judge(groups, &memos, &tree);
+    let groups = groups.iter().map(|g| g.id).zip(memos).collect();
+    (State { groups }, plan)
+}
+
+/// Brings one group's memory up to date: rates, habits, contention.
+fn remember(before: Option<&Memo>, group: &Group, config: &Config, elapsed_s: f64) -> Memo {
+    let counters = Counters::of(group);
+    let Some(before) = before else {
+        return Memo {
+            counters,
+            non_file: non_file(group),
+            ..Memo::default()
+        };
+    };
+    let rates = Rates::between(&before.counters, &counters, elapsed_s);
+    let habit = |old: Option<f64>, new: Option<f64>| match (old, new) {
+        (Some(old), Some(new)) => Some(old + (1.0 - (-elapsed_s / HABIT_S).exp()) * (new - old)),
+        (old, new) => new.or(old),
+    };
+    let stall_habit = habit(before.stall_habit, rates.stalled);
+    let write_habit = habit(before.write_habit, write_share(&rates));
+    let threshold = config.feedback.stall_share;
+    let contending = match stall_habit {
+        None => false,
+        Some(stalled) if before.contending => stalled > threshold * LEAVE,
+        Some(stalled) => stalled > threshold,
+    };
+    let writer = match write_habit {
+        None => false,
+        Some(share) if before.writer => share > 0.4,
+        Some(share) => share > 0.5,
+    };
+    Memo {
+        counters,
+        rates,
+        stall_habit,
+        write_habit,
+        contending,
+        writer,
+        ..before.clone()
+    }
+}
+
+/// Of what the disk carries for a group, the part that is written; `None` without traffic.
+fn write_share(rates: &Rates) -> Option<f64> {
+    let carried = rates.transferable_per_s()?;
+    (carried > IDLE_BYTES_PER_S).then(|| rates.written_per_s.unwrap_or(0.0) / carried)
+}
+
+/// Sets each leaf's demand: unbounded for a contender that writes, what it holds and room to grow
+/// for others, and a shrinking one for the idle while somebody contends.
+fn lend(memos: &mut [Memo], groups: &[Group], tree: &Tree, elapsed_s: f64) {
+    let somebody_contends = memos
+        .iter()
+        .zip(&tree.leaf)
+        .any(|(m, &leaf)| leaf && m.contending);
+    for (i, memo) in memos.iter_mut().enumerate() {
+        let idle = memo
+            .rates
+            .bytes_per_s()
+            .is_some_and(|b| b < IDLE_BYTES_PER_S);
+        memo.demand = match groups[i].memory.file {
+            None => None,
+            Some(_) if memo.contending && memo.writer => None,
+            Some(held) if idle && !memo.contending && somebody_contends => {
+                let kept = memo.demand.unwrap_or(held).min(held);
+                Some(kept.scale((1.0 - LEND_PER_S).powf(elapsed_s)))
+            }
+            Some(held) => Some(growing_demand(held)),
+        };
+    }
+}
+
+/// Moves the gains and sets the limits of those who take part.
+fn feed_back(
+    memos: &mut [Memo],
+    decided: &mut [Decided],
+    groups: &[Group],
+    tree: &Tree,
+    config: &Config,
+    elapsed_s: f64,
+) {
+    let takes_part = |i: usize, memo: &Memo| {
+        tree.leaf[i]
+            && memo.contending
+            && (memo.writer || config.objective == Objective::Strict)
+            && non_file(&groups[i]).is_some()
+            && memo.rates.bytes_per_s().is_some()
+    };
+    let mut parts: Vec<usize> = (0..memos.len())
+        .filter(|&i| takes_part(i, &memos[i]))
+        .collect();
+    if parts.len() < 2 {
+        parts.clear();
+    }
+    let weights = proportions(&tree.nodes(
+        groups,
+        |i| parts.binary_search(&i).is_ok(),
+        |_| Some(Bytes::ZERO),
+    ));
+
+    let measured: Vec<Measured> = parts
+        .iter()
+        .map(|&i| Measured {
+            weight: weights[i],
+            rate: memos[i].rates.bytes_per_s().unwrap_or(0.0),
+            unused: leaves_share_unused(&groups[i]),
+            at_floor: stands_at_floor(&groups[i]),
+        })
+        .collect();
+    let mut controllers: Vec<&mut Controller> = Vec::with_capacity(parts.len());
+    for (i, memo) in memos.iter_mut().enumerate() {
+        if parts.binary_search(&i).is_ok() {
+            controllers.push(&mut memo.controller);
+        }
+    }
+    adjust(&mut controllers, &measured, &config.feedback, elapsed_s);
+
+    for (i, memo) in memos.iter_mut().enumerate().filter(|(i, _)| tree.leaf[*i]) {
+        let other = non_file(&groups[i]);
+        let d = &mut decided[i];
+        d.grew = match (other, memo.non_file) {
+            (Some(now), Some(then)) => now - then,
+            _ => Bytes::ZERO,
+        };
+        memo.non_file = other.or(memo.non_file);
+        d.high = Some(Limit::Max);
+    }
+    set_limits(&parts, &weights, memos, decided, groups);
+}
+
+/// Divides what the participants are entitled to together among them, by weight times gain.
+fn set_limits(
+    parts: &[usize],
+    weights: &[f64],
+    memos: &[Memo],
+    decided: &mut [Decided],
+    groups: &[Group],
+) {
+    let pool: Bytes = parts.iter().map(|&i| decided[i].threshold).sum();
+    let nodes: Vec<Node> = parts
+        .iter()
+        .map(|&i| Node {
+            parent: None,
+            weight: Some(((weights[i] * memos[i].controller.gain() * 1e9) as u64).max(1)),
+            floor: floor(&groups[i]),
+            demand: None,
+        })
+        .collect();
+    for (&i, share) in parts.iter().zip(divide(pool, &nodes)) {
+        let group = &groups[i];
+        let (Some(other), Some(held)) = (non_file(group), group.memory.file) else {
+            continue;
+        };
+        let d = &mut decided[i];
+        let file = share.max(floor(group)).max(held.scale(DESCENT));
+        let high = other + file + HEADROOM + d.grew + d.grew;
+        d.high = Some(Limit::Bytes(high.page_aligned()));
+        d.of_ideal = memos[i].controller.of_ideal();
+        d.gain = memos[i].controller.gain();
+        d.participant = true;
+    }
+}
+
+/// Page cache that must not be taken away: what is mapped (code), and a little more.
+fn floor(group: &Group) -> Bytes {
+    FLOOR.max(group.memory.file_mapped.unwrap_or_default())
+}
+
+/// Whether a larger limit would change nothing: usage well below it and, because the kernel's
+/// dirty limits scale with it, few dirty pages too.
+fn leaves_share_unused(group: &Group) -> bool {
+    let (Some(Limit::Bytes(high)), Some(current)) = (group.knobs.high, group.memory.current) else {
+        return false;
+    };
+    let dirty = group.memory.file_dirty.unwrap_or_default();
+    current < high.scale(0.85) && dirty < (high - (current - dirty)).scale(0.05)
+}
+
+fn stands_at_floor(group: &Group) -> bool {
+    let (Some(Limit::Bytes(high)), Some(other)) = (group.knobs.high, non_file(group)) else {
+        return false;
+    };
+    high <= other + floor(group) + HEADROOM
+}
+
+fn verdict(group: &Group, memo: &Memo, decided: &Decided, proportion: f64) -> Verdict {
+    let known = memo.stall_habit.map(|_| memo.contending);
+    Verdict {
+        group: group.id,
+        proportion,
+        entitlement: decided.threshold,
+        threshold: decided.threshold,
+        bytes_per_s: memo.rates.bytes_per_s(),
+        transferable_bytes_per_s: memo.rates.transferable_per_s(),
+        of_ideal: decided.of_ideal,
+        contending: memo.contending,
+        color: Color::infer(known, decided.of_ideal),
+        gain: decided.gain,
+        stalled: memo.rates.stalled,
+    }
+}
+
+/// Proportionality variation and share error of those who contend.
+fn judge(groups: &[Group], memos: &[Memo], tree: &Tree) -> (Option<f64>, Option<f64>) {
+    let (weights, rates): (Vec<u32>, Vec<f64>) = (0..groups.len())
+        .filter(|&i| tree.leaf[i] && memos[i].contending)
+        .filter_map(|i| Some((groups[i].weight?.get(), memos[i].rates.bytes_per_s()?)))
+        .unzip();
+    if weights.len() < 2 {
+        return (None, None);
+    }
+    (
+        metrics::proportionality_variation(&weights, &rates),
+        metrics::share_error(&weights, &rates),
+    )
+}
+
+#[cfg(test)]
+#[path = "step_tests.rs"]
+mod tests;

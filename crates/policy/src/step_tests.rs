@@ -1,0 +1,223 @@
+//! Single steps on hand-made snapshots. The loop over time is tested against a model
+//! (`tests/closed_loop.rs`).
+
+use super::*;
+use crate::plan::{Knob, Reason, Value};
+use crate::snapshot::WeightSource;
+use crate::testing::{apply, group, host};
+use crate::units::Weight;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Four stalling writers of weights 100, 200, 400, 800 under `/app`, equal bandwidth.
+fn contended() -> Snapshot {
+    let mut app = group(1, None, "/app");
+    app.weight = None;
+    app.memory.current = Some(Bytes::mib(600));
+    let mut snapshot = Snapshot {
+        host: host(750),
+        groups: vec![app],
+    };
+    for (i, weight) in [100, 200, 400, 800].into_iter().enumerate() {
+        let mut g = group(i as u64 + 2, Some(1), &format!("/app/c{i}"));
+        g.weight = Some(Weight::new(weight).unwrap());
+        g.weight_source = WeightSource::OciBlockIo;
+        g.memory.current = Some(Bytes::mib(150));
+        g.memory.file = Some(Bytes::mib(149));
+        g.memory.file_dirty = Some(Bytes::mib(20));
+        snapshot.groups.push(g);
+    }
+    snapshot
+}
+
+fn pass_a_second(snapshot: &mut Snapshot, bytes_per_s: [u64; 4], stall_us: u64) {
+    for (g, bytes) in snapshot.groups.iter_mut().skip(1).zip(bytes_per_s) {
+        g.traffic.write_bytes = g.traffic.write_bytes.map(|b| b + bytes);
+        g.pressure.io_some_us = g.pressure.io_some_us.map(|us| us + stall_us);
+    }
+}
+
+fn after(seconds: u32, stall_us: u64, config: &Config) -> (Snapshot, Plan) {
+    let mut snapshot = contended();
+    let (mut state, mut plan) = step(&State::default(), &snapshot, config, Duration::ZERO);
+    for _ in 0..seconds {
+        apply(&mut snapshot, &plan);
+        pass_a_second(&mut snapshot, [10_000_000; 4], stall_us);
+        (state, plan) = step(&state, &snapshot, config, SECOND);
+    }
+    (snapshot, plan)
+}
+
+#[test]
+fn observe_writes_nothing() {
+    let config = Config {
+        mode: Mode::Observe,
+        ..Config::default()
+    };
+    let (_, plan) = after(3, 900_000, &config);
+    assert!(plan.writes.is_empty());
+    assert_eq!(plan.verdicts.len(), 4);
+}
+
+#[test]
+fn mode_justitia_writes_thresholds_and_no_limits() {
+    let config = Config {
+        mode: Mode::Justitia,
+        ..Config::default()
+    };
+    let (snapshot, _) = after(3, 900_000, &config);
+    let low: Vec<u64> = snapshot.groups[1..]
+        .iter()
+        .map(|g| g.knobs.low.unwrap().bytes().unwrap().0 >> 20)
+        .collect();
+    assert!(low.windows(2).all(|w| w[1] >= w[0]), "{low:?}");
+    assert!(snapshot
+        .groups
+        .iter()
+        .all(|g| g.knobs.high == Some(Limit::Max)));
+}
+
+#[test]
+fn without_stalls_nobody_is_limited() {
+    let (snapshot, plan) = after(5, 0, &Config::default());
+    assert!(snapshot
+        .groups
+        .iter()
+        .all(|g| g.knobs.high == Some(Limit::Max)));
+    assert!(plan
+        .verdicts
+        .iter()
+        .all(|v| v.color == Color::Green && !v.contending));
+}
+
+#[test]
+fn under_contention_the_light_are_limited_before_the_heavy() {
+    let (snapshot, plan) = after(5, 900_000, &Config::default());
+    let high: Vec<Bytes> = snapshot.groups[1..]
+        .iter()
+        .map(|g| g.knobs.high.unwrap().bytes().unwrap())
+        .collect();
+    assert!(
+        high.windows(2).all(|w| w[0] <= w[1]) && high[0] < high[3],
+        "{high:?}"
+    );
+    assert!(plan.verdicts[0].of_ideal.unwrap() > 1.0);
+    assert!(plan.verdicts[3].of_ideal.unwrap() < 1.0);
+    assert_eq!(plan.verdicts[3].color, Color::Red);
+    assert_eq!(plan.verdicts[0].color, Color::Yellow);
+}
+
+#[test]
+fn a_limit_never_cuts_other_memory_or_mapped_pages() {
+    let mut snapshot = contended();
+    snapshot.groups[1].memory.file_mapped = Some(Bytes::mib(60));
+    snapshot.groups[1].memory.current = Some(Bytes::mib(350));
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &Config::default(), SECOND);
+    for _ in 0..30 {
+        apply(&mut snapshot, &plan);
+        pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+        (state, plan) = step(&state, &snapshot, &Config::default(), SECOND);
+    }
+    let high = snapshot.groups[1].knobs.high.unwrap().bytes().unwrap();
+    assert!(high >= Bytes::mib(201 + 60), "{high}");
+}
+
+#[test]
+fn growing_anonymous_memory_gets_room_in_the_same_step() {
+    let (mut snapshot, plan) = after(10, 900_000, &Config::default());
+    apply(&mut snapshot, &plan);
+    let state = {
+        let (s, _) = step(&State::default(), &snapshot, &Config::default(), SECOND);
+        pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+        step(&s, &snapshot, &Config::default(), SECOND).0
+    };
+    let before = snapshot.groups[1].knobs.high.unwrap().bytes().unwrap();
+    pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+    snapshot.groups[1].memory.current = snapshot.groups[1]
+        .memory
+        .current
+        .map(|b| b + Bytes::mib(200));
+    let (_, plan) = step(&state, &snapshot, &Config::default(), SECOND);
+    let write = plan
+        .writes
+        .iter()
+        .find(|w| w.group == GroupId(2) && w.knob == Knob::MemoryHigh)
+        .expect("a write");
+    assert_eq!(write.reason, Reason::MakeRoom);
+    let Value::Limit(Limit::Bytes(high)) = write.value else {
+        panic!("{write:?}")
+    };
+    assert!(high >= before + Bytes::mib(200));
+}
+
+#[test]
+fn a_foreign_knob_is_left_alone() {
+    let mut snapshot = contended();
+    snapshot.groups[1].knobs.foreign.high = true;
+    snapshot.groups[2].knobs.foreign.low = true;
+    let (mut state, _) = step(&State::default(), &snapshot, &Config::default(), SECOND);
+    for _ in 0..5 {
+        pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+        let (next, plan) = step(&state, &snapshot, &Config::default(), SECOND);
+        state = next;
+        assert!(!plan
+            .writes
+            .iter()
+            .any(|w| w.group == GroupId(2) && w.knob == Knob::MemoryHigh));
+        assert!(!plan
+            .writes
+            .iter()
+            .any(|w| w.group == GroupId(3) && w.knob == Knob::MemoryLow));
+    }
+}
+
+#[test]
+fn a_host_that_cannot_be_read_gets_no_thresholds() {
+    let mut snapshot = contended();
+    snapshot.host.file = None;
+    let (_, plan) = step(&State::default(), &snapshot, &Config::default(), SECOND);
+    assert!(!plan.writes.iter().any(|w| w.knob == Knob::MemoryLow));
+}
+
+#[test]
+fn readers_are_never_limited_by_the_fair_objective() {
+    let mut snapshot = contended();
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &Config::default(), SECOND);
+    for _ in 0..10 {
+        apply(&mut snapshot, &plan);
+        for g in &mut snapshot.groups[1..] {
+            g.traffic.read_bytes = g.traffic.read_bytes.map(|b| b + 90_000_000);
+            g.traffic.missed_bytes = g.traffic.missed_bytes.map(|b| b + 9_000_000);
+            g.pressure.io_some_us = g.pressure.io_some_us.map(|us| us + 900_000);
+        }
+        (state, plan) = step(&state, &snapshot, &Config::default(), SECOND);
+    }
+    assert!(snapshot
+        .groups
+        .iter()
+        .all(|g| g.knobs.high == Some(Limit::Max)));
+    let strict = Config {
+        objective: Objective::Strict,
+        ..Config::default()
+    };
+    let (_, plan) = step(&state, &snapshot, &strict, SECOND);
+    assert!(
+        plan.writes.iter().any(|w| w.knob == Knob::MemoryHigh),
+        "strict limits readers too"
+    );
+}
+
+#[test]
+fn a_settled_plan_is_empty() {
+    let mut snapshot = contended();
+    let config = Config {
+        mode: Mode::Justitia,
+        ..Config::default()
+    };
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, SECOND);
+    for _ in 0..3 {
+        apply(&mut snapshot, &plan);
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+    }
+    assert!(plan.writes.is_empty(), "{:?}", plan.writes);
+}

@@ -1,0 +1,76 @@
+//! Builders for the tests of this crate.
+
+use crate::snapshot::{
+    Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
+};
+use crate::units::{Bytes, Limit, Weight};
+
+/// A host with this much memory, all of it page cache.
+pub(crate) fn host(total_mib: u64) -> Host {
+    Host {
+        total: Some(Bytes::mib(total_mib)),
+        free: Some(Bytes::ZERO),
+        file: Some(Bytes::mib(total_mib)),
+        high_watermark: Some(Bytes::ZERO),
+    }
+}
+
+/// A readable, idle group of weight 100 with every knob at its default.
+pub(crate) fn group(id: u64, parent: Option<u64>, path: &str) -> Group {
+    Group {
+        id: GroupId(id),
+        parent: parent.map(GroupId),
+        path: path.to_owned(),
+        weight: Some(Weight::DEFAULT),
+        weight_source: WeightSource::Default,
+        memory: Memory {
+            current: Some(Bytes::ZERO),
+            file: Some(Bytes::ZERO),
+            file_mapped: Some(Bytes::ZERO),
+            file_dirty: Some(Bytes::ZERO),
+            active_file: Some(Bytes::ZERO),
+            anon: Some(Bytes::ZERO),
+            refault_pages: Some(0),
+        },
+        traffic: Traffic {
+            read_bytes: Some(0),
+            write_bytes: Some(0),
+            missed_bytes: Some(0),
+        },
+        pressure: Pressure {
+            memory_some_us: Some(0),
+            memory_full_us: Some(0),
+            io_some_us: Some(0),
+            io_full_us: Some(0),
+        },
+        knobs: Knobs {
+            low: Some(Limit::Bytes(Bytes::ZERO)),
+            high: Some(Limit::Max),
+            max: Some(Limit::Max),
+            io_weight: Some(100),
+            bfq_weight: Some(100),
+            reclaim: true,
+            ..Knobs::default()
+        },
+    }
+}
+
+/// Applies a plan to the knobs of a snapshot, as a perfect agent would.
+pub(crate) fn apply(snapshot: &mut Snapshot, plan: &crate::Plan) {
+    use crate::plan::{Knob, Value};
+    for write in &plan.writes {
+        let group = snapshot
+            .groups
+            .iter_mut()
+            .find(|g| g.id == write.group)
+            .expect("a group");
+        match (write.knob, write.value) {
+            (Knob::MemoryLow, Value::Limit(limit)) => group.knobs.low = Some(limit),
+            (Knob::MemoryHigh, Value::Limit(limit)) => group.knobs.high = Some(limit),
+            (Knob::IoWeight, Value::Weight(weight)) => group.knobs.io_weight = Some(weight),
+            (Knob::IoBfqWeight, Value::Weight(weight)) => group.knobs.bfq_weight = Some(weight),
+            (Knob::MemoryReclaim, Value::Reclaim(_)) => {}
+            (knob, value) => panic!("{value:?} is no value for {knob}"),
+        }
+    }
+}
