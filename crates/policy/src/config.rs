@@ -27,7 +27,7 @@ pub enum Objective {
 }
 
 /// Parameters of the policy. The defaults are what the lab's results were made with.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// How much of the policy is in force.
@@ -36,16 +36,6 @@ pub struct Config {
     pub objective: Objective,
     /// Feedback and thresholds.
     pub feedback: FeedbackConfig,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            mode: Mode::default(),
-            objective: Objective::default(),
-            feedback: FeedbackConfig::default(),
-        }
-    }
 }
 
 /// Parameters of the feedback loop.

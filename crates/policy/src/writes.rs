@@ -8,7 +8,7 @@ use crate::entitle::{non_file, Tree};
 use crate::plan::{Knob, Reason, Value, Write};
 use crate::snapshot::Group;
 use crate::step::Decided;
-use crate::units::{Bytes, Limit};
+use crate::units::{Bytes, Limit, Weight};
 
 /// Changes smaller than this part of the value are not worth a write.
 const WORTH: f64 = 0.02;
@@ -67,7 +67,7 @@ pub(crate) fn plan(
         .iter()
         .filter_map(|g| g.weight)
         .max()
-        .map_or(1, |w| w.get());
+        .map_or(1, Weight::get);
     for (i, group) in groups.iter().enumerate().filter(|(i, _)| tree.leaf[*i]) {
         writes.extend(weight_write(group, &decided[i], heaviest));
     }

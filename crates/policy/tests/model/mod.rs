@@ -1,0 +1,457 @@
+//! A small deterministic page cache: the plant that the loop is tested against.
+//!
+//! What it has, each after the kernel: per group two LRU lists (`mm/vmscan.c`), dirty pages and
+//! writeback (`mm/page-writeback.c`), a disk of limited bandwidth that serves requests first come
+//! first served, `memory.low` (reclaim in proportion to the overage, ignored when nobody is
+//! above), `memory.high` (a group above it reclaims its own clean pages or waits) and dirty limits
+//! at a fifth of what a group may hold. What it leaves out: CPUs, block weights, anonymous memory
+//! except as a constant, readahead.
+//!
+//! Units: memory in chunks of 64 KiB, time in ticks of 5 ms.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use justitia_policy::plan::{Knob, Plan, Value};
+use justitia_policy::snapshot::{
+    Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
+};
+use justitia_policy::units::{Bytes, Limit, Weight};
+
+const CHUNK: u64 = 64 << 10;
+const TICK_US: u64 = 5_000;
+/// Chunks that an unthrottled task moves through memory in a tick (about 200 MB/s).
+const MEMORY_SPEED: usize = 16;
+/// Reads in flight at once.
+const READ_DEPTH: usize = 4;
+/// Slots of the device queue; a group's share of it is what it has in flight.
+const ROOT: u64 = 1;
+
+/// What a group does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Load {
+    /// Nothing.
+    Idle,
+    /// Writes new chunks, as fast as it may; old ones are never read.
+    Write,
+    /// For each chunk written, reads this many chunks of the last `set` written.
+    WriteRead { reads: usize, set: u64 },
+    /// Reads a file of `chunks` chunks, skewed: half of the reads go to a tenth of it.
+    Read { chunks: u64 },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Page {
+    Clean,
+    Dirty,
+}
+
+/// One group of the model.
+#[derive(Debug)]
+struct Cell {
+    id: u64,
+    weight: u32,
+    load: Load,
+    low: u64,
+    high: Option<u64>,
+    active: VecDeque<u64>,
+    inactive: VecDeque<u64>,
+    resident: std::collections::HashMap<u64, (Page, bool)>,
+    dirty: VecDeque<u64>,
+    reads: VecDeque<u64>,
+    next: u64,
+    owed_reads: usize,
+    read_bytes: u64,
+    written_bytes: u64,
+    missed_bytes: u64,
+    stall_us: u64,
+}
+
+/// The host of the model.
+#[derive(Debug)]
+pub(crate) struct PageCacheHost {
+    chunks: u64,
+    disk_chunks_per_tick: f64,
+    budget: f64,
+    cells: Vec<Cell>,
+    seed: u64,
+    next_id: u64,
+}
+
+impl PageCacheHost {
+    /// A host with this much memory and a disk this fast.
+    pub(crate) fn new(memory: Bytes, disk_bytes_per_s: u64) -> PageCacheHost {
+        PageCacheHost {
+            chunks: memory.0 / CHUNK,
+            disk_chunks_per_tick: disk_bytes_per_s as f64 * TICK_US as f64 / 1e6 / CHUNK as f64,
+            budget: 0.0,
+            cells: Vec::new(),
+            seed: 7,
+            next_id: ROOT + 1,
+        }
+    }
+
+    /// Adds a group; returns its id.
+    pub(crate) fn add(&mut self, weight: u32, load: Load) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.cells.push(Cell {
+            id,
+            weight,
+            load,
+            low: 0,
+            high: None,
+            active: VecDeque::new(),
+            inactive: VecDeque::new(),
+            resident: std::collections::HashMap::new(),
+            dirty: VecDeque::new(),
+            reads: VecDeque::new(),
+            next: 0,
+            owed_reads: 0,
+            read_bytes: 0,
+            written_bytes: 0,
+            missed_bytes: 0,
+            stall_us: 0,
+        });
+        id
+    }
+
+    /// Removes a group and its page cache.
+    pub(crate) fn remove(&mut self, id: u64) {
+        self.cells.retain(|c| c.id != id);
+    }
+
+    /// Changes what a group does.
+    pub(crate) fn set_load(&mut self, id: u64, load: Load) {
+        self.cell(id).load = load;
+    }
+
+    /// Changes a weight.
+    pub(crate) fn set_weight(&mut self, id: u64, weight: u32) {
+        self.cell(id).weight = weight;
+    }
+
+    fn cell(&mut self, id: u64) -> &mut Cell {
+        self.cells
+            .iter_mut()
+            .find(|c| c.id == id)
+            .expect("a group of the model")
+    }
+
+    /// Application-level bytes of every group so far, in the order they were added.
+    pub(crate) fn moved(&self) -> Vec<u64> {
+        self.cells
+            .iter()
+            .map(|c| c.read_bytes + c.written_bytes)
+            .collect()
+    }
+
+    /// Weights in the same order.
+    pub(crate) fn weights(&self) -> Vec<u32> {
+        self.cells.iter().map(|c| c.weight).collect()
+    }
+
+    /// Lets time pass.
+    pub(crate) fn run(&mut self, time: Duration) {
+        for _ in 0..time.as_micros() as u64 / TICK_US {
+            self.tick();
+        }
+    }
+
+    fn tick(&mut self) {
+        self.disk();
+        let mut left: Vec<usize> = vec![MEMORY_SPEED; self.cells.len()];
+        let mut stalled = vec![false; self.cells.len()];
+        // One chunk each in turn, so that nobody is first by its position for long.
+        let first = (self.random() % self.cells.len().max(1) as u64) as usize;
+        loop {
+            let mut moved = false;
+            for k in 0..self.cells.len() {
+                let i = (k + first) % self.cells.len();
+                if left[i] > 0 && !stalled[i] && self.cells[i].load != Load::Idle {
+                    if self.advance(i) {
+                        left[i] -= 1;
+                        moved = true;
+                    } else {
+                        stalled[i] = true;
+                    }
+                }
+            }
+            if !moved {
+                break;
+            }
+        }
+        for (cell, stalled) in self.cells.iter_mut().zip(stalled) {
+            cell.stall_us += if stalled { TICK_US } else { 0 };
+        }
+    }
+
+    /// Moves group `i` by one chunk; false if it has to wait.
+    fn advance(&mut self, i: usize) -> bool {
+        match self.cells[i].load {
+            Load::Idle => false,
+            Load::Write => self.write(i),
+            Load::WriteRead { reads, set } => {
+                if self.cells[i].owed_reads > 0 {
+                    let newest = self.cells[i].next;
+                    let page = newest.saturating_sub(1 + self.random() % set.min(newest.max(1)));
+                    if !self.read(i, page) {
+                        return false;
+                    }
+                    self.cells[i].owed_reads -= 1;
+                    return true;
+                }
+                let written = self.write(i);
+                self.cells[i].owed_reads = if written { reads } else { 0 };
+                written
+            }
+            Load::Read { chunks } => {
+                let hot = self.random() % 2 == 0;
+                let page = self.random() % if hot { chunks / 10 } else { chunks };
+                self.read(i, page)
+            }
+        }
+    }
+
+    fn write(&mut self, i: usize) -> bool {
+        let free = self.free();
+        let global_limit = (free
+            + self.cells.iter().map(Cell::clean).sum::<u64>()
+            + self.cells.iter().map(|c| c.dirty.len() as u64).sum::<u64>())
+            / 5;
+        let global_dirty: u64 = self.cells.iter().map(|c| c.dirty.len() as u64).sum();
+        let cell = &self.cells[i];
+        let own_limit = cell.high.map_or(u64::MAX, |high| high / 5);
+        if global_dirty >= global_limit || cell.dirty.len() as u64 >= own_limit.max(4) {
+            return false;
+        }
+        if !self.charge(i) {
+            return false;
+        }
+        let cell = &mut self.cells[i];
+        let page = cell.next;
+        cell.next += 1;
+        cell.resident.insert(page, (Page::Dirty, false));
+        cell.inactive.push_front(page);
+        cell.dirty.push_back(page);
+        cell.written_bytes += CHUNK;
+        true
+    }
+
+    fn read(&mut self, i: usize, page: u64) -> bool {
+        if let Some((_, referenced)) = self.cells[i].resident.get_mut(&page) {
+            let activate = std::mem::replace(referenced, true);
+            let cell = &mut self.cells[i];
+            cell.read_bytes += CHUNK;
+            if activate {
+                if let Some(at) = cell.inactive.iter().take(64).position(|&p| p == page) {
+                    cell.inactive.remove(at);
+                    cell.active.push_front(page);
+                }
+            }
+            return true;
+        }
+        if self.cells[i].reads.len() >= READ_DEPTH {
+            return false;
+        }
+        self.cells[i].reads.push_back(page);
+        self.cells[i].read_bytes += CHUNK;
+        self.cells[i].missed_bytes += CHUNK;
+        true
+    }
+
+    /// The disk: whoever has more in flight gets more of it.
+    fn disk(&mut self) {
+        self.budget += self.disk_chunks_per_tick;
+        while self.budget >= 1.0 {
+            let queued: u64 = self.cells.iter().map(Cell::queued).sum();
+            if queued == 0 {
+                self.budget = self.budget.min(1.0);
+                return;
+            }
+            let mut pick = self.random() % queued;
+            let i = self
+                .cells
+                .iter()
+                .position(|c| {
+                    let mine = c.queued();
+                    let hit = pick < mine;
+                    pick = pick.saturating_sub(mine);
+                    hit
+                })
+                .expect("the pick is below the sum");
+            self.budget -= 1.0;
+            if let Some(page) = self.cells[i].reads.pop_front() {
+                if self.charge(i) {
+                    let cell = &mut self.cells[i];
+                    cell.resident.insert(page, (Page::Clean, false));
+                    cell.inactive.push_front(page);
+                }
+            } else if let Some(page) = self.cells[i].dirty.pop_front() {
+                if let Some((state, _)) = self.cells[i].resident.get_mut(&page) {
+                    *state = Page::Clean;
+                }
+            }
+        }
+    }
+
+    fn free(&self) -> u64 {
+        self.chunks
+            .saturating_sub(self.cells.iter().map(Cell::usage).sum())
+    }
+
+    /// Makes room for one chunk of group `i`: its own clean pages above its high, anybody's by
+    /// overage when memory is full. False if there is nothing clean to take.
+    fn charge(&mut self, i: usize) -> bool {
+        while self.cells[i]
+            .high
+            .is_some_and(|high| self.cells[i].usage() >= high)
+        {
+            if !self.cells[i].evict() {
+                return false;
+            }
+        }
+        while self.free() == 0 {
+            let overage = |c: &Cell| c.usage().saturating_sub(c.low);
+            let above: u64 = self.cells.iter().map(overage).sum();
+            let pressure = |c: &Cell| {
+                if above > 0 {
+                    overage(c).min(c.clean())
+                } else {
+                    c.clean()
+                }
+            };
+            let sum: u64 = self.cells.iter().map(pressure).sum();
+            if sum == 0 {
+                return false;
+            }
+            let mut pick = self.random() % sum;
+            let victim = self
+                .cells
+                .iter()
+                .position(|c| {
+                    let mine = pressure(c);
+                    let hit = pick < mine;
+                    pick = pick.saturating_sub(mine);
+                    hit
+                })
+                .expect("the pick is below the sum");
+            if !self.cells[victim].evict() {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn random(&mut self) -> u64 {
+        self.seed = self
+            .seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        self.seed >> 33
+    }
+
+    /// What an agent would see.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let file: u64 = self.cells.iter().map(Cell::usage).sum();
+        let host = Host {
+            total: Some(Bytes(self.chunks * CHUNK)),
+            free: Some(Bytes(self.free() * CHUNK)),
+            file: Some(Bytes(file * CHUNK)),
+            high_watermark: Some(Bytes::ZERO),
+        };
+        Snapshot {
+            host,
+            groups: self.cells.iter().map(Cell::seen).collect(),
+        }
+    }
+
+    /// What a perfect agent would do.
+    pub(crate) fn apply(&mut self, plan: &Plan) {
+        for write in &plan.writes {
+            let cell = self.cell(write.group.0);
+            match (write.knob, write.value) {
+                (Knob::MemoryLow, Value::Limit(limit)) => {
+                    cell.low = limit.bytes().map_or(u64::MAX, |b| b.0 / CHUNK);
+                }
+                (Knob::MemoryHigh, Value::Limit(limit)) => {
+                    cell.high = limit.bytes().map(|b| b.0 / CHUNK);
+                    while cell.high.is_some_and(|high| cell.usage() > high) && cell.evict() {}
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Cell {
+    fn usage(&self) -> u64 {
+        self.resident.len() as u64
+    }
+
+    fn clean(&self) -> u64 {
+        self.usage() - self.dirty.len() as u64
+    }
+
+    fn queued(&self) -> u64 {
+        (self.reads.len() + self.dirty.len()) as u64
+    }
+
+    /// Drops the oldest clean page; referenced pages get a second chance on the active list.
+    fn evict(&mut self) -> bool {
+        for _ in 0..self.inactive.len() {
+            let page = self.inactive.pop_back().expect("it is not empty");
+            match self.resident.get(&page) {
+                Some((Page::Clean, false)) => {
+                    self.resident.remove(&page);
+                    return true;
+                }
+                Some((Page::Clean, true)) => {
+                    self.resident.insert(page, (Page::Clean, false));
+                    self.active.push_front(page);
+                }
+                Some((Page::Dirty, _)) => self.inactive.push_front(page),
+                None => {}
+            }
+        }
+        let Some(page) = self.active.pop_back() else {
+            return false;
+        };
+        self.resident.remove(&page).is_some()
+    }
+
+    fn seen(&self) -> Group {
+        let bytes = |chunks: u64| Some(Bytes(chunks * CHUNK));
+        Group {
+            id: GroupId(self.id),
+            parent: None,
+            path: format!("/app/{}", self.id),
+            weight: Weight::new(self.weight).ok(),
+            weight_source: WeightSource::OciBlockIo,
+            memory: Memory {
+                current: bytes(self.usage()),
+                file: bytes(self.usage()),
+                file_dirty: bytes(self.dirty.len() as u64),
+                active_file: bytes(self.active.len() as u64),
+                ..Memory::default()
+            },
+            traffic: Traffic {
+                read_bytes: Some(self.read_bytes),
+                write_bytes: Some(self.written_bytes),
+                missed_bytes: Some(self.missed_bytes),
+            },
+            pressure: Pressure {
+                io_some_us: Some(self.stall_us),
+                ..Pressure::default()
+            },
+            knobs: Knobs {
+                low: bytes(self.low).map(Limit::Bytes),
+                high: Some(
+                    self.high
+                        .map_or(Limit::Max, |h| Limit::Bytes(Bytes(h * CHUNK))),
+                ),
+                ..Knobs::default()
+            },
+        }
+    }
+}
