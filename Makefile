@@ -1,0 +1,34 @@
+# Justitia. `make help` lists the targets.
+.PHONY: help build demo test bench lab install uninstall clean
+OUT ?= out
+PREFIX ?= /usr/local
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
+
+build: ## build target/release/justitia
+	@scripts/setup
+	cargo build --release --quiet
+
+demo: build ## containers of weight 100 to 800, without and with Justitia, on a stock kernel
+	@scripts/demo $(OUT)/demo
+
+test: ## everything that can be tested, virtual machines included
+	@scripts/setup
+	@scripts/test
+
+bench: build ## cost of a tick over 10 to 5,000 groups
+	cargo bench -p justitia-agent
+
+lab: build ## all experiments, as in docs/results (hours)
+	@scripts/lab $(OUT)/lab
+
+install: build ## binary, unit, man pages and completions below $(PREFIX)
+	@scripts/install $(PREFIX)
+
+uninstall: ## undo install
+	@scripts/install --remove $(PREFIX)
+
+clean: ## remove what was built (the download cache stays)
+	cargo clean
+	rm -rf $(OUT)

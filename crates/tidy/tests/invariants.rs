@@ -1,0 +1,218 @@
+//! The invariants of `ARCHITECTURE.md`, read off the tree.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the workspace")
+}
+
+/// Every file below `dir` with this ending, with its text.
+fn files(dir: &str, ending: &str) -> Vec<(String, String)> {
+    let root = root();
+    let mut found = Vec::new();
+    let mut todo = vec![root.join(dir)];
+    while let Some(dir) = todo.pop() {
+        for entry in fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display())) {
+            let path = entry.expect("an entry").path();
+            let name = path
+                .strip_prefix(&root)
+                .expect("below the root")
+                .display()
+                .to_string();
+            if path.is_dir() {
+                if !["target", "out", "corpus"]
+                    .iter()
+                    .any(|skip| name.ends_with(skip))
+                {
+                    todo.push(path);
+                }
+            } else if name.ends_with(ending) {
+                found.push((name, fs::read_to_string(&path).expect("a text file")));
+            }
+        }
+    }
+    assert!(
+        !found.is_empty(),
+        "no {ending} below {dir}: has the layout changed?"
+    );
+    found
+}
+
+/// The part of a source file before its inline tests.
+fn code(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or(text)
+}
+
+fn offenders(files: &[(String, String)], words: &[&str], allowed: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, text) in files
+        .iter()
+        .filter(|(name, _)| !allowed.iter().any(|a| name.contains(a)))
+    {
+        for (number, line) in code(text).lines().enumerate() {
+            let line = line.split("//").next().unwrap_or(line);
+            for word in words.iter().filter(|word| line.contains(*word)) {
+                found.push(format!("{name}:{}: {word}", number + 1));
+            }
+        }
+    }
+    found
+}
+
+fn dependencies(manifest: &str) -> Vec<String> {
+    let path = root().join(manifest);
+    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let table: toml::Table = text.parse().expect("a manifest");
+    table["dependencies"]
+        .as_table()
+        .expect("dependencies")
+        .keys()
+        .cloned()
+        .collect()
+}
+
+#[test]
+fn policy_never_does_io_reads_a_clock_or_logs() {
+    let words = [
+        "std::fs",
+        "std::io",
+        "std::net",
+        "std::env",
+        "std::process",
+        "std::thread",
+        "Instant",
+        "SystemTime",
+        "println!",
+        "eprintln!",
+        "rustix",
+        "libc",
+    ];
+    let found = offenders(&files("crates/policy/src", ".rs"), &words, &[]);
+    assert!(found.is_empty(), "{found:#?}");
+    assert_eq!(
+        dependencies("crates/policy/Cargo.toml"),
+        ["serde", "thiserror"]
+    );
+}
+
+#[test]
+fn data_flows_one_way_through_the_crates() {
+    let order = ["policy", "cgroup", "observe", "discover", "agent", "cli"];
+    for (i, name) in order.iter().enumerate() {
+        for dependency in dependencies(&format!("crates/{name}/Cargo.toml")) {
+            let Some(other) = dependency.strip_prefix("justitia-") else {
+                continue;
+            };
+            let place = order.iter().position(|o| *o == other);
+            assert!(
+                place.is_some_and(|p| p < i) || (*name == "cli" && other == "lab"),
+                "{name} must not depend on {other}"
+            );
+        }
+    }
+    let lab = dependencies("lab/Cargo.toml");
+    assert!(
+        lab.iter()
+            .all(|d| !d.starts_with("justitia-") || d == "justitia-policy"),
+        "the lab looks at Justitia from outside: {lab:?}"
+    );
+}
+
+#[test]
+fn only_cgroup_names_the_kernels_files() {
+    let words = [
+        "\"memory.",
+        "\"io.",
+        "\"cgroup.",
+        "\"/proc/",
+        "\"/sys/fs/cgroup",
+    ];
+    // The lab is a host's operator: it sets up groups and reads knobs back independently.
+    // plan.rs names the knobs for people and for the writer.
+    let allowed = [
+        "crates/cgroup/",
+        "crates/policy/src/plan.rs",
+        "lab/",
+        "/tests/",
+        "tests.rs",
+    ];
+    let mut sources = files("crates", ".rs");
+    sources.retain(|(name, _)| !name.starts_with("crates/tidy/"));
+    let found = offenders(&sources, &words, &allowed);
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn only_apply_and_restore_write_to_the_host() {
+    let words = [".submit(", ".write_knob("];
+    let allowed = [
+        "crates/cgroup/",
+        "agent/src/apply",
+        "agent/src/restore",
+        "/tests/",
+        "tests.rs",
+        "benches/",
+    ];
+    let mut sources = files("crates", ".rs");
+    sources.retain(|(name, _)| !name.starts_with("crates/tidy/"));
+    let found = offenders(&sources, &words, &allowed);
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn every_unsafe_block_says_why_it_is_sound() {
+    let mut bare = Vec::new();
+    let mut sources = files("crates", ".rs");
+    sources.extend(files("lab", ".rs"));
+    sources.retain(|(name, _)| !name.starts_with("crates/tidy/"));
+    for (name, text) in sources {
+        let lines: Vec<&str> = text.lines().collect();
+        for (i, line) in lines.iter().enumerate() {
+            let starts = line.contains("unsafe {") || line.contains("unsafe impl");
+            let said = lines[i.saturating_sub(8)..=i]
+                .iter()
+                .any(|l| l.contains("SAFETY:"));
+            if starts && !said {
+                bare.push(format!("{name}:{}", i + 1));
+            }
+        }
+    }
+    assert!(bare.is_empty(), "unsafe without SAFETY: {bare:#?}");
+}
+
+#[test]
+fn files_stay_readable() {
+    let mut sources = files("crates", ".rs");
+    sources.extend(files("lab", ".rs"));
+    let long: Vec<String> = sources
+        .iter()
+        .filter(|(_, text)| text.lines().count() > 500)
+        .map(|(name, text)| format!("{name}: {} lines", text.lines().count()))
+        .collect();
+    assert!(long.is_empty(), "longer than 500 lines: {long:#?}");
+}
+
+#[test]
+fn every_dependency_is_listed_with_its_reason() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
+    let table: toml::Table = manifest.parse().expect("a manifest");
+    let dependencies = table["workspace"]["dependencies"]
+        .as_table()
+        .expect("dependencies");
+    for name in dependencies
+        .keys()
+        .filter(|name| !name.starts_with("justitia-"))
+    {
+        assert!(
+            text.contains(&format!("| `{name}` |")),
+            "{name} is not in ARCHITECTURE.md"
+        );
+    }
+}
