@@ -187,6 +187,10 @@ pub struct ContainerReport {
     pub slow_ops: u64,
     /// Longest operation, microseconds.
     pub max_latency_us: u64,
+    /// Seconds into the measured phase at which the container had done all its work; `None` for
+    /// loads without an end (fileserver, readmix) and for those that were stopped before it.
+    #[serde(default)]
+    pub finished_at_s: Option<f64>,
 }
 
 /// A container at one second. Counters are cumulative since the start of the measured phase.

@@ -1,0 +1,261 @@
+//! The lab's cache: kernels, images and scratch space below `$XDG_CACHE_HOME/justitia/lab`.
+//!
+//! ```text
+//! lock            held (flock) while something is fetched or built
+//! apt/SUITE/      private apt state, one per suite
+//! kernels/SERIES/ vmlinuz, modules/, manifest.json with the SHA-256 of each
+//! images/         root and tools images, each with its SHA-256 in NAME.sha256
+//! run/            disks of running guests; removed with the run, or by the next one
+//! ```
+//!
+//! Invariants: a finished artifact has its final name and its checksum (it is built under another
+//! name and renamed); its checksum is verified at every use; a wrong one is thrown away and made
+//! again. Whoever wants a newer kernel removes its directory.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{flock, FlockOperation};
+use sha2::{Digest, Sha256};
+
+use crate::error::LabError;
+
+/// Images that nobody used for this long are removed.
+const IMAGE_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The cache directory.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+/// Held while the cache changes; released when dropped.
+#[derive(Debug)]
+pub struct CacheLock {
+    _file: File,
+}
+
+/// Scratch space of one run, removed when dropped.
+#[derive(Debug)]
+pub struct RunDir {
+    dir: tempfile::TempDir,
+    _lock: File,
+}
+
+impl RunDir {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+impl Cache {
+    /// The user's cache: `$XDG_CACHE_HOME/justitia/lab`, or below `~/.cache`.
+    pub fn open() -> Result<Self, LabError> {
+        let base = absolute_env("XDG_CACHE_HOME")
+            .or_else(|| absolute_env("HOME").map(|home| home.join(".cache")))
+            .ok_or_else(|| {
+                LabError::environment(
+                    "neither XDG_CACHE_HOME nor HOME is set, so there is no place for the cache",
+                    "set XDG_CACHE_HOME to a directory with a few gigabytes of room",
+                )
+            })?;
+        Self::at(&base.join("justitia").join("lab"))
+    }
+
+    /// A cache at a place of the caller's choice.
+    pub fn at(root: &Path) -> Result<Self, LabError> {
+        let cache = Self {
+            root: root.to_owned(),
+        };
+        for dir in ["apt", "kernels", "images", "run"] {
+            let path = cache.path(dir);
+            fs::create_dir_all(&path).map_err(|error| LabError::io("create", &path, error))?;
+        }
+        Ok(cache)
+    }
+
+    /// A path inside the cache.
+    pub fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
+        self.root.join(relative)
+    }
+
+    /// Waits for the cache to be free and holds it.
+    pub fn lock(&self, progress: &mut dyn FnMut(&str)) -> Result<CacheLock, LabError> {
+        let path = self.path("lock");
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|error| LabError::io("open", &path, error))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            progress("waiting for another run that is preparing the cache");
+            flock(&file, FlockOperation::LockExclusive)
+                .map_err(|error| LabError::io("lock", &path, error))?;
+        }
+        Ok(CacheLock { _file: file })
+    }
+
+    /// Fresh scratch space. Also removes what runs that were killed left behind.
+    pub fn run_dir(&self) -> Result<RunDir, LabError> {
+        let base = self.path("run");
+        self.sweep_runs(&base);
+        let dir = tempfile::Builder::new()
+            .prefix("run-")
+            .tempdir_in(&base)
+            .map_err(|error| LabError::io("create a directory in", &base, error))?;
+        let lock_path = dir.path().join("lock");
+        let lock =
+            File::create(&lock_path).map_err(|error| LabError::io("create", &lock_path, error))?;
+        flock(&lock, FlockOperation::LockExclusive)
+            .map_err(|error| LabError::io("lock", &lock_path, error))?;
+        Ok(RunDir { dir, _lock: lock })
+    }
+
+    /// A run directory whose lock nobody holds belongs to a run that was killed. The minute of
+    /// grace covers the moment between its creation and its lock.
+    #[allow(clippy::unused_self)]
+    fn sweep_runs(&self, base: &Path) {
+        for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let free = match File::open(path.join("lock")) {
+                Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+                Err(error) => error.kind() == io::ErrorKind::NotFound,
+            };
+            if free && older_than(&path, Duration::from_secs(60)) {
+                // Somebody else may sweep at the same time; what is gone is gone.
+                let _ = fs::remove_dir_all(&path);
+            }
+        }
+    }
+
+    /// The image `name` if it is there and its checksum is right; it counts as used now.
+    pub fn verified_image(&self, name: &str) -> Result<Option<PathBuf>, LabError> {
+        let path = self.path("images").join(name);
+        let Ok(expected) = fs::read_to_string(sums_path(&path)) else {
+            return Ok(None);
+        };
+        if !path.exists() || sha256_file(&path)? != expected.trim() {
+            return Ok(None);
+        }
+        // Only the pruning below reads these times; a failure costs a rebuild at worst.
+        let _ = File::options()
+            .append(true)
+            .open(&path)
+            .and_then(|file| file.set_modified(SystemTime::now()));
+        Ok(Some(path))
+    }
+
+    /// Moves a finished image to its name and records its checksum; prunes images long unused.
+    pub fn adopt_image(&self, built: &Path, name: &str) -> Result<PathBuf, LabError> {
+        let images = self.path("images");
+        self.prune(&images);
+        let path = images.join(name);
+        let sums = sums_path(&path);
+        fs::write(&sums, sha256_file(built)?)
+            .map_err(|error| LabError::io("write", &sums, error))?;
+        fs::rename(built, &path).map_err(|error| LabError::io("rename", &path, error))?;
+        Ok(path)
+    }
+
+    #[allow(clippy::unused_self)]
+    fn prune(&self, images: &Path) {
+        for entry in fs::read_dir(images).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let is_image = path.extension().is_some_and(|extension| extension == "img");
+            if is_image && older_than(&path, IMAGE_LIFETIME) {
+                let _ = fs::remove_file(&path);
+                let _ = fs::remove_file(sums_path(&path));
+            }
+        }
+    }
+}
+
+/// SHA-256 of a file, lower-case hexadecimal.
+pub fn sha256_file(path: &Path) -> Result<String, LabError> {
+    let mut file = File::open(path).map_err(|error| LabError::io("open", path, error))?;
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0_u8; 1 << 20];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hex(&hasher.finalize())),
+            Ok(count) => hasher.update(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(LabError::io("read", path, error)),
+        }
+    }
+}
+
+/// SHA-256 of bytes, lower-case hexadecimal.
+pub fn sha256_bytes(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+fn sums_path(image: &Path) -> PathBuf {
+    image.with_extension("sha256")
+}
+
+fn older_than(path: &Path, age: Duration) -> bool {
+    fs::metadata(path)
+        .and_then(|metadata| metadata.modified())
+        .is_ok_and(|modified| modified.elapsed().is_ok_and(|elapsed| elapsed > age))
+}
+
+fn absolute_env(key: &str) -> Option<PathBuf> {
+    std::env::var_os(key)
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sha256_is_the_known_one() {
+        assert_eq!(
+            sha256_bytes(b"abc"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+
+    #[test]
+    fn an_image_is_used_only_while_its_checksum_holds() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path()).unwrap();
+        assert_eq!(cache.verified_image("a.img").unwrap(), None);
+        let built = dir.path().join("built");
+        fs::write(&built, "content").unwrap();
+        let path = cache.adopt_image(&built, "a.img").unwrap();
+        assert_eq!(cache.verified_image("a.img").unwrap(), Some(path.clone()));
+        fs::write(&path, "damaged").unwrap();
+        assert_eq!(cache.verified_image("a.img").unwrap(), None);
+    }
+
+    #[test]
+    fn run_directories_vanish_with_their_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path()).unwrap();
+        let run = cache.run_dir().unwrap();
+        let path = run.path().to_owned();
+        let other = cache.run_dir().unwrap();
+        assert!(path.exists(), "a live run is not swept");
+        drop(run);
+        assert!(!path.exists());
+        drop(other);
+    }
+}

@@ -1,0 +1,304 @@
+//! Runs QEMU, follows its console and ends it: on time, on a signal, or with this process.
+//!
+//! Invariants: when [`watch`] returns, QEMU is gone; when this process dies, QEMU dies with it; the
+//! whole console is in the log. QEMU runs in its own process group, so a terminal's interrupt
+//! reaches only us, and we end it. While no guest runs, SIGINT and SIGTERM do what they do by
+//! default.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::error::LabError;
+
+/// A guest that panicked still prints where; then it is ended.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// How often signals and the deadline are looked at.
+const POLL: Duration = Duration::from_millis(100);
+
+/// How a guest ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// QEMU exited by itself without a complaint.
+    PoweredOff,
+    /// The kernel panicked; the first line that said so.
+    Panicked(String),
+    /// The deadline passed and QEMU was killed.
+    TimedOut,
+    /// SIGINT or SIGTERM arrived and QEMU was killed.
+    Interrupted,
+    /// QEMU exited with an error; the first line of its complaint.
+    QemuFailed(String),
+    /// The line handler asked to stop and QEMU was killed.
+    Stopped,
+}
+
+/// What the line handler wants next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Go on.
+    Continue,
+    /// Kill the guest.
+    Stop,
+}
+
+/// Runs `command` until it ends, with each console line in `log` and given to `on_line`.
+pub fn watch(
+    command: &mut Command,
+    log: &Path,
+    timeout: Duration,
+    on_line: &mut dyn FnMut(&str) -> Next,
+) -> Result<Ending, LabError> {
+    let signals = GuestSignals::enter()?;
+    let log_file = File::create(log).map_err(|error| LabError::io("create", log, error))?;
+    let complaints = tempfile::tempfile()
+        .map_err(|error| LabError::io("create a file in", &std::env::temp_dir(), error))?;
+    let for_child = complaints
+        .try_clone()
+        .map_err(|error| LabError::io("duplicate", log, error))?;
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(for_child)
+        .process_group(0);
+    // SAFETY: between fork and exec the closure makes one system call (prctl) and touches no
+    // memory, locks or allocator of the parent.
+    unsafe {
+        command.pre_exec(|| {
+            let signal = rustix::process::Signal::KILL;
+            Ok(rustix::process::set_parent_process_death_signal(Some(
+                signal,
+            ))?)
+        });
+    }
+    let mut child = Reaped(command.spawn().map_err(|error| {
+        LabError::environment(
+            format!("cannot start QEMU: {error}"),
+            "install with: apt-get install qemu-system-x86",
+        )
+    })?);
+    let stdout = child.0.stdout.take().expect("stdout is piped");
+    let (sender, receiver) = mpsc::channel();
+    let reader = thread::spawn(move || copy_lines(stdout, log_file, &sender));
+
+    let mut deadline = Instant::now() + timeout;
+    let mut panic = None;
+    let ending = loop {
+        match receiver.recv_timeout(POLL) {
+            Ok(line) => {
+                if panic.is_none() && is_panic(&line) {
+                    deadline = deadline.min(Instant::now() + LAST_WORDS);
+                    panic = Some(line.clone());
+                }
+                if on_line(&line) == Next::Stop {
+                    break Ending::Stopped;
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break Ending::PoweredOff,
+        }
+        if signals.arrived() {
+            break Ending::Interrupted;
+        }
+        if Instant::now() >= deadline {
+            break Ending::TimedOut;
+        }
+    };
+    if ending != Ending::PoweredOff {
+        // Already gone is as good as killed.
+        let _ = child.0.kill();
+    }
+    let status = child
+        .0
+        .wait()
+        .map_err(|error| LabError::io("wait for QEMU of", log, error))?;
+    // The reader ends with the pipe and its only result is the log.
+    let _ = reader.join();
+    Ok(match (ending, panic) {
+        (Ending::Interrupted, _) => Ending::Interrupted,
+        (_, Some(line)) => Ending::Panicked(line),
+        (Ending::PoweredOff, None) if !status.success() => {
+            Ending::QemuFailed(first_line(complaints).unwrap_or_else(|| status.to_string()))
+        }
+        (ending, None) => ending,
+    })
+}
+
+/// Copies the console to the log as it comes and hands on its lines.
+fn copy_lines(from: impl std::io::Read, mut log: File, to: &mpsc::Sender<String>) {
+    let mut reader = BufReader::new(from);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match reader.read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        // A full disk must not stop the guest; the report does not depend on the log.
+        let _ = log.write_all(&line);
+        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+        if to.send(text).is_err() {
+            return;
+        }
+    }
+}
+
+/// Lines with which a kernel says that it is broken. Programs' output is not meant to contain them.
+fn is_panic(line: &str) -> bool {
+    [
+        "Kernel panic - not syncing",
+        "Oops: ",
+        "BUG: unable to handle",
+        "kernel BUG at ",
+    ]
+    .iter()
+    .any(|sign| line.contains(sign))
+}
+
+fn first_line(mut file: File) -> Option<String> {
+    use std::io::{Read, Seek};
+    let mut text = String::new();
+    file.rewind().ok()?;
+    file.read_to_string(&mut text).ok()?;
+    text.lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .map(str::to_owned)
+}
+
+/// A child that does not outlive its owner.
+struct Reaped(Child);
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// SIGINT and SIGTERM become a flag while a guest runs, and keep their default effect otherwise.
+struct GuestSignals {
+    handlers: &'static Handlers,
+}
+
+struct Handlers {
+    arrived: Arc<AtomicBool>,
+    idle: Arc<AtomicBool>,
+    guests: AtomicUsize,
+}
+
+impl GuestSignals {
+    fn enter() -> Result<Self, LabError> {
+        static HANDLERS: OnceLock<Option<Handlers>> = OnceLock::new();
+        let handlers = HANDLERS.get_or_init(|| Handlers::install().ok()).as_ref();
+        let handlers = handlers.ok_or_else(|| {
+            LabError::environment(
+                "cannot handle signals",
+                "run the lab outside of this sandbox",
+            )
+        })?;
+        handlers.guests.fetch_add(1, Ordering::SeqCst);
+        handlers.idle.store(false, Ordering::SeqCst);
+        Ok(Self { handlers })
+    }
+
+    fn arrived(&self) -> bool {
+        self.handlers.arrived.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for GuestSignals {
+    fn drop(&mut self) {
+        if self.handlers.guests.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.handlers.idle.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Handlers {
+    fn install() -> std::io::Result<Self> {
+        let arrived = Arc::new(AtomicBool::new(false));
+        let idle = Arc::new(AtomicBool::new(true));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&idle))?;
+            signal_hook::flag::register(signal, Arc::clone(&arrived))?;
+        }
+        Ok(Self {
+            arrived,
+            idle,
+            guests: AtomicUsize::new(0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch_shell(script: &str, timeout_ms: u64) -> (Ending, Vec<String>, String) {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut lines = Vec::new();
+        let ending = watch(
+            Command::new("sh").args(["-c", script]),
+            log.path(),
+            Duration::from_millis(timeout_ms),
+            &mut |line| {
+                lines.push(line.to_owned());
+                if line == "stop" {
+                    Next::Stop
+                } else {
+                    Next::Continue
+                }
+            },
+        )
+        .unwrap();
+        (ending, lines, std::fs::read_to_string(log.path()).unwrap())
+    }
+
+    #[test]
+    fn the_whole_console_is_logged_and_handed_on() {
+        let (ending, lines, log) = watch_shell("printf 'one\\r\\ntwo'", 10_000);
+        assert_eq!(ending, Ending::PoweredOff);
+        assert_eq!(lines, ["one", "two"]);
+        assert_eq!(log, "one\r\ntwo");
+    }
+
+    #[test]
+    fn a_guest_that_hangs_is_killed_at_its_deadline() {
+        let begin = Instant::now();
+        let (ending, ..) = watch_shell("exec sleep 30", 200);
+        assert_eq!(ending, Ending::TimedOut);
+        assert!(begin.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_panic_is_told_from_a_power_off_and_from_a_hang() {
+        let panic = "echo '[ 1.0] Kernel panic - not syncing: x'";
+        let (ending, ..) = watch_shell(panic, 10_000);
+        assert!(matches!(ending, Ending::Panicked(line) if line.contains("not syncing: x")));
+        let (ending, ..) = watch_shell(&format!("{panic}; exec sleep 30"), 20_000);
+        assert!(matches!(ending, Ending::Panicked(_)));
+    }
+
+    #[test]
+    fn a_complaint_of_qemu_is_reported() {
+        let (ending, ..) = watch_shell("echo 'no such device' >&2; exit 1", 10_000);
+        assert_eq!(ending, Ending::QemuFailed("no such device".into()));
+    }
+
+    #[test]
+    fn the_handler_can_stop_the_guest() {
+        let (ending, lines, _) = watch_shell("echo stop; exec sleep 30", 20_000);
+        assert_eq!((ending, lines.len()), (Ending::Stopped, 1));
+    }
+}

@@ -1,0 +1,129 @@
+//! Fileserver: writers of different weights over one page cache (the paper's figures 4, 8a, 12a).
+//!
+//! Filebench's fileserver personality: create and write a new file, append to a file, read a
+//! whole file, delete one, stat one. Nearly everything is absorbed by the page cache, so the
+//! weights of the block layer never see it. Sizes in bytes.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ContainerSpec, Description, Measure};
+use crate::args::LoadArgs;
+use crate::error::LabError;
+use crate::protocol::{Load, PolicyUnderTest};
+
+/// What stays the same whatever the command line says.
+pub const DESCRIPTION: Description = Description {
+    name: "fileserver",
+    claim: "buffered writers of weight 100 to 800 get bandwidth in the ratio of their weights",
+    method: "Every container creates, appends to, reads, deletes and stats files in its own \
+             directory (filebench's fileserver personality), all at once, on one throttled disk. \
+             The file set is prepopulated, so that slow containers have something to read.",
+    expected: "The conventional kernel gives everybody nearly the same, whatever the weight. \
+               Under proportional the bars meet the ideal line and the total stays the same.",
+    measure: Measure::Window,
+    weights: &[100, 200, 300, 400, 500, 600, 700, 800],
+    policies: &[
+        PolicyUnderTest::Conventional,
+        PolicyUnderTest::Memcg,
+        PolicyUnderTest::Justitia,
+        PolicyUnderTest::Proportional,
+    ],
+    seconds: 120,
+    memory_bytes: 768 << 20,
+    disk_mb_per_s: 40,
+};
+
+/// Parameters of the load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// Worker threads.
+    pub threads: u32,
+    /// Files in the set of each container.
+    pub files: u32,
+    /// Mean size of a file.
+    pub mean_file_bytes: u64,
+    /// Mean size of an append.
+    pub append_bytes: u64,
+    /// Share of the set that exists before the run, percent.
+    pub prealloc_percent: u32,
+    /// Whole-file reads for each new file.
+    pub reads_per_write: u32,
+    /// Appends for each new file.
+    pub appends_per_write: u32,
+}
+
+impl Default for Parameters {
+    /// Filebench's file size, append size and mix; fewer threads and files, for a small guest.
+    fn default() -> Self {
+        Self {
+            threads: 4,
+            files: 400,
+            mean_file_bytes: 128 << 10,
+            append_bytes: 16 << 10,
+            prealloc_percent: 80,
+            reads_per_write: 1,
+            appends_per_write: 1,
+        }
+    }
+}
+
+impl Parameters {
+    /// The parameters a command line asks for.
+    ///
+    /// # Errors
+    /// Refuses empty and oversized loads.
+    pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+        let default = Self::default();
+        let parameters = Self {
+            threads: args.threads.unwrap_or(default.threads),
+            files: args.files.unwrap_or(default.files),
+            mean_file_bytes: args.mean_file_size.unwrap_or(default.mean_file_bytes),
+            append_bytes: args.append_size.unwrap_or(default.append_bytes),
+            prealloc_percent: args.prealloc_percent.unwrap_or(default.prealloc_percent),
+            reads_per_write: args.reads_per_write.unwrap_or(default.reads_per_write),
+            appends_per_write: args.appends_per_write.unwrap_or(default.appends_per_write),
+        };
+        super::settings::in_range("--threads", u64::from(parameters.threads), 1, 256)?;
+        super::settings::in_range("--files", u64::from(parameters.files), 1, 1_000_000)?;
+        super::settings::in_range("--mean-file-size", parameters.mean_file_bytes, 4096, 1 << 30)?;
+        super::settings::in_range("--append-size", parameters.append_bytes, 1, 1 << 30)?;
+        super::settings::in_range("--prealloc-percent", u64::from(parameters.prealloc_percent), 0, 100)?;
+        super::settings::in_range("--reads-per-write", u64::from(parameters.reads_per_write), 0, 1000)?;
+        super::settings::in_range(
+            "--appends-per-write",
+            u64::from(parameters.appends_per_write),
+            0,
+            1000,
+        )?;
+        Ok(parameters)
+    }
+
+    /// What one container runs.
+    pub fn load(&self, container: &ContainerSpec, direct: bool) -> Load {
+        Load::Fileserver {
+            threads: self.threads,
+            files: self.files,
+            mean_file_bytes: self.mean_file_bytes,
+            append_bytes: self.append_bytes,
+            prealloc_percent: self.prealloc_percent,
+            reads_per_write: self.reads_per_write,
+            appends_per_write: self.appends_per_write,
+            direct,
+            duty_s: container.duty_s,
+            anon_growth_bytes_per_s: container.anon_growth_bytes_per_s,
+        }
+    }
+
+    /// Names and values for a person.
+    pub fn table(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("threads per container", self.threads.to_string()),
+            ("files per container", self.files.to_string()),
+            ("mean file size", format!("{} KiB", self.mean_file_bytes >> 10)),
+            ("mean append", format!("{} KiB", self.append_bytes >> 10)),
+            ("prepopulated", format!("{} %", self.prealloc_percent)),
+            ("reads per new file", self.reads_per_write.to_string()),
+            ("appends per new file", self.appends_per_write.to_string()),
+        ]
+    }
+}

@@ -1,0 +1,157 @@
+//! The published figures that ours stand beside: values printed in the text of Justitia (MSST'20).
+//!
+//! Bandwidths are normalized to the lowest-weighted container. Values that the paper only draws
+//! are not guessed: where the text gives no more than a PV, the figure has no bars for it.
+
+/// One series of a published figure.
+#[derive(Debug)]
+pub struct PaperSeries {
+    /// The policy here whose color it is drawn in.
+    pub color: &'static str,
+    /// Its name in the paper.
+    pub label: &'static str,
+    /// Normalized bandwidth of each container; empty where the text gives only the PV.
+    pub normalized: &'static [f64],
+    /// Its PV as the text states it or, where it does not, as equation 2 gives it from the bars.
+    pub pv: f64,
+}
+
+/// A published figure.
+#[derive(Debug)]
+pub struct PaperFigure {
+    /// Its number.
+    pub number: &'static str,
+    /// What it shows.
+    pub caption: &'static str,
+    /// Weights of its containers.
+    pub weights: &'static [u32],
+    /// Its series.
+    pub series: &'static [PaperSeries],
+}
+
+const EIGHT: &[u32] = &[100, 200, 300, 400, 500, 600, 700, 800];
+const FOUR: &[u32] = &[100, 200, 400, 800];
+
+/// Figure 8a.
+pub const FIGURE_8A: PaperFigure = PaperFigure {
+    number: "8a",
+    caption: "Fileserver, eight containers, kernel 4.19 with and without the paper's patch",
+    weights: EIGHT,
+    series: &[
+        PaperSeries {
+            color: "conventional",
+            label: "Conventional",
+            normalized: &[1.0, 1.51, 2.02, 2.40, 2.63, 2.71, 3.07, 3.31],
+            pv: 2.17,
+        },
+        PaperSeries {
+            color: "justitia",
+            label: "Justitia",
+            normalized: &[1.0, 1.73, 2.24, 2.65, 3.04, 3.75, 4.37, 6.26],
+            pv: 1.37,
+        },
+    ],
+};
+
+/// Figure 4, as far as the text gives values.
+pub const FIGURE_4: PaperFigure = PaperFigure {
+    number: "4",
+    caption: "Fileserver, four containers, kernel 4.19: direct I/O keeps most of the ratio \
+              (677 MB/s in total), buffered I/O none of it (1200 MB/s)",
+    weights: FOUR,
+    series: &[PaperSeries {
+        color: "direct",
+        label: "Direct I/O",
+        normalized: &[1.0, 1.9, 3.2, 5.4],
+        pv: 0.875,
+    }],
+};
+
+/// Figure 11b, with the PVs of figure 9a, whose bars the text does not give.
+pub const FIGURE_11B: PaperFigure = PaperFigure {
+    number: "11b",
+    caption: "Re-read, four containers, kernel 4.19: the paper's patch against memory cgroups",
+    weights: FOUR,
+    series: &[
+        PaperSeries {
+            color: "memcg",
+            label: "Memory cgroups",
+            normalized: &[1.0, 1.15, 1.60, 4.53],
+            pv: 1.67,
+        },
+        PaperSeries {
+            color: "justitia",
+            label: "Justitia",
+            normalized: &[1.0, 2.02, 3.91, 8.46],
+            pv: 0.14,
+        },
+    ],
+};
+
+/// Figure 9a: only its PVs are in the text.
+pub const FIGURE_9A: PaperFigure = PaperFigure {
+    number: "9a",
+    caption: "Re-read, four containers: PV by policy",
+    weights: FOUR,
+    series: &[
+        PaperSeries { color: "conventional", label: "Conventional", normalized: &[], pv: 1.4 },
+        PaperSeries { color: "direct", label: "Direct I/O", normalized: &[], pv: 0.61 },
+        PaperSeries { color: "justitia", label: "Justitia", normalized: &[], pv: 0.33 },
+    ],
+};
+
+/// Figure 12a: one light container against seven heavy ones. Without aging the text states a PV of
+/// 2.31, while its bars give 2.43.
+pub const FIGURE_12A: PaperFigure = PaperFigure {
+    number: "12a",
+    caption: "Fileserver, one container of weight 100 against seven of 1000, kernel 4.19 with the \
+              paper's patch, with and without aging",
+    weights: &[100, 1000, 1000, 1000, 1000, 1000, 1000, 1000],
+    series: &[
+        PaperSeries {
+            color: "direct",
+            label: "Justitia without aging",
+            normalized: &[1.0, 12.57, 13.31, 11.72, 12.44, 13.31, 12.77, 13.35],
+            pv: 2.31,
+        },
+        PaperSeries {
+            color: "justitia",
+            label: "Justitia",
+            normalized: &[1.0, 8.94, 9.36, 9.08, 8.83, 9.49, 9.77, 9.43],
+            pv: 0.64,
+        },
+    ],
+};
+
+/// The published figures closest to an experiment with these weights, the best first.
+pub fn figures(experiment: &str, weights: &[u32]) -> Vec<&'static PaperFigure> {
+    match experiment {
+        "fileserver" if weights == FIGURE_12A.weights => vec![&FIGURE_12A],
+        "fileserver" if weights == FOUR => vec![&FIGURE_4, &FIGURE_8A],
+        "fileserver" => vec![&FIGURE_8A],
+        "reread" => vec![&FIGURE_11B, &FIGURE_9A],
+        _ => Vec::new(),
+    }
+}
+
+/// Why an experiment has no published figure beside it.
+pub const NO_FIGURE: &str = "The paper has no figure of this load. Its nearest measurement is \
+     Webserver (figure 10a): the hit ratio drops by about 0.8 % on average under its patch.";
+
+#[cfg(test)]
+mod tests {
+    use justitia_policy::metrics::proportionality_variation;
+
+    use super::*;
+
+    #[test]
+    fn every_stated_pv_follows_from_its_bars() {
+        for figure in [&FIGURE_8A, &FIGURE_4, &FIGURE_11B, &FIGURE_12A] {
+            for series in figure.series {
+                let pv = proportionality_variation(figure.weights, series.normalized).unwrap();
+                let tolerance = if figure.number == "12a" { 0.13 } else { 0.02 };
+                assert!((pv - series.pv).abs() < tolerance, "{} {}: {pv}", figure.number, series.label);
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Readmix: readers whose hot sets together do not fit, where leveling down is easy and wrong.
+//!
+//! Not in the paper. Each container reads its own file, larger than its share of memory, at
+//! random with a Zipf skew, and writes a few of the blocks. Bandwidth from hits cannot be moved
+//! from one container to another, so a policy that takes hot pages to make ratios right makes
+//! everybody slower. Sizes in bytes.
+
+use serde::{Deserialize, Serialize};
+
+use super::settings::in_range;
+use super::{Description, Measure};
+use crate::args::LoadArgs;
+use crate::error::LabError;
+use crate::protocol::{Load, PolicyUnderTest};
+
+/// What stays the same whatever the command line says.
+pub const DESCRIPTION: Description = Description {
+    name: "readmix",
+    claim: "cached readers are never leveled down to make a ratio right",
+    method: "Every container reads blocks of its own file at random, skewed so that some blocks \
+             are hot, and writes a few of them. The files together are larger than memory, all \
+             run at once on one throttled disk.",
+    expected: "Proportional keeps the total of conventional and its utility, and nobody gets \
+               less than on a static weighted partition (memcg). Strict lowers PV and shows what \
+               that costs.",
+    measure: Measure::Window,
+    weights: &[100, 200, 400, 800],
+    policies: &[
+        PolicyUnderTest::Conventional,
+        PolicyUnderTest::Memcg,
+        PolicyUnderTest::Proportional,
+        PolicyUnderTest::Strict,
+    ],
+    seconds: 120,
+    memory_bytes: 768 << 20,
+    disk_mb_per_s: 40,
+};
+
+/// Parameters of the load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// Worker threads.
+    pub threads: u32,
+    /// Size of each container's file.
+    pub file_bytes: u64,
+    /// Bytes of one request.
+    pub block_bytes: u32,
+    /// Requests that write, percent.
+    pub write_percent: u32,
+    /// Zipf exponent of the block popularity.
+    pub zipf_theta: f64,
+}
+
+impl Default for Parameters {
+    /// 300 MB in 768 MB of memory, read-mostly.
+    fn default() -> Self {
+        Self {
+            threads: 4,
+            file_bytes: 300_000_000 / 65_536 * 65_536,
+            block_bytes: 65_536,
+            write_percent: 5,
+            zipf_theta: 0.9,
+        }
+    }
+}
+
+impl Parameters {
+    /// The parameters a command line asks for.
+    ///
+    /// # Errors
+    /// Refuses empty and oversized loads.
+    pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+        let default = Self::default();
+        let block_bytes = args.block_size.unwrap_or(u64::from(default.block_bytes));
+        in_range("--block-size", block_bytes, 512, 16 << 20)?;
+        let parameters = Self {
+            threads: args.threads.unwrap_or(default.threads),
+            file_bytes: args.file_size.unwrap_or(default.file_bytes),
+            block_bytes: block_bytes as u32,
+            write_percent: args.write_percent.unwrap_or(default.write_percent),
+            zipf_theta: args.zipf.unwrap_or(default.zipf_theta),
+        };
+        in_range("--threads", u64::from(parameters.threads), 1, 256)?;
+        in_range("--file-size", parameters.file_bytes, block_bytes, 64 << 30)?;
+        in_range("--write-percent", u64::from(parameters.write_percent), 0, 100)?;
+        if !(0.0..=4.0).contains(&parameters.zipf_theta) {
+            return Err(LabError::usage(
+                format!("--zipf {} is out of range", parameters.zipf_theta),
+                "use a number from 0 (uniform) to 4",
+            ));
+        }
+        Ok(parameters)
+    }
+
+    /// What one container runs.
+    pub fn load(&self) -> Load {
+        Load::Readmix {
+            threads: self.threads,
+            file_bytes: self.file_bytes,
+            block_bytes: self.block_bytes,
+            write_percent: self.write_percent,
+            zipf_theta: self.zipf_theta,
+        }
+    }
+
+    /// Names and values for a person.
+    pub fn table(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("threads per container", self.threads.to_string()),
+            ("file size", format!("{} MB", self.file_bytes / 1_000_000)),
+            ("request size", format!("{} KiB", self.block_bytes >> 10)),
+            ("writes", format!("{} % of requests", self.write_percent)),
+            ("Zipf exponent", self.zipf_theta.to_string()),
+        ]
+    }
+}

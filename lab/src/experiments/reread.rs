@@ -1,0 +1,82 @@
+//! Reread: whose pages survive a polluter (the paper's figures 5, 9 and 11b).
+//!
+//! Each container writes its own file, which caches it; then the host writes a file of its own,
+//! which evicts; then every container reads its file once more. Bandwidth is the file size over
+//! the time of that one read, so it depends on what stayed resident. The paper's 16 GB of memory,
+//! 3 GB files and 4 GB polluter are scaled down by 16, in the same ratio. Sizes in bytes.
+
+use serde::{Deserialize, Serialize};
+
+use super::settings::in_range;
+use super::{Description, Measure};
+use crate::args::LoadArgs;
+use crate::error::LabError;
+use crate::protocol::{Load, PolicyUnderTest};
+
+/// What stays the same whatever the command line says.
+pub const DESCRIPTION: Description = Description {
+    name: "reread",
+    claim: "reclaim takes pages in the ratio of the weights, so cached files survive by weight",
+    method: "Every container caches one file, the host writes a polluter that forces reclaim, \
+             then all containers read their files again at once. A container's bandwidth is its \
+             file over the time that one read took.",
+    expected: "On the conventional kernel all containers lose the same. Under Justitia what stays \
+               resident grows with the weight, up to the size of the file, and bandwidth follows.",
+    measure: Measure::Completion,
+    weights: &[100, 200, 400, 800],
+    policies: &[
+        PolicyUnderTest::Conventional,
+        PolicyUnderTest::Memcg,
+        PolicyUnderTest::Direct,
+        PolicyUnderTest::Justitia,
+        PolicyUnderTest::Proportional,
+    ],
+    seconds: 180,
+    memory_bytes: 1 << 30,
+    disk_mb_per_s: 20,
+};
+
+/// Parameters of the load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// Size of each container's file.
+    pub file_bytes: u64,
+    /// Bytes the host writes in between.
+    pub polluter_bytes: u64,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self { file_bytes: 192 << 20, polluter_bytes: 256 << 20 }
+    }
+}
+
+impl Parameters {
+    /// The parameters a command line asks for.
+    ///
+    /// # Errors
+    /// Refuses empty and oversized loads.
+    pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+        let default = Self::default();
+        let parameters = Self {
+            file_bytes: args.file_size.unwrap_or(default.file_bytes),
+            polluter_bytes: args.polluter.unwrap_or(default.polluter_bytes),
+        };
+        in_range("--file-size", parameters.file_bytes, 1 << 20, 64 << 30)?;
+        in_range("--polluter", parameters.polluter_bytes, 0, 64 << 30)?;
+        Ok(parameters)
+    }
+
+    /// What one container runs.
+    pub fn load(&self, direct: bool) -> Load {
+        Load::Reread { file_bytes: self.file_bytes, direct }
+    }
+
+    /// Names and values for a person.
+    pub fn table(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("file size", format!("{} MiB", self.file_bytes >> 20)),
+            ("polluter", format!("{} MiB", self.polluter_bytes >> 20)),
+        ]
+    }
+}

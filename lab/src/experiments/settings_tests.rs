@@ -1,0 +1,116 @@
+//! What a command line may ask for, and what it is told otherwise.
+
+use clap::Parser;
+
+use super::*;
+use crate::args::{LabArgs, LabCommand};
+
+const SERIES: [&str; 3] = ["6.1", "6.12", "7.2"];
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    lab: LabArgs,
+}
+
+fn settings(line: &str) -> Result<Settings, LabError> {
+    let line = format!("lab run {line} --out /nowhere");
+    let cli = Cli::try_parse_from(line.split_whitespace()).expect("clap takes it");
+    let LabCommand::Run(run) = cli.lab.command else { panic!("not run") };
+    Settings::from_args(&run, &SERIES)
+}
+
+#[test]
+fn the_default_fileserver_is_the_papers_eight_containers() {
+    let settings = settings("fileserver").unwrap();
+    let weights: Vec<u32> = settings.containers.iter().map(|c| c.weight).collect();
+    assert_eq!(weights, [100, 200, 300, 400, 500, 600, 700, 800]);
+    assert_eq!(settings.memory_bytes, 768 << 20);
+    assert!((settings.warmup_s - 20.0).abs() < f64::EPSILON);
+}
+
+#[test]
+fn a_short_run_warms_up_for_a_third_and_a_fixed_job_not_at_all() {
+    assert!((settings("fileserver --seconds 30").unwrap().warmup_s - 10.0).abs() < 1e-9);
+    assert!(settings("reread").unwrap().warmup_s.abs() < f64::EPSILON);
+}
+
+#[test]
+fn bad_values_are_refused_with_a_remedy() {
+    for (line, cause) in [
+        ("fileserver --weights 0,100", "weight 0"),
+        ("fileserver --weights 100,10001", "10001"),
+        ("fileserver --kernel 5.4", "5.4"),
+        ("fileserver --memory 255M", "255 MiB"),
+        ("fileserver --policies conventionel", "conventionel"),
+        ("fileserver --policies memcg,memcg", "twice"),
+        ("fileserver --names a", "1 names for 8"),
+        ("fileserver --weights 100,200 --names a,a/b", "a/b"),
+        ("fileserver --weights 100,200 --names a,../b", "../b"),
+        ("fileserver --idle nobody", "no such container"),
+        ("fileserver --idle w100=0", "not a time"),
+        ("fileserver --seconds 1", "--seconds"),
+        ("fileserver --kill-agent-at 500", "--kill-agent-at"),
+        ("fileserver --write-percent 5", "no option --write-percent"),
+        ("readmix --policies direct", "direct"),
+        ("readmix --zipf 9", "--zipf"),
+        ("reread --idle w100", "--idle"),
+        ("nothing", "nothing"),
+    ] {
+        let refusal = settings(line).expect_err(line);
+        assert!(refusal.cause().contains(cause), "{line}: {}", refusal.cause());
+        assert!(!refusal.remedy().is_empty() && !refusal.remedy().contains('\n'));
+        assert_eq!(refusal.exit_code(), 2);
+        assert!(!refusal.cause().contains('\n'));
+    }
+}
+
+#[test]
+fn sixty_four_containers_are_the_most() {
+    let weights = |n: usize| vec!["100"; n].join(",");
+    assert_eq!(settings(&format!("fileserver --weights {}", weights(64))).unwrap().containers.len(), 64);
+    assert!(settings(&format!("fileserver --weights {}", weights(65))).is_err());
+}
+
+#[test]
+fn equal_weights_still_give_every_container_its_own_name() {
+    let settings = settings("fileserver --weights 100,100,200,100").unwrap();
+    let names: Vec<&str> = settings.containers.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names, ["w100", "w100-2", "w200", "w100-3"]);
+}
+
+#[test]
+fn held_out_shapes_reach_the_guest() {
+    let settings = settings(
+        "fileserver --weights 150,350,900 --names t/a,t/b,c --idle t/b=7 --anon-growth c=2M \
+         --reads-per-write 5 --kill-agent-at 60 --runs 2 --seed 5",
+    )
+    .unwrap();
+    let job = settings.job(PolicyUnderTest::Proportional, 1);
+    assert_eq!((job.seed, job.kill_agent_at_s), (6, Some(60)));
+    assert_eq!(settings.job(PolicyUnderTest::Conventional, 0).kill_agent_at_s, None);
+    let crate::protocol::Load::Fileserver { duty_s, reads_per_write, .. } = job.containers[1].load
+    else {
+        panic!("not a fileserver")
+    };
+    assert_eq!((duty_s, reads_per_write), (Some(7), 5));
+    let crate::protocol::Load::Fileserver { anon_growth_bytes_per_s, .. } = job.containers[2].load
+    else {
+        panic!("not a fileserver")
+    };
+    assert_eq!(anon_growth_bytes_per_s, 2 << 20);
+}
+
+#[test]
+fn only_the_direct_policy_bypasses_the_page_cache() {
+    let settings = settings("reread").unwrap();
+    let is_direct = |policy| {
+        matches!(
+            settings.job(policy, 0).containers[0].load,
+            crate::protocol::Load::Reread { direct: true, .. }
+        )
+    };
+    assert!(is_direct(PolicyUnderTest::Direct));
+    assert!(!is_direct(PolicyUnderTest::Conventional));
+    assert_eq!(settings.job(PolicyUnderTest::Memcg, 0).polluter_bytes, Some(256 << 20));
+}

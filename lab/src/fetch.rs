@@ -1,0 +1,316 @@
+//! Debian packages through the machine's own apt, without touching the machine.
+//!
+//! A [`World`] is a private apt: its own index, its own (empty) list of installed packages, its own
+//! sources, all below the cache. The archive's address, its keys, proxies and everything else in
+//! `apt.conf.d` are the machine's. apt verifies signatures and hashes; hooks of the machine
+//! are switched off because they act on the machine's own package cache.
+//!
+//! Callers hold the cache lock.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cache::Cache;
+use crate::error::LabError;
+use crate::tools;
+
+pub mod sources;
+
+use sources::Source;
+
+/// What to do when the archive does not answer.
+const REMEDY_ARCHIVE: &str =
+    "check the network and that `apt-get update` works on this machine, then run this again";
+
+/// A package at a version.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// Its Debian version.
+    pub version: String,
+}
+
+/// A private apt that sees some suites.
+#[derive(Debug)]
+pub struct World {
+    dir: PathBuf,
+}
+
+impl World {
+    /// Creates the configuration for `suites` (the first names the directory) and fetches the index.
+    ///
+    /// # Errors
+    /// An environment error when no Debian archive is configured or it does not answer. Suites that
+    /// end in `-security` are left out when the machine has no security archive.
+    pub fn open(cache: &Cache, suites: &[&str]) -> Result<Self, LabError> {
+        let configured = configured_sources()?;
+        let mut stanzas = String::new();
+        for suite in suites {
+            match sources::source_for(&configured, suite) {
+                Some(source) => {
+                    stanzas.push_str(&sources::stanza(source, &[suite]));
+                    stanzas.push('\n');
+                }
+                None if suite.ends_with("-security") => {}
+                None => {
+                    return Err(LabError::environment(
+                        format!("apt has no Debian archive configured to take {suite} from"),
+                        "add a source with a Debian suite and component main to \
+                         /etc/apt/sources.list.d; the lab takes its address and key from there",
+                    ))
+                }
+            }
+        }
+        let world = Self {
+            dir: cache.path("apt").join(suites[0]),
+        };
+        world.write_configuration(&stanzas)?;
+        tools::run(
+            world.apt("apt-get")?.args(["update", "--error-on=any"]),
+            "check the network and `apt-get update`; if a signature is unknown, upgrade \
+             debian-archive-keyring",
+        )?;
+        Ok(world)
+    }
+
+    /// All versions of packages whose names begin with `prefix`, in the index's order.
+    pub fn packages_with_prefix(&self, prefix: &str) -> Result<Vec<Package>, LabError> {
+        let names = tools::run(
+            self.apt("apt-cache")?.args(["pkgnames", prefix]),
+            REMEDY_ARCHIVE,
+        )?;
+        let names = String::from_utf8_lossy(&names.stdout).into_owned();
+        if names.trim().is_empty() {
+            return Ok(Vec::new());
+        }
+        let table = tools::run(
+            self.apt("apt-cache")?
+                .arg("madison")
+                .args(names.split_whitespace()),
+            REMEDY_ARCHIVE,
+        )?;
+        Ok(parse_madison(&String::from_utf8_lossy(&table.stdout)))
+    }
+
+    /// What installing `names` on an empty system would bring, sorted.
+    pub fn closure(&self, names: &[String]) -> Result<Vec<Package>, LabError> {
+        let output = tools::run(
+            self.apt("apt-get")?
+                .args([
+                    "install",
+                    "--simulate",
+                    "--no-install-recommends",
+                    "--yes",
+                    "--",
+                ])
+                .args(names),
+            "check the package names; they must exist in Debian bookworm",
+        )?;
+        let mut packages = parse_simulation(&String::from_utf8_lossy(&output.stdout));
+        packages.sort();
+        packages.dedup();
+        Ok(packages)
+    }
+
+    /// Downloads packages into `dir`, verified by apt; returns the files, sorted.
+    pub fn download(&self, packages: &[Package], dir: &Path) -> Result<Vec<PathBuf>, LabError> {
+        fs::create_dir_all(dir).map_err(|error| LabError::io("create", dir, error))?;
+        tools::run(
+            self.apt("apt-get")?.current_dir(dir).arg("download").args(
+                packages
+                    .iter()
+                    .map(|package| format!("{}={}", package.name, package.version)),
+            ),
+            REMEDY_ARCHIVE,
+        )?;
+        let entries = fs::read_dir(dir).map_err(|error| LabError::io("list", dir, error))?;
+        let mut files: Vec<_> = entries
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "deb"))
+            .collect();
+        files.sort();
+        if files.len() < packages.len() {
+            return Err(LabError::environment(
+                format!(
+                    "apt delivered {} of {} packages",
+                    files.len(),
+                    packages.len()
+                ),
+                REMEDY_ARCHIVE,
+            ));
+        }
+        Ok(files)
+    }
+
+    fn apt(&self, program: &str) -> Result<Command, LabError> {
+        let mut command = Command::new(tools::find(program)?);
+        command
+            .arg("-c")
+            .arg(self.dir.join("apt.conf"))
+            .env_remove("APT_CONFIG");
+        Ok(command)
+    }
+
+    fn write_configuration(&self, stanzas: &str) -> Result<(), LabError> {
+        for dir in ["state/lists/partial", "cache/archives/partial"] {
+            let path = self.dir.join(dir);
+            fs::create_dir_all(&path).map_err(|error| LabError::io("create", &path, error))?;
+        }
+        for (name, text) in [
+            ("private.sources", stanzas.to_owned()),
+            ("status", String::new()),
+            ("apt.conf", configuration(&self.dir)),
+        ] {
+            let path = self.dir.join(name);
+            fs::write(&path, text).map_err(|error| LabError::io("write", &path, error))?;
+        }
+        Ok(())
+    }
+}
+
+/// The private configuration, read after the machine's own (`-c`).
+fn configuration(dir: &Path) -> String {
+    let dir = dir.display();
+    format!(
+        "#clear APT::Update::Pre-Invoke;\n\
+         #clear APT::Update::Post-Invoke;\n\
+         #clear APT::Update::Post-Invoke-Success;\n\
+         #clear DPkg::Pre-Invoke;\n\
+         #clear DPkg::Post-Invoke;\n\
+         #clear DPkg::Pre-Install-Pkgs;\n\
+         #clear Acquire::IndexTargets::deb::DEP-11;\n\
+         APT::Architecture \"amd64\";\n\
+         APT::Architectures {{ \"amd64\"; }};\n\
+         APT::Sandbox::User \"root\";\n\
+         APT::Get::List-Cleanup \"true\";\n\
+         Acquire::Languages \"none\";\n\
+         Dir::State \"{dir}/state\";\n\
+         Dir::State::lists \"{dir}/state/lists\";\n\
+         Dir::State::status \"{dir}/status\";\n\
+         Dir::State::extended_states \"{dir}/state/extended_states\";\n\
+         Dir::Cache \"{dir}/cache\";\n\
+         Dir::Cache::archives \"{dir}/cache/archives\";\n\
+         Dir::Etc::sourcelist \"{dir}/private.sources\";\n\
+         Dir::Etc::sourceparts \"/dev/null\";\n\
+         Dir::Etc::preferences \"/dev/null\";\n\
+         Dir::Etc::preferencesparts \"/dev/null\";\n"
+    )
+}
+
+/// The sources of this machine's apt, wherever its configuration keeps them.
+fn configured_sources() -> Result<Vec<Source>, LabError> {
+    let output = tools::run(
+        Command::new(tools::find("apt-config")?).args([
+            "shell",
+            "LIST",
+            "Dir::Etc::sourcelist/f",
+            "PARTS",
+            "Dir::Etc::sourceparts/d",
+        ]),
+        "repair the configuration of apt",
+    )?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let value = |key: &str| {
+        text.lines().find_map(|line| {
+            let quoted = line.strip_prefix(key)?.strip_prefix('=')?;
+            Some(PathBuf::from(quoted.trim_matches('\'')))
+        })
+    };
+    let mut files: Vec<PathBuf> = value("LIST").into_iter().collect();
+    if let Some(parts) = value("PARTS") {
+        files.extend(
+            fs::read_dir(parts)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.path()),
+        );
+    }
+    files.sort();
+    Ok(files.iter().flat_map(|path| read_sources(path)).collect())
+}
+
+fn read_sources(path: &Path) -> Vec<Source> {
+    let Ok(text) = fs::read_to_string(path) else {
+        return Vec::new();
+    };
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("list") => sources::parse_list(&text),
+        Some("sources") => sources::parse_deb822(&text),
+        _ => Vec::new(),
+    }
+}
+
+/// Lines of `apt-cache madison`: `name | version | where`.
+fn parse_madison(text: &str) -> Vec<Package> {
+    text.lines()
+        .filter_map(|line| {
+            let mut columns = line.split('|').map(str::trim);
+            Some(Package {
+                name: columns.next().filter(|name| !name.is_empty())?.to_owned(),
+                version: columns.next()?.to_owned(),
+            })
+        })
+        .collect()
+}
+
+/// Lines of `apt-get --simulate`: `Inst name (version origin [arch])`.
+fn parse_simulation(text: &str) -> Vec<Package> {
+    text.lines()
+        .filter_map(|line| {
+            let (name, rest) = line.strip_prefix("Inst ")?.split_once(' ')?;
+            let version = rest.split_once('(')?.1.split([' ', ')']).next()?;
+            Some(Package {
+                name: name.to_owned(),
+                version: version.to_owned(),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn simulated_installation_gives_names_and_versions() {
+        let text = "Inst gcc-12-base (12.2.0-14+deb12u1 Debian:12/stable [amd64])\n\
+                    Conf libc6 (2.36-9 Debian:12/stable [amd64])\n\
+                    Inst perl [5.30] (5.36.0-7 Debian:12/stable [amd64]) []\n";
+        let packages = parse_simulation(text);
+        assert_eq!(packages.len(), 2);
+        assert_eq!(packages[0].version, "12.2.0-14+deb12u1");
+        assert_eq!(
+            (packages[1].name.as_str(), packages[1].version.as_str()),
+            ("perl", "5.36.0-7")
+        );
+    }
+
+    #[test]
+    fn madison_gives_names_and_versions() {
+        let packages =
+            parse_madison(" linux-a | 6.1.2-1 | http://m.example x/main amd64 Packages\n\n");
+        assert_eq!(packages.len(), 1);
+        assert_eq!(
+            packages[0],
+            Package {
+                name: "linux-a".into(),
+                version: "6.1.2-1".into()
+            }
+        );
+    }
+
+    #[test]
+    fn the_private_configuration_points_nowhere_outside_its_directory() {
+        let text = configuration(Path::new("/c/w"));
+        for line in text.lines().filter(|line| line.starts_with("Dir::")) {
+            assert!(
+                line.contains("\"/c/w/") || line.contains("/dev/null"),
+                "{line}"
+            );
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Synthetic guests for tests: reports of the right form whose figures are known roughly.
+//!
+//! Nothing here is a measurement. Bandwidth follows weight to a power that depends on the policy,
+//! with a little noise from a fixed sequence.
+
+use std::collections::BTreeMap;
+
+use clap::Parser;
+use serde_json::json;
+
+use crate::args::{LabArgs, LabCommand, RunArgs};
+use crate::experiments::{runs_agent, Settings};
+use crate::protocol::{
+    AgentCost, ContainerJob, ContainerReport, GuestJob, GuestReport, Load, PolicyUnderTest, Sample,
+};
+use crate::study::{Document, Environment, RunRecord};
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    lab: LabArgs,
+}
+
+/// Parsed arguments of `justitia lab run LINE`.
+pub(crate) fn run_args(line: &str) -> RunArgs {
+    let line = format!("lab run --out /nowhere {line}");
+    let cli = Cli::try_parse_from(line.split_whitespace()).expect("clap takes it");
+    let LabCommand::Run(run) = cli.lab.command else { panic!("not run") };
+    *run
+}
+
+/// Settings of `justitia lab run LINE`.
+pub(crate) fn settings(line: &str) -> Settings {
+    Settings::from_args(&run_args(line), &["6.1", "6.12", "7.2"]).expect("valid settings")
+}
+
+/// A record without series.
+pub(crate) fn empty_record() -> RunRecord {
+    RunRecord {
+        run: 1,
+        seed: 1,
+        kernel: "6.12-test".into(),
+        seconds: 60.0,
+        failed_boots: 0,
+        agent: None,
+        knob_differences: Vec::new(),
+        agent_log: String::new(),
+        agent_status: None,
+        series: Vec::new(),
+    }
+}
+
+/// A studied document of `justitia lab run LINE`, with a hostile value or two in its text fields.
+pub(crate) fn document(line: &str) -> Document {
+    let settings = settings(line);
+    let records = settings
+        .policies
+        .iter()
+        .map(|&policy| {
+            let records = (0..settings.runs)
+                .map(|run| {
+                    let job = settings.job(policy, run);
+                    RunRecord::of(&report(&job), run + 1, job.seed, 0)
+                })
+                .collect();
+            (policy, records)
+        })
+        .collect();
+    let environment = Environment {
+        command: format!("justitia lab run {line} --out <DIR> && echo 'a \"quoted\" & word'"),
+        justitia_version: env!("CARGO_PKG_VERSION").into(),
+        recorded_at_s: 1_780_000_000,
+        guest: BTreeMap::from([
+            ("lru".into(), "classic (lru_gen 0x0000)".into()),
+            ("mount_options".into(), "rw,noauto_da_alloc <test>".into()),
+        ]),
+        machine: BTreeMap::from([("acceleration".into(), "software emulation".into())]),
+        settings,
+    };
+    Document::study(environment, records)
+}
+
+/// What a synthetic guest answers to a job.
+pub(crate) fn report(job: &GuestJob) -> GuestReport {
+    let agent = runs_agent(job.policy);
+    let knobs = BTreeMap::from([("app/w100/memory.low".to_owned(), "0".to_owned())]);
+    GuestReport {
+        kernel: "6.12-test".into(),
+        environment: BTreeMap::from([("mem_total_bytes".into(), "780000000".into())]),
+        containers: containers(job),
+        seconds: f64::from(job.seconds),
+        knobs_before: knobs.clone(),
+        knobs_after: knobs,
+        agent: agent.then_some(AgentCost { cpu_s: 0.4, peak_rss_bytes: 9_000_000 }),
+        agent_log: if agent { "managing 2 groups\n<b>not markup</b>\n".into() } else { String::new() },
+        agent_status: agent.then(|| json!({"groups": []})),
+    }
+}
+
+/// How strongly bandwidth follows weight, and the total relative to conventional.
+fn shape(policy: PolicyUnderTest) -> (f64, f64) {
+    match policy {
+        PolicyUnderTest::Conventional | PolicyUnderTest::Observe => (0.3, 1.0),
+        PolicyUnderTest::Memcg => (1.25, 0.86),
+        PolicyUnderTest::Direct => (0.85, 0.5),
+        PolicyUnderTest::Justitia => (0.75, 0.99),
+        PolicyUnderTest::Proportional => (1.0, 1.02),
+        PolicyUnderTest::Strict => (1.0, 0.9),
+    }
+}
+
+fn containers(job: &GuestJob) -> Vec<ContainerReport> {
+    let (power, total) = shape(job.policy);
+    let strength = |c: &ContainerJob, power: f64| f64::from(c.weight).powf(power);
+    let sum = |power: f64| job.containers.iter().map(|c| strength(c, power)).sum::<f64>();
+    let weights = sum(1.0);
+    let mut noise = Noise(job.seed.wrapping_mul(2_654_435_761).wrapping_add(job.policy as u64));
+    job.containers
+        .iter()
+        .map(|container| {
+            let (limit, finite) = match container.load {
+                Load::Reread { file_bytes, .. } => (file_bytes as f64, true),
+                _ => (f64::INFINITY, false),
+            };
+            let low = runs_agent(job.policy)
+                .then(|| (500e6 * f64::from(container.weight) / weights) as u64);
+            let (mut moved, mut finished) = (0.0, None);
+            let mut samples = Vec::new();
+            for second in 0..=job.seconds {
+                let read = moved * if finite { 1.0 } else { 0.4 };
+                samples.push(Sample {
+                    at_s: f64::from(second),
+                    read_bytes: read as u64,
+                    write_bytes: (moved - read) as u64,
+                    device_read_bytes: (read * 0.3) as u64,
+                    device_write_bytes: (moved * 0.5) as u64,
+                    ops: (moved / 80_000.0) as u64,
+                    latency_us: (moved / 80_000.0 * 2_500.0) as u64,
+                    file_bytes: (low.unwrap_or(60_000_000) as f64 * noise.around(1.0, 0.1)) as u64,
+                    anon_bytes: 3_000_000,
+                    low_bytes: Some(low.unwrap_or(0)),
+                    high_bytes: low.map(|low| low + 20_000_000),
+                    memory_full_us: u64::from(second) * 20_000,
+                    io_some_us: u64::from(second) * 400_000,
+                });
+                // The policy takes hold over the first ten seconds.
+                let power = 0.3 + (power - 0.3) * (f64::from(second) / 10.0).min(1.0);
+                let share = strength(container, power) / sum(power);
+                let step = 60e6 * total * share * noise.around(1.0, 0.12);
+                if moved < limit && moved + step >= limit {
+                    finished = Some(f64::from(second) + (limit - moved) / step);
+                }
+                moved = (moved + step).min(limit);
+            }
+            ContainerReport {
+                name: container.name.clone(),
+                weight: container.weight,
+                samples,
+                slow_ops: 1,
+                max_latency_us: 2_100_000,
+                finished_at_s: finished,
+            }
+        })
+        .collect()
+}
+
+/// A fixed sequence of small deviations.
+struct Noise(u64);
+
+impl Noise {
+    fn around(&mut self, middle: f64, width: f64) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let unit = (self.0 >> 40) as f64 / f64::from(1_u32 << 24);
+        middle * (1.0 + width * (unit - 0.5) * 2.0)
+    }
+}

@@ -1,0 +1,317 @@
+//! The agent under test: started in its own cgroup, watched, killed when the job says so, ended,
+//! and its cost measured.
+//!
+//! CPU time is what the kernel reports when the process ends (`wait4`), so nothing is missed. Peak
+//! memory is `VmHWM`, read each second: `ru_maxrss` would include the driver's own memory at the
+//! fork.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure, Context, Result};
+use rustix::process::{kill_process, Pid, Signal};
+
+use super::files;
+use super::setup::{CGROUP, STATE, TOOLS};
+use crate::protocol::{AgentCost, PolicyUnderTest};
+
+/// How long the agent may take to say that it is ready (`READY=1`); one that says nothing within
+/// it runs unannounced.
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long it may take to restore everything after SIGTERM.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long `justitia status` may take.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Lines of the log that travel with the report.
+const LOG_LINES: usize = 200;
+
+/// The arguments of `justitia run` for a policy; `None` for policies without an agent.
+pub fn arguments(policy: PolicyUnderTest, config: &str, extra: &[String]) -> Option<Vec<String>> {
+    let mode = match policy {
+        PolicyUnderTest::Conventional | PolicyUnderTest::Memcg | PolicyUnderTest::Direct => {
+            return None;
+        }
+        PolicyUnderTest::Justitia => "justitia",
+        PolicyUnderTest::Proportional | PolicyUnderTest::Strict => "proportional",
+        PolicyUnderTest::Observe => "observe",
+    };
+    let mut arguments: Vec<String> = ["run", "--mode", mode, "--manage", "/app/*"]
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    if policy == PolicyUnderTest::Strict {
+        arguments.extend(["--config".to_owned(), config.to_owned()]);
+    }
+    arguments.extend(extra.iter().cloned());
+    Some(arguments)
+}
+
+fn notify_path() -> PathBuf {
+    Path::new(STATE).join("notify")
+}
+
+/// Makes the agent's own cgroup, outside of what it manages.
+pub fn make_group() -> Result<PathBuf> {
+    let group = Path::new(CGROUP).join("agent");
+    fs::create_dir_all(&group).context("cannot make the agent's cgroup")?;
+    Ok(group)
+}
+
+/// A started agent.
+#[derive(Debug)]
+pub struct Agent {
+    arguments: Vec<String>,
+    group: PathBuf,
+    log: PathBuf,
+    notify: UnixDatagram,
+    child: Option<Child>,
+    cost: AgentCost,
+}
+
+impl Agent {
+    /// Starts the agent of `policy`, if it has one, and waits until it is ready.
+    pub fn start(policy: PolicyUnderTest, extra: &[String]) -> Result<Option<Self>> {
+        let state = Path::new(STATE);
+        let config = state.join("agent.toml");
+        let Some(arguments) = arguments(policy, &config.to_string_lossy(), extra) else {
+            return Ok(None);
+        };
+        if policy == PolicyUnderTest::Strict {
+            files::write(&config, "objective = \"strict\"\n")?;
+        }
+        let _ = fs::remove_file(notify_path());
+        let notify = UnixDatagram::bind(notify_path()).context("cannot make the notify socket")?;
+        notify.set_nonblocking(true)?;
+        let mut agent = Self {
+            arguments,
+            group: make_group()?,
+            log: state.join("agent.log"),
+            notify,
+            child: None,
+            cost: AgentCost {
+                cpu_s: 0.0,
+                peak_rss_bytes: 0,
+            },
+        };
+        agent.spawn()?;
+        agent.wait_until_ready()?;
+        Ok(Some(agent))
+    }
+
+    /// Starts the process.
+    pub fn spawn(&mut self) -> Result<()> {
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        let members = File::options()
+            .write(true)
+            .open(self.group.join("cgroup.procs"))?;
+        let mut command = Command::new(Path::new(TOOLS).join("justitia"));
+        command
+            .args(&self.arguments)
+            .env("NOTIFY_SOCKET", notify_path())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        // SAFETY: between fork and exec only one write(2) on an open descriptor runs, which is
+        // async-signal-safe; nothing is allocated on the success path.
+        unsafe {
+            command.pre_exec(move || (&members).write_all(b"0"));
+        }
+        self.child = Some(
+            command
+                .spawn()
+                .context("cannot start /opt/justitia/justitia")?,
+        );
+        Ok(())
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let deadline = Instant::now() + READY_TIMEOUT;
+        while Instant::now() < deadline {
+            if self.drain_notifications() {
+                return Ok(());
+            }
+            self.ensure_running()?;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Takes what the agent said on its notify socket, which would block it when full; true when
+    /// it said that it is ready.
+    fn drain_notifications(&self) -> bool {
+        let mut message = [0; 1024];
+        let mut ready = false;
+        while let Ok(n) = self.notify.recv(&mut message) {
+            ready |= String::from_utf8_lossy(&message[..n])
+                .lines()
+                .any(|line| line == "READY=1");
+        }
+        ready
+    }
+
+    /// Reads its peak memory; an error when it ended although nobody asked it to.
+    pub fn watch(&mut self) -> Result<()> {
+        let Some(child) = &self.child else {
+            return Ok(());
+        };
+        self.drain_notifications();
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        if let Some(peak) = files::meminfo_bytes(&status, "VmHWM") {
+            self.cost.peak_rss_bytes = self.cost.peak_rss_bytes.max(peak);
+        }
+        self.ensure_running()
+    }
+
+    fn ensure_running(&mut self) -> Result<()> {
+        if self.reap()? {
+            bail!(
+                "the agent ended by itself; its log ends:\n{}",
+                self.log_tail(20)
+            );
+        }
+        Ok(())
+    }
+
+    /// Collects the process if it has ended, adding up its CPU time.
+    fn reap(&mut self) -> Result<bool> {
+        let Some(child) = &self.child else {
+            return Ok(false);
+        };
+        let pid = Pid::from_child(child).as_raw_nonzero().get();
+        // SAFETY: all-zero is a valid rusage (integers only).
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        let mut status = 0;
+        // SAFETY: both pointers are to live locals of the right type; pid is our own child, which
+        // nobody else waits for.
+        let ended = unsafe { libc::wait4(pid, &raw mut status, libc::WNOHANG, &raw mut usage) };
+        ensure!(
+            ended >= 0,
+            "cannot wait for the agent: {}",
+            std::io::Error::last_os_error()
+        );
+        if ended == 0 {
+            return Ok(false);
+        }
+        let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
+        self.cost.cpu_s += seconds(usage.ru_utime) + seconds(usage.ru_stime);
+        self.child = None;
+        Ok(true)
+    }
+
+    /// SIGKILL: the crash under test.
+    pub fn kill(&mut self) -> Result<()> {
+        self.signal(Signal::KILL);
+        self.wait(END_TIMEOUT).map(drop)
+    }
+
+    /// Asks the agent to end and to restore what it changed. Answers whether it did in time; one
+    /// that did not is killed.
+    pub fn end(&mut self) -> Result<bool> {
+        self.watch()?;
+        self.signal(Signal::TERM);
+        if self.wait(END_TIMEOUT)? {
+            return Ok(true);
+        }
+        self.kill()?;
+        Ok(false)
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(child) = &self.child {
+            // Not yet reaped, so its id is still its own; one that just ended needs no signal.
+            let _ = kill_process(Pid::from_child(child), signal);
+        }
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<bool> {
+        let deadline = Instant::now() + timeout;
+        while self.child.is_some() && !self.reap()? {
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(true)
+    }
+
+    /// What it cost so far; CPU time counts from the end of each process.
+    pub fn cost(&self) -> AgentCost {
+        self.cost
+    }
+
+    /// The end of its log.
+    pub fn log(&self) -> String {
+        self.log_tail(LOG_LINES)
+    }
+
+    fn log_tail(&self, lines: usize) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        files::tail(&String::from_utf8_lossy(&text), lines)
+    }
+}
+
+/// `justitia status --json`, running beside the measurement.
+#[derive(Debug)]
+pub struct StatusQuery {
+    child: Child,
+    output: PathBuf,
+}
+
+impl StatusQuery {
+    /// Starts the command.
+    pub fn start() -> Result<Self> {
+        let output = Path::new(STATE).join("status.json");
+        let child = Command::new(Path::new(TOOLS).join("justitia"))
+            .args(["status", "--json"])
+            .stdin(Stdio::null())
+            .stdout(File::create(&output)?)
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot run justitia status")?;
+        Ok(Self { child, output })
+    }
+
+    /// Its answer; `None` when it failed, hung, or did not answer in JSON.
+    pub fn finish(mut self) -> Option<serde_json::Value> {
+        let deadline = Instant::now() + STATUS_TIMEOUT;
+        while self.child.try_wait().ok()?.is_none() {
+            if Instant::now() >= deadline {
+                let _ = self.child.kill();
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        serde_json::from_slice(&fs::read(&self.output).ok()?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_agent_policies_have_arguments() {
+        assert_eq!(arguments(PolicyUnderTest::Memcg, "c", &[]), None);
+        let strict = arguments(
+            PolicyUnderTest::Strict,
+            "/c",
+            &["--interval".into(), "2s".into()],
+        );
+        let strict = strict.unwrap().join(" ");
+        assert_eq!(
+            strict,
+            "run --mode proportional --manage /app/* --config /c --interval 2s"
+        );
+        let observe = arguments(PolicyUnderTest::Observe, "/c", &[]).unwrap();
+        assert_eq!(observe[2], "observe");
+        assert!(!observe.contains(&"--config".to_owned()));
+    }
+}

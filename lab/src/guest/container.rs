@@ -1,0 +1,319 @@
+//! A container of the lab: bundle, creation by crun, weight, end.
+//!
+//! The cgroup of a container is exactly `/app/<name>`. Groups that only nest others get the sum of
+//! the weights below them, so that a container's share of the whole stays its own weight.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context, Result};
+
+use super::oci::{self, Bind, Bundle};
+use super::setup::{data_dir, make_group, CGROUP, STATE, TOOLS};
+use super::{files, sample::Sampler};
+use crate::load::shared::{Command as Order, Mapping, Status};
+use crate::load::Spec;
+use crate::protocol::{ContainerJob, Load, PolicyUnderTest, Scheduler};
+
+/// Programs and libraries of the guest that containers see.
+const SYSTEM_DIRS: [&str; 5] = ["usr", "lib", "lib64", "bin", "sbin"];
+
+/// The largest `io.bfq.weight`.
+const MAX_BFQ_WEIGHT: u64 = 1000;
+
+/// A running container.
+#[derive(Debug)]
+pub struct Container {
+    /// As in the job.
+    pub name: String,
+    /// As in the job.
+    pub weight: u32,
+    /// The page shared with its load.
+    pub page: Mapping,
+    /// Its cgroup.
+    pub group: PathBuf,
+    log: PathBuf,
+}
+
+impl Container {
+    /// Creates and starts the container; its load then waits for an order.
+    pub fn start(
+        index: usize,
+        job: &ContainerJob,
+        seed: u64,
+        policy: PolicyUnderTest,
+        scheduler: Scheduler,
+    ) -> Result<Self> {
+        let load = load_under(policy, &job.load)?;
+        let id = format!("c{index}-{}", job.name.replace('/', "-"));
+        let dir = Path::new(STATE).join(&id);
+        let control = dir.join("ctl");
+        let rootfs = dir.join("rootfs");
+        let data = data_dir().join(&job.name);
+        for path in [&control, &rootfs, &data] {
+            fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+        }
+        let spec = Spec {
+            load,
+            seed,
+            data: "/data/set".into(),
+            page: "/ctl/page".into(),
+        };
+        let page = Mapping::create(&control.join("page"))?;
+        fs::write(control.join("spec.json"), serde_json::to_vec(&spec)?)?;
+
+        let cgroup = format!("/app/{}", job.name);
+        if let Some((parent, _)) = cgroup.rsplit_once('/') {
+            make_group(parent)?;
+        }
+        let mut binds = system_binds(Path::new("/"), &rootfs)?;
+        let bind = |source: &Path, target: &str, writable| Bind {
+            source: source.to_owned(),
+            target: target.to_owned(),
+            writable,
+        };
+        binds.push(bind(Path::new(TOOLS), TOOLS, false));
+        binds.push(bind(&control, "/ctl", true));
+        binds.push(bind(&data, "/data", true));
+        let program = format!("{TOOLS}/justitia-lab-guest");
+        let config = oci::config(&Bundle {
+            hostname: &id,
+            cgroup: &cgroup,
+            weight: job.weight,
+            rootfs: &rootfs,
+            args: &[&program, "load", "/ctl/spec.json"],
+            binds: &binds,
+        });
+        fs::write(dir.join("config.json"), serde_json::to_vec_pretty(&config)?)?;
+        let container = Self {
+            name: job.name.clone(),
+            weight: job.weight,
+            page,
+            group: PathBuf::from(format!("{CGROUP}{cgroup}")),
+            log: dir.join("log"),
+        };
+        container.run_crun(&id, &dir)?;
+        container.write_weight(scheduler)?;
+        Ok(container)
+    }
+
+    fn run_crun(&self, id: &str, bundle: &Path) -> Result<()> {
+        let log = File::create(&self.log)?;
+        let status = Command::new("crun")
+            .args(["--cgroup-manager=cgroupfs", "run", "-d", "--bundle"])
+            .arg(bundle)
+            .arg(id)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .status()
+            .context("cannot run crun")?;
+        if !status.success() {
+            bail!("crun could not start {}: {}", self.name, self.log_tail());
+        }
+        Ok(())
+    }
+
+    /// Writes the weight where crun cannot or distorts it: without BFQ it converts `blockIO.weight`
+    /// to another scale, and above 1000 OCI has no word for it.
+    fn write_weight(&self, scheduler: Scheduler) -> Result<()> {
+        if scheduler == Scheduler::Bfq && oci::fits_block_io(self.weight) {
+            return Ok(());
+        }
+        set_weight(&self.group, u64::from(self.weight))
+    }
+
+    /// Fails when the load has failed or its process is gone.
+    pub fn ensure_alive(&self) -> Result<()> {
+        if self.page.status() == Status::Failed || (!self.populated() && !self.finished()) {
+            bail!(
+                "the load of container {} failed: {}",
+                self.name,
+                self.log_tail()
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether the load has nothing more to do.
+    pub fn finished(&self) -> bool {
+        self.page.status() == Status::Finished
+    }
+
+    /// Whether any process is left in its cgroup.
+    pub fn populated(&self) -> bool {
+        fs::read_to_string(self.group.join("cgroup.events"))
+            .is_ok_and(|text| files::keyed(&text, "populated") == Some(1))
+    }
+
+    /// Its kernel counters.
+    pub fn sampler(&self, device: &str) -> Sampler {
+        Sampler::open(&self.group, device)
+    }
+
+    /// Kills whatever runs in it.
+    pub fn kill(&self) {
+        // A group that is gone needs no killing.
+        let _ = fs::write(self.group.join("cgroup.kill"), "1");
+    }
+
+    fn log_tail(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        files::tail(&String::from_utf8_lossy(&text), 10)
+    }
+}
+
+/// Stops all containers: by order, after `patience` by SIGKILL. Threads that hang in the kernel do
+/// not hang the guest: after the kill it waits for at most as long again.
+pub fn stop_all(containers: &[Container], patience: Duration) {
+    for container in containers {
+        container.page.set_command(Order::Stop);
+    }
+    let gone_by = |deadline: Instant| {
+        while containers.iter().any(Container::populated) {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        true
+    };
+    if !gone_by(Instant::now() + patience) {
+        for container in containers {
+            container.kill();
+        }
+        gone_by(Instant::now() + patience);
+    }
+}
+
+/// Gives the groups that only nest others the sum of the weights below them.
+pub fn weigh_nesting_groups(jobs: &[ContainerJob]) -> Result<()> {
+    for (group, weight) in nesting_weights(jobs) {
+        set_weight(&Path::new(CGROUP).join("app").join(group), weight)?;
+    }
+    Ok(())
+}
+
+fn nesting_weights(jobs: &[ContainerJob]) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for job in jobs {
+        for (at, _) in job.name.match_indices('/') {
+            *sums.entry(job.name[..at].to_owned()).or_default() += u64::from(job.weight);
+        }
+    }
+    sums
+}
+
+/// Writes a weight to io.bfq.weight where there is BFQ, and to io.weight where there is that.
+fn set_weight(group: &Path, weight: u64) -> Result<()> {
+    let bfq = group.join("io.bfq.weight");
+    if bfq.exists() {
+        files::write(&bfq, &weight.clamp(1, MAX_BFQ_WEIGHT).to_string())?;
+    }
+    let generic = group.join("io.weight");
+    if generic.exists() {
+        files::write(&generic, &weight.clamp(1, 10_000).to_string())?;
+    }
+    Ok(())
+}
+
+/// The load as it runs under a policy: `direct` turns on `O_DIRECT`.
+fn load_under(policy: PolicyUnderTest, load: &Load) -> Result<Load> {
+    let mut load = load.clone();
+    if policy == PolicyUnderTest::Direct {
+        match &mut load {
+            Load::Fileserver { direct, .. } | Load::Reread { direct, .. } => *direct = true,
+            Load::Readmix { .. } => bail!("readmix has no direct I/O variant"),
+        }
+    }
+    Ok(load)
+}
+
+/// How the container sees the guest's programs: symbolic links are repeated in its root, real
+/// directories are mounted.
+fn system_binds(root: &Path, rootfs: &Path) -> Result<Vec<Bind>> {
+    let mut binds = Vec::new();
+    for name in SYSTEM_DIRS {
+        let source = root.join(name);
+        let Ok(metadata) = fs::symlink_metadata(&source) else {
+            continue;
+        };
+        if metadata.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&source)?, rootfs.join(name))
+                .with_context(|| format!("cannot link {name} in the container's root"))?;
+        } else {
+            binds.push(Bind {
+                source,
+                target: format!("/{name}"),
+                writable: false,
+            });
+        }
+    }
+    Ok(binds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(name: &str, weight: u32) -> ContainerJob {
+        ContainerJob {
+            name: name.into(),
+            weight,
+            load: Load::Reread {
+                file_bytes: 1,
+                direct: false,
+            },
+        }
+    }
+
+    #[test]
+    fn a_nesting_group_weighs_what_is_in_it() {
+        let jobs = [
+            job("t/a", 100),
+            job("t/u/b", 200),
+            job("t/u/c", 300),
+            job("d", 400),
+        ];
+        let sums = nesting_weights(&jobs);
+        assert_eq!(sums["t"], 600);
+        assert_eq!(sums["t/u"], 500);
+        assert_eq!(sums.len(), 2);
+    }
+
+    #[test]
+    fn direct_is_a_property_of_the_policy() {
+        let load = Load::Reread {
+            file_bytes: 1,
+            direct: false,
+        };
+        let direct = load_under(PolicyUnderTest::Direct, &load).unwrap();
+        assert_eq!(
+            direct,
+            Load::Reread {
+                file_bytes: 1,
+                direct: true
+            }
+        );
+        assert_eq!(load_under(PolicyUnderTest::Memcg, &load).unwrap(), load);
+    }
+
+    #[test]
+    fn links_are_repeated_and_directories_mounted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, rootfs) = (dir.path().join("root"), dir.path().join("rootfs"));
+        fs::create_dir_all(root.join("usr")).unwrap();
+        fs::create_dir_all(&rootfs).unwrap();
+        std::os::unix::fs::symlink("usr/lib", root.join("lib")).unwrap();
+        let binds = system_binds(&root, &rootfs).unwrap();
+        assert_eq!(binds.len(), 1);
+        assert_eq!(binds[0].target, "/usr");
+        assert_eq!(
+            fs::read_link(rootfs.join("lib")).unwrap(),
+            Path::new("usr/lib")
+        );
+    }
+}

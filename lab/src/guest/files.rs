@@ -1,0 +1,123 @@
+//! Reading the small text files of the kernel: one parser per format, pure, and two I/O helpers
+//! whose errors name the path.
+//!
+//! A field that is not there is `None`, never zero.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// Reads a small file, without the final newline.
+pub fn read(path: &Path) -> Result<String> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(text.trim_end().to_owned())
+}
+
+/// Writes a kernel file.
+pub fn write(path: &Path, value: &str) -> Result<()> {
+    fs::write(path, value).with_context(|| format!("cannot write {value:?} to {}", path.display()))
+}
+
+/// A line of /proc/meminfo, in bytes.
+pub fn meminfo_bytes(text: &str, field: &str) -> Option<u64> {
+    let line = text.lines().find(|l| l.split(':').next() == Some(field))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// A `name value` line, as in memory.stat and cgroup.events.
+pub fn keyed(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(' ')?;
+        (key == name).then(|| value.parse().ok())?
+    })
+}
+
+/// A `key=value` field of the device `major:minor` in io.stat. A device the group never used has no
+/// line: that is zero, because the kernel prints only devices with traffic.
+pub fn io_stat(text: &str, device: &str, key: &str) -> u64 {
+    text.lines()
+        .find_map(|line| line.strip_prefix(device)?.strip_prefix(' '))
+        .and_then(|fields| {
+            fields
+                .split_whitespace()
+                .find_map(|f| f.strip_prefix(key)?.strip_prefix('='))
+        })
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(0)
+}
+
+/// `total=` of the `some` or `full` line of a pressure file, microseconds.
+pub fn pressure_total_us(text: &str, kind: &str) -> Option<u64> {
+    let line = text.lines().find(|l| l.split(' ').next() == Some(kind))?;
+    line.split("total=").nth(1)?.trim().parse().ok()
+}
+
+/// A memory limit: bytes, or `None` for `max` and for what cannot be read.
+pub fn limit_bytes(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
+/// The last `lines` lines of a text.
+pub fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+/// The mount options of `target` in the format of /proc/self/mounts; the last mount on it counts.
+pub fn mount_options(mounts: &str, target: &str) -> Option<String> {
+    mounts.lines().rev().find_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        (fields.next()? == target).then(|| fields.nth(1).map(str::to_owned))?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meminfo_is_bytes() {
+        let text = "MemTotal:         768000 kB\nMemFree:  5 kB\n";
+        assert_eq!(meminfo_bytes(text, "MemTotal"), Some(768_000 * 1024));
+        assert_eq!(meminfo_bytes(text, "Mem"), None);
+    }
+
+    #[test]
+    fn a_name_is_matched_whole() {
+        let text = "file_dirty 7\nfile 5\nshmem 2\n";
+        assert_eq!(keyed(text, "file"), Some(5));
+        assert_eq!(keyed(text, "anon"), None);
+    }
+
+    #[test]
+    fn io_stat_takes_its_own_device() {
+        let text = "259:10 rbytes=1 wbytes=2\n259:1 rbytes=30 wbytes=40 rios=5\n";
+        assert_eq!(io_stat(text, "259:1", "wbytes"), 40);
+        assert_eq!(io_stat(text, "259:1", "bytes"), 0);
+        assert_eq!(io_stat(text, "8:0", "rbytes"), 0);
+    }
+
+    #[test]
+    fn pressure_lines_are_told_apart() {
+        let text = "some avg10=0.00 avg60=0.00 avg300=0.00 total=12\n\
+                    full avg10=0.00 avg60=0.00 avg300=0.00 total=34\n";
+        assert_eq!(pressure_total_us(text, "some"), Some(12));
+        assert_eq!(pressure_total_us(text, "full"), Some(34));
+    }
+
+    #[test]
+    fn max_is_no_number() {
+        assert_eq!(limit_bytes("max\n"), None);
+        assert_eq!(limit_bytes("4096\n"), Some(4096));
+    }
+
+    #[test]
+    fn the_topmost_mount_counts() {
+        let mounts = "tmpfs /run tmpfs rw 0 0\n/dev/x /run ext4 rw,noatime 0 0\n";
+        assert_eq!(mount_options(mounts, "/run").as_deref(), Some("rw,noatime"));
+        assert_eq!(mount_options(mounts, "/tmp"), None);
+    }
+}

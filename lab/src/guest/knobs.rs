@@ -1,0 +1,108 @@
+//! Every setting of every cgroup, to prove that nothing stays changed.
+//!
+//! A *knob* is a cgroup file that can be read and written by its owner and whose value only a
+//! writer changes. Left out: member lists, triggers (`cgroup.kill`, `memory.reclaim`), pressure
+//! files (writing registers a trigger) and `memory.peak` (a counter that can be reset).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Names that are readable and writable but no settings.
+const NOT_SETTINGS: [&str; 6] = [
+    "cgroup.procs",
+    "cgroup.threads",
+    "cgroup.kill",
+    "memory.reclaim",
+    "memory.peak",
+    "memory.swap.peak",
+];
+
+/// Reads every knob below `root`: path relative to it -> value. A group that vanishes meanwhile is
+/// left out.
+pub fn snapshot(root: &Path) -> BTreeMap<String, String> {
+    let mut knobs = BTreeMap::new();
+    collect(root, root, &mut knobs);
+    knobs
+}
+
+fn collect(root: &Path, dir: &Path, knobs: &mut BTreeMap<String, String>) {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let Ok(metadata) = entry.metadata() else {
+            continue;
+        };
+        if metadata.is_dir() {
+            collect(root, &path, knobs);
+        } else if is_knob(
+            &entry.file_name().to_string_lossy(),
+            metadata.permissions().mode(),
+        ) {
+            if let (Ok(value), Ok(name)) = (fs::read_to_string(&path), path.strip_prefix(root)) {
+                knobs.insert(
+                    name.to_string_lossy().into_owned(),
+                    value.trim_end().to_owned(),
+                );
+            }
+        }
+    }
+}
+
+fn is_knob(name: &str, mode: u32) -> bool {
+    mode & 0o600 == 0o600 && !name.ends_with(".pressure") && !NOT_SETTINGS.contains(&name)
+}
+
+/// One line per knob that differs: `path: before -> after`.
+pub fn differences(
+    before: &BTreeMap<String, String>,
+    after: &BTreeMap<String, String>,
+) -> Vec<String> {
+    let missing = "(absent)".to_owned();
+    before
+        .keys()
+        .chain(after.keys().filter(|k| !before.contains_key(*k)))
+        .filter(|k| before.get(*k) != after.get(*k))
+        .map(|k| {
+            let old = before.get(k).unwrap_or(&missing);
+            let new = after.get(k).unwrap_or(&missing);
+            format!("{k}: {old:?} -> {new:?}")
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_told_from_triggers() {
+        assert!(is_knob("memory.low", 0o644));
+        assert!(is_knob("io.bfq.weight", 0o644));
+        assert!(!is_knob("memory.reclaim", 0o200));
+        assert!(!is_knob("memory.stat", 0o444));
+        assert!(!is_knob("cgroup.procs", 0o644));
+        assert!(!is_knob("io.pressure", 0o644));
+    }
+
+    #[test]
+    fn every_level_is_read_and_a_change_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("app/c1")).unwrap();
+        fs::write(dir.path().join("app/c1/memory.low"), "0\n").unwrap();
+        fs::write(dir.path().join("app/memory.high"), "max\n").unwrap();
+        let before = snapshot(dir.path());
+        assert_eq!(before["app/c1/memory.low"], "0");
+        assert_eq!(before.len(), 2);
+        fs::write(dir.path().join("app/c1/memory.low"), "4096\n").unwrap();
+        let after = snapshot(dir.path());
+        assert_eq!(
+            differences(&before, &after),
+            ["app/c1/memory.low: \"0\" -> \"4096\""]
+        );
+        assert!(differences(&after, &after).is_empty());
+    }
+}

@@ -1,0 +1,178 @@
+//! The measured phase: one start for all, a sample a second, the events of the job.
+//!
+//! Each sample carries the time it was really taken; a driver that comes late under emulation
+//! skips a second rather than crowding two samples together.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::agent::{Agent, StatusQuery};
+use super::container::Container;
+use super::disks::GuestDisk;
+use super::progress;
+use super::sample::{since, Sampler};
+use crate::load::shared::monotonic_ns;
+use crate::protocol::{GuestJob, Sample};
+
+/// Between the order to start and the start: every load has seen the order by then.
+const LEAD: Duration = Duration::from_millis(500);
+
+/// Seconds between two lines of progress.
+const PROGRESS_EVERY_S: u64 = 10;
+
+/// What was measured.
+#[derive(Debug)]
+pub struct Measured {
+    /// Per container, in the order of the job.
+    pub samples: Vec<Vec<Sample>>,
+    /// Length of the phase.
+    pub seconds: f64,
+    /// `justitia status --json`.
+    pub agent_status: Option<serde_json::Value>,
+}
+
+/// Runs the phase.
+pub fn measure(
+    job: &GuestJob,
+    containers: &[Container],
+    data: &GuestDisk,
+    agent: Option<&mut Agent>,
+) -> Result<Measured> {
+    let mut series = Series::open(containers, data);
+    let mut events = Events::new(job, agent);
+    let start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
+    for container in containers {
+        container.page.go(start_ns);
+    }
+    series.begin();
+    progress(&format!("measuring for {} s", job.seconds));
+    let end_s = u64::from(job.seconds);
+    let mut second = 0;
+    while second < end_s {
+        second += 1;
+        sleep_until(start_ns + second * 1_000_000_000);
+        let at_s = since_ns(start_ns);
+        series.take(at_s);
+        for container in containers {
+            container.ensure_alive()?;
+        }
+        if containers.iter().all(Container::finished) {
+            break;
+        }
+        events.happen(at_s)?;
+        second = second.max(at_s as u64);
+        if second % PROGRESS_EVERY_S == 0 && second < end_s {
+            progress(&format!(
+                "measured {second} of {end_s} s, {}",
+                series.speed()
+            ));
+        }
+    }
+    progress(&format!("measured, {}", series.speed()));
+    let seconds = series.samples[0].last().map_or(0.0, |s| s.at_s);
+    Ok(Measured {
+        samples: series.samples,
+        seconds,
+        agent_status: events.status(),
+    })
+}
+
+fn since_ns(start_ns: u64) -> f64 {
+    monotonic_ns().saturating_sub(start_ns) as f64 / 1e9
+}
+
+fn sleep_until(at_ns: u64) {
+    thread::sleep(Duration::from_nanos(at_ns.saturating_sub(monotonic_ns())));
+}
+
+/// The samples of all containers.
+struct Series<'a> {
+    containers: &'a [Container],
+    samplers: Vec<Sampler>,
+    baseline: Vec<Sample>,
+    samples: Vec<Vec<Sample>>,
+}
+
+impl<'a> Series<'a> {
+    fn open(containers: &'a [Container], data: &GuestDisk) -> Self {
+        Self {
+            containers,
+            samplers: containers.iter().map(|c| c.sampler(&data.number)).collect(),
+            baseline: Vec::new(),
+            samples: vec![Vec::new(); containers.len()],
+        }
+    }
+
+    /// Takes the baseline, which is also the first sample.
+    fn begin(&mut self) {
+        let pairs = self.samplers.iter().zip(self.containers);
+        self.baseline = pairs.map(|(s, c)| s.take(&c.page, 0.0)).collect();
+        for (samples, start) in self.samples.iter_mut().zip(&self.baseline) {
+            samples.push(since(start, *start));
+        }
+    }
+
+    fn take(&mut self, at_s: f64) {
+        for (i, sampler) in self.samplers.iter().enumerate() {
+            let now = sampler.take(&self.containers[i].page, at_s);
+            self.samples[i].push(since(&self.baseline[i], now));
+        }
+    }
+
+    /// Bandwidth of all containers so far, for people.
+    fn speed(&self) -> String {
+        let last = self.samples.iter().filter_map(|s| s.last());
+        let (bytes, at_s) = last.fold((0, 0.0f64), |(b, t), s| {
+            (b + s.read_bytes + s.write_bytes, t.max(s.at_s))
+        });
+        format!("{:.1} MB/s", bytes as f64 / 1e6 / at_s.max(0.001))
+    }
+}
+
+/// What happens to the agent during the phase.
+struct Events<'a> {
+    agent: Option<&'a mut Agent>,
+    kill_at_s: Option<f64>,
+    restart_at_s: Option<f64>,
+    status_at_s: f64,
+    status: Option<StatusQuery>,
+}
+
+impl<'a> Events<'a> {
+    fn new(job: &GuestJob, agent: Option<&'a mut Agent>) -> Self {
+        Self {
+            agent,
+            kill_at_s: job.kill_agent_at_s.map(f64::from),
+            restart_at_s: None,
+            status_at_s: f64::from(job.seconds) * 2.0 / 3.0,
+            status: None,
+        }
+    }
+
+    fn happen(&mut self, at_s: f64) -> Result<()> {
+        let Some(agent) = &mut self.agent else {
+            return Ok(());
+        };
+        agent.watch()?;
+        if self.kill_at_s.is_some_and(|at| at_s >= at) {
+            self.kill_at_s = None;
+            agent.kill()?;
+            progress("the agent was killed");
+            self.restart_at_s = Some(at_s + 0.9);
+        } else if self.restart_at_s.is_some_and(|at| at_s >= at) {
+            self.restart_at_s = None;
+            agent.spawn()?;
+            progress("the agent was started again");
+        }
+        if self.status.is_none() && self.restart_at_s.is_none() && at_s >= self.status_at_s {
+            self.status = Some(StatusQuery::start()?);
+        }
+        Ok(())
+    }
+
+    fn status(self) -> Option<serde_json::Value> {
+        self.status.and_then(StatusQuery::finish)
+    }
+}

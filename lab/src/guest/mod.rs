@@ -1,0 +1,108 @@
+//! What runs inside the guest: the driver of one experiment.
+//!
+//! Order of a boot: mounts, job from the mailbox, LRU, scheduler, data file system, cgroups,
+//! containers (created, waiting), file sets, the agent, the measured phase, the agent's end, the
+//! report, power off. [`run`] is that order; the modules are its parts.
+//!
+//! What is equal for all policies: everything up to the start of the measured phase. For the
+//! fileserver and readmix loads each container writes its own files from within its cgroup, then
+//! everything is flushed and the page cache emptied, and only then do limits and the agent come
+//! into force: all policies start cold and clean. For reread the caching is the experiment: limits
+//! and agent are in force before the files are written, and nothing is dropped.
+//!
+//! Progress goes to the console; any failure is one line after
+//! [`FAILURE_PREFIX`] and a power-off
+//! without a report, which the host takes as a failed run.
+
+pub mod agent;
+pub mod container;
+pub mod disks;
+pub mod files;
+pub mod knobs;
+pub mod measure;
+pub mod oci;
+pub mod run;
+pub mod sample;
+pub mod setup;
+
+use std::io::Write;
+use std::panic;
+
+use anyhow::Result;
+use rustix::system::{reboot, RebootCommand};
+
+use crate::protocol::{GuestJob, PROGRESS_PREFIX};
+use crate::qemu::SERIAL_MAILBOX;
+use crate::vm::FAILURE_PREFIX;
+
+/// Does the job in the mailbox and switches the guest off. Does not return.
+pub fn drive() -> ! {
+    // Whatever happens, the guest must be switched off, or its host waits for the time limit.
+    let outcome = panic::catch_unwind(driver);
+    match outcome {
+        Ok(Ok(())) => progress("done"),
+        Ok(Err(error)) => say(FAILURE_PREFIX, &error_line(&error)),
+        Err(_) => say(FAILURE_PREFIX, "the driver panicked; see the message above"),
+    }
+    power_off()
+}
+
+fn driver() -> Result<()> {
+    std::env::set_var("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    setup::mount_all()?;
+    let mailbox = disks::find(SERIAL_MAILBOX)?;
+    let job: GuestJob = disks::receive(&mailbox.node)?;
+    let report = run::run(&job)?;
+    disks::send(&mailbox.node, &report)
+}
+
+/// An error as one line; lines of a quoted log are joined.
+fn error_line(error: &anyhow::Error) -> String {
+    let text = format!("{error:#}");
+    text.lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty())
+        .collect::<Vec<_>>()
+        .join(" | ")
+}
+
+/// Tells the person who waits.
+pub fn progress(line: &str) {
+    say(PROGRESS_PREFIX, line);
+}
+
+fn say(prefix: &str, line: &str) {
+    // A console that is gone is no reason to end the measurement.
+    let _ = writeln!(std::io::stdout(), "{prefix}{line}");
+}
+
+/// Switches the guest off. Only the mailbox matters and it has been flushed; the data disk is
+/// scratch, and writing out its dirty pages would only take time.
+fn power_off() -> ! {
+    let _ = std::io::stdout().flush();
+    let error = reboot(RebootCommand::PowerOff);
+    say(FAILURE_PREFIX, &format!("cannot power off: {error:?}"));
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Whether this machine is a guest of the lab: the kernel was told to start the lab's init. Guards
+/// against switching off the machine of someone who runs the program by hand.
+pub fn is_guest() -> bool {
+    std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| {
+        line.split_whitespace()
+            .any(|word| word == "init=/sbin/justitia-init")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line() {
+        let error = anyhow::anyhow!("first\n  second\n\nthird").context("outer");
+        assert_eq!(error_line(&error), "outer: first | second | third");
+    }
+}

@@ -1,0 +1,148 @@
+//! The OCI configuration of a container (runtime-spec 1.0, cgroup v2), as crun reads it. Pure.
+//!
+//! The root file system is an empty directory with the guest's programs and libraries mounted
+//! read-only; the container's files are a bind mount of its own directory on the data disk. No
+//! capabilities, its own pid, mount, ipc, uts and cgroup namespaces.
+//!
+//! Weights: `blockIO.weight` is what Docker and Kubernetes write. Its range ends at 1000; a larger
+//! weight is left out here, stated in the annotation `io.justitia.weight`, and written to the
+//! cgroup after creation.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{json, Map, Value};
+
+/// Largest `blockIO.weight`.
+pub const MAX_OCI_WEIGHT: u32 = 1000;
+
+/// Smallest `blockIO.weight`.
+pub const MIN_OCI_WEIGHT: u32 = 10;
+
+/// What one container needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bundle<'a> {
+    /// Host name inside.
+    pub hostname: &'a str,
+    /// Cgroup, absolute below the cgroup mount: `/app/name`.
+    pub cgroup: &'a str,
+    /// I/O weight.
+    pub weight: u32,
+    /// Root file system directory.
+    pub rootfs: &'a Path,
+    /// Command line.
+    pub args: &'a [&'a str],
+    /// Bind mounts.
+    pub binds: &'a [Bind],
+}
+
+/// A bind mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bind {
+    /// Path in the guest.
+    pub source: PathBuf,
+    /// Path in the container.
+    pub target: String,
+    /// Whether the container may write there.
+    pub writable: bool,
+}
+
+/// Whether the weight can be told through `blockIO.weight`.
+pub fn fits_block_io(weight: u32) -> bool {
+    (MIN_OCI_WEIGHT..=MAX_OCI_WEIGHT).contains(&weight)
+}
+
+/// The contents of `config.json`.
+pub fn config(bundle: &Bundle) -> Value {
+    let mut mounts = vec![
+        json!({"destination": "/proc", "type": "proc", "source": "proc"}),
+        json!({"destination": "/dev", "type": "tmpfs", "source": "tmpfs",
+               "options": ["nosuid", "mode=755", "size=65536k"]}),
+    ];
+    mounts.extend(bundle.binds.iter().map(|bind| {
+        let mode = if bind.writable { "rw" } else { "ro" };
+        json!({"destination": bind.target, "type": "bind", "source": bind.source,
+               "options": ["rbind", mode]})
+    }));
+    let mut annotations = Map::new();
+    let mut resources = Map::new();
+    if fits_block_io(bundle.weight) {
+        resources.insert("blockIO".into(), json!({"weight": bundle.weight}));
+    } else {
+        annotations.insert(
+            "io.justitia.weight".into(),
+            json!(bundle.weight.to_string()),
+        );
+    }
+    json!({
+        "ociVersion": "1.0.0",
+        "hostname": bundle.hostname,
+        "process": {
+            "terminal": false,
+            "user": {"uid": 0, "gid": 0},
+            "args": bundle.args,
+            "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "RUST_BACKTRACE=1"],
+            "cwd": "/",
+            "noNewPrivileges": true,
+        },
+        "root": {"path": bundle.rootfs, "readonly": true},
+        "mounts": mounts,
+        "annotations": annotations,
+        "linux": {
+            "cgroupsPath": bundle.cgroup,
+            "resources": resources,
+            "namespaces": [
+                {"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"},
+                {"type": "cgroup"},
+            ],
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built(weight: u32) -> Value {
+        config(&Bundle {
+            hostname: "c1",
+            cgroup: "/app/tenant/a",
+            weight,
+            rootfs: Path::new("/run/rootfs"),
+            args: &["/opt/x", "load"],
+            binds: &[Bind {
+                source: "/d/a".into(),
+                target: "/data".into(),
+                writable: true,
+            }],
+        })
+    }
+
+    #[test]
+    fn the_weight_travels_as_block_io() {
+        let config = built(400);
+        assert_eq!(config["linux"]["resources"]["blockIO"]["weight"], 400);
+        assert_eq!(config["linux"]["cgroupsPath"], "/app/tenant/a");
+        assert_eq!(config["process"]["args"][1], "load");
+    }
+
+    #[test]
+    fn a_weight_outside_the_oci_range_is_an_annotation() {
+        for weight in [5, 1500] {
+            let config = built(weight);
+            assert!(config["linux"]["resources"].get("blockIO").is_none());
+            assert_eq!(
+                config["annotations"]["io.justitia.weight"],
+                weight.to_string()
+            );
+        }
+    }
+
+    #[test]
+    fn binds_keep_their_mode() {
+        let config = built(100);
+        let mounts = config["mounts"].as_array().unwrap();
+        let data = mounts.iter().find(|m| m["destination"] == "/data").unwrap();
+        assert_eq!(data["source"], "/d/a");
+        assert_eq!(data["options"], json!(["rbind", "rw"]));
+    }
+}

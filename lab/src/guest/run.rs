@@ -1,0 +1,259 @@
+//! One job from the first cgroup to the report.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure, Context, Result};
+
+use super::agent::{self, Agent};
+use super::container::{self, Container};
+use super::disks::{self, GuestDisk};
+use super::measure::{self, Measured};
+use super::{files, knobs, progress, setup};
+use crate::load::io::{write, Buffer, IO_BYTES};
+use crate::load::shared::{Command as Order, Status};
+use crate::protocol::{ContainerReport, GuestJob, GuestReport, Load, PolicyUnderTest};
+use crate::qemu::SERIAL_DATA;
+
+/// Creating a container includes crun's start under emulation.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Writing the file sets to a throttled disk.
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(900);
+
+/// How long loads may take to stop before they are killed.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the static partition leaves to the kernel, the driver and the agent, bytes.
+const SYSTEM_RESERVE_BYTES: u64 = 64 << 20;
+
+/// Does the job.
+pub fn run(job: &GuestJob) -> Result<GuestReport> {
+    let mut environment: BTreeMap<String, String> = setup::facts(job)?.into_iter().collect();
+    let data = prepare_guest(job, &mut environment)?;
+    let containers = start_containers(job)?;
+    let preparing = Instant::now();
+    let reread = job
+        .containers
+        .iter()
+        .any(|c| matches!(c.load, Load::Reread { .. }));
+    let mut stage = Stage::default();
+    if reread {
+        stage = enforce(job, &containers)?;
+    }
+    prepare_files(&containers)?;
+    if !reread {
+        setup::drop_caches()?;
+    }
+    if let Some(bytes) = job.polluter_bytes {
+        progress(&format!("writing {} MB of dummy data", bytes / 1_000_000));
+        pollute(bytes)?;
+    }
+    if !reread {
+        stage = enforce(job, &containers)?;
+    }
+    environment.insert(
+        "prepare_s".into(),
+        format!("{:.1}", preparing.elapsed().as_secs_f64()),
+    );
+    let Stage {
+        knobs_before,
+        mut agent,
+    } = stage;
+
+    let measured = measure::measure(job, &containers, &data, agent.as_mut())?;
+
+    for container in &containers {
+        container.page.set_command(Order::Stop);
+    }
+    if let Some(agent) = &mut agent {
+        let in_time = agent.end()?;
+        environment.insert("agent_ended_in_time".into(), in_time.to_string());
+    }
+    let knobs_after = knobs::snapshot(Path::new(setup::CGROUP));
+    for line in knobs::differences(&knobs_before, &knobs_after) {
+        progress(&format!("knob not restored: {line}"));
+    }
+    container::stop_all(&containers, STOP_PATIENCE);
+    // A load that broke while stopping did not do what it reports.
+    if let Some(broken) = containers
+        .iter()
+        .find(|c| c.page.status() == Status::Failed)
+    {
+        broken.ensure_alive()?;
+    }
+    Ok(report(
+        &containers,
+        measured,
+        environment,
+        (knobs_before, knobs_after),
+        agent.as_ref(),
+    ))
+}
+
+/// LRU, scheduler, data file system, the groups' parent.
+fn prepare_guest(job: &GuestJob, environment: &mut BTreeMap<String, String>) -> Result<GuestDisk> {
+    ensure!(!job.containers.is_empty(), "the job has no containers");
+    progress("preparing the guest");
+    let data = disks::find(SERIAL_DATA)?;
+    environment.insert("lru".into(), setup::set_lru(job.lru)?);
+    environment.insert(
+        "scheduler".into(),
+        setup::set_scheduler(&data, job.scheduler)?,
+    );
+    let options = setup::make_data(&data, &job.mount_options)?;
+    environment.insert("file_system".into(), "ext4".into());
+    environment.insert("mount_options".into(), options);
+    setup::make_group("/app")?;
+    // There from the start, so that the knobs before and after are those of the same groups.
+    agent::make_group()?;
+    Ok(data)
+}
+
+fn start_containers(job: &GuestJob) -> Result<Vec<Container>> {
+    progress(&format!("starting {} containers", job.containers.len()));
+    let mut containers = Vec::new();
+    for (index, container) in job.containers.iter().enumerate() {
+        let seed = job.seed.wrapping_mul(1000).wrapping_add(index as u64);
+        let started = Container::start(index, container, seed, job.policy, job.scheduler)
+            .with_context(|| format!("container {}", container.name))?;
+        containers.push(started);
+    }
+    container::weigh_nesting_groups(&job.containers)?;
+    wait_for(&containers, Status::Waiting, START_TIMEOUT)?;
+    Ok(containers)
+}
+
+/// What is in force before the measurement.
+#[derive(Default)]
+struct Stage {
+    knobs_before: BTreeMap<String, String>,
+    agent: Option<Agent>,
+}
+
+/// Puts the policy in force: static limits, or the agent.
+fn enforce(job: &GuestJob, containers: &[Container]) -> Result<Stage> {
+    if job.policy == PolicyUnderTest::Memcg {
+        partition(containers)?;
+    }
+    let knobs_before = knobs::snapshot(Path::new(setup::CGROUP));
+    let agent = Agent::start(job.policy, &job.agent_args)?;
+    if agent.is_some() {
+        progress("the agent runs");
+    }
+    Ok(Stage {
+        knobs_before,
+        agent,
+    })
+}
+
+/// Static limits in the ratio of the weights.
+fn partition(containers: &[Container]) -> Result<()> {
+    let meminfo = files::read(Path::new("/proc/meminfo"))?;
+    let total = files::meminfo_bytes(&meminfo, "MemTotal").context("no MemTotal in meminfo")?;
+    let weights: Vec<u32> = containers.iter().map(|c| c.weight).collect();
+    for (container, limit) in containers.iter().zip(static_limits(total, &weights)) {
+        files::write(&container.group.join("memory.max"), &limit.to_string())?;
+    }
+    Ok(())
+}
+
+/// `memory.max` per container: 90 % of what is left of RAM after the system's reserve, in the
+/// ratio of the weights, whole pages.
+fn static_limits(mem_total: u64, weights: &[u32]) -> Vec<u64> {
+    let budget = mem_total.saturating_sub(SYSTEM_RESERVE_BYTES) / 10 * 9;
+    let sum: u64 = weights.iter().map(|&w| u64::from(w)).sum();
+    weights
+        .iter()
+        .map(|&w| budget * u64::from(w) / sum.max(1) / 4096 * 4096)
+        .collect()
+}
+
+fn prepare_files(containers: &[Container]) -> Result<()> {
+    progress("writing the file sets");
+    for container in containers {
+        container.page.set_command(Order::Prepare);
+    }
+    wait_for(containers, Status::Prepared, PREPARE_TIMEOUT)
+}
+
+fn wait_for(containers: &[Container], wanted: Status, timeout: Duration) -> Result<()> {
+    let deadline = Instant::now() + timeout;
+    while let Some(slow) = containers.iter().find(|c| c.page.status() != wanted) {
+        for container in containers {
+            container.ensure_alive()?;
+        }
+        if Instant::now() >= deadline {
+            bail!(
+                "container {} is not {wanted:?} after {} s",
+                slow.name,
+                timeout.as_secs()
+            );
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// Writes a dummy file from the root cgroup, through the page cache.
+fn pollute(bytes: u64) -> Result<()> {
+    let path = setup::data_dir().join("polluter");
+    let mut file = File::create(&path).context("cannot make the polluter's file")?;
+    write(&mut file, bytes, &Buffer::new(IO_BYTES), |_| ())?;
+    file.sync_all().context("cannot flush the polluter's file")
+}
+
+fn report(
+    containers: &[Container],
+    measured: Measured,
+    environment: BTreeMap<String, String>,
+    (knobs_before, knobs_after): (BTreeMap<String, String>, BTreeMap<String, String>),
+    agent: Option<&Agent>,
+) -> GuestReport {
+    let kernel = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    let reports = containers
+        .iter()
+        .zip(measured.samples)
+        .map(|(container, samples)| {
+            let counters = container.page.counters();
+            ContainerReport {
+                name: container.name.clone(),
+                weight: container.weight,
+                samples,
+                slow_ops: counters.slow_ops,
+                max_latency_us: counters.max_latency_us,
+                finished_at_s: container.page.finished_at_s(),
+            }
+        })
+        .collect();
+    GuestReport {
+        kernel,
+        environment,
+        containers: reports,
+        seconds: measured.seconds,
+        knobs_before,
+        knobs_after,
+        agent: agent.map(Agent::cost),
+        agent_log: agent.map(Agent::log).unwrap_or_default(),
+        agent_status: measured.agent_status,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn static_limits_follow_the_weights_and_fit() {
+        let total = 768 << 20;
+        let limits = static_limits(total, &[100, 200, 400, 800]);
+        assert!(limits.iter().sum::<u64>() <= total - SYSTEM_RESERVE_BYTES);
+        assert!((limits[3] as f64 / limits[0] as f64 - 8.0).abs() < 0.01);
+        assert!(limits.iter().all(|l| l % 4096 == 0));
+    }
+}

@@ -1,0 +1,239 @@
+//! From a bare kernel to a guest in which containers can run: mounts, cgroups, LRU, scheduler,
+//! data file system.
+//!
+//! The data file system is made afresh with mkfs.ext4's defaults (default journal) except that
+//! inode tables count as initialised: a lazy initialisation would write in the background of the
+//! measurement. They are not written either, because the data disk of a run is new and reads as
+//! zeros (`vm`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{bail, ensure, Context, Result};
+use rustix::mount::{mount, mount_remount, MountFlags};
+
+use super::disks::GuestDisk;
+use super::files::{self, mount_options};
+use crate::protocol::{GuestJob, Lru, Scheduler};
+
+/// The cgroup2 mount.
+pub const CGROUP: &str = "/sys/fs/cgroup";
+
+/// Everything the driver puts into the guest lives below this directory, on tmpfs.
+pub const STATE: &str = "/run/justitia-lab";
+
+/// The tools disk.
+pub const TOOLS: &str = "/opt/justitia";
+
+/// Controllers the containers get.
+const CONTROLLERS: [&str; 4] = ["memory", "io", "pids", "cpu"];
+
+const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
+
+/// Mounts what an init has to mount; what is mounted already is kept.
+pub fn mount_all() -> Result<()> {
+    for (kind, target) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
+        mount_unless_mounted(kind, target, "")?;
+    }
+    for target in ["/run", "/tmp"] {
+        mount_unless_mounted("tmpfs", target, "mode=755")?;
+    }
+    mount_unless_mounted("cgroup2", CGROUP, "nsdelegate,memory_recursiveprot")?;
+    let options = mount_options(&files::read(Path::new("/proc/self/mounts"))?, CGROUP);
+    if !options.is_some_and(|o| o.contains("memory_recursiveprot")) {
+        let data = c"nsdelegate,memory_recursiveprot";
+        mount_remount(CGROUP, MountFlags::empty(), data)
+            .context("cannot remount cgroup2 with memory_recursiveprot")?;
+    }
+    fs::create_dir_all(data_dir()).context("cannot make the state directory")
+}
+
+/// Where the data disk is mounted.
+pub fn data_dir() -> PathBuf {
+    Path::new(STATE).join("data")
+}
+
+fn mount_unless_mounted(kind: &str, target: &str, data: &str) -> Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    if mount_options(&mounts, target).is_some() {
+        return Ok(());
+    }
+    let data = std::ffi::CString::new(data)?;
+    match mount(kind, target, kind, MountFlags::empty(), data.as_c_str()) {
+        // Mounted by whoever ran before, before /proc could tell.
+        Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
+        Err(e) => Err(e).with_context(|| format!("cannot mount {kind} on {target}")),
+    }
+}
+
+/// Makes a cgroup with all controllers enabled for its children, and for every group above it.
+pub fn make_group(path: &str) -> Result<PathBuf> {
+    let mut dir = PathBuf::from(CGROUP);
+    enable_controllers(&dir)?;
+    for part in path.split('/').filter(|p| !p.is_empty()) {
+        dir.push(part);
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        enable_controllers(&dir)?;
+    }
+    Ok(dir)
+}
+
+fn enable_controllers(dir: &Path) -> Result<()> {
+    for controller in CONTROLLERS {
+        files::write(
+            &dir.join("cgroup.subtree_control"),
+            &format!("+{controller}"),
+        )?;
+    }
+    Ok(())
+}
+
+/// Switches the LRU; answers what the kernel then says it uses.
+pub fn set_lru(lru: Lru) -> Result<String> {
+    let path = Path::new(LRU_GEN);
+    if !path.exists() {
+        ensure!(
+            lru == Lru::Classic,
+            "this kernel has no multi-generational LRU ({LRU_GEN})"
+        );
+        return Ok("classic (this kernel has no lru_gen)".into());
+    }
+    files::write(path, if lru == Lru::Mglru { "y" } else { "n" })?;
+    let value = files::read(path)?;
+    let on = value != "0x0000";
+    ensure!(
+        on == (lru == Lru::Mglru),
+        "{LRU_GEN} reads {value} after asking for {lru:?}"
+    );
+    Ok(format!(
+        "{} (lru_gen {value})",
+        if on { "mglru" } else { "classic" }
+    ))
+}
+
+/// Gives the disk its scheduler, loading BFQ when it is a module; answers the active one.
+pub fn set_scheduler(disk: &GuestDisk, scheduler: Scheduler) -> Result<String> {
+    let name = match scheduler {
+        Scheduler::Bfq => "bfq",
+        Scheduler::None => "none",
+    };
+    let path = Path::new("/sys/block")
+        .join(&disk.name)
+        .join("queue/scheduler");
+    if !files::read(&path)?.contains(name) {
+        load_module(name)?;
+    }
+    files::write(&path, name)?;
+    let list = files::read(&path)?;
+    let active = list
+        .split('[')
+        .nth(1)
+        .and_then(|rest| rest.split(']').next());
+    ensure!(
+        active == Some(name),
+        "the scheduler of {} is {list:?}, not {name}",
+        disk.name
+    );
+    Ok(name.to_owned())
+}
+
+/// Loads a module from the tools disk, after those it needs: `modules/order` lists all that are
+/// there as `NN-name.ko`, each after its dependencies.
+fn load_module(name: &str) -> Result<()> {
+    let dir = Path::new(TOOLS).join("modules");
+    let order = files::read(&dir.join("order"))?;
+    let last = order
+        .lines()
+        .position(|file| module_name(file) == name)
+        .with_context(|| format!("no module {name} in {}", dir.display()))?;
+    for file in order.lines().take(last + 1) {
+        if !Path::new("/sys/module").join(module_name(file)).exists() {
+            run(Command::new("insmod").arg(dir.join(file)))?;
+        }
+    }
+    Ok(())
+}
+
+/// `03-some-module.ko` as /sys/module names it.
+fn module_name(file: &str) -> String {
+    let name = file.split_once('-').map_or(file, |(_, rest)| rest);
+    name.split('.').next().unwrap_or(name).replace('-', "_")
+}
+
+/// Makes the data file system and mounts it; answers the options in force.
+pub fn make_data(disk: &GuestDisk, options: &str) -> Result<String> {
+    run(Command::new("mkfs.ext4")
+        .args([
+            "-q",
+            "-F",
+            "-E",
+            "lazy_itable_init=0,assume_storage_prezeroed=1",
+        ])
+        .arg(&disk.node))?;
+    let target = data_dir();
+    let data = std::ffi::CString::new(options)?;
+    mount(
+        &disk.node,
+        &target,
+        "ext4",
+        MountFlags::empty(),
+        data.as_c_str(),
+    )
+    .with_context(|| format!("cannot mount {} with {options:?}", disk.node.display()))?;
+    let mounts = files::read(Path::new("/proc/self/mounts"))?;
+    mount_options(&mounts, &target.to_string_lossy()).context("the data disk is not mounted")
+}
+
+/// Writes everything out and empties the page cache.
+pub fn drop_caches() -> Result<()> {
+    rustix::fs::sync();
+    files::write(Path::new("/proc/sys/vm/drop_caches"), "3")
+}
+
+/// Runs a program and waits; its output is part of the error.
+pub fn run(command: &mut Command) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run {name}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = [output.stdout, output.stderr].concat();
+    bail!(
+        "{name} failed ({}): {}",
+        output.status,
+        String::from_utf8_lossy(&text).trim()
+    )
+}
+
+/// What the guest says about itself.
+pub fn facts(job: &GuestJob) -> Result<Vec<(String, String)>> {
+    let meminfo = files::read(Path::new("/proc/meminfo"))?;
+    let mem_total = files::meminfo_bytes(&meminfo, "MemTotal").context("no MemTotal")?;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let fact = |k: &str, v: String| (k.to_owned(), v);
+    let mut facts = vec![
+        fact("mem_total_bytes", mem_total.to_string()),
+        fact("cpus", cpus.to_string()),
+        fact("seed", job.seed.to_string()),
+    ];
+    for knob in ["dirty_ratio", "dirty_background_ratio", "swappiness"] {
+        if let Ok(value) = files::read(&Path::new("/proc/sys/vm").join(knob)) {
+            facts.push(fact(&format!("vm.{knob}"), value));
+        }
+    }
+    Ok(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn module_files_give_module_names() {
+        assert_eq!(module_name("00-bfq.ko"), "bfq");
+        assert_eq!(module_name("12-async-tx.ko"), "async_tx");
+    }
+}

@@ -1,0 +1,291 @@
+//! Disk images of a guest: the root made of Debian packages, and the tools under test.
+//!
+//! The root is Debian bookworm whatever the host is, read-only, and shared by all runs; it is built
+//! from package contents alone (no maintainer script runs), so it needs no privileges. Its
+//! partition has a fixed identity ([`ROOT_PARTUUID`]) because NVMe devices are probed in parallel
+//! and get their numbers in any order. The tools image carries what changes: our binaries and the
+//! modules of the chosen kernel.
+//!
+//! Invariants: an image's name is the hash of what is in it; files inside belong to root.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+use crate::cache::{sha256_bytes, Cache, CacheLock};
+use crate::error::LabError;
+use crate::fetch::{Package, World};
+use crate::tools;
+
+mod ext4;
+mod tools_disk;
+
+pub use ext4::ROOT_PARTUUID;
+pub use tools_disk::tools_image;
+
+use ext4::{make_ext4, tree_bytes, write_file, write_partition_table, PARTITION_START};
+
+/// What every guest needs.
+pub const BASE_PACKAGES: &[&str] = &[
+    "base-files",
+    "bash",
+    "busybox-static",
+    "coreutils",
+    "crun",
+    "e2fsprogs",
+    "fio",
+    "findutils",
+    "grep",
+    "kmod",
+    "mawk",
+    "mount",
+    "procps",
+    "sed",
+    "util-linux",
+];
+
+/// Dependencies of the packages' maintainer scripts and side programs, which a guest never runs.
+const UNUSED_PREFIXES: &[&str] = &[
+    "adduser",
+    "debconf",
+    "dpkg",
+    "init-system-helpers",
+    "libfile-find-rule-perl",
+    "libnumber-compare-perl",
+    "libperl",
+    "libpython3",
+    "libtext-glob-perl",
+    "media-types",
+    "perl",
+    "python3",
+    "usrmerge",
+];
+
+/// Parts of packages that only people read.
+const UNUSED_PATHS: &[&str] = &[
+    "./usr/share/doc",
+    "./usr/share/info",
+    "./usr/share/lintian",
+    "./usr/share/locale",
+    "./usr/share/man",
+    "./usr/share/bug",
+];
+
+/// Counts up when the root image's making changes, so that cached ones are not used any more.
+const LAYOUT: u32 = 1;
+
+const INIT: &str = include_str!("init.sh");
+
+const DIRECTORIES: &[&str] = &[
+    "dev",
+    "proc",
+    "sys",
+    "run",
+    "tmp",
+    "mnt",
+    "data",
+    "root",
+    "home",
+    "opt/justitia",
+    "etc",
+    "usr/bin",
+    "usr/sbin",
+    "usr/lib",
+    "usr/lib64",
+    "usr/lib32",
+    "var/tmp",
+    "var/lib",
+    "var/log",
+];
+
+/// What a root image was made of.
+#[derive(Debug, Serialize, Deserialize)]
+struct Recipe {
+    image: String,
+    packages: Vec<String>,
+}
+
+/// The read-only root image with [`BASE_PACKAGES`] and `extra` packages; built when not cached.
+pub fn root_image(
+    cache: &Cache,
+    _lock: &CacheLock,
+    extra: &[String],
+    progress: &mut dyn FnMut(&str),
+) -> Result<PathBuf, LabError> {
+    let mut wanted: Vec<String> = BASE_PACKAGES
+        .iter()
+        .map(|name| (*name).to_owned())
+        .collect();
+    wanted.extend_from_slice(extra);
+    wanted.sort();
+    wanted.dedup();
+    let request = sha256_bytes(format!("{LAYOUT}\n{INIT}\n{}", wanted.join("\n")).as_bytes());
+    let recipe_path = cache
+        .path("images")
+        .join(format!("root-request-{}.json", &request[..16]));
+    if let Some(recipe) = read_recipe(&recipe_path) {
+        if let Some(path) = cache.verified_image(&recipe.image)? {
+            return Ok(path);
+        }
+    }
+    progress("building the guest's root from Debian packages");
+    let world = World::open(
+        cache,
+        &["bookworm", "bookworm-updates", "bookworm-security"],
+    )?;
+    let mut packages = world.closure(&wanted)?;
+    packages.retain(|package| wanted.contains(&package.name) || !is_unused(&package.name));
+    let list: Vec<String> = packages
+        .iter()
+        .map(|p| format!("{} {}", p.name, p.version))
+        .collect();
+    let content = sha256_bytes(format!("{request}\n{}", list.join("\n")).as_bytes());
+    let name = format!("root-{}.img", &content[..16]);
+    let path = match cache.verified_image(&name)? {
+        Some(path) => path,
+        None => build_root(cache, &world, &packages, &name, progress)?,
+    };
+    let recipe = Recipe {
+        image: name,
+        packages: list,
+    };
+    let text = serde_json::to_string_pretty(&recipe).expect("a recipe is plain data");
+    fs::write(&recipe_path, text).map_err(|error| LabError::io("write", &recipe_path, error))?;
+    Ok(path)
+}
+
+fn read_recipe(path: &Path) -> Option<Recipe> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+fn is_unused(package: &str) -> bool {
+    UNUSED_PREFIXES
+        .iter()
+        .any(|prefix| package.starts_with(prefix))
+}
+
+fn build_root(
+    cache: &Cache,
+    world: &World,
+    packages: &[Package],
+    name: &str,
+    progress: &mut dyn FnMut(&str),
+) -> Result<PathBuf, LabError> {
+    let scratch = cache.run_dir()?;
+    let debs = world.download(packages, &scratch.path().join("debs"))?;
+    progress(&format!("unpacking {} packages", debs.len()));
+    let tree = scratch.path().join("tree");
+    skeleton(&tree)?;
+    for deb in &debs {
+        extract(deb, &tree)?;
+    }
+    finish_tree(&tree)?;
+    let image = scratch.path().join("root.img");
+    let bytes = tree_bytes(&tree) * 5 / 4 + (48 << 20);
+    make_ext4(&tree, &image, "root", bytes, PARTITION_START)?;
+    write_partition_table(&image, bytes)?;
+    cache.adopt_image(&image, name)
+}
+
+/// The merged-/usr directory tree that packages are unpacked into.
+fn skeleton(tree: &Path) -> Result<(), LabError> {
+    for dir in DIRECTORIES {
+        let path = tree.join(dir);
+        fs::create_dir_all(&path).map_err(|error| LabError::io("create", &path, error))?;
+    }
+    for (link, target) in [
+        ("bin", "usr/bin"),
+        ("sbin", "usr/sbin"),
+        ("lib", "usr/lib"),
+        ("lib64", "usr/lib64"),
+        ("lib32", "usr/lib32"),
+        ("var/run", "/run"),
+        ("etc/mtab", "/proc/self/mounts"),
+    ] {
+        let path = tree.join(link);
+        symlink(target, &path).map_err(|error| LabError::io("create", &path, error))?;
+    }
+    Ok(())
+}
+
+/// Unpacks one package without its documentation and without running its scripts.
+fn extract(deb: &Path, tree: &Path) -> Result<(), LabError> {
+    let remedy = "check that the cache's file system has room, then run this again";
+    let failed = |error: &dyn std::fmt::Display| {
+        LabError::environment(format!("cannot unpack {}: {error}", deb.display()), remedy)
+    };
+    let mut unpacker = Command::new(tools::find("dpkg-deb")?)
+        .arg("--fsys-tarfile")
+        .arg(deb)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| failed(&error))?;
+    let stream = unpacker.stdout.take().expect("stdout is piped");
+    let tar = Command::new(tools::find("tar")?)
+        .arg("-x")
+        .arg("-C")
+        .arg(tree)
+        .args([
+            "--keep-directory-symlink",
+            "--no-same-owner",
+            "--delay-directory-restore",
+        ])
+        .args(UNUSED_PATHS.iter().map(|path| format!("--exclude={path}")))
+        .stdin(stream)
+        .output()
+        .map_err(|error| failed(&error))?;
+    let unpacked = unpacker.wait().map_err(|error| failed(&error))?;
+    if tar.status.success() && unpacked.success() {
+        return Ok(());
+    }
+    Err(failed(
+        &String::from_utf8_lossy(&tar.stderr)
+            .lines()
+            .next()
+            .unwrap_or("no reason given"),
+    ))
+}
+
+/// What maintainer scripts would have made, as far as a guest needs it, and our init.
+fn finish_tree(tree: &Path) -> Result<(), LabError> {
+    for (path, text, mode) in [
+        (
+            "etc/passwd",
+            "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
+            0o644,
+        ),
+        ("etc/group", "root:x:0:\nnogroup:x:65534:\n", 0o644),
+        ("etc/hostname", "guest\n", 0o644),
+        ("etc/hosts", "127.0.0.1 localhost guest\n", 0o644),
+        ("usr/sbin/justitia-init", INIT, 0o755),
+    ] {
+        write_file(&tree.join(path), text.as_bytes(), mode)?;
+    }
+    let awk = tree.join("usr/bin/awk");
+    if !awk.exists() {
+        symlink("mawk", &awk).map_err(|error| LabError::io("create", &awk, error))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interpreters_of_maintainer_scripts_are_unused_and_libraries_are_not() {
+        assert!(is_unused("perl-modules-5.36") && is_unused("libpython3.11-stdlib"));
+        assert!(!is_unused("libc6") && !is_unused("procps"));
+    }
+
+    #[test]
+    fn init_is_a_static_shell_script() {
+        assert!(INIT.starts_with("#!/bin/busybox sh\n"));
+        assert!(!INIT.contains('\r'));
+    }
+}

@@ -1,0 +1,117 @@
+//! File systems from directory trees, made without mounting and without privileges.
+//!
+//! `mke2fs -d` copies a tree; ownership comes from running as root or under fakeroot. The root
+//! image gets a partition table, because a partition has an identity the kernel can look for
+//! ([`ROOT_PARTUUID`]) and a bare NVMe disk has only a number that depends on probing order.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+
+use crate::error::LabError;
+use crate::tools;
+
+/// `root=PARTUUID=` of the root image: its disk signature and partition number.
+pub const ROOT_PARTUUID: &str = "4a555354-01";
+const ROOT_SIGNATURE: u32 = 0x4a55_5354;
+/// Where the partition begins, in bytes.
+pub(super) const PARTITION_START: u64 = 1 << 20;
+
+/// Writes a file with its mode, and the directories above it.
+pub(super) fn write_file(path: &Path, content: &[u8], mode: u32) -> Result<(), LabError> {
+    let dir = path.parent().unwrap_or(path);
+    fs::create_dir_all(dir)
+        .and_then(|()| fs::write(path, content))
+        .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)))
+        .map_err(|error| LabError::io("write", path, error))
+}
+
+/// Makes an ext4 file system of `bytes` with the tree's content, owned by root, at an offset.
+pub(super) fn make_ext4(
+    tree: &Path,
+    image: &Path,
+    label: &str,
+    bytes: u64,
+    offset: u64,
+) -> Result<(), LabError> {
+    let program = tools::find("mke2fs")?;
+    let mut command = if tools::running_as_root() {
+        Command::new(program)
+    } else {
+        let mut command = Command::new(tools::find("fakeroot")?);
+        command.arg("--").arg(program);
+        command
+    };
+    command
+        .args([
+            "-q",
+            "-F",
+            "-t",
+            "ext4",
+            "-O",
+            "^has_journal",
+            "-m",
+            "0",
+            "-L",
+            label,
+        ])
+        .arg("-E")
+        .arg(format!("offset={offset},root_owner=0:0,lazy_itable_init=0"))
+        .arg("-d")
+        .arg(tree)
+        .arg(image)
+        .arg(format!("{}k", bytes.div_ceil(1024)));
+    tools::run(&mut command, "check that the cache's file system has room").map(drop)
+}
+
+/// A classic partition table with one Linux partition and the signature the kernel is told.
+pub(super) fn write_partition_table(image: &Path, bytes: u64) -> Result<(), LabError> {
+    fs::OpenOptions::new()
+        .write(true)
+        .open(image)
+        .and_then(|file| file.write_all_at(&partition_table(bytes), 0))
+        .map_err(|error| LabError::io("write", image, error))
+}
+
+fn partition_table(bytes: u64) -> [u8; 512] {
+    let mut sector = [0_u8; 512];
+    sector[440..444].copy_from_slice(&ROOT_SIGNATURE.to_le_bytes());
+    let entry = &mut sector[446..462];
+    entry[4] = 0x83;
+    entry[8..12].copy_from_slice(&((PARTITION_START / 512) as u32).to_le_bytes());
+    entry[12..16].copy_from_slice(&(bytes.div_ceil(512) as u32).to_le_bytes());
+    sector[510..].copy_from_slice(&[0x55, 0xaa]);
+    sector
+}
+
+/// Disk space of a tree, files rounded up to blocks.
+pub(super) fn tree_bytes(tree: &Path) -> u64 {
+    let entries = fs::read_dir(tree).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => 4096 + tree_bytes(&entry.path()),
+            Ok(kind) if kind.is_file() => {
+                entry.metadata().map_or(0, |data| data.len()).div_ceil(4096) * 4096 + 256
+            }
+            _ => 4096,
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_partition_table_carries_the_identity_on_the_kernel_command_line() {
+        let table = partition_table(512 * 100);
+        let signature = u32::from_le_bytes(table[440..444].try_into().unwrap());
+        assert_eq!(format!("{signature:08x}-01"), ROOT_PARTUUID);
+        assert_eq!(
+            u32::from_le_bytes(table[454..458].try_into().unwrap()),
+            2048
+        );
+        assert_eq!(u32::from_le_bytes(table[458..462].try_into().unwrap()), 100);
+    }
+}

@@ -1,0 +1,356 @@
+//! Stock kernels: which Debian package holds the newest of a series, fetched once and kept.
+//!
+//! A series is a stable branch of Linux as one Debian suite ships it, in the `cloud-amd64` flavor
+//! (NVMe, ext4 and PCI are built in, so it boots without an initrd). Nothing is installed: packages
+//! are unpacked into the cache. Newer suites split the kernel over several packages; both layouts
+//! are known here.
+//!
+//! Invariant: a cached kernel's manifest lists the SHA-256 of the kernel and of every module, and
+//! whoever uses one of these files verifies it first.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cache::{sha256_file, Cache, CacheLock};
+use crate::error::LabError;
+use crate::fetch::{Package, World};
+use crate::tools;
+
+const FLAVOR: &str = "-cloud-amd64";
+
+/// An index may list a version that the archive has just dropped; older ones are tried then.
+const DOWNLOAD_ATTEMPTS: usize = 3;
+
+/// A kernel series the lab knows how to obtain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Series {
+    /// Debian 12's own kernel.
+    #[serde(rename = "6.1")]
+    V6_1,
+    /// Debian 12's backport.
+    #[serde(rename = "6.12")]
+    V6_12,
+    /// Debian 13's backport.
+    #[serde(rename = "7.2")]
+    V7_2,
+}
+
+impl Series {
+    /// All of them, oldest first.
+    pub const ALL: [Self; 3] = [Self::V6_1, Self::V6_12, Self::V7_2];
+
+    /// As written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V6_1 => "6.1",
+            Self::V6_12 => "6.12",
+            Self::V7_2 => "7.2",
+        }
+    }
+
+    /// The suites that carry it.
+    fn suites(self) -> &'static [&'static str] {
+        match self {
+            Self::V6_1 => &["bookworm", "bookworm-security"],
+            Self::V6_12 => &["bookworm-backports"],
+            Self::V7_2 => &["trixie-backports"],
+        }
+    }
+}
+
+impl fmt::Display for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Series {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<Self, LabError> {
+        Self::ALL
+            .into_iter()
+            .find(|series| series.name() == text)
+            .ok_or_else(|| {
+                LabError::usage(
+                    format!("no kernel series {text}"),
+                    format!("choose one of {}", Self::ALL.map(Self::name).join(", ")),
+                )
+            })
+    }
+}
+
+/// A kernel in the cache.
+#[derive(Debug, Clone)]
+pub struct Kernel {
+    /// `uname -r`.
+    pub release: String,
+    dir: PathBuf,
+    files: BTreeMap<String, String>,
+}
+
+/// What `manifest.json` holds.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    release: String,
+    packages: Vec<String>,
+    /// Path below the kernel's directory -> SHA-256.
+    files: BTreeMap<String, String>,
+}
+
+impl Kernel {
+    /// The image QEMU boots, verified.
+    pub fn image(&self) -> Result<PathBuf, LabError> {
+        self.verified("vmlinuz")
+    }
+
+    /// Paths of the modules, relative to the kernel's directory.
+    pub fn module_paths(&self) -> impl Iterator<Item = &str> {
+        self.files
+            .keys()
+            .map(String::as_str)
+            .filter(|path| path.contains(".ko"))
+    }
+
+    /// The list of modules built into the kernel, one path a line; empty when the packages brought none.
+    pub fn builtin_modules(&self) -> String {
+        fs::read_to_string(self.dir.join("modules.builtin")).unwrap_or_default()
+    }
+
+    /// The absolute path of one file, after its checksum was found right.
+    pub fn verified(&self, relative: &str) -> Result<PathBuf, LabError> {
+        let path = self.dir.join(relative);
+        let expected = self.files.get(relative);
+        if expected.is_some_and(|sum| sha256_file(&path).is_ok_and(|actual| &actual == sum)) {
+            return Ok(path);
+        }
+        Err(LabError::environment(
+            format!(
+                "{} does not have the content it was fetched with",
+                path.display()
+            ),
+            format!("remove {} and run this again", self.dir.display()),
+        ))
+    }
+}
+
+/// The cached kernel of a series, fetched when there is none or it is damaged.
+pub fn obtain(
+    cache: &Cache,
+    lock: &CacheLock,
+    series: Series,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Kernel, LabError> {
+    let dir = cache.path("kernels").join(series.name());
+    if let Some(kernel) = load(&dir) {
+        if kernel.image().is_ok() {
+            return Ok(kernel);
+        }
+        progress("the cached kernel is damaged");
+    }
+    fetch(cache, lock, series, &dir, progress).map_err(|error| {
+        LabError::environment(
+            format!("kernel {series} cannot be fetched: {}", error.cause()),
+            error.remedy(),
+        )
+    })?;
+    load(&dir).ok_or_else(|| {
+        LabError::environment(
+            format!("{} vanished", dir.display()),
+            "do not remove the cache while the lab runs",
+        )
+    })
+}
+
+fn load(dir: &Path) -> Option<Kernel> {
+    let text = fs::read_to_string(dir.join("manifest.json")).ok()?;
+    let manifest: Manifest = serde_json::from_str(&text).ok()?;
+    Some(Kernel {
+        release: manifest.release,
+        dir: dir.to_owned(),
+        files: manifest.files,
+    })
+}
+
+fn fetch(
+    cache: &Cache,
+    _lock: &CacheLock,
+    series: Series,
+    dir: &Path,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(), LabError> {
+    progress(&format!(
+        "fetching kernel {series} from {}",
+        series.suites()[0]
+    ));
+    let world = World::open(cache, series.suites())?;
+    let mut index = Vec::new();
+    for prefix in [
+        "linux-image-",
+        "linux-binary-",
+        "linux-modules-",
+        "linux-base-",
+    ] {
+        index.extend(world.packages_with_prefix(&format!("{prefix}{}", series.name()))?);
+    }
+    let scratch = cache.run_dir()?;
+    let mut last_error = LabError::environment(
+        format!("{} lists no kernel of series {series}", series.suites()[0]),
+        "the archive may have moved on: choose another series",
+    );
+    for (attempt, candidate) in candidates(&index, series.name())
+        .into_iter()
+        .take(DOWNLOAD_ATTEMPTS)
+        .enumerate()
+    {
+        let downloads = scratch.path().join(format!("debs-{attempt}"));
+        match world.download(&candidate.packages, &downloads) {
+            Ok(debs) => {
+                let staging = scratch.path().join("kernel");
+                unpack(&candidate, &debs, scratch.path(), &staging)?;
+                // Gone or half gone: the rename below needs the name free.
+                let _ = fs::remove_dir_all(dir);
+                return fs::rename(&staging, dir)
+                    .map_err(|error| LabError::io("create", dir, error));
+            }
+            Err(error) => last_error = error,
+        }
+    }
+    Err(last_error)
+}
+
+/// A kernel the archive offers.
+#[derive(Debug, PartialEq, Eq)]
+struct Candidate {
+    /// ABI name, for example `6.12.95+deb12`.
+    abi: String,
+    packages: Vec<Package>,
+}
+
+/// Every kernel of the series in the index, newest ABI first.
+fn candidates(index: &[Package], series: &str) -> Vec<Candidate> {
+    let abi_of = |package: &Package, prefix: &str| -> Option<String> {
+        let abi = package.name.strip_prefix(prefix)?.strip_suffix(FLAVOR)?;
+        let rest = abi.strip_prefix(series)?;
+        (rest.starts_with(['.', '-', '+']) && !abi.contains("unsigned")).then(|| abi.to_owned())
+    };
+    // Of two versions of one package, the index lists the newer first.
+    let find = |name: String| index.iter().find(|package| package.name == name).cloned();
+    let mut found: Vec<Candidate> = Vec::new();
+    for package in index {
+        let split = abi_of(package, "linux-binary-");
+        let Some(abi) = split.clone().or_else(|| abi_of(package, "linux-image-")) else {
+            continue;
+        };
+        if found.iter().any(|candidate| candidate.abi == abi) {
+            continue;
+        }
+        let modules = find(format!("linux-modules-{abi}{FLAVOR}"));
+        let packages = match (find(format!("linux-binary-{abi}{FLAVOR}")), modules) {
+            (Some(binary), Some(modules)) => {
+                let base = find(format!("linux-base-{abi}{FLAVOR}"));
+                [binary, modules].into_iter().chain(base).collect()
+            }
+            (None, None) => vec![package.clone()],
+            _ => continue,
+        };
+        found.push(Candidate { abi, packages });
+    }
+    found.sort_by_key(|candidate| std::cmp::Reverse(numbers(&candidate.abi)));
+    found
+}
+
+/// The numbers in a name, for comparing: `6.12.90+deb12.1` -> 6, 12, 90, 12, 1.
+fn numbers(text: &str) -> Vec<u64> {
+    text.split(|c: char| !c.is_ascii_digit())
+        .filter_map(|part| part.parse().ok())
+        .collect()
+}
+
+/// Unpacks and arranges a kernel in `staging`, with its manifest.
+fn unpack(
+    candidate: &Candidate,
+    debs: &[PathBuf],
+    scratch: &Path,
+    staging: &Path,
+) -> Result<(), LabError> {
+    let tree = scratch.join("tree");
+    for deb in debs {
+        tools::run(
+            Command::new(tools::find("dpkg-deb")?)
+                .arg("--extract")
+                .arg(deb)
+                .arg(&tree),
+            "check that the cache's file system has room",
+        )?;
+    }
+    let release = format!("{}{FLAVOR}", candidate.abi);
+    let libs = ["usr/lib/modules", "lib/modules"].map(|dir| tree.join(dir).join(&release));
+    let image = [
+        tree.join(format!("boot/vmlinuz-{release}")),
+        libs[0].join("vmlinuz"),
+    ]
+    .into_iter()
+    .find(|path| path.exists());
+    let modules = libs.iter().find(|dir| dir.join("kernel").is_dir());
+    let (Some(image), Some(modules)) = (image, modules) else {
+        return Err(LabError::environment(
+            format!("the packages of {release} hold no kernel where one is expected"),
+            "the archive's layout changed: choose another series",
+        ));
+    };
+    fs::create_dir_all(staging).map_err(|error| LabError::io("create", staging, error))?;
+    for (from, to) in [(image, "vmlinuz"), (modules.join("kernel"), "modules")] {
+        fs::rename(&from, staging.join(to)).map_err(|error| LabError::io("move", &from, error))?;
+    }
+    // Optional, for people who look: what is built in and how it was configured.
+    for (from, to) in [
+        (modules.join("modules.builtin"), "modules.builtin"),
+        (modules.join("config"), "config"),
+        (tree.join(format!("boot/config-{release}")), "config"),
+    ] {
+        let _ = fs::rename(from, staging.join(to));
+    }
+    let mut files = BTreeMap::new();
+    collect_sums(staging, staging, &mut files)?;
+    let packages = candidate
+        .packages
+        .iter()
+        .map(|p| format!("{} {}", p.name, p.version))
+        .collect();
+    let manifest = Manifest {
+        release,
+        packages,
+        files,
+    };
+    let text = serde_json::to_string_pretty(&manifest).expect("a manifest is plain data");
+    let path = staging.join("manifest.json");
+    fs::write(&path, text).map_err(|error| LabError::io("write", &path, error))
+}
+
+fn collect_sums(
+    base: &Path,
+    dir: &Path,
+    files: &mut BTreeMap<String, String>,
+) -> Result<(), LabError> {
+    let entries = fs::read_dir(dir).map_err(|error| LabError::io("list", dir, error))?;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            collect_sums(base, &path, files)?;
+        } else if let Ok(relative) = path.strip_prefix(base) {
+            files.insert(relative.to_string_lossy().into_owned(), sha256_file(&path)?);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "kernels_tests.rs"]
+mod tests;

@@ -1,0 +1,156 @@
+//! The guest of an experiment: sizes its virtual machine and boots it.
+//!
+//! [`Guest`] is what an experiment needs from whoever runs its jobs; [`Machine`] does so in QEMU,
+//! and tests answer from a synthetic one. Sizes in bytes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::LabError;
+use crate::experiments::{runs_agent, Settings, Workload};
+use crate::protocol::{GuestJob, GuestReport};
+use crate::vm::{self, VmSpec};
+
+/// Runs jobs.
+pub trait Guest {
+    /// Runs one job; `console` is where the guest's console is kept.
+    ///
+    /// # Errors
+    /// What kept the guest from reporting.
+    fn run(
+        &mut self,
+        job: &GuestJob,
+        console: &Path,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Answer, LabError>;
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    /// The guest's report.
+    pub report: GuestReport,
+    /// Boots that failed before.
+    pub failed_boots: u32,
+    /// Facts about the virtual machine.
+    pub machine: BTreeMap<String, String>,
+}
+
+/// A QEMU guest with a stock kernel.
+#[derive(Debug)]
+pub struct Machine {
+    spec: VmSpec,
+}
+
+impl Machine {
+    /// The machine that `settings` describe.
+    ///
+    /// # Errors
+    /// Environment, if the programs that run in the guest are not beside this one.
+    pub fn for_settings(settings: &Settings) -> Result<Self, LabError> {
+        let mut binaries = vec![program("justitia-lab-guest")?];
+        if settings.policies.iter().any(|policy| runs_agent(*policy)) {
+            binaries.push(program("justitia")?);
+        }
+        Ok(Self {
+            spec: VmSpec {
+                kernel: settings.kernel_series.parse()?,
+                memory_bytes: settings.memory_bytes,
+                cpus: settings.cpus,
+                disk_mbps: Some(settings.disk_mb_per_s),
+                data_bytes: data_bytes(settings),
+                binaries,
+                modules: vec!["bfq".to_owned()],
+                extra_packages: Vec::new(),
+                timeout: time_limit(settings),
+                console_log: PathBuf::new(),
+                cmdline: Vec::new(),
+            },
+        })
+    }
+}
+
+impl Guest for Machine {
+    fn run(
+        &mut self,
+        job: &GuestJob,
+        console: &Path,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Answer, LabError> {
+        let not_understood = |error: serde_json::Error| {
+            LabError::failed(
+                format!("the guest's report is not understood: {error}"),
+                "build justitia and justitia-lab-guest from the same source",
+            )
+        };
+        let spec = VmSpec { console_log: console.to_owned(), ..self.spec.clone() };
+        let text = serde_json::to_vec(job).map_err(not_understood)?;
+        let output = vm::run_guest(&spec, &text, progress)?;
+        let report = serde_json::from_slice(&output.report).map_err(not_understood)?;
+        let machine = BTreeMap::from([
+            ("acceleration".to_owned(), output.accelerator.name().to_owned()),
+            ("qemu".to_owned(), output.qemu_version),
+        ]);
+        Ok(Answer { report, failed_boots: output.retries, machine })
+    }
+}
+
+/// Bytes of all file sets together.
+fn file_set_bytes(settings: &Settings) -> u64 {
+    let containers = settings.containers.len() as u64;
+    match &settings.workload {
+        Workload::Fileserver(p) => containers * u64::from(p.files) * (p.mean_file_bytes + p.append_bytes),
+        Workload::Readmix(p) => containers * p.file_bytes,
+        Workload::Reread(p) => containers * p.file_bytes + p.polluter_bytes,
+    }
+}
+
+/// Room for the file sets three times over: files are deleted and created at different times.
+fn data_bytes(settings: &Settings) -> u64 {
+    (file_set_bytes(settings) * 3).max(4 << 30)
+}
+
+/// Booting, filling the disk at half its speed, measuring under emulation, and patience.
+fn time_limit(settings: &Settings) -> Duration {
+    let fill_s = file_set_bytes(settings) / (u64::from(settings.disk_mb_per_s) * 500_000);
+    Duration::from_secs(300 + fill_s + 2 * u64::from(settings.seconds))
+}
+
+/// A program that was built or installed beside this one.
+fn program(name: &str) -> Result<PathBuf, LabError> {
+    let missing = |where_: &str| {
+        LabError::environment(
+            format!("{name} is missing{where_}"),
+            "build it: cargo build --release --workspace --bins",
+        )
+    };
+    let own = std::env::current_exe().map_err(|_| missing(""))?;
+    let dir = own.parent().ok_or_else(|| missing(""))?;
+    [dir.join(name), dir.join("../lib/justitia").join(name)]
+        .into_iter()
+        .find(|path| path.is_file())
+        .ok_or_else(|| missing(&format!(" beside {}", own.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn the_disk_has_room_for_the_file_sets_and_the_limit_for_filling_it() {
+        let small = fixture::settings("fileserver");
+        assert_eq!(data_bytes(&small), 4 << 30);
+        let large = fixture::settings("readmix --file-size 2G");
+        assert_eq!(data_bytes(&large), 3 * 4 * (2 << 30));
+        assert!(time_limit(&large) > time_limit(&small) + Duration::from_secs(300));
+    }
+
+    #[test]
+    fn a_missing_program_is_the_environments_failure() {
+        let error = program("no-such-program").unwrap_err();
+        assert_eq!(error.exit_code(), 69);
+        assert!(error.remedy().contains("cargo build"));
+    }
+}

@@ -1,0 +1,308 @@
+//! The QEMU command line of a guest: a pure function of [`Machine`], and what it depends on.
+//!
+//! Disks are NVMe because stock kernels have that driver built in. The guest tells them apart by
+//! serial ([`SERIAL_ROOT`] and so on, in `/sys/block/nvme*/device/serial`), never by number: the
+//! kernel probes NVMe devices in parallel.
+//!
+//! Every disk is `cache=unsafe`: the disk the guest measures is the throttle, and nothing else.
+//! Writes land in the host's page cache and flushes cost nothing beyond the throttle, so a slow or
+//! busy host disk does not leak into the result; the files are thrown away after the run, so
+//! nothing is lost. `cache=none` would make the host's device the second bottleneck.
+//!
+//! Facts about emulation: QEMU before 10 mis-emulates cmpxchg16b under multi-threaded TCG and the
+//! guest then panics at random in the slab allocator, so the instruction is hidden there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::LabError;
+use crate::image::ROOT_PARTUUID;
+use crate::tools;
+
+/// Serial of the read-only root disk.
+pub const SERIAL_ROOT: &str = "root";
+/// Serial of the tools disk, mounted on `/opt/justitia` by the guest's init.
+pub const SERIAL_TOOLS: &str = "tools";
+/// Serial of the mailbox disk.
+pub const SERIAL_MAILBOX: &str = "mailbox";
+/// Serial of the empty, throttled data disk.
+pub const SERIAL_DATA: &str = "data";
+
+/// The name of QEMU's program.
+pub const QEMU: &str = "qemu-system-x86_64";
+
+/// How the guest's instructions are executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accelerator {
+    /// By the processor.
+    Kvm,
+    /// By software, one host thread per virtual CPU.
+    Tcg,
+}
+
+impl Accelerator {
+    /// As written in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kvm => "kvm",
+            Self::Tcg => "tcg",
+        }
+    }
+}
+
+/// A disk of the guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// Raw image on the host.
+    pub path: PathBuf,
+    /// Serial the guest sees; also the name of the drive.
+    pub serial: &'static str,
+    /// Is the image shared and must not change?
+    pub read_only: bool,
+    /// Reads and writes together, in 10^6 bytes per second; `None` is unlimited.
+    pub mbps: Option<u32>,
+}
+
+impl Disk {
+    /// An image that several guests may use at once.
+    pub fn shared(path: &Path, serial: &'static str) -> Self {
+        Self {
+            path: path.to_owned(),
+            serial,
+            read_only: true,
+            mbps: None,
+        }
+    }
+
+    /// A disk of one run.
+    pub fn private(path: &Path, serial: &'static str, mbps: Option<u32>) -> Self {
+        Self {
+            path: path.to_owned(),
+            serial,
+            read_only: false,
+            mbps,
+        }
+    }
+}
+
+/// Everything the command line depends on.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// How to execute.
+    pub accelerator: Accelerator,
+    /// Major version of QEMU.
+    pub qemu_major: u32,
+    /// Guest memory in bytes, rounded down to mebibytes.
+    pub memory_bytes: u64,
+    /// Virtual CPUs.
+    pub cpus: u32,
+    /// The kernel image.
+    pub kernel: PathBuf,
+    /// Disks, in order of attachment.
+    pub disks: Vec<Disk>,
+    /// More words for the kernel command line.
+    pub cmdline: Vec<String>,
+}
+
+/// The arguments for [`QEMU`].
+pub fn arguments(machine: &Machine) -> Vec<String> {
+    let (accelerator, cpu) = match machine.accelerator {
+        Accelerator::Kvm => ("kvm", "host"),
+        Accelerator::Tcg if machine.qemu_major < 10 => {
+            ("tcg,thread=multi", "max,la57=off,cx16=off")
+        }
+        Accelerator::Tcg => ("tcg,thread=multi", "max"),
+    };
+    let mut arguments = words(&[
+        "-nodefaults",
+        "-no-user-config",
+        "-no-reboot",
+        "-display",
+        "none",
+        "-machine",
+        "q35",
+        "-accel",
+        accelerator,
+        "-cpu",
+        cpu,
+    ]);
+    arguments.extend(["-smp".into(), machine.cpus.to_string()]);
+    arguments.extend(["-m".into(), format!("{}M", machine.memory_bytes >> 20)]);
+    arguments.extend(words(&[
+        "-chardev",
+        "stdio,id=console,signal=off",
+        "-serial",
+    ]));
+    arguments.push("chardev:console".into());
+    arguments.extend(["-kernel".into(), machine.kernel.display().to_string()]);
+    arguments.extend(["-append".into(), kernel_command_line(&machine.cmdline)]);
+    for disk in &machine.disks {
+        arguments.extend(["-drive".into(), drive(disk)]);
+        let device = format!("nvme,drive={0},serial={0}", disk.serial);
+        arguments.extend(["-device".into(), device]);
+    }
+    arguments
+}
+
+/// Quiet unless something breaks; a panic or an oops ends the guest at once; pressure information
+/// is on whatever the build's default, and cgroup v1 is out of the way.
+fn kernel_command_line(extra: &[String]) -> String {
+    let mut line = format!(
+        "root=PARTUUID={ROOT_PARTUUID} rootwait ro rootfstype=ext4 init=/sbin/justitia-init \
+         console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off psi=1 cgroup_no_v1=all"
+    );
+    for word in extra {
+        line.push(' ');
+        line.push_str(word);
+    }
+    line
+}
+
+fn drive(disk: &Disk) -> String {
+    // A comma separates options in this notation; a doubled one is a comma.
+    let path = disk.path.display().to_string().replace(',', ",,");
+    let text = format!(
+        "if=none,id={},format=raw,cache=unsafe,file={path}",
+        disk.serial
+    );
+    let read_only = if disk.read_only { ",readonly=on" } else { "" };
+    let throttle = disk.mbps.map_or_else(String::new, |mbps| {
+        format!(",throttling.bps-total={}", u64::from(mbps) * 1_000_000)
+    });
+    text + read_only + &throttle
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// The version QEMU reports, as (major version, whole first line).
+pub fn version() -> Result<(u32, String), LabError> {
+    let output = tools::run(
+        Command::new(tools::find(QEMU)?).arg("--version"),
+        "reinstall QEMU: apt-get install --reinstall qemu-system-x86",
+    )?;
+    let line = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let major = parse_major(&line).ok_or_else(|| {
+        LabError::environment(
+            format!("QEMU reports no version: {line}"),
+            "reinstall QEMU: apt-get install --reinstall qemu-system-x86",
+        )
+    })?;
+    Ok((major, line))
+}
+
+fn parse_major(line: &str) -> Option<u32> {
+    line.split_once("version ")?
+        .1
+        .split('.')
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// May this user open the device at all? Whether a guest boots on it is another question.
+pub fn kvm_is_accessible() -> bool {
+    fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/kvm")
+        .is_ok()
+}
+
+/// Identifies this boot of the machine with this QEMU, for remembering what was probed.
+pub fn probe_identity(version_line: &str) -> String {
+    let boot = fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
+    format!("{} {version_line}", boot.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(accelerator: Accelerator, qemu_major: u32) -> Machine {
+        Machine {
+            accelerator,
+            qemu_major,
+            memory_bytes: 768 << 20,
+            cpus: 2,
+            kernel: "/k/vmlinuz".into(),
+            disks: vec![
+                Disk::shared(Path::new("/i/a,b.img"), SERIAL_ROOT),
+                Disk::private(Path::new("/r/d"), SERIAL_DATA, Some(40)),
+            ],
+            cmdline: vec!["lru_gen=off".into()],
+        }
+    }
+
+    fn value_of<'a>(arguments: &'a [String], flag: &str) -> Vec<&'a str> {
+        arguments
+            .windows(2)
+            .filter(|pair| pair[0] == flag)
+            .map(|pair| pair[1].as_str())
+            .collect()
+    }
+
+    #[test]
+    fn old_emulation_hides_the_broken_instruction_and_new_does_not() {
+        let old = arguments(&machine(Accelerator::Tcg, 7));
+        assert_eq!(value_of(&old, "-cpu"), ["max,la57=off,cx16=off"]);
+        assert_eq!(value_of(&old, "-accel"), ["tcg,thread=multi"]);
+        assert_eq!(
+            value_of(&arguments(&machine(Accelerator::Tcg, 10)), "-cpu"),
+            ["max"]
+        );
+        assert_eq!(
+            value_of(&arguments(&machine(Accelerator::Kvm, 7)), "-cpu"),
+            ["host"]
+        );
+    }
+
+    #[test]
+    fn size_and_kernel_reach_the_command_line() {
+        let arguments = arguments(&machine(Accelerator::Tcg, 7));
+        assert_eq!(value_of(&arguments, "-m"), ["768M"]);
+        assert_eq!(value_of(&arguments, "-smp"), ["2"]);
+        assert_eq!(value_of(&arguments, "-kernel"), ["/k/vmlinuz"]);
+        let line = value_of(&arguments, "-append")[0];
+        for word in [
+            "root=PARTUUID=4a555354-01",
+            "panic=-1",
+            "psi=1",
+            "lru_gen=off",
+        ] {
+            assert!(
+                line.split(' ').any(|present| present == word),
+                "{word} in {line}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_the_data_disk_is_throttled_and_only_shared_images_are_read_only() {
+        let arguments = arguments(&machine(Accelerator::Tcg, 7));
+        let drives = value_of(&arguments, "-drive");
+        assert!(drives[0].contains("file=/i/a,,b.img,readonly=on"));
+        assert!(!drives[0].contains("throttling"));
+        assert!(drives[1].ends_with("file=/r/d,throttling.bps-total=40000000"));
+        assert_eq!(
+            value_of(&arguments, "-device"),
+            ["nvme,drive=root,serial=root", "nvme,drive=data,serial=data"]
+        );
+    }
+
+    #[test]
+    fn the_major_version_is_read() {
+        assert_eq!(
+            parse_major("QEMU emulator version 7.2.22 (Debian 1:7.2)"),
+            Some(7)
+        );
+        assert_eq!(parse_major("QEMU emulator version 10.0.2"), Some(10));
+        assert_eq!(parse_major("nonsense"), None);
+    }
+}

@@ -1,0 +1,300 @@
+//! The figures of the page: bars by weight beside the paper's, bandwidth and page cache over time.
+
+use std::fmt::Write;
+
+use super::charts::{self, bars, highest, BarSeries, Layer};
+use super::html::{escape, fixed, number};
+use super::style::container_color;
+use super::{representative, window_words};
+use crate::experiments::paper::{self, PaperFigure};
+use crate::experiments::{policy_name, runs_agent, Measure};
+use crate::study::record::{RunRecord, Series};
+use crate::study::Document;
+
+/// Half the width of the moving mean of bandwidth over time, seconds.
+const SMOOTHING_S: f64 = 2.5;
+
+/// Normalized bandwidth by weight: the paper's figure beside ours, on one scale.
+pub fn by_weight(document: &Document) -> String {
+    let settings = &document.environment.settings;
+    let weights: Vec<u32> = settings.containers.iter().map(|c| c.weight).collect();
+    let ours = our_bars(document);
+    let ideal: Vec<f64> = document
+        .in_order()
+        .next()
+        .map(|(_, result)| {
+            result.figures.containers.iter().filter_map(|c| c.ideal_normalized).collect()
+        })
+        .unwrap_or_default();
+    let published = paper::figures(&document.experiment, &weights);
+    let drawn: Vec<(&PaperFigure, Vec<BarSeries>)> = published
+        .iter()
+        .map(|figure| (*figure, paper_bars(figure)))
+        .filter(|(_, series)| !series.is_empty())
+        .collect();
+    let top = drawn
+        .iter()
+        .flat_map(|(figure, series)| [highest(series), highest_ideal(figure)])
+        .chain([highest(&ours)])
+        .chain(ideal.iter().copied())
+        .fold(1.0, f64::max);
+    let mut html = String::from("<h2>Bandwidth by weight</h2>\n");
+    let _ = writeln!(
+        html,
+        "<p class=\"note\">Each container's bandwidth over that of the lowest weight; on the dashed \
+         line, weights hold. Ours: {}. {}</p>\n<div class=\"pair\">",
+        window_words(document),
+        if settings.runs > 1 { "Thin lines span the runs." } else { "" }
+    );
+    for (figure, series) in &drawn {
+        let categories: Vec<String> = figure.weights.iter().map(u32::to_string).collect();
+        let ideal = ideal_of(figure);
+        let title = format!("The paper's figure {}", figure.number);
+        figure_markup(
+            &mut html,
+            &title,
+            &bars(&title, &categories, &ideal, series, top),
+            &legend(series),
+            &format!("{}. {}", figure.caption, pv_words(figure)),
+        );
+    }
+    let categories: Vec<String> = weights.iter().map(u32::to_string).collect();
+    let title = format!("Measured here, Linux {}", document.kernel);
+    let pvs: Vec<String> = document
+        .in_order()
+        .map(|(policy, result)| format!("{} {}", policy_name(policy), number(result.figures.pv, 2)))
+        .collect();
+    figure_markup(
+        &mut html,
+        &title,
+        &bars(&title, &categories, &ideal, &ours, top),
+        &legend(&ours),
+        &format!("Reads and writes of all containers. PV: {}.", pvs.join(", ")),
+    );
+    html.push_str("</div>\n");
+    for figure in published.iter().filter(|figure| paper_bars(figure).is_empty()) {
+        let _ = writeln!(
+            html,
+            "<p class=\"note\">The paper's figure {}, whose bars its text does not give. {}. {}</p>",
+            figure.number,
+            escape(figure.caption),
+            escape(&pv_words(figure))
+        );
+    }
+    if published.is_empty() {
+        let _ = writeln!(html, "<p class=\"note\">{}</p>", escape(paper::NO_FIGURE));
+    }
+    html
+}
+
+fn our_bars(document: &Document) -> Vec<BarSeries> {
+    document
+        .in_order()
+        .map(|(policy, result)| BarSeries {
+            label: policy_name(policy).to_owned(),
+            color: policy_name(policy).to_owned(),
+            values: result.figures.containers.iter().map(|c| c.normalized).collect(),
+            ranges: result.spread.container_normalized.clone(),
+        })
+        .collect()
+}
+
+fn paper_bars(figure: &PaperFigure) -> Vec<BarSeries> {
+    figure
+        .series
+        .iter()
+        .filter(|series| !series.normalized.is_empty())
+        .map(|series| BarSeries {
+            label: series.label.to_owned(),
+            color: series.color.to_owned(),
+            values: series.normalized.iter().copied().map(Some).collect(),
+            ranges: Vec::new(),
+        })
+        .collect()
+}
+
+fn ideal_of(figure: &PaperFigure) -> Vec<f64> {
+    let lowest = figure.weights.iter().copied().min().unwrap_or(1);
+    figure.weights.iter().map(|&weight| f64::from(weight) / f64::from(lowest)).collect()
+}
+
+fn highest_ideal(figure: &PaperFigure) -> f64 {
+    ideal_of(figure).into_iter().fold(0.0, f64::max)
+}
+
+fn pv_words(figure: &PaperFigure) -> String {
+    let each: Vec<String> = figure
+        .series
+        .iter()
+        .map(|series| format!("{} {}", series.label, fixed(series.pv, 2)))
+        .collect();
+    format!("PV: {}.", each.join(", "))
+}
+
+fn legend(series: &[BarSeries]) -> String {
+    let mut html = String::from("<ul class=\"legend\">");
+    for one in series {
+        let _ = write!(
+            html,
+            "<li><i style=\"background:var(--{})\"></i>{}</li>",
+            one.color,
+            escape(&one.label)
+        );
+    }
+    html.push_str("<li><i class=\"dash\"></i>ideal</li></ul>");
+    html
+}
+
+fn figure_markup(html: &mut String, title: &str, svg: &str, legend: &str, caption: &str) {
+    let _ = writeln!(
+        html,
+        "<figure><h3>{}</h3>{legend}{svg}<figcaption>{}</figcaption></figure>",
+        escape(title),
+        escape(caption)
+    );
+}
+
+/// Bandwidth over time, stacked by container, one panel for each policy on one scale.
+pub fn over_time(document: &Document) -> String {
+    let settings = &document.environment.settings;
+    let ranks = ranks(document);
+    let panels: Vec<(String, Vec<f64>, Vec<Layer>)> = document
+        .in_order()
+        .filter_map(|(policy, result)| {
+            let run = representative(result)?;
+            let times = times(&run.record);
+            let mut layers: Vec<(usize, Layer)> = run
+                .record
+                .series
+                .iter()
+                .zip(&run.figures.containers)
+                .zip(&ranks)
+                .map(|((series, figures), &rank)| {
+                    let layer = Layer {
+                        name: format!("{}, weight {}", series.name, series.weight),
+                        color: container_color(rank),
+                        ideal_share: figures.ideal_share.unwrap_or(0.0),
+                        values: times.iter().map(|&t| rate_at(series, t)).collect(),
+                    };
+                    (rank, layer)
+                })
+                .collect();
+            layers.sort_by_key(|(rank, _)| *rank);
+            let layers = layers.into_iter().map(|(_, layer)| layer).collect();
+            Some((policy_name(policy).to_owned(), times, layers))
+        })
+        .collect();
+    let top = panels
+        .iter()
+        .flat_map(|(_, times, layers)| {
+            (0..times.len()).map(|i| layers.iter().map(|layer| layer.values[i]).sum::<f64>())
+        })
+        .fold(0.0, f64::max);
+    let warmup = if settings.measure == Measure::Window { settings.warmup_s } else { 0.0 };
+    let mut html = String::from("<h2>Bandwidth over time</h2>\n");
+    let _ = writeln!(
+        html,
+        "<p class=\"note\">Containers stacked, lowest weight at the bottom, {} s moving mean; \
+         dashed, where the borders lie when every container has its share. {}</p>",
+        fixed(2.0 * SMOOTHING_S, 0),
+        if warmup > 0.0 { "Faded: warm-up." } else { "" }
+    );
+    html.push_str(&container_legend(document, &ranks));
+    html.push_str("<div class=\"pair\">\n");
+    for (name, times, layers) in &panels {
+        let title = format!("Bandwidth over time under {name}");
+        let svg = charts::stacked(&title, times, layers, top, warmup);
+        let _ = writeln!(html, "<figure><h3>{}</h3>{svg}</figure>", escape(name));
+    }
+    html.push_str("</div>\n");
+    html
+}
+
+/// Page cache of each container against its threshold, one block for each policy.
+pub fn page_cache(document: &Document) -> String {
+    let ranks = ranks(document);
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    let top = document
+        .in_order()
+        .filter_map(|(_, result)| representative(result))
+        .flat_map(|run| run.record.series.iter().flat_map(|s| s.file_bytes.iter().copied()))
+        .max()
+        .map_or(1.0, mb);
+    let mut html = String::from(
+        "<h2>Page cache against threshold</h2>\n<p class=\"note\">MB charged to each container; \
+         dashed, its memory.low (the threshold plus its other memory), cut off at the top of the \
+         scale.</p>\n",
+    );
+    for (policy, result) in document.in_order() {
+        let Some(run) = representative(result) else { continue };
+        let open = if runs_agent(policy) { " open" } else { "" };
+        let _ = write!(
+            html,
+            "<details{open}><summary><span class=\"swatch\" style=\"background:var(--{name})\"></span>{name}</summary><div class=\"tiles\">",
+            name = policy_name(policy)
+        );
+        for (series, &rank) in run.record.series.iter().zip(&ranks) {
+            let cache: Vec<f64> = series.file_bytes.iter().map(|&b| mb(b)).collect();
+            let low: Vec<Option<f64>> = series.low_bytes.iter().map(|b| b.map(mb)).collect();
+            let title = format!("{}, weight {}", series.name, series.weight);
+            let svg = charts::page_cache(
+                &title,
+                &container_color(rank),
+                &series.at_s,
+                &cache,
+                &low,
+                top,
+            );
+            let _ = write!(html, "<figure>{svg}</figure>");
+        }
+        html.push_str("</div></details>\n");
+    }
+    html
+}
+
+fn container_legend(document: &Document, ranks: &[usize]) -> String {
+    let mut html = String::from("<ul class=\"legend\">");
+    for (container, &rank) in document.environment.settings.containers.iter().zip(ranks) {
+        let _ = write!(
+            html,
+            "<li><i style=\"background:var({})\"></i>{} ({})</li>",
+            container_color(rank),
+            escape(&container.name),
+            container.weight
+        );
+    }
+    html.push_str("</ul>\n");
+    html
+}
+
+/// Place of each container in the order of weights.
+fn ranks(document: &Document) -> Vec<usize> {
+    let containers = &document.environment.settings.containers;
+    let mut order: Vec<usize> = (0..containers.len()).collect();
+    order.sort_by_key(|&i| containers[i].weight);
+    let mut ranks = vec![0; order.len()];
+    for (rank, &i) in order.iter().enumerate() {
+        ranks[i] = rank;
+    }
+    ranks
+}
+
+/// One time a second from start to end of a record; a fixed job ends with its last container.
+fn times(record: &RunRecord) -> Vec<f64> {
+    let last = record.series.iter().filter_map(Series::end_s).fold(f64::INFINITY, f64::min);
+    let done: Option<Vec<f64>> = record.series.iter().map(|s| s.finished_at_s).collect();
+    let done = done.map_or(last, |done| done.into_iter().fold(0.0, f64::max).ceil() + 1.0);
+    let end = if last.is_finite() { last.min(done) } else { 0.0 };
+    (0..=end.floor() as u32).map(f64::from).collect()
+}
+
+/// Bandwidth around a time, MB/s.
+fn rate_at(series: &Series, time_s: f64) -> f64 {
+    let end = series.end_s().unwrap_or(0.0);
+    let (from, to) = ((time_s - SMOOTHING_S).max(0.0), (time_s + SMOOTHING_S).min(end));
+    let all = series.all_bytes();
+    match (series.at(&all, from), series.at(&all, to)) {
+        (Some(a), Some(b)) if to > from => ((b - a) / (to - from) / 1e6).max(0.0),
+        _ => 0.0,
+    }
+}

@@ -1,0 +1,216 @@
+//! report.html: one self-contained page from one studied document. Pure: text in, text out.
+//!
+//! [`html`] escapes and builds tables, [`plot`] and [`charts`] draw, [`style`] colors,
+//! [`figures`] and [`tables`] are the parts of the page. The page fetches nothing and runs no
+//! script.
+
+pub mod charts;
+pub mod figures;
+pub mod html;
+pub mod plot;
+pub mod style;
+pub mod tables;
+
+use std::fmt::Write;
+
+use crate::experiments::{find, policy_name, Measure};
+use crate::protocol::PolicyUnderTest;
+use crate::study::{Document, PolicyResult};
+
+use html::{escape, fixed, number, percent};
+
+/// The page.
+pub fn render(document: &Document) -> String {
+    let settings = &document.environment.settings;
+    let description = find(&document.experiment).ok();
+    let mut page = String::new();
+    let _ = write!(
+        page,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+         <title>Justitia lab: {experiment} on Linux {kernel}</title>\n<style>\n{style}</style></head>\n\
+         <body><main>\n<header><p class=\"eyebrow\">Justitia lab, Linux {kernel}</p>\n\
+         <h1>{title}</h1>\n",
+        experiment = escape(&document.experiment),
+        kernel = escape(&document.kernel),
+        style = style::sheet(settings.containers.len()),
+        title = escape(&title(document)),
+    );
+    if let Some(description) = description {
+        let _ = writeln!(
+            page,
+            "<p>Question: do {}? {} </p>",
+            escape(question(description.name)),
+            escape(description.method)
+        );
+    }
+    page.push_str("</header>\n");
+    page.push_str(&cards(document));
+    page.push_str(&figures::by_weight(document));
+    page.push_str(&tables::summary(document));
+    page.push_str(&figures::over_time(document));
+    page.push_str(&figures::page_cache(document));
+    page.push_str(&tables::containers(document));
+    page.push_str(&tables::agent(document));
+    page.push_str(&how_to_read(document));
+    page.push_str(&tables::environment(document));
+    page.push_str("</main></body></html>\n");
+    page
+}
+
+fn question(experiment: &str) -> &'static str {
+    match experiment {
+        "fileserver" => "buffered writers get bandwidth in the ratio of their weights",
+        "readmix" => "cached readers keep what they have while weights are enforced",
+        _ => "cached files survive memory pressure in the ratio of the weights",
+    }
+}
+
+/// What came out, in one line without judgment.
+fn title(document: &Document) -> String {
+    let settings = &document.environment.settings;
+    let count = settings.containers.len();
+    let Some((subject, base)) = contrast(document) else {
+        return format!("{}, {count} containers", document.experiment);
+    };
+    let pv = |policy: PolicyUnderTest| number(document.policies[&policy].figures.pv, 2);
+    let change = change(
+        document.policies[&subject].figures.total_mb_per_s,
+        document.policies[&base].figures.total_mb_per_s,
+    );
+    format!(
+        "{}, {count} containers: PV {} under {}, {} under {}{}",
+        document.experiment,
+        pv(subject),
+        policy_name(subject),
+        pv(base),
+        policy_name(base),
+        change.map_or(String::new(), |change| format!("; total {change}")),
+    )
+}
+
+/// The policy the experiment is about and the one to hold it against.
+pub(crate) fn contrast(document: &Document) -> Option<(PolicyUnderTest, PolicyUnderTest)> {
+    let has = |policy: &PolicyUnderTest| document.policies.contains_key(policy);
+    let subjects =
+        [PolicyUnderTest::Proportional, PolicyUnderTest::Justitia, PolicyUnderTest::Strict];
+    let subject = subjects.into_iter().find(has)?;
+    let bases = [PolicyUnderTest::Conventional, PolicyUnderTest::Memcg];
+    let base = bases.into_iter().find(has)?;
+    Some((subject, base))
+}
+
+/// "+1.8 %" from one number to another.
+fn change(to: Option<f64>, from: Option<f64>) -> Option<String> {
+    let (to, from) = (to?, from.filter(|from| *from > 0.0)?);
+    let percent = (to / from - 1.0) * 100.0;
+    let sign = if percent >= 0.05 { "+" } else { "" };
+    Some(format!("{sign}{} %", fixed(percent, 1)))
+}
+
+/// The numbers that decide, the subject's large and the baseline's beneath.
+fn cards(document: &Document) -> String {
+    let Some((subject, base)) = contrast(document) else { return String::new() };
+    let (a, b) = (&document.policies[&subject].figures, &document.policies[&base].figures);
+    let base = policy_name(base);
+    let difference = a.utility.zip(b.utility).map(|(a, b)| a - b);
+    let cards = [
+        ("Proportionality variation", number(a.pv, 2), format!("{base} {}", number(b.pv, 2))),
+        (
+            "Share error",
+            percent(a.share_error, 1),
+            format!("{base} {}", percent(b.share_error, 1)),
+        ),
+        (
+            "Total bandwidth, MB/s",
+            number(a.total_mb_per_s, 1),
+            format!(
+                "{base} {}{}",
+                number(b.total_mb_per_s, 1),
+                change(a.total_mb_per_s, b.total_mb_per_s)
+                    .map_or(String::new(), |change| format!(" ({change})"))
+            ),
+        ),
+        (
+            "Utility gained",
+            difference.map_or("–".to_owned(), |d| {
+                format!("{}{}", if d > 0.0 { "+" } else { "" }, fixed(d, 3))
+            }),
+            "0.01 is one percent more for everybody".to_owned(),
+        ),
+        (
+            "Mean latency, ms",
+            number(a.mean_latency_ms, 2),
+            format!("{base} {}", number(b.mean_latency_ms, 2)),
+        ),
+    ];
+    let mut html = format!(
+        "<section class=\"cards\" aria-label=\"Figures of {} against {base}\">",
+        policy_name(subject)
+    );
+    for (name, value, beneath) in cards {
+        let _ = write!(
+            html,
+            "<div class=\"card\"><span class=\"name\">{name}</span><b>{}</b><span>{}</span></div>",
+            escape(&value),
+            escape(&beneath)
+        );
+    }
+    let runs = document.environment.settings.runs;
+    let basis = if runs > 1 { format!("Medians of {runs} runs") } else { "One run".to_owned() };
+    let _ = write!(
+        html,
+        "</section>\n<p class=\"note\">Large: {}. {basis}, {}.</p>\n",
+        policy_name(subject),
+        window_words(document)
+    );
+    html
+}
+
+/// Which part of a run the figures cover.
+pub(crate) fn window_words(document: &Document) -> String {
+    let settings = &document.environment.settings;
+    match settings.measure {
+        Measure::Window => format!(
+            "{} s, the first {} s left out",
+            settings.seconds,
+            fixed(settings.warmup_s, 0)
+        ),
+        Measure::Completion => "each container until its file was read".to_owned(),
+    }
+}
+
+/// The run whose PV is nearest to the median: the one that the charts over time show.
+pub(crate) fn representative(result: &PolicyResult) -> Option<&crate::study::document::StudiedRun> {
+    let distance = |pv: Option<f64>| match (pv, result.figures.pv) {
+        (Some(pv), Some(median)) => (pv - median).abs(),
+        _ => f64::MAX,
+    };
+    result.runs.iter().min_by(|a, b| distance(a.figures.pv).total_cmp(&distance(b.figures.pv)))
+}
+
+fn how_to_read(document: &Document) -> String {
+    let expected = find(&document.experiment).map_or("", |description| description.expected);
+    let bandwidth = match document.environment.settings.measure {
+        Measure::Window => "Bandwidth is what applications read and wrote through the page cache.",
+        Measure::Completion => {
+            "Bandwidth of a container is its file over the time that reading it took; the total is \
+             all files over the time until the last was read, so it is less than the sum."
+        }
+    };
+    format!(
+        "<h2>How to read this</h2>\n<p>{}</p>\n<p>{bandwidth} MB is 10<sup>6</sup> bytes. \
+         Normalized means divided by the bandwidth of the lowest weight. <b>PV</b>, \
+         proportionality variation, is the mean distance between normalized and ideal bandwidth; \
+         0 is perfect, and noise of the smallest container is amplified. <b>Share error</b> is the \
+         part of all bytes that went to the wrong container. <b>U</b>, utility, is the sum of \
+         w<sub>i</sub>/W ln b<sub>i</sub>; it falls when a policy makes ratios right by taking \
+         from everybody. <b>Hit ratio</b> is an estimate, 1 minus device reads over application \
+         reads, and counts readahead as misses.</p>\n",
+        escape(expected)
+    )
+}
+
+#[cfg(test)]
+#[path = "report_tests.rs"]
+mod tests;

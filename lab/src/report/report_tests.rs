@@ -1,0 +1,113 @@
+//! The page is well-formed, self-contained and never takes a guest's text for markup.
+
+use super::*;
+use crate::fixture;
+
+const VOID: [&str; 2] = ["meta", "br"];
+
+/// Checks that every tag is closed in order; returns the number of elements.
+fn well_formed(html: &str) -> usize {
+    let mut open: Vec<String> = Vec::new();
+    let mut elements = 0;
+    let mut rest = html.strip_prefix("<!DOCTYPE html>").expect("starts with a doctype");
+    while let Some(start) = rest.find('<') {
+        let end = start + rest[start..].find('>').expect("every tag ends");
+        let tag = &rest[start + 1..end];
+        rest = &rest[end + 1..];
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(name), "closes what is open");
+            continue;
+        }
+        assert!(!tag.contains('<'), "no tag inside a tag: {tag}");
+        assert_eq!(tag.matches('"').count() % 2, 0, "quotes pair up: {tag}");
+        let name = tag.split([' ', '/']).next().unwrap_or_default();
+        assert!(name.bytes().all(|b| b.is_ascii_alphanumeric()), "a name: {tag}");
+        elements += 1;
+        if !tag.ends_with('/') && !VOID.contains(&name) {
+            open.push(name.to_owned());
+        }
+    }
+    assert!(open.is_empty(), "all closed: {open:?}");
+    elements
+}
+
+#[test]
+fn every_experiment_makes_a_well_formed_page() {
+    for line in [
+        "fileserver",
+        "fileserver --weights 100,200,400,800 --runs 3 --seconds 30",
+        "fileserver --weights 150,350,900 --names t/a,t/b,c --idle c=5 --policies conventional",
+        "fileserver --weights 100 --policies observe,strict",
+        "readmix",
+        "reread --policies conventional,memcg,direct,justitia,proportional,strict,observe",
+    ] {
+        let document = fixture::document(line);
+        let page = render(&document);
+        assert!(well_formed(&page) > 100, "{line}");
+        assert!(!page.contains("NaN") && !page.contains("inf\""), "{line}");
+    }
+}
+
+#[test]
+fn the_page_fetches_and_runs_nothing() {
+    let page = render(&fixture::document("fileserver --weights 100,200"));
+    for outside in ["http://", "https://", "<script", "<link", "src=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn text_from_a_guest_stays_text() {
+    let page = render(&fixture::document("fileserver --weights 100,200"));
+    assert!(!page.contains("<b>not markup</b>"));
+    assert!(page.contains("&lt;b&gt;not markup&lt;/b&gt;"));
+    assert!(page.contains("noauto_da_alloc &lt;test&gt;"));
+    assert!(page.contains("&amp;&amp; echo &#39;a &quot;quoted&quot;"));
+}
+
+#[test]
+fn the_papers_figure_stands_beside_ours() {
+    let page = render(&fixture::document("fileserver"));
+    assert!(page.contains("The paper&#39;s figure 8a") && page.contains("Justitia, weight 800: 6.26"));
+    let page = render(&fixture::document("reread"));
+    assert!(page.contains("figure 11b") && page.contains("Conventional 1.40"));
+    assert!(render(&fixture::document("readmix")).contains("no figure of this load"));
+}
+
+#[test]
+fn a_changed_knob_is_shown() {
+    let mut document = fixture::document("fileserver --weights 100,200");
+    let result = document.policies.get_mut(&PolicyUnderTest::Proportional).unwrap();
+    result.knobs_restored = false;
+    result.knob_differences.push(crate::study::record::KnobDifference {
+        knob: "app/w100/memory.low".into(),
+        before: Some("0".into()),
+        after: None,
+    });
+    let page = render(&document);
+    assert!(page.contains("1 differ") && page.contains("not there"));
+}
+
+#[test]
+fn an_empty_record_makes_a_page_too() {
+    let mut document = fixture::document("fileserver --weights 100,200");
+    for result in document.policies.values_mut() {
+        result.runs.clear();
+        result.figures = crate::study::Figures::default();
+    }
+    well_formed(&render(&document));
+}
+
+/// Writes sample pages for a look by eye: `JUSTITIA_SAMPLE_DIR=DIR cargo test -p justitia-lab`.
+#[test]
+fn sample_pages_can_be_written() {
+    let Some(dir) = std::env::var_os("JUSTITIA_SAMPLE_DIR") else { return };
+    for (name, line) in [
+        ("fileserver", "fileserver --runs 3"),
+        ("readmix", "readmix"),
+        ("reread", "reread"),
+    ] {
+        let path = std::path::Path::new(&dir).join(format!("{name}.html"));
+        std::fs::write(path, render(&fixture::document(line))).unwrap();
+    }
+}

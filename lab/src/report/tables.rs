@@ -1,0 +1,296 @@
+//! The tables of the page: policies side by side, containers in detail, agent, environment.
+
+use std::fmt::Write;
+
+use super::html::{escape, number, percent, with_range, Table};
+use crate::experiments::{policy_meaning, policy_name, runs_agent, Measure};
+use crate::protocol::{Lru, PolicyUnderTest, Scheduler};
+use crate::study::notes::notes;
+use crate::study::{Document, PolicyResult};
+
+/// Policies side by side.
+pub fn summary(document: &Document) -> String {
+    let mut table = Table::numbers(
+        "Policies",
+        &[
+            "Policy",
+            "PV",
+            "Share error",
+            "U",
+            "Total MB/s",
+            "Hit ratio",
+            "Mean latency ms",
+            "Longest ms",
+            "Operations over 2 s",
+        ],
+    );
+    let mut apart = Table::numbers(
+        "Reads and writes apart",
+        &[
+            "Policy",
+            "PV writes",
+            "PV reads",
+            "Written MB/s",
+            "Read MB/s",
+            "Device writes MB/s",
+            "Device reads MB/s",
+        ],
+    );
+    for (policy, result) in document.in_order() {
+        let (f, s, runs) = (&result.figures, &result.spread, result.runs.len());
+        table.row(vec![
+            label(policy),
+            with_range(f.pv, s.pv, 2, runs),
+            with_range(f.share_error, s.share_error, 3, runs),
+            with_range(f.utility, s.utility, 3, runs),
+            with_range(f.total_mb_per_s, s.total_mb_per_s, 1, runs),
+            with_range(f.hit_ratio, s.hit_ratio, 2, runs),
+            with_range(f.mean_latency_ms, s.mean_latency_ms, 2, runs),
+            number(f.max_latency_ms, 0),
+            number(f.slow_ops, 0),
+        ]);
+        apart.row(vec![
+            label(policy),
+            with_range(f.pv_writes, s.pv_writes, 2, runs),
+            with_range(f.pv_reads, s.pv_reads, 2, runs),
+            number(f.write_mb_per_s, 1),
+            number(f.read_mb_per_s, 1),
+            number(f.device_write_mb_per_s, 1),
+            number(f.device_read_mb_per_s, 1),
+        ]);
+    }
+    let mut html = String::from("<h2>Summary</h2>\n");
+    html.push_str(&table.render());
+    html.push_str(&apart.render());
+    let settings = &document.environment.settings;
+    if settings.measure == Measure::Window {
+        let mut whole = Table::numbers(
+            "The whole run, warm-up included",
+            &["Policy", "PV", "Share error", "U", "Total MB/s", "Hit ratio", "Mean latency ms"],
+        );
+        for (policy, result) in document.in_order() {
+            let f = &result.whole_run;
+            whole.row(vec![
+                label(policy),
+                number(f.pv, 2),
+                number(f.share_error, 3),
+                number(f.utility, 3),
+                number(f.total_mb_per_s, 1),
+                number(f.hit_ratio, 2),
+                number(f.mean_latency_ms, 2),
+            ]);
+        }
+        let _ = writeln!(
+            html,
+            "<details><summary>Whole run</summary>{}</details>",
+            whole.render()
+        );
+    }
+    let notes = notes(document);
+    if !notes.is_empty() {
+        html.push_str("<ul class=\"notes\">");
+        for note in notes {
+            let _ = write!(html, "<li>{}</li>", escape(&note));
+        }
+        html.push_str("</ul>\n");
+    }
+    html.push_str("<ul class=\"legend\">");
+    for (policy, _) in document.in_order() {
+        let _ = write!(html, "<li><b>{}</b>: {}</li>", policy_name(policy), policy_meaning(policy));
+    }
+    html.push_str("</ul>\n");
+    html
+}
+
+fn label(policy: PolicyUnderTest) -> String {
+    format!(
+        "<span class=\"swatch\" style=\"background:var(--{name})\"></span>{name}",
+        name = policy_name(policy)
+    )
+}
+
+/// Every container under every policy.
+pub fn containers(document: &Document) -> String {
+    let completion = document.environment.settings.measure == Measure::Completion;
+    let mut html = String::from("<h2>Containers</h2>\n");
+    for (policy, result) in document.in_order() {
+        let table = container_table(policy, result, completion);
+        let open = if runs_agent(policy) && policy != PolicyUnderTest::Observe { " open" } else { "" };
+        let _ = writeln!(
+            html,
+            "<details{open}><summary>{}</summary>{table}</details>",
+            label(policy)
+        );
+    }
+    html
+}
+
+fn container_table(policy: PolicyUnderTest, result: &PolicyResult, completion: bool) -> String {
+    let mut head = vec![
+        "Container",
+        "Weight",
+        "Ideal share",
+        "Share",
+        "Ideal ratio",
+        "Ratio",
+        "MB/s",
+        "Read MB/s",
+        "Written MB/s",
+    ];
+    head.extend(if completion {
+        ["Resident MB", "Done after s", "Hit ratio"]
+    } else {
+        ["Cache MB", "Low MB", "Hit ratio"]
+    });
+    head.extend(["Mean latency ms", "Longest ms", "Memory stall", "I/O stall"]);
+    let mut table = Table::numbers(&format!("Containers under {}", policy_name(policy)), &head);
+    let runs = result.runs.len();
+    for (i, c) in result.figures.containers.iter().enumerate() {
+        let range = |ranges: &[Option<_>]| ranges.get(i).copied().flatten();
+        let mut row = vec![
+            escape(&c.name),
+            c.weight.to_string(),
+            percent(c.ideal_share, 1),
+            percent(c.share, 1),
+            number(c.ideal_normalized, 2),
+            with_range(c.normalized, range(&result.spread.container_normalized), 2, runs),
+            with_range(c.mb_per_s, range(&result.spread.container_mb_per_s), 2, runs),
+            number(c.read_mb_per_s, 2),
+            number(c.write_mb_per_s, 2),
+        ];
+        row.extend(if completion {
+            [number(c.resident_mb, 1), number(c.finished_at_s, 2), number(c.hit_ratio, 2)]
+        } else {
+            [number(c.page_cache_mb, 1), number(c.low_mb, 1), number(c.hit_ratio, 2)]
+        });
+        row.extend([
+            number(c.mean_latency_ms, 2),
+            number(c.max_latency_ms, 0),
+            percent(c.memory_stall_percent.map(|p| p / 100.0), 1),
+            percent(c.io_stall_percent.map(|p| p / 100.0), 1),
+        ]);
+        table.row(row);
+    }
+    table.render()
+}
+
+/// What the agent cost and what it left behind.
+pub fn agent(document: &Document) -> String {
+    let mut table = Table::numbers(
+        "Agent",
+        &["Policy", "CPU, % of one core", "Peak memory MB", "Knobs after the run", "Boots repeated"],
+    );
+    for (policy, result) in document.in_order() {
+        let knobs = if result.knobs_restored {
+            "<span class=\"good\">all as before</span>".to_owned()
+        } else {
+            format!("<span class=\"bad\">{} differ</span>", result.knob_differences.len())
+        };
+        let failed: u32 = result.runs.iter().map(|run| run.record.failed_boots).sum();
+        table.row(vec![
+            label(policy),
+            number(result.agent.map(|agent| agent.cpu_percent), 2),
+            number(result.agent.map(|agent| agent.peak_rss_mb), 1),
+            knobs,
+            failed.to_string(),
+        ]);
+    }
+    let mut html = format!("<h2>Agent and knobs</h2>\n{}", table.render());
+    for (policy, result) in document.in_order() {
+        if !result.knob_differences.is_empty() {
+            let mut knobs =
+                Table::numbers(&format!("Left changed by {}", policy_name(policy)), &["Knob", "Before", "After"]);
+            let value = |text: &Option<String>| escape(text.as_deref().unwrap_or("not there"));
+            for difference in &result.knob_differences {
+                knobs.row(vec![
+                    escape(&difference.knob),
+                    value(&difference.before),
+                    value(&difference.after),
+                ]);
+            }
+            html.push_str(&knobs.render());
+        }
+        let log = super::representative(result).map_or("", |run| run.record.agent_log.trim());
+        if !log.is_empty() {
+            let _ = writeln!(
+                html,
+                "<details><summary>Last lines of the agent's log under {}</summary><pre>{}</pre></details>",
+                policy_name(policy),
+                escape(log)
+            );
+        }
+    }
+    html
+}
+
+/// All that is needed to make the result again.
+pub fn environment(document: &Document) -> String {
+    let environment = &document.environment;
+    let settings = &environment.settings;
+    let mut table = Table::facts("Environment");
+    table.fact("Kernel", &document.kernel);
+    table.fact("Memory", &format!("{} MiB", settings.memory_bytes >> 20));
+    table.fact("CPUs", &settings.cpus.to_string());
+    table.fact("Data disk", &format!("{} MB/s, fresh ext4 on NVMe", settings.disk_mb_per_s));
+    let mount = settings.mount_options.as_str();
+    table.fact("Mount options asked for", if mount.is_empty() { "defaults" } else { mount });
+    table.fact("LRU", lru_name(settings.lru));
+    table.fact("Block scheduler", scheduler_name(settings.scheduler));
+    table.fact("Measured seconds", &settings.seconds.to_string());
+    table.fact("Runs", &settings.runs.to_string());
+    table.fact("Seed of the first run", &settings.seed.to_string());
+    for (name, value) in settings.workload.table() {
+        table.fact(&format!("Load: {name}"), &value);
+    }
+    for container in &settings.containers {
+        if let Some(duty) = container.duty_s {
+            table.fact(
+                &format!("Load: {}", container.name),
+                &format!("works and pauses in turn, {duty} s each"),
+            );
+        }
+        if container.anon_growth_bytes_per_s > 0 {
+            let growth = container.anon_growth_bytes_per_s >> 10;
+            table.fact(
+                &format!("Load: {}", container.name),
+                &format!("anonymous memory grows by {growth} KiB/s"),
+            );
+        }
+    }
+    if !settings.agent_args.is_empty() {
+        table.fact("Agent arguments", &settings.agent_args.join(" "));
+    }
+    if let Some(at) = settings.kill_agent_at_s {
+        table.fact("Agent killed after", &format!("{at} s, started again a second later"));
+    }
+    for (name, value) in &environment.machine {
+        table.fact(&format!("Machine: {}", name.replace('_', " ")), value);
+    }
+    for (name, value) in &environment.guest {
+        table.fact(&format!("Guest: {}", name.replace('_', " ")), value);
+    }
+    table.fact("Justitia", &environment.justitia_version);
+    format!(
+        "<h2>Environment</h2>\n{}<h3>The command that made it</h3>\n<pre>{}</pre>\n\
+         <p class=\"note\">result.json beside this page holds the raw series; \
+         <code>justitia lab report DIR</code> studies them again.</p>\n",
+        table.render(),
+        escape(&environment.command)
+    )
+}
+
+/// Name of an LRU for a person.
+pub fn lru_name(lru: Lru) -> &'static str {
+    match lru {
+        Lru::Classic => "classic",
+        Lru::Mglru => "mglru",
+    }
+}
+
+/// Name of a scheduler for a person.
+pub fn scheduler_name(scheduler: Scheduler) -> &'static str {
+    match scheduler {
+        Scheduler::Bfq => "bfq",
+        Scheduler::None => "none",
+    }
+}

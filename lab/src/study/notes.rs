@@ -1,0 +1,108 @@
+//! What a reader must know before believing a figure, found in the record itself.
+
+use super::Document;
+use crate::experiments::{policy_name, runs_agent, Measure};
+use crate::protocol::PolicyUnderTest;
+
+/// A run whose disk is idle more than this is not contended for it.
+const CONTENDED_FROM: f64 = 0.7;
+
+/// Notes on a document, the most doubtful first. Empty when nothing stands out.
+pub fn notes(document: &Document) -> Vec<String> {
+    let settings = &document.environment.settings;
+    let mut notes = Vec::new();
+    for (policy, result) in document.in_order() {
+        let name = policy_name(policy);
+        let figures = &result.figures;
+        if figures.pv.is_none() && settings.containers.len() > 1 {
+            notes.push(format!("{name}: no PV, because a container moved nothing in the window"));
+        }
+        if settings.measure == Measure::Completion {
+            let late = figures.containers.iter().filter(|c| c.finished_at_s.is_none()).count();
+            if late > 0 {
+                notes.push(format!(
+                    "{name}: {late} of {} containers did not finish in {} s; their bandwidth is \
+                     over that time",
+                    settings.containers.len(),
+                    settings.seconds
+                ));
+            }
+        }
+        if policy == PolicyUnderTest::Conventional && settings.measure == Measure::Window {
+            notes.extend(uncontended(document, name));
+        }
+        if !result.knobs_restored {
+            notes.push(format!(
+                "{name}: {} knobs were left changed",
+                result.knob_differences.len()
+            ));
+        }
+        let failed: u32 = result.runs.iter().map(|run| run.record.failed_boots).sum();
+        if failed > 0 {
+            notes.push(format!("{name}: the guest panicked {failed} times and was started again"));
+        }
+        if runs_agent(policy) && result.agent.is_none() && !result.runs.is_empty() {
+            notes.push(format!("{name}: the agent's cost could not be measured"));
+        }
+    }
+    notes.extend(slower_operations(document));
+    notes
+}
+
+/// A disk with time to spare does not make anybody compete.
+fn uncontended(document: &Document, name: &str) -> Option<String> {
+    let figures = &document.policies.get(&PolicyUnderTest::Conventional)?.figures;
+    let used = figures.device_read_mb_per_s? + figures.device_write_mb_per_s?;
+    let part = used / f64::from(document.environment.settings.disk_mb_per_s);
+    (part < CONTENDED_FROM).then(|| {
+        format!(
+            "{name}: the disk was used at {:.0} % of its bandwidth; the containers may not have \
+             competed for it",
+            part * 100.0
+        )
+    })
+}
+
+/// Operations over two seconds that conventional does not have.
+fn slower_operations(document: &Document) -> Option<String> {
+    let slow = |policy: PolicyUnderTest| document.policies.get(&policy)?.figures.slow_ops;
+    let base = slow(PolicyUnderTest::Conventional)?;
+    let worse: Vec<String> = document
+        .in_order()
+        .filter(|(policy, _)| runs_agent(*policy))
+        .filter_map(|(policy, _)| Some((policy, slow(policy)?)))
+        .filter(|(_, count)| *count > base)
+        .map(|(policy, count)| format!("{count:.0} under {}", policy_name(policy)))
+        .collect();
+    (!worse.is_empty()).then(|| {
+        format!("operations over 2 s: {}, {base:.0} under conventional", worse.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn a_sound_run_has_no_notes_and_an_idle_disk_one() {
+        let mut document = fixture::document("fileserver --weights 100,200 --disk-mbps 40");
+        assert_eq!(notes(&document), Vec::<String>::new());
+        document.environment.settings.disk_mb_per_s = 400;
+        assert!(notes(&document)[0].contains("may not have competed"));
+    }
+
+    #[test]
+    fn more_slow_operations_than_conventional_are_noted() {
+        let mut document = fixture::document("fileserver --weights 100,200");
+        let result = document.policies.get_mut(&PolicyUnderTest::Proportional).unwrap();
+        result.figures.slow_ops = Some(9.0);
+        assert!(notes(&document).iter().any(|note| note.contains("9 under proportional")));
+    }
+
+    #[test]
+    fn an_unfinished_job_is_noted() {
+        let document = fixture::document("reread --seconds 3");
+        assert!(notes(&document).iter().any(|note| note.contains("did not finish in 3 s")));
+    }
+}

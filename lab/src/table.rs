@@ -1,0 +1,182 @@
+//! The table at the end of an experiment: containers down, policies across, figures beneath.
+//!
+//! Plain text, aligned by character count, no wider than its numbers need.
+
+use std::fmt::Write;
+
+use crate::experiments::{policy_name, Measure};
+use crate::report::tables::{lru_name, scheduler_name};
+use crate::study::notes::notes;
+use crate::study::{Document, Figures, PolicyResult};
+
+/// Columns before the first policy: container, weight, ideal share, ideal ratio.
+const FIXED: usize = 4;
+
+/// The table with a line on the setup above it and notes beneath.
+pub fn render(document: &Document) -> String {
+    let mut text = setup(document);
+    text.push('\n');
+    text.push_str(&align(&heading(document), &rows(document)));
+    for note in notes(document) {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+fn setup(document: &Document) -> String {
+    let settings = &document.environment.settings;
+    let window = match settings.measure {
+        Measure::Window => {
+            format!("{} s without the first {:.0} s", settings.seconds, settings.warmup_s)
+        }
+        Measure::Completion => "until each file was read".to_owned(),
+    };
+    let runs = if settings.runs > 1 {
+        format!("median of {} runs", settings.runs)
+    } else {
+        "one run".to_owned()
+    };
+    format!(
+        "{} on Linux {}: {} MiB, {} CPUs, disk {} MB/s, {}, {} LRU; {window}; {runs}\n",
+        document.experiment,
+        document.kernel,
+        settings.memory_bytes >> 20,
+        settings.cpus,
+        settings.disk_mb_per_s,
+        scheduler_name(settings.scheduler),
+        lru_name(settings.lru),
+    )
+}
+
+fn heading(document: &Document) -> [Vec<String>; 2] {
+    let mut names = vec![String::new(); FIXED];
+    let mut columns: Vec<String> =
+        ["container", "weight", "ideal", "ratio"].map(str::to_owned).to_vec();
+    for (policy, _) in document.in_order() {
+        names.push(policy_name(policy).to_owned());
+        columns.extend(["MB/s".to_owned(), "ratio".to_owned()]);
+    }
+    [names, columns]
+}
+
+fn rows(document: &Document) -> Vec<Vec<String>> {
+    let results: Vec<&PolicyResult> = document.in_order().map(|(_, result)| result).collect();
+    let known = |value: Option<f64>, digits: usize| {
+        value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+    };
+    let mut rows = Vec::new();
+    for (i, container) in document.environment.settings.containers.iter().enumerate() {
+        let first = results.first().and_then(|result| result.figures.containers.get(i));
+        let share = first.and_then(|c| c.ideal_share);
+        let mut row = vec![
+            container.name.clone(),
+            container.weight.to_string(),
+            share.map_or("-".to_owned(), |share| format!("{:.1}%", share * 100.0)),
+            known(first.and_then(|c| c.ideal_normalized), 2),
+        ];
+        for result in &results {
+            let figures = result.figures.containers.get(i);
+            row.push(known(figures.and_then(|c| c.mb_per_s), 2));
+            row.push(known(figures.and_then(|c| c.normalized), 2));
+        }
+        rows.push(row);
+    }
+    rows.push(Vec::new());
+    type Footer = (&'static str, fn(&Figures) -> Option<f64>, usize);
+    let footer: [Footer; 8] = [
+        ("PV", |f| f.pv, 2),
+        ("  of writes", |f| f.pv_writes, 2),
+        ("  of reads", |f| f.pv_reads, 2),
+        ("share error", |f| f.share_error, 3),
+        ("U", |f| f.utility, 3),
+        ("total MB/s", |f| f.total_mb_per_s, 1),
+        ("hit ratio (estimate)", |f| f.hit_ratio, 2),
+        ("mean latency ms", |f| f.mean_latency_ms, 2),
+    ];
+    for (label, field, digits) in footer {
+        if results.iter().all(|result| field(&result.figures).is_none()) {
+            continue;
+        }
+        let mut row = vec![label.to_owned(); 1];
+        row.resize(FIXED, String::new());
+        for result in &results {
+            row.push(String::new());
+            row.push(known(field(&result.figures), digits));
+        }
+        rows.push(row);
+    }
+    rows
+}
+
+/// Pads every column to its widest cell. The first heading names groups of two columns. A first
+/// cell may run over the fixed columns when they are empty.
+fn align([groups, columns]: &[Vec<String>; 2], rows: &[Vec<String>]) -> String {
+    let length = |text: &str| text.chars().count();
+    let mut widths: Vec<usize> = columns.iter().map(|cell| length(cell)).collect();
+    for row in rows {
+        let over = row.get(1).is_some_and(String::is_empty);
+        for (i, cell) in row.iter().enumerate().filter(|(i, _)| !(over && *i == 0)) {
+            widths[i] = widths[i].max(length(cell));
+        }
+    }
+    for (g, name) in groups.iter().enumerate().skip(FIXED) {
+        let first = FIXED + 2 * (g - FIXED);
+        let have = widths[first] + 2 + widths[first + 1];
+        widths[first] += length(name).saturating_sub(have);
+    }
+    let label_width: usize = widths.iter().take(FIXED).sum::<usize>() + 2 * (FIXED - 1);
+    let mut text = format!("{:label_width$}", "");
+    for (g, name) in groups.iter().enumerate().skip(FIXED) {
+        let first = FIXED + 2 * (g - FIXED);
+        let width = widths[first] + 2 + widths[first + 1];
+        let _ = write!(text, "   {name:>width$}");
+    }
+    finish(&mut text);
+    for row in std::iter::once(columns).chain(rows) {
+        let over = row.get(1).is_some_and(String::is_empty);
+        for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let gap = if i >= FIXED && (i - FIXED) % 2 == 0 { "   " } else { "  " };
+            match i {
+                0 if over => text += &format!("{cell:<label_width$}"),
+                0 => text += &format!("{cell:<width$}"),
+                1..FIXED if over => {}
+                _ => text += &format!("{gap}{cell:>width$}"),
+            }
+        }
+        finish(&mut text);
+    }
+    text
+}
+
+fn finish(line: &mut String) {
+    line.truncate(line.trim_end_matches(' ').len());
+    line.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn every_line_of_the_body_ends_in_the_same_column() {
+        let table = render(&fixture::document(
+            "fileserver --weights 100,10000 --names a,a-long-name-of-a-container --runs 2",
+        ));
+        let lines: Vec<&str> = table.lines().skip(2).filter(|line| !line.is_empty()).collect();
+        let width = lines[0].chars().count();
+        for line in &lines {
+            assert_eq!(line.chars().count(), width, "{line}\n{table}");
+        }
+        assert!(lines[0].ends_with("proportional"));
+        assert!(lines[1].starts_with("container") && lines[1].ends_with("ratio"));
+    }
+
+    #[test]
+    fn containers_and_figures_of_all_policies_are_in_the_table() {
+        let table = render(&fixture::document("readmix"));
+        for word in ["w800", "53.3%", "8.00", "conventional", "memcg", "strict", "share error"] {
+            assert!(table.contains(word), "{word}\n{table}");
+        }
+    }
+}

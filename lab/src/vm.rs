@@ -1,0 +1,327 @@
+//! One boot of a guest: prepare what it needs, hand it a job, follow it, take its report.
+//!
+//! Works for any user. Preparation (kernel, root image, tools image, choice of accelerator) happens
+//! under the cache's lock and costs nothing but checksums when all is there; the disks of a run are
+//! its own and vanish with it.
+//!
+//! A guest that panics is the machine's failure (emulation has rare faults of its own), so it is
+//! started once more and [`GuestOutput::retries`] says so. A second panic, or a guest that passes
+//! its time limit, is an environment error that names the console's log.
+//!
+//! Conventions of the console: a line that begins with [`PROGRESS_PREFIX`] goes to the caller; one
+//! that begins with [`FAILURE_PREFIX`] says why the guest program gave up, and is the error when
+//! no report follows.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::cache::{Cache, CacheLock};
+use crate::console::{watch, Ending, Next};
+use crate::error::LabError;
+use crate::kernels::{self, Kernel, Series};
+use crate::mailbox;
+use crate::protocol::PROGRESS_PREFIX;
+use crate::qemu::{
+    self, Accelerator, Disk, Machine, SERIAL_DATA, SERIAL_MAILBOX, SERIAL_ROOT, SERIAL_TOOLS,
+};
+use crate::{image, tools};
+
+/// A console line that begins with this says in one line why the guest program gave up.
+pub const FAILURE_PREFIX: &str = "@justitia-error ";
+
+/// Printed by the guest's init as its first act.
+const INIT_IS_UP: &str = "justitia-init: up";
+
+/// A guest that does not reach its init on KVM within this does not run on it.
+const KVM_PROBE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What to boot.
+#[derive(Debug, Clone)]
+pub struct VmSpec {
+    /// Which kernel.
+    pub kernel: Series,
+    /// Guest memory in bytes.
+    pub memory_bytes: u64,
+    /// Virtual CPUs.
+    pub cpus: u32,
+    /// Limit of the data disk, reads and writes together, in 10^6 bytes per second.
+    pub disk_mbps: Option<u32>,
+    /// Size of the empty data disk in bytes; 0 for none.
+    pub data_bytes: u64,
+    /// Programs put into `/opt/justitia`; one must be called `justitia-lab-guest`.
+    pub binaries: Vec<PathBuf>,
+    /// Kernel modules put into `/opt/justitia/modules`, with what they depend on.
+    pub modules: Vec<String>,
+    /// Debian packages in the root besides [`image::BASE_PACKAGES`].
+    pub extra_packages: Vec<String>,
+    /// Limit for the whole boot, from power-on to power-off.
+    pub timeout: Duration,
+    /// Where the console is kept.
+    pub console_log: PathBuf,
+    /// More words for the kernel command line.
+    pub cmdline: Vec<String>,
+}
+
+/// What a guest left.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GuestOutput {
+    /// The report, as the guest wrote it.
+    pub report: Vec<u8>,
+    /// The console of the boot that wrote it.
+    pub console_log: PathBuf,
+    /// Boots that panicked before the one that did not.
+    pub retries: u32,
+    /// Seconds from power-on to the guest's init; `None` when it did not say so.
+    pub boot_s: Option<f64>,
+    /// How it was executed.
+    pub accelerator: Accelerator,
+    /// `uname -r` of the kernel booted.
+    pub kernel_release: String,
+    /// First line of `qemu --version`.
+    pub qemu_version: String,
+}
+
+/// What a boot needs from the cache.
+#[derive(Debug)]
+pub struct Prepared {
+    cache: Cache,
+    kernel: Kernel,
+    kernel_image: PathBuf,
+    root: PathBuf,
+    tools: PathBuf,
+    accelerator: Accelerator,
+    qemu_major: u32,
+    qemu_version: String,
+}
+
+/// Fetches and builds what `spec` needs, or finds it in the cache.
+pub fn prepare(spec: &VmSpec, progress: &mut dyn FnMut(&str)) -> Result<Prepared, LabError> {
+    tools::check_all()?;
+    let (qemu_major, qemu_version) = qemu::version()?;
+    let cache = Cache::open()?;
+    let lock = cache.lock(progress)?;
+    let kernel = kernels::obtain(&cache, &lock, spec.kernel, progress)?;
+    let kernel_image = kernel.image()?;
+    let root = image::root_image(&cache, &lock, &spec.extra_packages, progress)?;
+    let tools = image::tools_image(&cache, &lock, &kernel, &spec.binaries, &spec.modules)?;
+    let mut prepared = Prepared {
+        cache: cache.clone(),
+        kernel,
+        kernel_image,
+        root,
+        tools,
+        accelerator: Accelerator::Tcg,
+        qemu_major,
+        qemu_version,
+    };
+    prepared.accelerator = choose_accelerator(&prepared, &lock, progress)?;
+    Ok(prepared)
+}
+
+/// Boots a guest with a job and returns its report.
+///
+/// # Errors
+/// Environment (exit code 69): something is missing, the guest panicked twice or passed its time
+/// limit. Failed (1): the guest program gave up, or the lab was interrupted.
+pub fn run_guest(
+    spec: &VmSpec,
+    job: &[u8],
+    progress: &mut dyn FnMut(&str),
+) -> Result<GuestOutput, LabError> {
+    let prepared = prepare(spec, progress)?;
+    let first = boot(&prepared, spec, job, progress)?;
+    let (boot_outcome, retries) = match first {
+        Outcome::Panicked(line) => {
+            let kept = spec.console_log.with_extension("panic.log");
+            fs::rename(&spec.console_log, &kept)
+                .map_err(|error| LabError::io("rename", &spec.console_log, error))?;
+            progress(&format!(
+                "the guest panicked ({line}); trying once more, log kept in {}",
+                kept.display()
+            ));
+            (boot(&prepared, spec, job, progress)?, 1)
+        }
+        reported @ Outcome::Reported { .. } => (reported, 0),
+    };
+    match boot_outcome {
+        Outcome::Panicked(line) => Err(LabError::environment(
+            format!("the guest panicked twice: {line}"),
+            format!(
+                "read {}, or choose another kernel series",
+                spec.console_log.display()
+            ),
+        )),
+        Outcome::Reported { report, boot_s } => Ok(GuestOutput {
+            report,
+            console_log: spec.console_log.clone(),
+            retries,
+            boot_s,
+            accelerator: prepared.accelerator,
+            kernel_release: prepared.kernel.release,
+            qemu_version: prepared.qemu_version,
+        }),
+    }
+}
+
+enum Outcome {
+    Reported {
+        report: Vec<u8>,
+        boot_s: Option<f64>,
+    },
+    Panicked(String),
+}
+
+fn boot(
+    prepared: &Prepared,
+    spec: &VmSpec,
+    job: &[u8],
+    progress: &mut dyn FnMut(&str),
+) -> Result<Outcome, LabError> {
+    if let Some(dir) = spec.console_log.parent() {
+        fs::create_dir_all(dir).map_err(|error| LabError::io("create", dir, error))?;
+    }
+    let run = prepared.cache.run_dir()?;
+    let mailbox_path = run.path().join("mailbox");
+    mailbox::create(&mailbox_path, job)
+        .map_err(|error| LabError::io("write", &mailbox_path, error))?;
+    let machine = machine(prepared, spec, run.path(), &mailbox_path)?;
+    let begin = Instant::now();
+    let mut boot_s = None;
+    let mut complaint = None;
+    let ending = watch(
+        Command::new(tools::find(qemu::QEMU)?).args(qemu::arguments(&machine)),
+        &spec.console_log,
+        spec.timeout,
+        &mut |line| {
+            if let Some(message) = line.strip_prefix(PROGRESS_PREFIX) {
+                progress(message);
+            } else if let Some(message) = line.strip_prefix(FAILURE_PREFIX) {
+                complaint = Some(message.to_owned());
+            } else if line == INIT_IS_UP {
+                boot_s = Some(begin.elapsed().as_secs_f64());
+            }
+            Next::Continue
+        },
+    )?;
+    let log = spec.console_log.display();
+    match ending {
+        Ending::PoweredOff | Ending::Stopped => {}
+        Ending::Panicked(line) => return Ok(Outcome::Panicked(line)),
+        Ending::TimedOut => {
+            let limit = spec.timeout.as_secs();
+            return Err(LabError::environment(
+                format!("the guest did not finish within {limit} s"),
+                format!("read {log}; a machine with less load or with KVM is faster"),
+            ));
+        }
+        Ending::Interrupted => {
+            return Err(LabError::failed("interrupted", "run it again"));
+        }
+        Ending::QemuFailed(message) => {
+            return Err(LabError::environment(
+                format!("QEMU failed: {message}"),
+                format!("read {log}; reinstall qemu-system-x86 if it is damaged"),
+            ));
+        }
+    }
+    let report = File::open(&mailbox_path)
+        .and_then(|file| mailbox::read_message(&file, mailbox::REPORT_OFFSET))
+        .map_err(|error| LabError::io("read", &mailbox_path, error))?;
+    match report {
+        Some(report) => Ok(Outcome::Reported { report, boot_s }),
+        None => Err(LabError::failed(
+            complaint.unwrap_or_else(|| "the guest ended without a report".to_owned()),
+            format!("read {log}"),
+        )),
+    }
+}
+
+/// The machine of a run, with a fresh data disk.
+fn machine(
+    prepared: &Prepared,
+    spec: &VmSpec,
+    dir: &Path,
+    mailbox_path: &Path,
+) -> Result<Machine, LabError> {
+    let mut disks = vec![
+        Disk::shared(&prepared.root, SERIAL_ROOT),
+        Disk::shared(&prepared.tools, SERIAL_TOOLS),
+        Disk::private(mailbox_path, SERIAL_MAILBOX, None),
+    ];
+    if spec.data_bytes > 0 {
+        let path = dir.join("data");
+        File::create(&path)
+            .and_then(|file| file.set_len(spec.data_bytes))
+            .map_err(|error| LabError::io("create", &path, error))?;
+        disks.push(Disk::private(&path, SERIAL_DATA, spec.disk_mbps));
+    }
+    Ok(Machine {
+        accelerator: prepared.accelerator,
+        qemu_major: prepared.qemu_major,
+        memory_bytes: spec.memory_bytes,
+        cpus: spec.cpus,
+        kernel: prepared.kernel_image.clone(),
+        disks,
+        cmdline: spec.cmdline.clone(),
+    })
+}
+
+/// KVM only where this kernel really reaches its init on it; the answer is kept until the machine
+/// boots again or QEMU changes.
+fn choose_accelerator(
+    prepared: &Prepared,
+    _lock: &CacheLock,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Accelerator, LabError> {
+    if !qemu::kvm_is_accessible() {
+        return Ok(Accelerator::Tcg);
+    }
+    let identity = qemu::probe_identity(&prepared.qemu_version);
+    let memory = prepared
+        .cache
+        .path(format!("kvm-{}", prepared.kernel.release));
+    match fs::read_to_string(&memory)
+        .unwrap_or_default()
+        .strip_prefix(&identity)
+        .map(str::trim)
+    {
+        Some("kvm") => return Ok(Accelerator::Kvm),
+        Some("tcg") => return Ok(Accelerator::Tcg),
+        _ => {}
+    }
+    progress("trying whether a stock kernel boots on KVM");
+    let run = prepared.cache.run_dir()?;
+    let machine = Machine {
+        accelerator: Accelerator::Kvm,
+        qemu_major: prepared.qemu_major,
+        memory_bytes: 512 << 20,
+        cpus: 2,
+        kernel: prepared.kernel_image.clone(),
+        disks: vec![Disk::shared(&prepared.root, SERIAL_ROOT)],
+        cmdline: Vec::new(),
+    };
+    let mut is_up = false;
+    watch(
+        Command::new(tools::find(qemu::QEMU)?).args(qemu::arguments(&machine)),
+        &run.path().join("console.log"),
+        KVM_PROBE_TIMEOUT,
+        &mut |line| {
+            is_up |= line == INIT_IS_UP;
+            if is_up {
+                Next::Stop
+            } else {
+                Next::Continue
+            }
+        },
+    )?;
+    let accelerator = if is_up {
+        Accelerator::Kvm
+    } else {
+        Accelerator::Tcg
+    };
+    fs::write(&memory, format!("{identity} {}", accelerator.name()))
+        .map_err(|error| LabError::io("write", &memory, error))?;
+    Ok(accelerator)
+}
