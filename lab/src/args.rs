@@ -117,7 +117,7 @@ pub struct GuestArgs {
     /// Block scheduler of the data disk
     #[arg(long, value_enum, default_value = "bfq", value_name = "NAME")]
     pub scheduler: SchedulerArg,
-    /// Mount options of the data file system (ext4), for example noauto_da_alloc
+    /// Mount options of the ext4 under test, for example `noauto_da_alloc`
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     pub mount_options: String,
 }
@@ -225,7 +225,9 @@ impl From<SchedulerArg> for Scheduler {
 pub fn size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, suffix) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| "expected a number such as 768M".to_owned())?;
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "expected a number such as 768M".to_owned())?;
     let unit = match suffix.to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" | "kib" => 1 << 10,
@@ -233,7 +235,9 @@ pub fn size(text: &str) -> Result<u64, String> {
         "g" | "gib" => 1 << 30,
         _ => return Err(format!("unknown unit '{suffix}': use K, M or G")),
     };
-    number.checked_mul(unit).ok_or_else(|| "too large".to_owned())
+    number
+        .checked_mul(unit)
+        .ok_or_else(|| "too large".to_owned())
 }
 
 /// Seconds, finite and not negative.
@@ -277,7 +281,9 @@ mod tests {
                     --weights 100,200 --seconds 60 --memory 768M --cpus 2 --disk-mbps 40 \
                     --lru mglru --scheduler none --seed 7 --out /tmp/x --agent-arg --interval=2s";
         let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
-        let LabCommand::Run(run) = cli.lab.command else { panic!("not run") };
+        let LabCommand::Run(run) = cli.lab.command else {
+            panic!("not run")
+        };
         assert_eq!(run.weights, [100, 200]);
         assert_eq!(run.policies, ["conventional", "proportional"]);
         assert_eq!(run.guest.memory, Some(768 << 20));

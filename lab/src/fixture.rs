@@ -25,7 +25,9 @@ struct Cli {
 pub(crate) fn run_args(line: &str) -> RunArgs {
     let line = format!("lab run --out /nowhere {line}");
     let cli = Cli::try_parse_from(line.split_whitespace()).expect("clap takes it");
-    let LabCommand::Run(run) = cli.lab.command else { panic!("not run") };
+    let LabCommand::Run(run) = cli.lab.command else {
+        panic!("not run")
+    };
     *run
 }
 
@@ -41,6 +43,8 @@ pub(crate) fn empty_record() -> RunRecord {
         seed: 1,
         kernel: "6.12-test".into(),
         seconds: 60.0,
+        prepare_s: None,
+        host_busy_with_others: None,
         failed_boots: 0,
         agent: None,
         knob_differences: Vec::new(),
@@ -86,13 +90,23 @@ pub(crate) fn report(job: &GuestJob) -> GuestReport {
     let knobs = BTreeMap::from([("app/w100/memory.low".to_owned(), "0".to_owned())]);
     GuestReport {
         kernel: "6.12-test".into(),
-        environment: BTreeMap::from([("mem_total_bytes".into(), "780000000".into())]),
+        environment: BTreeMap::from([
+            ("mem_total_bytes".into(), "780000000".into()),
+            ("prepare_s".into(), "40.5".into()),
+        ]),
         containers: containers(job),
         seconds: f64::from(job.seconds),
         knobs_before: knobs.clone(),
         knobs_after: knobs,
-        agent: agent.then_some(AgentCost { cpu_s: 0.4, peak_rss_bytes: 9_000_000 }),
-        agent_log: if agent { "managing 2 groups\n<b>not markup</b>\n".into() } else { String::new() },
+        agent: agent.then_some(AgentCost {
+            cpu_s: 0.4,
+            peak_rss_bytes: 9_000_000,
+        }),
+        agent_log: if agent {
+            "managing 2 groups\n<b>not markup</b>\n".into()
+        } else {
+            String::new()
+        },
         agent_status: agent.then(|| json!({"groups": []})),
     }
 }
@@ -112,9 +126,18 @@ fn shape(policy: PolicyUnderTest) -> (f64, f64) {
 fn containers(job: &GuestJob) -> Vec<ContainerReport> {
     let (power, total) = shape(job.policy);
     let strength = |c: &ContainerJob, power: f64| f64::from(c.weight).powf(power);
-    let sum = |power: f64| job.containers.iter().map(|c| strength(c, power)).sum::<f64>();
+    let sum = |power: f64| {
+        job.containers
+            .iter()
+            .map(|c| strength(c, power))
+            .sum::<f64>()
+    };
     let weights = sum(1.0);
-    let mut noise = Noise(job.seed.wrapping_mul(2_654_435_761).wrapping_add(job.policy as u64));
+    let mut noise = Noise(
+        job.seed
+            .wrapping_mul(2_654_435_761)
+            .wrapping_add(job.policy as u64),
+    );
     job.containers
         .iter()
         .map(|container| {
@@ -169,7 +192,10 @@ struct Noise(u64);
 
 impl Noise {
     fn around(&mut self, middle: f64, width: f64) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         let unit = (self.0 >> 40) as f64 / f64::from(1_u32 << 24);
         middle * (1.0 + width * (unit - 0.5) * 2.0)
     }

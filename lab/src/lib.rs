@@ -18,6 +18,7 @@ pub mod modules;
 pub mod qemu;
 pub mod tools;
 pub mod vm;
+pub mod host;
 pub mod machine;
 pub mod progress;
 pub mod report;

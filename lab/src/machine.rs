@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::error::LabError;
 use crate::experiments::{runs_agent, Settings, Workload};
+use crate::host::CpuTime;
 use crate::protocol::{GuestJob, GuestReport};
 use crate::vm::{self, VmSpec};
 
@@ -33,6 +34,8 @@ pub struct Answer {
     pub report: GuestReport,
     /// Boots that failed before.
     pub failed_boots: u32,
+    /// Part of the host's CPU time that went to others meanwhile, 0 to 1.
+    pub host_busy_with_others: Option<f64>,
     /// Facts about the virtual machine.
     pub machine: BTreeMap<String, String>,
 }
@@ -84,15 +87,30 @@ impl Guest for Machine {
                 "build justitia and justitia-lab-guest from the same source",
             )
         };
-        let spec = VmSpec { console_log: console.to_owned(), ..self.spec.clone() };
+        let spec = VmSpec {
+            console_log: console.to_owned(),
+            ..self.spec.clone()
+        };
         let text = serde_json::to_vec(job).map_err(not_understood)?;
+        let before = CpuTime::read();
         let output = vm::run_guest(&spec, &text, progress)?;
+        let host_busy_with_others = CpuTime::read()
+            .zip(before)
+            .and_then(|(after, before)| after.others_since(&before));
         let report = serde_json::from_slice(&output.report).map_err(not_understood)?;
         let machine = BTreeMap::from([
-            ("acceleration".to_owned(), output.accelerator.name().to_owned()),
+            (
+                "acceleration".to_owned(),
+                output.accelerator.name().to_owned(),
+            ),
             ("qemu".to_owned(), output.qemu_version),
         ]);
-        Ok(Answer { report, failed_boots: output.retries, machine })
+        Ok(Answer {
+            report,
+            failed_boots: output.retries,
+            host_busy_with_others,
+            machine,
+        })
     }
 }
 
@@ -100,7 +118,9 @@ impl Guest for Machine {
 fn file_set_bytes(settings: &Settings) -> u64 {
     let containers = settings.containers.len() as u64;
     match &settings.workload {
-        Workload::Fileserver(p) => containers * u64::from(p.files) * (p.mean_file_bytes + p.append_bytes),
+        Workload::Fileserver(p) => {
+            containers * u64::from(p.files) * (p.mean_file_bytes + p.append_bytes)
+        }
         Workload::Readmix(p) => containers * p.file_bytes,
         Workload::Reread(p) => containers * p.file_bytes + p.polluter_bytes,
     }

@@ -46,14 +46,20 @@ impl<W: Write> Progress<W> {
 
     /// Shows a message of the current step.
     pub fn say(&mut self, message: &str) {
-        let message: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let message: String = message
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
         let seconds = self.begin.elapsed().as_secs();
         let clock = format!("{}:{:02}", seconds / 60, seconds % 60);
         let separator = if self.step.is_empty() { "" } else { ": " };
         let line = format!("[{clock:>6}] {}{separator}{message}", self.step);
         // Progress is a courtesy: a closed standard error must not end an experiment.
         if self.in_place {
-            let line: String = line.chars().take(terminal_width().saturating_sub(1)).collect();
+            let line: String = line
+                .chars()
+                .take(terminal_width().saturating_sub(1))
+                .collect();
             let _ = write!(self.out, "\r\x1b[2K{line}");
             self.line_open = true;
         } else {
@@ -90,12 +96,20 @@ impl<W: Write> Drop for Progress<W> {
 
 /// A message without its numbers.
 fn phase_of(message: &str) -> String {
-    message.chars().filter(|c| !c.is_ascii_digit() && *c != '.').collect()
+    message
+        .chars()
+        .filter(|c| !c.is_ascii_digit() && *c != '.')
+        .collect()
 }
 
 fn terminal_width() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stderr())
-        .map_or(80, |size| if size.ws_col == 0 { 80 } else { usize::from(size.ws_col) })
+    rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| {
+        if size.ws_col == 0 {
+            80
+        } else {
+            usize::from(size.ws_col)
+        }
+    })
 }
 
 #[cfg(test)]

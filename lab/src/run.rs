@@ -5,6 +5,7 @@
 //! the result of the runs that were complete.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -49,7 +50,11 @@ fn run_experiment(args: &RunArgs) -> Result<(), LabError> {
     let mut progress = Progress::stderr();
     let document = collect(&settings, &command, &args.out, machine, &mut progress)?;
     drop(progress);
-    let text = if args.json { summary_json(&document) } else { table::render(&document) };
+    let text = if args.json {
+        summary_json(&document)
+    } else {
+        table::render(&document)
+    };
     print(&text)?;
     if !args.json {
         print(&format!("report: {}\n", args.out.join(REPORT).display()))?;
@@ -82,23 +87,33 @@ pub fn collect<W: Write>(
     for run in 0..settings.runs {
         for (i, &policy) in settings.policies.iter().enumerate() {
             let boot = run as usize * settings.policies.len() + i + 1;
-            let of_runs =
-                if settings.runs > 1 { format!(", run {}", run + 1) } else { String::new() };
+            let of_runs = if settings.runs > 1 {
+                format!(", run {}", run + 1)
+            } else {
+                String::new()
+            };
             progress.step(&format!("{boot}/{boots} {}{of_runs}", policy_name(policy)));
             progress.say("starting the guest");
             let job = settings.job(policy, run);
             let console =
-                out.join("console").join(format!("{}-{}.log", policy_name(policy), run + 1));
+                out.join("console")
+                    .join(format!("{}-{}.log", policy_name(policy), run + 1));
             let answer = guest.run(&job, &console, &mut |line| progress.say(line))?;
             check(&answer, settings, &console)?;
             environment.machine.extend(answer.machine);
-            environment.guest.extend(shared_facts(&answer.report.environment));
-            let record = RunRecord::of(&answer.report, run + 1, job.seed, answer.failed_boots);
+            environment
+                .guest
+                .extend(shared_facts(&answer.report.environment));
+            let record = RunRecord {
+                host_busy_with_others: answer.host_busy_with_others,
+                ..RunRecord::of(&answer.report, run + 1, job.seed, answer.failed_boots)
+            };
             progress.done(&outcome(settings, &record));
             records.entry(policy).or_default().push(record);
         }
-        environment.recorded_at_s =
-            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        environment.recorded_at_s = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
         environment.settings.runs = run + 1;
         let studied = Document::study(environment.clone(), records.clone());
         write_whole(&out.join(RESULT), &studied.render())?;
@@ -110,9 +125,22 @@ pub fn collect<W: Write>(
 
 /// A guest answers for every container it was given, in their order.
 fn check(answer: &Answer, settings: &Settings, console: &Path) -> Result<(), LabError> {
-    let asked = settings.containers.iter().map(|container| container.name.as_str());
-    let answered = answer.report.containers.iter().map(|container| container.name.as_str());
-    if asked.eq(answered) && answer.report.containers.iter().all(|c| !c.samples.is_empty()) {
+    let asked = settings
+        .containers
+        .iter()
+        .map(|container| container.name.as_str());
+    let answered = answer
+        .report
+        .containers
+        .iter()
+        .map(|container| container.name.as_str());
+    if asked.eq(answered)
+        && answer
+            .report
+            .containers
+            .iter()
+            .all(|c| !c.samples.is_empty())
+    {
         return Ok(());
     }
     Err(LabError::failed(
@@ -164,13 +192,22 @@ fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
     }
     let mut text = String::from("experiments\n");
     for experiment in experiments::ALL {
-        let policies: Vec<&str> = experiment.policies.iter().map(|p| policy_name(*p)).collect();
-        text += &format!("  {:<12}{}\n", experiment.name, experiment.claim);
-        text += &format!("  {:<12}compares {}\n", "", policies.join(", "));
+        let policies: Vec<&str> = experiment
+            .policies
+            .iter()
+            .map(|p| policy_name(*p))
+            .collect();
+        let _ = writeln!(text, "  {:<12}{}", experiment.name, experiment.claim);
+        let _ = writeln!(text, "  {:<12}compares {}", "", policies.join(", "));
     }
     text += "\npolicies\n";
     for policy in experiments::POLICIES {
-        text += &format!("  {:<14}{}\n", policy_name(policy), policy_meaning(policy));
+        let _ = writeln!(
+            text,
+            "  {:<14}{}",
+            policy_name(policy),
+            policy_meaning(policy)
+        );
     }
     print(&text)
 }
@@ -195,7 +232,11 @@ fn render_again(args: &ReportArgs) -> Result<(), LabError> {
     if args.json {
         return print(&summary_json(&document));
     }
-    print(&format!("{}report: {}\n", table::render(&document), page.display()))
+    print(&format!(
+        "{}report: {}\n",
+        table::render(&document),
+        page.display()
+    ))
 }
 
 /// The document without the raw runs, which are in result.json.
@@ -212,9 +253,10 @@ fn summary_json(document: &Document) -> String {
 /// Writes to standard output; a reader that has left is not an error.
 fn print(text: &str) -> Result<(), LabError> {
     match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(LabError::failed(format!("cannot print: {error}"), "check standard output"))
-        }
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(LabError::failed(
+            format!("cannot print: {error}"),
+            "check standard output",
+        )),
         _ => Ok(()),
     }
 }
@@ -232,7 +274,9 @@ fn write_whole(path: &Path, text: &str) -> Result<(), LabError> {
 
 /// Minutes of measuring are not spent on a directory that cannot take the result.
 fn probe_writable(dir: &Path) -> Result<(), LabError> {
-    temporary_in(dir).map(drop).map_err(|error| LabError::io("write to", dir, error))
+    temporary_in(dir)
+        .map(drop)
+        .map_err(|error| LabError::io("write to", dir, error))
 }
 
 fn temporary_in(dir: &Path) -> std::io::Result<tempfile::NamedTempFile> {
@@ -262,7 +306,6 @@ fn command_line(arguments: impl Iterator<Item = String>, out: &Path) -> String {
     }
     words.join(" ")
 }
-
 
 #[cfg(test)]
 #[path = "run_tests.rs"]

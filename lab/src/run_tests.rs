@@ -13,7 +13,11 @@ struct Synthetic {
 
 impl Synthetic {
     fn failing_at(fail_at: usize) -> Self {
-        Self { boots: 0, fail_at, forget_a_container: false }
+        Self {
+            boots: 0,
+            fail_at,
+            forget_a_container: false,
+        }
     }
 }
 
@@ -27,20 +31,34 @@ impl Guest for Synthetic {
         self.boots += 1;
         progress("measuring for 60 s");
         if self.boots == self.fail_at {
-            return Err(LabError::environment("the guest panicked twice", "read the log"));
+            return Err(LabError::environment(
+                "the guest panicked twice",
+                "read the log",
+            ));
         }
         let mut report = fixture::report(job);
         if self.forget_a_container {
             report.containers.pop();
         }
-        Ok(Answer { report, failed_boots: 0, machine: BTreeMap::new() })
+        Ok(Answer {
+            report,
+            failed_boots: 0,
+            host_busy_with_others: Some(0.5),
+            machine: BTreeMap::new(),
+        })
     }
 }
 
 fn collect_in(dir: &Path, line: &str, guest: Synthetic) -> (Result<Document, LabError>, String) {
     let mut log = Vec::new();
     let mut progress = Progress::new(&mut log, false);
-    let result = collect(&fixture::settings(line), "justitia lab run", dir, guest, &mut progress);
+    let result = collect(
+        &fixture::settings(line),
+        "justitia lab run",
+        dir,
+        guest,
+        &mut progress,
+    );
     drop(progress);
     (result, String::from_utf8(log).unwrap())
 }
@@ -63,6 +81,10 @@ fn a_run_leaves_a_result_and_a_report_and_says_what_it_does() {
     let read = Document::parse(&fs::read_to_string(dir.path().join(RESULT)).unwrap()).unwrap();
     assert!(read.render() == result.unwrap().render());
     assert_eq!(read.policies[&PolicyUnderTest::Memcg].runs.len(), 2);
+    let busy = read.policies[&PolicyUnderTest::Memcg].runs[1]
+        .record
+        .host_busy_with_others;
+    assert_eq!(busy, Some(0.5));
     assert!(log.contains("8/8 proportional, run 2: PV 0."), "{log}");
 }
 
@@ -85,7 +107,11 @@ fn a_failure_keeps_the_complete_runs_and_nothing_half() {
 #[test]
 fn a_report_that_lacks_a_container_is_a_failure() {
     let dir = tempfile::tempdir().unwrap();
-    let guest = Synthetic { boots: 0, fail_at: 0, forget_a_container: true };
+    let guest = Synthetic {
+        boots: 0,
+        fail_at: 0,
+        forget_a_container: true,
+    };
     let (result, _) = collect_in(dir.path(), "reread", guest);
     assert_eq!(result.unwrap_err().exit_code(), 1);
 }
@@ -93,31 +119,61 @@ fn a_report_that_lacks_a_container_is_a_failure() {
 #[test]
 fn a_result_is_studied_again_without_a_guest() {
     let dir = tempfile::tempdir().unwrap();
-    collect_in(dir.path(), "readmix --seconds 60", Synthetic::failing_at(0)).0.unwrap();
+    collect_in(dir.path(), "readmix --seconds 60", Synthetic::failing_at(0))
+        .0
+        .unwrap();
     fs::remove_file(dir.path().join(REPORT)).unwrap();
     let before = fs::read(dir.path().join(RESULT)).unwrap();
-    let args = ReportArgs { dir: dir.path().to_owned(), warmup: Some(5.0), json: false };
+    let args = ReportArgs {
+        dir: dir.path().to_owned(),
+        warmup: Some(5.0),
+        json: false,
+    };
     render_again(&args).unwrap();
-    assert!(fs::read_to_string(dir.path().join(REPORT)).unwrap().contains("first 5 s left out"));
+    assert!(fs::read_to_string(dir.path().join(REPORT))
+        .unwrap()
+        .contains("first 5 s left out"));
     assert_eq!(fs::read(dir.path().join(RESULT)).unwrap(), before);
 }
 
 #[test]
 fn a_directory_without_a_result_is_a_usage_error() {
     let dir = tempfile::tempdir().unwrap();
-    let args = ReportArgs { dir: dir.path().to_owned(), warmup: None, json: false };
+    let args = ReportArgs {
+        dir: dir.path().to_owned(),
+        warmup: None,
+        json: false,
+    };
     assert_eq!(render_again(&args).unwrap_err().exit_code(), 2);
     fs::write(dir.path().join(RESULT), "{}").unwrap();
-    assert!(render_again(&args).unwrap_err().cause().contains("not a result"));
+    assert!(render_again(&args)
+        .unwrap_err()
+        .cause()
+        .contains("not a result"));
 }
 
 #[test]
 fn the_recorded_command_names_no_directory_of_this_machine() {
-    let words = ["/opt/x/justitia", "lab", "run", "reread", "--out", "/home/me/r", "--names", "a b"];
-    let line = command_line(words.into_iter().map(str::to_owned), Path::new("/home/me/r"));
+    let words = [
+        "/opt/x/justitia",
+        "lab",
+        "run",
+        "reread",
+        "--out",
+        "/home/me/r",
+        "--names",
+        "a b",
+    ];
+    let line = command_line(
+        words.into_iter().map(str::to_owned),
+        Path::new("/home/me/r"),
+    );
     assert_eq!(line, "justitia lab run reread --out DIR --names 'a b'");
     let words = ["justitia", "lab", "--out=/home/me/r"];
-    let line = command_line(words.into_iter().map(str::to_owned), Path::new("/home/me/r"));
+    let line = command_line(
+        words.into_iter().map(str::to_owned),
+        Path::new("/home/me/r"),
+    );
     assert_eq!(line, "justitia lab --out=DIR");
 }
 

@@ -12,6 +12,21 @@ use crate::study::{Document, Figures, PolicyResult};
 /// Columns before the first policy: container, weight, ideal share, ideal ratio.
 const FIXED: usize = 4;
 
+/// A line beneath the containers: label, figure, decimals.
+type Footer = (&'static str, fn(&Figures) -> Option<f64>, usize);
+
+const FOOTER: [Footer; 9] = [
+    ("PV", |f| f.pv, 2),
+    ("  of writes", |f| f.pv_writes, 2),
+    ("  of reads", |f| f.pv_reads, 2),
+    ("  while all read", |f| f.pv_while_all_work, 2),
+    ("share error", |f| f.share_error, 3),
+    ("U", |f| f.utility, 3),
+    ("total MB/s", |f| f.total_mb_per_s, 1),
+    ("hit ratio (estimate)", |f| f.hit_ratio, 2),
+    ("mean latency ms", |f| f.mean_latency_ms, 2),
+];
+
 /// The table with a line on the setup above it and notes beneath.
 pub fn render(document: &Document) -> String {
     let mut text = setup(document);
@@ -27,7 +42,10 @@ fn setup(document: &Document) -> String {
     let settings = &document.environment.settings;
     let window = match settings.measure {
         Measure::Window => {
-            format!("{} s without the first {:.0} s", settings.seconds, settings.warmup_s)
+            format!(
+                "{} s without the first {:.0} s",
+                settings.seconds, settings.warmup_s
+            )
         }
         Measure::Completion => "until each file was read".to_owned(),
     };
@@ -50,8 +68,9 @@ fn setup(document: &Document) -> String {
 
 fn heading(document: &Document) -> [Vec<String>; 2] {
     let mut names = vec![String::new(); FIXED];
-    let mut columns: Vec<String> =
-        ["container", "weight", "ideal", "ratio"].map(str::to_owned).to_vec();
+    let mut columns: Vec<String> = ["container", "weight", "ideal", "ratio"]
+        .map(str::to_owned)
+        .to_vec();
     for (policy, _) in document.in_order() {
         names.push(policy_name(policy).to_owned());
         columns.extend(["MB/s".to_owned(), "ratio".to_owned()]);
@@ -66,7 +85,9 @@ fn rows(document: &Document) -> Vec<Vec<String>> {
     };
     let mut rows = Vec::new();
     for (i, container) in document.environment.settings.containers.iter().enumerate() {
-        let first = results.first().and_then(|result| result.figures.containers.get(i));
+        let first = results
+            .first()
+            .and_then(|result| result.figures.containers.get(i));
         let share = first.and_then(|c| c.ideal_share);
         let mut row = vec![
             container.name.clone(),
@@ -82,19 +103,11 @@ fn rows(document: &Document) -> Vec<Vec<String>> {
         rows.push(row);
     }
     rows.push(Vec::new());
-    type Footer = (&'static str, fn(&Figures) -> Option<f64>, usize);
-    let footer: [Footer; 8] = [
-        ("PV", |f| f.pv, 2),
-        ("  of writes", |f| f.pv_writes, 2),
-        ("  of reads", |f| f.pv_reads, 2),
-        ("share error", |f| f.share_error, 3),
-        ("U", |f| f.utility, 3),
-        ("total MB/s", |f| f.total_mb_per_s, 1),
-        ("hit ratio (estimate)", |f| f.hit_ratio, 2),
-        ("mean latency ms", |f| f.mean_latency_ms, 2),
-    ];
-    for (label, field, digits) in footer {
-        if results.iter().all(|result| field(&result.figures).is_none()) {
+    for (label, field, digits) in FOOTER {
+        if results
+            .iter()
+            .all(|result| field(&result.figures).is_none())
+        {
             continue;
         }
         let mut row = vec![label.to_owned(); 1];
@@ -135,12 +148,20 @@ fn align([groups, columns]: &[Vec<String>; 2], rows: &[Vec<String>]) -> String {
     for row in std::iter::once(columns).chain(rows) {
         let over = row.get(1).is_some_and(String::is_empty);
         for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let gap = if i >= FIXED && (i - FIXED) % 2 == 0 { "   " } else { "  " };
+            let gap = if i >= FIXED && (i - FIXED) % 2 == 0 {
+                "   "
+            } else {
+                "  "
+            };
             match i {
-                0 if over => text += &format!("{cell:<label_width$}"),
-                0 => text += &format!("{cell:<width$}"),
+                0 => {
+                    let width = if over { label_width } else { *width };
+                    let _ = write!(text, "{cell:<width$}");
+                }
                 1..FIXED if over => {}
-                _ => text += &format!("{gap}{cell:>width$}"),
+                _ => {
+                    let _ = write!(text, "{gap}{cell:>width$}");
+                }
             }
         }
         finish(&mut text);
@@ -163,7 +184,11 @@ mod tests {
         let table = render(&fixture::document(
             "fileserver --weights 100,10000 --names a,a-long-name-of-a-container --runs 2",
         ));
-        let lines: Vec<&str> = table.lines().skip(2).filter(|line| !line.is_empty()).collect();
+        let lines: Vec<&str> = table
+            .lines()
+            .skip(2)
+            .filter(|line| !line.is_empty())
+            .collect();
         let width = lines[0].chars().count();
         for line in &lines {
             assert_eq!(line.chars().count(), width, "{line}\n{table}");
@@ -175,7 +200,15 @@ mod tests {
     #[test]
     fn containers_and_figures_of_all_policies_are_in_the_table() {
         let table = render(&fixture::document("readmix"));
-        for word in ["w800", "53.3%", "8.00", "conventional", "memcg", "strict", "share error"] {
+        for word in [
+            "w800",
+            "53.3%",
+            "8.00",
+            "conventional",
+            "memcg",
+            "strict",
+            "share error",
+        ] {
             assert!(table.contains(word), "{word}\n{table}");
         }
     }

@@ -1,1 +1,34 @@
-//! To be written.
+//! The agent: observe, decide, apply, once an interval; and nothing left changed when it leaves.
+//!
+//! ```text
+//! cgroup, observe, discover -> observe -> policy::step -> apply -> cgroup
+//!                                                           |
+//!                                             journal <-----+-----> restore
+//! ```
+//!
+//! Invariants: [`apply`] and [`restore`] are the only writers to the host, and decide nothing;
+//! what a knob held before is on disk before our first write of it; a knob that somebody else
+//! changed is theirs; no group waits for another; nobody who asks on the [`socket`] can hold up
+//! the loop.
+
+pub mod agent;
+pub mod apply;
+pub mod config;
+pub mod error;
+pub mod journal;
+pub mod lock;
+pub mod log;
+pub mod notify;
+pub mod observe;
+pub mod pace;
+mod record;
+pub mod restore;
+pub mod run;
+pub mod socket;
+pub mod status;
+mod tracked;
+
+pub use agent::Agent;
+pub use config::Settings;
+pub use error::{Error, Exit, Result};
+pub use log::Log;

@@ -1,1 +1,37 @@
-//! To be written.
+//! The only crate that names cgroup, PSI and `/proc` files.
+//!
+//! Data flows from text to numbers and back: [`parse`] holds pure parsers, [`Group`] is a cgroup
+//! (its id and an open directory), [`RealFs`] and [`FakeFs`] are the two worlds a group can live
+//! in, [`Writer`] is the one way to write without waiting, [`Events`] the one way to wait.
+//!
+//! Invariants: what could not be read is `None` or an error, never zero; a group that was removed
+//! is [`Error::Gone`] for ever, whatever is created later under its path; nothing here decides.
+//!
+//! Left out on purpose: cgroup v1, creating cgroups, moving processes.
+
+pub mod error;
+pub mod events;
+pub mod fake;
+mod file;
+mod fs;
+mod gauges;
+mod group;
+pub mod parse;
+mod real;
+pub mod writer;
+
+pub use error::{Error, MountError};
+pub use events::{Events, Wake, Waker};
+pub use fake::FakeFs;
+pub use file::{Buffer, File};
+pub use fs::{
+    CgroupFs, Child, Device, Directory, Fs, Process, PsiTrigger, Quirks, Resource, Watch, WatchKind,
+};
+pub use gauges::{Activity, Gauges, Want};
+pub use group::{xattr, Group, Written};
+pub use parse::memory::MemoryEvents;
+pub use parse::proc::ProcessIo;
+pub use real::{Facts, Mount, RealFs};
+pub use writer::{Outcome, Ticket, WriteResult, Writer, WriterConfig};
+
+pub use justitia_policy::snapshot::GroupId;

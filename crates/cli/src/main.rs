@@ -1,2 +1,35 @@
 //! The `justitia` command: wires arguments to commands.
-fn main() {}
+
+mod args;
+mod commands;
+mod errors;
+mod output;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return errors::report_usage(&error),
+    };
+    let done = match cli.command {
+        Command::Run(args) => commands::run::run(&args),
+        Command::Status(args) => commands::status::run(&args),
+        Command::Plan(args) => commands::plan::run(&args),
+        Command::Explain(args) => commands::explain::run(&args),
+        Command::Weight(args) => commands::weight::run(&args),
+        Command::Restore(args) => commands::restore::run(&args),
+        Command::Lab(args) => commands::lab::run(&args),
+        Command::Man { dir } => commands::generate::man(&dir),
+        Command::Completions { shell } => commands::generate::completions(shell),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => errors::report(&error),
+    }
+}

@@ -1,1 +1,40 @@
-//! To be written.
+//! Application-level traffic of groups: what their processes read and wrote, and what of it the
+//! disk had to deliver.
+//!
+//! [`TrafficSource`] is the interface; [`ProcIo`] implements it on every kernel from `/proc`.
+//! Observers that see more (eBPF) come behind the same trait.
+//!
+//! Invariants: counters of a group never go backwards while the group lives; what could not be
+//! read is `None`, not zero; observing changes nothing.
+
+mod account;
+mod missed;
+mod proc_io;
+#[cfg(test)]
+mod tests;
+
+use justitia_cgroup::Group;
+use justitia_policy::snapshot::Traffic;
+
+pub use proc_io::ProcIo;
+
+/// A group whose traffic is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Watched<'a> {
+    /// The group.
+    pub group: &'a Group,
+    /// `false`: nothing has happened there, the last counters stand, read nothing.
+    pub active: bool,
+}
+
+/// Counts the traffic of groups.
+pub trait TrafficSource: Send {
+    /// Replaces `out` by one entry for each group, in the same order. Counters are cumulative
+    /// bytes since the source first saw the group. A group's traffic is that of its subtree
+    /// without the subtrees of other groups in the list. A group that is no longer listed is
+    /// forgotten.
+    fn sample(&mut self, groups: &[Watched<'_>], out: &mut Vec<Traffic>);
+
+    /// Name of the source, for `status` and records.
+    fn name(&self) -> &'static str;
+}

@@ -16,6 +16,8 @@ pub struct Rates {
     pub missed_per_s: Option<f64>,
     /// Share of the period in which some task waited for I/O or memory, whichever is more, 0..1.
     pub stalled: Option<f64>,
+    /// The same for CPUs.
+    pub cpu_stalled: Option<f64>,
 }
 
 impl Rates {
@@ -31,15 +33,13 @@ impl Rates {
             per_s(p0.io_some_us, p1.io_some_us),
             per_s(p0.memory_some_us, p1.memory_some_us),
         ];
+        let share = |us_per_s: f64| (us_per_s / 1e6).min(1.0);
         Rates {
             read_per_s: per_s(t0.read_bytes, t1.read_bytes),
             written_per_s: per_s(t0.write_bytes, t1.write_bytes),
             missed_per_s: per_s(t0.missed_bytes, t1.missed_bytes),
-            stalled: stalls
-                .into_iter()
-                .flatten()
-                .reduce(f64::max)
-                .map(|us_per_s| (us_per_s / 1e6).min(1.0)),
+            stalled: stalls.into_iter().flatten().reduce(f64::max).map(share),
+            cpu_stalled: per_s(p0.cpu_some_us, p1.cpu_some_us).map(share),
         }
     }
 

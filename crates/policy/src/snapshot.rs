@@ -128,6 +128,8 @@ pub struct Pressure {
     pub io_some_us: Option<u64>,
     /// `io.pressure`, full.
     pub io_full_us: Option<u64>,
+    /// `cpu.pressure`, some.
+    pub cpu_some_us: Option<u64>,
 }
 
 /// The knobs of a group as they stand. `None`: the file is not there, so the knob cannot be used.

@@ -1,9 +1,8 @@
 //! One step: what is remembered and what is seen become what is to be done.
 //!
-//! 1. Counters become rates; stalls decide who *contends* (with hysteresis: a group that pauses
-//!    for a moment stays in).
+//! 1. Counters become rates; stalls decide who *contends* ([`crate::habits`]).
 //! 2. Page cache is divided: entitlements, thresholds, `memory.low` ([`crate::entitle`]).
-//! 3. Among the contenders whose disk traffic is mostly writes, gains move the page share and with
+//! 3. Among the contenders and claimants whose disk traffic is mostly writes, gains move the page share and with
 //!    it the bandwidth ([`crate::feedback`]): `memory.high` at the share. Their shares together
 //!    are what they are entitled to together, so readers lose nothing to the feedback, and with a
 //!    single contender there is nothing to order and no limit.
@@ -17,6 +16,7 @@ use std::time::Duration;
 use crate::config::{Config, Mode, Objective};
 use crate::entitle::{capacity, growing_demand, non_file, protections, Tree};
 use crate::feedback::{adjust, Controller, Measured};
+use crate::habits::Habits;
 use crate::metrics;
 use crate::plan::{Plan, Verdict};
 use crate::rates::{Counters, Rates};
@@ -26,15 +26,9 @@ use crate::units::{Bytes, Limit};
 use crate::writes;
 use crate::Color;
 
-/// Seconds over which stalls and the mix of reads and writes are averaged.
-const HABIT_S: f64 = 3.0;
-/// A group whose smoothed stalls fall below this part of the threshold stops contending.
-const LEAVE: f64 = 0.25;
 /// The page cache of an idle group shrinks by this share a second while somebody contends
 /// (MemOpLight: 2 % each second).
 const LEND_PER_S: f64 = 0.02;
-/// Below this many bytes a second a group is idle.
-const IDLE_BYTES_PER_S: f64 = 4096.0;
 /// Every group under a limit may keep this much page cache.
 const FLOOR: Bytes = Bytes::mib(2);
 /// Room above share and floor, so that a limit does not bite between two steps.
@@ -53,10 +47,7 @@ pub struct State {
 struct Memo {
     counters: Counters,
     rates: Rates,
-    stall_habit: Option<f64>,
-    write_habit: Option<f64>,
-    contending: bool,
-    writer: bool,
+    habits: Habits,
     demand: Option<Bytes>,
     non_file: Option<Bytes>,
     controller: Controller,
@@ -126,7 +117,7 @@ pub fn step(
     (State { groups }, plan)
 }
 
-/// Brings one group's memory up to date: rates, habits, contention.
+/// Brings one group's memory up to date.
 fn remember(before: Option<&Memo>, group: &Group, config: &Config, elapsed_s: f64) -> Memo {
     let counters = Counters::of(group);
     let Some(before) = before else {
@@ -137,56 +128,29 @@ fn remember(before: Option<&Memo>, group: &Group, config: &Config, elapsed_s: f6
         };
     };
     let rates = Rates::between(&before.counters, &counters, elapsed_s);
-    let habit = |old: Option<f64>, new: Option<f64>| match (old, new) {
-        (Some(old), Some(new)) => Some(old + (1.0 - (-elapsed_s / HABIT_S).exp()) * (new - old)),
-        (old, new) => new.or(old),
-    };
-    let stall_habit = habit(before.stall_habit, rates.stalled);
-    let write_habit = habit(before.write_habit, write_share(&rates));
-    let threshold = config.feedback.stall_share;
-    let contending = match stall_habit {
-        None => false,
-        Some(stalled) if before.contending => stalled > threshold * LEAVE,
-        Some(stalled) => stalled > threshold,
-    };
-    let writer = match write_habit {
-        None => false,
-        Some(share) if before.writer => share > 0.4,
-        Some(share) => share > 0.5,
-    };
+    let habits = before.habits.after(&rates, &config.feedback, elapsed_s);
     Memo {
         counters,
         rates,
-        stall_habit,
-        write_habit,
-        contending,
-        writer,
+        habits,
         ..before.clone()
     }
-}
-
-/// Of what the disk carries for a group, the part that is written; `None` without traffic.
-fn write_share(rates: &Rates) -> Option<f64> {
-    let carried = rates.transferable_per_s()?;
-    (carried > IDLE_BYTES_PER_S).then(|| rates.written_per_s.unwrap_or(0.0) / carried)
 }
 
 /// Sets each leaf's demand: unbounded for a contender that writes, what it holds and room to grow
 /// for others, and a shrinking one for the idle while somebody contends.
 fn lend(memos: &mut [Memo], groups: &[Group], tree: &Tree, elapsed_s: f64) {
+    let contends = |memo: &Memo| memo.habits.contending() == Some(true);
     let somebody_contends = memos
         .iter()
         .zip(&tree.leaf)
-        .any(|(m, &leaf)| leaf && m.contending);
+        .any(|(m, &leaf)| leaf && contends(m));
     for (i, memo) in memos.iter_mut().enumerate() {
-        let idle = memo
-            .rates
-            .bytes_per_s()
-            .is_some_and(|b| b < IDLE_BYTES_PER_S);
+        let contending = contends(memo);
         memo.demand = match groups[i].memory.file {
             None => None,
-            Some(_) if memo.contending && memo.writer => None,
-            Some(held) if idle && !memo.contending && somebody_contends => {
+            Some(_) if memo.habits.writer() && (contending || memo.habits.claiming()) => None,
+            Some(held) if memo.habits.idle() && !contending && somebody_contends => {
                 let kept = memo.demand.unwrap_or(held).min(held);
                 Some(kept.scale((1.0 - LEND_PER_S).powf(elapsed_s)))
             }
@@ -204,31 +168,18 @@ fn feed_back(
     config: &Config,
     elapsed_s: f64,
 ) {
-    let takes_part = |i: usize, memo: &Memo| {
-        tree.leaf[i]
-            && memo.contending
-            && (memo.writer || config.objective == Objective::Strict)
-            && non_file(&groups[i]).is_some()
-            && memo.rates.bytes_per_s().is_some()
-    };
-    let mut parts: Vec<usize> = (0..memos.len())
-        .filter(|&i| takes_part(i, &memos[i]))
-        .collect();
-    if parts.len() < 2 {
-        parts.clear();
-    }
+    let parts = participants(memos, groups, tree, config, elapsed_s);
     let weights = proportions(&tree.nodes(
         groups,
         |i| parts.binary_search(&i).is_ok(),
         |_| Some(Bytes::ZERO),
     ));
-
     let measured: Vec<Measured> = parts
         .iter()
         .map(|&i| Measured {
             weight: weights[i],
             rate: memos[i].rates.bytes_per_s().unwrap_or(0.0),
-            unused: leaves_share_unused(&groups[i]),
+            unused: leaves_share_unused(&groups[i]) && !memos[i].habits.claiming(),
             at_floor: stands_at_floor(&groups[i]),
         })
         .collect();
@@ -251,6 +202,50 @@ fn feed_back(
         d.high = Some(Limit::Max);
     }
     set_limits(&parts, &weights, memos, decided, groups);
+}
+
+/// Who takes part in the feedback: the contenders whose bandwidth a page share moves, and with
+/// them those who claim. Indices in increasing order; empty if there is nothing to order.
+fn participants(
+    memos: &mut [Memo],
+    groups: &[Group],
+    tree: &Tree,
+    config: &Config,
+    elapsed_s: f64,
+) -> Vec<usize> {
+    let strict = config.objective == Objective::Strict;
+    let candidates: Vec<(usize, f64)> = (0..memos.len())
+        .filter(|&i| tree.leaf[i] && non_file(&groups[i]).is_some())
+        .filter(|&i| {
+            // A group that is blocked moves nothing either, but it stalls.
+            let habits = &memos[i].habits;
+            let busy = !habits.idle() || habits.contending() == Some(true);
+            busy && (strict || habits.writer())
+        })
+        .filter_map(|i| Some((i, memos[i].rates.bytes_per_s()?)))
+        .collect();
+    let shares = proportions(&tree.nodes(
+        groups,
+        |i| candidates.binary_search_by_key(&i, |c| c.0).is_ok(),
+        |_| Some(Bytes::ZERO),
+    ));
+    let total: f64 = candidates.iter().map(|c| c.1).sum();
+    for &(i, rate) in &candidates {
+        let of_share = rate / (total * shares[i]).max(1.0);
+        memos[i].habits.judge_claim(of_share, elapsed_s);
+    }
+    let contends = |i: usize| memos[i].habits.contending() == Some(true);
+    let parts: Vec<usize> = candidates
+        .iter()
+        .map(|c| c.0)
+        .filter(|&i| contends(i) || memos[i].habits.claiming())
+        .collect();
+    let limitable = parts.iter().any(|&i| contends(i));
+    if parts.len() >= 2 && limitable {
+        parts
+    } else {
+        Vec::new()
+    }
 }
 
 /// Divides what the participants are entitled to together among them, by weight times gain.
@@ -279,7 +274,9 @@ fn set_limits(
         let d = &mut decided[i];
         let file = share.max(floor(group)).max(held.scale(DESCENT));
         let high = other + file + HEADROOM + d.grew + d.grew;
-        d.high = Some(Limit::Bytes(high.page_aligned()));
+        if memos[i].habits.contending() == Some(true) {
+            d.high = Some(Limit::Bytes(high.page_aligned()));
+        }
         d.of_ideal = memos[i].controller.of_ideal();
         d.gain = memos[i].controller.gain();
         d.participant = true;
@@ -309,7 +306,7 @@ fn stands_at_floor(group: &Group) -> bool {
 }
 
 fn verdict(group: &Group, memo: &Memo, decided: &Decided, proportion: f64) -> Verdict {
-    let known = memo.stall_habit.map(|_| memo.contending);
+    let contending = memo.habits.contending();
     Verdict {
         group: group.id,
         proportion,
@@ -318,8 +315,8 @@ fn verdict(group: &Group, memo: &Memo, decided: &Decided, proportion: f64) -> Ve
         bytes_per_s: memo.rates.bytes_per_s(),
         transferable_bytes_per_s: memo.rates.transferable_per_s(),
         of_ideal: decided.of_ideal,
-        contending: memo.contending,
-        color: Color::infer(known, decided.of_ideal),
+        contending: contending == Some(true),
+        color: Color::infer(contending, decided.of_ideal),
         gain: decided.gain,
         stalled: memo.rates.stalled,
     }
@@ -328,7 +325,7 @@ fn verdict(group: &Group, memo: &Memo, decided: &Decided, proportion: f64) -> Ve
 /// Proportionality variation and share error of those who contend.
 fn judge(groups: &[Group], memos: &[Memo], tree: &Tree) -> (Option<f64>, Option<f64>) {
     let (weights, rates): (Vec<u32>, Vec<f64>) = (0..groups.len())
-        .filter(|&i| tree.leaf[i] && memos[i].contending)
+        .filter(|&i| tree.leaf[i] && memos[i].habits.contending() == Some(true))
         .filter_map(|i| Some((groups[i].weight?.get(), memos[i].rates.bytes_per_s()?)))
         .unzip();
     if weights.len() < 2 {

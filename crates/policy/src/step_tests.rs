@@ -37,6 +37,14 @@ fn pass_a_second(snapshot: &mut Snapshot, bytes_per_s: [u64; 4], stall_us: u64) 
     }
 }
 
+fn read_for_a_second(snapshot: &mut Snapshot) {
+    for g in &mut snapshot.groups[1..] {
+        g.traffic.read_bytes = g.traffic.read_bytes.map(|b| b + 90_000_000);
+        g.traffic.missed_bytes = g.traffic.missed_bytes.map(|b| b + 9_000_000);
+        g.pressure.io_some_us = g.pressure.io_some_us.map(|us| us + 900_000);
+    }
+}
+
 fn after(seconds: u32, stall_us: u64, config: &Config) -> (Snapshot, Plan) {
     let mut snapshot = contended();
     let (mut state, mut plan) = step(&State::default(), &snapshot, config, Duration::ZERO);
@@ -185,17 +193,14 @@ fn readers_are_never_limited_by_the_fair_objective() {
     let (mut state, mut plan) = step(&State::default(), &snapshot, &Config::default(), SECOND);
     for _ in 0..10 {
         apply(&mut snapshot, &plan);
-        for g in &mut snapshot.groups[1..] {
-            g.traffic.read_bytes = g.traffic.read_bytes.map(|b| b + 90_000_000);
-            g.traffic.missed_bytes = g.traffic.missed_bytes.map(|b| b + 9_000_000);
-            g.pressure.io_some_us = g.pressure.io_some_us.map(|us| us + 900_000);
-        }
+        read_for_a_second(&mut snapshot);
         (state, plan) = step(&state, &snapshot, &Config::default(), SECOND);
     }
     assert!(snapshot
         .groups
         .iter()
         .all(|g| g.knobs.high == Some(Limit::Max)));
+    read_for_a_second(&mut snapshot);
     let strict = Config {
         objective: Objective::Strict,
         ..Config::default()

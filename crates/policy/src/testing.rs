@@ -42,6 +42,7 @@ pub(crate) fn group(id: u64, parent: Option<u64>, path: &str) -> Group {
             memory_full_us: Some(0),
             io_some_us: Some(0),
             io_full_us: Some(0),
+            cpu_some_us: Some(0),
         },
         knobs: Knobs {
             low: Some(Limit::Bytes(Bytes::ZERO)),

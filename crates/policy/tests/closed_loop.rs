@@ -137,10 +137,7 @@ fn a_settled_loop_does_not_oscillate() {
         let (low, high) = tail
             .iter()
             .fold((f64::MAX, 0.0f64), |(l, h), &g| (l.min(g), h.max(g)));
-        assert!(
-            high / low < 1.5,
-            "group {i}: gain between {low} and {high}"
-        );
+        assert!(high / low < 1.5, "group {i}: gain between {low} and {high}");
     }
 }
 

@@ -85,10 +85,25 @@ impl Parameters {
         };
         super::settings::in_range("--threads", u64::from(parameters.threads), 1, 256)?;
         super::settings::in_range("--files", u64::from(parameters.files), 1, 1_000_000)?;
-        super::settings::in_range("--mean-file-size", parameters.mean_file_bytes, 4096, 1 << 30)?;
+        super::settings::in_range(
+            "--mean-file-size",
+            parameters.mean_file_bytes,
+            4096,
+            1 << 30,
+        )?;
         super::settings::in_range("--append-size", parameters.append_bytes, 1, 1 << 30)?;
-        super::settings::in_range("--prealloc-percent", u64::from(parameters.prealloc_percent), 0, 100)?;
-        super::settings::in_range("--reads-per-write", u64::from(parameters.reads_per_write), 0, 1000)?;
+        super::settings::in_range(
+            "--prealloc-percent",
+            u64::from(parameters.prealloc_percent),
+            0,
+            100,
+        )?;
+        super::settings::in_range(
+            "--reads-per-write",
+            u64::from(parameters.reads_per_write),
+            0,
+            1000,
+        )?;
         super::settings::in_range(
             "--appends-per-write",
             u64::from(parameters.appends_per_write),
@@ -119,7 +134,10 @@ impl Parameters {
         vec![
             ("threads per container", self.threads.to_string()),
             ("files per container", self.files.to_string()),
-            ("mean file size", format!("{} KiB", self.mean_file_bytes >> 10)),
+            (
+                "mean file size",
+                format!("{} KiB", self.mean_file_bytes >> 10),
+            ),
             ("mean append", format!("{} KiB", self.append_bytes >> 10)),
             ("prepopulated", format!("{} %", self.prealloc_percent)),
             ("reads per new file", self.reads_per_write.to_string()),

@@ -5,6 +5,7 @@
 //! `study` computes and `report` draws. Adding one means: a file here, a page in
 //! `docs/experiments`, an entry in [`ALL`].
 
+pub mod containers;
 pub mod fileserver;
 pub mod paper;
 pub mod readmix;
@@ -16,8 +17,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::LabError;
 use crate::protocol::{Load, PolicyUnderTest};
 
+pub use containers::ContainerSpec;
 pub use paper::PaperFigure;
-pub use settings::{ContainerSpec, Settings};
+pub use settings::Settings;
 
 /// How the figures of an experiment come out of its series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,8 +57,11 @@ pub struct Description {
 }
 
 /// All experiments.
-pub const ALL: [&Description; 3] =
-    [&fileserver::DESCRIPTION, &readmix::DESCRIPTION, &reread::DESCRIPTION];
+pub const ALL: [&Description; 3] = [
+    &fileserver::DESCRIPTION,
+    &readmix::DESCRIPTION,
+    &reread::DESCRIPTION,
+];
 
 /// All policies an experiment can compare, in the order they are reported.
 pub const POLICIES: [PolicyUnderTest; 7] = [
@@ -89,7 +94,9 @@ pub fn policy_meaning(policy: PolicyUnderTest) -> &'static str {
         PolicyUnderTest::Memcg => "static memory.max in the ratio of the weights",
         PolicyUnderTest::Direct => "the load bypasses the page cache (O_DIRECT)",
         PolicyUnderTest::Justitia => "agent: page-cache thresholds by weight, no feedback",
-        PolicyUnderTest::Proportional => "agent: thresholds, allocation and feedback, objective fair",
+        PolicyUnderTest::Proportional => {
+            "agent: thresholds, allocation and feedback, objective fair"
+        }
         PolicyUnderTest::Strict => "agent: the same with objective strict, PV at any cost",
         PolicyUnderTest::Observe => "agent that measures and writes nothing",
     }
@@ -152,10 +159,15 @@ impl Workload {
 /// # Errors
 /// Names the nearest experiment there is.
 pub fn find(name: &str) -> Result<&'static Description, LabError> {
-    ALL.into_iter().find(|experiment| experiment.name == name).ok_or_else(|| {
-        let names: Vec<&str> = ALL.iter().map(|experiment| experiment.name).collect();
-        LabError::usage(format!("unknown experiment '{name}'"), did_you_mean(name, &names))
-    })
+    ALL.into_iter()
+        .find(|experiment| experiment.name == name)
+        .ok_or_else(|| {
+            let names: Vec<&str> = ALL.iter().map(|experiment| experiment.name).collect();
+            LabError::usage(
+                format!("unknown experiment '{name}'"),
+                did_you_mean(name, &names),
+            )
+        })
 }
 
 /// Finds a policy.
@@ -163,10 +175,16 @@ pub fn find(name: &str) -> Result<&'static Description, LabError> {
 /// # Errors
 /// Names the nearest policy there is.
 pub fn find_policy(name: &str) -> Result<PolicyUnderTest, LabError> {
-    POLICIES.into_iter().find(|&policy| policy_name(policy) == name).ok_or_else(|| {
-        let names = POLICIES.map(policy_name);
-        LabError::usage(format!("unknown policy '{name}'"), did_you_mean(name, &names))
-    })
+    POLICIES
+        .into_iter()
+        .find(|&policy| policy_name(policy) == name)
+        .ok_or_else(|| {
+            let names = POLICIES.map(policy_name);
+            LabError::usage(
+                format!("unknown policy '{name}'"),
+                did_you_mean(name, &names),
+            )
+        })
 }
 
 /// "did you mean 'x'?" when a valid name is near, otherwise the whole list.
@@ -177,7 +195,9 @@ pub fn did_you_mean(wrong: &str, valid: &[&str]) -> String {
         .map(|name| (strsim::jaro_winkler(wrong, name), name))
         .filter(|(likeness, _)| *likeness > 0.75)
         .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map_or(list.clone(), |(_, name)| format!("did you mean '{name}'? {list}"))
+        .map_or(list.clone(), |(_, name)| {
+            format!("did you mean '{name}'? {list}")
+        })
 }
 
 #[cfg(test)]
@@ -186,9 +206,18 @@ mod tests {
 
     #[test]
     fn a_wrong_name_is_answered_with_the_nearest_valid_one() {
-        assert!(find("filserver").unwrap_err().remedy().contains("'fileserver'"));
-        assert!(find_policy("conventinal").unwrap_err().remedy().contains("'conventional'"));
-        assert!(find_policy("xyzzy").unwrap_err().remedy().starts_with("use one of"));
+        assert!(find("filserver")
+            .unwrap_err()
+            .remedy()
+            .contains("'fileserver'"));
+        assert!(find_policy("conventinal")
+            .unwrap_err()
+            .remedy()
+            .contains("'conventional'"));
+        assert!(find_policy("xyzzy")
+            .unwrap_err()
+            .remedy()
+            .starts_with("use one of"));
     }
 
     #[test]

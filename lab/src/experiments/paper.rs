@@ -94,9 +94,24 @@ pub const FIGURE_9A: PaperFigure = PaperFigure {
     caption: "Re-read, four containers: PV by policy",
     weights: FOUR,
     series: &[
-        PaperSeries { color: "conventional", label: "Conventional", normalized: &[], pv: 1.4 },
-        PaperSeries { color: "direct", label: "Direct I/O", normalized: &[], pv: 0.61 },
-        PaperSeries { color: "justitia", label: "Justitia", normalized: &[], pv: 0.33 },
+        PaperSeries {
+            color: "conventional",
+            label: "Conventional",
+            normalized: &[],
+            pv: 1.4,
+        },
+        PaperSeries {
+            color: "direct",
+            label: "Direct I/O",
+            normalized: &[],
+            pv: 0.61,
+        },
+        PaperSeries {
+            color: "justitia",
+            label: "Justitia",
+            normalized: &[],
+            pv: 0.33,
+        },
     ],
 };
 
@@ -150,7 +165,12 @@ mod tests {
             for series in figure.series {
                 let pv = proportionality_variation(figure.weights, series.normalized).unwrap();
                 let tolerance = if figure.number == "12a" { 0.13 } else { 0.02 };
-                assert!((pv - series.pv).abs() < tolerance, "{} {}: {pv}", figure.number, series.label);
+                assert!(
+                    (pv - series.pv).abs() < tolerance,
+                    "{} {}: {pv}",
+                    figure.number,
+                    series.label
+                );
             }
         }
     }

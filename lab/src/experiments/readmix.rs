@@ -82,7 +82,12 @@ impl Parameters {
         };
         in_range("--threads", u64::from(parameters.threads), 1, 256)?;
         in_range("--file-size", parameters.file_bytes, block_bytes, 64 << 30)?;
-        in_range("--write-percent", u64::from(parameters.write_percent), 0, 100)?;
+        in_range(
+            "--write-percent",
+            u64::from(parameters.write_percent),
+            0,
+            100,
+        )?;
         if !(0.0..=4.0).contains(&parameters.zipf_theta) {
             return Err(LabError::usage(
                 format!("--zipf {} is out of range", parameters.zipf_theta),

@@ -47,7 +47,10 @@ pub struct Parameters {
 
 impl Default for Parameters {
     fn default() -> Self {
-        Self { file_bytes: 192 << 20, polluter_bytes: 256 << 20 }
+        Self {
+            file_bytes: 192 << 20,
+            polluter_bytes: 256 << 20,
+        }
     }
 }
 
@@ -69,7 +72,10 @@ impl Parameters {
 
     /// What one container runs.
     pub fn load(&self, direct: bool) -> Load {
-        Load::Reread { file_bytes: self.file_bytes, direct }
+        Load::Reread {
+            file_bytes: self.file_bytes,
+            direct,
+        }
     }
 
     /// Names and values for a person.

@@ -5,33 +5,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::containers::{containers, ContainerSpec};
 use super::{did_you_mean, fileserver, find, find_policy, policy_name, readmix, reread};
 use super::{Measure, Workload};
 use crate::args::{LoadArgs, RunArgs};
 use crate::error::LabError;
 use crate::protocol::{ContainerJob, GuestJob, Lru, PolicyUnderTest, Scheduler};
 
-/// Most containers in one guest.
-pub const MAX_CONTAINERS: usize = 64;
 /// Least memory of a guest that runs containers.
 pub const MIN_MEMORY_BYTES: u64 = 256 << 20;
-/// Working and pausing time of `--idle NAME` without a number.
-const DEFAULT_DUTY_S: u32 = 15;
-/// Growth of `--anon-growth NAME` without a number.
-const DEFAULT_ANON_GROWTH: u64 = 8 << 20;
-
-/// One container of an experiment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContainerSpec {
-    /// Name; slashes nest.
-    pub name: String,
-    /// I/O weight, 1 to 10000.
-    pub weight: u32,
-    /// Works for this long, then pauses as long; `None` works all the time.
-    pub duty_s: Option<u32>,
-    /// Growth of its anonymous memory.
-    pub anon_growth_bytes_per_s: u64,
-}
 
 /// An experiment with every choice made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -98,7 +80,10 @@ impl Settings {
         let memory_bytes = args.guest.memory.unwrap_or(description.memory_bytes);
         if memory_bytes < MIN_MEMORY_BYTES {
             return Err(LabError::usage(
-                format!("--memory {} MiB is too small for a guest", memory_bytes >> 20),
+                format!(
+                    "--memory {} MiB is too small for a guest",
+                    memory_bytes >> 20
+                ),
                 "use 256M or more",
             ));
         }
@@ -190,7 +175,10 @@ fn policies(
     for name in &args.policies {
         let policy = find_policy(name)?;
         if policies.contains(&policy) {
-            return Err(LabError::usage(format!("policy '{name}' is named twice"), "name it once"));
+            return Err(LabError::usage(
+                format!("policy '{name}' is named twice"),
+                "name it once",
+            ));
         }
         if policy == PolicyUnderTest::Direct && matches!(workload, Workload::Readmix(_)) {
             return Err(LabError::usage(
@@ -200,157 +188,70 @@ fn policies(
         }
         policies.push(policy);
     }
-    Ok(if policies.is_empty() { default.to_vec() } else { policies })
-}
-
-fn containers(args: &RunArgs, default: &[u32]) -> Result<Vec<ContainerSpec>, LabError> {
-    let weights: Vec<u32> = match args.containers {
-        Some(count) => {
-            in_range("--containers", u64::from(count), 1, MAX_CONTAINERS as u64)?;
-            (1..=count).map(|i| i * 100).collect()
-        }
-        None if args.weights.is_empty() => default.to_vec(),
-        None => args.weights.clone(),
-    };
-    if weights.len() > MAX_CONTAINERS {
-        return Err(LabError::usage(
-            format!("{} containers are too many", weights.len()),
-            format!("name at most {MAX_CONTAINERS} weights"),
-        ));
-    }
-    for &weight in &weights {
-        in_range("weight", u64::from(weight), 1, 10_000)?;
-    }
-    let names = names(args, &weights)?;
-    let mut specs: Vec<ContainerSpec> = names
-        .into_iter()
-        .zip(weights)
-        .map(|(name, weight)| ContainerSpec {
-            name,
-            weight,
-            duty_s: None,
-            anon_growth_bytes_per_s: 0,
-        })
-        .collect();
-    for text in &args.load.idle {
-        let (name, value) = name_and_value(text);
-        let duty = match value {
-            None => DEFAULT_DUTY_S,
-            Some(text) => text.parse().ok().filter(|&s| s > 0).ok_or_else(|| {
-                LabError::usage(format!("--idle {name}={text}: not a time"), "use whole seconds")
-            })?,
-        };
-        named(&mut specs, "--idle", name)?.duty_s = Some(duty);
-    }
-    for text in &args.load.anon_growth {
-        let (name, value) = name_and_value(text);
-        let growth = match value {
-            None => DEFAULT_ANON_GROWTH,
-            Some(text) => crate::args::size(text).map_err(|why| {
-                LabError::usage(format!("--anon-growth {name}={text}: {why}"), "use a size, like 8M")
-            })?,
-        };
-        named(&mut specs, "--anon-growth", name)?.anon_growth_bytes_per_s = growth;
-    }
-    Ok(specs)
-}
-
-/// Given names, checked, or `w100`, `w200`, ... with a number appended where weights repeat.
-fn names(args: &RunArgs, weights: &[u32]) -> Result<Vec<String>, LabError> {
-    if args.names.is_empty() {
-        return Ok(weights
-            .iter()
-            .enumerate()
-            .map(|(i, weight)| {
-                let earlier = weights[..i].iter().filter(|&w| w == weight).count();
-                if earlier == 0 {
-                    format!("w{weight}")
-                } else {
-                    format!("w{weight}-{}", earlier + 1)
-                }
-            })
-            .collect());
-    }
-    if args.names.len() != weights.len() {
-        return Err(LabError::usage(
-            format!("{} names for {} containers", args.names.len(), weights.len()),
-            "give --names as many names as there are weights",
-        ));
-    }
-    for (i, name) in args.names.iter().enumerate() {
-        let good_part = |part: &str| {
-            !part.is_empty()
-                && !part.starts_with('.')
-                && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-        };
-        if name.len() > 100 || !name.split('/').all(good_part) {
-            return Err(LabError::usage(
-                format!("'{name}' cannot name a container"),
-                "use letters, digits, '-', '_' and '.', with '/' between levels",
-            ));
-        }
-        let clash = args.names[..i].iter().find(|other| {
-            name == *other
-                || name.starts_with(&format!("{other}/"))
-                || other.starts_with(&format!("{name}/"))
-        });
-        if let Some(other) = clash {
-            return Err(LabError::usage(
-                format!("'{name}' and '{other}' cannot both be containers"),
-                "give every container a name of its own, none inside another",
-            ));
-        }
-    }
-    Ok(args.names.clone())
-}
-
-fn name_and_value(text: &str) -> (&str, Option<&str>) {
-    text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)))
-}
-
-fn named<'a>(
-    specs: &'a mut [ContainerSpec],
-    option: &str,
-    name: &str,
-) -> Result<&'a mut ContainerSpec, LabError> {
-    match specs.iter().position(|spec| spec.name == name) {
-        Some(index) => Ok(&mut specs[index]),
-        None => {
-            let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
-            Err(LabError::usage(
-                format!("{option} {name}: no such container"),
-                did_you_mean(name, &names),
-            ))
-        }
-    }
+    Ok(if policies.is_empty() {
+        default.to_vec()
+    } else {
+        policies
+    })
 }
 
 /// Refuses load options that the experiment would silently ignore.
 fn options_fit(experiment: &str, load: &LoadArgs) -> Result<(), LabError> {
     let fileserver: &[&str] = &["fileserver"];
     let given: [(&str, bool, &[&str]); 14] = [
-        ("--threads", load.threads.is_some(), &["fileserver", "readmix"]),
+        (
+            "--threads",
+            load.threads.is_some(),
+            &["fileserver", "readmix"],
+        ),
         ("--files", load.files.is_some(), fileserver),
-        ("--mean-file-size", load.mean_file_size.is_some(), fileserver),
+        (
+            "--mean-file-size",
+            load.mean_file_size.is_some(),
+            fileserver,
+        ),
         ("--append-size", load.append_size.is_some(), fileserver),
-        ("--prealloc-percent", load.prealloc_percent.is_some(), fileserver),
-        ("--reads-per-write", load.reads_per_write.is_some(), fileserver),
-        ("--appends-per-write", load.appends_per_write.is_some(), fileserver),
+        (
+            "--prealloc-percent",
+            load.prealloc_percent.is_some(),
+            fileserver,
+        ),
+        (
+            "--reads-per-write",
+            load.reads_per_write.is_some(),
+            fileserver,
+        ),
+        (
+            "--appends-per-write",
+            load.appends_per_write.is_some(),
+            fileserver,
+        ),
         ("--idle", !load.idle.is_empty(), fileserver),
         ("--anon-growth", !load.anon_growth.is_empty(), fileserver),
-        ("--file-size", load.file_size.is_some(), &["readmix", "reread"]),
+        (
+            "--file-size",
+            load.file_size.is_some(),
+            &["readmix", "reread"],
+        ),
         ("--block-size", load.block_size.is_some(), &["readmix"]),
-        ("--write-percent", load.write_percent.is_some(), &["readmix"]),
+        (
+            "--write-percent",
+            load.write_percent.is_some(),
+            &["readmix"],
+        ),
         ("--zipf", load.zipf.is_some(), &["readmix"]),
         ("--polluter", load.polluter.is_some(), &["reread"]),
     ];
-    match given.iter().find(|(_, set, fits)| *set && !fits.contains(&experiment)) {
-        None => Ok(()),
-        Some((option, _, fits)) => Err(LabError::usage(
-            format!("{experiment} has no option {option}"),
-            format!("leave it out; it belongs to {}", fits.join(" and ")),
-        )),
-    }
+    let ignored = given
+        .iter()
+        .find(|(_, set, fits)| *set && !fits.contains(&experiment));
+    let Some((option, _, fits)) = ignored else {
+        return Ok(());
+    };
+    Err(LabError::usage(
+        format!("{experiment} has no option {option}"),
+        format!("leave it out; it belongs to {}", fits.join(" and ")),
+    ))
 }
 
 #[cfg(test)]

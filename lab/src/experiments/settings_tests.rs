@@ -16,7 +16,9 @@ struct Cli {
 fn settings(line: &str) -> Result<Settings, LabError> {
     let line = format!("lab run {line} --out /nowhere");
     let cli = Cli::try_parse_from(line.split_whitespace()).expect("clap takes it");
-    let LabCommand::Run(run) = cli.lab.command else { panic!("not run") };
+    let LabCommand::Run(run) = cli.lab.command else {
+        panic!("not run")
+    };
     Settings::from_args(&run, &SERIES)
 }
 
@@ -58,7 +60,11 @@ fn bad_values_are_refused_with_a_remedy() {
         ("nothing", "nothing"),
     ] {
         let refusal = settings(line).expect_err(line);
-        assert!(refusal.cause().contains(cause), "{line}: {}", refusal.cause());
+        assert!(
+            refusal.cause().contains(cause),
+            "{line}: {}",
+            refusal.cause()
+        );
         assert!(!refusal.remedy().is_empty() && !refusal.remedy().contains('\n'));
         assert_eq!(refusal.exit_code(), 2);
         assert!(!refusal.cause().contains('\n'));
@@ -68,14 +74,24 @@ fn bad_values_are_refused_with_a_remedy() {
 #[test]
 fn sixty_four_containers_are_the_most() {
     let weights = |n: usize| vec!["100"; n].join(",");
-    assert_eq!(settings(&format!("fileserver --weights {}", weights(64))).unwrap().containers.len(), 64);
+    assert_eq!(
+        settings(&format!("fileserver --weights {}", weights(64)))
+            .unwrap()
+            .containers
+            .len(),
+        64
+    );
     assert!(settings(&format!("fileserver --weights {}", weights(65))).is_err());
 }
 
 #[test]
 fn equal_weights_still_give_every_container_its_own_name() {
     let settings = settings("fileserver --weights 100,100,200,100").unwrap();
-    let names: Vec<&str> = settings.containers.iter().map(|c| c.name.as_str()).collect();
+    let names: Vec<&str> = settings
+        .containers
+        .iter()
+        .map(|c| c.name.as_str())
+        .collect();
     assert_eq!(names, ["w100", "w100-2", "w200", "w100-3"]);
 }
 
@@ -88,13 +104,25 @@ fn held_out_shapes_reach_the_guest() {
     .unwrap();
     let job = settings.job(PolicyUnderTest::Proportional, 1);
     assert_eq!((job.seed, job.kill_agent_at_s), (6, Some(60)));
-    assert_eq!(settings.job(PolicyUnderTest::Conventional, 0).kill_agent_at_s, None);
-    let crate::protocol::Load::Fileserver { duty_s, reads_per_write, .. } = job.containers[1].load
+    assert_eq!(
+        settings
+            .job(PolicyUnderTest::Conventional, 0)
+            .kill_agent_at_s,
+        None
+    );
+    let crate::protocol::Load::Fileserver {
+        duty_s,
+        reads_per_write,
+        ..
+    } = job.containers[1].load
     else {
         panic!("not a fileserver")
     };
     assert_eq!((duty_s, reads_per_write), (Some(7), 5));
-    let crate::protocol::Load::Fileserver { anon_growth_bytes_per_s, .. } = job.containers[2].load
+    let crate::protocol::Load::Fileserver {
+        anon_growth_bytes_per_s,
+        ..
+    } = job.containers[2].load
     else {
         panic!("not a fileserver")
     };
@@ -112,5 +140,8 @@ fn only_the_direct_policy_bypasses_the_page_cache() {
     };
     assert!(is_direct(PolicyUnderTest::Direct));
     assert!(!is_direct(PolicyUnderTest::Conventional));
-    assert_eq!(settings.job(PolicyUnderTest::Memcg, 0).polluter_bytes, Some(256 << 20));
+    assert_eq!(
+        settings.job(PolicyUnderTest::Memcg, 0).polluter_bytes,
+        Some(256 << 20)
+    );
 }

@@ -25,7 +25,11 @@ pub fn highest(series: &[BarSeries]) -> f64 {
     series
         .iter()
         .flat_map(|s| {
-            s.values.iter().flatten().copied().chain(s.ranges.iter().flatten().map(|r| r.max))
+            s.values
+                .iter()
+                .flatten()
+                .copied()
+                .chain(s.ranges.iter().flatten().map(|r| r.max))
         })
         .fold(0.0, f64::max)
 }
@@ -41,7 +45,12 @@ pub fn bars(
     let scale = ticks(y_max, 5);
     let top = scale.last().copied().unwrap_or(1.0);
     let groups = categories.len() as f64;
-    let mut plot = Plot::new(title, &describe(categories, ideal, series), (520.0, 300.0), (groups, top));
+    let mut plot = Plot::new(
+        title,
+        &describe(categories, ideal, series),
+        (520.0, 300.0),
+        (groups, top),
+    );
     plot.y_axis(&scale, "bandwidth, lowest weight = 1");
     let slot = plot.x(1.0) - plot.x(0.0);
     let width = (slot * 0.8 / series.len().max(1) as f64).min(28.0);
@@ -49,7 +58,9 @@ pub fn bars(
         let middle = plot.x(i as f64 + 0.5);
         let start = middle - width * series.len() as f64 / 2.0;
         for (k, one) in series.iter().enumerate() {
-            let Some(value) = one.values.get(i).copied().flatten() else { continue };
+            let Some(value) = one.values.get(i).copied().flatten() else {
+                continue;
+            };
             let range = one.ranges.get(i).copied().flatten();
             let x = start + width * k as f64;
             bar(&mut plot, one, category, (x, width), value, range);
@@ -59,8 +70,11 @@ pub fn bars(
             plot.text("tick", middle, y, "middle", category);
         }
     }
-    let points: Vec<(f64, Option<f64>)> =
-        ideal.iter().enumerate().map(|(i, v)| (i as f64 + 0.5, Some(*v))).collect();
+    let points: Vec<(f64, Option<f64>)> = ideal
+        .iter()
+        .enumerate()
+        .map(|(i, v)| (i as f64 + 0.5, Some(*v)))
+        .collect();
     plot.line("ideal", "", &points);
     for &(x, value) in &points {
         if let Some(value) = value {
@@ -118,7 +132,11 @@ fn describe(categories: &[String], ideal: &[f64], series: &[BarSeries]) -> Strin
             .join(", ")
     };
     let ideal: Vec<Option<f64>> = ideal.iter().copied().map(Some).collect();
-    let mut text = format!("Weights {}. Ideal: {}.", categories.join(", "), list(&ideal));
+    let mut text = format!(
+        "Weights {}. Ideal: {}.",
+        categories.join(", "),
+        list(&ideal)
+    );
     for one in series {
         let _ = write!(text, " {}: {}.", one.label, list(&one.values));
     }
@@ -141,7 +159,7 @@ pub struct Layer {
 /// Bandwidth over time, containers stacked; dashed lines are where the borders should be.
 pub fn stacked(title: &str, times: &[f64], layers: &[Layer], y_max: f64, warmup_s: f64) -> String {
     let end = times.last().copied().unwrap_or(1.0);
-    let scale = ticks(y_max, 4);
+    let scale = ticks(y_max, 5);
     let top = scale.last().copied().unwrap_or(1.0);
     let description = "Bandwidth of each container, stacked from the lowest weight at the bottom; \
                        dashed lines show where the borders lie when every container has its share.";
@@ -153,14 +171,23 @@ pub fn stacked(title: &str, times: &[f64], layers: &[Layer], y_max: f64, warmup_
     let mut low = vec![0.0; times.len()];
     for layer in layers {
         let high: Vec<f64> = low.iter().zip(&layer.values).map(|(l, v)| l + v).collect();
-        plot.band(&format!("fill:var({})", layer.color), times, &low, &high, &layer.name);
+        plot.band(
+            &format!("fill:var({})", layer.color),
+            times,
+            &low,
+            &high,
+            &layer.name,
+        );
         low = high;
     }
     let mut border = 0.0;
     for layer in layers.iter().take(layers.len().saturating_sub(1)) {
         border += layer.ideal_share;
-        let points: Vec<(f64, Option<f64>)> =
-            times.iter().zip(&totals).map(|(t, total)| (*t, Some(total * border))).collect();
+        let points: Vec<(f64, Option<f64>)> = times
+            .iter()
+            .zip(&totals)
+            .map(|(t, total)| (*t, Some(total * border)))
+            .collect();
         plot.line("border", "", &points);
     }
     plot.warm_up(warmup_s);
@@ -186,11 +213,17 @@ pub fn page_cache(
         fixed(cache_mb.last().copied().unwrap_or(0.0), 0),
         fixed(cache_mb.iter().copied().fold(0.0, f64::max), 0)
     );
-    let mut plot = Plot::new(title, &description, (250.0, 130.0), (end, top))
-        .margins(34.0, 8.0, 20.0, 20.0);
+    let mut plot =
+        Plot::new(title, &description, (250.0, 130.0), (end, top)).margins(34.0, 8.0, 20.0, 20.0);
     plot.y_axis(&scale, "");
     plot.text("small-title", 34.0, 12.0, "start", title);
-    plot.band(&format!("fill:var({color})"), times, &vec![0.0; times.len()], cache_mb, title);
+    plot.band(
+        &format!("fill:var({color})"),
+        times,
+        &vec![0.0; times.len()],
+        cache_mb,
+        title,
+    );
     let has_threshold = low_mb.iter().flatten().any(|low| *low > 0.0);
     if has_threshold {
         let points: Vec<(f64, Option<f64>)> = times
@@ -216,7 +249,13 @@ mod tests {
             values: vec![Some(1.0), None],
             ranges: vec![Some(Range { min: 0.9, max: 1.1 }), None],
         };
-        let svg = bars("t", &["100".into(), "200".into()], &[1.0, 2.0], &[series], 2.0);
+        let svg = bars(
+            "t",
+            &["100".into(), "200".into()],
+            &[1.0, 2.0],
+            &[series],
+            2.0,
+        );
         assert_eq!(svg.matches("class=\"bar\"").count(), 1);
         assert_eq!(svg.matches("class=\"whisker\"").count(), 1);
         assert!(svg.contains("a &amp; b: 1.00, unknown"));

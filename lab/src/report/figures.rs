@@ -11,8 +11,14 @@ use crate::experiments::{policy_name, runs_agent, Measure};
 use crate::study::record::{RunRecord, Series};
 use crate::study::Document;
 
-/// Half the width of the moving mean of bandwidth over time, seconds.
-const SMOOTHING_S: f64 = 2.5;
+/// Half the width of the moving mean of bandwidth over time, seconds. A fixed job can be over in a
+/// second, which a wide mean would smear over the rest.
+fn smoothing_s(measure: Measure) -> f64 {
+    match measure {
+        Measure::Window => 2.5,
+        Measure::Completion => 0.5,
+    }
+}
 
 /// Normalized bandwidth by weight: the paper's figure beside ours, on one scale.
 pub fn by_weight(document: &Document) -> String {
@@ -23,7 +29,12 @@ pub fn by_weight(document: &Document) -> String {
         .in_order()
         .next()
         .map(|(_, result)| {
-            result.figures.containers.iter().filter_map(|c| c.ideal_normalized).collect()
+            result
+                .figures
+                .containers
+                .iter()
+                .filter_map(|c| c.ideal_normalized)
+                .collect()
         })
         .unwrap_or_default();
     let published = paper::figures(&document.experiment, &weights);
@@ -69,10 +80,16 @@ pub fn by_weight(document: &Document) -> String {
         &title,
         &bars(&title, &categories, &ideal, &ours, top),
         &legend(&ours),
-        &format!("Reads and writes of all containers. PV: {}.", pvs.join(", ")),
+        &format!(
+            "Reads and writes of all containers. PV: {}.",
+            pvs.join(", ")
+        ),
     );
     html.push_str("</div>\n");
-    for figure in published.iter().filter(|figure| paper_bars(figure).is_empty()) {
+    for figure in published
+        .iter()
+        .filter(|figure| paper_bars(figure).is_empty())
+    {
         let _ = writeln!(
             html,
             "<p class=\"note\">The paper's figure {}, whose bars its text does not give. {}. {}</p>",
@@ -93,7 +110,12 @@ fn our_bars(document: &Document) -> Vec<BarSeries> {
         .map(|(policy, result)| BarSeries {
             label: policy_name(policy).to_owned(),
             color: policy_name(policy).to_owned(),
-            values: result.figures.containers.iter().map(|c| c.normalized).collect(),
+            values: result
+                .figures
+                .containers
+                .iter()
+                .map(|c| c.normalized)
+                .collect(),
             ranges: result.spread.container_normalized.clone(),
         })
         .collect()
@@ -115,7 +137,11 @@ fn paper_bars(figure: &PaperFigure) -> Vec<BarSeries> {
 
 fn ideal_of(figure: &PaperFigure) -> Vec<f64> {
     let lowest = figure.weights.iter().copied().min().unwrap_or(1);
-    figure.weights.iter().map(|&weight| f64::from(weight) / f64::from(lowest)).collect()
+    figure
+        .weights
+        .iter()
+        .map(|&weight| f64::from(weight) / f64::from(lowest))
+        .collect()
 }
 
 fn highest_ideal(figure: &PaperFigure) -> f64 {
@@ -158,6 +184,7 @@ fn figure_markup(html: &mut String, title: &str, svg: &str, legend: &str, captio
 pub fn over_time(document: &Document) -> String {
     let settings = &document.environment.settings;
     let ranks = ranks(document);
+    let smoothing = smoothing_s(settings.measure);
     let panels: Vec<(String, Vec<f64>, Vec<Layer>)> = document
         .in_order()
         .filter_map(|(policy, result)| {
@@ -174,7 +201,10 @@ pub fn over_time(document: &Document) -> String {
                         name: format!("{}, weight {}", series.name, series.weight),
                         color: container_color(rank),
                         ideal_share: figures.ideal_share.unwrap_or(0.0),
-                        values: times.iter().map(|&t| rate_at(series, t)).collect(),
+                        values: times
+                            .iter()
+                            .map(|&t| rate_at(series, t, smoothing))
+                            .collect(),
                     };
                     (rank, layer)
                 })
@@ -190,13 +220,17 @@ pub fn over_time(document: &Document) -> String {
             (0..times.len()).map(|i| layers.iter().map(|layer| layer.values[i]).sum::<f64>())
         })
         .fold(0.0, f64::max);
-    let warmup = if settings.measure == Measure::Window { settings.warmup_s } else { 0.0 };
+    let warmup = if settings.measure == Measure::Window {
+        settings.warmup_s
+    } else {
+        0.0
+    };
     let mut html = String::from("<h2>Bandwidth over time</h2>\n");
     let _ = writeln!(
         html,
         "<p class=\"note\">Containers stacked, lowest weight at the bottom, {} s moving mean; \
          dashed, where the borders lie when every container has its share. {}</p>",
-        fixed(2.0 * SMOOTHING_S, 0),
+        fixed(2.0 * smoothing, 0),
         if warmup > 0.0 { "Faded: warm-up." } else { "" }
     );
     html.push_str(&container_legend(document, &ranks));
@@ -217,7 +251,12 @@ pub fn page_cache(document: &Document) -> String {
     let top = document
         .in_order()
         .filter_map(|(_, result)| representative(result))
-        .flat_map(|run| run.record.series.iter().flat_map(|s| s.file_bytes.iter().copied()))
+        .flat_map(|run| {
+            run.record
+                .series
+                .iter()
+                .flat_map(|s| s.file_bytes.iter().copied())
+        })
         .max()
         .map_or(1.0, mb);
     let mut html = String::from(
@@ -226,7 +265,9 @@ pub fn page_cache(document: &Document) -> String {
          scale.</p>\n",
     );
     for (policy, result) in document.in_order() {
-        let Some(run) = representative(result) else { continue };
+        let Some(run) = representative(result) else {
+            continue;
+        };
         let open = if runs_agent(policy) { " open" } else { "" };
         let _ = write!(
             html,
@@ -281,17 +322,27 @@ fn ranks(document: &Document) -> Vec<usize> {
 
 /// One time a second from start to end of a record; a fixed job ends with its last container.
 fn times(record: &RunRecord) -> Vec<f64> {
-    let last = record.series.iter().filter_map(Series::end_s).fold(f64::INFINITY, f64::min);
+    let last = record
+        .series
+        .iter()
+        .filter_map(Series::end_s)
+        .fold(f64::INFINITY, f64::min);
     let done: Option<Vec<f64>> = record.series.iter().map(|s| s.finished_at_s).collect();
-    let done = done.map_or(last, |done| done.into_iter().fold(0.0, f64::max).ceil() + 1.0);
-    let end = if last.is_finite() { last.min(done) } else { 0.0 };
+    let done = done.map_or(last, |done| {
+        done.into_iter().fold(0.0, f64::max).ceil() + 1.0
+    });
+    let end = if last.is_finite() {
+        last.min(done)
+    } else {
+        0.0
+    };
     (0..=end.floor() as u32).map(f64::from).collect()
 }
 
 /// Bandwidth around a time, MB/s.
-fn rate_at(series: &Series, time_s: f64) -> f64 {
+fn rate_at(series: &Series, time_s: f64, smoothing: f64) -> f64 {
     let end = series.end_s().unwrap_or(0.0);
-    let (from, to) = ((time_s - SMOOTHING_S).max(0.0), (time_s + SMOOTHING_S).min(end));
+    let (from, to) = ((time_s - smoothing).max(0.0), (time_s + smoothing).min(end));
     let all = series.all_bytes();
     match (series.at(&all, from), series.at(&all, to)) {
         (Some(a), Some(b)) if to > from => ((b - a) / (to - from) / 1e6).max(0.0),

@@ -42,7 +42,10 @@ pub fn fixed(value: f64, digits: usize) -> String {
 
 /// A share as a percentage.
 pub fn percent(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| format!("{} %", fixed(value * 100.0, digits)))
+    value.map_or_else(
+        || "–".to_owned(),
+        |value| format!("{}\u{a0}%", fixed(value * 100.0, digits)),
+    )
 }
 
 /// A median with its range in small type, the range only when there is one to show.
@@ -72,12 +75,20 @@ impl Table {
     /// A table of numbers under a caption, both markup.
     pub fn numbers(caption: &str, head: &[&str]) -> Self {
         let head = head.iter().map(|cell| (*cell).to_owned()).collect();
-        Self { caption: caption.to_owned(), head, ..Self::default() }
+        Self {
+            caption: caption.to_owned(),
+            head,
+            ..Self::default()
+        }
     }
 
     /// A table of names and values.
     pub fn facts(caption: &str) -> Self {
-        Self { caption: caption.to_owned(), text: true, ..Self::default() }
+        Self {
+            caption: caption.to_owned(),
+            text: true,
+            ..Self::default()
+        }
     }
 
     /// Adds a row of cells, all markup.
@@ -124,7 +135,10 @@ mod tests {
 
     #[test]
     fn nothing_a_guest_says_becomes_markup() {
-        assert_eq!(escape("<b a=\"x\">&'\u{1b}[0m"), "&lt;b a=&quot;x&quot;&gt;&amp;&#39;\u{fffd}[0m");
+        assert_eq!(
+            escape("<b a=\"x\">&'\u{1b}[0m"),
+            "&lt;b a=&quot;x&quot;&gt;&amp;&#39;\u{fffd}[0m"
+        );
     }
 
     #[test]
@@ -133,13 +147,16 @@ mod tests {
         assert_eq!(number(None, 2), "–");
         assert_eq!(fixed(-0.001, 2), "0.00");
         assert_eq!(fixed(-1.5, 1), "\u{2212}1.5");
-        assert_eq!(percent(Some(0.123), 1), "12.3 %");
+        assert_eq!(percent(Some(0.123), 1), "12.3\u{a0}%");
     }
 
     #[test]
     fn a_range_is_shown_only_over_several_runs() {
         let range = Some(Range { min: 1.0, max: 2.0 });
         assert_eq!(with_range(Some(1.5), range, 1, 1), "1.5");
-        assert_eq!(with_range(Some(1.5), range, 1, 3), "1.5<small>1.0 to 2.0</small>");
+        assert_eq!(
+            with_range(Some(1.5), range, 1, 3),
+            "1.5<small>1.0 to 2.0</small>"
+        );
     }
 }

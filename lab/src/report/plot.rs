@@ -94,7 +94,13 @@ impl Plot {
                 self.left,
                 self.width - self.right
             );
-            self.text("tick", self.left - 6.0, y + 4.0, "end", &fixed(tick, digits));
+            self.text(
+                "tick",
+                self.left - 6.0,
+                y + 4.0,
+                "end",
+                &fixed(tick, digits),
+            );
         }
         self.text("unit", 2.0, 11.0, "start", unit);
     }
@@ -105,7 +111,11 @@ impl Plot {
         for (i, &tick) in ticks.iter().enumerate() {
             let unit = if i + 1 == ticks.len() { " s" } else { "" };
             let x = self.x(tick);
-            let anchor = if i + 1 == ticks.len() { "end" } else { "middle" };
+            let anchor = if i + 1 == ticks.len() {
+                "end"
+            } else {
+                "middle"
+            };
             let label = format!("{}{unit}", fixed(tick, digits));
             self.text("tick", x, self.floor() + 15.0, anchor, &label);
         }
@@ -123,7 +133,10 @@ impl Plot {
             pen_down = value.is_some();
         }
         if !path.is_empty() {
-            let _ = write!(self.svg, "<path class=\"{class}\" style=\"{style}\" d=\"{path}\"/>");
+            let _ = write!(
+                self.svg,
+                "<path class=\"{class}\" style=\"{style}\" d=\"{path}\"/>"
+            );
         }
     }
 
@@ -190,11 +203,18 @@ pub fn ticks(max: f64, count: usize) -> Vec<f64> {
 
 /// Ticks that stop at or before `max`, for an axis that ends where its data does.
 pub fn ticks_within(max: f64, count: usize) -> Vec<f64> {
-    ticks(max, count).into_iter().filter(|tick| *tick <= max * 1.000_001).collect()
+    ticks(max, count)
+        .into_iter()
+        .filter(|tick| *tick <= max * 1.000_001)
+        .collect()
 }
 
 fn digits_for(ticks: &[f64]) -> usize {
-    let whole = |scale: f64| ticks.iter().all(|tick| ((tick * scale).fract()).abs() < 1e-6);
+    let whole = |scale: f64| {
+        ticks
+            .iter()
+            .all(|tick| ((tick * scale).fract()).abs() < 1e-6)
+    };
     if whole(1.0) {
         0
     } else if whole(10.0) {
@@ -220,7 +240,16 @@ mod tests {
     #[test]
     fn an_unknown_point_breaks_the_line_instead_of_falling_to_zero() {
         let mut plot = Plot::new("t", "d", (100.0, 100.0), (3.0, 1.0));
-        plot.line("l", "", &[(0.0, Some(1.0)), (1.0, None), (2.0, Some(1.0)), (3.0, Some(0.0))]);
+        plot.line(
+            "l",
+            "",
+            &[
+                (0.0, Some(1.0)),
+                (1.0, None),
+                (2.0, Some(1.0)),
+                (3.0, Some(0.0)),
+            ],
+        );
         assert_eq!(plot.finish().matches('M').count(), 2);
     }
 }

@@ -9,7 +9,9 @@ const VOID: [&str; 2] = ["meta", "br"];
 fn well_formed(html: &str) -> usize {
     let mut open: Vec<String> = Vec::new();
     let mut elements = 0;
-    let mut rest = html.strip_prefix("<!DOCTYPE html>").expect("starts with a doctype");
+    let mut rest = html
+        .strip_prefix("<!DOCTYPE html>")
+        .expect("starts with a doctype");
     while let Some(start) = rest.find('<') {
         let end = start + rest[start..].find('>').expect("every tag ends");
         let tag = &rest[start + 1..end];
@@ -21,7 +23,10 @@ fn well_formed(html: &str) -> usize {
         assert!(!tag.contains('<'), "no tag inside a tag: {tag}");
         assert_eq!(tag.matches('"').count() % 2, 0, "quotes pair up: {tag}");
         let name = tag.split([' ', '/']).next().unwrap_or_default();
-        assert!(name.bytes().all(|b| b.is_ascii_alphanumeric()), "a name: {tag}");
+        assert!(
+            name.bytes().all(|b| b.is_ascii_alphanumeric()),
+            "a name: {tag}"
+        );
         elements += 1;
         if !tag.ends_with('/') && !VOID.contains(&name) {
             open.push(name.to_owned());
@@ -51,7 +56,9 @@ fn every_experiment_makes_a_well_formed_page() {
 #[test]
 fn the_page_fetches_and_runs_nothing() {
     let page = render(&fixture::document("fileserver --weights 100,200"));
-    for outside in ["http://", "https://", "<script", "<link", "src=", "@import", "url("] {
+    for outside in [
+        "http://", "https://", "<script", "<link", "src=", "@import", "url(",
+    ] {
         assert!(!page.contains(outside), "{outside}");
     }
 }
@@ -68,7 +75,9 @@ fn text_from_a_guest_stays_text() {
 #[test]
 fn the_papers_figure_stands_beside_ours() {
     let page = render(&fixture::document("fileserver"));
-    assert!(page.contains("The paper&#39;s figure 8a") && page.contains("Justitia, weight 800: 6.26"));
+    assert!(
+        page.contains("The paper&#39;s figure 8a") && page.contains("Justitia, weight 800: 6.26")
+    );
     let page = render(&fixture::document("reread"));
     assert!(page.contains("figure 11b") && page.contains("Conventional 1.40"));
     assert!(render(&fixture::document("readmix")).contains("no figure of this load"));
@@ -77,13 +86,18 @@ fn the_papers_figure_stands_beside_ours() {
 #[test]
 fn a_changed_knob_is_shown() {
     let mut document = fixture::document("fileserver --weights 100,200");
-    let result = document.policies.get_mut(&PolicyUnderTest::Proportional).unwrap();
+    let result = document
+        .policies
+        .get_mut(&PolicyUnderTest::Proportional)
+        .unwrap();
     result.knobs_restored = false;
-    result.knob_differences.push(crate::study::record::KnobDifference {
-        knob: "app/w100/memory.low".into(),
-        before: Some("0".into()),
-        after: None,
-    });
+    result
+        .knob_differences
+        .push(crate::study::record::KnobDifference {
+            knob: "app/w100/memory.low".into(),
+            before: Some("0".into()),
+            after: None,
+        });
     let page = render(&document);
     assert!(page.contains("1 differ") && page.contains("not there"));
 }
@@ -101,7 +115,9 @@ fn an_empty_record_makes_a_page_too() {
 /// Writes sample pages for a look by eye: `JUSTITIA_SAMPLE_DIR=DIR cargo test -p justitia-lab`.
 #[test]
 fn sample_pages_can_be_written() {
-    let Some(dir) = std::env::var_os("JUSTITIA_SAMPLE_DIR") else { return };
+    let Some(dir) = std::env::var_os("JUSTITIA_SAMPLE_DIR") else {
+        return;
+    };
     for (name, line) in [
         ("fileserver", "fileserver --runs 3"),
         ("readmix", "readmix"),

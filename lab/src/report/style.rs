@@ -33,7 +33,11 @@ pub fn container_color(rank: usize) -> String {
 fn ramp(count: usize, from: f64, to: f64) -> String {
     let mut css = String::new();
     for rank in 0..count {
-        let part = if count > 1 { rank as f64 / (count - 1) as f64 } else { 0.5 };
+        let part = if count > 1 {
+            rank as f64 / (count - 1) as f64
+        } else {
+            0.5
+        };
         let at = (from + (to - from) * part) * (RAMP.len() - 1) as f64;
         let stop = (at as usize).min(RAMP.len() - 2);
         let mix = at - stop as f64;
@@ -123,8 +127,10 @@ mod tests {
     fn every_container_has_a_color_of_its_own_in_both_schemes() {
         for count in [1, 2, 8, 64] {
             let css = ramp(count, 0.04, 0.9);
-            let mut colors: Vec<&str> =
-                css.split(';').filter_map(|one| one.split_once(':').map(|c| c.1)).collect();
+            let mut colors: Vec<&str> = css
+                .split(';')
+                .filter_map(|one| one.split_once(':').map(|c| c.1))
+                .collect();
             colors.sort_unstable();
             colors.dedup();
             assert_eq!(colors.len(), count);

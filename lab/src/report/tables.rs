@@ -8,8 +8,40 @@ use crate::protocol::{Lru, PolicyUnderTest, Scheduler};
 use crate::study::notes::notes;
 use crate::study::{Document, PolicyResult};
 
-/// Policies side by side.
+/// Policies side by side, and what to know before believing them.
 pub fn summary(document: &Document) -> String {
+    let mut html = String::from("<h2>Summary</h2>\n");
+    html.push_str(&policies(document));
+    html.push_str(&apart(document));
+    if document.environment.settings.measure == Measure::Window {
+        let table = whole_run(document);
+        let _ = writeln!(
+            html,
+            "<details><summary>Whole run</summary>{table}</details>"
+        );
+    }
+    let notes = notes(document);
+    if !notes.is_empty() {
+        html.push_str("<ul class=\"notes\">");
+        for note in notes {
+            let _ = write!(html, "<li>{}</li>", escape(&note));
+        }
+        html.push_str("</ul>\n");
+    }
+    html.push_str("<ul class=\"legend\">");
+    for (policy, _) in document.in_order() {
+        let _ = write!(
+            html,
+            "<li><b>{}</b>: {}</li>",
+            policy_name(policy),
+            policy_meaning(policy)
+        );
+    }
+    html.push_str("</ul>\n");
+    html
+}
+
+fn policies(document: &Document) -> String {
     let mut table = Table::numbers(
         "Policies",
         &[
@@ -22,18 +54,6 @@ pub fn summary(document: &Document) -> String {
             "Mean latency ms",
             "Longest ms",
             "Operations over 2 s",
-        ],
-    );
-    let mut apart = Table::numbers(
-        "Reads and writes apart",
-        &[
-            "Policy",
-            "PV writes",
-            "PV reads",
-            "Written MB/s",
-            "Read MB/s",
-            "Device writes MB/s",
-            "Device reads MB/s",
         ],
     );
     for (policy, result) in document.in_order() {
@@ -49,57 +69,73 @@ pub fn summary(document: &Document) -> String {
             number(f.max_latency_ms, 0),
             number(f.slow_ops, 0),
         ]);
-        apart.row(vec![
-            label(policy),
-            with_range(f.pv_writes, s.pv_writes, 2, runs),
-            with_range(f.pv_reads, s.pv_reads, 2, runs),
+    }
+    table.render()
+}
+
+/// Reads and writes apart; for a fixed job, which only reads, PV while all compete instead.
+fn apart(document: &Document) -> String {
+    let completion = document.environment.settings.measure == Measure::Completion;
+    let (caption, pv): (&str, &[&str]) = if completion {
+        ("While all compete, and the device", &["PV while all read"])
+    } else {
+        ("Reads and writes apart", &["PV writes", "PV reads"])
+    };
+    let mut head = vec!["Policy"];
+    head.extend(pv);
+    head.extend([
+        "Written MB/s",
+        "Read MB/s",
+        "Device writes MB/s",
+        "Device reads MB/s",
+    ]);
+    let mut table = Table::numbers(caption, &head);
+    for (policy, result) in document.in_order() {
+        let (f, s, runs) = (&result.figures, &result.spread, result.runs.len());
+        let mut row = vec![label(policy)];
+        if completion {
+            row.push(number(f.pv_while_all_work, 2));
+        } else {
+            row.push(with_range(f.pv_writes, s.pv_writes, 2, runs));
+            row.push(with_range(f.pv_reads, s.pv_reads, 2, runs));
+        }
+        row.extend([
             number(f.write_mb_per_s, 1),
             number(f.read_mb_per_s, 1),
             number(f.device_write_mb_per_s, 1),
             number(f.device_read_mb_per_s, 1),
         ]);
+        table.row(row);
     }
-    let mut html = String::from("<h2>Summary</h2>\n");
-    html.push_str(&table.render());
-    html.push_str(&apart.render());
-    let settings = &document.environment.settings;
-    if settings.measure == Measure::Window {
-        let mut whole = Table::numbers(
-            "The whole run, warm-up included",
-            &["Policy", "PV", "Share error", "U", "Total MB/s", "Hit ratio", "Mean latency ms"],
-        );
-        for (policy, result) in document.in_order() {
-            let f = &result.whole_run;
-            whole.row(vec![
-                label(policy),
-                number(f.pv, 2),
-                number(f.share_error, 3),
-                number(f.utility, 3),
-                number(f.total_mb_per_s, 1),
-                number(f.hit_ratio, 2),
-                number(f.mean_latency_ms, 2),
-            ]);
-        }
-        let _ = writeln!(
-            html,
-            "<details><summary>Whole run</summary>{}</details>",
-            whole.render()
-        );
+    table.render()
+}
+
+fn whole_run(document: &Document) -> String {
+    let mut table = Table::numbers(
+        "The whole run, warm-up included",
+        &[
+            "Policy",
+            "PV",
+            "Share error",
+            "U",
+            "Total MB/s",
+            "Hit ratio",
+            "Mean latency ms",
+        ],
+    );
+    for (policy, result) in document.in_order() {
+        let f = &result.whole_run;
+        table.row(vec![
+            label(policy),
+            number(f.pv, 2),
+            number(f.share_error, 3),
+            number(f.utility, 3),
+            number(f.total_mb_per_s, 1),
+            number(f.hit_ratio, 2),
+            number(f.mean_latency_ms, 2),
+        ]);
     }
-    let notes = notes(document);
-    if !notes.is_empty() {
-        html.push_str("<ul class=\"notes\">");
-        for note in notes {
-            let _ = write!(html, "<li>{}</li>", escape(&note));
-        }
-        html.push_str("</ul>\n");
-    }
-    html.push_str("<ul class=\"legend\">");
-    for (policy, _) in document.in_order() {
-        let _ = write!(html, "<li><b>{}</b>: {}</li>", policy_name(policy), policy_meaning(policy));
-    }
-    html.push_str("</ul>\n");
-    html
+    table.render()
 }
 
 fn label(policy: PolicyUnderTest) -> String {
@@ -115,7 +151,11 @@ pub fn containers(document: &Document) -> String {
     let mut html = String::from("<h2>Containers</h2>\n");
     for (policy, result) in document.in_order() {
         let table = container_table(policy, result, completion);
-        let open = if runs_agent(policy) && policy != PolicyUnderTest::Observe { " open" } else { "" };
+        let open = if runs_agent(policy) && policy != PolicyUnderTest::Observe {
+            " open"
+        } else {
+            ""
+        };
         let _ = writeln!(
             html,
             "<details{open}><summary>{}</summary>{table}</details>",
@@ -153,15 +193,33 @@ fn container_table(policy: PolicyUnderTest, result: &PolicyResult, completion: b
             percent(c.ideal_share, 1),
             percent(c.share, 1),
             number(c.ideal_normalized, 2),
-            with_range(c.normalized, range(&result.spread.container_normalized), 2, runs),
-            with_range(c.mb_per_s, range(&result.spread.container_mb_per_s), 2, runs),
+            with_range(
+                c.normalized,
+                range(&result.spread.container_normalized),
+                2,
+                runs,
+            ),
+            with_range(
+                c.mb_per_s,
+                range(&result.spread.container_mb_per_s),
+                2,
+                runs,
+            ),
             number(c.read_mb_per_s, 2),
             number(c.write_mb_per_s, 2),
         ];
         row.extend(if completion {
-            [number(c.resident_mb, 1), number(c.finished_at_s, 2), number(c.hit_ratio, 2)]
+            [
+                number(c.resident_mb, 1),
+                number(c.finished_at_s, 2),
+                number(c.hit_ratio, 2),
+            ]
         } else {
-            [number(c.page_cache_mb, 1), number(c.low_mb, 1), number(c.hit_ratio, 2)]
+            [
+                number(c.page_cache_mb, 1),
+                number(c.low_mb, 1),
+                number(c.hit_ratio, 2),
+            ]
         });
         row.extend([
             number(c.mean_latency_ms, 2),
@@ -178,28 +236,46 @@ fn container_table(policy: PolicyUnderTest, result: &PolicyResult, completion: b
 pub fn agent(document: &Document) -> String {
     let mut table = Table::numbers(
         "Agent",
-        &["Policy", "CPU, % of one core", "Peak memory MB", "Knobs after the run", "Boots repeated"],
+        &[
+            "Policy",
+            "CPU, % of one core",
+            "Peak memory MB",
+            "Knobs after the run",
+            "Boots repeated",
+            "Host busy with others",
+        ],
     );
     for (policy, result) in document.in_order() {
         let knobs = if result.knobs_restored {
             "<span class=\"good\">all as before</span>".to_owned()
         } else {
-            format!("<span class=\"bad\">{} differ</span>", result.knob_differences.len())
+            format!(
+                "<span class=\"bad\">{} differ</span>",
+                result.knob_differences.len()
+            )
         };
+        let busy = result
+            .runs
+            .iter()
+            .filter_map(|run| run.record.host_busy_with_others)
+            .reduce(f64::max);
         let failed: u32 = result.runs.iter().map(|run| run.record.failed_boots).sum();
         table.row(vec![
             label(policy),
-            number(result.agent.map(|agent| agent.cpu_percent), 2),
+            number(result.agent.and_then(|agent| agent.cpu_percent), 2),
             number(result.agent.map(|agent| agent.peak_rss_mb), 1),
             knobs,
             failed.to_string(),
+            percent(busy, 0),
         ]);
     }
     let mut html = format!("<h2>Agent and knobs</h2>\n{}", table.render());
     for (policy, result) in document.in_order() {
         if !result.knob_differences.is_empty() {
-            let mut knobs =
-                Table::numbers(&format!("Left changed by {}", policy_name(policy)), &["Knob", "Before", "After"]);
+            let mut knobs = Table::numbers(
+                &format!("Left changed by {}", policy_name(policy)),
+                &["Knob", "Before", "After"],
+            );
             let value = |text: &Option<String>| escape(text.as_deref().unwrap_or("not there"));
             for difference in &result.knob_differences {
                 knobs.row(vec![
@@ -231,9 +307,15 @@ pub fn environment(document: &Document) -> String {
     table.fact("Kernel", &document.kernel);
     table.fact("Memory", &format!("{} MiB", settings.memory_bytes >> 20));
     table.fact("CPUs", &settings.cpus.to_string());
-    table.fact("Data disk", &format!("{} MB/s, fresh ext4 on NVMe", settings.disk_mb_per_s));
+    table.fact(
+        "Data disk",
+        &format!("{} MB/s, fresh ext4 on NVMe", settings.disk_mb_per_s),
+    );
     let mount = settings.mount_options.as_str();
-    table.fact("Mount options asked for", if mount.is_empty() { "defaults" } else { mount });
+    table.fact(
+        "Mount options asked for",
+        if mount.is_empty() { "defaults" } else { mount },
+    );
     table.fact("LRU", lru_name(settings.lru));
     table.fact("Block scheduler", scheduler_name(settings.scheduler));
     table.fact("Measured seconds", &settings.seconds.to_string());
@@ -261,7 +343,10 @@ pub fn environment(document: &Document) -> String {
         table.fact("Agent arguments", &settings.agent_args.join(" "));
     }
     if let Some(at) = settings.kill_agent_at_s {
-        table.fact("Agent killed after", &format!("{at} s, started again a second later"));
+        table.fact(
+            "Agent killed after",
+            &format!("{at} s, started again a second later"),
+        );
     }
     for (name, value) in &environment.machine {
         table.fact(&format!("Machine: {}", name.replace('_', " ")), value);

@@ -20,12 +20,21 @@ pub struct Range {
 impl Range {
     /// Range of the known values; `None` if none is.
     pub fn of(values: impl IntoIterator<Item = Option<f64>>) -> Option<Self> {
-        values.into_iter().flatten().fold(None, |range: Option<Self>, value| {
-            Some(range.map_or(Self { min: value, max: value }, |range| Self {
-                min: range.min.min(value),
-                max: range.max.max(value),
-            }))
-        })
+        values
+            .into_iter()
+            .flatten()
+            .fold(None, |range: Option<Self>, value| {
+                Some(range.map_or(
+                    Self {
+                        min: value,
+                        max: value,
+                    },
+                    |range| Self {
+                        min: range.min.min(value),
+                        max: range.max.max(value),
+                    },
+                ))
+            })
     }
 }
 
@@ -57,9 +66,15 @@ pub struct Spread {
 /// Spread over runs.
 pub fn spread(runs: &[Figures]) -> Spread {
     let range = |field: fn(&Figures) -> Option<f64>| Range::of(runs.iter().map(field));
-    let count = runs.iter().map(|run| run.containers.len()).min().unwrap_or(0);
+    let count = runs
+        .iter()
+        .map(|run| run.containers.len())
+        .min()
+        .unwrap_or(0);
     let each = |field: fn(&super::ContainerFigures) -> Option<f64>| {
-        (0..count).map(|i| Range::of(runs.iter().map(|run| field(&run.containers[i])))).collect()
+        (0..count)
+            .map(|i| Range::of(runs.iter().map(|run| field(&run.containers[i]))))
+            .collect()
     };
     Spread {
         pv: range(|f| f.pv),
@@ -77,8 +92,10 @@ pub fn spread(runs: &[Figures]) -> Spread {
 
 /// Median of every number over runs; default figures for no runs.
 pub fn medians(runs: &[Figures]) -> Figures {
-    let values: Vec<Value> =
-        runs.iter().filter_map(|run| serde_json::to_value(run).ok()).collect();
+    let values: Vec<Value> = runs
+        .iter()
+        .filter_map(|run| serde_json::to_value(run).ok())
+        .collect();
     if values.len() == 1 {
         return runs[0].clone();
     }
@@ -98,8 +115,14 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 }
 
 fn merge(values: &[&Value]) -> Value {
-    let known: Vec<&Value> = values.iter().copied().filter(|value| !value.is_null()).collect();
-    let Some(&first) = known.first() else { return Value::Null };
+    let known: Vec<&Value> = values
+        .iter()
+        .copied()
+        .filter(|value| !value.is_null())
+        .collect();
+    let Some(&first) = known.first() else {
+        return Value::Null;
+    };
     if known.iter().all(|value| *value == first) {
         return first.clone();
     }
@@ -114,7 +137,14 @@ fn merge(values: &[&Value]) -> Value {
             .collect::<Map<String, Value>>()
             .into(),
         Value::Array(items) => (0..items.len())
-            .map(|i| merge(&known.iter().filter_map(|value| value.get(i)).collect::<Vec<_>>()))
+            .map(|i| {
+                merge(
+                    &known
+                        .iter()
+                        .filter_map(|value| value.get(i))
+                        .collect::<Vec<_>>(),
+                )
+            })
             .collect(),
         _ => first.clone(),
     }
@@ -132,15 +162,29 @@ mod tests {
             mb_per_s: Some(mb_per_s),
             ..ContainerFigures::default()
         };
-        Figures { pv, containers: vec![container], ..Figures::default() }
+        Figures {
+            pv,
+            containers: vec![container],
+            ..Figures::default()
+        }
     }
 
     #[test]
     fn the_median_of_three_ignores_the_outlier_in_every_number() {
-        let median = medians(&[run(Some(0.2), 5.0), run(Some(9.0), 7.0), run(Some(0.3), 6.0)]);
+        let median = medians(&[
+            run(Some(0.2), 5.0),
+            run(Some(9.0), 7.0),
+            run(Some(0.3), 6.0),
+        ]);
         assert_eq!(median.pv, Some(0.3));
         assert_eq!(median.containers[0].mb_per_s, Some(6.0));
-        assert_eq!((median.containers[0].name.as_str(), median.containers[0].weight), ("a", 100));
+        assert_eq!(
+            (
+                median.containers[0].name.as_str(),
+                median.containers[0].weight
+            ),
+            ("a", 100)
+        );
     }
 
     #[test]
@@ -155,7 +199,10 @@ mod tests {
     fn the_spread_holds_least_and_greatest() {
         let spread = spread(&[run(Some(0.2), 5.0), run(None, 7.0), run(Some(0.3), 6.0)]);
         assert_eq!(spread.pv, Some(Range { min: 0.2, max: 0.3 }));
-        assert_eq!(spread.container_mb_per_s, [Some(Range { min: 5.0, max: 7.0 })]);
+        assert_eq!(
+            spread.container_mb_per_s,
+            [Some(Range { min: 5.0, max: 7.0 })]
+        );
         assert_eq!(spread.utility, None);
     }
 

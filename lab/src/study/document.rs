@@ -73,8 +73,8 @@ pub struct PolicyResult {
 /// Cost of the agent: median of the runs for CPU, maximum for memory.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct AgentFigures {
-    /// CPU time, percent of one core.
-    pub cpu_percent: f64,
+    /// CPU time over the agent's life, percent of one core of the guest; null if not known.
+    pub cpu_percent: Option<f64>,
     /// Peak resident memory, 10^6 bytes.
     pub peak_rss_mb: f64,
 }
@@ -92,8 +92,10 @@ pub struct StudiedRun {
 impl PolicyResult {
     /// Studies the records of one policy.
     pub fn of(settings: &Settings, records: Vec<RunRecord>) -> Self {
-        let whole: Vec<Figures> =
-            records.iter().map(|record| window::figures(settings, record, 0.0)).collect();
+        let whole: Vec<Figures> = records
+            .iter()
+            .map(|record| window::figures(settings, record, 0.0))
+            .collect();
         let runs: Vec<StudiedRun> = records
             .into_iter()
             .map(|record| StudiedRun {
@@ -102,22 +104,26 @@ impl PolicyResult {
             })
             .collect();
         let windows: Vec<Figures> = runs.iter().map(|run| run.figures.clone()).collect();
-        let costs = || runs.iter().filter_map(|run| run.record.agent.map(|cost| (cost, &run.record)));
-        let cpu = median(
-            costs()
-                .filter(|(_, record)| record.seconds > 0.0)
-                .map(|(cost, record)| cost.cpu_s / record.seconds * 100.0),
-        );
-        let rss = costs().map(|(cost, _)| cost.peak_rss_bytes).max();
-        let mut differences: Vec<KnobDifference> =
-            runs.iter().flat_map(|run| run.record.knob_differences.clone()).collect();
+        let cpu_percent = median(runs.iter().filter_map(|run| {
+            let alive_s = run.record.agent_alive_s(settings.measure)?;
+            Some(run.record.agent?.cpu_s / alive_s * 100.0)
+        }));
+        let rss = runs
+            .iter()
+            .filter_map(|run| run.record.agent)
+            .map(|cost| cost.peak_rss_bytes)
+            .max();
+        let mut differences: Vec<KnobDifference> = runs
+            .iter()
+            .flat_map(|run| run.record.knob_differences.clone())
+            .collect();
         differences.sort_by(|a, b| a.knob.cmp(&b.knob));
         differences.dedup();
         Self {
             figures: medians(&windows),
             spread: spread(&windows),
             whole_run: medians(&whole),
-            agent: cpu.zip(rss).map(|(cpu_percent, rss)| AgentFigures {
+            agent: rss.map(|rss| AgentFigures {
                 cpu_percent,
                 peak_rss_mb: rss as f64 / 1e6,
             }),
@@ -134,11 +140,10 @@ impl Document {
         environment: Environment,
         records: BTreeMap<PolicyUnderTest, Vec<RunRecord>>,
     ) -> Self {
-        let kernel = records
-            .values()
-            .flatten()
-            .next()
-            .map_or_else(|| environment.settings.kernel_series.clone(), |run| run.kernel.clone());
+        let kernel = records.values().flatten().next().map_or_else(
+            || environment.settings.kernel_series.clone(),
+            |run| run.kernel.clone(),
+        );
         let policies = records
             .into_iter()
             .map(|(policy, records)| (policy, PolicyResult::of(&environment.settings, records)))
@@ -163,7 +168,10 @@ impl Document {
             .policies
             .into_iter()
             .map(|(policy, result)| {
-                (policy, result.runs.into_iter().map(|run| run.record).collect())
+                (
+                    policy,
+                    result.runs.into_iter().map(|run| run.record).collect(),
+                )
             })
             .collect();
         Self::study(environment, records)
@@ -185,7 +193,10 @@ impl Document {
     pub fn parse(text: &str) -> Result<Self, String> {
         let document: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if document.schema > SCHEMA {
-            return Err(format!("its schema is {}, newer than {SCHEMA}", document.schema));
+            return Err(format!(
+                "its schema is {}, newer than {SCHEMA}",
+                document.schema
+            ));
         }
         Ok(document)
     }
@@ -208,7 +219,10 @@ mod tests {
         assert!(read.render() == document.render());
         assert!(read.clone().study_again(None).render() == document.render());
         let other = read.study_again(Some(5.0));
-        assert_eq!(other.policies[&PolicyUnderTest::Memcg].figures.from_s, Some(5.0));
+        assert_eq!(
+            other.policies[&PolicyUnderTest::Memcg].figures.from_s,
+            Some(5.0)
+        );
     }
 
     #[test]
@@ -220,7 +234,14 @@ mod tests {
         assert_eq!(value["environment"]["lru"], "classic");
         assert_eq!(value["environment"]["scheduler"], "bfq");
         let policy = &value["policies"]["proportional"];
-        for key in ["pv", "share_error", "utility", "total_mb_per_s", "pv_writes", "hit_ratio"] {
+        for key in [
+            "pv",
+            "share_error",
+            "utility",
+            "total_mb_per_s",
+            "pv_writes",
+            "hit_ratio",
+        ] {
             assert!(policy[key].is_number(), "{key}");
             assert!(policy["whole_run"][key].is_number(), "whole_run {key}");
         }
@@ -229,13 +250,21 @@ mod tests {
         assert_eq!(policy["knobs_restored"], true);
         assert!(policy["agent"]["cpu_percent"].is_number());
         assert!(policy["spread"]["pv"]["max"].is_number());
-        assert_eq!(policy["runs"][0]["series"][0]["at_s"].as_array().unwrap().len(), 51);
+        assert_eq!(
+            policy["runs"][0]["series"][0]["at_s"]
+                .as_array()
+                .unwrap()
+                .len(),
+            51
+        );
         assert!(value["policies"]["conventional"]["agent"].is_null());
     }
 
     #[test]
     fn a_newer_layout_is_refused() {
-        let text = fixture::document("reread").render().replace("\"schema\": 1", "\"schema\": 99");
+        let text = fixture::document("reread")
+            .render()
+            .replace("\"schema\": 1", "\"schema\": 99");
         assert!(Document::parse(&text).unwrap_err().contains("99"));
     }
 }

@@ -66,7 +66,10 @@ pub fn works_at(container: &ContainerSpec, time_s: f64) -> bool {
 
 /// Entitled share of each container over intervals of `(middle in seconds, bytes moved by all)`.
 pub fn over_time(containers: &[ContainerSpec], intervals: &[(f64, f64)]) -> Vec<f64> {
-    if containers.iter().all(|container| container.duty_s.is_none()) {
+    if containers
+        .iter()
+        .all(|container| container.duty_s.is_none())
+    {
         return shares(containers, &vec![true; containers.len()]);
     }
     let mut entitled = vec![0.0; containers.len()];
@@ -79,7 +82,9 @@ pub fn over_time(containers: &[ContainerSpec], intervals: &[(f64, f64)]) -> Vec<
         all += bytes;
     }
     if all > 0.0 {
-        entitled.iter_mut().for_each(|sum| *sum /= all);
+        for sum in &mut entitled {
+            *sum /= all;
+        }
     }
     entitled
 }
@@ -87,10 +92,19 @@ pub fn over_time(containers: &[ContainerSpec], intervals: &[(f64, f64)]) -> Vec<
 /// Weights for the metrics: the containers' own where shares follow from them directly, otherwise
 /// the shares in millionths.
 pub fn effective_weights(containers: &[ContainerSpec], shares: &[f64]) -> Vec<u32> {
-    if containers.iter().all(|container| container.duty_s.is_none()) {
-        return containers.iter().map(|container| container.weight).collect();
+    if containers
+        .iter()
+        .all(|container| container.duty_s.is_none())
+    {
+        return containers
+            .iter()
+            .map(|container| container.weight)
+            .collect();
     }
-    shares.iter().map(|share| (share * RESOLUTION).round().max(1.0) as u32).collect()
+    shares
+        .iter()
+        .map(|share| (share * RESOLUTION).round().max(1.0) as u32)
+        .collect()
 }
 
 #[cfg(test)]
@@ -98,7 +112,12 @@ mod tests {
     use super::*;
 
     fn container(name: &str, weight: u32, duty_s: Option<u32>) -> ContainerSpec {
-        ContainerSpec { name: name.into(), weight, duty_s, anon_growth_bytes_per_s: 0 }
+        ContainerSpec {
+            name: name.into(),
+            weight,
+            duty_s,
+            anon_growth_bytes_per_s: 0,
+        }
     }
 
     fn near(a: &[f64], b: &[f64]) -> bool {
@@ -114,10 +133,16 @@ mod tests {
 
     #[test]
     fn nesting_changes_nothing_while_all_work() {
-        let containers =
-            [container("t/a", 100, None), container("t/b", 300, None), container("c", 400, None)];
+        let containers = [
+            container("t/a", 100, None),
+            container("t/b", 300, None),
+            container("c", 400, None),
+        ];
         assert!(near(&shares(&containers, &[true; 3]), &[0.125, 0.375, 0.5]));
-        assert_eq!(effective_weights(&containers, &[0.125, 0.375, 0.5]), [100, 300, 400]);
+        assert_eq!(
+            effective_weights(&containers, &[0.125, 0.375, 0.5]),
+            [100, 300, 400]
+        );
     }
 
     #[test]
@@ -127,9 +152,18 @@ mod tests {
             container("t/b", 300, Some(5)),
             container("c", 400, None),
         ];
-        assert!(near(&shares(&containers, &[true, false, true]), &[0.5, 0.0, 0.5]));
-        assert!(near(&shares(&containers, &[false, false, true]), &[0.0, 0.0, 1.0]));
-        assert_eq!(effective_weights(&containers, &[0.3, 0.2, 0.5]), [300_000, 200_000, 500_000]);
+        assert!(near(
+            &shares(&containers, &[true, false, true]),
+            &[0.5, 0.0, 0.5]
+        ));
+        assert!(near(
+            &shares(&containers, &[false, false, true]),
+            &[0.0, 0.0, 1.0]
+        ));
+        assert_eq!(
+            effective_weights(&containers, &[0.3, 0.2, 0.5]),
+            [300_000, 200_000, 500_000]
+        );
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct Figures {
     pub pv_reads: Option<f64>,
     /// The same of bytes written.
     pub pv_writes: Option<f64>,
+    /// PV until the first fixed job was done (reread); null if that took less than three seconds.
+    pub pv_while_all_work: Option<f64>,
     /// Part of all bytes that went to the wrong container, 0 to 1.
     pub share_error: Option<f64>,
     /// Sum of `(w_i / W) ln b_i`, with `b_i` in 10^6 bytes per second.

@@ -5,20 +5,28 @@ use crate::experiments::{policy_name, runs_agent, Measure};
 use crate::protocol::PolicyUnderTest;
 
 /// A run whose disk is idle more than this is not contended for it.
-const CONTENDED_FROM: f64 = 0.7;
+const CONTENDED_FROM: f64 = 0.85;
+/// A guest whose host is busier than this with other work is not measured but hindered.
+const QUIET_BELOW: f64 = 0.1;
 
 /// Notes on a document, the most doubtful first. Empty when nothing stands out.
 pub fn notes(document: &Document) -> Vec<String> {
     let settings = &document.environment.settings;
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = busy_host(document).into_iter().collect();
     for (policy, result) in document.in_order() {
         let name = policy_name(policy);
         let figures = &result.figures;
         if figures.pv.is_none() && settings.containers.len() > 1 {
-            notes.push(format!("{name}: no PV, because a container moved nothing in the window"));
+            notes.push(format!(
+                "{name}: no PV, because a container moved nothing in the window"
+            ));
         }
         if settings.measure == Measure::Completion {
-            let late = figures.containers.iter().filter(|c| c.finished_at_s.is_none()).count();
+            let late = figures
+                .containers
+                .iter()
+                .filter(|c| c.finished_at_s.is_none())
+                .count();
             if late > 0 {
                 notes.push(format!(
                     "{name}: {late} of {} containers did not finish in {} s; their bandwidth is \
@@ -39,7 +47,9 @@ pub fn notes(document: &Document) -> Vec<String> {
         }
         let failed: u32 = result.runs.iter().map(|run| run.record.failed_boots).sum();
         if failed > 0 {
-            notes.push(format!("{name}: the guest panicked {failed} times and was started again"));
+            notes.push(format!(
+                "{name}: the guest panicked {failed} times and was started again"
+            ));
         }
         if runs_agent(policy) && result.agent.is_none() && !result.runs.is_empty() {
             notes.push(format!("{name}: the agent's cost could not be measured"));
@@ -49,9 +59,35 @@ pub fn notes(document: &Document) -> Vec<String> {
     notes
 }
 
+/// A host that others use makes policies differ for no reason of their own.
+fn busy_host(document: &Document) -> Option<String> {
+    let busy: Vec<String> = document
+        .in_order()
+        .filter_map(|(policy, result)| {
+            let most = result
+                .runs
+                .iter()
+                .filter_map(|run| run.record.host_busy_with_others)
+                .reduce(f64::max)?;
+            (most >= QUIET_BELOW)
+                .then(|| format!("{:.0} % during {}", most * 100.0, policy_name(policy)))
+        })
+        .collect();
+    (!busy.is_empty()).then(|| {
+        format!(
+            "other work took the host's CPU time ({}): do not compare totals or latencies; run \
+             again on an idle host",
+            busy.join(", ")
+        )
+    })
+}
+
 /// A disk with time to spare does not make anybody compete.
 fn uncontended(document: &Document, name: &str) -> Option<String> {
-    let figures = &document.policies.get(&PolicyUnderTest::Conventional)?.figures;
+    let figures = &document
+        .policies
+        .get(&PolicyUnderTest::Conventional)?
+        .figures;
     let used = figures.device_read_mb_per_s? + figures.device_write_mb_per_s?;
     let part = used / f64::from(document.environment.settings.disk_mb_per_s);
     (part < CONTENDED_FROM).then(|| {
@@ -75,7 +111,10 @@ fn slower_operations(document: &Document) -> Option<String> {
         .map(|(policy, count)| format!("{count:.0} under {}", policy_name(policy)))
         .collect();
     (!worse.is_empty()).then(|| {
-        format!("operations over 2 s: {}, {base:.0} under conventional", worse.join(", "))
+        format!(
+            "operations over 2 s: {}, {base:.0} under conventional",
+            worse.join(", ")
+        )
     })
 }
 
@@ -93,16 +132,34 @@ mod tests {
     }
 
     #[test]
+    fn a_busy_host_is_the_first_thing_to_know() {
+        let mut document = fixture::document("fileserver --weights 100,200");
+        let result = document.policies.get_mut(&PolicyUnderTest::Memcg).unwrap();
+        result.runs[0].record.host_busy_with_others = Some(0.05);
+        assert!(notes(&document).is_empty());
+        let result = document.policies.get_mut(&PolicyUnderTest::Memcg).unwrap();
+        result.runs[0].record.host_busy_with_others = Some(0.4);
+        assert!(notes(&document)[0].contains("40 % during memcg"));
+    }
+
+    #[test]
     fn more_slow_operations_than_conventional_are_noted() {
         let mut document = fixture::document("fileserver --weights 100,200");
-        let result = document.policies.get_mut(&PolicyUnderTest::Proportional).unwrap();
+        let result = document
+            .policies
+            .get_mut(&PolicyUnderTest::Proportional)
+            .unwrap();
         result.figures.slow_ops = Some(9.0);
-        assert!(notes(&document).iter().any(|note| note.contains("9 under proportional")));
+        assert!(notes(&document)
+            .iter()
+            .any(|note| note.contains("9 under proportional")));
     }
 
     #[test]
     fn an_unfinished_job_is_noted() {
         let document = fixture::document("reread --seconds 3");
-        assert!(notes(&document).iter().any(|note| note.contains("did not finish in 3 s")));
+        assert!(notes(&document)
+            .iter()
+            .any(|note| note.contains("did not finish in 3 s")));
     }
 }

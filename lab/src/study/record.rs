@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::experiments::Measure;
 use crate::protocol::{AgentCost, ContainerReport, GuestReport, Sample};
 
 /// One policy of one run.
@@ -20,6 +21,12 @@ pub struct RunRecord {
     pub kernel: String,
     /// Seconds the measured phase really took.
     pub seconds: f64,
+    /// Seconds the guest took to prepare the files; `None` if it did not say.
+    #[serde(default)]
+    pub prepare_s: Option<f64>,
+    /// Part of the host's CPU time that went to others during the boot, 0 to 1; `None` if unknown.
+    #[serde(default)]
+    pub host_busy_with_others: Option<f64>,
     /// Boots of this run that failed before this one succeeded.
     pub failed_boots: u32,
     /// What the agent cost; `None` if none ran or it could not be measured.
@@ -117,7 +124,11 @@ impl Series {
 
     /// Bytes read and written, by sample.
     pub fn all_bytes(&self) -> Vec<u64> {
-        self.read_bytes.iter().zip(&self.write_bytes).map(|(r, w)| r + w).collect()
+        self.read_bytes
+            .iter()
+            .zip(&self.write_bytes)
+            .map(|(r, w)| r + w)
+            .collect()
     }
 
     /// A cumulative counter at a time between two samples; `None` outside the record.
@@ -142,6 +153,17 @@ impl Series {
 }
 
 impl RunRecord {
+    /// About how long the agent lived, which is what its CPU time is spread over. It starts with
+    /// the measured phase where that has a window, and before the files are written where reclaim
+    /// while they are is part of the experiment. `None` if that is not known.
+    pub fn agent_alive_s(&self, measure: Measure) -> Option<f64> {
+        let alive_s = match measure {
+            Measure::Window => self.seconds,
+            Measure::Completion => self.seconds + self.prepare_s?,
+        };
+        (alive_s > 0.0).then_some(alive_s)
+    }
+
     /// Keeps a report.
     pub fn of(report: &GuestReport, run: u32, seed: u64, failed_boots: u32) -> Self {
         Self {
@@ -149,6 +171,11 @@ impl RunRecord {
             seed,
             kernel: report.kernel.clone(),
             seconds: report.seconds,
+            prepare_s: report
+                .environment
+                .get("prepare_s")
+                .and_then(|text| text.parse().ok()),
+            host_busy_with_others: None,
             failed_boots,
             agent: report.agent,
             knob_differences: differences(&report.knobs_before, &report.knobs_after),
@@ -184,7 +211,10 @@ mod tests {
 
     #[test]
     fn a_counter_between_samples_is_interpolated_and_outside_unknown() {
-        let series = Series { at_s: vec![0.0, 1.0, 3.0], ..Series::default() };
+        let series = Series {
+            at_s: vec![0.0, 1.0, 3.0],
+            ..Series::default()
+        };
         let column = [0, 10, 30];
         assert_eq!(series.at(&column, 0.0), Some(0.0));
         assert_eq!(series.at(&column, 0.5), Some(5.0));
@@ -194,13 +224,36 @@ mod tests {
     }
 
     #[test]
+    fn the_agents_cpu_time_is_spread_over_all_its_life_or_unknown() {
+        let mut record = RunRecord {
+            seconds: 6.0,
+            ..crate::fixture::empty_record()
+        };
+        assert_eq!(record.agent_alive_s(Measure::Window), Some(6.0));
+        assert_eq!(record.agent_alive_s(Measure::Completion), None);
+        record.prepare_s = Some(60.0);
+        assert_eq!(record.agent_alive_s(Measure::Completion), Some(66.0));
+    }
+
+    #[test]
     fn a_changed_a_new_and_a_lost_knob_are_all_differences() {
         let map = |pairs: &[(&str, &str)]| {
-            pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+            pairs
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect()
         };
         let found = differences(
-            &map(&[("a/memory.low", "0"), ("a/memory.high", "max"), ("b/memory.low", "0")]),
-            &map(&[("a/memory.low", "5"), ("a/memory.high", "max"), ("c/memory.low", "0")]),
+            &map(&[
+                ("a/memory.low", "0"),
+                ("a/memory.high", "max"),
+                ("b/memory.low", "0"),
+            ]),
+            &map(&[
+                ("a/memory.low", "5"),
+                ("a/memory.high", "max"),
+                ("c/memory.low", "0"),
+            ]),
         );
         let names: Vec<&str> = found.iter().map(|d| d.knob.as_str()).collect();
         assert_eq!(names, ["a/memory.low", "b/memory.low", "c/memory.low"]);

@@ -3,6 +3,8 @@
 //! [`Measure::Window`]: bandwidth is the bytes moved in the window over its length.
 //! [`Measure::Completion`]: bandwidth is a container's bytes over the time until its job was done;
 //! the total is all bytes over the time until the last one was done, so it is less than the sum.
+//! Even a disk divided exactly by weight does not give PV 0 then, because whoever is done leaves
+//! it to the others; `pv_while_all_work` is the PV until the first was done.
 //! PV, share error and utility come from `justitia_policy::metrics`.
 
 use justitia_policy::metrics::{proportionality_variation, share_error, utility};
@@ -13,32 +15,47 @@ use super::{ContainerFigures, Figures};
 use crate::experiments::{Measure, Settings};
 
 const MB: f64 = 1e6;
+/// Samples are a second apart; less than this many say little.
+const SHORTEST_COMPETITION_S: f64 = 3.0;
 
 /// Figures of a run from `from_s` to its end.
 pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures {
-    let end_s = record.series.iter().filter_map(Series::end_s).fold(f64::INFINITY, f64::min);
+    let end_s = record
+        .series
+        .iter()
+        .filter_map(Series::end_s)
+        .fold(f64::INFINITY, f64::min);
     let window = (end_s.is_finite() && end_s > from_s).then_some((from_s, end_s));
     let Some((from_s, to_s)) = window else {
-        return Figures { containers: names_only(settings), ..Figures::default() };
+        return Figures {
+            containers: names_only(settings),
+            ..Figures::default()
+        };
     };
     let tallies: Vec<Tally> = record
         .series
         .iter()
         .map(|series| match settings.measure {
             Measure::Window => Tally::of(series, from_s, to_s),
-            Measure::Completion => {
-                let finished = finished_at_s(series);
-                Tally { finished_at_s: finished, ..Tally::of(series, 0.0, finished.unwrap_or(to_s)) }
-            }
+            Measure::Completion => match finished_at_s(series) {
+                Some(done) => Tally::whole_job(series, done),
+                None => Tally::of(series, 0.0, to_s),
+            },
         })
         .collect();
     let shares = ideal::over_time(&settings.containers, &intervals(record, from_s, to_s));
     let weights = ideal::effective_weights(&settings.containers, &shares);
     let rate = |bytes: fn(&Tally) -> f64| -> Vec<f64> {
-        tallies.iter().map(|tally| bytes(tally) / MB / tally.seconds).collect()
+        tallies
+            .iter()
+            .map(|tally| bytes(tally) / MB / tally.seconds)
+            .collect()
     };
-    let (all, reads, writes) =
-        (rate(|t| t.read + t.write), rate(|t| t.read), rate(|t| t.write));
+    let (all, reads, writes) = (
+        rate(|t| t.read + t.write),
+        rate(|t| t.read),
+        rate(|t| t.write),
+    );
     let lowest = (0..weights.len()).min_by_key(|&i| weights[i]);
     let sum_of_rates: f64 = all.iter().sum();
     let containers = settings
@@ -51,7 +68,8 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
             weight: spec.weight,
             ideal_share: shares.get(i).copied(),
             share: ratio(all[i], sum_of_rates),
-            ideal_normalized: lowest.and_then(|l| ratio(f64::from(weights[i]), f64::from(weights[l]))),
+            ideal_normalized: lowest
+                .and_then(|l| ratio(f64::from(weights[i]), f64::from(weights[l]))),
             normalized: lowest.and_then(|l| ratio(all[i], all[l])),
             mb_per_s: Some(all[i]),
             read_mb_per_s: Some(reads[i]),
@@ -67,6 +85,7 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
         pv: proportionality_variation(&weights, &all),
         pv_reads: proportionality_variation(&weights, &reads),
         pv_writes: proportionality_variation(&weights, &writes),
+        pv_while_all_work: while_all_work(settings, record, &weights, to_s),
         share_error: share_error(&weights, &all),
         utility: utility(&weights, &all),
         total_mb_per_s: per_second(|t| t.read + t.write),
@@ -78,8 +97,16 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
         mean_latency_ms: ratio(sum(|t| t.latency_us) / 1e3, sum(|t| t.ops)),
         slow_ops: Some(sum(|t| t.slow_ops)),
         max_latency_ms: tallies.iter().map(|t| t.max_latency_ms).reduce(f64::max),
-        from_s: Some(if settings.measure == Measure::Window { from_s } else { 0.0 }),
-        to_s: Some(if settings.measure == Measure::Window { to_s } else { seconds }),
+        from_s: Some(if settings.measure == Measure::Window {
+            from_s
+        } else {
+            0.0
+        }),
+        to_s: Some(if settings.measure == Measure::Window {
+            to_s
+        } else {
+            seconds
+        }),
     }
 }
 
@@ -118,10 +145,19 @@ impl Tally {
         let indices: Vec<usize> = (0..series.at_s.len()).filter(inside).collect();
         let low: Option<Vec<f64>> = indices
             .iter()
-            .map(|&i| series.low_bytes.get(i).copied().flatten().map(|bytes| bytes as f64))
+            .map(|&i| {
+                series
+                    .low_bytes
+                    .get(i)
+                    .copied()
+                    .flatten()
+                    .map(|bytes| bytes as f64)
+            })
             .collect();
-        let cache: Vec<f64> =
-            indices.iter().filter_map(|&i| series.file_bytes.get(i).map(|&b| b as f64)).collect();
+        let cache: Vec<f64> = indices
+            .iter()
+            .filter_map(|&i| series.file_bytes.get(i).map(|&b| b as f64))
+            .collect();
         Self {
             seconds: to_s - from_s,
             read: moved(&series.read_bytes),
@@ -138,6 +174,24 @@ impl Tally {
             page_cache: mean(&cache),
             low: low.as_deref().and_then(mean),
             finished_at_s: None,
+        }
+    }
+
+    /// A job that was done at a known time. Its counters are those of the last sample: between
+    /// two samples a counter is taken to grow evenly, but the end of a file that is still cached
+    /// is read in an instant, so the value at the time it was done would come out too small.
+    fn whole_job(series: &Series, done_s: f64) -> Self {
+        let whole = Self::of(series, 0.0, series.end_s().unwrap_or(done_s));
+        let until_done = Self::of(series, 0.0, done_s);
+        Self {
+            read: whole.read,
+            write: whole.write,
+            device_read: whole.device_read,
+            device_write: whole.device_write,
+            ops: whole.ops,
+            latency_us: whole.latency_us,
+            finished_at_s: Some(done_s),
+            ..until_done
         }
     }
 
@@ -173,17 +227,57 @@ fn finished_at_s(series: &Series) -> Option<f64> {
     (index + 1 < bytes.len()).then(|| series.at_s[index])
 }
 
+/// PV of the bytes moved until the first container was done: what the policy did while everybody
+/// competed. `None` if that was too short for samples a second apart, or if nothing ends.
+fn while_all_work(
+    settings: &Settings,
+    record: &RunRecord,
+    weights: &[u32],
+    to_s: f64,
+) -> Option<f64> {
+    if settings.measure == Measure::Window {
+        return None;
+    }
+    let first_s = record
+        .series
+        .iter()
+        .filter_map(finished_at_s)
+        .fold(to_s, f64::min);
+    // Samples lie about a second apart; the one in which the first ended is left out.
+    let until_s = first_s.floor();
+    if until_s < SHORTEST_COMPETITION_S {
+        return None;
+    }
+    let rates: Vec<f64> = record
+        .series
+        .iter()
+        .map(|series| series.at(&series.all_bytes(), until_s).unwrap_or(0.0))
+        .collect();
+    proportionality_variation(weights, &rates)
+}
+
 /// Middle and bytes of all containers of each sampling interval inside a window.
 fn intervals(record: &RunRecord, from_s: f64, to_s: f64) -> Vec<(f64, f64)> {
-    let columns: Vec<(&Series, Vec<u64>)> =
-        record.series.iter().map(|series| (series, series.all_bytes())).collect();
-    let all_at = |time: f64| columns.iter().filter_map(|(s, bytes)| s.at(bytes, time)).sum::<f64>();
+    let columns: Vec<(&Series, Vec<u64>)> = record
+        .series
+        .iter()
+        .map(|series| (series, series.all_bytes()))
+        .collect();
+    let all_at = |time: f64| {
+        columns
+            .iter()
+            .filter_map(|(s, bytes)| s.at(bytes, time))
+            .sum::<f64>()
+    };
     let seconds = (to_s - from_s).ceil() as u32;
     (0..seconds)
         .map(|i| {
             let start = from_s + f64::from(i);
             let end = (start + 1.0).min(to_s);
-            (f64::midpoint(start, end), (all_at(end) - all_at(start)).max(0.0))
+            (
+                f64::midpoint(start, end),
+                (all_at(end) - all_at(start)).max(0.0),
+            )
         })
         .collect()
 }

@@ -1,0 +1,313 @@
+//! One step: observe, decide, apply, post; and what comes before the first and after the last.
+//!
+//! When steps happen is decided in [`crate::pace`].
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use justitia_cgroup::{Fs, Writer, WriterConfig};
+use justitia_discover::RuntimeDirs;
+use justitia_policy::config::Mode;
+
+use crate::apply::Applier;
+use crate::config::Settings;
+use crate::error::{Error, Result};
+use crate::journal::Journal;
+use crate::log::Log;
+use crate::notify::Notifier;
+use crate::observe::{Change, Observer};
+use crate::pace::{Control, Pace, Woken};
+use crate::restore::{restore, Restored};
+use crate::socket::Board;
+use crate::status::{source_words, Problem, Setup, Tick};
+
+/// The agent.
+pub struct Agent {
+    fs: Fs,
+    settings: Settings,
+    runtime: RuntimeDirs,
+    log: Log,
+    observer: Observer,
+    applier: Applier,
+    state: justitia_policy::State,
+    pace: Pace,
+    board: Arc<Board>,
+    since: SystemTime,
+    count: u64,
+    observed_at: Option<Instant>,
+    longest: Duration,
+}
+
+impl Agent {
+    /// An agent that has restored what a dead one left behind, and has changed nothing yet.
+    pub fn new(
+        fs: Fs,
+        settings: Settings,
+        runtime: RuntimeDirs,
+        boot: &str,
+        log: Log,
+    ) -> Result<Agent> {
+        Agent::with_writer(fs, settings, runtime, boot, log, WriterConfig::default())
+    }
+
+    /// The same with other limits for the writer's threads.
+    pub fn with_writer(
+        fs: Fs,
+        settings: Settings,
+        runtime: RuntimeDirs,
+        boot: &str,
+        log: Log,
+        config: WriterConfig,
+    ) -> Result<Agent> {
+        let mut journal = Journal::open(&settings.state_dir, boot)?;
+        let writer = Writer::new(config, None);
+        if journal.damaged() > 0 {
+            log.warn(format_args!(
+                "{} damaged lines in the journal",
+                journal.damaged()
+            ));
+        }
+        if !journal.entries().is_empty() {
+            let restored = restore(&fs, &mut journal, &writer, |_| true)?;
+            tell(&log, "an earlier agent did not end well", &restored);
+        }
+        let observer = Observer::new(fs.clone(), settings.discover(), runtime.clone())?;
+        let pace = Pace::new(&fs, &log)?;
+        let since = SystemTime::now();
+        let board = Arc::new(Board::new(setup(&settings, since)));
+        Ok(Agent {
+            fs,
+            settings,
+            runtime,
+            observer,
+            applier: Applier::new(journal, writer, log.clone()),
+            log,
+            state: justitia_policy::State::default(),
+            pace,
+            board,
+            since,
+            count: 0,
+            observed_at: None,
+            longest: Duration::ZERO,
+        })
+    }
+
+    /// How to tell it things while it runs.
+    pub fn control(&self) -> Control {
+        self.pace.control().clone()
+    }
+
+    /// Where it posts each tick.
+    pub fn board(&self) -> Arc<Board> {
+        Arc::clone(&self.board)
+    }
+
+    /// How many groups are managed.
+    pub fn managed(&self) -> usize {
+        self.observer.managed()
+    }
+
+    /// Steps until told to stop; `reread` gives the settings anew after a reload.
+    pub fn run(
+        &mut self,
+        notifier: &Notifier,
+        mut reread: impl FnMut() -> Result<Settings>,
+    ) -> Result<()> {
+        if self.count == 0 {
+            self.tick();
+        }
+        notifier.ready();
+        let mut last = self.observed_at.unwrap_or_else(Instant::now);
+        let mut due = last + self.settings.interval;
+        while !self.pace.control().is_stopped() {
+            notifier.alive();
+            let woken = self
+                .pace
+                .wait(last, due, &mut self.observer, notifier, &self.log);
+            if woken == Woken::Told {
+                if self.pace.control().take_reload() {
+                    self.reload(reread());
+                }
+                continue;
+            }
+            let late = due.elapsed();
+            last = Instant::now();
+            self.tick();
+            // After an early step a whole interval; otherwise the beat is kept, unless more than
+            // one was missed.
+            due = match woken {
+                Woken::Due if late < self.settings.interval => due + self.settings.interval,
+                _ => last + self.settings.interval,
+            };
+        }
+        notifier.stopping();
+        Ok(())
+    }
+
+    /// One step: observe, decide, apply, post.
+    pub fn tick(&mut self) {
+        let began = Instant::now();
+        let elapsed = self.observed_at.map_or(Duration::ZERO, |at| began - at);
+        self.observed_at = Some(began);
+        self.count += 1;
+        let mut problems = self.applier.settle(&mut self.observer);
+        let observation = self.observer.observe();
+        let observed = began.elapsed();
+        problems.extend(observation.problems);
+        self.follow(&observation.change, &mut problems);
+        let checked = self
+            .applier
+            .check(&observation.knobs_read, &mut self.observer);
+        if let Err(error) = checked {
+            problems.push(general(&error));
+        }
+        let mut snapshot = observation.snapshot;
+        // Knobs that somebody took over are known by now; the snapshot must say so.
+        for group in &mut snapshot.groups {
+            if let Some(seen) = self.observer.seen(group.id) {
+                group.knobs.foreign = seen.knobs.foreign;
+            }
+        }
+        let (state, plan) =
+            justitia_policy::step(&self.state, &snapshot, &self.settings.policy, elapsed);
+        self.state = state;
+        let decided = began.elapsed();
+        let writes = self.settings.policy.mode != Mode::Observe;
+        if writes {
+            match self.applier.apply(&plan, &mut self.observer) {
+                Ok(more) => problems.extend(more),
+                Err(error) => problems.push(general(&error)),
+            }
+        }
+        self.pace.learn(&plan, writes, &self.observer);
+        for problem in &problems {
+            self.log
+                .warn_once(format_args!("{}; {}", problem.cause, problem.remedy));
+        }
+        let took = began.elapsed();
+        self.longest = self.longest.max(took);
+        if self.log.is_verbose() {
+            self.log.debug(format_args!(
+                "step {} after {:.3} s: observe {:.1}, decide {:.1}, apply {:.1} ms",
+                self.count,
+                elapsed.as_secs_f64(),
+                observed.as_secs_f64() * 1e3,
+                decided.saturating_sub(observed).as_secs_f64() * 1e3,
+                took.saturating_sub(decided).as_secs_f64() * 1e3,
+            ));
+        }
+        self.board.post(Tick {
+            snapshot,
+            plan,
+            priors: self.applier.priors(),
+            problems,
+            count: self.count,
+            took,
+            longest: self.longest,
+        });
+    }
+
+    /// Puts everything back and closes the journal.
+    pub fn finish(mut self) -> Result<Restored> {
+        let fs = self.fs.clone();
+        let (journal, writer) = self.applier.quiesce();
+        let restored = restore(&fs, journal, writer, |_| true)?;
+        tell(&self.log, "stopped", &restored);
+        self.applier.into_journal().close()?;
+        Ok(restored)
+    }
+
+    /// After the groups changed: tells it, puts back what is no longer managed.
+    fn follow(&mut self, change: &Change, problems: &mut Vec<Problem>) {
+        for (path, weight, source) in &change.joined {
+            let source = source_words(*source);
+            self.log
+                .info(format_args!("{path} joined: weight {weight} ({source})"));
+        }
+        for (path, weight, source) in &change.reweighted {
+            let source = source_words(*source);
+            self.log
+                .info(format_args!("{path} has weight {weight} now ({source})"));
+        }
+        for path in &change.left {
+            self.log.info(format_args!("{path} left"));
+        }
+        if !change.left.is_empty() {
+            self.applier.retain_foreign(&self.observer);
+            self.pace.retain(&self.observer);
+            if let Err(error) = self.let_go() {
+                problems.push(general(&error));
+            }
+        }
+    }
+
+    /// Restores or forgets the knobs of groups that are no longer watched.
+    fn let_go(&mut self) -> Result<()> {
+        let fs = self.fs.clone();
+        let unwatched = self.applier.forget_vanished(&fs, &self.observer)?;
+        if unwatched.is_empty() {
+            return Ok(());
+        }
+        let (journal, writer) = self.applier.quiesce();
+        restore(&fs, journal, writer, |group| unwatched.contains(&group))?;
+        self.applier.post_priors();
+        Ok(())
+    }
+
+    fn reload(&mut self, settings: Result<Settings>) {
+        match settings.and_then(|settings| self.adopt(settings)) {
+            Ok(()) => self.log.info("configuration read again"),
+            Err(error) => {
+                let remedy = &error.remedy;
+                self.log.warn(format_args!(
+                    "configuration kept as it was: {error}; {remedy}"
+                ));
+            }
+        }
+    }
+
+    /// Goes on with other settings.
+    fn adopt(&mut self, mut settings: Settings) -> Result<()> {
+        // The journal stays where it is.
+        settings.state_dir.clone_from(&self.settings.state_dir);
+        settings.socket.clone_from(&self.settings.socket);
+        self.observer
+            .reconfigure(settings.discover(), self.runtime.clone())?;
+        if settings.policy.mode == Mode::Observe {
+            let fs = self.fs.clone();
+            let (journal, writer) = self.applier.quiesce();
+            restore(&fs, journal, writer, |_| true)?;
+            self.applier.post_priors();
+        }
+        self.settings = settings;
+        self.board.set_up(setup(&self.settings, self.since));
+        Ok(())
+    }
+}
+
+fn setup(settings: &Settings, since: SystemTime) -> Setup {
+    Setup {
+        mode: settings.policy.mode,
+        objective: settings.policy.objective,
+        interval: settings.interval,
+        since,
+    }
+}
+
+fn tell(log: &Log, what: &str, restored: &Restored) {
+    log.info(format_args!("{what}: {}", restored.summary()));
+    for knob in &restored.foreign {
+        log.info(format_args!("{knob} was set by somebody else: left alone"));
+    }
+    for problem in &restored.problems {
+        log.warn(format_args!("{}; {}", problem.cause, problem.remedy));
+    }
+}
+
+fn general(error: &Error) -> Problem {
+    Problem {
+        group: None,
+        cause: error.cause.clone(),
+        remedy: error.remedy.clone(),
+    }
+}

@@ -1,0 +1,362 @@
+//! The only writer to the host: takes a plan, keeps the journal, respects foreign writers.
+//!
+//! For each write: read what the knob holds; decide whose it is; record what it held before us
+//! (one batch for the plan, on disk before the first write); record what we are about to write;
+//! submit to the writer's threads. A group whose write is stuck in the kernel is skipped until
+//! that write comes back; no other group waits for it.
+//!
+//! Whose a knob is:
+//! - it holds something we wrote, or are writing: ours;
+//! - it holds again what it held before us, and so does the group's other memory knob: a manager
+//!   applied its configuration again (systemd on `daemon-reload`); ours, and written again;
+//! - anything else: somebody else's hand. The knob is the user's until the group is made anew or
+//!   the agent starts again; the journal forgets it, so that we never restore it.
+//!
+//! Decides nothing: what to write is the plan's.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use justitia_cgroup::{Fs, Group, Outcome, WriteResult, Writer};
+use justitia_policy::plan::{Knob, Plan, Value};
+use justitia_policy::snapshot::{ForeignKnobs, GroupId};
+
+use crate::error::Result;
+use crate::journal::{Hold, Journal};
+use crate::log::Log;
+use crate::observe::Observer;
+use crate::record::{rounded, same};
+use crate::status::{Priors, Problem};
+
+/// How long queued writes may take when the agent stops.
+const LAST_WRITES: Duration = Duration::from_secs(2);
+
+/// The only writer to the host.
+pub struct Applier {
+    journal: Journal,
+    writer: Writer,
+    log: Log,
+    /// Writes submitted whose outcome is not known yet.
+    in_flight: HashMap<(GroupId, Knob), Value>,
+    /// Knobs that somebody else took over.
+    foreign: HashMap<GroupId, ForeignKnobs>,
+    priors: Arc<Priors>,
+    outcomes: Vec<Outcome>,
+}
+
+/// Whose a knob is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Ours,
+    /// Ours, but its value before us was put back.
+    Reset,
+    Users,
+}
+
+impl Applier {
+    /// A writer that keeps its promises in `journal`.
+    pub fn new(journal: Journal, writer: Writer, log: Log) -> Applier {
+        let mut applier = Applier {
+            journal,
+            writer,
+            log,
+            in_flight: HashMap::new(),
+            foreign: HashMap::new(),
+            priors: Arc::default(),
+            outcomes: Vec::new(),
+        };
+        applier.post_priors();
+        applier
+    }
+
+    /// What our knobs held before us.
+    pub fn priors(&self) -> Arc<Priors> {
+        Arc::clone(&self.priors)
+    }
+
+    /// Takes in how earlier writes went.
+    pub fn settle(&mut self, observer: &mut Observer) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        self.writer.outcomes(&mut self.outcomes);
+        for outcome in self.outcomes.drain(..) {
+            let key = (outcome.group, outcome.knob);
+            let path = || observer.seen(outcome.group).map(|seen| seen.path.clone());
+            let mut problem = |cause: String, remedy: &str| {
+                problems.push(Problem {
+                    group: path(),
+                    cause,
+                    remedy: remedy.to_owned(),
+                });
+            };
+            match &outcome.result {
+                WriteResult::Superseded => continue,
+                WriteResult::TimedOut => {
+                    // Still in flight: nothing more for this group's knob until it comes back.
+                    problem(
+                        format!("writing {} is stuck in the kernel", outcome.knob),
+                        "wait; other groups are not affected",
+                    );
+                    continue;
+                }
+                WriteResult::Failed(error) | WriteResult::Late(Err(error)) if !error.is_gone() => {
+                    problem(error.to_string(), error.remedy());
+                }
+                WriteResult::Done | WriteResult::Late(Ok(_)) => {
+                    observer.know(outcome.group, outcome.knob, rounded(outcome.value));
+                }
+                WriteResult::Partial | WriteResult::Failed(_) | WriteResult::Late(_) => {}
+            }
+            if self.in_flight.get(&key) == Some(&outcome.value) {
+                self.in_flight.remove(&key);
+            }
+        }
+        problems
+    }
+
+    /// Looks at knobs that were read just now: whose are they?
+    pub fn check(&mut self, read: &[GroupId], observer: &mut Observer) -> Result<()> {
+        let mut lost = Vec::new();
+        for &group in read {
+            let Some(seen) = observer.seen(group) else {
+                continue;
+            };
+            for knob in crate::status::KNOBS {
+                let Some(present) = crate::status::knob_value(&seen.knobs, knob) else {
+                    continue;
+                };
+                let sibling = || {
+                    sibling(knob).and_then(|knob| {
+                        Some((knob, crate::status::knob_value(&seen.knobs, knob)?))
+                    })
+                };
+                if self.owner(group, knob, present, sibling) == Owner::Users {
+                    lost.push((group, knob, present));
+                }
+            }
+        }
+        self.give_up(&lost, observer)
+    }
+
+    /// Writes a plan. What cannot be written now is a problem of its group alone.
+    pub fn apply(&mut self, plan: &Plan, observer: &mut Observer) -> Result<Vec<Problem>> {
+        let mut problems = Vec::new();
+        let mut holds = Vec::new();
+        let mut records = Vec::with_capacity(plan.writes.len());
+        let mut submits: Vec<(Group, Knob, Value)> = Vec::with_capacity(plan.writes.len());
+        let mut lost = Vec::new();
+        for write in &plan.writes {
+            let (id, knob, value) = (write.group, write.knob, write.value);
+            let Some(group) = observer.group(id) else {
+                continue;
+            };
+            if self.is_foreign(id, knob) || self.in_flight.contains_key(&(id, knob)) {
+                continue;
+            }
+            if knob.holds_value() {
+                let present = match group.read_knob(knob) {
+                    Ok(Some(present)) => present,
+                    // The file is not there: the policy will see that when knobs are read next.
+                    Ok(None) => continue,
+                    Err(error) => {
+                        if !error.is_gone() {
+                            problems.push(problem(group.path(), &error));
+                        }
+                        continue;
+                    }
+                };
+                let sibling = || {
+                    let other = sibling(knob)?;
+                    Some((other, group.read_knob(other).ok()??))
+                };
+                match self.owner(id, knob, present, sibling) {
+                    Owner::Users => {
+                        lost.push((id, knob, present));
+                        continue;
+                    }
+                    Owner::Reset => self.log.warn_once(format_args!(
+                        "{} {knob} was set back to {present}; writing it again",
+                        group.path()
+                    )),
+                    Owner::Ours => {}
+                }
+                if same(present, value) {
+                    observer.know(id, knob, present);
+                    continue;
+                }
+                if self.journal.get(id, knob).is_none() {
+                    holds.push(Hold {
+                        group: id,
+                        path: group.path().into(),
+                        knob,
+                        prior: present,
+                    });
+                }
+                records.push((id, knob, value));
+            }
+            submits.push((group.clone(), knob, value));
+        }
+        self.give_up(&lost, observer)?;
+        self.journal.hold(&holds)?;
+        self.journal.wrote(&records)?;
+        if !holds.is_empty() {
+            self.post_priors();
+        }
+        for (group, knob, value) in submits {
+            if self.log.is_verbose() {
+                self.debug_write(&group, knob, value, plan);
+            }
+            self.in_flight.insert((group.id(), knob), value);
+            self.writer.submit(&group, knob, value);
+        }
+        Ok(problems)
+    }
+
+    /// Forgets what is held of groups that are gone; returns those that are no longer watched but
+    /// still there, because they are no longer managed.
+    pub fn forget_vanished(&mut self, fs: &Fs, observer: &Observer) -> Result<HashSet<GroupId>> {
+        let mut remain = HashSet::new();
+        let mut gone = Vec::new();
+        for (&(group, knob), entry) in self.journal.entries() {
+            if observer.group(group).is_some() || remain.contains(&group) {
+                continue;
+            }
+            if fs.open(&entry.path).is_ok_and(|found| found.id() == group) {
+                remain.insert(group);
+            } else {
+                gone.push((group, knob));
+            }
+        }
+        if !gone.is_empty() {
+            self.in_flight.retain(|key, _| !gone.contains(key));
+            self.journal.forget(&gone)?;
+            self.post_priors();
+        }
+        Ok(remain)
+    }
+
+    /// Forgets who took over knobs of groups that are gone.
+    pub fn retain_foreign(&mut self, observer: &Observer) {
+        self.foreign
+            .retain(|&group, _| observer.group(group).is_some());
+    }
+
+    /// The journal, with nothing of ours on its way to the host any more: for restoring.
+    pub fn quiesce(&mut self) -> (&mut Journal, &Writer) {
+        self.writer.drain(LAST_WRITES);
+        self.outcomes.clear();
+        self.writer.outcomes(&mut self.outcomes);
+        self.outcomes.clear();
+        self.in_flight.clear();
+        (&mut self.journal, &self.writer)
+    }
+
+    /// After restoring: what is still held.
+    pub fn post_priors(&mut self) {
+        let entries = self.journal.entries().iter();
+        self.priors = Arc::new(entries.map(|(&key, entry)| (key, entry.prior)).collect());
+    }
+
+    /// The journal, to close it.
+    pub fn into_journal(self) -> Journal {
+        self.journal
+    }
+
+    fn owner(
+        &self,
+        group: GroupId,
+        knob: Knob,
+        present: Value,
+        sibling: impl Fn() -> Option<(Knob, Value)>,
+    ) -> Owner {
+        let Some(entry) = self.journal.get(group, knob) else {
+            return Owner::Ours;
+        };
+        let flying = self
+            .in_flight
+            .get(&(group, knob))
+            .is_some_and(|&value| same(value, present));
+        if flying || entry.is_ours(present) {
+            return Owner::Ours;
+        }
+        if !same(present, entry.prior) {
+            return Owner::Users;
+        }
+        if entry.written.is_empty() || self.in_flight.contains_key(&(group, knob)) {
+            // Our first write has not arrived yet.
+            return Owner::Ours;
+        }
+        let sibling_is_still_ours = sibling().is_some_and(|(knob, present)| {
+            self.journal
+                .get(group, knob)
+                .is_some_and(|entry| entry.is_ours(present) && !same(present, entry.prior))
+        });
+        if sibling_is_still_ours {
+            Owner::Users
+        } else {
+            Owner::Reset
+        }
+    }
+
+    fn give_up(&mut self, lost: &[(GroupId, Knob, Value)], observer: &mut Observer) -> Result<()> {
+        if lost.is_empty() {
+            return Ok(());
+        }
+        for &(group, knob, present) in lost {
+            let foreign = self.foreign.entry(group).or_default();
+            match knob {
+                Knob::MemoryLow => foreign.low = true,
+                Knob::MemoryHigh => foreign.high = true,
+                Knob::IoWeight | Knob::IoBfqWeight => foreign.io_weight = true,
+                Knob::MemoryReclaim => {}
+            }
+            observer.set_foreign(group, *foreign);
+            observer.know(group, knob, present);
+            let path = observer.seen(group).map_or("", |seen| &seen.path);
+            self.log.info(format_args!(
+                "{path} {knob} was set to {present} by somebody else: left alone from now on"
+            ));
+        }
+        let keys: Vec<_> = lost.iter().map(|&(group, knob, _)| (group, knob)).collect();
+        self.journal.forget(&keys)?;
+        self.post_priors();
+        Ok(())
+    }
+
+    fn is_foreign(&self, group: GroupId, knob: Knob) -> bool {
+        self.foreign.get(&group).is_some_and(|foreign| match knob {
+            Knob::MemoryLow => foreign.low,
+            Knob::MemoryHigh => foreign.high,
+            Knob::IoWeight | Knob::IoBfqWeight => foreign.io_weight,
+            Knob::MemoryReclaim => false,
+        })
+    }
+
+    fn debug_write(&self, group: &Group, knob: Knob, value: Value, plan: &Plan) {
+        let reason = plan
+            .writes
+            .iter()
+            .find(|write| write.group == group.id() && write.knob == knob)
+            .map(|write| write.reason.to_string())
+            .unwrap_or_default();
+        self.log
+            .debug(format_args!("{} {knob} = {value}: {reason}", group.path()));
+    }
+}
+
+/// The group's other memory knob.
+fn sibling(knob: Knob) -> Option<Knob> {
+    match knob {
+        Knob::MemoryLow => Some(Knob::MemoryHigh),
+        Knob::MemoryHigh => Some(Knob::MemoryLow),
+        _ => None,
+    }
+}
+
+fn problem(path: &str, error: &justitia_cgroup::Error) -> Problem {
+    Problem {
+        group: Some(path.to_owned()),
+        cause: error.to_string(),
+        remedy: error.remedy().to_owned(),
+    }
+}

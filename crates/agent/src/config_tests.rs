@@ -1,0 +1,128 @@
+//! What is accepted, and how what is not is refused.
+
+use super::*;
+
+fn parse(text: &str) -> Result<Settings> {
+    Settings::parse(text, Path::new("j.toml"))
+}
+
+fn refusal(text: &str) -> (String, String) {
+    let error = parse(text).unwrap_err();
+    assert_eq!(error.exit, Exit::Usage);
+    (error.cause, error.remedy)
+}
+
+#[test]
+fn nothing_said_is_the_default() {
+    assert_eq!(parse("").unwrap(), Settings::default());
+}
+
+#[test]
+fn everything_said_is_heard() {
+    let settings = parse(
+        r#"
+        mode = "justitia"
+        objective = "strict"
+        interval = "500ms"
+        manage = ["/app/*", "/vm/**"]
+        exclude = ["/app/backup"]
+        state_dir = "/tmp/state"
+        socket = "/tmp/socket"
+        [weights]
+        "/app/*" = 200
+        "/app/db" = 800
+        [feedback]
+        smoothing_s = 2
+        gain_limit = 4.5
+        "#,
+    )
+    .unwrap();
+    assert_eq!(settings.policy.mode, Mode::Justitia);
+    assert_eq!(settings.policy.objective, Objective::Strict);
+    assert_eq!(settings.interval, Duration::from_millis(500));
+    assert_eq!(settings.manage, ["/app/*", "/vm/**"]);
+    assert_eq!(settings.exclude, ["/app/backup"]);
+    assert_eq!(settings.socket(), Path::new("/tmp/socket"));
+    assert!((settings.policy.feedback.smoothing_s - 2.0).abs() < 1e-9);
+    assert!((settings.policy.feedback.gain_limit - 4.5).abs() < 1e-9);
+    assert_eq!(
+        settings.weights[0],
+        ("/app/db".into(), Weight::new(800).unwrap())
+    );
+    assert_eq!(
+        settings.weights[1],
+        ("/app/*".into(), Weight::new(200).unwrap())
+    );
+}
+
+#[test]
+fn an_exact_path_wins_over_a_glob_and_a_longer_glob_over_a_shorter() {
+    let settings = parse("[weights]\n'/**' = 1\n'/app/*' = 2\n'/app/a' = 3\n").unwrap();
+    let order: Vec<u32> = settings
+        .weights
+        .iter()
+        .map(|(_, weight)| weight.get())
+        .collect();
+    assert_eq!(order, [3, 2, 1]);
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_its_line_and_the_nearest_key() {
+    let (cause, remedy) = refusal("mode = 'observe'\nmanages = ['/a']\n");
+    assert_eq!(cause, "j.toml:2: unknown key manages");
+    assert!(remedy.starts_with("did you mean manage?"), "{remedy}");
+    let (cause, remedy) = refusal("\n[feedback]\nsmothing_s = 1\n");
+    assert_eq!(cause, "j.toml:3: unknown key smothing_s");
+    assert!(remedy.starts_with("did you mean smoothing_s?"), "{remedy}");
+    let (cause, remedy) = refusal("[wieghts]\n'/a' = 1\n");
+    assert_eq!(cause, "j.toml:1: unknown key wieghts");
+    assert!(remedy.starts_with("did you mean weights?"), "{remedy}");
+}
+
+#[test]
+fn an_unknown_mode_or_objective_is_refused_with_those_there_are() {
+    let (cause, remedy) = refusal("\nmode = 'proportion'\n");
+    assert_eq!(cause, "j.toml:2: unknown mode proportion");
+    assert!(remedy.contains("did you mean proportional?"), "{remedy}");
+    let (cause, remedy) = refusal("objective = 'zzz'");
+    assert_eq!(cause, "j.toml:1: unknown objective zzz");
+    assert_eq!(remedy, "there are: fair, strict");
+}
+
+#[test]
+fn a_weight_out_of_range_is_refused_with_its_line() {
+    for weight in ["0", "10001", "-1", "1.5", "'heavy'", "99999999999"] {
+        let (cause, remedy) = refusal(&format!("[weights]\n'/ok' = 1\n'/app/db' = {weight}\n"));
+        assert!(cause.starts_with("j.toml:3: weight "), "{cause}");
+        assert_eq!(remedy, WEIGHT_REMEDY);
+    }
+}
+
+#[test]
+fn wrong_types_and_broken_toml_are_refused_with_their_line() {
+    for (text, line) in [
+        ("manage = '/app'", 1),
+        ("\ninterval = 1", 2),
+        ("interval = 'soon'", 1),
+        ("interval = '1ms'", 1),
+        ("mode = 3", 1),
+        ("\n\nmode = \n", 3),
+        ("weights = 3", 1),
+        ("[feedback]\ngain_limit = 'x'", 2),
+        ("[feedback]\ngain_limit = -1", 2),
+    ] {
+        let (cause, remedy) = refusal(text);
+        assert!(
+            cause.starts_with(&format!("j.toml:{line}: ")),
+            "{text:?}: {cause}"
+        );
+        assert!(!cause.contains('\n') && !remedy.contains('\n') && !remedy.is_empty());
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let error = Settings::load(Path::new("/nonexistent/j.toml")).unwrap_err();
+    assert_eq!(error.exit, Exit::Usage);
+    assert!(error.cause.contains("/nonexistent/j.toml"), "{error}");
+}

@@ -1,0 +1,313 @@
+//! From the host to a [`Snapshot`]: managed groups and their ancestors, parents before children.
+//!
+//! Reading one group in full takes some ten system calls, and a host may have a thousand groups of
+//! which most do nothing. So a group that showed no activity for a few full reads is only
+//! probed (two short reads), and read in full every [`FULL_EVERY`]th tick, each group at its own
+//! turn, or at once when the probe differs. In between its last values stand. Knobs change
+//! seldom, and what we write we know: they are read every [`KNOBS_EVERY`]th tick, and once more by
+//! [`crate::apply`] before each write. Looking for new groups costs a walk through the tree: it is
+//! done as often as it costs less than 0.5 % of the time.
+//!
+//! Invariants: a leaf that cannot be read is left out of the tick, with the reason; an inner group
+//! stays, with unknowns, because its weight divides its children; unknown is `None`.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use justitia_cgroup::{Buffer, Fs, Group, Want};
+use justitia_discover::{DiscoverConfig, RuntimeDirs, Scanner};
+use justitia_observe::{ProcIo, TrafficSource, Watched};
+use justitia_policy::plan::{Knob, Value};
+use justitia_policy::snapshot::{self, ForeignKnobs, GroupId, Snapshot, Traffic, WeightSource};
+use justitia_policy::units::{Bytes, Weight};
+
+use crate::config::GLOB_REMEDY;
+use crate::error::{Error, Result};
+use crate::status::Problem;
+use crate::tracked::{Tracked, QUIET_AFTER};
+
+/// A quiet group is read in full every so many ticks.
+pub const FULL_EVERY: u64 = 8;
+/// Knobs are read every so many ticks.
+pub const KNOBS_EVERY: u64 = 4;
+/// The walk for new groups may take one part in so many of the time.
+const SCAN_SHARE: u32 = 200;
+/// What changed among the groups.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Change {
+    /// Paths and weights of groups that joined.
+    pub joined: Vec<(String, Weight, WeightSource)>,
+    /// Paths of groups that left.
+    pub left: Vec<String>,
+    /// Paths and new weights of groups with another weight.
+    pub reweighted: Vec<(String, Weight, WeightSource)>,
+}
+
+/// What one look at the host gave.
+#[derive(Debug, Default)]
+pub struct Observation {
+    /// For the policy.
+    pub snapshot: Snapshot,
+    /// Groups whose knobs were read just now.
+    pub knobs_read: Vec<GroupId>,
+    /// What could not be read.
+    pub problems: Vec<Problem>,
+    /// What changed since the last look.
+    pub change: Change,
+}
+
+/// Looks at the host.
+pub struct Observer {
+    fs: Fs,
+    scanner: Scanner,
+    traffic: Box<dyn TrafficSource>,
+    tracked: Vec<Tracked>,
+    index: HashMap<GroupId, usize>,
+    buffer: Buffer,
+    tick: u64,
+    next_scan: Option<Instant>,
+    /// The scanner is new: what it finds says nothing of what changed.
+    anew: bool,
+    samples: Vec<Traffic>,
+}
+
+impl Observer {
+    /// An observer that has seen nothing yet.
+    pub fn new(fs: Fs, config: DiscoverConfig, runtime: RuntimeDirs) -> Result<Observer> {
+        let scanner = Scanner::new(fs.clone(), config, runtime)
+            .map_err(|error| Error::usage(error, GLOB_REMEDY))?;
+        let traffic = Box::new(ProcIo::new(fs.clone()));
+        Ok(Observer {
+            fs,
+            scanner,
+            traffic,
+            tracked: Vec::new(),
+            index: HashMap::new(),
+            buffer: Buffer::new(),
+            tick: 0,
+            next_scan: None,
+            anew: true,
+            samples: Vec::new(),
+        })
+    }
+
+    /// Which groups to manage from now on; what is known of those that stay is kept.
+    pub fn reconfigure(&mut self, config: DiscoverConfig, runtime: RuntimeDirs) -> Result<()> {
+        self.scanner = Scanner::new(self.fs.clone(), config, runtime)
+            .map_err(|error| Error::usage(error, GLOB_REMEDY))?;
+        self.anew = true;
+        self.look_for_groups();
+        Ok(())
+    }
+
+    /// Looks for new groups at the next look at the host.
+    pub fn look_for_groups(&mut self) {
+        self.next_scan = None;
+    }
+
+    /// The open group of this id, if it is watched.
+    pub fn group(&self, id: GroupId) -> Option<&Group> {
+        self.index.get(&id).map(|&at| &self.tracked[at].group)
+    }
+
+    /// What was last seen of this group.
+    pub fn seen(&self, id: GroupId) -> Option<&snapshot::Group> {
+        self.index.get(&id).map(|&at| &self.tracked[at].seen)
+    }
+
+    /// Groups with a weight.
+    pub fn managed(&self) -> usize {
+        self.tracked
+            .iter()
+            .filter(|tracked| tracked.seen.weight.is_some())
+            .count()
+    }
+
+    /// A knob of a group is known to hold this value now.
+    pub fn know(&mut self, id: GroupId, knob: Knob, value: Value) {
+        if let Some(&at) = self.index.get(&id) {
+            self.tracked[at].know(knob, value);
+        }
+    }
+
+    /// Knobs of this group that belong to somebody else.
+    pub fn set_foreign(&mut self, id: GroupId, foreign: ForeignKnobs) {
+        if let Some(&at) = self.index.get(&id) {
+            self.tracked[at].seen.knobs.foreign = foreign;
+        }
+    }
+
+    /// How much a group's memory other than page cache grew since the last look.
+    pub fn non_file_growth(&mut self, id: GroupId) -> Option<Bytes> {
+        let tracked = &self.tracked[*self.index.get(&id)?];
+        let now = tracked
+            .group
+            .gauges(Want::MEMORY, &mut self.buffer)
+            .ok()?
+            .memory;
+        let non_file = |memory: &snapshot::Memory| Some(memory.current? - memory.file?);
+        Some(non_file(&now)? - non_file(&tracked.seen.memory)?)
+    }
+
+    /// One look at the host.
+    pub fn observe(&mut self) -> Observation {
+        self.tick += 1;
+        let mut observation = Observation::default();
+        self.scan(&mut observation);
+        let mut fully_read = vec![false; self.tracked.len()];
+        for (at, full) in fully_read.iter_mut().enumerate() {
+            *full = self.read(at, &mut observation);
+        }
+        self.sample_traffic(&fully_read);
+        observation.snapshot.host = self.fs.read_host();
+        observation.snapshot.groups = self
+            .tracked
+            .iter()
+            .filter(|tracked| tracked.inner || !tracked.failed)
+            .map(|tracked| tracked.seen.clone())
+            .collect();
+        observation
+    }
+
+    /// Walks the tree if it is time to.
+    fn scan(&mut self, observation: &mut Observation) {
+        let began = Instant::now();
+        if self.next_scan.is_some_and(|next| began < next) {
+            return;
+        }
+        match self.scanner.rescan() {
+            Ok(changes) => {
+                if !changes.is_empty() || std::mem::take(&mut self.anew) {
+                    observation.change = self.retrack();
+                }
+            }
+            Err(error) => observation.problems.push(Problem {
+                group: None,
+                cause: format!("cannot look for groups: {error}"),
+                remedy: error.remedy().to_owned(),
+            }),
+        }
+        let pause = (began.elapsed() * SCAN_SHARE).min(Duration::from_secs(10));
+        self.next_scan = Some(began + pause);
+    }
+
+    /// Rebuilds the list after the groups changed, keeping what is known of those that stay.
+    fn retrack(&mut self) -> Change {
+        let mut change = Change::default();
+        let mut old: HashMap<GroupId, Tracked> = self
+            .tracked
+            .drain(..)
+            .map(|tracked| (tracked.seen.id, tracked))
+            .collect();
+        // Ids by path of this round only: paths are recycled.
+        let mut by_path: HashMap<String, GroupId> = HashMap::new();
+        self.index.clear();
+        for found in self.scanner.groups() {
+            let mut parent = None;
+            for (end, _) in found.path.match_indices('/').skip(1) {
+                let path = &found.path[..end];
+                if let Some(&id) = by_path.get(path) {
+                    parent = Some(id);
+                } else if let Ok(group) = self.fs.open(path) {
+                    let id = group.id();
+                    by_path.insert(path.to_owned(), id);
+                    let tracked = old.remove(&id);
+                    let tracked = Tracked::renew(tracked, group, path, parent, None);
+                    self.index.insert(id, self.tracked.len());
+                    self.tracked.push(tracked);
+                    parent = Some(id);
+                }
+            }
+            let weight = Some((found.weight, found.source));
+            let before = old.remove(&found.id);
+            let entry = || (found.path.clone(), found.weight, found.source);
+            match before.as_ref().and_then(|tracked| tracked.seen.weight) {
+                None => change.joined.push(entry()),
+                Some(before) if before != found.weight => change.reweighted.push(entry()),
+                Some(_) => {}
+            }
+            let group = found.group.clone();
+            let tracked = Tracked::renew(before, group, &found.path, parent, weight);
+            by_path.insert(found.path.clone(), found.id);
+            self.index.insert(found.id, self.tracked.len());
+            self.tracked.push(tracked);
+        }
+        for at in 0..self.tracked.len() {
+            if let Some(parent) = self.tracked[at]
+                .seen
+                .parent
+                .and_then(|id| self.index.get(&id))
+            {
+                let parent = *parent;
+                self.tracked[parent].inner = true;
+            }
+        }
+        let left = old
+            .into_values()
+            .filter(|tracked| tracked.seen.weight.is_some());
+        change.left = left.map(|tracked| tracked.seen.path).collect();
+        change
+    }
+
+    /// Reads a group, or probes it if it is quiet. Returns whether it was read in full.
+    fn read(&mut self, at: usize, observation: &mut Observation) -> bool {
+        let turn = self.tick.wrapping_add(at as u64);
+        let tracked = &mut self.tracked[at];
+        let due = turn % FULL_EVERY == 0;
+        if tracked.quiet >= QUIET_AFTER && !due && !tracked.stirs(&mut self.buffer) {
+            return false;
+        }
+        let knobs = tracked.wants_knobs(turn % KNOBS_EVERY == 0);
+        let want = Want {
+            memory: true,
+            pressure: tracked.seen.weight.is_some(),
+            knobs,
+        };
+        match tracked.group.gauges(want, &mut self.buffer) {
+            Ok(gauges) => {
+                tracked.take_in(&gauges, knobs, &mut self.buffer);
+                if knobs {
+                    observation.knobs_read.push(tracked.seen.id);
+                }
+                true
+            }
+            Err(error) => {
+                tracked.forget_values();
+                if error.is_gone() {
+                    self.next_scan = None;
+                } else {
+                    observation.problems.push(Problem {
+                        group: Some(tracked.seen.path.clone()),
+                        cause: error.to_string(),
+                        remedy: error.remedy().to_owned(),
+                    });
+                }
+                false
+            }
+        }
+    }
+
+    fn sample_traffic(&mut self, fully_read: &[bool]) {
+        let managed = self.tracked.iter().zip(fully_read);
+        let managed = managed.filter(|(tracked, _)| tracked.seen.weight.is_some());
+        let watched: Vec<Watched<'_>> = managed
+            .map(|(tracked, &active)| Watched {
+                group: &tracked.group,
+                active,
+            })
+            .collect();
+        self.samples.clear();
+        self.traffic.sample(&watched, &mut self.samples);
+        drop(watched);
+        let managed = self.tracked.iter_mut().zip(fully_read);
+        let managed = managed.filter(|(tracked, _)| tracked.seen.weight.is_some());
+        for ((tracked, &active), traffic) in managed.zip(&self.samples) {
+            if active && !tracked.failed {
+                if tracked.seen.traffic != *traffic {
+                    tracked.quiet = 0;
+                }
+                tracked.seen.traffic = *traffic;
+            }
+        }
+    }
+}

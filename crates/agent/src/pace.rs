@@ -1,0 +1,250 @@
+//! When to step: once an interval, and early when something happened that cannot wait.
+//!
+//! Early, but at least [`SHORTEST`] after the last step:
+//! - memory pressure of the host that begins while nobody was known to contend;
+//! - `memory.events` `high` of a group that is not meant to be throttled: its limit was headroom,
+//!   and something grew into it;
+//! - a group that *is* meant to be throttled, has such events all the time, and so is not watched
+//!   for them, when its anonymous and kernel memory grew since the last step: the limit was made
+//!   for its page cache. Looked at every [`GUARD_EVERY`], [`GUARD_GROUPS`] groups at a time.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use justitia_cgroup::{Events, Fs, PsiTrigger, Resource, Wake, Waker};
+use justitia_policy::plan::{Knob, Plan, Reason, Value};
+use justitia_policy::snapshot::GroupId;
+use justitia_policy::units::{Bytes, Limit};
+
+use crate::error::{Error, Exit, Result};
+use crate::log::Log;
+use crate::notify::Notifier;
+use crate::observe::Observer;
+
+/// Shortest time between two steps.
+pub const SHORTEST: Duration = Duration::from_millis(200);
+/// How often throttled groups are looked after between two steps.
+pub const GUARD_EVERY: Duration = Duration::from_millis(250);
+/// How many of them at a time: bounds the cost on a host with hundreds.
+pub const GUARD_GROUPS: usize = 16;
+/// Growth that does not wait for the next step.
+const GUARD_BYTES: Bytes = Bytes::mib(1);
+
+/// How the loop is told from outside: by signals, by tests.
+#[derive(Debug, Clone)]
+pub struct Control {
+    stop: Arc<AtomicBool>,
+    reload: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+impl Control {
+    /// Restore everything and return.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// Read the configuration again.
+    pub fn reload(&self) {
+        self.reload.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// Whether it was told to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Whether it was told to read the configuration again since the last time this was asked.
+    pub fn take_reload(&self) -> bool {
+        self.reload.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// Why a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Woken {
+    /// The interval is over.
+    Due,
+    /// Something cannot wait for that.
+    Early,
+    /// Told to stop or to reload: no step.
+    Told,
+}
+
+/// What the loop waits for.
+pub struct Pace {
+    events: Events,
+    control: Control,
+    /// Somebody contended in the last step.
+    contended: bool,
+    /// Groups held at their share on purpose.
+    throttled: BTreeSet<GroupId>,
+    /// The last of them that was looked after.
+    guarded: Option<GroupId>,
+    /// Groups whose finite `memory.high` is headroom, so that its events mean something.
+    headroom: HashSet<GroupId>,
+}
+
+impl Pace {
+    /// Waits for nothing but time and memory pressure yet.
+    pub fn new(fs: &Fs, log: &Log) -> Result<Pace> {
+        let mut events = Events::new().map_err(|error| Error {
+            cause: error.to_string(),
+            remedy: error.remedy().to_owned(),
+            exit: Exit::Environment,
+        })?;
+        let trigger = PsiTrigger::default();
+        if events
+            .watch_host_pressure(&**fs, Resource::Memory, trigger)
+            .is_err()
+        {
+            log.info("no pressure triggers on this kernel: steps come once an interval only");
+        }
+        let waker = events.waker();
+        let control = Control {
+            stop: Arc::default(),
+            reload: Arc::default(),
+            waker,
+        };
+        Ok(Pace {
+            events,
+            control,
+            contended: false,
+            throttled: BTreeSet::new(),
+            guarded: None,
+            headroom: HashSet::new(),
+        })
+    }
+
+    /// How to tell the loop things.
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Takes in what a step decided; `applied` says whether it was also written.
+    pub fn learn(&mut self, plan: &Plan, applied: bool, observer: &Observer) {
+        self.contended = plan.verdicts.iter().any(|verdict| verdict.contending);
+        if !applied {
+            return;
+        }
+        for write in plan
+            .writes
+            .iter()
+            .filter(|write| write.knob == Knob::MemoryHigh)
+        {
+            let id = write.group;
+            let finite = matches!(write.value, Value::Limit(Limit::Bytes(_)));
+            if !finite {
+                self.throttled.remove(&id);
+            } else if matches!(write.reason, Reason::AboveShare { .. }) {
+                self.throttled.insert(id);
+            }
+            // A throttle that makes room stays a throttle.
+            if finite && !self.throttled.contains(&id) {
+                let Some(group) = observer.group(id) else {
+                    continue;
+                };
+                if !self.headroom.contains(&id) && self.events.watch_memory_events(group).is_ok() {
+                    self.headroom.insert(id);
+                }
+            } else if self.headroom.remove(&id) {
+                self.events.unwatch(id);
+            }
+        }
+    }
+
+    /// Forgets groups that are no longer watched.
+    pub fn retain(&mut self, observer: &Observer) {
+        self.throttled
+            .retain(|&group| observer.group(group).is_some());
+        let events = &mut self.events;
+        self.headroom.retain(|&group| {
+            let stays = observer.group(group).is_some();
+            if !stays {
+                events.unwatch(group);
+            }
+            stays
+        });
+    }
+
+    /// Waits until a step is due at `due`, or should be made early; `last` is when the last one
+    /// began.
+    pub fn wait(
+        &mut self,
+        last: Instant,
+        due: Instant,
+        observer: &mut Observer,
+        notifier: &Notifier,
+        log: &Log,
+    ) -> Woken {
+        let mut wakes = Vec::new();
+        let mut early = false;
+        let mut alive = Instant::now();
+        let mut guard = last + GUARD_EVERY;
+        loop {
+            let now = Instant::now();
+            let until = if early { due.min(last + SHORTEST) } else { due };
+            if now >= until {
+                return if early { Woken::Early } else { Woken::Due };
+            }
+            let mut timeout = until - now;
+            if !self.throttled.is_empty() && due > guard {
+                if now >= guard {
+                    early |= self.guard(observer);
+                    guard = now + GUARD_EVERY;
+                    continue;
+                }
+                timeout = timeout.min(guard - now);
+            }
+            if let Some(period) = notifier.period() {
+                if now.duration_since(alive) >= period {
+                    notifier.alive();
+                    alive = now;
+                }
+                timeout = timeout.min(period);
+            }
+            wakes.clear();
+            if let Err(error) = self.events.wait(timeout, &mut wakes) {
+                // Without events the interval alone drives the loop.
+                log.warn_once(format_args!("cannot wait for events: {error}"));
+                std::thread::sleep(timeout.min(Duration::from_millis(100)));
+            }
+            if self.control.is_stopped() || self.control.reload.load(Ordering::Acquire) {
+                return Woken::Told;
+            }
+            for wake in &wakes {
+                match wake {
+                    Wake::MemoryEvents(group, _) => early |= self.headroom.contains(group),
+                    Wake::Pressure(..) => early |= !self.contended,
+                    Wake::Gone(_) => observer.look_for_groups(),
+                    Wake::Waker | Wake::Fd(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Whether a throttled group's other memory grew since the last step.
+    fn guard(&mut self, observer: &mut Observer) -> bool {
+        let after = self
+            .guarded
+            .map_or(GroupId(0), |GroupId(id)| GroupId(id.wrapping_add(1)));
+        let turn = self
+            .throttled
+            .range(after..)
+            .chain(self.throttled.range(..after));
+        for &group in turn.take(GUARD_GROUPS) {
+            self.guarded = Some(group);
+            if observer
+                .non_file_growth(group)
+                .is_some_and(|growth| growth >= GUARD_BYTES)
+            {
+                return true;
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,70 @@
+//! Lines of the journal: their text, their checksum, and values as the kernel keeps them.
+
+use std::fmt::Write as _;
+
+use justitia_policy::plan::{Knob, Value};
+use justitia_policy::snapshot::GroupId;
+use justitia_policy::units::{Bytes, Limit};
+
+use crate::status::KNOBS;
+
+/// Whether two values are the same to the kernel, which keeps memory limits in whole pages and
+/// takes those beyond its counters for `max`.
+pub(crate) fn same(a: Value, b: Value) -> bool {
+    rounded(a) == rounded(b)
+}
+
+/// The value as the kernel keeps it.
+pub(crate) fn rounded(value: Value) -> Value {
+    let page = rustix::param::page_size() as u64;
+    match value {
+        Value::Limit(Limit::Bytes(Bytes(bytes))) if bytes / page >= i64::MAX as u64 / page => {
+            Value::Limit(Limit::Max)
+        }
+        Value::Limit(Limit::Bytes(Bytes(bytes))) => {
+            Value::Limit(Limit::Bytes(Bytes(bytes / page * page)))
+        }
+        other => other,
+    }
+}
+
+/// The line that announces a knob's prior value.
+pub(crate) fn hold_line(group: GroupId, knob: Knob, prior: Value, path: &str) -> String {
+    // The path comes last: it may hold blanks. The kernel lets none hold a line break.
+    format!("hold {group} {knob} {prior} {path}")
+}
+
+/// Appends a line with its checksum.
+pub(crate) fn push_line(text: &mut String, line: &str) {
+    let _ = writeln!(text, "{:016x} {line}", checksum(line));
+}
+
+/// FNV-1a: against torn and damaged lines, not against an adversary.
+fn checksum(line: &str) -> u64 {
+    line.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// The record of a whole line with the right checksum.
+pub(crate) fn checked(line: &str) -> Option<&str> {
+    let (sum, record) = line.strip_suffix('\n')?.split_once(' ')?;
+    (u64::from_str_radix(sum, 16).ok()? == checksum(record)).then_some(record)
+}
+
+/// The knob of this file name.
+pub(crate) fn knob(name: &str) -> Option<Knob> {
+    KNOBS.into_iter().find(|knob| knob.file_name() == name)
+}
+
+/// The value that [`Value`]'s `Display` gave this text for.
+pub(crate) fn value(knob: Knob, text: &str) -> Option<Value> {
+    match knob {
+        Knob::MemoryLow | Knob::MemoryHigh if text == "max" => Some(Value::Limit(Limit::Max)),
+        Knob::MemoryLow | Knob::MemoryHigh => {
+            Some(Value::Limit(Limit::Bytes(Bytes(text.parse().ok()?))))
+        }
+        Knob::IoWeight | Knob::IoBfqWeight => Some(Value::Weight(text.parse().ok()?)),
+        Knob::MemoryReclaim => None,
+    }
+}

@@ -1,0 +1,223 @@
+//! What the commands call: run the agent, restore without one, look once without writing.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use justitia_cgroup::{Fs, Mount, RealFs, Writer, WriterConfig};
+use justitia_discover::RuntimeDirs;
+use justitia_policy::config::Mode;
+use rustix::mm::{mlockall, MlockAllFlags};
+use rustix::process::{getrlimit, setpriority_process, setrlimit, Resource as Limited, Rlimit};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::agent::Agent;
+use crate::config::Settings;
+use crate::error::{Error, Result};
+use crate::journal::Journal;
+use crate::lock::Lock;
+use crate::log::Log;
+use crate::notify::Notifier;
+use crate::observe::Observer;
+use crate::pace::Control;
+use crate::restore::{restore, Restored};
+use crate::socket::{Board, Server};
+use crate::status::{Report, Setup, Tick};
+
+/// Before ordinary processes, behind those that were given a real-time class.
+const NICE: i32 = -10;
+
+/// The host's cgroup2 mount, or why it cannot be used.
+pub fn open_host(mode: Mode) -> Result<Fs> {
+    let mount = Mount::detect().and_then(|mount| {
+        if mode != Mode::Observe {
+            mount.check_writable()?;
+        }
+        Ok(mount)
+    });
+    let mount = mount.map_err(|error| Error::environment(error.cause(), error.remedy()))?;
+    // A group costs some ten descriptors; the soft limit is for programs that call select(2).
+    let limit = getrlimit(Limited::Nofile);
+    let _ = setrlimit(
+        Limited::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    );
+    let fs = RealFs::new(&mount).map_err(|error| Error::environment(&error, error.remedy()))?;
+    Ok(Arc::new(fs))
+}
+
+/// Which boot this is: cgroups and what is held of them end with it.
+pub fn boot_id() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    id.map_or_else(|_| "unknown".to_owned(), |id| id.trim().to_owned())
+}
+
+/// Runs the agent on this host until it is told to stop. `wait`: also when no group matches yet.
+/// `reread` gives the settings again when SIGHUP asks for it.
+pub fn run(
+    settings: Settings,
+    wait: bool,
+    log: &Log,
+    reread: impl FnMut() -> Result<Settings>,
+) -> Result<()> {
+    let fs = open_host(settings.policy.mode)?;
+    let lock = Lock::take(&settings.state_dir)?;
+    stay_awake(log);
+    let mode = mode_name(settings.policy.mode);
+    let (globs, socket) = (settings.manage.join(" "), settings.socket());
+    let mut agent = Agent::new(fs, settings, RuntimeDirs::host(), &boot_id(), log.clone())?;
+    let server = Server::listen(&socket, agent.board())?;
+    let signals = handle_signals(&agent.control())?;
+    // From here on knobs may be changed: every way out goes through `finish`.
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        agent.tick();
+        if agent.managed() == 0 {
+            if !wait {
+                return Err(no_group(&globs));
+            }
+            log.info("no cgroup to manage yet: waiting");
+        }
+        log.info(format_args!(
+            "version {} manages {} groups in mode {mode}",
+            env!("CARGO_PKG_VERSION"),
+            agent.managed(),
+        ));
+        agent.run(&Notifier::from_env(), reread)
+    }));
+    drop(server);
+    let restored = agent.finish()?;
+    signals.close();
+    drop(lock);
+    match result {
+        Ok(result) => result?,
+        Err(_) => {
+            return Err(Error::failed(
+                "the agent hit a defect of its own and ended, after restoring every knob",
+                "report this with its log",
+            ))
+        }
+    }
+    failed_if_any(&restored)
+}
+
+/// Restores what a dead agent left behind; `None` if there is no journal.
+pub fn restore_host(settings: &Settings) -> Result<Option<Restored>> {
+    if !Journal::exists(&settings.state_dir) {
+        return Ok(None);
+    }
+    let lock = Lock::take(&settings.state_dir)?;
+    let mut journal = Journal::open(&settings.state_dir, &boot_id())?;
+    let restored = if journal.entries().is_empty() {
+        Restored::default()
+    } else {
+        let fs = open_host(Mode::Proportional)?;
+        let writer = Writer::new(WriterConfig::default(), None);
+        restore(&fs, &mut journal, &writer, |_| true)?
+    };
+    journal.close()?;
+    drop(lock);
+    Ok(Some(restored))
+}
+
+/// Observes twice, one interval apart, and reports what would be written. Writes nothing.
+pub fn look(settings: &Settings) -> Result<Report> {
+    let fs = open_host(Mode::Observe)?;
+    look_at(fs, settings, RuntimeDirs::host())
+}
+
+/// The same on any file system.
+pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Report> {
+    let mut observer = Observer::new(fs, settings.discover(), runtime)?;
+    let first = observer.observe();
+    if observer.managed() == 0 {
+        return Err(no_group(&settings.manage.join(" ")));
+    }
+    let policy = &settings.policy;
+    let state = justitia_policy::State::default();
+    let (state, _) = justitia_policy::step(&state, &first.snapshot, policy, Duration::ZERO);
+    thread::sleep(settings.interval);
+    let second = observer.observe();
+    let (_, plan) = justitia_policy::step(&state, &second.snapshot, policy, settings.interval);
+    let setup = Setup {
+        mode: policy.mode,
+        objective: policy.objective,
+        interval: settings.interval,
+        since: std::time::SystemTime::now(),
+    };
+    let board = Board::new(setup);
+    board.post(Tick {
+        snapshot: second.snapshot,
+        plan,
+        problems: second.problems,
+        count: 2,
+        ..Tick::default()
+    });
+    Ok(board.report())
+}
+
+fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Observe => "observe",
+        Mode::Justitia => "justitia",
+        Mode::Proportional => "proportional",
+    }
+}
+
+/// Nothing to manage.
+pub fn no_group(globs: &str) -> Error {
+    if globs.is_empty() {
+        Error::failed(
+            "no container, pod or VM was found",
+            "start one, name cgroups with --manage '/app/*', or wait for them with --wait",
+        )
+    } else {
+        Error::failed(
+            format!("no cgroup matches {globs}"),
+            "globs are relative to the cgroup2 mount, as /app/*; --wait waits for the groups",
+        )
+    }
+}
+
+/// Under memory pressure and a full run queue this is the one process that must go on: it keeps
+/// its pages (those it has touched) and goes before the others. Without the permission for it the
+/// agent is only slower.
+fn stay_awake(log: &Log) {
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    if let Err(error) = mlockall(flags) {
+        log.info(format_args!("cannot lock its pages in memory: {error}"));
+    }
+    let _ = setpriority_process(None, NICE);
+}
+
+fn failed_if_any(restored: &Restored) -> Result<()> {
+    match restored.problems.first() {
+        None => Ok(()),
+        Some(problem) => Err(Error::failed(&problem.cause, &problem.remedy)),
+    }
+}
+
+fn handle_signals(control: &Control) -> Result<signal_hook::iterator::Handle> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .map_err(|error| Error::failed(format!("cannot handle signals: {error}"), "report this"))?;
+    let handle = signals.handle();
+    let control = control.clone();
+    thread::Builder::new()
+        .name("signals".into())
+        .stack_size(128 << 10)
+        .spawn(move || {
+            for signal in signals.forever() {
+                if signal == SIGHUP {
+                    control.reload();
+                } else {
+                    control.stop();
+                }
+            }
+        })
+        .map_err(|error| Error::failed(format!("cannot start a thread: {error}"), "report this"))?;
+    Ok(handle)
+}

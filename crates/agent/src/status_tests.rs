@@ -1,0 +1,53 @@
+//! Reports survive JSON; groups are found by what people call them.
+
+use super::*;
+use justitia_policy::units::Weight;
+
+fn tick(paths: &[&str]) -> Tick {
+    let group = |(index, path): (usize, &&str)| Group {
+        id: GroupId(index as u64 + 1),
+        parent: None,
+        path: (*path).to_owned(),
+        weight: Some(Weight::DEFAULT),
+        weight_source: WeightSource::Default,
+        memory: justitia_policy::snapshot::Memory::default(),
+        traffic: justitia_policy::snapshot::Traffic::default(),
+        pressure: justitia_policy::snapshot::Pressure::default(),
+        knobs: Knobs::default(),
+    };
+    let groups = paths.iter().enumerate().map(group).collect();
+    Tick {
+        snapshot: Snapshot {
+            groups,
+            ..Snapshot::default()
+        },
+        ..Tick::default()
+    }
+}
+
+fn report(tick: &Tick) -> Report {
+    let setup = Setup {
+        mode: Mode::Observe,
+        objective: Objective::Fair,
+        interval: Duration::from_secs(1),
+        since: UNIX_EPOCH + Duration::from_secs(5),
+    };
+    Report::new(&setup, tick)
+}
+
+#[test]
+fn a_report_survives_json() {
+    let report = report(&tick(&["/app/a", "/app/b"]));
+    let json = serde_json::to_string(&report).unwrap();
+    assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
+    assert!(json.contains("\"since_unix_s\":5"));
+}
+
+#[test]
+fn a_group_is_found_by_path_or_by_a_name_that_only_it_has() {
+    let report = report(&tick(&["/app/a", "/app/b", "/vm/b"]));
+    assert_eq!(report.find("/app/b").unwrap().id, 2);
+    assert_eq!(report.find("a").unwrap().id, 1);
+    assert!(report.find("b").is_none());
+    assert!(report.find("pp/a").is_none());
+}

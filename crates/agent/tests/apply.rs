@@ -1,0 +1,278 @@
+//! The writer's promises: prior values come back, foreign values stay, nobody waits for anybody.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{host, limit, restore_from, text, until, write, Rig};
+use justitia_cgroup::fake::{Fault, Gate};
+use justitia_cgroup::{Fs, WriterConfig};
+use justitia_policy::plan::{Knob, Value};
+use justitia_policy::units::{Bytes, Limit};
+
+const LOW: Knob = Knob::MemoryLow;
+const HIGH: Knob = Knob::MemoryHigh;
+const WEIGHT: Knob = Knob::IoWeight;
+
+#[test]
+fn what_was_there_before_is_there_after() {
+    let fake = host(&["a", "b"]);
+    fake.foreign_write("/app/a", "memory.low", "1048576");
+    fake.foreign_write("/app/a", "io.weight", "default 250");
+    let state = tempfile::tempdir().unwrap();
+    let (a, b) = (fake.mkdir("/app/a"), fake.mkdir("/app/b"));
+    let mut rig = Rig::new(fake.clone(), state.path());
+    rig.apply(vec![
+        write(a, LOW, limit(50 << 20)),
+        write(a, HIGH, limit(90 << 20)),
+        write(a, WEIGHT, Value::Weight(800)),
+        write(b, HIGH, limit(40 << 20)),
+    ]);
+    rig.look();
+    rig.apply(vec![write(a, HIGH, limit(80 << 20))]);
+    assert_eq!(text(&fake, "/app/a", HIGH), (80 << 20).to_string());
+    let restored = rig.finish();
+    assert_eq!(restored.restored, 4);
+    assert_eq!(text(&fake, "/app/a", LOW), "1048576");
+    assert_eq!(text(&fake, "/app/a", HIGH), "max");
+    assert_eq!(text(&fake, "/app/a", WEIGHT), "default 250");
+    assert_eq!(text(&fake, "/app/b", HIGH), "max");
+    assert_eq!(
+        std::fs::read_dir(state.path()).unwrap().count(),
+        0,
+        "nothing left behind"
+    );
+}
+
+#[test]
+fn throttles_are_lifted_before_protection_goes() {
+    let fake = host(&["a"]);
+    let a = fake.mkdir("/app/a");
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    rig.apply(vec![
+        write(a, LOW, limit(50 << 20)),
+        write(a, HIGH, limit(90 << 20)),
+    ]);
+    fake.clear_writes();
+    rig.finish();
+    let files: Vec<String> = fake.writes().into_iter().map(|(_, file, _)| file).collect();
+    assert_eq!(files, ["memory.high", "memory.low"]);
+}
+
+#[test]
+fn a_foreign_value_is_left_alone_now_and_at_the_end() {
+    let fake = host(&["a"]);
+    let a = fake.mkdir("/app/a");
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    rig.apply(vec![
+        write(a, HIGH, limit(90 << 20)),
+        write(a, LOW, limit(50 << 20)),
+    ]);
+    fake.foreign_write("/app/a", "memory.high", "123456512");
+    // Seen at the moment of the next write, without a look in between.
+    rig.apply(vec![
+        write(a, HIGH, limit(80 << 20)),
+        write(a, LOW, limit(40 << 20)),
+    ]);
+    assert_eq!(
+        text(&fake, "/app/a", HIGH),
+        "123453440".to_owned(),
+        "the kernel's rounding"
+    );
+    assert_eq!(
+        text(&fake, "/app/a", LOW),
+        (40 << 20).to_string(),
+        "the other knob stays ours"
+    );
+    let observation = rig.look();
+    let group = observation
+        .snapshot
+        .groups
+        .iter()
+        .find(|group| group.path == "/app/a")
+        .unwrap();
+    assert!(group.knobs.foreign.high && !group.knobs.foreign.low);
+    assert_eq!(
+        rig.log
+            .lines()
+            .iter()
+            .filter(|line| line.contains("somebody else"))
+            .count(),
+        1
+    );
+    rig.finish();
+    assert_eq!(text(&fake, "/app/a", HIGH), "123453440");
+    assert_eq!(text(&fake, "/app/a", LOW), "0");
+}
+
+#[test]
+fn a_foreign_value_on_a_knob_that_is_not_written_again_is_found_by_looking() {
+    let fake = host(&["a"]);
+    let a = fake.mkdir("/app/a");
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    rig.apply(vec![write(a, LOW, limit(50 << 20))]);
+    fake.foreign_write("/app/a", "memory.low", "8192");
+    for _ in 0..8 {
+        rig.look();
+    }
+    assert!(rig.observer.seen(a).unwrap().knobs.foreign.low);
+}
+
+#[test]
+fn a_manager_that_sets_everything_back_is_not_a_foreign_writer_but_one_knob_is() {
+    let fake = host(&["a", "b"]);
+    let (a, b) = (fake.mkdir("/app/a"), fake.mkdir("/app/b"));
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    let plan = |n: u64| {
+        [a, b]
+            .iter()
+            .flat_map(|&group| {
+                [
+                    write(group, LOW, limit(n << 20)),
+                    write(group, HIGH, limit(n << 21)),
+                ]
+            })
+            .collect::<Vec<_>>()
+    };
+    rig.apply(plan(50));
+    // systemd's daemon-reload on a; a person on b.
+    fake.foreign_write("/app/a", "memory.low", "0");
+    fake.foreign_write("/app/a", "memory.high", "max");
+    fake.foreign_write("/app/b", "memory.high", "max");
+    rig.apply(plan(60));
+    assert_eq!(text(&fake, "/app/a", LOW), (60 << 20).to_string());
+    assert_eq!(text(&fake, "/app/a", HIGH), (120 << 20).to_string());
+    assert_eq!(text(&fake, "/app/b", HIGH), "max");
+    rig.apply(plan(70));
+    assert_eq!(text(&fake, "/app/b", HIGH), "max");
+    assert_eq!(text(&fake, "/app/b", LOW), (70 << 20).to_string());
+}
+
+#[test]
+fn a_group_made_anew_never_gets_the_old_ones_values() {
+    let fake = host(&["a"]);
+    fake.foreign_write("/app/a", "memory.low", "1048576");
+    let a = fake.mkdir("/app/a");
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    rig.apply(vec![write(a, LOW, limit(50 << 20))]);
+    fake.recreate("/app/a");
+    let fs: Fs = fake.clone();
+    // A crash now: restoring finds another group under the name.
+    let restored = restore_from(&fs, state.path());
+    assert_eq!((restored.restored, restored.vanished), (0, 1));
+    assert_eq!(text(&fake, "/app/a", LOW), "0");
+}
+
+#[test]
+fn a_group_made_anew_is_ours_again_although_the_old_one_was_taken_over() {
+    let fake = host(&["a"]);
+    let a = fake.mkdir("/app/a");
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    rig.apply(vec![write(a, LOW, limit(50 << 20))]);
+    fake.foreign_write("/app/a", "memory.low", "8192");
+    rig.apply(vec![write(a, LOW, limit(60 << 20))]);
+    assert_eq!(text(&fake, "/app/a", LOW), "8192");
+    let anew = fake.recreate("/app/a");
+    rig.look();
+    rig.apply(vec![write(anew, LOW, limit(60 << 20))]);
+    assert_eq!(text(&fake, "/app/a", LOW), (60 << 20).to_string());
+}
+
+#[test]
+fn a_group_that_vanished_is_forgotten() {
+    let fake = host(&["a", "b"]);
+    let a = fake.mkdir("/app/a");
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    rig.apply(vec![write(a, LOW, limit(50 << 20))]);
+    fake.rmdir("/app/a");
+    rig.look();
+    assert!(rig.applier.priors().is_empty());
+    assert!(rig.apply(vec![write(a, LOW, limit(60 << 20))]).is_empty());
+    assert_eq!(rig.finish().problems, []);
+}
+
+#[test]
+fn a_write_that_hangs_in_one_group_delays_no_other() {
+    let fake = host(&["slow", "quick"]);
+    let (slow, quick) = (fake.mkdir("/app/slow"), fake.mkdir("/app/quick"));
+    let gate = Gate::new();
+    fake.inject("/app/slow", "memory.high", Fault::Slow(gate.clone()));
+    let state = tempfile::tempdir().unwrap();
+    let config = WriterConfig {
+        deadline: Duration::from_millis(200),
+        ..WriterConfig::default()
+    };
+    let mut rig = Rig::with_writer(fake.clone(), state.path(), config);
+    let began = Instant::now();
+    for n in 1..=5_u64 {
+        rig.submit(vec![
+            write(slow, HIGH, limit(n << 24)),
+            write(quick, HIGH, limit(n << 24)),
+        ]);
+        let expected = (n << 24).to_string();
+        until("quick is written", || {
+            text(&fake, "/app/quick", HIGH) == expected
+        });
+        rig.applier.settle(&mut rig.observer);
+    }
+    assert!(began.elapsed() < Duration::from_secs(5));
+    gate.open();
+    assert_eq!(rig.finish().problems, []);
+    assert_eq!(text(&fake, "/app/slow", HIGH), "max");
+    assert_eq!(text(&fake, "/app/quick", HIGH), "max");
+}
+
+#[test]
+fn a_write_that_fails_is_a_problem_of_its_group_alone() {
+    let fake = host(&["a", "b"]);
+    let (a, b) = (fake.mkdir("/app/a"), fake.mkdir("/app/b"));
+    fake.inject("/app/a", "memory.low", Fault::Denied);
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    let problems = rig.apply(vec![
+        write(a, LOW, limit(1 << 20)),
+        write(b, LOW, limit(1 << 20)),
+    ]);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert_eq!(problems[0].group.as_deref(), Some("/app/a"));
+    assert_eq!(text(&fake, "/app/b", LOW), (1 << 20).to_string());
+}
+
+#[test]
+fn what_is_there_already_is_not_written() {
+    let fake = host(&["a"]);
+    let a = fake.mkdir("/app/a");
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    rig.apply(vec![
+        write(a, LOW, limit(100)),
+        write(a, HIGH, Value::Limit(Limit::Max)),
+        write(a, WEIGHT, Value::Weight(100)),
+    ]);
+    assert!(fake.writes().is_empty(), "{:?}", fake.writes());
+    assert!(rig.applier.priors().is_empty());
+}
+
+#[test]
+fn reclaim_is_written_and_never_restored() {
+    let fake = host(&["a"]);
+    let a = fake.mkdir("/app/a");
+    fake.update("/app/a", |group| group.file = Bytes::mib(64));
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    rig.apply(vec![write(
+        a,
+        Knob::MemoryReclaim,
+        Value::Reclaim(Bytes::mib(4)),
+    )]);
+    assert_eq!(fake.group("/app/a").file, Bytes::mib(60));
+    assert!(rig.applier.priors().is_empty());
+    assert_eq!(rig.finish().restored, 0);
+}

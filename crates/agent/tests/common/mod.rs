@@ -1,0 +1,152 @@
+//! What the tests share: a fake host with an applier on it, and plans written by hand.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use justitia_agent::apply::Applier;
+use justitia_agent::journal::Journal;
+use justitia_agent::observe::{Observation, Observer};
+use justitia_agent::restore::{restore, Restored};
+use justitia_agent::status::Problem;
+use justitia_agent::Log;
+use justitia_cgroup::{FakeFs, Fs, Writer, WriterConfig};
+use justitia_discover::{DiscoverConfig, RuntimeDirs};
+use justitia_policy::plan::{Knob, Plan, Reason, Value, Write};
+use justitia_policy::snapshot::GroupId;
+use justitia_policy::units::{Bytes, Limit};
+
+pub const BOOT: &str = "test-boot";
+
+/// A fake host with these groups below `/app`.
+pub fn host(names: &[&str]) -> Arc<FakeFs> {
+    let fake = FakeFs::new();
+    for name in names {
+        fake.mkdir(&format!("/app/{name}"));
+    }
+    fake
+}
+
+pub fn config() -> DiscoverConfig {
+    DiscoverConfig {
+        manage: vec!["/app/*".into()],
+        ..DiscoverConfig::default()
+    }
+}
+
+pub fn limit(bytes: u64) -> Value {
+    Value::Limit(Limit::Bytes(Bytes(bytes)))
+}
+
+pub fn write(group: GroupId, knob: Knob, value: Value) -> Write {
+    Write {
+        group,
+        knob,
+        value,
+        reason: Reason::NoContention,
+    }
+}
+
+/// Observer and applier on a host, driven by plans of the test.
+pub struct Rig {
+    pub fs: Fs,
+    pub observer: Observer,
+    pub applier: Applier,
+    pub log: Log,
+}
+
+impl Rig {
+    pub fn new(fs: Fs, state_dir: &Path) -> Rig {
+        Rig::with_writer(
+            fs,
+            state_dir,
+            WriterConfig {
+                workers: 1,
+                ..WriterConfig::default()
+            },
+        )
+    }
+
+    pub fn with_writer(fs: Fs, state_dir: &Path, config: WriterConfig) -> Rig {
+        let log = Log::captured();
+        let journal = Journal::open(state_dir, BOOT).unwrap();
+        let applier = Applier::new(journal, Writer::new(config, None), log.clone());
+        let observer = Observer::new(fs.clone(), self::config(), RuntimeDirs::none()).unwrap();
+        let mut rig = Rig {
+            fs,
+            observer,
+            applier,
+            log,
+        };
+        rig.look();
+        rig
+    }
+
+    /// What the agent's loop does before it decides.
+    pub fn look(&mut self) -> Observation {
+        self.observer.look_for_groups();
+        self.applier.settle(&mut self.observer);
+        let observation = self.observer.observe();
+        self.applier
+            .forget_vanished(&self.fs, &self.observer)
+            .unwrap();
+        self.applier.retain_foreign(&self.observer);
+        self.applier
+            .check(&observation.knobs_read, &mut self.observer)
+            .unwrap();
+        observation
+    }
+
+    /// Applies a plan without waiting for its writes.
+    pub fn submit(&mut self, writes: Vec<Write>) -> Vec<Problem> {
+        let plan = Plan {
+            writes,
+            ..Plan::default()
+        };
+        self.applier.apply(&plan, &mut self.observer).unwrap()
+    }
+
+    /// Applies a plan and waits for its writes.
+    pub fn apply(&mut self, writes: Vec<Write>) -> Vec<Problem> {
+        let problems = self.submit(writes);
+        self.applier.quiesce();
+        problems
+    }
+
+    /// What the agent does at its end.
+    pub fn finish(mut self) -> Restored {
+        let fs = self.fs.clone();
+        let (journal, writer) = self.applier.quiesce();
+        let restored = restore(&fs, journal, writer, |_| true).unwrap();
+        self.applier.into_journal().close().unwrap();
+        restored
+    }
+}
+
+/// What the next start does after a crash, or `justitia restore`.
+pub fn restore_from(fs: &Fs, state_dir: &Path) -> Restored {
+    let mut journal = Journal::open(state_dir, BOOT).unwrap();
+    let writer = Writer::new(WriterConfig::default(), None);
+    restore(fs, &mut journal, &writer, |_| true).unwrap()
+}
+
+/// A knob's text without the line break.
+pub fn text(fake: &FakeFs, path: &str, knob: Knob) -> String {
+    fake.text(path, knob.file_name())
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}
+
+/// Waits until something holds.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "not within 20 s: {what}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

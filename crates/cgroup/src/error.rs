@@ -1,0 +1,216 @@
+//! What can go wrong with a cgroup, and what to do about it. Every error is one line of cause
+//! ([`std::fmt::Display`]) and one of remedy.
+
+use rustix::io::Errno;
+
+/// Access to one file of a cgroup failed. `file` is the file's name, `path` the cgroup's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The cgroup was removed (`ENODEV` on an open file, `ENOENT` on its directory).
+    #[error("cgroup {path} is gone")]
+    Gone {
+        /// The cgroup.
+        path: String,
+    },
+    /// The cgroup is there, the file is not: its controller is off or the kernel lacks it.
+    #[error("cgroup {path} has no {file}")]
+    Absent {
+        /// The cgroup.
+        path: String,
+        /// The file.
+        file: &'static str,
+    },
+    /// `EACCES`, `EPERM` or `EROFS`.
+    #[error("no permission for {file} of cgroup {path} ({errno})")]
+    Denied {
+        /// The cgroup.
+        path: String,
+        /// The file.
+        file: &'static str,
+        /// What the kernel said.
+        errno: Errno,
+    },
+    /// `EOPNOTSUPP`, `ENOSYS`: the kernel has the file but not the function (PSI off, say).
+    #[error("the kernel does not support {file} of cgroup {path} ({errno})")]
+    Unsupported {
+        /// The cgroup.
+        path: String,
+        /// The file.
+        file: &'static str,
+        /// What the kernel said.
+        errno: Errno,
+    },
+    /// `EINVAL`, `ERANGE`, or a value of the wrong kind for the knob.
+    #[error("{file} of cgroup {path} does not take {value:?}")]
+    Invalid {
+        /// The cgroup.
+        path: String,
+        /// The file.
+        file: &'static str,
+        /// What was written.
+        value: String,
+    },
+    /// `EBUSY` or `EINTR`, again and again.
+    #[error("{file} of cgroup {path} stays busy ({errno})")]
+    Busy {
+        /// The cgroup.
+        path: String,
+        /// The file.
+        file: &'static str,
+        /// What the kernel said.
+        errno: Errno,
+    },
+    /// Anything else.
+    #[error("{file} of cgroup {path}: {errno}")]
+    Io {
+        /// The cgroup.
+        path: String,
+        /// The file.
+        file: &'static str,
+        /// What the kernel said.
+        errno: Errno,
+    },
+}
+
+impl Error {
+    /// Classifies what the kernel said about `file` of the cgroup `path`.
+    pub fn from_errno(path: &str, file: &'static str, errno: Errno) -> Error {
+        let path = path.to_owned();
+        match errno {
+            Errno::NODEV => Error::Gone { path },
+            Errno::NOENT => Error::Absent { path, file },
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => Error::Denied { path, file, errno },
+            Errno::OPNOTSUPP | Errno::NOSYS => Error::Unsupported { path, file, errno },
+            Errno::INVAL | Errno::RANGE => Error::Invalid {
+                path,
+                file,
+                value: String::new(),
+            },
+            Errno::BUSY | Errno::INTR => Error::Busy { path, file, errno },
+            _ => Error::Io { path, file, errno },
+        }
+    }
+
+    /// Whether the cgroup no longer exists.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Error::Gone { .. })
+    }
+
+    /// What to do about it, one line.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Error::Gone { .. } => "forget the group; one made again under its path is another one",
+            Error::Absent { .. } => {
+                "enable the controller in the parent's cgroup.subtree_control, or update the kernel"
+            }
+            Error::Denied { .. } => "run as root, with the cgroup2 mount writable",
+            Error::Unsupported { .. } => "boot with psi=1, or a kernel that has the function",
+            Error::Invalid { .. } => "give a value the kernel's cgroup-v2 document allows",
+            Error::Busy { .. } => "try again in a second",
+            Error::Io { .. } => "see the kernel log",
+        }
+    }
+}
+
+/// The host's cgroups cannot be managed. `Display` is the cause.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// No cgroup2 mount at all.
+    #[error("no cgroup2 file system is mounted")]
+    NoCgroup2,
+    /// The controller hangs on a cgroup v1 hierarchy (v1 or hybrid host).
+    #[error("the {controller} controller is on cgroup v1 at {mounted_at}")]
+    ControllerOnV1 {
+        /// `memory` or `blkio`.
+        controller: &'static str,
+        /// Where its v1 hierarchy is mounted.
+        mounted_at: String,
+    },
+    /// The controller is in nobody's hands: switched off at boot or not built.
+    #[error("the {controller} controller is not available on the cgroup2 mount {mount}")]
+    MissingController {
+        /// `memory` or `io`.
+        controller: &'static str,
+        /// The mount.
+        mount: String,
+    },
+    /// The mount cannot be written.
+    #[error("no permission to write to {mount} ({errno})")]
+    NotWritable {
+        /// The mount.
+        mount: String,
+        /// What the kernel said.
+        errno: Errno,
+    },
+    /// A file that every Linux has could not be read.
+    #[error("cannot read {file}: {errno}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// What the kernel said.
+        errno: Errno,
+    },
+}
+
+impl MountError {
+    /// What is wrong, one line.
+    pub fn cause(&self) -> String {
+        self.to_string()
+    }
+
+    /// What to do about it, one line.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            MountError::NoCgroup2 => {
+                "mount it: mount -t cgroup2 -o memory_recursiveprot none /sys/fs/cgroup"
+            }
+            MountError::ControllerOnV1 { .. } => {
+                "boot with systemd.unified_cgroup_hierarchy=1 (and cgroup_no_v1=all)"
+            }
+            MountError::MissingController { .. } => {
+                "boot without cgroup_disable=, with cgroup_enable=memory where the kernel needs it"
+            }
+            MountError::NotWritable { .. } => {
+                "run as root on the host; in a container, with the host's cgroup2 mounted writable"
+            }
+            MountError::Unreadable { .. } => "mount /proc and let this user read it",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cause_and_remedy_are_one_line_each() {
+        let errors = [
+            MountError::NoCgroup2,
+            MountError::ControllerOnV1 {
+                controller: "memory",
+                mounted_at: "/cg/memory".into(),
+            },
+            MountError::MissingController {
+                controller: "io",
+                mount: "/cg".into(),
+            },
+            MountError::NotWritable {
+                mount: "/cg".into(),
+                errno: Errno::ROFS,
+            },
+        ];
+        for error in errors {
+            for line in [error.cause().as_str(), error.remedy()] {
+                assert!(!line.is_empty() && !line.contains('\n'), "{line:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_removed_group_differs_from_a_missing_file() {
+        assert!(Error::from_errno("/a", "memory.low", Errno::NODEV).is_gone());
+        assert!(!Error::from_errno("/a", "memory.low", Errno::NOENT).is_gone());
+    }
+}

@@ -1,0 +1,160 @@
+//! Properties of waiting, on the fake and, in the lab's guest, on the kernel.
+
+use std::time::Instant;
+
+use super::*;
+use crate::FakeFs;
+
+const LONG: Duration = Duration::from_secs(20);
+const NOW: Duration = Duration::ZERO;
+
+fn wait(events: &mut Events, timeout: Duration) -> Vec<Wake> {
+    let mut out = Vec::new();
+    events.wait(timeout, &mut out).unwrap();
+    out
+}
+
+#[test]
+fn nothing_happened_is_an_empty_answer_in_time() {
+    let mut events = Events::new().unwrap();
+    let start = Instant::now();
+    assert_eq!(wait(&mut events, Duration::from_millis(20)), []);
+    assert!(start.elapsed() >= Duration::from_millis(15));
+}
+
+#[test]
+fn a_wake_from_another_thread_ends_the_wait_once() {
+    let mut events = Events::new().unwrap();
+    let waker = events.waker();
+    let thread = std::thread::spawn(move || {
+        waker.wake();
+        waker.wake();
+    });
+    assert_eq!(wait(&mut events, LONG), [Wake::Waker]);
+    thread.join().unwrap();
+    let _ = wait(&mut events, NOW);
+    assert_eq!(wait(&mut events, NOW), []);
+}
+
+#[test]
+fn a_memory_event_names_its_group_and_its_totals() {
+    let fs = FakeFs::new();
+    let id = fs.mkdir("/a");
+    fs.mkdir("/b");
+    let mut events = Events::new().unwrap();
+    for path in ["/a", "/b"] {
+        events.watch_memory_events(&fs.open(path).unwrap()).unwrap();
+    }
+    fs.memory_event("/a", |counters| counters.high = Some(3));
+    let woken = wait(&mut events, LONG);
+    let [Wake::MemoryEvents(group, counters)] = woken[..] else {
+        panic!("{woken:?}")
+    };
+    assert_eq!((group, counters.high), (id, Some(3)));
+    assert_eq!(wait(&mut events, NOW), []);
+}
+
+#[test]
+fn a_removed_group_says_so_once() {
+    let fs = FakeFs::new();
+    let id = fs.mkdir("/a");
+    let mut events = Events::new().unwrap();
+    events.watch_memory_events(&fs.open("/a").unwrap()).unwrap();
+    fs.rmdir("/a");
+    assert_eq!(wait(&mut events, LONG), [Wake::Gone(id)]);
+    assert_eq!(wait(&mut events, NOW), []);
+}
+
+#[test]
+fn a_forgotten_group_is_not_heard() {
+    let fs = FakeFs::new();
+    let id = fs.mkdir("/a");
+    let mut events = Events::new().unwrap();
+    events.watch_memory_events(&fs.open("/a").unwrap()).unwrap();
+    events.unwatch(id);
+    fs.memory_event("/a", |counters| counters.high = Some(1));
+    assert_eq!(wait(&mut events, NOW), []);
+}
+
+#[test]
+fn stalls_of_a_group_and_of_the_host_are_told_apart() {
+    let fs = FakeFs::new();
+    let id = fs.mkdir("/a");
+    let group = fs.open("/a").unwrap();
+    let trigger = PsiTrigger::default();
+    let mut events = Events::new().unwrap();
+    events
+        .watch_pressure(&group, Resource::Io, trigger)
+        .unwrap();
+    events
+        .watch_host_pressure(&*fs, Resource::Memory, trigger)
+        .unwrap();
+    fs.stall("/a", Resource::Memory);
+    assert_eq!(wait(&mut events, NOW), [], "not watched");
+    fs.stall("/a", Resource::Io);
+    assert_eq!(
+        wait(&mut events, LONG),
+        [Wake::Pressure(Some(id), Resource::Io)]
+    );
+    fs.stall_host(Resource::Memory);
+    assert_eq!(
+        wait(&mut events, LONG),
+        [Wake::Pressure(None, Resource::Memory)]
+    );
+}
+
+#[test]
+fn a_trigger_is_written_as_the_kernel_wants_it() {
+    let trigger = PsiTrigger::default();
+    assert_eq!(trigger.to_string(), "some 150000 1000000");
+    assert_eq!(trigger.unprivileged().to_string(), "some 300000 2000000");
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn the_kernel_tells_of_memory_high_and_of_removal() {
+    use crate::{Mount, RealFs};
+    let mount = Mount::detect().unwrap();
+    let name = format!("justitia-test-events-{}", std::process::id());
+    let dir = mount.path().join(&name);
+    std::fs::create_dir(&dir).unwrap();
+    let fs = RealFs::new(&mount).unwrap();
+    let group = fs.open(&format!("/{name}")).unwrap();
+    let mut events = Events::new().unwrap();
+    events.watch_memory_events(&group).unwrap();
+    events
+        .watch_pressure(&group, Resource::Io, PsiTrigger::default())
+        .unwrap();
+    events
+        .watch_host_pressure(&fs, Resource::Io, PsiTrigger::default())
+        .unwrap();
+    assert_eq!(wait(&mut events, NOW), [], "nothing has happened yet");
+
+    std::fs::write(dir.join("memory.high"), "1048576").unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let script = format!(
+        "echo $$ > {0}/cgroup.procs && dd if=/dev/zero of={1} bs=1M count=32",
+        dir.display(),
+        file.path().display()
+    );
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let high = wait(&mut events, LONG).into_iter().any(
+        |wake| matches!(wake, Wake::MemoryEvents(id, counters) if id == group.id() && counters.high > Some(0)),
+    );
+    child.wait().unwrap();
+    assert!(high, "memory.high was exceeded and nobody said so");
+
+    while !wait(&mut events, Duration::from_millis(1500)).is_empty() {}
+    std::fs::remove_dir(&dir).unwrap();
+    let mut woken = Vec::new();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(3) {
+        woken.extend(wait(&mut events, Duration::from_millis(200)));
+    }
+    let gone = Wake::Gone(group.id());
+    assert!(woken.contains(&gone) && woken.len() <= 8, "{woken:?}");
+}

@@ -1,0 +1,172 @@
+//! A fake cgroup as [`Directory`].
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use justitia_policy::snapshot::GroupId;
+use rustix::event::{eventfd, EventfdFlags};
+use rustix::io::Errno;
+
+use super::{FakeGroup, Fault, Gate};
+use crate::{Buffer, Directory, File, PsiTrigger, Quirks, Watch, WatchKind};
+
+/// Writes by us, in order: path, file, text.
+pub(super) type Journal = Arc<Mutex<Vec<(String, String, String)>>>;
+
+/// What everybody who holds the group shares.
+#[derive(Debug)]
+pub(super) struct FakeDirectory {
+    pub(super) id: GroupId,
+    pub(super) path: String,
+    pub(super) gone: AtomicBool,
+    pub(super) state: Mutex<State>,
+    pub(super) quirks: Arc<Quirks>,
+    pub(super) journal: Journal,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) group: FakeGroup,
+    pub(super) xattrs: BTreeMap<String, Vec<u8>>,
+    pub(super) faults: BTreeMap<File, Fault>,
+    pub(super) pids: Vec<u32>,
+    /// Eventfds of those who poll a file.
+    pub(super) watches: BTreeMap<File, Vec<OwnedFd>>,
+}
+
+/// Whether an access goes on, and what it has to mind.
+struct Access {
+    no_swappiness: bool,
+    gate: Option<Gate>,
+}
+
+impl FakeDirectory {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn alive(&self) -> Result<(), Errno> {
+        if self.gone.load(Ordering::Acquire) {
+            Err(Errno::NODEV)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(super) fn notify(state: &State, file: File) {
+        for fd in state.watches.get(&file).into_iter().flatten() {
+            let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+impl State {
+    fn access(&mut self, file: File) -> Result<Access, Errno> {
+        let mut access = Access {
+            no_swappiness: false,
+            gate: None,
+        };
+        match self.faults.get_mut(&file) {
+            None | Some(Fault::Times(_, 0)) => {}
+            Some(Fault::Errno(errno)) => return Err(*errno),
+            Some(Fault::Times(errno, left)) => {
+                *left -= 1;
+                return Err(*errno);
+            }
+            Some(Fault::NoSwappiness) => access.no_swappiness = true,
+            Some(Fault::Slow(gate)) => access.gate = Some(gate.clone()),
+            Some(Fault::Absent) => return Err(Errno::NOENT),
+            Some(Fault::Denied) => return Err(Errno::ACCESS),
+        }
+        Ok(access)
+    }
+}
+
+impl Directory for FakeDirectory {
+    fn id(&self) -> GroupId {
+        self.id
+    }
+
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn exists(&self) -> bool {
+        self.alive().is_ok()
+    }
+
+    fn read(&self, file: File, buffer: &mut Buffer) -> Result<(), Errno> {
+        self.alive()?;
+        let mut state = self.lock();
+        state.access(file)?;
+        state.group.show(file, &state.pids, buffer.refill())
+    }
+
+    fn write(&self, file: File, text: &[u8]) -> Result<(), Errno> {
+        self.alive()?;
+        let text = std::str::from_utf8(text).map_err(|_| Errno::INVAL)?;
+        let mut state = self.lock();
+        let access = state.access(file)?;
+        let result = state.group.store(file, text, access.no_swappiness);
+        drop(state);
+        self.journal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((self.path.clone(), file.name().to_owned(), text.to_owned()));
+        if let Some(gate) = access.gate {
+            gate.pass();
+        }
+        result
+    }
+
+    fn can_write(&self, file: File) -> bool {
+        let state = self.lock();
+        let there = match file {
+            File::MemoryReclaim => state.group.reclaim,
+            File::IoWeight => state.group.io_weight.is_some(),
+            File::IoBfqWeight => state.group.bfq_weight.is_some(),
+            _ => true,
+        };
+        let refused = matches!(state.faults.get(&file), Some(Fault::Absent | Fault::Denied));
+        there && !refused && self.alive().is_ok()
+    }
+
+    fn xattr(&self, name: &str, buffer: &mut Buffer) -> Result<(), Errno> {
+        self.alive()?;
+        let state = self.lock();
+        let value = state.xattrs.get(name).ok_or(Errno::NODATA)?;
+        buffer.refill().extend_from_slice(value);
+        Ok(())
+    }
+
+    fn set_xattr(&self, name: &str, value: Option<&[u8]>) -> Result<(), Errno> {
+        self.alive()?;
+        let mut state = self.lock();
+        match value {
+            Some(value) => {
+                state.xattrs.insert(name.to_owned(), value.to_owned());
+                Ok(())
+            }
+            None => state.xattrs.remove(name).map(|_| ()).ok_or(Errno::NODATA),
+        }
+    }
+
+    fn watch(&self, file: File, _trigger: Option<PsiTrigger>) -> Result<Watch, Errno> {
+        self.alive()?;
+        let mut state = self.lock();
+        state.access(file)?;
+        let ours = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let theirs = ours.try_clone().map_err(|_| Errno::MFILE)?;
+        state.watches.entry(file).or_default().push(ours);
+        Ok(Watch {
+            fd: theirs,
+            kind: WatchKind::Counter,
+        })
+    }
+
+    fn quirks(&self) -> &Quirks {
+        &self.quirks
+    }
+}

@@ -1,0 +1,71 @@
+//! Faults that tests order.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use rustix::io::Errno;
+
+/// What goes wrong with a file.
+#[derive(Debug, Clone)]
+pub enum Fault {
+    /// Every access fails.
+    Errno(Errno),
+    /// The first accesses fail, then it is fine again.
+    Times(Errno, u32),
+    /// `memory.reclaim` takes no `swappiness=` argument, as before Linux 6.9.
+    NoSwappiness,
+    /// A write takes effect, then blocks until the gate opens, as `memory.high` does in reclaim.
+    Slow(Gate),
+    /// The file is not there.
+    Absent,
+    /// No permission.
+    Denied,
+}
+
+/// Holds writers back until a test opens it.
+#[derive(Debug, Clone, Default)]
+pub struct Gate(Arc<(Mutex<State>, Condvar)>);
+
+#[derive(Debug, Default)]
+struct State {
+    open: bool,
+    waiting: usize,
+}
+
+impl Gate {
+    /// A closed gate.
+    pub fn new() -> Gate {
+        Gate::default()
+    }
+
+    /// Lets everybody through, now and later.
+    pub fn open(&self) {
+        self.0
+             .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .open = true;
+        self.0 .1.notify_all();
+    }
+
+    /// Writers that wait at it now.
+    pub fn waiting(&self) -> usize {
+        self.0
+             .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .waiting
+    }
+
+    pub(super) fn pass(&self) {
+        let mut state = self.0 .0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.waiting += 1;
+        while !state.open {
+            state = self
+                .0
+                 .1
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        state.waiting -= 1;
+    }
+}

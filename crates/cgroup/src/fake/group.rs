@@ -1,0 +1,253 @@
+//! The state of a fake cgroup and how its files show and change it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use justitia_policy::units::{Bytes, Limit};
+use rustix::io::Errno;
+
+use crate::parse::memory::{limit as parse_limit, MemoryEvents};
+use crate::parse::number;
+use crate::{Device, File};
+
+/// A fake cgroup. Tests set the fields; `memory.current` follows from them.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "the kernel's names")]
+pub struct FakeGroup {
+    pub anon: Bytes,
+    /// `file` of `memory.stat`, shmem included.
+    pub file: Bytes,
+    pub shmem: Bytes,
+    pub kernel: Bytes,
+    pub file_mapped: Bytes,
+    pub file_dirty: Bytes,
+    pub file_writeback: Bytes,
+    pub active_file: Bytes,
+    pub refault_pages: u64,
+    pub memory_some_us: u64,
+    pub memory_full_us: u64,
+    pub io_some_us: u64,
+    pub io_full_us: u64,
+    pub cpu_some_us: u64,
+    /// Bytes read and written by device.
+    pub io: BTreeMap<Device, (u64, u64)>,
+    pub low: Limit,
+    pub high: Limit,
+    pub max: Limit,
+    /// `None`: no such file.
+    pub io_weight: Option<u32>,
+    /// `None`: no such file.
+    pub bfq_weight: Option<u32>,
+    /// Whether `memory.reclaim` exists.
+    pub reclaim: bool,
+    pub events: MemoryEvents,
+}
+
+impl Default for FakeGroup {
+    /// An empty group as the kernel makes it, with every knob but BFQ's.
+    fn default() -> Self {
+        FakeGroup {
+            anon: Bytes::ZERO,
+            file: Bytes::ZERO,
+            shmem: Bytes::ZERO,
+            kernel: Bytes::ZERO,
+            file_mapped: Bytes::ZERO,
+            file_dirty: Bytes::ZERO,
+            file_writeback: Bytes::ZERO,
+            active_file: Bytes::ZERO,
+            refault_pages: 0,
+            memory_some_us: 0,
+            memory_full_us: 0,
+            io_some_us: 0,
+            io_full_us: 0,
+            cpu_some_us: 0,
+            io: BTreeMap::new(),
+            low: Limit::Bytes(Bytes::ZERO),
+            high: Limit::Max,
+            max: Limit::Max,
+            io_weight: Some(100),
+            bfq_weight: None,
+            reclaim: true,
+            events: MemoryEvents {
+                low: Some(0),
+                high: Some(0),
+                max: Some(0),
+                oom: Some(0),
+                oom_kill: Some(0),
+            },
+        }
+    }
+}
+
+impl FakeGroup {
+    /// `memory.current`.
+    pub fn current(&self) -> Bytes {
+        self.anon + self.file + self.kernel
+    }
+
+    /// Page cache that reclaim can take at once: clean, unmapped, not shmem.
+    pub fn reclaimable(&self) -> Bytes {
+        self.file - self.shmem - self.file_mapped - self.file_dirty - self.file_writeback
+    }
+
+    /// Takes up to this much page cache; says how much it was.
+    fn take(&mut self, wanted: Bytes) -> Bytes {
+        let taken = wanted.min(self.reclaimable());
+        self.file = self.file - taken;
+        self.active_file = self.active_file.min(self.file);
+        taken
+    }
+
+    fn shrink_below(&mut self, limit: Limit) {
+        if let Limit::Bytes(limit) = limit {
+            self.take(self.current() - limit);
+        }
+    }
+
+    /// The text of a file, appended; `pids` for `cgroup.procs`.
+    pub(super) fn show(&self, file: File, pids: &[u32], out: &mut Vec<u8>) -> Result<(), Errno> {
+        let mut text = String::with_capacity(1024);
+        let shown = match file {
+            File::MemoryCurrent => writeln!(text, "{}", self.current().0),
+            File::MemoryStat => self.show_stat(&mut text),
+            File::MemoryPressure => {
+                show_pressure(&mut text, self.memory_some_us, self.memory_full_us)
+            }
+            File::IoPressure => show_pressure(&mut text, self.io_some_us, self.io_full_us),
+            File::CpuPressure => show_pressure(&mut text, self.cpu_some_us, 0),
+            File::MemoryLow => writeln!(text, "{}", self.low),
+            File::MemoryHigh => writeln!(text, "{}", self.high),
+            File::MemoryMax => writeln!(text, "{}", self.max),
+            File::IoWeight => writeln!(text, "default {}", self.io_weight.ok_or(Errno::NOENT)?),
+            File::IoBfqWeight => {
+                writeln!(text, "default {}", self.bfq_weight.ok_or(Errno::NOENT)?)
+            }
+            File::IoStat => self.io.iter().try_for_each(|(device, (read, written))| {
+                writeln!(
+                    text,
+                    "{device} rbytes={read} wbytes={written} rios=1 wios=1 dbytes=0 dios=0"
+                )
+            }),
+            File::MemoryEvents => self.show_events(&mut text),
+            File::MemoryReclaim => return Err(Errno::INVAL),
+            File::CgroupProcs => pids.iter().try_for_each(|pid| writeln!(text, "{pid}")),
+            File::CgroupEvents => {
+                writeln!(text, "populated {}\nfrozen 0", u8::from(!pids.is_empty()))
+            }
+            File::CgroupControllers => writeln!(text, "cpu io memory pids"),
+        };
+        shown.map_err(|_| Errno::IO)?;
+        out.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+
+    fn show_stat(&self, text: &mut String) -> std::fmt::Result {
+        let inactive = self.file - self.shmem - self.active_file;
+        for (name, value) in [
+            ("anon", self.anon.0),
+            ("file", self.file.0),
+            ("kernel", self.kernel.0),
+            ("shmem", self.shmem.0),
+            ("file_mapped", self.file_mapped.0),
+            ("file_dirty", self.file_dirty.0),
+            ("file_writeback", self.file_writeback.0),
+            ("inactive_anon", 0),
+            ("active_anon", self.anon.0),
+            ("inactive_file", inactive.0),
+            ("active_file", self.active_file.0),
+            ("unevictable", 0),
+            ("workingset_refault_anon", 0),
+            ("workingset_refault_file", self.refault_pages),
+            ("workingset_activate_file", 0),
+            ("pgscan", 0),
+            ("pgsteal", 0),
+        ] {
+            writeln!(text, "{name} {value}")?;
+        }
+        Ok(())
+    }
+
+    fn show_events(&self, text: &mut String) -> std::fmt::Result {
+        let events = &self.events;
+        for (name, value) in [
+            ("low", events.low),
+            ("high", events.high),
+            ("max", events.max),
+            ("oom", events.oom),
+            ("oom_kill", events.oom_kill),
+        ] {
+            if let Some(value) = value {
+                writeln!(text, "{name} {value}")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a write does, as the kernel does it.
+    pub(super) fn store(
+        &mut self,
+        file: File,
+        text: &str,
+        no_swappiness: bool,
+    ) -> Result<(), Errno> {
+        let limit = || {
+            parse_limit(text.as_bytes())
+                .map(|limit| match limit {
+                    Limit::Bytes(bytes) => Limit::Bytes(bytes.page_aligned()),
+                    Limit::Max => Limit::Max,
+                })
+                .ok_or(Errno::INVAL)
+        };
+        match file {
+            File::MemoryLow => self.low = limit()?,
+            File::MemoryHigh => {
+                self.high = limit()?;
+                self.shrink_below(self.high);
+            }
+            File::MemoryMax => {
+                self.max = limit()?;
+                self.shrink_below(self.max);
+            }
+            File::IoWeight if self.io_weight.is_some() => {
+                self.io_weight = Some(weight(text, 10_000)?);
+            }
+            File::IoBfqWeight if self.bfq_weight.is_some() => {
+                self.bfq_weight = Some(weight(text, 1000)?);
+            }
+            File::MemoryReclaim if self.reclaim => {
+                let (bytes, argument) = text.split_once(' ').unwrap_or((text, ""));
+                let known =
+                    argument.is_empty() || (!no_swappiness && argument.starts_with("swappiness="));
+                if !known {
+                    return Err(Errno::INVAL);
+                }
+                let wanted = Bytes(number(bytes.as_bytes()).ok_or(Errno::INVAL)?);
+                if self.take(wanted) < wanted {
+                    return Err(Errno::AGAIN);
+                }
+            }
+            File::IoWeight | File::IoBfqWeight | File::MemoryReclaim => return Err(Errno::NOENT),
+            _ => return Err(Errno::INVAL),
+        }
+        Ok(())
+    }
+}
+
+fn show_pressure(text: &mut String, some_us: u64, full_us: u64) -> std::fmt::Result {
+    for (who, total) in [("some", some_us), ("full", full_us)] {
+        writeln!(
+            text,
+            "{who} avg10=0.00 avg60=0.00 avg300=0.00 total={total}"
+        )?;
+    }
+    Ok(())
+}
+
+fn weight(text: &str, most: u32) -> Result<u32, Errno> {
+    let digits = text.trim().strip_prefix("default ").unwrap_or(text.trim());
+    let weight = number(digits.as_bytes()).ok_or(Errno::INVAL)?;
+    u32::try_from(weight)
+        .ok()
+        .filter(|weight| (1..=most).contains(weight))
+        .ok_or(Errno::RANGE)
+}

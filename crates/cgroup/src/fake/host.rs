@@ -1,0 +1,397 @@
+//! The fake host: the tree, and the strings a test pulls.
+//!
+//! Methods that name a path panic when no such group exists: that is a mistake in the test.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use justitia_policy::snapshot::{GroupId, Host};
+use justitia_policy::units::Bytes;
+use rustix::event::{eventfd, EventfdFlags};
+use rustix::io::Errno;
+
+use super::directory::{FakeDirectory, Journal};
+use super::process::{self, FakeProcess, Life};
+use super::{FakeGroup, Fault};
+use crate::parse::memory::MemoryEvents;
+use crate::parse::proc::ProcessIo;
+use crate::{
+    CgroupFs, Child, Device, Error, File, Group, Process, PsiTrigger, Quirks, Resource, Watch,
+    WatchKind,
+};
+
+/// A host in memory.
+#[derive(Debug)]
+pub struct FakeFs {
+    state: Mutex<State>,
+    quirks: Arc<Quirks>,
+    journal: Journal,
+}
+
+#[derive(Debug)]
+struct State {
+    groups: BTreeMap<String, Arc<FakeDirectory>>,
+    last_id: u64,
+    host: Host,
+    processes: BTreeMap<u32, process::Shared>,
+    stacked: BTreeSet<Device>,
+    now: Duration,
+    host_watches: Vec<(Resource, OwnedFd)>,
+}
+
+impl FakeFs {
+    /// A host of 1 GiB with only the root group. The clock stands at 1000 s after boot.
+    pub fn new() -> Arc<FakeFs> {
+        let fs = Arc::new(FakeFs {
+            state: Mutex::new(State {
+                groups: BTreeMap::new(),
+                last_id: 0,
+                host: Host {
+                    total: Some(Bytes::mib(1024)),
+                    free: Some(Bytes::mib(512)),
+                    file: Some(Bytes::mib(256)),
+                    high_watermark: Some(Bytes::mib(16)),
+                },
+                processes: BTreeMap::new(),
+                stacked: BTreeSet::new(),
+                now: Duration::from_secs(1000),
+                host_watches: Vec::new(),
+            }),
+            quirks: Arc::default(),
+            journal: Journal::default(),
+        });
+        fs.mkdir("/");
+        fs
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn directory(&self, path: &str) -> Arc<FakeDirectory> {
+        match self.lock().groups.get(path) {
+            Some(directory) => Arc::clone(directory),
+            None => panic!("no fake cgroup {path}"),
+        }
+    }
+
+    /// Makes a group and the ancestors it lacks. One that exists stays as it is.
+    pub fn mkdir(&self, path: &str) -> GroupId {
+        let mut state = self.lock();
+        let ends = path.match_indices('/').map(|(end, _)| end.max(1));
+        for end in ends.chain([path.len()]) {
+            let ancestor = &path[..end];
+            if !state.groups.contains_key(ancestor) {
+                let directory = self.new_directory(&mut state, ancestor);
+                state.groups.insert(ancestor.to_owned(), directory);
+            }
+        }
+        state.groups[path].id
+    }
+
+    fn new_directory(&self, state: &mut State, path: &str) -> Arc<FakeDirectory> {
+        state.last_id += 1;
+        Arc::new(FakeDirectory {
+            id: GroupId(state.last_id),
+            path: path.to_owned(),
+            gone: AtomicBool::new(false),
+            state: Mutex::default(),
+            quirks: Arc::clone(&self.quirks),
+            journal: Arc::clone(&self.journal),
+        })
+    }
+
+    /// Removes a group and all below it; their processes with them.
+    pub fn rmdir(&self, path: &str) {
+        let below = format!("{path}/");
+        let mut state = self.lock();
+        let state = &mut *state;
+        state.groups.retain(|name, directory| {
+            let keep = name != path && !name.starts_with(&below);
+            if !keep {
+                directory.gone.store(true, Ordering::Release);
+                let inner = directory.lock();
+                FakeDirectory::notify(&inner, File::MemoryEvents);
+                for pid in &inner.pids {
+                    if let Some(life) = state.processes.remove(pid) {
+                        life.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
+                    }
+                }
+            }
+            keep
+        });
+    }
+
+    /// Removes a group and makes an empty one under the same path.
+    pub fn recreate(&self, path: &str) -> GroupId {
+        self.rmdir(path);
+        self.mkdir(path)
+    }
+
+    /// Changes a group's state.
+    pub fn update(&self, path: &str, change: impl FnOnce(&mut FakeGroup)) {
+        change(&mut self.directory(path).lock().group);
+    }
+
+    /// A copy of a group's state.
+    pub fn group(&self, path: &str) -> FakeGroup {
+        self.directory(path).lock().group.clone()
+    }
+
+    /// Sets the host's memory.
+    pub fn set_host(&self, host: Host) {
+        self.lock().host = host;
+    }
+
+    /// Declares a device to be stacked on others.
+    pub fn set_stacked(&self, device: Device) {
+        self.lock().stacked.insert(device);
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, time: Duration) {
+        self.lock().now += time;
+    }
+
+    /// What a reader sees in a file, faults aside; `None` when the file is not there.
+    pub fn text(&self, path: &str, file_name: &str) -> Option<String> {
+        let directory = self.directory(path);
+        let state = directory.lock();
+        let mut text = Vec::new();
+        let file = File::from_name(file_name)?;
+        state.group.show(file, &state.pids, &mut text).ok()?;
+        String::from_utf8(text).ok()
+    }
+
+    /// Somebody else writes a file: no fault hits, no journal notes it.
+    pub fn foreign_write(&self, path: &str, file_name: &str, text: &str) {
+        let file = known(file_name);
+        let directory = self.directory(path);
+        let result = directory.lock().group.store(file, text, false);
+        assert_eq!(result, Ok(()), "foreign write of {text:?} to {file_name}");
+    }
+
+    /// Orders a fault for a file of a group, in place of the one before.
+    pub fn inject(&self, path: &str, file_name: &str, fault: Fault) {
+        let file = known(file_name);
+        self.directory(path).lock().faults.insert(file, fault);
+    }
+
+    /// Lifts all faults of a group.
+    pub fn clear_faults(&self, path: &str) {
+        self.directory(path).lock().faults.clear();
+    }
+
+    /// Every write by us that reached a file, in order: path, file, text.
+    pub fn writes(&self) -> Vec<(String, String, String)> {
+        self.journal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Forgets the writes so far.
+    pub fn clear_writes(&self) {
+        self.journal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+    }
+
+    /// Changes a group's `memory.events` and wakes who watches it.
+    pub fn memory_event(&self, path: &str, change: impl FnOnce(&mut MemoryEvents)) {
+        let directory = self.directory(path);
+        let mut state = directory.lock();
+        change(&mut state.group.events);
+        FakeDirectory::notify(&state, File::MemoryEvents);
+    }
+
+    /// Fires the PSI triggers of a group.
+    pub fn stall(&self, path: &str, resource: Resource) {
+        let directory = self.directory(path);
+        FakeDirectory::notify(&directory.lock(), resource.file());
+    }
+
+    /// Fires the host's PSI triggers.
+    pub fn stall_host(&self, resource: Resource) {
+        for (watched, fd) in &self.lock().host_watches {
+            if *watched == resource {
+                let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
+            }
+        }
+    }
+
+    /// Starts a process in a group, now, as a child of pid 1.
+    pub fn spawn(&self, pid: u32, path: &str) {
+        self.spawn_child(pid, path, 1);
+    }
+
+    /// Starts a process in a group, now.
+    pub fn spawn_child(&self, pid: u32, path: &str, parent: u32) {
+        self.directory(path).lock().pids.push(pid);
+        let mut state = self.lock();
+        let life = Life {
+            started: state.now,
+            parent,
+            io: ProcessIo::default(),
+            ended: false,
+            denied: false,
+        };
+        state.processes.insert(pid, Arc::new(Mutex::new(life)));
+    }
+
+    fn life(&self, pid: u32) -> process::Shared {
+        match self.lock().processes.get(&pid) {
+            Some(life) => Arc::clone(life),
+            None => panic!("no fake process {pid}"),
+        }
+    }
+
+    fn change_life(&self, pid: u32, change: impl FnOnce(&mut Life)) {
+        change(
+            &mut self
+                .life(pid)
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+    }
+
+    /// Sets a process's totals; one system call for each 64 KiB.
+    pub fn process_io(&self, pid: u32, read: u64, written: u64) {
+        self.change_life(pid, |life| {
+            life.io = ProcessIo {
+                rchar: read,
+                wchar: written,
+                syscr: read.div_ceil(65536),
+                syscw: written.div_ceil(65536),
+            };
+        });
+    }
+
+    /// Whether a process refuses to be read.
+    pub fn deny_process(&self, pid: u32, denied: bool) {
+        self.change_life(pid, |life| life.denied = denied);
+    }
+
+    /// A process ends and nobody waits for it.
+    pub fn exit(&self, pid: u32) {
+        self.end(pid);
+    }
+
+    /// A process ends and its parent waits for it: the parent's counters take its own.
+    pub fn reap(&self, pid: u32) {
+        let child = self.end(pid);
+        let parent = self.lock().processes.get(&child.parent).cloned();
+        if let Some(parent) = parent {
+            let mut parent = parent.lock().unwrap_or_else(PoisonError::into_inner);
+            parent.io.rchar += child.io.rchar;
+            parent.io.wchar += child.io.wchar;
+            parent.io.syscr += child.io.syscr;
+            parent.io.syscw += child.io.syscw;
+        }
+    }
+
+    fn end(&self, pid: u32) -> Life {
+        let life = self.life(pid);
+        let mut life = life.lock().unwrap_or_else(PoisonError::into_inner);
+        life.ended = true;
+        self.leave(pid);
+        self.lock().processes.remove(&pid);
+        *life
+    }
+
+    /// A process moves to another group.
+    pub fn move_process(&self, pid: u32, path: &str) {
+        self.leave(pid);
+        self.directory(path).lock().pids.push(pid);
+    }
+
+    fn leave(&self, pid: u32) {
+        for directory in self.lock().groups.values() {
+            directory.lock().pids.retain(|&other| other != pid);
+        }
+    }
+}
+
+fn known(file_name: &str) -> File {
+    match File::from_name(file_name) {
+        Some(file) => file,
+        None => panic!("no file {file_name}"),
+    }
+}
+
+/// Paths are keys: no end slash but the root's.
+fn normal(path: &str) -> &str {
+    match path.trim_end_matches('/') {
+        "" => "/",
+        path => path,
+    }
+}
+
+impl CgroupFs for FakeFs {
+    fn open(&self, path: &str) -> Result<Group, Error> {
+        match self.lock().groups.get(normal(path)) {
+            Some(directory) => Ok(Group::new(Arc::clone(directory) as _)),
+            None => Err(Error::from_errno(path, "directory", Errno::NODEV)),
+        }
+    }
+
+    fn children(&self, path: &str, out: &mut Vec<Child>) -> Result<(), Error> {
+        let path = normal(path);
+        let state = self.lock();
+        if !state.groups.contains_key(path) {
+            return Err(Error::from_errno(path, "directory", Errno::NODEV));
+        }
+        let below = if path == "/" {
+            "/".to_owned()
+        } else {
+            format!("{path}/")
+        };
+        let subtree = state.groups.range(below.clone()..);
+        for (name, directory) in subtree.take_while(|(name, _)| name.starts_with(&below)) {
+            let name = &name[below.len()..];
+            if !name.is_empty() && !name.contains('/') {
+                out.push(Child {
+                    name: name.to_owned(),
+                    id: directory.id,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn read_host(&self) -> Host {
+        self.lock().host
+    }
+
+    fn process(&self, pid: u32) -> Result<Box<dyn Process>, Errno> {
+        let state = self.lock();
+        let life = state.processes.get(&pid).ok_or(Errno::SRCH)?;
+        Ok(Box::new(FakeProcess::open(life)?))
+    }
+
+    fn stacked(&self, device: Device) -> bool {
+        self.lock().stacked.contains(&device)
+    }
+
+    fn watch_host_pressure(
+        &self,
+        resource: Resource,
+        _trigger: PsiTrigger,
+    ) -> Result<Watch, Errno> {
+        let ours = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let theirs = ours.try_clone().map_err(|_| Errno::MFILE)?;
+        self.lock().host_watches.push((resource, ours));
+        Ok(Watch {
+            fd: theirs,
+            kind: WatchKind::Counter,
+        })
+    }
+
+    fn now_boottime(&self) -> Duration {
+        self.lock().now
+    }
+}

@@ -1,0 +1,207 @@
+//! What a tree of cgroups can do, real or fake.
+//!
+//! [`CgroupFs`] is the host, [`Directory`] one cgroup, [`Process`] one process. The methods of
+//! `Directory` and `Process` answer with the kernel's error numbers, by one convention: `ENODEV`
+//! is a cgroup that was removed, `ENOENT` a file that an existing cgroup does not have, `ESRCH` a
+//! process that ended.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::Duration;
+
+use justitia_policy::snapshot::{GroupId, Host};
+use rustix::io::Errno;
+
+use crate::parse::proc::ProcessIo;
+use crate::{Buffer, Error, File, Group};
+
+/// A shared handle to a host's cgroups.
+pub type Fs = Arc<dyn CgroupFs>;
+
+/// A host: its tree of cgroups, its memory, its processes, its block devices.
+pub trait CgroupFs: Send + Sync {
+    /// Opens the cgroup at a path relative to the mount, `/` for the root.
+    fn open(&self, path: &str) -> Result<Group, Error>;
+
+    /// Appends the cgroups directly below a path. Cheap for a leaf.
+    fn children(&self, path: &str, out: &mut Vec<Child>) -> Result<(), Error>;
+
+    /// Memory of the host. What cannot be read is `None`.
+    fn read_host(&self) -> Host;
+
+    /// Opens a process; `ESRCH` when there is none.
+    fn process(&self, pid: u32) -> Result<Box<dyn Process>, Errno>;
+
+    /// Whether a block device passes its I/O on to another one (device mapper, RAID, loop), so
+    /// that the same bytes appear on both in `io.stat`.
+    fn stacked(&self, device: Device) -> bool;
+
+    /// Watches the host's `/proc/pressure` for stalls.
+    fn watch_host_pressure(&self, resource: Resource, trigger: PsiTrigger) -> Result<Watch, Errno>;
+
+    /// Time since boot, suspended time included: the clock of process start times.
+    fn now_boottime(&self) -> Duration;
+}
+
+/// A cgroup directly below another.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Child {
+    /// Last component of its path.
+    pub name: String,
+    /// Its id, as the directory listing gives it.
+    pub id: GroupId,
+}
+
+/// One cgroup, held by its open directory.
+pub trait Directory: Send + Sync {
+    /// Inode of the directory.
+    fn id(&self) -> GroupId;
+
+    /// The path it was opened by.
+    fn path(&self) -> &str;
+
+    /// Whether it still exists.
+    fn exists(&self) -> bool;
+
+    /// Reads a whole file.
+    fn read(&self, file: File, buffer: &mut Buffer) -> Result<(), Errno>;
+
+    /// Writes a file in one call. May block as long as the kernel likes.
+    fn write(&self, file: File, text: &[u8]) -> Result<(), Errno>;
+
+    /// Whether the file is there for writing, without touching it.
+    fn can_write(&self, file: File) -> bool;
+
+    /// Reads an extended attribute of the directory; `ENODATA` when it is not set.
+    fn xattr(&self, name: &str, buffer: &mut Buffer) -> Result<(), Errno>;
+
+    /// Sets (`Some`) or removes (`None`) an extended attribute of the directory.
+    fn set_xattr(&self, name: &str, value: Option<&[u8]>) -> Result<(), Errno>;
+
+    /// Opens a file to be polled; `trigger` is written first, for PSI.
+    fn watch(&self, file: File, trigger: Option<PsiTrigger>) -> Result<Watch, Errno>;
+
+    /// What was learned about this kernel, shared by all its cgroups.
+    fn quirks(&self) -> &Quirks;
+
+    /// Gives back cached file descriptors, for a group that went quiet.
+    fn release(&self) {}
+}
+
+/// One process. It is the same process as long as this exists: a recycled pid is `ESRCH`.
+pub trait Process: Send {
+    /// When it started, since boot, in the kernel's ticks of 10 ms.
+    fn started(&self) -> Duration;
+
+    /// Its parent now.
+    fn parent(&mut self, buffer: &mut Buffer) -> Result<u32, Errno>;
+
+    /// Its `/proc/PID/io`: all its threads, and its children that it waited for.
+    fn io(&mut self, buffer: &mut Buffer) -> Result<ProcessIo, Errno>;
+}
+
+/// What a kernel turned out to be like.
+#[derive(Debug, Default)]
+pub struct Quirks {
+    /// `memory.reclaim` refused a `swappiness=` argument (before Linux 6.9).
+    pub no_swappiness: AtomicBool,
+}
+
+/// A block device, as `MAJOR:MINOR` names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Device {
+    /// Major number.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+/// What tasks can stall on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Resource {
+    /// `memory.pressure`.
+    Memory,
+    /// `io.pressure`.
+    Io,
+}
+
+impl Resource {
+    /// The pressure file of a cgroup.
+    pub fn file(self) -> File {
+        match self {
+            Resource::Memory => File::MemoryPressure,
+            Resource::Io => File::IoPressure,
+        }
+    }
+}
+
+/// A PSI trigger: some task stalled for `stall` within `window` (500 ms to 10 s).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PsiTrigger {
+    /// Stall that fires it.
+    pub stall: Duration,
+    /// Sliding window.
+    pub window: Duration,
+}
+
+impl Default for PsiTrigger {
+    fn default() -> Self {
+        PsiTrigger {
+            stall: Duration::from_millis(150),
+            window: Duration::from_secs(1),
+        }
+    }
+}
+
+impl PsiTrigger {
+    /// The same share of the next longer window that everybody may ask for: a multiple of 2 s.
+    #[must_use]
+    pub fn unprivileged(self) -> PsiTrigger {
+        let seconds = self.window.as_secs_f64();
+        let window = Duration::from_secs(((seconds / 2.0).ceil().max(1.0) * 2.0) as u64);
+        let longer = window.as_secs_f64() / seconds.max(f64::MIN_POSITIVE);
+        PsiTrigger {
+            stall: Duration::try_from_secs_f64(self.stall.as_secs_f64() * longer)
+                .map_or(window, |stall| stall.min(window)),
+            window,
+        }
+    }
+}
+
+impl fmt::Display for PsiTrigger {
+    /// As a pressure file takes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "some {} {}",
+            self.stall.as_micros(),
+            self.window.as_micros()
+        )
+    }
+}
+
+/// Something to poll.
+#[derive(Debug)]
+pub struct Watch {
+    /// What to poll.
+    pub fd: OwnedFd,
+    /// How it tells.
+    pub kind: WatchKind,
+}
+
+/// How a polled descriptor tells that something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WatchKind {
+    /// `POLLPRI`, until the file is read again (kernfs) or once per event (PSI).
+    Priority,
+    /// An eventfd, until its counter is read (the fake).
+    Counter,
+}

@@ -1,0 +1,195 @@
+//! Reading what the policy wants to know of a group: memory, pressure, knobs.
+//!
+//! A full read is ten short reads of open files and costs some microseconds, most of it the
+//! kernel formatting `memory.stat`. [`Group::activity`] is two cheap reads, for deciding whether a
+//! quiet group deserves a full one.
+
+use justitia_policy::snapshot::{Knobs, Memory, Pressure};
+use justitia_policy::units::Bytes;
+
+use crate::{parse, Buffer, Error, File, Group};
+
+/// Which gauges to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    /// `memory.current` and `memory.stat`.
+    pub memory: bool,
+    /// `memory.pressure`, `io.pressure` and `cpu.pressure`.
+    pub pressure: bool,
+    /// `memory.low`, `memory.high`, `memory.max`, `io.weight`, `io.bfq.weight`.
+    pub knobs: bool,
+}
+
+impl Want {
+    /// Everything.
+    pub const ALL: Want = Want {
+        memory: true,
+        pressure: true,
+        knobs: true,
+    };
+    /// Memory only.
+    pub const MEMORY: Want = Want {
+        memory: true,
+        pressure: false,
+        knobs: false,
+    };
+    /// Pressure only.
+    pub const PRESSURE: Want = Want {
+        memory: false,
+        pressure: true,
+        knobs: false,
+    };
+    /// Knobs only.
+    pub const KNOBS: Want = Want {
+        memory: false,
+        pressure: false,
+        knobs: true,
+    };
+}
+
+/// What was read. What was not wanted is the default, all `None`.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Gauges {
+    /// Memory.
+    pub memory: Memory,
+    /// Stall totals.
+    pub pressure: Pressure,
+    /// Knobs; `foreign` is for the agent to fill, who knows what it wrote.
+    pub knobs: Knobs,
+}
+
+/// How a group's memory may change before [`Activity::same_as`] calls it active. The kernel
+/// charges in batches of 64 pages per CPU, so a smaller change means nothing.
+const NOISE: u64 = 1 << 20;
+
+/// Just enough to see that a group did something.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// `memory.current`.
+    pub current: Option<Bytes>,
+    /// `io.pressure`, some, total.
+    pub io_some_us: Option<u64>,
+}
+
+impl Activity {
+    /// Whether the group did nothing that matters in between: its memory is within 1 MiB of what
+    /// it was and nobody waited for I/O. Two unknowns are not known to be the same. A kernel
+    /// without PSI is told by memory alone.
+    pub fn same_as(&self, other: &Activity) -> bool {
+        let (Some(now), Some(then)) = (self.current, other.current) else {
+            return false;
+        };
+        now.0.abs_diff(then.0) < NOISE && self.io_some_us == other.io_some_us
+    }
+}
+
+impl Group {
+    /// Reads what is wanted. A file that is missing leaves its fields `None`; a group that is
+    /// gone is an error.
+    pub fn gauges(&self, want: Want, buffer: &mut Buffer) -> Result<Gauges, Error> {
+        let mut gauges = Gauges::default();
+        if want.memory {
+            gauges.memory = self.memory(buffer)?;
+        }
+        if want.pressure {
+            gauges.pressure = self.pressure(buffer)?;
+        }
+        if want.knobs {
+            gauges.knobs = self.knobs(buffer)?;
+        }
+        Ok(gauges)
+    }
+
+    /// Reads just enough to see whether the group did something since the last time.
+    pub fn activity(&self, buffer: &mut Buffer) -> Result<Activity, Error> {
+        Ok(Activity {
+            current: self
+                .parsed(File::MemoryCurrent, buffer, parse::single)?
+                .map(Bytes),
+            io_some_us: self.parsed(File::IoPressure, buffer, |text| {
+                parse::psi::totals(text).some_us
+            })?,
+        })
+    }
+
+    fn memory(&self, buffer: &mut Buffer) -> Result<Memory, Error> {
+        let mut memory = Memory::default();
+        if self.read_if_there(File::MemoryStat, buffer)? {
+            memory = parse::memory::stat(buffer.bytes()).memory();
+        }
+        memory.current = self
+            .parsed(File::MemoryCurrent, buffer, parse::single)?
+            .map(Bytes);
+        Ok(memory)
+    }
+
+    fn pressure(&self, buffer: &mut Buffer) -> Result<Pressure, Error> {
+        let mut pressure = Pressure::default();
+        if self.read_if_there(File::MemoryPressure, buffer)? {
+            let totals = parse::psi::totals(buffer.bytes());
+            pressure.memory_some_us = totals.some_us;
+            pressure.memory_full_us = totals.full_us;
+        }
+        if self.read_if_there(File::IoPressure, buffer)? {
+            let totals = parse::psi::totals(buffer.bytes());
+            pressure.io_some_us = totals.some_us;
+            pressure.io_full_us = totals.full_us;
+        }
+        if self.read_if_there(File::CpuPressure, buffer)? {
+            pressure.cpu_some_us = parse::psi::totals(buffer.bytes()).some_us;
+        }
+        Ok(pressure)
+    }
+
+    fn knobs(&self, buffer: &mut Buffer) -> Result<Knobs, Error> {
+        use parse::io::default_weight;
+        use parse::memory::limit;
+        Ok(Knobs {
+            low: self.parsed(File::MemoryLow, buffer, limit)?,
+            high: self.parsed(File::MemoryHigh, buffer, limit)?,
+            max: self.parsed(File::MemoryMax, buffer, limit)?,
+            io_weight: self.parsed(File::IoWeight, buffer, default_weight)?,
+            bfq_weight: self.parsed(File::IoBfqWeight, buffer, default_weight)?,
+            reclaim: self.directory().can_write(File::MemoryReclaim),
+            ..Knobs::default()
+        })
+    }
+
+    fn parsed<T>(
+        &self,
+        file: File,
+        buffer: &mut Buffer,
+        parse: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        Ok(if self.read_if_there(file, buffer)? {
+            parse(buffer.bytes())
+        } else {
+            None
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn activity(current: u64, stall: u64) -> Activity {
+        Activity {
+            current: Some(Bytes(current)),
+            io_some_us: Some(stall),
+        }
+    }
+
+    #[test]
+    fn a_batch_of_charges_is_not_activity_but_a_stall_is() {
+        let then = activity(100 << 20, 5);
+        assert!(activity((100 << 20) + 256 * 1024, 5).same_as(&then));
+        assert!(!activity(102 << 20, 5).same_as(&then));
+        assert!(!activity(100 << 20, 6).same_as(&then));
+    }
+
+    #[test]
+    fn unknown_is_not_quiet() {
+        assert!(!Activity::default().same_as(&Activity::default()));
+    }
+}

@@ -1,0 +1,233 @@
+//! One cgroup: identity, knobs, attributes.
+//!
+//! Values in the kernel's formats: limits are bytes or `max`; `io.weight` takes `default N`;
+//! `io.bfq.weight` takes a bare `N` on every kernel that has it and shows `default N`;
+//! `memory.reclaim` takes bytes and, since Linux 6.9, `swappiness=0` for "file pages only".
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
+
+use justitia_policy::plan::{Knob, Value};
+use justitia_policy::snapshot::GroupId;
+use rustix::io::Errno;
+
+use crate::parse::memory::MemoryEvents;
+use crate::{parse, Buffer, Device, Directory, Error, File};
+
+/// Names of the extended attributes on cgroup directories by which a container speaks to us.
+pub mod xattr {
+    /// The group's weight, a decimal number.
+    pub const WEIGHT: &str = "user.justitia.weight";
+    /// The color its application declares.
+    pub const COLOR: &str = "user.justitia.color";
+}
+
+/// How often `EBUSY` and `EINTR` are tried again.
+const RETRIES: u32 = 4;
+/// Pause between tries after `EBUSY`.
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
+
+/// A cgroup: its id and its open directory. Cloning is cheap and shares both.
+#[derive(Clone)]
+pub struct Group(Arc<dyn Directory>);
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Group({} {})", self.id(), self.path())
+    }
+}
+
+/// How a write went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// All of it.
+    Done,
+    /// `memory.reclaim` found less than was asked (`EAGAIN`): normal.
+    Partial,
+}
+
+impl Group {
+    /// Wraps a directory of either world.
+    pub fn new(directory: Arc<dyn Directory>) -> Group {
+        Group(directory)
+    }
+
+    /// The kernel's cgroup id.
+    pub fn id(&self) -> GroupId {
+        self.0.id()
+    }
+
+    /// The path it was opened by, relative to the mount.
+    pub fn path(&self) -> &str {
+        self.0.path()
+    }
+
+    /// Whether the cgroup still exists.
+    pub fn exists(&self) -> bool {
+        self.0.exists()
+    }
+
+    /// Closes the files of a quiet group; they reopen when they are read again.
+    pub fn release(&self) {
+        self.0.release();
+    }
+
+    pub(crate) fn directory(&self) -> &dyn Directory {
+        &*self.0
+    }
+
+    /// Reads a file into the buffer.
+    pub fn read(&self, file: File, buffer: &mut Buffer) -> Result<(), Error> {
+        let errno = self.0.read(file, buffer).err();
+        errno.map_or(Ok(()), |errno| Err(self.error(file.name(), errno)))
+    }
+
+    /// Reads a file that may be missing or switched off (`EOPNOTSUPP`): `false` then.
+    pub(crate) fn read_if_there(&self, file: File, buffer: &mut Buffer) -> Result<bool, Error> {
+        match self.0.read(file, buffer) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT | Errno::OPNOTSUPP) => Ok(false),
+            Err(errno) => Err(self.error(file.name(), errno)),
+        }
+    }
+
+    /// What a knob holds. `None`: the group does not have it, or it holds no value, or a text no
+    /// kernel known to us writes.
+    pub fn read_knob(&self, knob: Knob) -> Result<Option<Value>, Error> {
+        if !knob.holds_value() {
+            return Ok(None);
+        }
+        let mut buffer = Buffer::new();
+        if !self.read_if_there(File::of_knob(knob), &mut buffer)? {
+            return Ok(None);
+        }
+        Ok(match knob {
+            Knob::MemoryLow | Knob::MemoryHigh => {
+                parse::memory::limit(buffer.bytes()).map(Value::Limit)
+            }
+            Knob::IoWeight | Knob::IoBfqWeight => {
+                parse::io::default_weight(buffer.bytes()).map(Value::Weight)
+            }
+            Knob::MemoryReclaim => None,
+        })
+    }
+
+    /// Writes a knob and waits for the kernel, which may take seconds for `memory.high` and
+    /// `memory.reclaim`: the agent's loop uses [`crate::Writer`] instead.
+    pub fn write_knob(&self, knob: Knob, value: Value) -> Result<Written, Error> {
+        match (knob, value) {
+            (Knob::MemoryLow | Knob::MemoryHigh, Value::Limit(limit)) => {
+                self.write(knob, &limit.to_string())
+            }
+            (Knob::IoWeight, Value::Weight(weight)) => {
+                self.write(knob, &format!("default {weight}"))
+            }
+            (Knob::IoBfqWeight, Value::Weight(weight)) => self.write(knob, &weight.to_string()),
+            (Knob::MemoryReclaim, Value::Reclaim(bytes)) => self.reclaim(bytes.0),
+            _ => Err(self.invalid(knob, &value.to_string())),
+        }
+    }
+
+    fn reclaim(&self, bytes: u64) -> Result<Written, Error> {
+        let knob = Knob::MemoryReclaim;
+        let refused = &self.0.quirks().no_swappiness;
+        if !refused.load(Ordering::Relaxed) {
+            match self.write(knob, &format!("{bytes} swappiness=0")) {
+                Err(Error::Invalid { .. }) => {}
+                result => return result,
+            }
+        }
+        let result = self.write(knob, &bytes.to_string());
+        if result.is_ok() {
+            // Without the argument it worked: it was the argument.
+            refused.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    fn write(&self, knob: Knob, text: &str) -> Result<Written, Error> {
+        let mut left = RETRIES;
+        loop {
+            match self.0.write(File::of_knob(knob), text.as_bytes()) {
+                Ok(()) => return Ok(Written::Done),
+                Err(Errno::AGAIN) if knob == Knob::MemoryReclaim => return Ok(Written::Partial),
+                Err(Errno::INTR) if left > 0 => left -= 1,
+                Err(Errno::BUSY) if left > 0 => {
+                    left -= 1;
+                    std::thread::sleep(BUSY_PAUSE);
+                }
+                Err(Errno::INVAL | Errno::RANGE) => return Err(self.invalid(knob, text)),
+                Err(errno) => return Err(self.error(knob.file_name(), errno)),
+            }
+        }
+    }
+
+    /// An extended attribute of the directory as text; `None` when it is not set or not text.
+    pub fn xattr(&self, name: &str) -> Result<Option<String>, Error> {
+        let mut buffer = Buffer::new();
+        match self.0.xattr(name, &mut buffer) {
+            Ok(()) => Ok(std::str::from_utf8(buffer.bytes())
+                .ok()
+                .map(|text| text.trim_end_matches('\0').trim().to_owned())),
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+            Err(errno) => Err(self.error("extended attributes", errno)),
+        }
+    }
+
+    /// Sets an extended attribute of the directory.
+    pub fn set_xattr(&self, name: &str, value: &str) -> Result<(), Error> {
+        self.0
+            .set_xattr(name, Some(value.as_bytes()))
+            .map_err(|errno| self.error("extended attributes", errno))
+    }
+
+    /// Removes an extended attribute; one that is not set is no error.
+    pub fn remove_xattr(&self, name: &str) -> Result<(), Error> {
+        match self.0.set_xattr(name, None) {
+            Ok(()) | Err(Errno::NODATA) => Ok(()),
+            Err(errno) => Err(self.error("extended attributes", errno)),
+        }
+    }
+
+    /// The counters of `memory.events`.
+    pub fn memory_events(&self, buffer: &mut Buffer) -> Result<MemoryEvents, Error> {
+        self.read(File::MemoryEvents, buffer)?;
+        Ok(parse::memory::events(buffer.bytes()))
+    }
+
+    /// Appends the processes directly in this cgroup. A threaded cgroup (`EOPNOTSUPP`) has none
+    /// of its own.
+    pub fn pids(&self, buffer: &mut Buffer, out: &mut Vec<u32>) -> Result<(), Error> {
+        if self.read_if_there(File::CgroupProcs, buffer)? {
+            parse::proc::pids(buffer.bytes(), out);
+        }
+        Ok(())
+    }
+
+    /// Bytes read from and written to each block device (`io.stat`); `false` without the file.
+    pub fn io_bytes(
+        &self,
+        buffer: &mut Buffer,
+        each: impl FnMut(Device, parse::io::IoBytes),
+    ) -> Result<bool, Error> {
+        if !self.read_if_there(File::IoStat, buffer)? {
+            return Ok(false);
+        }
+        parse::io::stat(buffer.bytes(), each);
+        Ok(true)
+    }
+
+    fn invalid(&self, knob: Knob, value: &str) -> Error {
+        Error::Invalid {
+            path: self.path().to_owned(),
+            file: knob.file_name(),
+            value: value.to_owned(),
+        }
+    }
+
+    pub(crate) fn error(&self, file: &'static str, errno: Errno) -> Error {
+        Error::from_errno(self.path(), file, errno)
+    }
+}

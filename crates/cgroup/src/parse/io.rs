@@ -1,0 +1,70 @@
+//! `io.stat`, `io.weight`, `io.bfq.weight`. Units: bytes; weights as the kernel counts them.
+
+use super::{lines, number, words};
+use crate::Device;
+
+/// Bytes of one device in `io.stat`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IoBytes {
+    /// `rbytes`.
+    pub read: Option<u64>,
+    /// `wbytes`.
+    pub written: Option<u64>,
+}
+
+/// `MAJOR:MINOR`.
+pub fn device(word: &[u8]) -> Option<Device> {
+    let colon = word.iter().position(|&byte| byte == b':')?;
+    let part = |digits| number(digits).and_then(|value| u32::try_from(value).ok());
+    Some(Device {
+        major: part(&word[..colon])?,
+        minor: part(&word[colon + 1..])?,
+    })
+}
+
+/// Parses `io.stat`: calls `each` for every device line. A device without counters (kernels
+/// before 5.17 print some) has none.
+pub fn stat(text: &[u8], mut each: impl FnMut(Device, IoBytes)) {
+    for line in lines(text) {
+        let mut words = words(line);
+        let Some(device) = words.next().and_then(device) else {
+            continue;
+        };
+        let mut bytes = IoBytes::default();
+        for word in words {
+            if let Some(digits) = word.strip_prefix(b"rbytes=") {
+                bytes.read = number(digits);
+            } else if let Some(digits) = word.strip_prefix(b"wbytes=") {
+                bytes.written = number(digits);
+            }
+        }
+        each(device, bytes);
+    }
+}
+
+/// The default entry of `io.weight` or `io.bfq.weight`: `default 100`, or a bare `100`.
+pub fn default_weight(text: &[u8]) -> Option<u32> {
+    lines(text).find_map(|line| {
+        let mut words = words(line);
+        let ((b"default", Some(digits)) | (digits, None)) = (words.next()?, words.next()) else {
+            return None;
+        };
+        u32::try_from(number(digits)?).ok()
+    })
+}
+
+/// The entries of single devices in `io.weight` or `io.bfq.weight`.
+pub fn device_weights(text: &[u8], mut each: impl FnMut(Device, u32)) {
+    for line in lines(text) {
+        let mut words = words(line);
+        let entry = words.next().and_then(device).zip(
+            words
+                .next()
+                .and_then(number)
+                .and_then(|weight| u32::try_from(weight).ok()),
+        );
+        if let Some((device, weight)) = entry {
+            each(device, weight);
+        }
+    }
+}

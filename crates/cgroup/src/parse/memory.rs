@@ -1,0 +1,174 @@
+//! `memory.stat`, `memory.events`, the limit files; `/proc/meminfo` and `/proc/zoneinfo`.
+//!
+//! Units: bytes in `memory.stat` but for the `workingset_*` and `pg*` counters, which are pages;
+//! kB in meminfo; pages in zoneinfo.
+
+use justitia_policy::snapshot::Memory;
+use justitia_policy::units::{Bytes, Limit};
+
+use super::{keyed, lines, number, words};
+
+/// The lines of `memory.stat` that mean something to us.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the kernel's names")]
+pub struct MemoryStat {
+    pub anon: Option<u64>,
+    pub file: Option<u64>,
+    pub kernel: Option<u64>,
+    pub shmem: Option<u64>,
+    pub file_mapped: Option<u64>,
+    pub file_dirty: Option<u64>,
+    pub file_writeback: Option<u64>,
+    pub active_file: Option<u64>,
+    pub inactive_file: Option<u64>,
+    pub workingset_refault_file: Option<u64>,
+    pub workingset_activate_file: Option<u64>,
+    pub pgscan: Option<u64>,
+    pub pgsteal: Option<u64>,
+    pub pgscan_proactive: Option<u64>,
+    pub pgsteal_proactive: Option<u64>,
+}
+
+/// Parses `memory.stat`.
+pub fn stat(text: &[u8]) -> MemoryStat {
+    let mut stat = MemoryStat::default();
+    for (key, value) in keyed(text) {
+        let field = match key {
+            b"anon" => &mut stat.anon,
+            b"file" => &mut stat.file,
+            b"kernel" => &mut stat.kernel,
+            b"shmem" => &mut stat.shmem,
+            b"file_mapped" => &mut stat.file_mapped,
+            b"file_dirty" => &mut stat.file_dirty,
+            b"file_writeback" => &mut stat.file_writeback,
+            b"active_file" => &mut stat.active_file,
+            b"inactive_file" => &mut stat.inactive_file,
+            b"workingset_refault_file" => &mut stat.workingset_refault_file,
+            b"workingset_activate_file" => &mut stat.workingset_activate_file,
+            b"pgscan" => &mut stat.pgscan,
+            b"pgsteal" => &mut stat.pgsteal,
+            b"pgscan_proactive" => &mut stat.pgscan_proactive,
+            b"pgsteal_proactive" => &mut stat.pgsteal_proactive,
+            _ => continue,
+        };
+        *field = Some(value);
+    }
+    stat
+}
+
+impl MemoryStat {
+    /// As the policy wants it. Page cache is `file - shmem`: without either it is unknown.
+    pub fn memory(&self) -> Memory {
+        let both = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
+        Memory {
+            current: None,
+            file: self
+                .file
+                .zip(self.shmem)
+                .map(|(file, shmem)| Bytes(file.saturating_sub(shmem))),
+            file_mapped: self.file_mapped.map(Bytes),
+            file_dirty: both(self.file_dirty, self.file_writeback).map(Bytes),
+            active_file: self.active_file.map(Bytes),
+            anon: self.anon.map(Bytes),
+            refault_pages: self.workingset_refault_file,
+        }
+    }
+}
+
+/// Parses `memory.low`, `memory.high`, `memory.max`.
+pub fn limit(text: &[u8]) -> Option<Limit> {
+    match text.trim_ascii() {
+        b"max" => Some(Limit::Max),
+        digits => Some(Limit::Bytes(Bytes(number(digits)?))),
+    }
+}
+
+/// The counters of `memory.events`: how often each thing happened to the group or below it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryEvents {
+    /// Reclaimed although below `memory.low`.
+    pub low: Option<u64>,
+    /// Throttled above `memory.high`.
+    pub high: Option<u64>,
+    /// About to exceed `memory.max`.
+    pub max: Option<u64>,
+    /// At the limit with nothing left to reclaim.
+    pub oom: Option<u64>,
+    /// Processes killed.
+    pub oom_kill: Option<u64>,
+}
+
+/// Parses `memory.events`.
+pub fn events(text: &[u8]) -> MemoryEvents {
+    let mut events = MemoryEvents::default();
+    for (key, value) in keyed(text) {
+        match key {
+            b"low" => events.low = Some(value),
+            b"high" => events.high = Some(value),
+            b"max" => events.max = Some(value),
+            b"oom" => events.oom = Some(value),
+            b"oom_kill" => events.oom_kill = Some(value),
+            _ => {}
+        }
+    }
+    events
+}
+
+/// The lines of `/proc/meminfo` that mean something to us, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemInfo {
+    /// `MemTotal`.
+    pub total: Option<Bytes>,
+    /// `MemFree`.
+    pub free: Option<Bytes>,
+    /// `Cached`: page cache and shmem, without block devices' own pages.
+    pub cached: Option<Bytes>,
+    /// `Buffers`: block devices' own pages.
+    pub buffers: Option<Bytes>,
+    /// `Shmem`.
+    pub shmem: Option<Bytes>,
+}
+
+impl MemInfo {
+    /// Page cache of the host, the paper's `NR_FILE_PAGES`: `Cached + Buffers - Shmem`.
+    pub fn file(&self) -> Option<Bytes> {
+        Some(self.cached? + self.buffers? - self.shmem?)
+    }
+}
+
+/// Parses `/proc/meminfo`.
+pub fn meminfo(text: &[u8]) -> MemInfo {
+    let mut info = MemInfo::default();
+    for line in lines(text) {
+        let mut words = words(line);
+        let field = match words.next() {
+            Some(b"MemTotal:") => &mut info.total,
+            Some(b"MemFree:") => &mut info.free,
+            Some(b"Cached:") => &mut info.cached,
+            Some(b"Buffers:") => &mut info.buffers,
+            Some(b"Shmem:") => &mut info.shmem,
+            _ => continue,
+        };
+        *field = words
+            .next()
+            .and_then(number)
+            .and_then(|kib| kib.checked_mul(1024))
+            .map(Bytes);
+    }
+    info
+}
+
+/// Sum of the zones' high watermarks in `/proc/zoneinfo`, in pages. The lines `high:` of the
+/// per-CPU lists are something else.
+pub fn high_watermark_pages(text: &[u8]) -> Option<u64> {
+    let mut sum = None;
+    for line in lines(text) {
+        let mut words = words(line);
+        if words.next() == Some(b"high") {
+            if let Some(pages) = words.next().and_then(number) {
+                sum = Some(pages.saturating_add(sum.unwrap_or(0)));
+            }
+        }
+    }
+    sum
+}

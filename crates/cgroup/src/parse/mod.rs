@@ -1,0 +1,76 @@
+//! Pure parsers of the kernel's text files.
+//!
+//! They take bytes and return numbers; a field that is missing, not a number, or too large is
+//! `None`. They never allocate per line and never panic, whatever the bytes (property-tested
+//! here, fuzzed in `fuzz/`).
+
+pub mod io;
+pub mod memory;
+pub mod mountinfo;
+pub mod proc;
+pub mod psi;
+#[cfg(test)]
+mod tests;
+
+/// A decimal number that fills the bytes.
+pub fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |value, &byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// A file that holds one number and a line end.
+pub fn single(text: &[u8]) -> Option<u64> {
+    number(text.trim_ascii())
+}
+
+/// The lines of a file, without their ends.
+pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&byte| byte == b'\n')
+        .filter(|line| !line.is_empty())
+}
+
+/// The words of a line.
+pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+}
+
+/// The `key value` lines of a flat keyed file.
+pub(crate) fn keyed(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
+    lines(text).filter_map(|line| {
+        let space = line.iter().position(|&byte| byte == b' ')?;
+        Some((&line[..space], number(line[space + 1..].trim_ascii())?))
+    })
+}
+
+/// The `key: value` lines of `/proc` files.
+pub(crate) fn keyed_colon(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
+    lines(text).filter_map(|line| {
+        let colon = line.iter().position(|&byte| byte == b':')?;
+        Some((&line[..colon], number(line[colon + 1..].trim_ascii())?))
+    })
+}
+
+/// Hands the same bytes to every parser: what the property tests and the fuzzer call.
+#[doc(hidden)]
+pub fn everything(text: &[u8]) {
+    let _ = memory::stat(text).memory();
+    let _ = memory::limit(text);
+    let _ = memory::events(text);
+    let _ = memory::meminfo(text).file();
+    let _ = memory::high_watermark_pages(text);
+    let _ = psi::totals(text);
+    io::stat(text, |_, _| {});
+    let _ = io::default_weight(text);
+    io::device_weights(text, |_, _| {});
+    let _ = proc::process_io(text);
+    let _ = proc::process_stat(text);
+    proc::pids(text, &mut Vec::new());
+    let _ = mountinfo::cgroup_mounts(text);
+    let _ = single(text);
+}

@@ -1,0 +1,70 @@
+//! `/proc/PID/io`, `/proc/PID/stat`, `cgroup.procs`. Units: bytes, system calls, kernel ticks.
+
+use super::{keyed_colon, lines, number, words};
+
+/// Counters of `/proc/PID/io`: all threads of the process, ended ones too, and, as the kernel
+/// adds them up when it is waited for, every child that ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessIo {
+    /// Bytes through read-like system calls: page cache, pipes, sockets, terminals alike.
+    pub rchar: u64,
+    /// Bytes through write-like system calls.
+    pub wchar: u64,
+    /// Read-like system calls.
+    pub syscr: u64,
+    /// Write-like system calls.
+    pub syscw: u64,
+}
+
+/// Parses `/proc/PID/io`; `None` unless all four counters are there.
+pub fn process_io(text: &[u8]) -> Option<ProcessIo> {
+    let (mut rchar, mut wchar, mut syscr, mut syscw) = (None, None, None, None);
+    for (key, value) in keyed_colon(text) {
+        match key {
+            b"rchar" => rchar = Some(value),
+            b"wchar" => wchar = Some(value),
+            b"syscr" => syscr = Some(value),
+            b"syscw" => syscw = Some(value),
+            _ => {}
+        }
+    }
+    Some(ProcessIo {
+        rchar: rchar?,
+        wchar: wchar?,
+        syscr: syscr?,
+        syscw: syscw?,
+    })
+}
+
+/// What identifies a process in `/proc/PID/stat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessStat {
+    /// Field 4.
+    pub parent: u32,
+    /// Field 22: start, in ticks since boot.
+    pub start_ticks: u64,
+}
+
+/// Parses `/proc/PID/stat`. The command name (field 2) is in parentheses and may hold anything,
+/// parentheses and line ends too: fields are counted from the last `)`.
+pub fn process_stat(text: &[u8]) -> Option<ProcessStat> {
+    let end = text.iter().rposition(|&byte| byte == b')')?;
+    let mut fields = words(&text[end + 1..]);
+    let parent = number(fields.nth(1)?)?;
+    let start_ticks = number(fields.nth(17)?)?;
+    Some(ProcessStat {
+        parent: u32::try_from(parent).ok()?,
+        start_ticks,
+    })
+}
+
+/// Appends the processes of `cgroup.procs`. A process of a pid namespace we cannot see is shown
+/// as 0 and left out.
+pub fn pids(text: &[u8], out: &mut Vec<u32>) {
+    out.extend(
+        lines(text)
+            .filter_map(number)
+            .filter_map(|pid| u32::try_from(pid).ok())
+            .filter(|&pid| pid != 0),
+    );
+}

@@ -1,0 +1,30 @@
+//! Pressure files: `memory.pressure`, `io.pressure`, `/proc/pressure/*`. Totals are microseconds
+//! since the group was made; the averages are left to those who like them.
+
+use super::{lines, number, words};
+
+/// Stall totals.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Some task waited.
+    pub some_us: Option<u64>,
+    /// All tasks waited.
+    pub full_us: Option<u64>,
+}
+
+/// Parses a pressure file.
+pub fn totals(text: &[u8]) -> Totals {
+    let mut totals = Totals::default();
+    for line in lines(text) {
+        let mut words = words(line);
+        let field = match words.next() {
+            Some(b"some") => &mut totals.some_us,
+            Some(b"full") => &mut totals.full_us,
+            _ => continue,
+        };
+        *field = words
+            .find_map(|word| word.strip_prefix(b"total="))
+            .and_then(number);
+    }
+    totals
+}

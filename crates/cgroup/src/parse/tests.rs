@@ -1,0 +1,208 @@
+//! Properties of the parsers: exact on the kernel's text, unknown is `None`, no bytes panic.
+
+use justitia_policy::units::{Bytes, Limit};
+use proptest::prelude::*;
+
+use super::*;
+use crate::Device;
+
+const MEMORY_STAT: &[u8] = b"anon 1048576\nfile 8388608\nkernel 40960\nshmem 4096\n\
+file_mapped 12288\nfile_dirty 100\nfile_writeback 20\nactive_file 5\ninactive_file 6\n\
+workingset_refault_file 7\nworkingset_activate_file 8\npgscan 9\npgsteal 10\n";
+
+#[test]
+fn page_cache_is_file_without_shmem() {
+    let memory = memory::stat(MEMORY_STAT).memory();
+    assert_eq!(memory.file, Some(Bytes(8_388_608 - 4096)));
+    assert_eq!(memory.file_dirty, Some(Bytes(120)));
+    assert_eq!(memory.refault_pages, Some(7));
+    assert_eq!(memory::stat(b"file 10\n").memory().file, None);
+}
+
+#[test]
+fn a_counter_the_kernel_lacks_is_unknown() {
+    let stat = memory::stat(MEMORY_STAT);
+    assert_eq!(stat.pgsteal, Some(10));
+    assert_eq!(stat.pgsteal_proactive, None);
+}
+
+#[test]
+fn a_limit_is_bytes_or_max_or_unknown() {
+    assert_eq!(memory::limit(b"max\n"), Some(Limit::Max));
+    assert_eq!(memory::limit(b"4096\n"), Some(Limit::Bytes(Bytes(4096))));
+    for wrong in [&b""[..], b"-1\n", b"maximum\n", b"99999999999999999999\n"] {
+        assert_eq!(memory::limit(wrong), None, "{wrong:?}");
+    }
+}
+
+#[test]
+fn pressure_totals_come_from_their_own_line() {
+    let text = b"some avg10=0.00 avg60=0.12 avg300=0.05 total=123\n\
+full avg10=0.00 avg60=0.00 avg300=0.00 total=45\n";
+    let totals = psi::totals(text);
+    assert_eq!((totals.some_us, totals.full_us), (Some(123), Some(45)));
+    let cpu = psi::totals(b"some avg10=0.00 avg60=0.00 avg300=0.00 total=9\n");
+    assert_eq!((cpu.some_us, cpu.full_us), (Some(9), None));
+}
+
+#[test]
+fn devices_of_io_stat_are_told_apart() {
+    let mut seen = Vec::new();
+    let text = b"259:0 rbytes=10 wbytes=20 rios=1 wios=2 dbytes=0 dios=0\n7:1 \n8:0 rbytes=5\n";
+    io::stat(text, |device, bytes| {
+        seen.push((device.to_string(), bytes.read, bytes.written));
+    });
+    assert_eq!(
+        seen,
+        [
+            ("259:0".to_owned(), Some(10), Some(20)),
+            ("7:1".to_owned(), None, None),
+            ("8:0".to_owned(), Some(5), None),
+        ]
+    );
+}
+
+#[test]
+fn the_default_weight_is_not_a_device_weight() {
+    let text = b"default 250\n8:16 500\n";
+    assert_eq!(io::default_weight(text), Some(250));
+    assert_eq!(io::default_weight(b"300\n"), Some(300));
+    assert_eq!(io::default_weight(b"8:16 500\n"), None);
+    let mut devices = Vec::new();
+    io::device_weights(text, |device, weight| devices.push((device, weight)));
+    let sdb = Device {
+        major: 8,
+        minor: 16,
+    };
+    assert_eq!(devices, [(sdb, 500)]);
+}
+
+#[test]
+fn memory_events_are_found_by_name() {
+    let events = memory::events(b"low 1\nhigh 2\nmax 3\noom 4\noom_kill 5\noom_group_kill 6\n");
+    assert_eq!((events.low, events.high), (Some(1), Some(2)));
+    assert_eq!(events.oom_kill, Some(5));
+    assert_eq!(memory::events(b"").high, None);
+}
+
+#[test]
+fn host_page_cache_counts_buffers_and_leaves_shmem_out() {
+    let text = b"MemTotal:        1000 kB\nMemFree:          100 kB\nBuffers:            7 kB\n\
+Cached:           300 kB\nSwapCached:         1 kB\nShmem:             20 kB\n";
+    let info = memory::meminfo(text);
+    assert_eq!(info.file(), Some(Bytes(287 * 1024)));
+    assert_eq!(info.total, Some(Bytes(1000 * 1024)));
+    assert_eq!(memory::meminfo(b"Cached: 300 kB\n").file(), None);
+}
+
+#[test]
+fn watermarks_are_summed_over_zones_and_not_over_cpus() {
+    let text = b"Node 0, zone DMA\n  pages free 2816\n        boost    0\n        min      66\n\
+        low      82\n        high     98\n  pagesets\n    cpu: 0\n       high:  500\n\
+Node 0, zone Normal\n  pages free 9\n        high     1002\n";
+    assert_eq!(memory::high_watermark_pages(text), Some(1100));
+    assert_eq!(memory::high_watermark_pages(b"Node 0\n"), None);
+}
+
+#[test]
+fn a_process_is_identified_whatever_its_name() {
+    let text = b"42 (a) b) R (x) S 7 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2\n";
+    let stat = proc::process_stat(text).unwrap();
+    assert_eq!((stat.parent, stat.start_ticks), (7, 98765));
+}
+
+#[test]
+fn io_of_a_process_needs_all_counters() {
+    let text = b"rchar: 10\nwchar: 20\nsyscr: 3\nsyscw: 4\nread_bytes: 0\n";
+    let io = proc::process_io(text).unwrap();
+    assert_eq!((io.rchar, io.wchar, io.syscr, io.syscw), (10, 20, 3, 4));
+    assert_eq!(proc::process_io(b"rchar: 10\n"), None);
+}
+
+#[test]
+fn processes_of_foreign_pid_namespaces_are_left_out() {
+    let mut pids = Vec::new();
+    proc::pids(b"12\n0\n4000\n", &mut pids);
+    assert_eq!(pids, [12, 4000]);
+}
+
+#[test]
+fn mounts_are_told_by_type_and_option() {
+    let text = b"31 23 0:28 / /sys/fs/cgroup rw shared:9 - cgroup2 none rw,memory_recursiveprot\n\
+35 31 0:32 / /cg\\040v1/memory ro,relatime - cgroup cgroup rw,memory\n\
+40 1 8:1 / / rw - ext4 /dev/sda1 rw\n";
+    let mounts = mountinfo::cgroup_mounts(text);
+    assert_eq!(mounts.len(), 2);
+    assert!(mounts[0].v2 && mounts[0].has("memory_recursiveprot") && !mounts[0].read_only);
+    assert!(!mounts[1].v2 && mounts[1].has("memory") && mounts[1].read_only);
+    assert_eq!(mounts[1].mount_point, "/cg v1/memory");
+}
+
+/// Text that looks like kernel files more often than chance.
+fn kernelish() -> impl Strategy<Value = Vec<u8>> {
+    let word = prop_oneof![
+        Just("default".to_owned()),
+        Just("some".to_owned()),
+        Just("total=".to_owned()),
+        Just("8:0".to_owned()),
+        Just("rbytes=1".to_owned()),
+        Just("high".to_owned()),
+        Just("MemTotal:".to_owned()),
+        Just("rchar:".to_owned()),
+        Just(")".to_owned()),
+        Just("\\04".to_owned()),
+        Just("-".to_owned()),
+        Just("cgroup2".to_owned()),
+        any::<u64>().prop_map(|n| n.to_string()),
+        "[ -~]{0,6}",
+    ];
+    let separator = prop_oneof![Just(" "), Just("\n"), Just("\t"), Just(":")];
+    proptest::collection::vec((word, separator), 0..40).prop_map(|parts| {
+        parts
+            .into_iter()
+            .flat_map(|(word, separator)| (word + separator).into_bytes())
+            .collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic(text in proptest::collection::vec(any::<u8>(), 0..400)) {
+        everything(&text);
+    }
+
+    #[test]
+    fn no_kernel_like_text_panics(text in kernelish()) {
+        everything(&text);
+    }
+
+    #[test]
+    fn every_number_is_read_back(value: u64) {
+        prop_assert_eq!(number(value.to_string().as_bytes()), Some(value));
+        let text = format!("{value}\n");
+        prop_assert_eq!(memory::limit(text.as_bytes()), Some(Limit::Bytes(Bytes(value))));
+    }
+
+    #[test]
+    fn a_torn_memory_stat_never_invents_a_value(cut in 0..MEMORY_STAT.len()) {
+        let whole = memory::stat(MEMORY_STAT);
+        let torn = memory::stat(&MEMORY_STAT[..cut]);
+        // Only the last, cut line may differ; anything before it is exact, anything after unknown.
+        let complete = MEMORY_STAT[..cut].iter().rposition(|&byte| byte == b'\n').map_or(0, |n| n + 1);
+        let before = memory::stat(&MEMORY_STAT[..complete]);
+        prop_assert!(before.anon.is_none() || before.anon == whole.anon);
+        prop_assert!(torn.pgsteal.is_none() || cut + 3 > MEMORY_STAT.len());
+    }
+
+    #[test]
+    fn io_stat_sums_what_was_printed(lines in proptest::collection::vec((0u32..300, 0u32..300, any::<u32>()), 0..20)) {
+        let text = lines
+            .iter()
+            .map(|(major, minor, read)| format!("{major}:{minor} rbytes={read} wbytes=1"))
+            .collect::<Vec<_>>()
+            .join("\n");
+        let mut sum = 0u64;
+        io::stat(text.as_bytes(), |_, bytes| sum += bytes.read.unwrap());
+        prop_assert_eq!(sum, lines.iter().map(|line| u64::from(line.2)).sum::<u64>());
+    }
+}

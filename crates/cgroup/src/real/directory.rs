@@ -1,0 +1,201 @@
+//! One real cgroup: an open directory and the files of it that are read again and again.
+//!
+//! A cached descriptor keeps its cgroup's identity: after removal it says `ENODEV`, even if a
+//! cgroup of the same name exists by then. Writes open the file anew each time: a descriptor that
+//! hangs in a slow write holds its own lock, and a newer value must get past it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use justitia_policy::snapshot::GroupId;
+use rustix::buffer::spare_capacity;
+use rustix::fs::{self, Access, AtFlags, Mode, OFlags, XattrFlags};
+use rustix::io::Errno;
+
+use super::budget::{Budget, Kept};
+use crate::{Buffer, Directory, File, PsiTrigger, Quirks, Watch, WatchKind};
+
+/// Files up to this number are kept open, those up to `HOT` first.
+const CACHED: usize = File::MemoryEvents as usize + 1;
+const HOT: usize = File::CpuPressure as usize + 1;
+/// A file that was missing is looked for again after this many misses: controllers can be
+/// enabled, schedulers selected.
+const LOOK_AGAIN: u8 = 64;
+
+/// What all cgroups of a mount share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) quirks: Quirks,
+    pub(crate) budget: Arc<Budget>,
+    /// A real cgroup2, where a removed directory is told by its missing `cgroup.procs`; on an
+    /// ordinary one it is told by its link count.
+    pub(crate) kernfs: bool,
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    kept: [Option<Kept>; CACHED],
+    /// Misses left until a missing file is looked for again; 0: not known to be missing.
+    missing: [u8; File::ALL.len()],
+    /// Whether a file can be written, and for how many questions that answer stands.
+    writable: [(bool, u8); File::ALL.len()],
+}
+
+/// A directory of the cgroup2 file system, or an ordinary one in tests.
+#[derive(Debug)]
+pub(crate) struct RealDirectory {
+    id: GroupId,
+    path: String,
+    dir: OwnedFd,
+    shared: Arc<Shared>,
+    cache: Mutex<Cache>,
+}
+
+/// What is removed is `ENODEV`, what is missing `ENOENT`.
+impl RealDirectory {
+    pub(crate) fn open(
+        mount: impl AsFd,
+        path: &str,
+        shared: Arc<Shared>,
+    ) -> Result<RealDirectory, Errno> {
+        let relative = super::relative(path);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let dir = fs::openat(mount, relative, flags, Mode::empty())?;
+        let id = GroupId(fs::fstat(&dir)?.st_ino);
+        Ok(RealDirectory {
+            id,
+            path: path.to_owned(),
+            dir,
+            shared,
+            cache: Mutex::default(),
+        })
+    }
+
+    fn open_file(&self, file: File, flags: OFlags) -> Result<OwnedFd, Errno> {
+        fs::openat(
+            &self.dir,
+            file.name(),
+            flags | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(|errno| match errno {
+            Errno::NOENT if !self.exists() => Errno::NODEV,
+            errno => errno,
+        })
+    }
+
+    /// Opens a file for reading, unless it is known to be missing.
+    fn open_to_read(&self, file: File, missing: &mut u8) -> Result<OwnedFd, Errno> {
+        if *missing > 1 {
+            *missing -= 1;
+            return Err(Errno::NOENT);
+        }
+        let result = self.open_file(file, OFlags::RDONLY);
+        *missing = match result {
+            Err(Errno::NOENT) => LOOK_AGAIN,
+            _ => 0,
+        };
+        result
+    }
+}
+
+impl Directory for RealDirectory {
+    fn id(&self) -> GroupId {
+        self.id
+    }
+
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn exists(&self) -> bool {
+        if self.shared.kernfs {
+            fs::accessat(
+                &self.dir,
+                File::CgroupProcs.name(),
+                Access::EXISTS,
+                AtFlags::empty(),
+            )
+            .is_ok()
+        } else {
+            fs::fstat(&self.dir).is_ok_and(|stat| stat.st_nlink > 0)
+        }
+    }
+
+    fn read(&self, file: File, buffer: &mut Buffer) -> Result<(), Errno> {
+        let number = file as usize;
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let cache = &mut *cache;
+        if let Some(kept) = cache.kept.get(number).and_then(Option::as_ref) {
+            return buffer.pread(&kept.fd, file.is_long());
+        }
+        let fd = self.open_to_read(file, &mut cache.missing[number])?;
+        buffer.pread(&fd, file.is_long())?;
+        if number < CACHED {
+            if let Some(permit) = self.shared.budget.take(number >= HOT) {
+                cache.kept[number] = Some(Kept {
+                    fd,
+                    _permit: permit,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, file: File, text: &[u8]) -> Result<(), Errno> {
+        // O_NONBLOCK: since Linux 6.16 `memory.high` then skips its synchronous reclaim.
+        let mut flags = OFlags::WRONLY | OFlags::NONBLOCK;
+        if !self.shared.kernfs {
+            flags |= OFlags::TRUNC;
+        }
+        let fd = self.open_file(file, flags)?;
+        rustix::io::write(&fd, text).map(|_| ())
+    }
+
+    fn can_write(&self, file: File) -> bool {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let (there, stands) = &mut cache.writable[file as usize];
+        if *stands > 0 {
+            *stands -= 1;
+            return *there;
+        }
+        *there = fs::accessat(&self.dir, file.name(), Access::WRITE_OK, AtFlags::empty()).is_ok();
+        *stands = LOOK_AGAIN;
+        *there
+    }
+
+    fn xattr(&self, name: &str, buffer: &mut Buffer) -> Result<(), Errno> {
+        fs::fgetxattr(&self.dir, name, spare_capacity(buffer.refill())).map(|_| ())
+    }
+
+    fn set_xattr(&self, name: &str, value: Option<&[u8]>) -> Result<(), Errno> {
+        match value {
+            Some(value) => fs::fsetxattr(&self.dir, name, value, XattrFlags::empty()),
+            None => fs::fremovexattr(&self.dir, name),
+        }
+    }
+
+    fn watch(&self, file: File, trigger: Option<PsiTrigger>) -> Result<Watch, Errno> {
+        let fd = match trigger {
+            None => self.open_file(file, OFlags::RDONLY)?,
+            Some(trigger) => {
+                let fd = self.open_file(file, OFlags::RDWR | OFlags::NONBLOCK)?;
+                super::arm(&fd, trigger)?;
+                fd
+            }
+        };
+        Ok(Watch {
+            fd,
+            kind: WatchKind::Priority,
+        })
+    }
+
+    fn quirks(&self) -> &Quirks {
+        &self.shared.quirks
+    }
+
+    fn release(&self) {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.kept = Default::default();
+    }
+}

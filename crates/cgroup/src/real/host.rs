@@ -1,0 +1,81 @@
+//! Memory of the host: `/proc/meminfo` each time, `/proc/zoneinfo` (long on many CPUs, and its
+//! watermarks change only when memory is plugged or a sysctl is written) every ten seconds.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use justitia_policy::snapshot::Host;
+use justitia_policy::units::Bytes;
+use rustix::fs::{self, Mode, OFlags};
+
+use crate::{parse, Buffer};
+
+const WATERMARKS_LAST: Duration = Duration::from_secs(10);
+
+/// Reads the host's memory.
+#[derive(Debug)]
+pub(crate) struct HostReader(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    meminfo: Option<OwnedFd>,
+    buffer: Buffer,
+    watermark: Option<Bytes>,
+    watermark_read: Option<Instant>,
+}
+
+impl HostReader {
+    pub(crate) fn new() -> HostReader {
+        HostReader(Mutex::new(State {
+            meminfo: open("/proc/meminfo"),
+            buffer: Buffer::new(),
+            watermark: None,
+            watermark_read: None,
+        }))
+    }
+
+    pub(crate) fn read(&self) -> Host {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = &mut *state;
+        let mut host = Host::default();
+        if let Some(meminfo) = &state.meminfo {
+            if state.buffer.pread(meminfo, false).is_ok() {
+                let info = parse::memory::meminfo(state.buffer.bytes());
+                host.total = info.total;
+                host.free = info.free;
+                host.file = info.file();
+            }
+        }
+        if state
+            .watermark_read
+            .is_none_or(|read| read.elapsed() >= WATERMARKS_LAST)
+        {
+            state.watermark_read = Some(Instant::now());
+            state.watermark = open("/proc/zoneinfo")
+                .and_then(|zoneinfo| state.buffer.pread(zoneinfo, true).ok())
+                .and_then(|()| parse::memory::high_watermark_pages(state.buffer.bytes()))
+                .map(|pages| Bytes(pages.saturating_mul(rustix::param::page_size() as u64)));
+        }
+        host.high_watermark = state.watermark;
+        host
+    }
+}
+
+fn open(path: &str) -> Option<OwnedFd> {
+    fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_host_has_memory_and_watermarks() {
+        let host = HostReader::new().read();
+        let (total, free) = (host.total.unwrap(), host.free.unwrap());
+        assert!(free <= total && total > Bytes::mib(1));
+        assert!(host.file.unwrap() < total);
+        assert!(host.high_watermark.unwrap() < total);
+    }
+}

@@ -1,0 +1,181 @@
+//! The real host, by system calls.
+//!
+//! Kernel files: the cgroup2 mount, `/proc/meminfo`, `/proc/zoneinfo`, `/proc/pressure`,
+//! `/proc/PID`, `/sys/dev/block`. Works on an ordinary directory tree too, for tests.
+
+mod budget;
+mod directory;
+mod host;
+mod mount;
+mod process;
+#[cfg(test)]
+mod tests;
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use justitia_policy::snapshot::{GroupId, Host};
+use rustix::fs::{self, FileType, Mode, OFlags, RawDir};
+use rustix::io::Errno;
+use rustix::time::{clock_gettime, ClockId};
+
+pub use mount::{Facts, Mount};
+
+use crate::{
+    CgroupFs, Child, Device, Error, Group, Process, PsiTrigger, Quirks, Resource, Watch, WatchKind,
+};
+use budget::Budget;
+use directory::{RealDirectory, Shared};
+use host::HostReader;
+use process::RealProcess;
+
+/// `f_type` of the cgroup2 file system.
+const CGROUP2_SUPER_MAGIC: fs::FsWord = 0x6367_7270;
+
+/// The cgroups of this host.
+#[derive(Debug)]
+pub struct RealFs {
+    root: OwnedFd,
+    shared: Arc<Shared>,
+    host: HostReader,
+}
+
+impl RealFs {
+    /// The cgroups below a mount.
+    pub fn new(mount: &Mount) -> Result<RealFs, Error> {
+        RealFs::below(mount.path(), Budget::of_process())
+    }
+
+    /// A directory tree taken for cgroups: of an ordinary file system, for tests, where what is
+    /// written stays as it was written; or a part of cgroup2.
+    pub fn on_directory(path: impl AsRef<Path>) -> Result<RealFs, Error> {
+        RealFs::below(path.as_ref(), Budget::of_process())
+    }
+
+    fn below(path: &Path, budget: Arc<Budget>) -> Result<RealFs, Error> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = fs::open(path, flags, Mode::empty())
+            .map_err(|errno| Error::from_errno(&path.to_string_lossy(), "directory", errno))?;
+        let kernfs = fs::fstatfs(&root).is_ok_and(|stat| stat.f_type == CGROUP2_SUPER_MAGIC);
+        Ok(RealFs {
+            root,
+            shared: Arc::new(Shared {
+                quirks: Quirks::default(),
+                budget,
+                kernfs,
+            }),
+            host: HostReader::new(),
+        })
+    }
+
+    fn children_of(&self, path: &str, out: &mut Vec<Child>) -> Result<(), Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        if self.shared.kernfs {
+            // kernfs counts 2 links and one for each child: a leaf, as most are, is told without
+            // listing its seventy files.
+            let stat = fs::statat(&self.root, relative(path), fs::AtFlags::SYMLINK_NOFOLLOW)?;
+            if stat.st_nlink == 2 {
+                return Ok(());
+            }
+        }
+        let dir = fs::openat(&self.root, relative(path), flags, Mode::empty())?;
+        let mut space = [MaybeUninit::uninit(); 8 << 10];
+        let mut entries = RawDir::new(&dir, &mut space);
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            if entry.file_type() != FileType::Directory {
+                continue;
+            }
+            // A name that is not UTF-8 cannot be a path of ours: left unmanaged.
+            match entry.file_name().to_str() {
+                Ok("." | "..") | Err(_) => {}
+                Ok(name) => out.push(Child {
+                    name: name.to_owned(),
+                    id: GroupId(entry.ino()),
+                }),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A path as `openat` wants it.
+fn relative(path: &str) -> &str {
+    match path.trim_matches('/') {
+        "" => ".",
+        path => path,
+    }
+}
+
+/// Writes a trigger to an open pressure file, which then can be polled for it. Who lacks
+/// `CAP_SYS_RESOURCE` gets the same share of a longer window.
+fn arm(fd: impl AsFd, trigger: PsiTrigger) -> Result<(), Errno> {
+    let write =
+        |trigger: PsiTrigger| rustix::io::write(&fd, format!("{trigger}\0").as_bytes()).map(|_| ());
+    match write(trigger) {
+        Err(Errno::INVAL | Errno::PERM) => write(trigger.unprivileged()),
+        result => result,
+    }
+}
+
+impl CgroupFs for RealFs {
+    fn open(&self, path: &str) -> Result<Group, Error> {
+        match RealDirectory::open(&self.root, path, Arc::clone(&self.shared)) {
+            Ok(directory) => Ok(Group::new(Arc::new(directory))),
+            Err(errno) => Err(directory_error(path, errno)),
+        }
+    }
+
+    fn children(&self, path: &str, out: &mut Vec<Child>) -> Result<(), Error> {
+        self.children_of(path, out)
+            .map_err(|errno| directory_error(path, errno))
+    }
+
+    fn read_host(&self) -> Host {
+        self.host.read()
+    }
+
+    fn process(&self, pid: u32) -> Result<Box<dyn Process>, Errno> {
+        RealProcess::open(pid, &self.shared.budget).map(|process| Box::new(process) as _)
+    }
+
+    fn stacked(&self, device: Device) -> bool {
+        const LOOP_MAJOR: u32 = 7;
+        device.major == LOOP_MAJOR
+            || std::fs::read_dir(format!("/sys/dev/block/{device}/slaves"))
+                .is_ok_and(|mut slaves| slaves.next().is_some())
+    }
+
+    fn watch_host_pressure(&self, resource: Resource, trigger: PsiTrigger) -> Result<Watch, Errno> {
+        let path = match resource {
+            Resource::Memory => "/proc/pressure/memory",
+            Resource::Io => "/proc/pressure/io",
+        };
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = fs::open(path, flags, Mode::empty())?;
+        arm(&fd, trigger)?;
+        Ok(Watch {
+            fd,
+            kind: WatchKind::Priority,
+        })
+    }
+
+    fn now_boottime(&self) -> Duration {
+        let now = clock_gettime(ClockId::Boottime);
+        Duration::new(
+            u64::try_from(now.tv_sec).unwrap_or(0),
+            u32::try_from(now.tv_nsec).unwrap_or(0),
+        )
+    }
+}
+
+/// A directory that is not there is a cgroup that is gone.
+fn directory_error(path: &str, errno: Errno) -> Error {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR => Error::from_errno(path, "directory", Errno::NODEV),
+        errno => Error::from_errno(path, "directory", errno),
+    }
+}

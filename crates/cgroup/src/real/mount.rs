@@ -1,0 +1,215 @@
+//! Finding the cgroup2 mount and telling precisely why a host cannot be managed.
+//!
+//! Kernel files: `/proc/self/mountinfo`, `cgroup.controllers`, `cgroup.subtree_control`.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, Access};
+use rustix::io::Errno;
+
+use crate::parse::mountinfo::{cgroup_mounts, CgroupMount};
+use crate::{File, MountError};
+
+/// The host's cgroup2 mount, with the memory and io controllers.
+#[derive(Debug, Clone)]
+pub struct Mount {
+    path: PathBuf,
+    read_only: bool,
+    facts: Facts,
+}
+
+/// What the mount offers, as far as it can be seen without trying.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+pub struct Facts {
+    /// Mounted with `memory_recursiveprot`: unclaimed protection of a parent goes to its children.
+    pub recursive_protection: bool,
+    /// `memory.reclaim` exists (Linux 5.19).
+    pub reclaim: bool,
+    /// Pressure stall information is on.
+    pub psi: bool,
+    /// Some cgroup has `io.weight`.
+    pub io_weight: bool,
+    /// `io.cost` is enabled on a device, without which `io.weight` does nothing.
+    pub io_cost: bool,
+    /// Some cgroup has `io.bfq.weight`: a device uses the BFQ scheduler.
+    pub bfq: bool,
+}
+
+impl Mount {
+    /// Finds the mount and checks that the controllers we need are on it.
+    pub fn detect() -> Result<Mount, MountError> {
+        let file = "/proc/self/mountinfo";
+        let text = std::fs::read(file).map_err(|error| MountError::Unreadable {
+            file: file.to_owned(),
+            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        })?;
+        let mounts = cgroup_mounts(&text);
+        let chosen = choose(&mounts, |mount| {
+            let file = Path::new(&mount.mount_point).join(File::CgroupControllers.name());
+            std::fs::read_to_string(file).unwrap_or_default()
+        })?;
+        let path = PathBuf::from(&chosen.mount_point);
+        Ok(Mount {
+            facts: Facts::probe(&path, chosen),
+            path,
+            read_only: chosen.read_only,
+        })
+    }
+
+    /// Whether knobs can be written; not needed to observe.
+    pub fn check_writable(&self) -> Result<(), MountError> {
+        let denied = |errno| MountError::NotWritable {
+            mount: self.path.display().to_string(),
+            errno,
+        };
+        if self.read_only {
+            return Err(denied(Errno::ROFS));
+        }
+        fs::access(self.path.join("cgroup.subtree_control"), Access::WRITE_OK).map_err(denied)
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it offers.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+impl Facts {
+    fn probe(path: &Path, mount: &CgroupMount) -> Facts {
+        let children: Vec<PathBuf> = std::fs::read_dir(path)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .map(|entry| entry.path())
+            .collect();
+        let some_child_has = |file: File| {
+            children
+                .iter()
+                .any(|child| child.join(file.name()).exists())
+        };
+        Facts {
+            recursive_protection: mount.has("memory_recursiveprot"),
+            reclaim: path.join(File::MemoryReclaim.name()).exists()
+                || some_child_has(File::MemoryReclaim),
+            psi: std::fs::read("/proc/pressure/io").is_ok(),
+            io_weight: some_child_has(File::IoWeight),
+            io_cost: std::fs::read_to_string(path.join("io.cost.qos"))
+                .is_ok_and(|text| text.contains("enable=1")),
+            bfq: some_child_has(File::IoBfqWeight),
+        }
+    }
+}
+
+/// The cgroup2 mount that has the controllers, or what is wrong with this host. Of several mounts
+/// of the same hierarchy the first that shows its root counts.
+fn choose(
+    mounts: &[CgroupMount],
+    controllers_of: impl Fn(&CgroupMount) -> String,
+) -> Result<&CgroupMount, MountError> {
+    let on_v1 = |controller: &str| {
+        mounts
+            .iter()
+            .find(|mount| !mount.v2 && mount.has(controller))
+            .map(|mount| mount.mount_point.clone())
+    };
+    let v2 = || mounts.iter().filter(|mount| mount.v2);
+    let Some(mount) = v2().find(|mount| mount.root == "/").or(v2().next()) else {
+        return Err(match on_v1("memory") {
+            Some(mounted_at) => MountError::ControllerOnV1 {
+                controller: "memory",
+                mounted_at,
+            },
+            None => MountError::NoCgroup2,
+        });
+    };
+    let controllers = controllers_of(mount);
+    for (controller, v1_name) in [("memory", "memory"), ("io", "blkio")] {
+        if controllers
+            .split_whitespace()
+            .any(|have| have == controller)
+        {
+            continue;
+        }
+        return Err(match on_v1(v1_name) {
+            Some(mounted_at) => MountError::ControllerOnV1 {
+                controller: v1_name,
+                mounted_at,
+            },
+            None => MountError::MissingController {
+                controller,
+                mount: mount.mount_point.clone(),
+            },
+        });
+    }
+    Ok(mount)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(at: &str, v2: bool, options: &[&str]) -> CgroupMount {
+        CgroupMount {
+            root: "/".to_owned(),
+            mount_point: at.to_owned(),
+            v2,
+            read_only: false,
+            options: options.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    #[test]
+    fn a_unified_host_is_accepted() {
+        let mounts = [mount("/cg", true, &["memory_recursiveprot"])];
+        assert!(choose(&mounts, |_| "cpu io memory pids\n".to_owned()).is_ok());
+    }
+
+    #[test]
+    fn a_controller_on_v1_is_named_with_its_mount() {
+        let v1 = mount("/cg/memory", false, &["memory"]);
+        let expected = MountError::ControllerOnV1 {
+            controller: "memory",
+            mounted_at: "/cg/memory".to_owned(),
+        };
+        for mounts in [vec![v1.clone()], vec![v1, mount("/cg/unified", true, &[])]] {
+            let error = choose(&mounts, |_| "cpu\n".to_owned()).unwrap_err();
+            assert_eq!(error, expected);
+        }
+    }
+
+    #[test]
+    fn a_missing_io_controller_is_named() {
+        let mounts = [mount("/cg", true, &[])];
+        assert_eq!(
+            choose(&mounts, |_| "memory\n".to_owned()).unwrap_err(),
+            MountError::MissingController {
+                controller: "io",
+                mount: "/cg".to_owned()
+            }
+        );
+    }
+
+    #[test]
+    fn a_host_without_cgroups_is_told_so() {
+        assert_eq!(
+            choose(&[], |_| String::new()).unwrap_err(),
+            MountError::NoCgroup2
+        );
+    }
+
+    #[test]
+    fn a_partial_mount_gives_way_to_the_whole_tree() {
+        let mut part = mount("/container", true, &[]);
+        part.root = "/app".to_owned();
+        let mounts = [part, mount("/cg", true, &[])];
+        let chosen = choose(&mounts, |_| "io memory".to_owned()).unwrap();
+        assert_eq!(chosen.mount_point, "/cg");
+    }
+}

@@ -1,0 +1,320 @@
+//! The real implementation, on ordinary directories and, in the lab's guest, on cgroup2.
+
+use justitia_policy::plan::{Knob, Value};
+use justitia_policy::units::{Bytes, Limit};
+
+use super::*;
+use crate::{xattr, Buffer, Want, Written};
+
+/// A directory that looks like a cgroup.
+fn dress(dir: &Path) {
+    std::fs::create_dir_all(dir).unwrap();
+    for (name, text) in [
+        ("memory.current", "8388608\n"),
+        ("memory.stat", "anon 4096\nfile 8192\nshmem 4096\nfile_mapped 0\nfile_dirty 0\nfile_writeback 0\nactive_file 0\nworkingset_refault_file 3\n"),
+        ("memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=1\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=2\n"),
+        ("io.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=3\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=4\n"),
+        ("memory.low", "0\n"),
+        ("memory.high", "max\n"),
+        ("memory.max", "max\n"),
+        ("io.weight", "default 100\n"),
+        ("memory.reclaim", ""),
+        ("cgroup.procs", "1\n2\n"),
+    ] {
+        std::fs::write(dir.join(name), text).unwrap();
+    }
+}
+
+fn tree() -> (tempfile::TempDir, RealFs) {
+    let root = tempfile::tempdir().unwrap();
+    dress(&root.path().join("app/db"));
+    let fs = RealFs::on_directory(root.path()).unwrap();
+    (root, fs)
+}
+
+#[test]
+fn a_full_read_fills_every_gauge_whose_file_is_there() {
+    let (_root, fs) = tree();
+    let group = fs.open("/app/db").unwrap();
+    let mut buffer = Buffer::new();
+    for _ in 0..3 {
+        let gauges = group.gauges(Want::ALL, &mut buffer).unwrap();
+        assert_eq!(gauges.memory.current, Some(Bytes(8 << 20)));
+        assert_eq!(gauges.memory.file, Some(Bytes(4096)));
+        assert_eq!(gauges.pressure.io_full_us, Some(4));
+        assert_eq!(gauges.knobs.high, Some(Limit::Max));
+        assert_eq!(gauges.knobs.io_weight, Some(100));
+        assert_eq!(gauges.knobs.bfq_weight, None, "no such file");
+        assert!(gauges.knobs.reclaim);
+    }
+}
+
+#[test]
+fn a_spent_budget_reads_the_same() {
+    let (root, fs) = tree();
+    let poor = RealFs::below(root.path(), Budget::new(0)).unwrap();
+    let mut buffer = Buffer::new();
+    let read = |fs: &RealFs, buffer: &mut Buffer| {
+        let group = fs.open("/app/db").unwrap();
+        group.gauges(Want::ALL, buffer).unwrap()
+    };
+    assert_eq!(read(&fs, &mut buffer), read(&poor, &mut buffer));
+}
+
+#[test]
+fn a_change_is_seen_through_the_open_file() {
+    let (root, fs) = tree();
+    let group = fs.open("/app/db").unwrap();
+    let mut buffer = Buffer::new();
+    let before = group.activity(&mut buffer).unwrap();
+    std::fs::write(root.path().join("app/db/memory.current"), "99999744\n").unwrap();
+    let after = group.activity(&mut buffer).unwrap();
+    assert!(!after.same_as(&before));
+    assert_eq!(after.current, Some(Bytes(99_999_744)));
+}
+
+#[test]
+fn a_group_made_again_under_its_path_is_another_one() {
+    let (root, fs) = tree();
+    let old = fs.open("/app/db").unwrap();
+    let dir = root.path().join("app/db");
+    std::fs::rename(&dir, root.path().join("old")).unwrap();
+    dress(&dir);
+    std::fs::remove_dir_all(root.path().join("old")).unwrap();
+    let new = fs.open("/app/db").unwrap();
+    assert_ne!(old.id(), new.id());
+    assert!(!old.exists() && new.exists());
+    let error = old.gauges(Want::ALL, &mut Buffer::new()).unwrap_err();
+    assert!(error.is_gone(), "{error}");
+}
+
+#[test]
+fn a_path_that_is_not_there_is_gone() {
+    let (_root, fs) = tree();
+    assert!(fs.open("/app/web").unwrap_err().is_gone());
+    assert!(fs
+        .children("/app/web", &mut Vec::new())
+        .unwrap_err()
+        .is_gone());
+}
+
+#[test]
+fn children_are_directories_with_their_ids() {
+    let (_root, fs) = tree();
+    let mut children = Vec::new();
+    fs.children("/app", &mut children).unwrap();
+    let db = fs.open("/app/db").unwrap();
+    assert_eq!(
+        children,
+        [Child {
+            name: "db".to_owned(),
+            id: db.id()
+        }]
+    );
+}
+
+#[test]
+fn knobs_are_written_in_the_kernels_formats_and_read_back() {
+    let (root, fs) = tree();
+    let group = fs.open("/app/db").unwrap();
+    let text = |name: &str| std::fs::read_to_string(root.path().join("app/db").join(name)).unwrap();
+    let low = Value::Limit(Limit::Bytes(Bytes(4096)));
+    assert_eq!(group.write_knob(Knob::MemoryLow, low), Ok(Written::Done));
+    assert_eq!(group.read_knob(Knob::MemoryLow), Ok(Some(low)));
+    group
+        .write_knob(Knob::IoWeight, Value::Weight(250))
+        .unwrap();
+    assert_eq!(text("io.weight"), "default 250");
+    group
+        .write_knob(Knob::MemoryReclaim, Value::Reclaim(Bytes(8192)))
+        .unwrap();
+    assert_eq!(text("memory.reclaim"), "8192 swappiness=0");
+    assert_eq!(group.read_knob(Knob::MemoryReclaim), Ok(None));
+    assert_eq!(group.read_knob(Knob::IoBfqWeight), Ok(None));
+    let error = group.write_knob(Knob::MemoryHigh, Value::Weight(1));
+    assert!(matches!(error, Err(Error::Invalid { .. })));
+    assert_eq!(text("memory.high"), "max\n", "nothing was written");
+}
+
+#[test]
+fn pids_of_a_group_are_listed() {
+    let (_root, fs) = tree();
+    let mut pids = Vec::new();
+    let group = fs.open("/app/db").unwrap();
+    group.pids(&mut Buffer::new(), &mut pids).unwrap();
+    assert_eq!(pids, [1, 2]);
+}
+
+#[test]
+fn a_released_group_reads_again() {
+    let (_root, fs) = tree();
+    let group = fs.open("/app/db").unwrap();
+    let mut buffer = Buffer::new();
+    let before = group.gauges(Want::ALL, &mut buffer).unwrap();
+    group.release();
+    assert_eq!(group.gauges(Want::ALL, &mut buffer).unwrap(), before);
+}
+
+/// A cgroup of our own below the real mount, removed at the end.
+struct Scratch {
+    fs: RealFs,
+    dir: std::path::PathBuf,
+    name: String,
+}
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        // Another cgroup2 mount than the host's own, for a look on a hybrid host.
+        let mount = std::env::var_os("JUSTITIA_TEST_CGROUP2").map_or_else(
+            || Mount::detect().unwrap().path().to_owned(),
+            std::path::PathBuf::from,
+        );
+        let name = format!("justitia-test-{name}-{}", std::process::id());
+        let dir = mount.join(&name);
+        std::fs::create_dir(&dir).unwrap();
+        let _ = std::fs::write(mount.join("cgroup.subtree_control"), "+memory +io");
+        Scratch {
+            fs: RealFs::on_directory(&mount).unwrap(),
+            dir,
+            name: format!("/{name}"),
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.dir);
+    }
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn the_kernel_takes_every_knob_and_gives_it_back() {
+    let scratch = Scratch::new("knobs");
+    let group = scratch.fs.open(&scratch.name).unwrap();
+    let gauges = group.gauges(Want::ALL, &mut Buffer::new()).unwrap();
+    assert_eq!(gauges.memory.file, Some(Bytes(0)));
+    assert_eq!(gauges.knobs.high, Some(Limit::Max));
+    assert_eq!(gauges.pressure.io_some_us, Some(0));
+    let limit = Value::Limit(Limit::Bytes(Bytes::mib(16)));
+    for knob in [Knob::MemoryLow, Knob::MemoryHigh] {
+        group.write_knob(knob, limit).unwrap();
+        assert_eq!(group.read_knob(knob), Ok(Some(limit)));
+        group.write_knob(knob, Value::Limit(Limit::Max)).unwrap();
+    }
+    for knob in [Knob::IoWeight, Knob::IoBfqWeight] {
+        if group.read_knob(knob).unwrap().is_some() {
+            group.write_knob(knob, Value::Weight(250)).unwrap();
+            assert_eq!(group.read_knob(knob), Ok(Some(Value::Weight(250))));
+        }
+    }
+    // Nothing to take from an empty group: asked for, answered, no error.
+    group
+        .write_knob(Knob::MemoryReclaim, Value::Reclaim(Bytes::mib(1)))
+        .unwrap();
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn a_removed_cgroup_is_gone_whether_its_files_were_open_or_not() {
+    let scratch = Scratch::new("gone");
+    let opened = scratch.fs.open(&scratch.name).unwrap();
+    let unopened = scratch.fs.open(&scratch.name).unwrap();
+    let mut buffer = Buffer::new();
+    opened.gauges(Want::ALL, &mut buffer).unwrap();
+    opened.set_xattr(xattr::WEIGHT, "300").unwrap();
+    assert_eq!(opened.xattr(xattr::WEIGHT), Ok(Some("300".to_owned())));
+    std::fs::remove_dir(&scratch.dir).unwrap();
+    std::fs::create_dir(&scratch.dir).unwrap();
+    for old in [opened, unopened] {
+        assert!(old.gauges(Want::ALL, &mut buffer).unwrap_err().is_gone());
+        assert!(!old.exists());
+    }
+    let new = scratch.fs.open(&scratch.name).unwrap();
+    assert_eq!(new.xattr(xattr::WEIGHT), Ok(None));
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn a_read_of_an_idle_real_cgroup_is_cheap() {
+    let scratch = Scratch::new("cost");
+    let group = scratch.fs.open(&scratch.name).unwrap();
+    let mut buffer = Buffer::new();
+    group.gauges(Want::ALL, &mut buffer).unwrap();
+    let rounds = 2000;
+    let start = std::time::Instant::now();
+    for _ in 0..rounds {
+        group.gauges(Want::ALL, &mut buffer).unwrap();
+    }
+    let full = start.elapsed() / rounds;
+    let start = std::time::Instant::now();
+    for _ in 0..rounds {
+        group.activity(&mut buffer).unwrap();
+    }
+    let probe = start.elapsed() / rounds;
+    println!("full read {full:?}, activity {probe:?}");
+    assert!(probe < full);
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn a_leaf_has_no_children_and_a_parent_has_its_own() {
+    let scratch = Scratch::new("children");
+    let names = |path: &str| {
+        let mut children = Vec::new();
+        scratch.fs.children(path, &mut children).unwrap();
+        children
+    };
+    assert_eq!(names(&scratch.name), []);
+    let inner = scratch.dir.join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    let children = names(&scratch.name);
+    let id = scratch
+        .fs
+        .open(&format!("{}/inner", scratch.name))
+        .unwrap()
+        .id();
+    std::fs::remove_dir(&inner).unwrap();
+    let name = "inner".to_owned();
+    assert_eq!(children, [Child { name, id }]);
+    assert_eq!(names(&scratch.name), []);
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn the_processes_of_a_cgroup_are_those_that_were_put_there() {
+    let scratch = Scratch::new("procs");
+    let mut child = std::process::Command::new("sleep")
+        .arg("60")
+        .spawn()
+        .unwrap();
+    std::fs::write(scratch.dir.join("cgroup.procs"), child.id().to_string()).unwrap();
+    let group = scratch.fs.open(&scratch.name).unwrap();
+    let mut pids = Vec::new();
+    group.pids(&mut Buffer::new(), &mut pids).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(pids, [child.id()]);
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn a_pressure_trigger_is_accepted_and_ends_with_its_group() {
+    use crate::{Events, Wake};
+    let scratch = Scratch::new("psi");
+    let group = scratch.fs.open(&scratch.name).unwrap();
+    let mut events = Events::new().unwrap();
+    for resource in [Resource::Memory, Resource::Io] {
+        events
+            .watch_pressure(&group, resource, PsiTrigger::default())
+            .unwrap();
+    }
+    let mut woken = Vec::new();
+    events.wait(Duration::from_millis(50), &mut woken).unwrap();
+    assert_eq!(woken, [], "an idle group does not stall");
+    std::fs::remove_dir(&scratch.dir).unwrap();
+    for _ in 0..5 {
+        events.wait(Duration::from_millis(300), &mut woken).unwrap();
+    }
+    assert_eq!(woken, [Wake::Gone(group.id()), Wake::Gone(group.id())]);
+}

@@ -1,0 +1,253 @@
+//! Writing without waiting.
+//!
+//! A write to `memory.high` or `memory.reclaim` reclaims in the kernel and may block for seconds.
+//! So writes are done by a pool of threads, each with a deadline:
+//!
+//! - one stuck cgroup never delays another: a worker past its deadline is written off and
+//!   replaced, up to [`WriterConfig::max_stuck`] of them;
+//! - writes to one group happen in the order they were submitted, one at a time, until one times
+//!   out: then newer ones go past it (raising `memory.high` is what frees a group that hangs in
+//!   reclaim);
+//! - a newer value for a knob supersedes one that still waits in the queue;
+//! - every ticket has exactly one outcome, and a timed-out one a second, [`WriteResult::Late`],
+//!   when the kernel comes back.
+//!
+//! Left out: cancelling. A write in the kernel cannot be taken back.
+
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use justitia_policy::plan::{Knob, Value};
+use justitia_policy::snapshot::GroupId;
+
+use crate::{Error, Group, Waker, Written};
+use queue::{Job, Queue};
+
+/// A worker holds no deep stacks.
+const STACK_BYTES: usize = 128 << 10;
+
+/// Size and patience of the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriterConfig {
+    /// Threads that write.
+    pub workers: usize,
+    /// Threads that may hang in the kernel and be replaced before new work has to wait.
+    pub max_stuck: usize,
+    /// How long a write may take before it is reported as timed out.
+    pub deadline: Duration,
+}
+
+impl Default for WriterConfig {
+    fn default() -> Self {
+        WriterConfig {
+            workers: 2,
+            max_stuck: 16,
+            deadline: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Names one submitted write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// What became of a write.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// Which write.
+    pub ticket: Ticket,
+    /// The group.
+    pub group: GroupId,
+    /// The knob.
+    pub knob: Knob,
+    /// The value.
+    pub value: Value,
+    /// Time in the kernel (zero for a superseded write).
+    pub took: Duration,
+    /// How it went.
+    pub result: WriteResult,
+}
+
+/// How a write went.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WriteResult {
+    /// Written.
+    Done,
+    /// `memory.reclaim` found less than asked.
+    Partial,
+    /// A newer value for the same knob took its place before it was begun.
+    Superseded,
+    /// Past its deadline. It may still happen: then a [`WriteResult::Late`] follows.
+    TimedOut,
+    /// A timed-out write came back after all.
+    Late(Result<Written, Error>),
+    /// Not written.
+    Failed(Error),
+}
+
+/// Writes knobs in the background.
+#[derive(Debug)]
+pub struct Writer {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    config: WriterConfig,
+    state: Mutex<Queue>,
+    /// There is work, or the end.
+    work: Condvar,
+    /// A write began, or the end: the monitor looks at deadlines.
+    begun: Condvar,
+    /// An outcome is there.
+    done: Condvar,
+    waker: Option<Waker>,
+}
+
+impl Writer {
+    /// Starts the pool. `waker` is woken whenever there are outcomes to take.
+    pub fn new(config: WriterConfig, waker: Option<Waker>) -> Writer {
+        let shared = Arc::new(Shared {
+            config,
+            state: Mutex::new(Queue::default()),
+            work: Condvar::new(),
+            begun: Condvar::new(),
+            done: Condvar::new(),
+            waker,
+        });
+        for _ in 0..config.workers.max(1) {
+            start("justitia-write", &shared, work);
+        }
+        start("justitia-deadline", &shared, watch_deadlines);
+        Writer { shared }
+    }
+
+    /// Queues a write and returns at once.
+    pub fn submit(&self, group: &Group, knob: Knob, value: Value) -> Ticket {
+        let mut state = self.shared.lock();
+        let ticket = state.submit(group.clone(), knob, value);
+        let superseded = state.has_outcomes();
+        drop(state);
+        self.shared.work.notify_one();
+        if superseded {
+            self.shared.tell();
+        }
+        ticket
+    }
+
+    /// Takes the outcomes there are, oldest first, and returns at once.
+    pub fn outcomes(&self, out: &mut Vec<Outcome>) {
+        self.shared.lock().take_outcomes(out);
+    }
+
+    /// Waits until nothing is queued or running, timed-out writes not counted. `false`: out of
+    /// patience.
+    pub fn drain(&self, patience: Duration) -> bool {
+        let state = self.shared.lock();
+        let (_state, timeout) = self
+            .shared
+            .done
+            .wait_timeout_while(state, patience, |state| !state.is_idle())
+            .unwrap_or_else(PoisonError::into_inner);
+        !timeout.timed_out()
+    }
+}
+
+impl Drop for Writer {
+    /// Queued writes are dropped, running ones end by themselves. Call [`Writer::drain`] first.
+    fn drop(&mut self) {
+        self.shared.lock().close();
+        self.shared.work.notify_all();
+        self.shared.begun.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self) {
+        self.done.notify_all();
+        if let Some(waker) = &self.waker {
+            waker.wake();
+        }
+    }
+}
+
+fn start(name: &str, shared: &Arc<Shared>, run: fn(&Arc<Shared>)) {
+    let shared = Arc::clone(shared);
+    let thread = thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(STACK_BYTES)
+        .spawn(move || run(&shared));
+    // Without a thread the writes queue up and time out at the caller; there is nobody to tell.
+    drop(thread);
+}
+
+/// A worker: takes jobs until the end, or until it was written off while it hung.
+fn work(shared: &Arc<Shared>) {
+    loop {
+        let Some(job) = next_job(shared) else { return };
+        shared.begun.notify_one();
+        let result = job.group.write_knob(job.knob, job.value);
+        let replaced = shared.lock().finish(&job, result);
+        // Another job of the same group may be free to go now.
+        shared.work.notify_one();
+        shared.tell();
+        if replaced {
+            return;
+        }
+    }
+}
+
+fn next_job(shared: &Shared) -> Option<Job> {
+    let mut state = shared.lock();
+    loop {
+        if state.is_closed() {
+            return None;
+        }
+        if let Some(job) = state.begin(Instant::now()) {
+            return Some(job);
+        }
+        state = shared
+            .work
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// The monitor: reports writes past their deadline and replaces their workers.
+fn watch_deadlines(shared: &Arc<Shared>) {
+    let mut state = shared.lock();
+    while !state.is_closed() {
+        let expired = state.expire(Instant::now(), shared.config.deadline);
+        if expired > 0 {
+            let replace = state.replacements(expired, shared.config.max_stuck);
+            drop(state);
+            for _ in 0..replace {
+                start("justitia-write", shared, work);
+            }
+            shared.work.notify_all();
+            shared.tell();
+            state = shared.lock();
+            continue;
+        }
+        state = match state.next_deadline(shared.config.deadline) {
+            None => shared
+                .begun
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner),
+            Some(deadline) => {
+                let wait = deadline.saturating_duration_since(Instant::now());
+                let result = shared.begun.wait_timeout(state, wait);
+                result.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+    }
+}

@@ -1,0 +1,204 @@
+//! The writer's bookkeeping, without threads or clock: which job may begin, which is superseded,
+//! which is late.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use justitia_policy::plan::{Knob, Value};
+use justitia_policy::snapshot::GroupId;
+
+use super::{Outcome, Ticket, WriteResult};
+use crate::{Error, Group, Written};
+
+/// One write.
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    pub(super) ticket: Ticket,
+    pub(super) group: Group,
+    pub(super) knob: Knob,
+    pub(super) value: Value,
+}
+
+/// A write in the kernel.
+#[derive(Debug)]
+struct Running {
+    job: Job,
+    began: Instant,
+    /// Reported as timed out; its group no longer waits for it.
+    timed_out: bool,
+    /// Its worker was replaced and must end when it comes back.
+    replaced: bool,
+}
+
+/// Writes of one group that may hang in the kernel at once: the one that hangs, and the one that
+/// may free it. More would only use up the pool.
+const IN_KERNEL: usize = 2;
+
+/// A group's waiting jobs. Never empty.
+#[derive(Debug, Default)]
+struct Waiting {
+    jobs: VecDeque<Job>,
+    /// It is among the ready groups.
+    ready: bool,
+}
+
+/// Everything the pool shares.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    last_ticket: u64,
+    groups: HashMap<GroupId, Waiting>,
+    /// Groups whose next job may begin, in the order they became so.
+    ready: VecDeque<GroupId>,
+    running: BTreeMap<Ticket, Running>,
+    outcomes: Vec<Outcome>,
+    closed: bool,
+}
+
+impl Queue {
+    /// Queues a job, in the place of a waiting one for the same knob if there is one.
+    pub(super) fn submit(&mut self, group: Group, knob: Knob, value: Value) -> Ticket {
+        self.last_ticket += 1;
+        let job = Job {
+            ticket: Ticket(self.last_ticket),
+            group,
+            knob,
+            value,
+        };
+        let id = job.group.id();
+        let waiting = self.groups.entry(id).or_default();
+        if let Some(old) = waiting.jobs.iter_mut().find(|old| old.knob == knob) {
+            let old = std::mem::replace(old, job);
+            self.report(&old, Duration::ZERO, WriteResult::Superseded);
+        } else {
+            waiting.jobs.push_back(job);
+            self.make_ready(id);
+        }
+        Ticket(self.last_ticket)
+    }
+
+    /// The next job that may begin.
+    pub(super) fn begin(&mut self, now: Instant) -> Option<Job> {
+        let id = self.ready.pop_front()?;
+        let waiting = self.groups.get_mut(&id)?;
+        waiting.ready = false;
+        let job = waiting.jobs.pop_front()?;
+        if waiting.jobs.is_empty() {
+            self.groups.remove(&id);
+        }
+        self.running.insert(
+            job.ticket,
+            Running {
+                job: job.clone(),
+                began: now,
+                timed_out: false,
+                replaced: false,
+            },
+        );
+        Some(job)
+    }
+
+    /// A worker came back. `true`: it was replaced meanwhile and has to end.
+    pub(super) fn finish(&mut self, job: &Job, result: Result<Written, Error>) -> bool {
+        let Some(running) = self.running.remove(&job.ticket) else {
+            return false;
+        };
+        let took = running.began.elapsed();
+        if running.timed_out {
+            self.report(job, took, WriteResult::Late(result));
+        } else {
+            let result = match result {
+                Ok(Written::Done) => WriteResult::Done,
+                Ok(Written::Partial) => WriteResult::Partial,
+                Err(error) => WriteResult::Failed(error),
+            };
+            self.report(job, took, result);
+        }
+        self.make_ready(job.group.id());
+        running.replaced
+    }
+
+    /// Reports the writes past their deadline and lets their groups' next ones go. Says how many.
+    pub(super) fn expire(&mut self, now: Instant, deadline: Duration) -> usize {
+        let expired: Vec<(Job, Duration)> = self
+            .running
+            .values_mut()
+            .filter(|running| !running.timed_out && now - running.began >= deadline)
+            .map(|running| {
+                running.timed_out = true;
+                (running.job.clone(), now - running.began)
+            })
+            .collect();
+        for (job, took) in &expired {
+            self.report(job, *took, WriteResult::TimedOut);
+            self.make_ready(job.group.id());
+        }
+        expired.len()
+    }
+
+    /// How many new workers to start for as many that hang now, with at most `max_stuck` written
+    /// off at any time.
+    pub(super) fn replacements(&mut self, expired: usize, max_stuck: usize) -> usize {
+        let stuck = self.running.values().filter(|r| r.replaced).count();
+        let allowed = max_stuck.saturating_sub(stuck).min(expired);
+        self.running
+            .values_mut()
+            .filter(|running| running.timed_out && !running.replaced)
+            .take(allowed)
+            .map(|running| running.replaced = true)
+            .count()
+    }
+
+    /// When the next running write is past its deadline.
+    pub(super) fn next_deadline(&self, deadline: Duration) -> Option<Instant> {
+        self.running
+            .values()
+            .filter(|running| !running.timed_out)
+            .map(|running| running.began + deadline)
+            .min()
+    }
+
+    /// Lets a group's next job go, if it has one and nothing is in its way.
+    fn make_ready(&mut self, id: GroupId) {
+        let Some(waiting) = self.groups.get_mut(&id) else {
+            return;
+        };
+        let of_group = || self.running.values().filter(|r| r.job.group.id() == id);
+        let in_the_way = of_group().any(|running| !running.timed_out);
+        if !waiting.ready && !in_the_way && of_group().count() < IN_KERNEL {
+            waiting.ready = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    fn report(&mut self, job: &Job, took: Duration, result: WriteResult) {
+        self.outcomes.push(Outcome {
+            ticket: job.ticket,
+            group: job.group.id(),
+            knob: job.knob,
+            value: job.value,
+            took,
+            result,
+        });
+    }
+
+    pub(super) fn has_outcomes(&self) -> bool {
+        !self.outcomes.is_empty()
+    }
+
+    pub(super) fn take_outcomes(&mut self, out: &mut Vec<Outcome>) {
+        out.append(&mut self.outcomes);
+    }
+
+    /// Nothing queued and nothing running but what timed out.
+    pub(super) fn is_idle(&self) -> bool {
+        self.groups.is_empty() && self.running.values().all(|running| running.timed_out)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+    }
+}

@@ -1,0 +1,125 @@
+//! Help texts keep their promises: an about, an example, 100 columns.
+
+use super::*;
+
+/// Every command of ours with its name, hidden ones too.
+fn commands() -> Vec<(String, clap::Command)> {
+    let mut all = vec![("justitia".to_owned(), command())];
+    all.extend(
+        command()
+            .get_subcommands()
+            .map(|sub| (sub.get_name().to_owned(), sub.clone())),
+    );
+    all
+}
+
+fn help(command: &clap::Command) -> String {
+    command
+        .clone()
+        .term_width(100)
+        .render_long_help()
+        .to_string()
+}
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(line.split_whitespace())
+}
+
+#[test]
+fn the_definition_is_consistent() {
+    command().debug_assert();
+}
+
+#[test]
+fn every_command_says_what_it_does_and_shows_an_example() {
+    for (name, command) in commands() {
+        let about = command
+            .get_about()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        assert!(about.len() > 10, "{name} has no about");
+        assert!(help(&command).contains("Example"), "{name} has no example");
+    }
+}
+
+#[test]
+fn every_argument_has_a_help_text() {
+    for (name, command) in commands() {
+        for argument in command.get_arguments() {
+            assert!(
+                argument.get_help().is_some(),
+                "{name}: {} has no help",
+                argument.get_id()
+            );
+        }
+    }
+}
+
+#[test]
+fn help_fits_one_hundred_columns() {
+    for (name, command) in commands() {
+        for line in help(&command).lines() {
+            assert!(line.chars().count() <= 100, "{name}: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_contracts_commands_are_all_there_and_no_others() {
+    let command = command();
+    let visible: Vec<&str> = command
+        .get_subcommands()
+        .filter(|sub| !sub.is_hide_set())
+        .map(clap::Command::get_name)
+        .collect();
+    assert_eq!(
+        visible,
+        ["run", "status", "plan", "explain", "weight", "restore", "lab"]
+    );
+}
+
+#[test]
+fn whatever_can_be_read_can_be_read_as_json() {
+    for (name, command) in commands() {
+        if ["status", "plan", "explain", "weight", "restore"].contains(&name.as_str()) {
+            assert!(
+                command.get_arguments().any(|arg| arg.get_id() == "json"),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_contracts_command_lines_are_understood() {
+    for line in [
+        "justitia run --config /c --mode observe --manage /app/* --manage /vm/* --interval 2s",
+        "justitia run --wait --verbose --objective strict --state-dir /tmp/s",
+        "justitia status --json",
+        "justitia plan --manage /app/* --json",
+        "justitia explain /app/db --json",
+        "justitia weight",
+        "justitia weight /app/db 800",
+        "justitia weight /app/db --unset",
+        "justitia restore --state-dir /tmp/s",
+        "justitia lab list",
+        "justitia completions zsh",
+        "justitia man /tmp/man",
+    ] {
+        assert!(parse(line).is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn contradictions_are_refused() {
+    for line in [
+        "justitia",
+        "justitia run --mode fast",
+        "justitia explain",
+        "justitia weight --unset",
+        "justitia weight /app/db 5 --unset",
+        "justitia statsu",
+    ] {
+        assert!(parse(line).is_err(), "{line}");
+    }
+}

@@ -1,0 +1,197 @@
+//! `justitia explain GROUP`: one group's weight, what that earns it, and its knobs.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use justitia_agent::socket::ask;
+use justitia_agent::status::{source_words, GroupStatus, PlannedWrite, Report};
+use justitia_agent::Error;
+use justitia_policy::plan::Knob;
+use serde::Serialize;
+
+use crate::args::ExplainArgs;
+use crate::output::{self, Screen};
+use crate::settings;
+
+/// What `--json` prints: the group as in `status`, and what the last step wrote to it.
+#[derive(Debug, Serialize)]
+struct Explanation<'a> {
+    #[serde(flatten)]
+    group: &'a GroupStatus,
+    writes: Vec<&'a PlannedWrite>,
+}
+
+/// Prints what the agent knows about one group.
+pub(crate) fn run(args: &ExplainArgs) -> Result<()> {
+    let report = ask(&settings::load(&args.config)?.socket())?;
+    let group = find(&report, &args.group)?;
+    if args.json {
+        let writes = report
+            .writes
+            .iter()
+            .filter(|write| write.path == group.path)
+            .collect();
+        return output::print_json(&Explanation { group, writes });
+    }
+    output::print(&render(&report, group, Screen::stdout()))
+}
+
+fn find<'a>(report: &'a Report, name: &str) -> Result<&'a GroupStatus, Error> {
+    report.find(name).ok_or_else(|| {
+        let paths: Vec<&str> = report
+            .groups
+            .iter()
+            .map(|group| group.path.as_str())
+            .collect();
+        let remedy = match paths.len() {
+            0 => "no group is managed yet: see justitia status".to_owned(),
+            1..=8 => format!("managed groups: {}", paths.join(" ")),
+            _ => "see justitia status for the managed groups".to_owned(),
+        };
+        Error::failed(
+            format!("{name} is not the name of one managed group"),
+            remedy,
+        )
+    })
+}
+
+fn render(report: &Report, group: &GroupStatus, screen: Screen) -> String {
+    let mut text = format!("{} (cgroup {})\n\n", group.path, group.id);
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "  {name:<12}{value}");
+    };
+    line(
+        "weight",
+        format!(
+            "{} from {}",
+            group.weight,
+            source_words(group.weight_source)
+        ),
+    );
+    line(
+        "memory",
+        format!(
+            "{}, of that {} page cache",
+            output::bytes(group.current_bytes),
+            output::bytes(group.file_bytes)
+        ),
+    );
+    match &group.verdict {
+        None => line("verdict", "none before the first step".into()),
+        Some(verdict) => {
+            line(
+                "share",
+                format!(
+                    "{} of the managed weight",
+                    output::percent(Some(verdict.proportion))
+                ),
+            );
+            line(
+                "entitlement",
+                format!(
+                    "{} of page cache",
+                    output::bytes(Some(verdict.entitlement_bytes))
+                ),
+            );
+            line(
+                "threshold",
+                format!(
+                    "{} of page cache are not reclaimed while others hold more than theirs",
+                    output::bytes(Some(verdict.threshold_bytes))
+                ),
+            );
+            line(
+                "bandwidth",
+                format!(
+                    "{} MB/s, of that {} MB/s through the disk; {} of its ideal",
+                    output::megabytes_per_s(verdict.bytes_per_s),
+                    output::megabytes_per_s(verdict.transferable_bytes_per_s),
+                    output::ratio(verdict.of_ideal),
+                ),
+            );
+            let contending = if verdict.contending {
+                "contends"
+            } else {
+                "does not contend"
+            };
+            let stalled = output::percent(verdict.stalled);
+            line(
+                "pressure",
+                format!("stalled {stalled} of the time: {contending}"),
+            );
+            line(
+                "color",
+                screen.paint(verdict.color, &verdict.color.to_string()),
+            );
+            line("gain", format!("{:.2}", verdict.gain));
+        }
+    }
+    text.push_str("\n  knob            now            before us\n");
+    for knob in &group.knobs {
+        let memory = matches!(knob.knob, Knob::MemoryLow | Knob::MemoryHigh);
+        let prior = match (&knob.prior, knob.foreign) {
+            (_, true) => "set by somebody else, left alone".to_owned(),
+            (Some(prior), _) => output::knob_value(prior, memory),
+            (None, _) => "not changed by us".to_owned(),
+        };
+        let now = output::knob_value(&knob.now, memory);
+        let _ = writeln!(text, "  {:<16}{now:<15}{prior}", knob.knob);
+    }
+    let writes: Vec<_> = report
+        .writes
+        .iter()
+        .filter(|write| write.path == group.path)
+        .collect();
+    if !writes.is_empty() {
+        text.push_str("\n  last step\n");
+    }
+    for write in writes {
+        let memory = matches!(
+            write.knob,
+            Knob::MemoryLow | Knob::MemoryHigh | Knob::MemoryReclaim
+        );
+        let value = output::knob_value(&write.value, memory);
+        let _ = writeln!(text, "  {:<16}{value:<15}{}", write.knob, write.because);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::status::tests::example;
+
+    #[test]
+    fn weight_share_threshold_and_knobs_are_all_there() {
+        let report = example();
+        let group = find(&report, "db").unwrap();
+        let text = render(
+            &report,
+            group,
+            Screen {
+                width: None,
+                colors: false,
+            },
+        );
+        for words in [
+            "800 from xattr user.justitia.weight",
+            "88.9% of the managed weight",
+            "390.0 MiB of page cache are not reclaimed",
+            "0.93 of its ideal",
+            "stalled 40.0% of the time: contends",
+            "memory.low      390.0 MiB      0 B",
+            "memory.high     max            set by somebody else, left alone",
+            "io.weight       800            100",
+            "memory.high     391.0 MiB      no contention",
+        ] {
+            assert!(text.contains(words), "{words}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_group_is_answered_with_those_there_are() {
+        let report = example();
+        let error = find(&report, "/app/dc").unwrap_err();
+        assert_eq!(error.remedy, "managed groups: /app/db /app/new");
+    }
+}

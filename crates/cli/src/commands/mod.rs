@@ -1,0 +1,10 @@
+//! One file per command.
+
+pub(crate) mod explain;
+pub(crate) mod generate;
+pub(crate) mod lab;
+pub(crate) mod plan;
+pub(crate) mod restore;
+pub(crate) mod run;
+pub(crate) mod status;
+pub(crate) mod weight;

@@ -1,0 +1,154 @@
+//! `justitia plan`: what would be written now, and why.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use justitia_agent::run;
+use justitia_agent::socket::ask;
+use justitia_agent::status::{PlannedWrite, Problem, Report};
+use justitia_policy::config::Mode;
+use justitia_policy::plan::Knob;
+use serde::Serialize;
+
+use crate::args::PlanArgs;
+use crate::output::{self, Column, Screen, Table};
+use crate::settings;
+
+const COLUMNS: [Column; 5] = [
+    Column {
+        head: "GROUP",
+        right: false,
+        rank: 0,
+    },
+    Column {
+        head: "KNOB",
+        right: false,
+        rank: 0,
+    },
+    Column {
+        head: "NOW",
+        right: true,
+        rank: 1,
+    },
+    Column {
+        head: "THEN",
+        right: true,
+        rank: 0,
+    },
+    Column {
+        head: "BECAUSE",
+        right: false,
+        rank: 2,
+    },
+];
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct PlanOutput<'a> {
+    /// `agent`: its last step; `here`: observed by this command.
+    source: &'a str,
+    mode: Mode,
+    groups_total: usize,
+    writes: &'a [PlannedWrite],
+    problems: &'a [Problem],
+}
+
+/// Prints the plan of the running agent, or one of our own.
+pub(crate) fn run(args: &PlanArgs) -> Result<()> {
+    let settings = settings::with_policy(&args.config, &args.policy)?;
+    let from_agent = if args.policy.any() || args.config.config.is_some() {
+        None
+    } else {
+        ask(&settings.socket()).ok()
+    };
+    let (source, report) = match from_agent {
+        Some(report) => ("agent", report),
+        None => ("here", run::look(&settings)?),
+    };
+    if args.json {
+        return output::print_json(&PlanOutput {
+            source,
+            mode: report.mode,
+            groups_total: report.groups.len(),
+            writes: &report.writes,
+            problems: &report.problems,
+        });
+    }
+    output::print(&render(&report, source, Screen::stdout()))
+}
+
+fn render(report: &Report, source: &str, screen: Screen) -> String {
+    let mut text = match source {
+        "agent" => "The running agent's last step:\n\n".to_owned(),
+        _ => format!(
+            "What an agent would write now over {} groups:\n\n",
+            report.groups.len()
+        ),
+    };
+    if report.writes.is_empty() {
+        text.push_str("nothing to write\n");
+    } else {
+        let mut table = Table::new(&COLUMNS);
+        for write in &report.writes {
+            let memory = !matches!(write.knob, Knob::IoWeight | Knob::IoBfqWeight);
+            let value = |value: &str| (output::knob_value(value, memory), None);
+            table.row(vec![
+                (write.path.clone(), None),
+                (write.knob.to_string(), None),
+                write
+                    .now
+                    .as_deref()
+                    .map_or_else(|| ("-".into(), None), value),
+                value(&write.value),
+                (write.because.clone(), None),
+            ]);
+        }
+        text.push_str(&table.render(screen));
+    }
+    for problem in &report.problems {
+        let _ = write!(text, "\nproblem: {}\n  {}\n", problem.cause, problem.remedy);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::status::tests::example;
+
+    #[test]
+    fn each_write_is_shown_with_what_stands_there_and_why() {
+        let text = render(
+            &example(),
+            "here",
+            Screen {
+                width: None,
+                colors: false,
+            },
+        );
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("/app/db"))
+            .unwrap();
+        for cell in ["memory.high", "max", "391.0 MiB", "no contention"] {
+            assert!(line.contains(cell), "{cell}: {line}");
+        }
+    }
+
+    #[test]
+    fn nothing_to_write_is_said() {
+        let report = Report {
+            writes: Vec::new(),
+            ..example()
+        };
+        let text = render(
+            &report,
+            "agent",
+            Screen {
+                width: None,
+                colors: false,
+            },
+        );
+        assert!(text.contains("nothing to write"));
+    }
+}

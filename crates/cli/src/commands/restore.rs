@@ -1,0 +1,51 @@
+//! `justitia restore`: put back what an agent that was killed left behind.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use justitia_agent::run::restore_host;
+use justitia_agent::Error;
+use serde::Serialize;
+
+use crate::args::RestoreArgs;
+use crate::{output, settings};
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct RestoreOutput {
+    restored: usize,
+    unchanged: usize,
+    vanished: usize,
+    foreign: Vec<String>,
+    problems: Vec<justitia_agent::status::Problem>,
+}
+
+/// Restores, and says what became of the knobs.
+pub(crate) fn run(args: &RestoreArgs) -> Result<()> {
+    let settings = settings::load(&args.config)?;
+    let found = restore_host(&settings)?;
+    let nothing = found.is_none();
+    let restored = found.unwrap_or_default();
+    let failure = restored.problems.first().cloned();
+    if args.json {
+        output::print_json(&RestoreOutput {
+            restored: restored.restored,
+            unchanged: restored.unchanged,
+            vanished: restored.vanished,
+            foreign: restored.foreign,
+            problems: restored.problems,
+        })?;
+    } else if nothing {
+        output::print("nothing to restore\n")?;
+    } else {
+        let mut text = restored.summary() + "\n";
+        for knob in &restored.foreign {
+            let _ = writeln!(text, "{knob} was set by somebody else: left alone");
+        }
+        output::print(&text)?;
+    }
+    match failure {
+        None => Ok(()),
+        Some(problem) => Err(Error::failed(problem.cause, problem.remedy).into()),
+    }
+}

@@ -1,0 +1,326 @@
+//! `justitia status`: what the running agent sees and does, as a table.
+
+use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use justitia_agent::socket::ask;
+use justitia_agent::status::{source_words, GroupStatus, Report};
+use justitia_policy::plan::Knob;
+
+use crate::args::StatusArgs;
+use crate::output::{self, Column, Screen, Table};
+use crate::settings;
+
+const COLUMNS: [Column; 13] = [
+    Column {
+        head: "GROUP",
+        right: false,
+        rank: 0,
+    },
+    Column {
+        head: "WEIGHT",
+        right: true,
+        rank: 0,
+    },
+    Column {
+        head: "FROM",
+        right: false,
+        rank: 5,
+    },
+    Column {
+        head: "SHARE",
+        right: true,
+        rank: 3,
+    },
+    Column {
+        head: "MB/S",
+        right: true,
+        rank: 0,
+    },
+    Column {
+        head: "OF IDEAL",
+        right: true,
+        rank: 0,
+    },
+    Column {
+        head: "COLOR",
+        right: false,
+        rank: 1,
+    },
+    Column {
+        head: "STALL",
+        right: true,
+        rank: 2,
+    },
+    Column {
+        head: "CACHE",
+        right: true,
+        rank: 1,
+    },
+    Column {
+        head: "ENTITLED",
+        right: true,
+        rank: 4,
+    },
+    Column {
+        head: "GAIN",
+        right: true,
+        rank: 4,
+    },
+    Column {
+        head: "LOW",
+        right: true,
+        rank: 3,
+    },
+    Column {
+        head: "HIGH",
+        right: true,
+        rank: 2,
+    },
+];
+
+/// Prints the report.
+pub(crate) fn run(args: &StatusArgs) -> Result<()> {
+    let report = ask(&settings::load(&args.config)?.socket())?;
+    if args.json {
+        return output::print_json(&report);
+    }
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| now.as_secs());
+    output::print(&render(&report, now, Screen::stdout()))
+}
+
+fn render(report: &Report, now_unix_s: u64, screen: Screen) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "justitia {}  mode {}, objective {}, up {}, {} steps of {} s, {:.1} ms each",
+        report.version,
+        word(&report.mode),
+        word(&report.objective),
+        age(now_unix_s.saturating_sub(report.since_unix_s)),
+        report.ticks_total,
+        report.interval_s,
+        report.tick_us as f64 / 1000.0,
+    );
+    let _ = writeln!(
+        text,
+        "memory {}, free {}, page cache {}; PV {}, share error {}",
+        output::bytes(report.host.total_bytes),
+        output::bytes(report.host.free_bytes),
+        output::bytes(report.host.file_bytes),
+        output::ratio(report.pv),
+        output::ratio(report.share_error),
+    );
+    text.push('\n');
+    if report.groups.is_empty() {
+        text.push_str("no cgroup to manage yet\n");
+    } else {
+        let mut table = Table::new(&COLUMNS);
+        for group in &report.groups {
+            table.row(row(group));
+        }
+        text.push_str(&table.render(screen));
+    }
+    for problem in &report.problems {
+        let _ = write!(text, "\nproblem: {}\n  {}\n", problem.cause, problem.remedy);
+    }
+    text
+}
+
+fn row(group: &GroupStatus) -> Vec<(String, Option<justitia_policy::color::Color>)> {
+    let verdict = group.verdict.as_ref();
+    let plain = |text: String| (text, None);
+    let knob = |knob| {
+        let status = group.knobs.iter().find(|status| status.knob == knob);
+        status.map_or_else(
+            || "-".into(),
+            |status| {
+                let mark = if status.foreign { "*" } else { "" };
+                output::knob_value(&status.now, true) + mark
+            },
+        )
+    };
+    let color = verdict.map(|verdict| verdict.color);
+    vec![
+        plain(group.path.clone()),
+        plain(group.weight.to_string()),
+        plain(source_words(group.weight_source).to_owned()),
+        plain(output::percent(verdict.map(|verdict| verdict.proportion))),
+        plain(output::megabytes_per_s(
+            verdict.and_then(|verdict| verdict.bytes_per_s),
+        )),
+        plain(output::ratio(verdict.and_then(|verdict| verdict.of_ideal))),
+        (
+            color.map_or_else(|| "-".into(), |color| color.to_string()),
+            color,
+        ),
+        plain(output::percent(verdict.and_then(|verdict| verdict.stalled))),
+        plain(output::bytes(group.file_bytes)),
+        plain(output::bytes(
+            verdict.map(|verdict| verdict.entitlement_bytes),
+        )),
+        plain(output::ratio(verdict.map(|verdict| verdict.gain))),
+        plain(knob(Knob::MemoryLow)),
+        plain(knob(Knob::MemoryHigh)),
+    ]
+}
+
+/// A plain word of an enum, as in JSON.
+pub(crate) fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value)
+        .unwrap_or_default()
+        .trim_matches('"')
+        .to_owned()
+}
+
+fn age(seconds: u64) -> String {
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7199 => format!("{} min", seconds / 60),
+        7200..=172_799 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86400),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use justitia_agent::status::{HostStatus, KnobStatus, PlannedWrite, Problem, VerdictStatus};
+    use justitia_policy::color::Color;
+    use justitia_policy::config::{Mode, Objective};
+    use justitia_policy::plan::Reason;
+    use justitia_policy::snapshot::WeightSource;
+
+    /// A report with one group of each kind.
+    pub(crate) fn example() -> Report {
+        let knob = |knob, now: &str, prior: Option<&str>, foreign| KnobStatus {
+            knob,
+            now: now.into(),
+            prior: prior.map(Into::into),
+            foreign,
+        };
+        let db = GroupStatus {
+            path: "/app/db".into(),
+            id: 41,
+            weight: 800,
+            weight_source: WeightSource::Xattr,
+            current_bytes: Some(300 << 20),
+            file_bytes: Some(200 << 20),
+            verdict: Some(VerdictStatus {
+                proportion: 8.0 / 9.0,
+                entitlement_bytes: 400 << 20,
+                threshold_bytes: 390 << 20,
+                bytes_per_s: Some(24e6),
+                transferable_bytes_per_s: Some(20e6),
+                of_ideal: Some(0.93),
+                contending: true,
+                color: Color::Red,
+                gain: 1.21,
+                stalled: Some(0.4),
+            }),
+            knobs: vec![
+                knob(Knob::MemoryLow, "408944640", Some("0"), false),
+                knob(Knob::MemoryHigh, "max", None, true),
+                knob(Knob::IoWeight, "800", Some("100"), false),
+            ],
+        };
+        let new = GroupStatus {
+            path: "/app/new".into(),
+            id: 42,
+            weight: 100,
+            weight_source: WeightSource::Default,
+            current_bytes: None,
+            file_bytes: None,
+            verdict: None,
+            knobs: Vec::new(),
+        };
+        Report {
+            version: "0.1.0".into(),
+            mode: Mode::Proportional,
+            objective: Objective::Fair,
+            since_unix_s: 1000,
+            interval_s: 1.0,
+            ticks_total: 7,
+            tick_us: 2500,
+            longest_tick_us: 5000,
+            pv: Some(0.12),
+            share_error: None,
+            host: HostStatus {
+                total_bytes: Some(768 << 20),
+                free_bytes: Some(20 << 20),
+                file_bytes: Some(500 << 20),
+                high_watermark_bytes: None,
+            },
+            groups: vec![db, new],
+            writes: vec![PlannedWrite {
+                path: "/app/db".into(),
+                knob: Knob::MemoryHigh,
+                now: Some("max".into()),
+                value: "409993216".into(),
+                because: Reason::NoContention.to_string(),
+                reason: Reason::NoContention,
+            }],
+            problems: vec![Problem {
+                group: Some("/app/new".into()),
+                cause: "/app/new: memory.stat: no such file".into(),
+                remedy: "enable the memory controller".into(),
+            }],
+        }
+    }
+
+    #[test]
+    fn the_table_tells_known_from_unknown_and_marks_what_is_the_users() {
+        let text = render(
+            &example(),
+            1065,
+            Screen {
+                width: None,
+                colors: false,
+            },
+        );
+        assert!(text.starts_with("justitia 0.1.0  mode proportional, objective fair, up 65 s"));
+        let db = text
+            .lines()
+            .find(|line| line.starts_with("/app/db"))
+            .unwrap();
+        for cell in [
+            "800",
+            "xattr",
+            "88.9%",
+            "24.00",
+            "0.93",
+            "red",
+            "390.0 MiB",
+            "max*",
+        ] {
+            assert!(db.contains(cell), "{cell}: {db}");
+        }
+        let new = text
+            .lines()
+            .find(|line| line.starts_with("/app/new"))
+            .unwrap();
+        assert!(new.ends_with('-'), "{new}");
+        assert!(text.contains("problem: /app/new: memory.stat: no such file\n  enable"));
+    }
+
+    #[test]
+    fn it_fits_an_eighty_column_terminal() {
+        let text = render(
+            &example(),
+            1065,
+            Screen {
+                width: Some(80),
+                colors: false,
+            },
+        );
+        let table = text.split("\n\n").nth(1).unwrap();
+        assert!(
+            table.lines().all(|line| line.chars().count() <= 80),
+            "{table}"
+        );
+        assert!(table.contains("OF IDEAL"));
+    }
+}

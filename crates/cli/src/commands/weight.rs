@@ -1,0 +1,251 @@
+//! `justitia weight`: list, show, set, unset.
+//!
+//! A weight is set as the extended attribute `user.justitia.weight` of the cgroup's directory. A
+//! running agent sees it at its next look; without one it waits there.
+
+use anyhow::Result;
+use justitia_agent::config::WEIGHT_REMEDY;
+use justitia_agent::{run, Error};
+use justitia_cgroup::{xattr, Fs, Group};
+use justitia_discover::{Kind, RuntimeDirs, Scanner};
+use justitia_policy::config::Mode;
+use justitia_policy::snapshot::WeightSource;
+use justitia_policy::units::Weight;
+use serde::Serialize;
+
+use crate::args::WeightArgs;
+use crate::output::{self, Column, Screen, Table};
+use crate::settings;
+
+const COLUMNS: [Column; 4] = [
+    Column {
+        head: "GROUP",
+        right: false,
+        rank: 0,
+    },
+    Column {
+        head: "WEIGHT",
+        right: true,
+        rank: 0,
+    },
+    Column {
+        head: "FROM",
+        right: false,
+        rank: 1,
+    },
+    Column {
+        head: "KIND",
+        right: false,
+        rank: 2,
+    },
+];
+
+/// One group's weight, as `--json` prints it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct WeightRecord {
+    path: String,
+    id: u64,
+    weight: u32,
+    weight_source: WeightSource,
+    /// Not there for a group that is not managed.
+    kind: Option<Kind>,
+}
+
+/// Lists, shows, sets or unsets.
+pub(crate) fn run(args: &WeightArgs) -> Result<()> {
+    // What can be refused is refused before the host is looked at.
+    let new = args.weight.as_deref().map(parse_weight).transpose()?;
+    let mut settings = settings::load(&args.config)?;
+    settings::check_globs(&args.manage)?;
+    if !args.manage.is_empty() {
+        settings.manage.clone_from(&args.manage);
+    }
+    let fs = run::open_host(Mode::Observe)?;
+    let mut scanner = Scanner::new(fs.clone(), settings.discover(), RuntimeDirs::host())
+        .map_err(|error| Error::usage(error, justitia_agent::config::GLOB_REMEDY))?;
+    scanner.rescan().map_err(|error| cgroup_error(&error))?;
+    let Some(name) = &args.group else {
+        return list(&scanner, args.json);
+    };
+    let group = find(&fs, &scanner, name)?;
+    if let Some(weight) = new {
+        group
+            .set_xattr(xattr::WEIGHT, &weight.to_string())
+            .map_err(|error| cgroup_error(&error))?;
+    } else if args.unset {
+        group
+            .remove_xattr(xattr::WEIGHT)
+            .map_err(|error| cgroup_error(&error))?;
+    }
+    if new.is_some() || args.unset {
+        scanner.rescan().map_err(|error| cgroup_error(&error))?;
+    }
+    let record = record(&scanner, &group)?;
+    if args.json {
+        return output::print_json(&record);
+    }
+    let from = justitia_agent::status::source_words(record.weight_source);
+    let mut text = format!("{} has weight {} from {from}\n", record.path, record.weight);
+    if record.kind.is_none() {
+        text.push_str("it is not among the managed groups\n");
+    } else if new.is_some_and(|new| new.get() != record.weight) {
+        text.push_str("what was set here comes after that\n");
+    }
+    output::print(&text)
+}
+
+fn list(scanner: &Scanner, json: bool) -> Result<()> {
+    let records: Vec<WeightRecord> = scanner
+        .groups()
+        .iter()
+        .map(|found| WeightRecord {
+            path: found.path.clone(),
+            id: found.id.0,
+            weight: found.weight.get(),
+            weight_source: found.source,
+            kind: Some(found.kind),
+        })
+        .collect();
+    if json {
+        return output::print_json(&records);
+    }
+    if records.is_empty() {
+        return Err(run::no_group("").into());
+    }
+    let mut table = Table::new(&COLUMNS);
+    for record in records {
+        table.row(vec![
+            (record.path, None),
+            (record.weight.to_string(), None),
+            (
+                justitia_agent::status::source_words(record.weight_source).to_owned(),
+                None,
+            ),
+            (
+                record.kind.map(|kind| kind.to_string()).unwrap_or_default(),
+                None,
+            ),
+        ]);
+    }
+    output::print(&table.render(Screen::stdout()))
+}
+
+/// A path below the mount, or the name of a managed group.
+fn find(fs: &Fs, scanner: &Scanner, name: &str) -> Result<Group, Error> {
+    if let Some(found) = scanner.find(name) {
+        return Ok(found.group.clone());
+    }
+    let path = format!("/{}", name.trim_matches('/'));
+    if path != "/" {
+        if let Ok(group) = fs.open(&path) {
+            return Ok(group);
+        }
+    }
+    Err(Error::failed(
+        format!("there is no cgroup {name}"),
+        "name a path below the cgroup2 mount; justitia weight lists the managed ones",
+    ))
+}
+
+fn record(scanner: &Scanner, group: &Group) -> Result<WeightRecord, Error> {
+    if let Some(found) = scanner.groups().iter().find(|found| found.id == group.id()) {
+        return Ok(WeightRecord {
+            path: found.path.clone(),
+            id: found.id.0,
+            weight: found.weight.get(),
+            weight_source: found.source,
+            kind: Some(found.kind),
+        });
+    }
+    let set = group
+        .xattr(xattr::WEIGHT)
+        .map_err(|error| cgroup_error(&error))?;
+    let set = set.and_then(|text| parse_weight(&text).ok());
+    Ok(WeightRecord {
+        path: group.path().to_owned(),
+        id: group.id().0,
+        weight: set.unwrap_or(Weight::DEFAULT).get(),
+        weight_source: if set.is_some() {
+            WeightSource::Xattr
+        } else {
+            WeightSource::Default
+        },
+        kind: None,
+    })
+}
+
+fn parse_weight(text: &str) -> Result<Weight, Error> {
+    let weight = text
+        .trim()
+        .parse()
+        .ok()
+        .and_then(|number| Weight::new(number).ok());
+    weight.ok_or_else(|| {
+        Error::usage(
+            format!("weight {text} is not a number from 1 to 10000"),
+            WEIGHT_REMEDY,
+        )
+    })
+}
+
+fn cgroup_error(error: &justitia_cgroup::Error) -> Error {
+    if matches!(error, justitia_cgroup::Error::Denied { .. }) {
+        Error::environment(error, error.remedy())
+    } else {
+        Error::failed(error, error.remedy())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use justitia_cgroup::FakeFs;
+    use justitia_discover::DiscoverConfig;
+
+    fn scanner(fs: Fs) -> Scanner {
+        let config = DiscoverConfig {
+            manage: vec!["/app/*".into()],
+            ..DiscoverConfig::default()
+        };
+        let mut scanner = Scanner::new(fs, config, RuntimeDirs::none()).unwrap();
+        scanner.rescan().unwrap();
+        scanner
+    }
+
+    #[test]
+    fn a_weight_set_on_a_group_is_what_it_has() {
+        let fake = FakeFs::new();
+        fake.mkdir("/app");
+        fake.mkdir("/app/db");
+        let fs: Fs = fake;
+        let group = find(&fs, &scanner(fs.clone()), "db").unwrap();
+        assert_eq!(record(&scanner(fs.clone()), &group).unwrap().weight, 100);
+        group.set_xattr(xattr::WEIGHT, "800").unwrap();
+        let record = record(&scanner(fs.clone()), &group).unwrap();
+        assert_eq!(
+            (record.weight, record.weight_source),
+            (800, WeightSource::Xattr)
+        );
+    }
+
+    #[test]
+    fn a_group_that_is_not_managed_can_be_named_by_path_only() {
+        let fake = FakeFs::new();
+        fake.mkdir("/other");
+        let fs: Fs = fake;
+        let group = find(&fs, &scanner(fs.clone()), "/other").unwrap();
+        assert_eq!(record(&scanner(fs.clone()), &group).unwrap().kind, None);
+        assert!(find(&fs, &scanner(fs.clone()), "/nowhere").is_err());
+        assert!(find(&fs, &scanner(fs.clone()), "/").is_err());
+    }
+
+    #[test]
+    fn weights_out_of_range_are_wrong_usage() {
+        for text in ["0", "10001", "-1", "heavy", ""] {
+            assert_eq!(
+                parse_weight(text).unwrap_err().exit,
+                justitia_agent::Exit::Usage
+            );
+        }
+    }
+}

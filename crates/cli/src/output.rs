@@ -1,0 +1,313 @@
+//! What goes to stdout: tables that fit the terminal, JSON, color for those who can see it.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
+
+use anyhow::Result;
+use justitia_policy::color::Color;
+use justitia_policy::units::Bytes;
+use serde::Serialize;
+
+/// Prints to stdout. A reader that has seen enough (`| head`) is no error.
+pub(crate) fn print(text: &str) -> Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Prints a record as JSON, indented.
+pub(crate) fn print_json(record: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(record)?;
+    text.push('\n');
+    print(&text)
+}
+
+/// Where output goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Screen {
+    /// Columns, if there is a limit.
+    pub(crate) width: Option<usize>,
+    /// Whether colors can be seen and are wanted.
+    pub(crate) colors: bool,
+}
+
+impl Screen {
+    /// What stdout is: a terminal with its width, or a file without limits.
+    pub(crate) fn stdout() -> Screen {
+        let terminal = io::stdout().is_terminal();
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let columns = std::env::var("COLUMNS")
+            .ok()
+            .and_then(|columns| columns.parse().ok());
+        let width = columns.or_else(|| {
+            let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+            Some(usize::from(size.ws_col)).filter(|&columns| columns > 0)
+        });
+        Screen {
+            width: width.filter(|_| terminal),
+            colors: terminal && !no_color,
+        }
+    }
+
+    /// A color's name in that color.
+    pub(crate) fn paint(self, color: Color, text: &str) -> String {
+        let code = match color {
+            Color::Green => 32,
+            Color::Yellow => 33,
+            Color::Red => 31,
+        };
+        if self.colors {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Column {
+    /// Its head.
+    pub(crate) head: &'static str,
+    /// Numbers stand to the right.
+    pub(crate) right: bool,
+    /// Columns of the highest rank are left out first when the terminal is narrow; 0 never is.
+    pub(crate) rank: u8,
+}
+
+/// A table: aligned, and as wide as it may be.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<(String, Option<Color>)>>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub(crate) fn new(columns: &[Column]) -> Table {
+        Table {
+            columns: columns.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row of as many cells as there are columns.
+    pub(crate) fn row(&mut self, cells: Vec<(String, Option<Color>)>) {
+        debug_assert_eq!(cells.len(), self.columns.len());
+        self.rows.push(cells);
+    }
+
+    /// The table as text.
+    pub(crate) fn render(&self, screen: Screen) -> String {
+        let mut shown: Vec<usize> = (0..self.columns.len()).collect();
+        let mut widths: Vec<usize> = self
+            .columns
+            .iter()
+            .map(|column| column.head.len())
+            .collect();
+        for row in &self.rows {
+            for (width, (cell, _)) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let total = |shown: &[usize], widths: &[usize]| {
+            shown
+                .iter()
+                .map(|&at| widths[at] + 2)
+                .sum::<usize>()
+                .saturating_sub(2)
+        };
+        if let Some(limit) = screen.width {
+            while total(&shown, &widths) > limit {
+                let last = shown
+                    .iter()
+                    .copied()
+                    .max_by_key(|&at| (self.columns[at].rank, at));
+                match last.filter(|&at| self.columns[at].rank > 0) {
+                    Some(at) => shown.retain(|&other| other != at),
+                    None => break,
+                }
+            }
+            // What cannot be left out is cut, the first column, from its front: ends of paths
+            // tell groups apart.
+            let excess = total(&shown, &widths).saturating_sub(limit);
+            if let Some(&first) = shown.first() {
+                widths[first] = widths[first]
+                    .saturating_sub(excess)
+                    .max(8.min(widths[first]));
+            }
+        }
+        let mut text = String::new();
+        let heads = self
+            .columns
+            .iter()
+            .map(|column| (column.head.to_owned(), None))
+            .collect();
+        for row in std::iter::once(&heads).chain(&self.rows) {
+            let mut line = String::new();
+            for &at in &shown {
+                let (cell, color) = &row[at];
+                push_cell(
+                    &mut line,
+                    cell,
+                    widths[at],
+                    self.columns[at].right,
+                    *color,
+                    screen,
+                );
+            }
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        text
+    }
+}
+
+fn push_cell(
+    line: &mut String,
+    cell: &str,
+    width: usize,
+    right: bool,
+    color: Option<Color>,
+    screen: Screen,
+) {
+    let length = cell.chars().count();
+    let cut: String = if length > width {
+        let keep = width.saturating_sub(1);
+        std::iter::once('…')
+            .chain(cell.chars().skip(length - keep))
+            .collect()
+    } else {
+        cell.to_owned()
+    };
+    let padding = " ".repeat(width.saturating_sub(length));
+    let painted = color.map_or_else(|| cut.clone(), |color| screen.paint(color, &cut));
+    if right {
+        line.push_str(&padding);
+        line.push_str(&painted);
+    } else {
+        line.push_str(&painted);
+        line.push_str(&padding);
+    }
+    line.push_str("  ");
+}
+
+/// Bytes, or a dash.
+pub(crate) fn bytes(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "-".into(), |bytes| Bytes(bytes).to_string())
+}
+
+/// A bandwidth in 10^6 bytes per second, or a dash.
+pub(crate) fn megabytes_per_s(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "-".into(), |rate| format!("{:.2}", rate / 1e6))
+}
+
+/// A ratio with two decimals, or a dash.
+pub(crate) fn ratio(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}"))
+}
+
+/// A share as a percentage, or a dash.
+pub(crate) fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".into(), |share| format!("{:.1}%", share * 100.0))
+}
+
+/// A knob's value: bytes readable, anything else as it is.
+pub(crate) fn knob_value(value: &str, memory: bool) -> String {
+    match value.parse() {
+        Ok(bytes) if memory => Bytes(bytes).to_string(),
+        _ => value.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: [Column; 3] = [
+        Column {
+            head: "GROUP",
+            right: false,
+            rank: 0,
+        },
+        Column {
+            head: "WEIGHT",
+            right: true,
+            rank: 0,
+        },
+        Column {
+            head: "COLOR",
+            right: false,
+            rank: 1,
+        },
+    ];
+
+    fn table() -> Table {
+        let mut table = Table::new(&COLUMNS);
+        let plain = |text: &str| (text.to_owned(), None);
+        table.row(vec![
+            plain("/app/a"),
+            plain("100"),
+            ("red".into(), Some(Color::Red)),
+        ]);
+        let path = "/app/with/a/long/path";
+        table.row(vec![
+            plain(path),
+            plain("10000"),
+            ("green".into(), Some(Color::Green)),
+        ]);
+        table
+    }
+
+    #[test]
+    fn columns_are_aligned_and_nothing_trails() {
+        let text = table().render(Screen {
+            width: None,
+            colors: false,
+        });
+        assert_eq!(
+            text,
+            "GROUP                  WEIGHT  COLOR\n\
+             /app/a                    100  red\n\
+             /app/with/a/long/path   10000  green\n"
+        );
+    }
+
+    #[test]
+    fn a_narrow_terminal_loses_columns_first_and_then_the_fronts_of_paths() {
+        for width in [36, 30, 20] {
+            let text = table().render(Screen {
+                width: Some(width),
+                colors: false,
+            });
+            assert!(
+                text.lines().all(|line| line.chars().count() <= width),
+                "{width}:\n{text}"
+            );
+        }
+        let text = table().render(Screen {
+            width: Some(20),
+            colors: false,
+        });
+        assert!(!text.contains("COLOR") && text.contains('…'), "{text}");
+        assert!(text.contains("long/path"), "{text}");
+    }
+
+    #[test]
+    fn color_does_not_disturb_alignment() {
+        let text = table().render(Screen {
+            width: None,
+            colors: true,
+        });
+        assert!(text.contains("  100  \x1b[31mred\x1b[0m"), "{text:?}");
+    }
+
+    #[test]
+    fn what_is_unknown_is_a_dash() {
+        assert_eq!(bytes(None), "-");
+        assert_eq!(megabytes_per_s(Some(1.5e6)), "1.50");
+        assert_eq!(knob_value("1048576", true), "1.0 MiB");
+        assert_eq!(knob_value("max", true), "max");
+        assert_eq!(knob_value("100", false), "100");
+    }
+}

@@ -1,0 +1,228 @@
+//! Bad input to the binary: one line of cause, one of remedy, the right exit code, nothing changed.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn justitia(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_justitia"));
+    command
+        .args(arguments)
+        .env_remove("NOTIFY_SOCKET")
+        .env("NO_COLOR", "1");
+    command.output().expect("run justitia")
+}
+
+/// Cause and remedy of a refusal; checks its form.
+fn refused(arguments: &[&str], codes: &[i32]) -> (String, String) {
+    let output = justitia(arguments);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert_eq!(lines.len(), 2, "{arguments:?}: {stderr}");
+    let cause = lines[0]
+        .strip_prefix("justitia: ")
+        .unwrap_or_else(|| panic!("{stderr}"));
+    let remedy = lines[1]
+        .strip_prefix("  ")
+        .unwrap_or_else(|| panic!("{stderr}"));
+    assert!(!cause.is_empty() && !remedy.trim().is_empty(), "{stderr}");
+    let code = output.status.code().unwrap();
+    assert!(
+        codes.contains(&code),
+        "{arguments:?}: exit code {code}: {stderr}"
+    );
+    assert!(output.stdout.is_empty(), "{arguments:?}: nothing on stdout");
+    (cause.to_owned(), remedy.to_owned())
+}
+
+fn refused_over(config: &str, dir: &Path) -> (String, String) {
+    let file = dir.join("justitia.toml");
+    fs::write(&file, config).unwrap();
+    refused(&["run", "--config", file.to_str().unwrap()], &[2])
+}
+
+#[test]
+fn wrong_arguments_are_wrong_usage() {
+    for (arguments, cause, remedy) in [
+        (&[][..], "no command given", "justitia --help"),
+        (&["statsu"], "statsu", "did you mean status?"),
+        (
+            &["run", "--mod", "observe"],
+            "--mod",
+            "did you mean --mode?",
+        ),
+        (
+            &["run", "--mode", "propotional"],
+            "propotional",
+            "did you mean proportional?",
+        ),
+        (
+            &["run", "--mode", "fast"],
+            "fast",
+            "observe, justitia, proportional",
+        ),
+        (&["run", "--objective", "equal"], "equal", "fair, strict"),
+        (&["run", "--interval", "1ms"], "interval 1ms", "1s or 500ms"),
+        (&["run", "--manage", ""], "", "/app/*"),
+        (&["plan", "--mode"], "--mode", ""),
+        (&["explain"], "GROUP", ""),
+        (&["weight", "/app/db", "0"], "weight 0", "1 to 10000"),
+        (
+            &["weight", "/app/db", "10001"],
+            "weight 10001",
+            "1 to 10000",
+        ),
+        (&["weight", "/app/db", "-5"], "weight -5", "1 to 10000"),
+        (
+            &["weight", "/app/db", "heavy"],
+            "weight heavy",
+            "1 to 10000",
+        ),
+        (&["weight", "/app/db", "5", "--unset"], "--unset", ""),
+        (&["completions", "csh"], "csh", "bash"),
+    ] {
+        let (said_cause, said_remedy) = refused(arguments, &[2]);
+        assert!(said_cause.contains(cause), "{arguments:?}: {said_cause}");
+        assert!(said_remedy.contains(remedy), "{arguments:?}: {said_remedy}");
+    }
+}
+
+#[test]
+fn a_wrong_configuration_is_wrong_usage_and_names_the_line() {
+    let dir = tempfile::tempdir().unwrap();
+    for (config, cause, remedy) in [
+        (
+            "mode = 'observe'\nmanages = []\n",
+            ":2: unknown key manages",
+            "did you mean manage?",
+        ),
+        (
+            "mode = 'fast'\n",
+            ":1: unknown mode fast",
+            "observe, justitia, proportional",
+        ),
+        (
+            "[weights]\n'/a' = 10001\n",
+            ":2: weight 10001 of /a",
+            "1 to 10000",
+        ),
+        ("mode = \n", ":1: ", "TOML"),
+    ] {
+        let (said_cause, said_remedy) = refused_over(config, dir.path());
+        assert!(said_cause.contains(cause), "{said_cause}");
+        assert!(said_remedy.contains(remedy), "{said_remedy}");
+    }
+    let (cause, _) = refused(&["run", "--config", "/nonexistent/justitia.toml"], &[2]);
+    assert!(
+        cause.contains("/nonexistent/justitia.toml: no such file"),
+        "{cause}"
+    );
+    // A directory is not readable as a file, whoever asks.
+    let (cause, _) = refused(&["run", "--config", "/"], &[2]);
+    assert!(cause.contains("cannot read the configuration /"), "{cause}");
+}
+
+#[test]
+fn without_an_agent_there_is_nobody_to_ask() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().to_str().unwrap();
+    for arguments in [
+        &["status", "--state-dir", state][..],
+        &["status", "--json", "--state-dir", state],
+        &["explain", "/app/db", "--state-dir", state],
+    ] {
+        let (cause, remedy) = refused(arguments, &[1]);
+        assert!(cause.starts_with("no agent listens at"), "{cause}");
+        assert!(remedy.contains("justitia run"), "{remedy}");
+    }
+}
+
+/// On a host without cgroup v2 memory or without permission this is exit code 69, elsewhere no
+/// group matches: in each case the host stays as it is.
+#[test]
+fn a_host_that_cannot_or_a_glob_that_matches_nothing_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let state = state.to_str().unwrap();
+    let globs = ["--manage", "/justitia-matches-nothing/*"];
+    let run = [&["run", "--state-dir", state][..], &globs].concat();
+    let (_, remedy) = refused_after_log(&run);
+    assert!(!remedy.is_empty());
+    let plan = [
+        &["plan", "--interval", "100ms", "--state-dir", state][..],
+        &globs,
+    ]
+    .concat();
+    refused(&plan, &[1, 69]);
+    assert!(!Path::new(state).join("journal").exists());
+    assert!(!Path::new(state).join("agent.sock").exists());
+}
+
+/// `run` logs to stderr too; the last two lines are the refusal.
+fn refused_after_log(arguments: &[&str]) -> (String, String) {
+    let output = justitia(arguments);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = stderr.lines().collect();
+    let [.., cause, remedy] = lines[..] else {
+        panic!("{stderr}")
+    };
+    assert!([1, 69].contains(&output.status.code().unwrap()), "{stderr}");
+    (cause.to_owned(), remedy.to_owned())
+}
+
+#[test]
+fn restoring_without_a_journal_is_done_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let output = justitia(&["restore", "--state-dir", state.to_str().unwrap()]);
+    assert!(output.status.success());
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "nothing to restore\n"
+    );
+    assert!(!state.exists(), "nothing is made");
+    let output = justitia(&["restore", "--json", "--state-dir", state.to_str().unwrap()]);
+    assert!(String::from_utf8(output.stdout)
+        .unwrap()
+        .contains("\"restored\": 0"));
+}
+
+#[test]
+fn an_unknown_experiment_is_wrong_usage() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    refused(
+        &["lab", "run", "fileservr", "--out", out.to_str().unwrap()],
+        &[2],
+    );
+    assert!(!out.exists());
+}
+
+#[test]
+fn man_pages_and_completions_come_from_the_arguments() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(justitia(&["man", dir.path().to_str().unwrap()])
+        .status
+        .success());
+    assert!(dir.path().join("justitia-run.1").exists());
+    let output = justitia(&["completions", "bash"]);
+    assert!(String::from_utf8(output.stdout)
+        .unwrap()
+        .contains("justitia"));
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for arguments in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["--version"],
+        &["lab", "--help"],
+    ] {
+        let output = justitia(arguments);
+        assert!(
+            output.status.success() && !output.stdout.is_empty(),
+            "{arguments:?}"
+        );
+    }
+}

@@ -1,0 +1,313 @@
+//! What a cgroup is, told by the names that runtimes and systemd give.
+//!
+//! | runtime | cgroup |
+//! |---|---|
+//! | Docker | `docker-ID.scope`, `docker/ID` |
+//! | Podman | `libpod-ID.scope`, `libpod_parent/libpod-ID`; pods `machine-libpod_pod_ID.slice` |
+//! | containerd, nerdctl | `nerdctl-ID.scope`, `cri-containerd-ID.scope` |
+//! | CRI-O | `crio-ID.scope` |
+//! | Kubernetes pods | `kubepods-…pod<uid>.slice`, `kubepods/…/pod<uid>` |
+//! | crun, runc | `crun-ID.scope`, `runc-ID.scope` |
+//! | libvirt | `machine-qemu\x2d1\x2dname.scope`, `machine/qemu-1-name.libvirt-qemu` |
+//! | systemd-nspawn, machined | `systemd-nspawn@name.service`, `machine-name.scope` |
+//! | LXC, Incus | `lxc.payload.name`, `lxc/name` |
+//! | Proxmox VE | `qemu.slice/ID.scope`, `lxc/ID` |
+//!
+//! Monitors (`libpod-conmon-…`, `crio-conmon-…`, `lxc.monitor.…`) are none of these.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What a managed group is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A container.
+    Container,
+    /// A Kubernetes or Podman pod: containers inside.
+    Pod,
+    /// A systemd service; managed only when a glob asks for it.
+    Service,
+    /// A virtual machine.
+    Vm,
+    /// Anything else that a glob asked for.
+    Group,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Kind::Container => "container",
+            Kind::Pod => "pod",
+            Kind::Service => "service",
+            Kind::Vm => "vm",
+            Kind::Group => "group",
+        })
+    }
+}
+
+/// What a path's name says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// What it is.
+    pub kind: Kind,
+    /// What to call it: the container's id in full, the machine's or service's name.
+    pub name: String,
+}
+
+/// Scopes of container runtimes: the prefix before the container's id.
+const SCOPES: [&str; 7] = [
+    "docker",
+    "libpod",
+    "nerdctl",
+    "cri-containerd",
+    "crio",
+    "crun",
+    "runc",
+];
+
+/// What a path's name says; `None` when it says nothing.
+pub fn of_path(path: &str) -> Option<Named> {
+    let mut components = path.rsplit('/').filter(|part| !part.is_empty());
+    let last = components.next()?;
+    let parent = components.next().unwrap_or("");
+    pod(last, path)
+        .or_else(|| container(last, parent, path))
+        .or_else(|| machine(last, parent))
+        .or_else(|| service(last))
+}
+
+fn named(kind: Kind, name: impl Into<String>) -> Named {
+    Named {
+        kind,
+        name: name.into(),
+    }
+}
+
+fn container(last: &str, parent: &str, path: &str) -> Option<Named> {
+    if last.contains("conmon-") || last.starts_with("lxc.monitor") {
+        return None;
+    }
+    let scope = last.strip_suffix(".scope");
+    let of_scope = scope.and_then(|scope| {
+        SCOPES
+            .iter()
+            .find_map(|prefix| scope.strip_prefix(prefix)?.strip_prefix('-'))
+    });
+    let below_pod = parent.starts_with("pod") && path.contains("/kubepods/");
+    let id = of_scope
+        .or_else(|| last.strip_prefix("libpod-").filter(|id| is_id(id)))
+        .or_else(|| last.strip_prefix("lxc.payload."))
+        .or_else(|| (parent == "docker" && is_id(last)).then_some(last))
+        .or_else(|| (parent == "lxc" && last != "ns").then_some(last))
+        .or_else(|| (below_pod && is_id(last)).then_some(last))?;
+    (!id.is_empty()).then(|| named(Kind::Container, id))
+}
+
+fn pod(last: &str, path: &str) -> Option<Named> {
+    let unit = last.strip_suffix(".slice");
+    if let Some(id) = unit.and_then(|unit| unit.strip_prefix("machine-libpod_pod_")) {
+        return Some(named(Kind::Pod, id));
+    }
+    let uid = match unit {
+        // systemd: dashes of the uid became underscores.
+        Some(unit) if unit.starts_with("kubepods") => {
+            let (_, uid) = unit.rsplit_once("-pod")?;
+            uid.replace('_', "-")
+        }
+        None if path.contains("/kubepods/") => last.strip_prefix("pod")?.to_owned(),
+        _ => return None,
+    };
+    (!uid.is_empty()).then(|| named(Kind::Pod, uid))
+}
+
+fn machine(last: &str, parent: &str) -> Option<Named> {
+    if let Some(scope) = last.strip_suffix(".scope") {
+        if parent == "qemu.slice" {
+            return Some(named(Kind::Vm, scope));
+        }
+        let name = unescape(scope.strip_prefix("machine-")?);
+        // libvirt: driver, running number, name.
+        return Some(match name.split_once('-') {
+            Some(("qemu" | "xen" | "ch", rest)) => named(Kind::Vm, without_number(rest)),
+            Some(("lxc", rest)) => named(Kind::Container, without_number(rest)),
+            _ => named(Kind::Container, name),
+        });
+    }
+    if let Some(name) = last.strip_suffix(".libvirt-qemu") {
+        let name = name.strip_prefix("qemu-").unwrap_or(name);
+        return Some(named(Kind::Vm, without_number(name)));
+    }
+    let name = last
+        .strip_prefix("systemd-nspawn@")?
+        .strip_suffix(".service")?;
+    Some(named(Kind::Container, unescape(name)))
+}
+
+fn service(last: &str) -> Option<Named> {
+    let name = last.strip_suffix(".service")?;
+    Some(named(Kind::Service, unescape(name)))
+}
+
+/// A container id: at least twelve hexadecimal digits.
+fn is_id(text: &str) -> bool {
+    text.len() >= 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// `1-name` without its number.
+fn without_number(text: &str) -> &str {
+    match text.split_once('-') {
+        Some((number, name))
+            if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) =>
+        {
+            name
+        }
+        _ => text,
+    }
+}
+
+/// Undoes systemd's `\x2d`.
+fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let escaped = tail
+            .strip_prefix(b"x")
+            .and_then(|digits| digits.get(..2))
+            .filter(|_| byte == b'\\')
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        if let Some(value) = escaped {
+            bytes.push(value);
+            rest = &tail[3..];
+        } else {
+            bytes.push(byte);
+            rest = tail;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn every_runtimes_groups_are_known_by_name() {
+        let id = ID;
+        for (path, kind, name) in [
+            (
+                format!("/system.slice/docker-{id}.scope"),
+                Kind::Container,
+                id,
+            ),
+            (format!("/docker/{id}"), Kind::Container, id),
+            (
+                format!("/machine.slice/libpod-{id}.scope"),
+                Kind::Container,
+                id,
+            ),
+            (format!("/libpod_parent/libpod-{id}"), Kind::Container, id),
+            (
+                format!("/system.slice/nerdctl-{id}.scope"),
+                Kind::Container,
+                id,
+            ),
+            (
+                "/system.slice/crun-web.scope".into(),
+                Kind::Container,
+                "web",
+            ),
+            (
+                "/system.slice/runc-web.scope".into(),
+                Kind::Container,
+                "web",
+            ),
+            (
+                format!("/kubepods/burstable/pod12-34/{id}"),
+                Kind::Container,
+                id,
+            ),
+            ("/kubepods/besteffort/pod12-34".into(), Kind::Pod, "12-34"),
+            (
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice".into(),
+                Kind::Pod,
+                "12-34",
+            ),
+            (
+                format!("/kubepods.slice/kubepods-pod12_34.slice/cri-containerd-{id}.scope"),
+                Kind::Container,
+                id,
+            ),
+            (
+                format!("/kubepods.slice/kubepods-pod12_34.slice/crio-{id}.scope"),
+                Kind::Container,
+                id,
+            ),
+            (
+                format!("/machine.slice/machine-libpod_pod_{id}.slice"),
+                Kind::Pod,
+                id,
+            ),
+            (
+                r"/machine.slice/machine-qemu\x2d3\x2dweb\x2d1.scope".into(),
+                Kind::Vm,
+                "web-1",
+            ),
+            ("/machine/qemu-3-web.libvirt-qemu".into(), Kind::Vm, "web"),
+            (
+                r"/machine.slice/machine-lxc\x2d7\x2dold.scope".into(),
+                Kind::Container,
+                "old",
+            ),
+            (
+                "/machine.slice/machine-sid.scope".into(),
+                Kind::Container,
+                "sid",
+            ),
+            (
+                "/machine.slice/systemd-nspawn@sid.service".into(),
+                Kind::Container,
+                "sid",
+            ),
+            ("/lxc.payload.web".into(), Kind::Container, "web"),
+            ("/lxc/101".into(), Kind::Container, "101"),
+            ("/qemu.slice/100.scope".into(), Kind::Vm, "100"),
+            ("/system.slice/nginx.service".into(), Kind::Service, "nginx"),
+        ] {
+            let expected = named(kind, name);
+            assert_eq!(of_path(&path), Some(expected), "{path}");
+        }
+    }
+
+    #[test]
+    fn monitors_slices_and_sessions_are_nothing_to_manage() {
+        for path in [
+            format!("/machine.slice/libpod-conmon-{ID}.scope"),
+            format!("/x/crio-conmon-{ID}.scope"),
+            "/lxc.monitor.web".into(),
+            "/kubepods.slice/kubepods-burstable.slice".into(),
+            "/kubepods/burstable".into(),
+            "/user.slice/user-1000.slice/session-3.scope".into(),
+            "/system.slice".into(),
+            "/docker/buildx".into(),
+            "/app/db".into(),
+            "/".into(),
+            String::new(),
+        ] {
+            assert_eq!(of_path(&path), None, "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_panics(path in "(/|\\\\x|-|[a-z0-9.@_é]|docker|pod|machine|qemu|\\.scope|\\.slice|libpod){0,12}") {
+            let _ = of_path(&path);
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! What a traffic source promises, on a fake host.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use justitia_cgroup::fake::Fault;
+use justitia_cgroup::{CgroupFs, Device, FakeFs, Fs, Group};
+use proptest::prelude::*;
+use rustix::io::Errno;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+const DISK: Device = Device { major: 8, minor: 0 };
+const MAPPED: Device = Device {
+    major: 253,
+    minor: 0,
+};
+
+/// A fake host with watched groups.
+struct Host {
+    fs: Arc<FakeFs>,
+    groups: Vec<Group>,
+    source: ProcIo,
+}
+
+impl Host {
+    fn new(paths: &[&str]) -> Host {
+        let fs = FakeFs::new();
+        for path in paths {
+            fs.mkdir(path);
+        }
+        let groups = paths.iter().map(|path| fs.open(path).unwrap()).collect();
+        let source = ProcIo::new(Arc::clone(&fs) as Fs);
+        Host { fs, groups, source }
+    }
+
+    /// One sample, a second later.
+    fn sample(&mut self) -> Vec<Traffic> {
+        self.sample_of(|_| true)
+    }
+
+    fn sample_of(&mut self, active: impl Fn(&Group) -> bool) -> Vec<Traffic> {
+        self.fs.advance(SECOND);
+        let watched: Vec<Watched> = self
+            .groups
+            .iter()
+            .map(|group| Watched {
+                group,
+                active: active(group),
+            })
+            .collect();
+        let mut out = Vec::new();
+        self.source.sample(&watched, &mut out);
+        out
+    }
+
+    fn read_and_written(&mut self) -> (Option<u64>, Option<u64>) {
+        let traffic = self.sample()[0];
+        (traffic.read_bytes, traffic.write_bytes)
+    }
+}
+
+#[test]
+fn traffic_is_the_sum_over_processes_since_the_first_look() {
+    let mut host = Host::new(&["/a"]);
+    for pid in [10, 11] {
+        host.fs.spawn(pid, "/a");
+        host.fs.process_io(pid, 1000, 1000);
+    }
+    assert_eq!(host.read_and_written(), (Some(0), Some(0)));
+    host.fs.process_io(10, 1500, 1000);
+    host.fs.process_io(11, 1000, 1007);
+    assert_eq!(host.read_and_written(), (Some(500), Some(7)));
+}
+
+#[test]
+fn a_process_that_started_since_counts_from_its_start() {
+    let mut host = Host::new(&["/a"]);
+    host.sample();
+    host.fs.spawn(10, "/a");
+    host.fs.process_io(10, 0, 300);
+    assert_eq!(host.read_and_written().1, Some(300));
+}
+
+#[test]
+fn an_exit_never_makes_traffic_jump_backwards() {
+    let mut host = Host::new(&["/a"]);
+    host.fs.spawn(10, "/a");
+    host.sample();
+    host.fs.process_io(10, 0, 5000);
+    assert_eq!(host.read_and_written().1, Some(5000));
+    host.fs.exit(10);
+    assert_eq!(host.read_and_written().1, Some(5000));
+}
+
+#[test]
+fn a_recycled_pid_is_a_new_process() {
+    let mut host = Host::new(&["/a"]);
+    host.fs.spawn(10, "/a");
+    host.sample();
+    host.fs.process_io(10, 0, 5000);
+    host.sample();
+    host.fs.exit(10);
+    host.fs.spawn(10, "/a");
+    host.fs.process_io(10, 0, 40);
+    assert_eq!(host.read_and_written().1, Some(5040));
+}
+
+#[test]
+fn a_child_that_was_waited_for_is_counted_once_to_its_last_byte() {
+    let mut host = Host::new(&["/a"]);
+    host.fs.spawn(10, "/a");
+    host.fs.spawn_child(11, "/a", 10);
+    host.sample();
+    host.fs.process_io(11, 0, 1 << 20);
+    assert_eq!(host.read_and_written().1, Some(1 << 20));
+    // It writes on, ends, and its parent waits, all between two looks.
+    host.fs.process_io(11, 0, 3 << 20);
+    host.fs.reap(11);
+    assert_eq!(host.read_and_written().1, Some(3 << 20));
+    assert_eq!(host.read_and_written().1, Some(3 << 20));
+}
+
+#[test]
+fn a_moved_process_is_not_counted_twice() {
+    let mut host = Host::new(&["/a", "/b"]);
+    host.fs.spawn(10, "/a");
+    host.sample();
+    host.fs.process_io(10, 0, 1000);
+    host.sample();
+    host.fs.move_process(10, "/b");
+    host.fs.process_io(10, 0, 1500);
+    let traffic = host.sample();
+    assert_eq!(traffic[0].write_bytes, Some(1000));
+    assert_eq!(traffic[1].write_bytes, Some(500));
+}
+
+#[test]
+fn what_is_not_listed_counts_for_the_group_above_and_what_is_listed_does_not() {
+    let mut host = Host::new(&["/a", "/a/listed"]);
+    host.fs.mkdir("/a/inner/deep");
+    host.sample();
+    host.fs.spawn(10, "/a/inner/deep");
+    host.fs.process_io(10, 0, 100);
+    host.fs.spawn(11, "/a/listed");
+    host.fs.process_io(11, 0, 7);
+    let traffic = host.sample();
+    assert_eq!(traffic[0].write_bytes, Some(100));
+    assert_eq!(traffic[1].write_bytes, Some(7));
+}
+
+#[test]
+fn a_process_that_refuses_makes_the_group_unknown_and_loses_nothing() {
+    let mut host = Host::new(&["/a", "/b"]);
+    host.fs.spawn(10, "/a");
+    host.sample();
+    host.fs.deny_process(10, true);
+    host.fs.process_io(10, 0, 1000);
+    let traffic = host.sample();
+    assert_eq!(traffic[0].write_bytes, None);
+    assert_eq!(traffic[1].write_bytes, Some(0), "the other is known");
+    host.fs.deny_process(10, false);
+    assert_eq!(host.read_and_written().1, Some(1000));
+}
+
+#[test]
+fn an_unreadable_list_of_processes_is_unknown() {
+    let mut host = Host::new(&["/a"]);
+    host.sample();
+    let fault = Fault::Errno(Errno::ACCESS);
+    host.fs.inject("/a", "cgroup.procs", fault);
+    assert_eq!(host.read_and_written(), (None, None));
+}
+
+#[test]
+fn a_quiet_group_is_not_read_and_catches_up_later() {
+    let mut host = Host::new(&["/a"]);
+    host.fs.spawn(10, "/a");
+    host.sample();
+    host.fs.process_io(10, 0, 1000);
+    host.fs.spawn(11, "/a");
+    host.fs.process_io(11, 0, 50);
+    let traffic = host.sample_of(|_| false);
+    assert_eq!(traffic[0].write_bytes, Some(0));
+    assert_eq!(host.read_and_written().1, Some(1050));
+}
+
+#[test]
+fn a_group_never_looked_at_is_unknown() {
+    let mut host = Host::new(&["/a"]);
+    let traffic = host.sample_of(|_| false);
+    assert_eq!(traffic[0], Traffic::default());
+}
+
+#[test]
+fn missed_bytes_are_those_of_disks_and_not_of_what_is_stacked_on_them() {
+    let mut host = Host::new(&["/a"]);
+    host.fs.set_stacked(MAPPED);
+    host.sample();
+    host.fs.update("/a", |group| {
+        group.io = BTreeMap::from([(DISK, (500, 9)), (MAPPED, (500, 9))]);
+    });
+    assert_eq!(host.sample()[0].missed_bytes, Some(500));
+}
+
+#[test]
+fn a_group_that_shows_only_stacked_devices_counts_the_largest() {
+    let mut host = Host::new(&["/a"]);
+    host.fs.set_stacked(MAPPED);
+    host.sample();
+    host.fs
+        .update("/a", |group| group.io = BTreeMap::from([(MAPPED, (70, 0))]));
+    assert_eq!(host.sample()[0].missed_bytes, Some(70));
+}
+
+#[test]
+fn missed_bytes_of_a_listed_group_are_not_its_parents() {
+    let mut host = Host::new(&["/a", "/a/b"]);
+    host.sample();
+    host.fs
+        .update("/a", |group| group.io = BTreeMap::from([(DISK, (100, 0))]));
+    host.fs
+        .update("/a/b", |group| group.io = BTreeMap::from([(DISK, (60, 0))]));
+    let traffic = host.sample();
+    assert_eq!(traffic[0].missed_bytes, Some(40));
+    assert_eq!(traffic[1].missed_bytes, Some(60));
+}
+
+#[test]
+fn without_the_io_controller_misses_are_unknown() {
+    let mut host = Host::new(&["/a"]);
+    host.fs.inject("/a", "io.stat", Fault::Absent);
+    assert_eq!(host.sample()[0].missed_bytes, None);
+}
+
+#[test]
+fn a_forgotten_group_starts_anew() {
+    let mut host = Host::new(&["/a", "/b"]);
+    host.fs.spawn(10, "/a");
+    host.sample();
+    host.fs.process_io(10, 0, 100);
+    host.sample();
+    let a = host.groups.remove(0);
+    host.sample();
+    host.groups.insert(0, a);
+    assert_eq!(host.read_and_written().1, Some(0));
+}
+
+/// What can happen to a process.
+#[derive(Debug, Clone)]
+enum Happens {
+    Write(u64),
+    End,
+    Spawn,
+    Move(bool),
+    Refuse(bool),
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    prop_oneof![
+        (0u64..1 << 24).prop_map(Happens::Write),
+        Just(Happens::End),
+        Just(Happens::Spawn),
+        any::<bool>().prop_map(Happens::Move),
+        any::<bool>().prop_map(Happens::Refuse),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn known_counters_never_go_backwards_and_never_exceed_what_was_written(
+        waits: bool,
+        script in proptest::collection::vec((2u32..6, happens()), 1..60),
+    ) {
+        let mut host = Host::new(&["/a", "/b"]);
+        host.fs.spawn(2, "/a");
+        let mut written: BTreeMap<u32, u64> = BTreeMap::from([(2, 0)]);
+        let mut truth = 0u64;
+        let mut last = [0u64; 2];
+        host.sample();
+        for (pid, event) in script {
+            let lives = written.contains_key(&pid);
+            match event {
+                Happens::Write(bytes) if lives => {
+                    let total = written.get_mut(&pid).unwrap();
+                    *total += bytes;
+                    truth += bytes;
+                    host.fs.process_io(pid, 0, *total);
+                }
+                Happens::End if lives && pid != 2 => {
+                    let total = written.remove(&pid).unwrap();
+                    if waits {
+                        host.fs.reap(pid);
+                        *written.get_mut(&2).unwrap() += total;
+                    } else {
+                        host.fs.exit(pid);
+                    }
+                }
+                Happens::Spawn if !lives => {
+                    host.fs.spawn_child(pid, "/a", 2);
+                    written.insert(pid, 0);
+                }
+                Happens::Move(to_b) if lives => {
+                    host.fs.move_process(pid, if to_b { "/b" } else { "/a" });
+                }
+                Happens::Refuse(denied) if lives => host.fs.deny_process(pid, denied),
+                _ => {}
+            }
+            let traffic = host.sample();
+            for (last, traffic) in last.iter_mut().zip(&traffic) {
+                if let Some(now) = traffic.write_bytes {
+                    prop_assert!(now >= *last);
+                    *last = now;
+                }
+            }
+            prop_assert!(last.iter().sum::<u64>() <= truth, "{last:?} of {truth}");
+        }
+    }
+}
+
+/// On this machine's own kernel: an ordinary directory stands for the cgroup.
+#[test]
+fn a_real_shell_and_the_child_it_waits_for_are_counted_once() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+
+    const WRITTEN: u64 = 50 << 20;
+    let inner = "echo $$; read a; dd if=/dev/zero of=/dev/null bs=1M count=50; echo done; read b";
+    let outer = format!("sh -c '{inner}'; echo reaped; read c");
+    let mut shell = Command::new("sh")
+        .args(["-c", &outer])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut say = shell.stdin.take().unwrap();
+    let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines();
+    let mut hear = || lines.next().unwrap().unwrap();
+
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("shell");
+    std::fs::create_dir(&dir).unwrap();
+    let list = |pids: &[String]| std::fs::write(dir.join("cgroup.procs"), pids.join("\n")).unwrap();
+    list(&[shell.id().to_string(), hear()]);
+    let fs: Fs = Arc::new(justitia_cgroup::RealFs::on_directory(root.path()).unwrap());
+    let group = fs.open("/shell").unwrap();
+    let mut source = ProcIo::new(Arc::clone(&fs));
+    let mut sample = || {
+        let watched = Watched {
+            group: &group,
+            active: true,
+        };
+        let mut out = Vec::new();
+        source.sample(&[watched], &mut out);
+        out[0].write_bytes.unwrap()
+    };
+    let about = |bytes: u64| (WRITTEN..WRITTEN + (1 << 20)).contains(&bytes);
+
+    assert_eq!(sample(), 0);
+    writeln!(say, "go").unwrap();
+    assert_eq!(hear(), "done");
+    let alive = sample();
+    assert!(about(alive), "{alive} while the child lives");
+    writeln!(say, "end").unwrap();
+    assert_eq!(hear(), "reaped");
+    list(&[shell.id().to_string()]);
+    for _ in 0..3 {
+        let waited_for = sample();
+        assert!(about(waited_for), "{waited_for} after it was waited for");
+    }
+    drop(say);
+    shell.wait().unwrap();
+}

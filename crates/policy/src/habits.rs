@@ -1,0 +1,212 @@
+//! Habits: what a group has been doing for some seconds, and what that makes it.
+//!
+//! - It *contends* when its tasks stalled on I/O or memory for more than a small share of the
+//!   time (with hysteresis, so that a pause of a moment changes nothing).
+//! - It is a *writer* when most of what the disk carries for it is written.
+//! - It *claims* when it does neither stall enough to contend nor get its share, but waits for
+//!   CPUs: on a busy host, those who write above their share hold the CPUs it needs. A group that
+//!   waits for nothing has what it wants, however little, and claims nothing: a trickle of high
+//!   weight slows nobody down. A claim that brings nothing within [`PATIENCE_S`] is dropped for
+//!   [`DEAF_S`]: whatever holds that group back, it is not the others' page cache.
+//!
+//! What is unknown (a kernel without pressure stall information) changes no habit.
+
+use crate::config::FeedbackConfig;
+use crate::rates::Rates;
+
+/// Seconds over which stalls and the mix of reads and writes are averaged.
+const HABIT_S: f64 = 3.0;
+/// A group whose smoothed stalls fall below this part of the threshold stops contending.
+const LEAVE: f64 = 0.25;
+/// Below this many bytes a second a group is idle.
+const IDLE_BYTES_PER_S: f64 = 4096.0;
+/// Share of time waiting for CPUs above which a group wants more of them.
+const CPU_HUNGRY: f64 = 0.2;
+/// A claim needs at least this part of the share: whoever is further off does something else.
+const CLAIM_FROM: f64 = 0.25;
+/// A claim must bring this much within [`PATIENCE_S`].
+const WORTH_CLAIMING: f64 = 1.1;
+/// Seconds after which a claim is judged.
+const PATIENCE_S: f64 = 30.0;
+/// Seconds for which a group whose claim brought nothing claims nothing.
+const DEAF_S: f64 = 120.0;
+
+/// What a group has been doing.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Habits {
+    stalled: Option<f64>,
+    cpu_stalled: Option<f64>,
+    write_share: Option<f64>,
+    of_share: Option<f64>,
+    claim: Claim,
+    contending: bool,
+    writer: bool,
+    idle: bool,
+}
+
+/// How a claim stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+enum Claim {
+    #[default]
+    None,
+    /// Since so many seconds, from this part of the share.
+    Standing { for_s: f64, from: f64 },
+    /// Dropped for so many more seconds.
+    Deaf { for_s: f64 },
+}
+
+impl Habits {
+    /// These habits after one more period.
+    #[must_use]
+    pub fn after(self, rates: &Rates, config: &FeedbackConfig, elapsed_s: f64) -> Habits {
+        let stalled = smooth(self.stalled, rates.stalled, elapsed_s);
+        let write_share = smooth(self.write_share, write_share(rates), elapsed_s);
+        let contending = stalled.is_some_and(|stalled| {
+            let hold = if self.contending { LEAVE } else { 1.0 };
+            stalled > config.stall_share * hold
+        });
+        Habits {
+            stalled,
+            cpu_stalled: smooth(self.cpu_stalled, rates.cpu_stalled, elapsed_s),
+            write_share,
+            contending,
+            writer: write_share.is_some_and(|w| w > if self.writer { 0.4 } else { 0.5 }),
+            idle: rates.bytes_per_s().is_some_and(|b| b < IDLE_BYTES_PER_S),
+            ..self
+        }
+    }
+
+    /// Takes note of how much of its share among the writers it got in the last period.
+    pub fn judge_claim(&mut self, of_share: f64, elapsed_s: f64) {
+        self.of_share = smooth(self.of_share, Some(of_share), elapsed_s);
+        let now = self.of_share.unwrap_or(of_share);
+        let below = (CLAIM_FROM..1.0).contains(&now);
+        self.claim = match self.claim {
+            Claim::Deaf { for_s } if for_s > elapsed_s => Claim::Deaf {
+                for_s: for_s - elapsed_s,
+            },
+            _ if !below => Claim::None,
+            Claim::Standing { for_s, from }
+                if for_s > PATIENCE_S && now < 0.9 && now < from * WORTH_CLAIMING =>
+            {
+                Claim::Deaf { for_s: DEAF_S }
+            }
+            Claim::Standing { for_s, from } => Claim::Standing {
+                for_s: for_s + elapsed_s,
+                from,
+            },
+            Claim::None | Claim::Deaf { .. } => Claim::Standing {
+                for_s: 0.0,
+                from: now,
+            },
+        };
+    }
+
+    /// Its tasks stall on I/O or memory; `None` if that is not known.
+    pub fn contending(&self) -> Option<bool> {
+        self.stalled.map(|_| self.contending)
+    }
+
+    /// What the disk carries for it is mostly written.
+    pub fn writer(&self) -> bool {
+        self.writer
+    }
+
+    /// It moved next to nothing in the last period.
+    pub fn idle(&self) -> bool {
+        self.idle
+    }
+
+    /// It waits for CPUs and gets less than its share, and waiting has not proved useless.
+    pub fn claiming(&self) -> bool {
+        self.cpu_stalled.is_some_and(|stalled| stalled > CPU_HUNGRY)
+            && matches!(self.claim, Claim::Standing { .. })
+    }
+}
+
+fn smooth(old: Option<f64>, new: Option<f64>, elapsed_s: f64) -> Option<f64> {
+    match (old, new) {
+        (Some(old), Some(new)) => Some(old + (1.0 - (-elapsed_s / HABIT_S).exp()) * (new - old)),
+        (old, new) => new.or(old),
+    }
+}
+
+/// Of what the disk carries for a group, the part that is written; `None` without traffic.
+fn write_share(rates: &Rates) -> Option<f64> {
+    let carried = rates.transferable_per_s()?;
+    (carried > IDLE_BYTES_PER_S).then(|| rates.written_per_s.unwrap_or(0.0) / carried)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rates(stalled: f64, cpu_stalled: f64) -> Rates {
+        Rates {
+            read_per_s: Some(0.0),
+            written_per_s: Some(1e6),
+            missed_per_s: Some(0.0),
+            stalled: Some(stalled),
+            cpu_stalled: Some(cpu_stalled),
+        }
+    }
+
+    fn settled(rates: &Rates) -> Habits {
+        let config = FeedbackConfig::default();
+        (0..20).fold(Habits::default(), |h, _| h.after(rates, &config, 1.0))
+    }
+
+    #[test]
+    fn a_pause_of_a_moment_does_not_end_contention() {
+        let config = FeedbackConfig::default();
+        let habits = settled(&rates(0.5, 0.0));
+        let paused = habits.after(&rates(0.0, 0.0), &config, 1.0);
+        assert_eq!(paused.contending(), Some(true));
+        let rested = (0..30).fold(paused, |h, _| h.after(&rates(0.0, 0.0), &config, 1.0));
+        assert_eq!(rested.contending(), Some(false));
+    }
+
+    #[test]
+    fn who_waits_for_nothing_claims_nothing() {
+        let mut habits = settled(&rates(0.0, 0.01));
+        habits.judge_claim(0.5, 1.0);
+        assert!(!habits.claiming());
+    }
+
+    #[test]
+    fn who_waits_for_cpus_below_its_share_claims_until_it_proves_useless() {
+        let mut habits = settled(&rates(0.0, 0.8));
+        habits.judge_claim(0.5, 1.0);
+        assert!(habits.claiming());
+        for _ in 0..40 {
+            habits.judge_claim(0.5, 1.0);
+        }
+        assert!(!habits.claiming(), "nothing came of it");
+    }
+
+    #[test]
+    fn a_claim_that_helps_is_kept() {
+        let mut habits = settled(&rates(0.0, 0.8));
+        for second in 0..200 {
+            habits.judge_claim(if second < 10 { 0.5 } else { 0.7 }, 1.0);
+        }
+        assert!(habits.claiming());
+    }
+
+    #[test]
+    fn a_trickle_far_below_its_share_claims_nothing() {
+        let mut habits = settled(&rates(0.0, 0.8));
+        habits.judge_claim(0.01, 1.0);
+        assert!(!habits.claiming());
+    }
+
+    #[test]
+    fn what_is_unknown_changes_no_habit() {
+        let config = FeedbackConfig::default();
+        let habits = settled(&rates(0.5, 0.5));
+        let blind = habits.after(&Rates::default(), &config, 1.0);
+        assert_eq!(blind.contending(), Some(true));
+        assert!(blind.writer());
+        assert_eq!(Habits::default().contending(), None);
+    }
+}
