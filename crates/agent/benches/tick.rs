@@ -19,10 +19,10 @@ use justitia_policy::units::Bytes;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use rustix::time::{clock_gettime, ClockId};
 
-/// Ticks before counting: groups become quiet, files are open.
-const WARM_UP: u32 = 16;
+/// Ticks before counting: idle groups have become quiet for good.
+const WARM_UP: u32 = 140;
 /// Ticks counted: a multiple of the turn of full reads.
-const TICKS: u32 = 24;
+const TICKS: u32 = 64;
 
 fn main() {
     let limit = getrlimit(Resource::Nofile);
@@ -38,6 +38,12 @@ fn main() {
         "{:>7} {:>6} {:>12} {:>12} {:>10} {:>9}",
         "groups", "busy", "ms/tick CPU", "us/group", "% of core", "RSS MB"
     );
+    if arguments
+        .first()
+        .is_some_and(|argument| argument == "--load")
+    {
+        load(arguments.get(1).map(String::as_str));
+    }
     if let Some(at) = arguments.iter().position(|argument| argument == "--real") {
         let groups = arguments
             .get(at + 1)
@@ -70,6 +76,8 @@ fn fake(groups: usize) {
     let fs: Fs = fake.clone();
     measure(fs, groups, busy.len(), || {
         tick += 1;
+        // The fake remembers every write.
+        fake.clear_writes();
         fake.advance(Duration::from_secs(1));
         for &n in &busy {
             fake.process_io(n as u32 + 10, 0, (tick * (1 + n as u64)) << 16);
@@ -79,6 +87,16 @@ fn fake(groups: usize) {
             });
         }
     });
+}
+
+/// A process in a group: writes a little now and then, or sleeps.
+fn load(file: Option<&str>) -> ! {
+    loop {
+        if let Some(file) = file {
+            let _ = fs::write(file, vec![0; 65536]);
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
 }
 
 /// Cgroups below `justitia-bench`, each with one process; those of busy ones write.
@@ -96,6 +114,7 @@ impl Drop for Tree {
         }
         for n in 0..self.groups {
             let _ = fs::remove_dir(self.root.join(format!("g{n}")));
+            let _ = fs::remove_file(std::env::temp_dir().join(format!("justitia-bench-{n}")));
         }
         let _ = fs::remove_dir(&self.root);
     }
@@ -126,14 +145,11 @@ fn real(groups: usize) {
     for n in 0..groups {
         let path = tree.root.join(format!("g{n}"));
         fs::create_dir_all(&path).expect("make cgroups");
-        let mut command = Command::new("sh");
+        let mut command = Command::new(std::env::current_exe().expect("a name"));
+        command.arg("--load");
         if n % 10 == 0 {
             busy += 1;
-            // Ten kilobytes now and then: traffic without a load that disturbs the measurement.
-            let script = "f=$(mktemp); while :; do head -c 10000 /dev/zero > $f; sleep 0.5; done";
-            command.args(["-c", script]);
-        } else {
-            command.args(["-c", "sleep 100000"]);
+            command.arg(std::env::temp_dir().join(format!("justitia-bench-{n}")));
         }
         let process = command.spawn().expect("start sh");
         fs::write(path.join("cgroup.procs"), process.id().to_string()).expect("move a process");
@@ -141,19 +157,26 @@ fn real(groups: usize) {
     }
     let fs = Arc::new(RealFs::new(&mount).expect("open the mount"));
     measure(fs, groups, busy, || {
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(100));
     });
 }
 
 fn measure(fs: Fs, groups: usize, busy: usize, mut between: impl FnMut()) {
+    let log = Log::captured();
     let state = tempfile::tempdir().expect("a temporary directory");
     let settings = Settings {
         manage: vec!["/app/*".into(), "/justitia-bench/*".into()],
         state_dir: state.path().to_owned(),
         ..Settings::default()
     };
-    let mut agent =
-        Agent::new(fs, settings, RuntimeDirs::none(), "bench", Log::captured()).expect("an agent");
+    let mut agent = Agent::new(
+        fs,
+        settings,
+        RuntimeDirs::none(),
+        "bench",
+        log.clone(),
+    )
+    .expect("an agent");
     let mut ticks = |count: u32| {
         let (mut cpu, began) = (Duration::ZERO, Instant::now());
         for _ in 0..count {
@@ -174,6 +197,7 @@ fn measure(fs: Fs, groups: usize, busy: usize, mut between: impl FnMut()) {
         tick.as_secs_f64() * 100.0,
         resident_megabytes(),
     );
+    for l in log.lines().iter().filter(|l| l.starts_with("step")).rev().take(12) { println!("{l}"); }
     agent.finish().expect("restore");
 }
 

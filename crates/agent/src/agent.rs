@@ -168,6 +168,9 @@ impl Agent {
                 group.knobs.foreign = seen.knobs.foreign;
             }
         }
+        for disk in &mut snapshot.devices {
+            disk.foreign = self.observer.disk(disk.id).is_some_and(|seen| seen.foreign);
+        }
         let (state, plan) =
             justitia_policy::step(&self.state, &snapshot, &self.settings.policy, elapsed);
         self.state = state;

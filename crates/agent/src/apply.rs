@@ -5,29 +5,26 @@
 //! submit to the writer's threads. A group whose write is stuck in the kernel is skipped until
 //! that write comes back; no other group waits for it.
 //!
-//! Whose a knob is:
-//! - it holds something we wrote, or are writing: ours;
-//! - it holds again what it held before us, and so does the group's other memory knob: a manager
-//!   applied its configuration again (systemd on `daemon-reload`); ours, and written again;
-//! - anything else: somebody else's hand. The knob is the user's until the group is made anew or
-//!   the agent starts again; the journal forgets it, so that we never restore it.
+//! Whose a knob is says [`crate::owner`]. One that is the user's is left alone; the journal forgets
+//! it, so that we never restore it.
 //!
 //! Decides nothing: what to write is the plan's.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use justitia_cgroup::{Fs, Group, Outcome, WriteResult, Writer};
 use justitia_policy::plan::{Knob, Plan, Value};
-use justitia_policy::snapshot::{ForeignKnobs, GroupId};
+use justitia_policy::snapshot::GroupId;
 
 use crate::error::Result;
-use crate::journal::{Hold, Journal};
+use crate::journal::{Entry, Hold, Journal};
 use crate::log::Log;
 use crate::observe::Observer;
+use crate::owner::{owner, sibling, Ours, Owner, Owners};
 use crate::record::{rounded, same};
-use crate::status::{Priors, Problem};
+use crate::status::{Priors, Problem, KNOBS};
 
 /// How long queued writes may take when the agent stops.
 const LAST_WRITES: Duration = Duration::from_secs(2);
@@ -39,19 +36,9 @@ pub struct Applier {
     log: Log,
     /// Writes submitted whose outcome is not known yet.
     in_flight: HashMap<(GroupId, Knob), Value>,
-    /// Knobs that somebody else took over.
-    foreign: HashMap<GroupId, ForeignKnobs>,
+    owners: Owners,
     priors: Arc<Priors>,
     outcomes: Vec<Outcome>,
-}
-
-/// Whose a knob is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owner {
-    Ours,
-    /// Ours, but its value before us was put back.
-    Reset,
-    Users,
 }
 
 impl Applier {
@@ -62,7 +49,7 @@ impl Applier {
             writer,
             log,
             in_flight: HashMap::new(),
-            foreign: HashMap::new(),
+            owners: Owners::default(),
             priors: Arc::default(),
             outcomes: Vec::new(),
         };
@@ -81,7 +68,10 @@ impl Applier {
         self.writer.outcomes(&mut self.outcomes);
         for outcome in self.outcomes.drain(..) {
             let key = (outcome.group, outcome.knob);
-            let path = || observer.seen(outcome.group).map(|seen| seen.path.clone());
+            let path = || {
+                let group = observer.group(outcome.group);
+                group.map(|group| group.path().to_owned())
+            };
             let mut problem = |cause: String, remedy: &str| {
                 problems.push(Problem {
                     group: path(),
@@ -91,19 +81,21 @@ impl Applier {
             };
             match &outcome.result {
                 WriteResult::Superseded => continue,
-                WriteResult::TimedOut => {
-                    // Still in flight: nothing more for this group's knob until it comes back.
-                    problem(
-                        format!("writing {} is stuck in the kernel", outcome.knob),
-                        "wait; other groups are not affected",
-                    );
-                    continue;
-                }
+                // The next value may go past it: raising a limit is what frees a group that hangs.
+                WriteResult::TimedOut => problem(
+                    format!("writing {} is stuck in the kernel", outcome.knob),
+                    "wait; other groups are not affected",
+                ),
                 WriteResult::Failed(error) | WriteResult::Late(Err(error)) if !error.is_gone() => {
                     problem(error.to_string(), error.remedy());
                 }
-                WriteResult::Done | WriteResult::Late(Ok(_)) => {
+                WriteResult::Done => {
+                    self.owners.note_arrival(outcome.group, outcome.knob);
                     observer.know(outcome.group, outcome.knob, rounded(outcome.value));
+                }
+                // A newer value may have gone past it.
+                WriteResult::Late(Ok(_)) => {
+                    self.owners.note_arrival(outcome.group, outcome.knob);
                 }
                 WriteResult::Partial | WriteResult::Failed(_) | WriteResult::Late(_) => {}
             }
@@ -118,19 +110,12 @@ impl Applier {
     pub fn check(&mut self, read: &[GroupId], observer: &mut Observer) -> Result<()> {
         let mut lost = Vec::new();
         for &group in read {
-            let Some(seen) = observer.seen(group) else {
-                continue;
-            };
-            for knob in crate::status::KNOBS {
-                let Some(present) = crate::status::knob_value(&seen.knobs, knob) else {
+            for knob in KNOBS {
+                let Some(present) = observer.knob(group, knob) else {
                     continue;
                 };
-                let sibling = || {
-                    sibling(knob).and_then(|knob| {
-                        Some((knob, crate::status::knob_value(&seen.knobs, knob)?))
-                    })
-                };
-                if self.owner(group, knob, present, sibling) == Owner::Users {
+                let other = || observer.knob(group, sibling(knob)?);
+                if self.owner(group, knob, present, other) == Owner::Users {
                     lost.push((group, knob, present));
                 }
             }
@@ -150,7 +135,7 @@ impl Applier {
             let Some(group) = observer.group(id) else {
                 continue;
             };
-            if self.is_foreign(id, knob) || self.in_flight.contains_key(&(id, knob)) {
+            if self.owners.is_foreign(id, knob) || self.in_flight.contains_key(&(id, knob)) {
                 continue;
             }
             if knob.holds_value() {
@@ -160,31 +145,31 @@ impl Applier {
                     Ok(None) => continue,
                     Err(error) => {
                         if !error.is_gone() {
-                            problems.push(problem(group.path(), &error));
+                            problems.push(Problem::of(group.path(), &error));
                         }
                         continue;
                     }
                 };
-                let sibling = || {
-                    let other = sibling(knob)?;
-                    Some((other, group.read_knob(other).ok()??))
-                };
-                match self.owner(id, knob, present, sibling) {
-                    Owner::Users => {
-                        lost.push((id, knob, present));
-                        continue;
+                let other = || group.read_knob(sibling(knob)?).ok()?;
+                let mut owner = self.owner(id, knob, present, other);
+                if owner == Owner::Reset {
+                    if self.owners.insists(id, knob, Instant::now()) {
+                        owner = Owner::Users;
                     }
-                    Owner::Reset => self.log.warn_once(format_args!(
-                        "{} {knob} was set back to {present}; writing it again",
-                        group.path()
-                    )),
-                    Owner::Ours => {}
+                    let path = group.path();
+                    self.log
+                        .warn_once(format_args!("{path} {knob} was set back to {present}"));
+                }
+                if owner == Owner::Users {
+                    lost.push((id, knob, present));
+                    continue;
                 }
                 if same(present, value) {
                     observer.know(id, knob, present);
                     continue;
                 }
                 if self.journal.get(id, knob).is_none() {
+                    self.owners.take(id, knob);
                     holds.push(Hold {
                         group: id,
                         path: group.path().into(),
@@ -237,8 +222,7 @@ impl Applier {
 
     /// Forgets who took over knobs of groups that are gone.
     pub fn retain_foreign(&mut self, observer: &Observer) {
-        self.foreign
-            .retain(|&group, _| observer.group(group).is_some());
+        self.owners.retain(|group| observer.group(group).is_some());
     }
 
     /// The journal, with nothing of ours on its way to the host any more: for restoring.
@@ -246,7 +230,11 @@ impl Applier {
         self.writer.drain(LAST_WRITES);
         self.outcomes.clear();
         self.writer.outcomes(&mut self.outcomes);
-        self.outcomes.clear();
+        for outcome in self.outcomes.drain(..) {
+            if matches!(outcome.result, WriteResult::Done | WriteResult::Late(Ok(_))) {
+                self.owners.note_arrival(outcome.group, outcome.knob);
+            }
+        }
         self.in_flight.clear();
         (&mut self.journal, &self.writer)
     }
@@ -262,40 +250,26 @@ impl Applier {
         self.journal
     }
 
+    /// Whose a knob is that holds `present`; `other` gives what its sibling holds.
     fn owner(
         &self,
         group: GroupId,
         knob: Knob,
         present: Value,
-        sibling: impl Fn() -> Option<(Knob, Value)>,
+        other: impl FnOnce() -> Option<Value>,
     ) -> Owner {
         let Some(entry) = self.journal.get(group, knob) else {
             return Owner::Ours;
         };
-        let flying = self
-            .in_flight
-            .get(&(group, knob))
-            .is_some_and(|&value| same(value, present));
-        if flying || entry.is_ours(present) {
-            return Owner::Ours;
-        }
-        if !same(present, entry.prior) {
-            return Owner::Users;
-        }
-        if entry.written.is_empty() || self.in_flight.contains_key(&(group, knob)) {
-            // Our first write has not arrived yet.
-            return Owner::Ours;
-        }
-        let sibling_is_still_ours = sibling().is_some_and(|(knob, present)| {
-            self.journal
-                .get(group, knob)
-                .is_some_and(|entry| entry.is_ours(present) && !same(present, entry.prior))
-        });
-        if sibling_is_still_ours {
-            Owner::Users
-        } else {
-            Owner::Reset
-        }
+        let ours = Ours {
+            flying: self.in_flight.get(&(group, knob)).copied(),
+            arrived: self.owners.has_arrived(group, knob),
+        };
+        owner(knob, entry, ours, present, || {
+            let sibling = sibling(knob).and_then(|knob| self.journal.get(group, knob));
+            let differs = |entry: &Entry, value| entry.is_ours(value) && !same(value, entry.prior);
+            sibling.is_some_and(|entry| other().is_some_and(|value| differs(entry, value)))
+        })
     }
 
     fn give_up(&mut self, lost: &[(GroupId, Knob, Value)], observer: &mut Observer) -> Result<()> {
@@ -303,16 +277,10 @@ impl Applier {
             return Ok(());
         }
         for &(group, knob, present) in lost {
-            let foreign = self.foreign.entry(group).or_default();
-            match knob {
-                Knob::MemoryLow => foreign.low = true,
-                Knob::MemoryHigh => foreign.high = true,
-                Knob::IoWeight | Knob::IoBfqWeight => foreign.io_weight = true,
-                Knob::MemoryReclaim => {}
-            }
-            observer.set_foreign(group, *foreign);
+            self.owners.give_up(group, knob);
+            observer.set_foreign(group, self.owners.of_group(group));
             observer.know(group, knob, present);
-            let path = observer.seen(group).map_or("", |seen| &seen.path);
+            let path = observer.group(group).map_or("", Group::path);
             self.log.info(format_args!(
                 "{path} {knob} was set to {present} by somebody else: left alone from now on"
             ));
@@ -321,15 +289,6 @@ impl Applier {
         self.journal.forget(&keys)?;
         self.post_priors();
         Ok(())
-    }
-
-    fn is_foreign(&self, group: GroupId, knob: Knob) -> bool {
-        self.foreign.get(&group).is_some_and(|foreign| match knob {
-            Knob::MemoryLow => foreign.low,
-            Knob::MemoryHigh => foreign.high,
-            Knob::IoWeight | Knob::IoBfqWeight => foreign.io_weight,
-            Knob::MemoryReclaim => false,
-        })
     }
 
     fn debug_write(&self, group: &Group, knob: Knob, value: Value, plan: &Plan) {
@@ -341,22 +300,5 @@ impl Applier {
             .unwrap_or_default();
         self.log
             .debug(format_args!("{} {knob} = {value}: {reason}", group.path()));
-    }
-}
-
-/// The group's other memory knob.
-fn sibling(knob: Knob) -> Option<Knob> {
-    match knob {
-        Knob::MemoryLow => Some(Knob::MemoryHigh),
-        Knob::MemoryHigh => Some(Knob::MemoryLow),
-        _ => None,
-    }
-}
-
-fn problem(path: &str, error: &justitia_cgroup::Error) -> Problem {
-    Problem {
-        group: Some(path.to_owned()),
-        cause: error.to_string(),
-        remedy: error.remedy().to_owned(),
     }
 }

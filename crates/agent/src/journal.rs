@@ -45,7 +45,7 @@ const SLACK_LINES: usize = 20_000;
 /// One knob that we may have changed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// The group's path relative to the cgroup2 mount.
+    /// The group's path relative to the cgroup2 mount, or the disk's.
     pub path: Arc<str>,
     /// What the knob held before our first write.
     pub prior: Value,

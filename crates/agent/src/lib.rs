@@ -14,12 +14,14 @@
 pub mod agent;
 pub mod apply;
 pub mod config;
+mod disks;
 pub mod error;
 pub mod journal;
 pub mod lock;
 pub mod log;
 pub mod notify;
 pub mod observe;
+mod owner;
 pub mod pace;
 mod record;
 pub mod restore;

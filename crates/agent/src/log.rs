@@ -60,6 +60,14 @@ impl Log {
         }
     }
 
+    /// The same without debug lines, for benchmarks.
+    pub fn captured_without_debug() -> Log {
+        Log {
+            verbose: false,
+            ..Log::captured()
+        }
+    }
+
     /// What was captured so far.
     pub fn lines(&self) -> Vec<String> {
         self.captured.as_ref().map_or_else(Vec::new, |lines| {

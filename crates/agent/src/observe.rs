@@ -1,12 +1,13 @@
 //! From the host to a [`Snapshot`]: managed groups and their ancestors, parents before children.
 //!
 //! Reading one group in full takes some ten system calls, and a host may have a thousand groups of
-//! which most do nothing. So a group that showed no activity for a few full reads is only
-//! probed (two short reads), and read in full every [`FULL_EVERY`]th tick, each group at its own
-//! turn, or at once when the probe differs. In between its last values stand. Knobs change
-//! seldom, and what we write we know: they are read every [`KNOBS_EVERY`]th tick, and once more by
-//! [`crate::apply`] before each write. Looking for new groups costs a walk through the tree: it is
-//! done as often as it costs less than 0.5 % of the time.
+//! which most do nothing. So a group that showed no activity for a few ticks is only probed (two
+//! short reads) and read in full every 8th tick, each group at its own turn, or at once when the
+//! probe differs; one that stays quiet for minutes less often still ([`crate::tracked`]). In
+//! between its last values stand. Knobs change seldom, and what we write we know: they are read
+//! every [`KNOBS_EVERY`]th tick, and once more by [`crate::apply`] before each write. Looking for
+//! new groups costs a walk through the tree: it is done as often as it costs less than 0.2 % of
+//! the time.
 //!
 //! Invariants: a leaf that cannot be read is left out of the tick, with the reason; an inner group
 //! stays, with unknowns, because its weight divides its children; unknown is `None`.
@@ -18,26 +19,28 @@ use justitia_cgroup::{Buffer, Fs, Group, Want};
 use justitia_discover::{DiscoverConfig, RuntimeDirs, Scanner};
 use justitia_observe::{ProcIo, TrafficSource, Watched};
 use justitia_policy::plan::{Knob, Value};
-use justitia_policy::snapshot::{self, ForeignKnobs, GroupId, Snapshot, Traffic, WeightSource};
+use justitia_policy::snapshot::{
+    self, BlockDevice, ForeignKnobs, GroupId, Snapshot, Traffic, WeightSource,
+};
 use justitia_policy::units::{Bytes, Weight};
 
 use crate::config::GLOB_REMEDY;
+use crate::disks::Disks;
 use crate::error::{Error, Result};
-use crate::status::Problem;
-use crate::tracked::{Tracked, QUIET_AFTER};
+use crate::status::{knob_value, Problem};
+use crate::tracked::Tracked;
 
-/// A quiet group is read in full every so many ticks.
-pub const FULL_EVERY: u64 = 8;
 /// Knobs are read every so many ticks.
 pub const KNOBS_EVERY: u64 = 4;
 /// The walk for new groups may take one part in so many of the time.
-const SCAN_SHARE: u32 = 200;
+const SCAN_SHARE: u32 = 500;
+
 /// What changed among the groups.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Change {
     /// Paths and weights of groups that joined.
     pub joined: Vec<(String, Weight, WeightSource)>,
-    /// Paths of groups that left.
+    /// Paths of groups (and disks) that left.
     pub left: Vec<String>,
     /// Paths and new weights of groups with another weight.
     pub reweighted: Vec<(String, Weight, WeightSource)>,
@@ -48,7 +51,7 @@ pub struct Change {
 pub struct Observation {
     /// For the policy.
     pub snapshot: Snapshot,
-    /// Groups whose knobs were read just now.
+    /// Groups (and disks) whose knobs were read just now.
     pub knobs_read: Vec<GroupId>,
     /// What could not be read.
     pub problems: Vec<Problem>,
@@ -63,6 +66,7 @@ pub struct Observer {
     traffic: Box<dyn TrafficSource>,
     tracked: Vec<Tracked>,
     index: HashMap<GroupId, usize>,
+    disks: Disks,
     buffer: Buffer,
     tick: u64,
     next_scan: Option<Instant>,
@@ -83,6 +87,7 @@ impl Observer {
             traffic,
             tracked: Vec::new(),
             index: HashMap::new(),
+            disks: Disks::default(),
             buffer: Buffer::new(),
             tick: 0,
             next_scan: None,
@@ -105,9 +110,23 @@ impl Observer {
         self.next_scan = None;
     }
 
-    /// The open group of this id, if it is watched.
+    /// The open group (or disk) of this id, if it is watched.
     pub fn group(&self, id: GroupId) -> Option<&Group> {
-        self.index.get(&id).map(|&at| &self.tracked[at].group)
+        let group = self.index.get(&id).map(|&at| &self.tracked[at].group);
+        group.or_else(|| self.disks.group(id))
+    }
+
+    /// What was last seen of this disk.
+    pub fn disk(&self, id: GroupId) -> Option<&BlockDevice> {
+        self.disks.seen(id)
+    }
+
+    /// What a knob of a group or disk was seen to hold.
+    pub fn knob(&self, id: GroupId, knob: Knob) -> Option<Value> {
+        match self.seen(id) {
+            Some(seen) => knob_value(&seen.knobs, knob),
+            None => self.disks.knob(id, knob),
+        }
     }
 
     /// What was last seen of this group.
@@ -123,17 +142,21 @@ impl Observer {
             .count()
     }
 
-    /// A knob of a group is known to hold this value now.
+    /// A knob of a group or disk is known to hold this value now.
     pub fn know(&mut self, id: GroupId, knob: Knob, value: Value) {
         if let Some(&at) = self.index.get(&id) {
             self.tracked[at].know(knob, value);
+        } else if let (Some(disk), Value::Switch(on)) = (self.disks.seen_mut(id), value) {
+            disk.low_latency = Some(on);
         }
     }
 
-    /// Knobs of this group that belong to somebody else.
+    /// These knobs of this group, or the only one of this disk, belong to somebody else.
     pub fn set_foreign(&mut self, id: GroupId, foreign: ForeignKnobs) {
         if let Some(&at) = self.index.get(&id) {
             self.tracked[at].seen.knobs.foreign = foreign;
+        } else if let Some(disk) = self.disks.seen_mut(id) {
+            disk.foreign = true;
         }
     }
 
@@ -159,6 +182,7 @@ impl Observer {
             *full = self.read(at, &mut observation);
         }
         self.sample_traffic(&fully_read);
+        self.disks.observe(&self.fs, &mut observation);
         observation.snapshot.host = self.fs.read_host();
         observation.snapshot.groups = self
             .tracked
@@ -212,7 +236,7 @@ impl Observer {
                     let id = group.id();
                     by_path.insert(path.to_owned(), id);
                     let tracked = old.remove(&id);
-                    let tracked = Tracked::renew(tracked, group, path, parent, None);
+                    let tracked = Tracked::renew(tracked, group, path, parent, None, self.tick);
                     self.index.insert(id, self.tracked.len());
                     self.tracked.push(tracked);
                     parent = Some(id);
@@ -227,7 +251,7 @@ impl Observer {
                 Some(_) => {}
             }
             let group = found.group.clone();
-            let tracked = Tracked::renew(before, group, &found.path, parent, weight);
+            let tracked = Tracked::renew(before, group, &found.path, parent, weight, self.tick);
             by_path.insert(found.path.clone(), found.id);
             self.index.insert(found.id, self.tracked.len());
             self.tracked.push(tracked);
@@ -253,9 +277,12 @@ impl Observer {
     fn read(&mut self, at: usize, observation: &mut Observation) -> bool {
         let turn = self.tick.wrapping_add(at as u64);
         let tracked = &mut self.tracked[at];
-        let due = turn % FULL_EVERY == 0;
-        if tracked.quiet >= QUIET_AFTER && !due && !tracked.stirs(&mut self.buffer) {
-            return false;
+        let rhythm = tracked.rhythm(self.tick);
+        if turn % rhythm.full != 0 {
+            let probe = turn % rhythm.probe == 0;
+            if !probe || !tracked.stirs(self.tick, &mut self.buffer) {
+                return false;
+            }
         }
         let knobs = tracked.wants_knobs(turn % KNOBS_EVERY == 0);
         let want = Want {
@@ -265,14 +292,14 @@ impl Observer {
         };
         match tracked.group.gauges(want, &mut self.buffer) {
             Ok(gauges) => {
-                tracked.take_in(&gauges, knobs, &mut self.buffer);
+                tracked.take_in(&gauges, knobs, self.tick, &mut self.buffer);
                 if knobs {
                     observation.knobs_read.push(tracked.seen.id);
                 }
                 true
             }
             Err(error) => {
-                tracked.forget_values();
+                tracked.forget_values(self.tick);
                 if error.is_gone() {
                     self.next_scan = None;
                 } else {
@@ -304,7 +331,7 @@ impl Observer {
         for ((tracked, &active), traffic) in managed.zip(&self.samples) {
             if active && !tracked.failed {
                 if tracked.seen.traffic != *traffic {
-                    tracked.quiet = 0;
+                    tracked.stirred_at = self.tick;
                 }
                 tracked.seen.traffic = *traffic;
             }

@@ -65,6 +65,11 @@ pub(crate) fn value(knob: Knob, text: &str) -> Option<Value> {
             Some(Value::Limit(Limit::Bytes(Bytes(text.parse().ok()?))))
         }
         Knob::IoWeight | Knob::IoBfqWeight => Some(Value::Weight(text.parse().ok()?)),
+        Knob::BfqLowLatency => match text {
+            "0" => Some(Value::Switch(false)),
+            "1" => Some(Value::Switch(true)),
+            _ => None,
+        },
         Knob::MemoryReclaim => None,
     }
 }

@@ -110,7 +110,7 @@ pub fn restore(
                 restored.vanished += 1;
                 done.push(key);
             }
-            Err(error) => restored.problems.push(problem(&entry.path, &error)),
+            Err(error) => restored.problems.push(Problem::of(&entry.path, &error)),
         }
     }
     writer.drain(PATIENCE);
@@ -141,7 +141,7 @@ pub fn restore(
 fn rank(knob: Knob) -> u8 {
     match knob {
         Knob::MemoryHigh => 0,
-        Knob::IoWeight | Knob::IoBfqWeight => 1,
+        Knob::IoWeight | Knob::IoBfqWeight | Knob::BfqLowLatency => 1,
         Knob::MemoryLow => 2,
         Knob::MemoryReclaim => 3,
     }
@@ -167,12 +167,4 @@ fn failures(writer: &Writer) -> HashMap<(GroupId, Knob), Problem> {
             _ => None,
         });
     failed.collect()
-}
-
-fn problem(path: &str, error: &justitia_cgroup::Error) -> Problem {
-    Problem {
-        group: Some(path.to_owned()),
-        cause: error.to_string(),
-        remedy: error.remedy().to_owned(),
-    }
 }

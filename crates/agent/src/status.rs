@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use justitia_policy::color::Color;
 use justitia_policy::config::{Mode, Objective};
 use justitia_policy::plan::{Knob, Plan, Reason, Value, Verdict};
-use justitia_policy::snapshot::{Group, GroupId, Knobs, Snapshot, WeightSource};
+use justitia_policy::snapshot::{BlockDevice, Group, GroupId, Knobs, Snapshot, WeightSource};
 use serde::{Deserialize, Serialize};
 
 /// Prior values of the knobs we hold, shared between ticks until one is added or dropped.
@@ -75,6 +75,9 @@ pub struct Report {
     pub host: HostStatus,
     /// Managed groups, parents before children.
     pub groups: Vec<GroupStatus>,
+    /// Disks that BFQ schedules.
+    #[serde(default)]
+    pub devices: Vec<DeviceStatus>,
     /// What the last step wrote, or would have written in mode `observe`.
     pub writes: Vec<PlannedWrite>,
     /// What stands in the way.
@@ -114,6 +117,19 @@ pub struct GroupStatus {
     pub verdict: Option<VerdictStatus>,
     /// Its knobs that exist on this kernel.
     pub knobs: Vec<KnobStatus>,
+}
+
+/// One disk that BFQ schedules.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeviceStatus {
+    /// For example `block:nvme0n1`.
+    pub path: String,
+    /// BFQ's `low_latency`, which overrides weights.
+    pub low_latency: Option<bool>,
+    /// What that was before us, if we changed it.
+    pub prior: Option<bool>,
+    /// Somebody else changed it while we held it; it is theirs.
+    pub foreign: bool,
 }
 
 /// What the policy makes of one group.
@@ -186,6 +202,17 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
+impl Problem {
+    /// A problem with a group's or disk's files.
+    pub fn of(path: &str, error: &justitia_cgroup::Error) -> Problem {
+        Problem {
+            group: Some(path.to_owned()),
+            cause: error.to_string(),
+            remedy: error.remedy().to_owned(),
+        }
+    }
+}
+
 impl Report {
     /// The report of a tick.
     pub fn new(setup: &Setup, tick: &Tick) -> Report {
@@ -199,6 +226,8 @@ impl Report {
         let groups = tick.snapshot.groups.iter().filter_map(|group| {
             GroupStatus::new(group, verdicts.get(&group.id).copied(), &tick.priors)
         });
+        let devices = tick.snapshot.devices.iter();
+        let devices = devices.map(|device| DeviceStatus::new(device, &tick.priors));
         Report {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             mode: setup.mode,
@@ -220,6 +249,7 @@ impl Report {
                 high_watermark_bytes: host.high_watermark.map(|bytes| bytes.0),
             },
             groups: groups.collect(),
+            devices: devices.collect(),
             writes: planned_writes(&tick.snapshot, &tick.plan),
             problems: tick.problems.clone(),
         }
@@ -256,6 +286,20 @@ impl GroupStatus {
                 .filter_map(|knob| KnobStatus::new(group, knob, priors))
                 .collect(),
         })
+    }
+}
+
+impl DeviceStatus {
+    fn new(device: &BlockDevice, priors: &Priors) -> DeviceStatus {
+        DeviceStatus {
+            path: device.path.clone(),
+            low_latency: device.low_latency,
+            prior: match priors.get(&(device.id, Knob::BfqLowLatency)) {
+                Some(Value::Switch(on)) => Some(*on),
+                _ => None,
+            },
+            foreign: device.foreign,
+        }
     }
 }
 
@@ -302,11 +346,12 @@ pub fn source_words(source: WeightSource) -> &'static str {
 }
 
 /// The knobs that keep what is written to them.
-pub const KNOBS: [Knob; 4] = [
+pub const KNOBS: [Knob; 5] = [
     Knob::MemoryLow,
     Knob::MemoryHigh,
     Knob::IoWeight,
     Knob::IoBfqWeight,
+    Knob::BfqLowLatency,
 ];
 
 /// What a group's knob holds, if the file is there.
@@ -316,7 +361,7 @@ pub fn knob_value(knobs: &Knobs, knob: Knob) -> Option<Value> {
         Knob::MemoryHigh => knobs.high.map(Value::Limit),
         Knob::IoWeight => knobs.io_weight.map(Value::Weight),
         Knob::IoBfqWeight => knobs.bfq_weight.map(Value::Weight),
-        Knob::MemoryReclaim => None,
+        Knob::BfqLowLatency | Knob::MemoryReclaim => None,
     }
 }
 
@@ -326,24 +371,26 @@ pub fn is_foreign(knobs: &Knobs, knob: Knob) -> bool {
         Knob::MemoryLow => knobs.foreign.low,
         Knob::MemoryHigh => knobs.foreign.high,
         Knob::IoWeight | Knob::IoBfqWeight => knobs.foreign.io_weight,
-        Knob::MemoryReclaim => false,
+        Knob::BfqLowLatency | Knob::MemoryReclaim => false,
     }
 }
 
 fn planned_writes(snapshot: &Snapshot, plan: &Plan) -> Vec<PlannedWrite> {
-    let groups: BTreeMap<GroupId, &Group> = snapshot
-        .groups
-        .iter()
-        .map(|group| (group.id, group))
-        .collect();
+    let groups = snapshot.groups.iter().map(|group| (group.id, group));
+    let groups: BTreeMap<GroupId, &Group> = groups.collect();
     let planned = plan.writes.iter().map(|write| {
         let group = groups.get(&write.group);
+        let disk = snapshot.devices.iter().find(|disk| disk.id == write.group);
+        let path = group
+            .map(|group| &group.path)
+            .or(disk.map(|disk| &disk.path));
+        let now = group
+            .and_then(|group| knob_value(&group.knobs, write.knob))
+            .or(disk.and_then(|disk| disk.low_latency).map(Value::Switch));
         PlannedWrite {
-            path: group.map_or_else(|| write.group.to_string(), |group| group.path.clone()),
+            path: path.map_or_else(|| write.group.to_string(), Clone::clone),
             knob: write.knob,
-            now: group
-                .and_then(|group| knob_value(&group.knobs, write.knob))
-                .map(|value| value.to_string()),
+            now: now.map(|value| value.to_string()),
             value: write.value.to_string(),
             because: write.reason.to_string(),
             reason: write.reason,

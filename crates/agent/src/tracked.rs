@@ -3,10 +3,43 @@
 use justitia_cgroup::{Activity, Buffer, Gauges, Group};
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{self, GroupId, Knobs, Traffic, WeightSource};
-use justitia_policy::units::Weight;
+use justitia_policy::units::{Bytes, Weight};
 
-/// Full reads without activity after which a group counts as quiet.
-pub(crate) const QUIET_AFTER: u32 = 4;
+/// How a group is looked at: how often it is probed and read in full, in ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rhythm {
+    /// Quiet for at least so many ticks.
+    after: u64,
+    /// The two short reads that tell whether it stirs.
+    pub(crate) probe: u64,
+    /// Everything.
+    pub(crate) full: u64,
+}
+
+/// The longer a group was quiet, the less often it is looked at.
+const RHYTHMS: [Rhythm; 4] = [
+    Rhythm {
+        after: 128,
+        probe: 4,
+        full: 32,
+    },
+    Rhythm {
+        after: 32,
+        probe: 2,
+        full: 16,
+    },
+    Rhythm {
+        after: 4,
+        probe: 1,
+        full: 8,
+    },
+    Rhythm {
+        after: 0,
+        probe: 1,
+        full: 1,
+    },
+];
+
 /// Stall below this, microseconds per full read, is no activity.
 const QUIET_STALL_US: u64 = 1_000;
 
@@ -17,8 +50,8 @@ pub(crate) struct Tracked {
     /// Last seen; its identity, path and weight are always right.
     pub(crate) seen: snapshot::Group,
     activity: Option<Activity>,
-    /// Full reads in a row without activity.
-    pub(crate) quiet: u32,
+    /// The tick in which it last did something.
+    pub(crate) stirred_at: u64,
     /// Knobs read at least once.
     knows_knobs: bool,
     /// Has watched groups below it.
@@ -35,6 +68,7 @@ impl Tracked {
         path: &str,
         parent: Option<GroupId>,
         weight: Option<(Weight, WeightSource)>,
+        tick: u64,
     ) -> Tracked {
         let (weight, weight_source) = match weight {
             Some((weight, source)) => (Some(weight), source),
@@ -54,7 +88,7 @@ impl Tracked {
             },
             group,
             activity: None,
-            quiet: 0,
+            stirred_at: tick,
             knows_knobs: false,
             inner: false,
             failed: false,
@@ -66,17 +100,22 @@ impl Tracked {
         tracked
     }
 
+    /// How often to look at it.
+    pub(crate) fn rhythm(&self, tick: u64) -> Rhythm {
+        let quiet_for = tick.saturating_sub(self.stirred_at);
+        let fits = RHYTHMS.iter().find(|rhythm| quiet_for >= rhythm.after);
+        *fits.unwrap_or(&RHYTHMS[RHYTHMS.len() - 1])
+    }
+
     /// Whether the probe of a quiet group differs from the last one.
-    pub(crate) fn stirs(&mut self, buffer: &mut Buffer) -> bool {
-        let Ok(now) = self.group.activity(buffer) else {
-            return true;
+    pub(crate) fn stirs(&mut self, tick: u64, buffer: &mut Buffer) -> bool {
+        let now = self.group.activity(buffer).ok();
+        let stirs = match (&now, &self.activity) {
+            (Some(now), Some(before)) => !now.same_as(before),
+            _ => true,
         };
-        let stirs = self
-            .activity
-            .as_ref()
-            .is_none_or(|before| !now.same_as(before));
         if stirs {
-            self.quiet = 0;
+            self.stirred_at = tick;
         }
         stirs
     }
@@ -87,9 +126,11 @@ impl Tracked {
     }
 
     /// Takes in a full read; `knobs` says whether it included them.
-    pub(crate) fn take_in(&mut self, gauges: &Gauges, knobs: bool, buffer: &mut Buffer) {
+    pub(crate) fn take_in(&mut self, gauges: &Gauges, knobs: bool, tick: u64, buffer: &mut Buffer) {
         self.failed = false;
-        self.note_activity(&gauges.memory, &gauges.pressure);
+        if self.differs_from(&gauges.memory, &gauges.pressure) {
+            self.stirred_at = tick;
+        }
         self.seen.memory = gauges.memory;
         self.seen.pressure = gauges.pressure;
         if knobs {
@@ -100,7 +141,7 @@ impl Tracked {
             };
             self.knows_knobs = true;
         }
-        if self.quiet >= QUIET_AFTER {
+        if self.rhythm(tick).full > 1 || self.rhythm(tick + 1).full > 1 {
             self.activity = self.group.activity(buffer).ok();
         }
     }
@@ -117,30 +158,23 @@ impl Tracked {
         }
     }
 
-    /// Counts full reads without a change worth the name.
-    fn note_activity(&mut self, memory: &snapshot::Memory, pressure: &snapshot::Pressure) {
+    /// Whether a full read shows a change worth the name.
+    fn differs_from(&self, memory: &snapshot::Memory, pressure: &snapshot::Pressure) -> bool {
         let (before, stalls) = (&self.seen.memory, &self.seen.pressure);
-        let stirred = differs(
-            before.current.map(|b| b.0),
-            memory.current.map(|b| b.0),
-            1 << 20,
-        ) || differs(stalls.io_some_us, pressure.io_some_us, QUIET_STALL_US)
+        let bytes = |bytes: Option<Bytes>| bytes.map(|bytes| bytes.0);
+        differs(bytes(before.current), bytes(memory.current), 1 << 20)
+            || differs(stalls.io_some_us, pressure.io_some_us, QUIET_STALL_US)
             || differs(
                 stalls.memory_some_us,
                 pressure.memory_some_us,
                 QUIET_STALL_US,
-            );
-        self.quiet = if stirred {
-            0
-        } else {
-            self.quiet.saturating_add(1)
-        };
+            )
     }
 
     /// What could not be read now is unknown, not what it was.
-    pub(crate) fn forget_values(&mut self) {
+    pub(crate) fn forget_values(&mut self, tick: u64) {
         self.failed = true;
-        self.quiet = 0;
+        self.stirred_at = tick;
         self.knows_knobs = false;
         let foreign = self.seen.knobs.foreign;
         self.seen.memory = snapshot::Memory::default();
@@ -165,6 +199,15 @@ fn differs(before: Option<u64>, now: Option<u64>, tolerance: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rhythms_are_whole_turns_and_the_quietest_is_seen_within_four_ticks() {
+        for rhythm in RHYTHMS {
+            assert_eq!(rhythm.full % rhythm.probe, 0, "{rhythm:?}");
+            assert!(rhythm.probe <= 4, "{rhythm:?}");
+        }
+        assert_eq!(RHYTHMS[RHYTHMS.len() - 1].after, 0);
+    }
 
     #[test]
     fn becoming_known_or_unknown_is_a_change() {

@@ -130,8 +130,38 @@ fn under_contention_it_writes_and_when_it_ends_all_is_as_before() {
 }
 
 #[test]
+fn under_contention_low_latency_of_every_bfq_disk_is_off_until_it_ends() {
+    let mut load = Load::new();
+    load.fake.add_disk("sda", true);
+    load.fake.add_disk("sdb", false);
+    let state = tempfile::tempdir().unwrap();
+    let log = Log::captured();
+    let mut agent = agent(&load.fake, settings(state.path(), Mode::Proportional), &log);
+    load.steps(&mut agent, 8);
+    let devices = agent.board().report().devices;
+    let told = devices
+        .iter()
+        .map(|disk| (&*disk.path, disk.low_latency, disk.prior));
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            ("block:sda", Some(false), Some(true)),
+            ("block:sdb", Some(false), None),
+        ]
+    );
+    agent.finish().unwrap();
+    let written = load.fake.writes();
+    let of_disks = written
+        .iter()
+        .filter(|(path, ..)| path.starts_with("block:"));
+    let of_disks: Vec<&str> = of_disks.map(|(.., text)| text.as_str()).collect();
+    assert_eq!(of_disks, ["0", "1"], "off once, on once");
+}
+
+#[test]
 fn in_mode_observe_it_writes_nothing() {
     let mut load = Load::new();
+    load.fake.add_disk("sda", true);
     let state = tempfile::tempdir().unwrap();
     let mut agent = agent(
         &load.fake,

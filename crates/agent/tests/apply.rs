@@ -246,6 +246,25 @@ fn a_write_that_fails_is_a_problem_of_its_group_alone() {
 }
 
 #[test]
+fn a_write_that_the_kernel_refuses_is_nobodys_hand() {
+    let fake = host(&["a"]);
+    let a = fake.mkdir("/app/a");
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    fake.inject("/app/a", "memory.low", Fault::ReadOnly);
+    for n in 1..10 {
+        rig.apply(vec![write(a, LOW, limit(n << 20))]);
+        rig.look();
+    }
+    assert!(!rig.observer.seen(a).unwrap().knobs.foreign.low);
+    fake.clear_faults("/app/a");
+    rig.apply(vec![write(a, LOW, limit(50 << 20))]);
+    assert_eq!(text(&fake, "/app/a", LOW), (50 << 20).to_string());
+    rig.finish();
+    assert_eq!(text(&fake, "/app/a", LOW), "0");
+}
+
+#[test]
 fn what_is_there_already_is_not_written() {
     let fake = host(&["a"]);
     let a = fake.mkdir("/app/a");

@@ -77,6 +77,9 @@ impl CgroupFs for FusedFs {
     fn stacked(&self, device: Device) -> bool {
         self.0.fake.stacked(device)
     }
+    fn block_devices(&self, out: &mut Vec<String>) {
+        self.0.fake.block_devices(out);
+    }
     fn watch_host_pressure(&self, _: Resource, _: PsiTrigger) -> Result<Watch, Errno> {
         Err(Errno::OPNOTSUPP)
     }
@@ -175,6 +178,7 @@ fn run(acts: &[Act], lifetime: usize) -> Result<(), TestCaseError> {
     let fake = host(&NAMES);
     fake.foreign_write("/app/a", "memory.low", "40960");
     fake.foreign_write("/app/b", "io.weight", "default 333");
+    let disk = fake.add_disk("sda", true);
     let state = tempfile::tempdir().unwrap();
     let fuse = Arc::new(Fuse {
         fake: fake.clone(),
@@ -195,7 +199,8 @@ fn run(acts: &[Act], lifetime: usize) -> Result<(), TestCaseError> {
                 let writes = writes
                     .iter()
                     .map(|&(group, knob, n)| write(ids[group], KNOBS[knob], value(KNOBS[knob], n)));
-                rig.apply(writes.collect());
+                let switch = write(disk, Knob::BfqLowLatency, Value::Switch(false));
+                rig.apply(std::iter::once(switch).chain(writes).collect());
             }
             &Act::Foreign(group, knob) => {
                 foreign += 1;
@@ -227,6 +232,7 @@ fn run(acts: &[Act], lifetime: usize) -> Result<(), TestCaseError> {
         let present = text(&fake, &path(group), KNOBS[knob]);
         prop_assert_eq!(&present, expected, "{} {}", path(group), KNOBS[knob]);
     }
+    prop_assert_eq!(text(&fake, "block:sda", Knob::BfqLowLatency), "1");
     // And once more, on a journal that is empty now: nothing happens.
     fake.clear_writes();
     restore_from(&fs, next.path());

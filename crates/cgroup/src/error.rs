@@ -1,20 +1,30 @@
-//! What can go wrong with a cgroup, and what to do about it. Every error is one line of cause
-//! ([`std::fmt::Display`]) and one of remedy.
+//! What can go wrong with a cgroup or a disk, and what to do about it. Every error is one line of
+//! cause ([`std::fmt::Display`]) and one of remedy.
 
 use rustix::io::Errno;
+
+use crate::fs::disk_name;
+
+/// Whose directory this is, in words.
+fn owner(path: &str) -> String {
+    match disk_name(path) {
+        Some(name) => format!("disk {name}"),
+        None => format!("cgroup {path}"),
+    }
+}
 
 /// Access to one file of a cgroup failed. `file` is the file's name, `path` the cgroup's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The cgroup was removed (`ENODEV` on an open file, `ENOENT` on its directory).
-    #[error("cgroup {path} is gone")]
+    #[error("{} is gone", owner(path))]
     Gone {
         /// The cgroup.
         path: String,
     },
     /// The cgroup is there, the file is not: its controller is off or the kernel lacks it.
-    #[error("cgroup {path} has no {file}")]
+    #[error("{} has no {file}", owner(path))]
     Absent {
         /// The cgroup.
         path: String,
@@ -22,7 +32,7 @@ pub enum Error {
         file: &'static str,
     },
     /// `EACCES`, `EPERM` or `EROFS`.
-    #[error("no permission for {file} of cgroup {path} ({errno})")]
+    #[error("no permission for {file} of {} ({errno})", owner(path))]
     Denied {
         /// The cgroup.
         path: String,
@@ -32,7 +42,7 @@ pub enum Error {
         errno: Errno,
     },
     /// `EOPNOTSUPP`, `ENOSYS`: the kernel has the file but not the function (PSI off, say).
-    #[error("the kernel does not support {file} of cgroup {path} ({errno})")]
+    #[error("the kernel does not support {file} of {} ({errno})", owner(path))]
     Unsupported {
         /// The cgroup.
         path: String,
@@ -42,7 +52,7 @@ pub enum Error {
         errno: Errno,
     },
     /// `EINVAL`, `ERANGE`, or a value of the wrong kind for the knob.
-    #[error("{file} of cgroup {path} does not take {value:?}")]
+    #[error("{file} of {} does not take {value:?}", owner(path))]
     Invalid {
         /// The cgroup.
         path: String,
@@ -52,7 +62,7 @@ pub enum Error {
         value: String,
     },
     /// `EBUSY` or `EINTR`, again and again.
-    #[error("{file} of cgroup {path} stays busy ({errno})")]
+    #[error("{file} of {} stays busy ({errno})", owner(path))]
     Busy {
         /// The cgroup.
         path: String,
@@ -62,7 +72,7 @@ pub enum Error {
         errno: Errno,
     },
     /// Anything else.
-    #[error("{file} of cgroup {path}: {errno}")]
+    #[error("{file} of {}: {errno}", owner(path))]
     Io {
         /// The cgroup.
         path: String,
@@ -101,8 +111,14 @@ impl Error {
     pub fn remedy(&self) -> &'static str {
         match self {
             Error::Gone { .. } => "forget the group; one made again under its path is another one",
+            Error::Absent { path, .. } if disk_name(path).is_some() => {
+                "select another scheduler, or live with weights that do not hold"
+            }
             Error::Absent { .. } => {
                 "enable the controller in the parent's cgroup.subtree_control, or update the kernel"
+            }
+            Error::Denied { path, .. } if disk_name(path).is_some() => {
+                "run as root, with sysfs writable (in a container, the host's)"
             }
             Error::Denied { .. } => "run as root, with the cgroup2 mount writable",
             Error::Unsupported { .. } => "boot with psi=1, or a kernel that has the function",
@@ -206,6 +222,13 @@ mod tests {
                 assert!(!line.is_empty() && !line.contains('\n'), "{line:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_disk_is_called_a_disk() {
+        let error = Error::from_errno("block:sda", "low_latency", Errno::ROFS);
+        assert!(error.to_string().contains("low_latency of disk sda"));
+        assert!(error.remedy().contains("sysfs"));
     }
 
     #[test]

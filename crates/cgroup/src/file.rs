@@ -1,4 +1,4 @@
-//! The files of a cgroup directory that Justitia knows, and the buffer they are read into.
+//! The files of a cgroup, or of a disk's scheduler, that Justitia knows, and the buffer they are read into.
 
 use std::os::fd::AsFd;
 
@@ -6,7 +6,7 @@ use justitia_policy::plan::Knob;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 
-/// A file of a cgroup directory.
+/// A file of a cgroup's or a scheduler's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "each is the kernel's name in camel case")]
@@ -27,11 +27,12 @@ pub enum File {
     CgroupProcs,
     CgroupEvents,
     CgroupControllers,
+    BfqLowLatency,
 }
 
 impl File {
     /// All of them, in the order of their numbers.
-    pub const ALL: [File; 16] = [
+    pub const ALL: [File; 17] = [
         File::MemoryCurrent,
         File::MemoryStat,
         File::MemoryPressure,
@@ -48,6 +49,7 @@ impl File {
         File::CgroupProcs,
         File::CgroupEvents,
         File::CgroupControllers,
+        File::BfqLowLatency,
     ];
 
     /// Its name in the directory.
@@ -69,6 +71,7 @@ impl File {
             File::CgroupProcs => "cgroup.procs",
             File::CgroupEvents => "cgroup.events",
             File::CgroupControllers => "cgroup.controllers",
+            File::BfqLowLatency => "low_latency",
         }
     }
 
@@ -91,6 +94,7 @@ impl File {
             Knob::MemoryReclaim => File::MemoryReclaim,
             Knob::IoWeight => File::IoWeight,
             Knob::IoBfqWeight => File::IoBfqWeight,
+            Knob::BfqLowLatency => File::BfqLowLatency,
         }
     }
 }

@@ -22,7 +22,8 @@ pub type Fs = Arc<dyn CgroupFs>;
 
 /// A host: its tree of cgroups, its memory, its processes, its block devices.
 pub trait CgroupFs: Send + Sync {
-    /// Opens the cgroup at a path relative to the mount, `/` for the root.
+    /// Opens the cgroup at a path relative to the mount, `/` for the root; or, at `block:NAME`,
+    /// the directory of that disk's scheduler, which is a directory of knobs like any other.
     fn open(&self, path: &str) -> Result<Group, Error>;
 
     /// Appends the cgroups directly below a path. Cheap for a leaf.
@@ -38,11 +39,38 @@ pub trait CgroupFs: Send + Sync {
     /// that the same bytes appear on both in `io.stat`.
     fn stacked(&self, device: Device) -> bool;
 
+    /// Appends the paths (`block:NAME`) of disks that BFQ schedules, in order. What cannot be read
+    /// is not known to be one. May be some seconds old.
+    fn block_devices(&self, out: &mut Vec<String>);
+
     /// Watches the host's `/proc/pressure` for stalls.
     fn watch_host_pressure(&self, resource: Resource, trigger: PsiTrigger) -> Result<Watch, Errno>;
 
     /// Time since boot, suspended time included: the clock of process start times.
     fn now_boottime(&self) -> Duration;
+}
+
+/// What paths of disks begin with. No cgroup's path does: theirs begin with a slash.
+const BLOCK: &str = "block:";
+/// Set in the ids of disks: sysfs and cgroup2 both count their inodes from 1.
+const DISK_BIT: u64 = 1 << 63;
+
+/// The path of a disk.
+pub(crate) fn disk_path(name: &str) -> String {
+    format!("{BLOCK}{name}")
+}
+
+/// The disk's name, if this is the path of one.
+pub(crate) fn disk_name(path: &str) -> Option<&str> {
+    path.strip_prefix(BLOCK)
+}
+
+/// Identity of the directory that was opened by this path and has this inode.
+pub(crate) fn directory_id(path: &str, inode: u64) -> GroupId {
+    match disk_name(path) {
+        Some(_) => GroupId(inode | DISK_BIT),
+        None => GroupId(inode),
+    }
 }
 
 /// A cgroup directly below another.
@@ -54,7 +82,7 @@ pub struct Child {
     pub id: GroupId,
 }
 
-/// One cgroup, held by its open directory.
+/// One cgroup (or one disk's scheduler), held by its open directory.
 pub trait Directory: Send + Sync {
     /// Inode of the directory.
     fn id(&self) -> GroupId;

@@ -1,8 +1,9 @@
-//! One cgroup: identity, knobs, attributes.
+//! One cgroup, or one disk's scheduler: identity, knobs, attributes.
 //!
 //! Values in the kernel's formats: limits are bytes or `max`; `io.weight` takes `default N`;
 //! `io.bfq.weight` takes a bare `N` on every kernel that has it and shows `default N`;
-//! `memory.reclaim` takes bytes and, since Linux 6.9, `swappiness=0` for "file pages only".
+//! `memory.reclaim` takes bytes and, since Linux 6.9, `swappiness=0` for "file pages only";
+//! `low_latency` takes and shows `0` or `1`.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -110,6 +111,9 @@ impl Group {
             Knob::IoWeight | Knob::IoBfqWeight => {
                 parse::io::default_weight(buffer.bytes()).map(Value::Weight)
             }
+            Knob::BfqLowLatency => {
+                parse::single(buffer.bytes()).map(|number| Value::Switch(number != 0))
+            }
             Knob::MemoryReclaim => None,
         })
     }
@@ -125,6 +129,7 @@ impl Group {
                 self.write(knob, &format!("default {weight}"))
             }
             (Knob::IoBfqWeight, Value::Weight(weight)) => self.write(knob, &weight.to_string()),
+            (Knob::BfqLowLatency, Value::Switch(_)) => self.write(knob, &value.to_string()),
             (Knob::MemoryReclaim, Value::Reclaim(bytes)) => self.reclaim(bytes.0),
             _ => Err(self.invalid(knob, &value.to_string())),
         }

@@ -1,7 +1,7 @@
-//! The only crate that names cgroup, PSI and `/proc` files.
+//! The only crate that names cgroup, PSI, `/proc` and `/sys` files.
 //!
 //! Data flows from text to numbers and back: [`parse`] holds pure parsers, [`Group`] is a cgroup
-//! (its id and an open directory), [`RealFs`] and [`FakeFs`] are the two worlds a group can live
+//! (its id and an open directory; a disk's scheduler is one too), [`RealFs`] and [`FakeFs`] are the two worlds a group can live
 //! in, [`Writer`] is the one way to write without waiting, [`Events`] the one way to wait.
 //!
 //! Invariants: what could not be read is `None` or an error, never zero; a group that was removed

@@ -60,9 +60,9 @@ pub struct FeedbackConfig {
 impl Default for FeedbackConfig {
     fn default() -> Self {
         FeedbackConfig {
-            smoothing_s: 3.0,
-            integral_per_s: 0.15,
-            proportional: 0.5,
+            smoothing_s: 5.0,
+            integral_per_s: 0.2,
+            proportional: 0.2,
             gain_limit: 8.0,
             dead_band: 0.02,
             stall_share: 0.05,

@@ -159,6 +159,7 @@ mod tests {
         let mut snapshot = Snapshot {
             host: host(1000),
             groups: Vec::new(),
+            ..Snapshot::default()
         };
         let mut app = group(1, None, "/app");
         app.weight = None;
@@ -193,6 +194,7 @@ mod tests {
         let snapshot = Snapshot {
             host: host(1000),
             groups: vec![app, blind],
+            ..Snapshot::default()
         };
         let tree = Tree::of(&snapshot);
         let low = protections(&snapshot.groups, &tree, &[Bytes::ZERO, Bytes::mib(1)]);
@@ -204,6 +206,7 @@ mod tests {
         let mut snapshot = Snapshot {
             host: host(1600),
             groups: vec![group(1, None, "/a")],
+            ..Snapshot::default()
         };
         snapshot.host.file = Some(Bytes::mib(900));
         snapshot.host.free = Some(Bytes::mib(100));
@@ -221,6 +224,7 @@ mod tests {
         let mut snapshot = Snapshot {
             host: host(1000),
             groups: Vec::new(),
+            ..Snapshot::default()
         };
         snapshot.groups = vec![
             group(1, None, "/t"),

@@ -10,8 +10,13 @@
 //! x_i   = b_i / ideal_i                 ideal: weighted water-filling of the summed bandwidth
 //! e_i   = clamp(1 - x_i, -1, 1)         relative error; its time integral is the lag behind the
 //!                                       ideal in seconds of service, the thing to bring to zero
-//! ln g_i = proportional * filtered(e_i) + integral_per_s * sum(e_i dt)
+//! ln g_i = proportional * filtered(e_i) + integral_per_s * sum(p_i e_i dt)
+//! p_i    = ALTERNATING + (1 - ALTERNATING) * |filtered(e_i)| / filtered(|e_i|)
 //! ```
+//!
+//! `p_i`, the persistence, is there because the plant is steep: below its dirty limit a group runs
+//! free, at the limit it waits. An error that keeps its sign is corrected fast; one that changes it
+//! is the loop's own doing and is followed slowly.
 //!
 //! Properties: only ratios of gains matter, so they are kept centred; the integral stops where the
 //! actuator stops (anti-windup), at the gain limit, for a participant that leaves its share unused
@@ -23,6 +28,9 @@
 
 use crate::config::FeedbackConfig;
 
+/// What is left of the integral's speed for an error that changes its sign all the time.
+const ALTERNATING: f64 = 0.15;
+
 /// The memory of one participant.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Controller {
@@ -30,6 +38,8 @@ pub struct Controller {
     integral_s: f64,
     /// The relative error through a first-order filter.
     filtered_error: f64,
+    /// Its absolute value through the same filter.
+    filtered_magnitude: f64,
     /// `x_i` through the same filter, for people.
     filtered_of_ideal: Option<f64>,
     /// The last gain handed out.
@@ -40,6 +50,12 @@ impl Controller {
     /// The factor on the group's share.
     pub fn gain(&self) -> f64 {
         self.ln_gain.exp()
+    }
+
+    /// How far errors keep their sign, `ALTERNATING` to 1.
+    fn persistence(&self) -> f64 {
+        let same_sign = self.filtered_error.abs() / self.filtered_magnitude.max(1e-9);
+        ALTERNATING + (1.0 - ALTERNATING) * same_sign.min(1.0)
     }
 
     /// Smoothed bandwidth over ideal bandwidth; `None` before the first adjustment.
@@ -80,12 +96,13 @@ pub fn adjust(
         let of_ideal = if *ideal > 0.0 { m.rate / ideal } else { 1.0 };
         let error = (1.0 - of_ideal).clamp(-1.0, 1.0);
         controller.filtered_error += smooth * (error - controller.filtered_error);
+        controller.filtered_magnitude += smooth * (error.abs() - controller.filtered_magnitude);
         let before = controller.filtered_of_ideal.unwrap_or(of_ideal);
         controller.filtered_of_ideal = Some(before + smooth * (of_ideal - before));
         let stuck = (error > 0.0 && m.unused) || (error < 0.0 && m.at_floor);
         if !stuck && controller.filtered_error.abs() > config.dead_band {
-            controller.integral_s =
-                (controller.integral_s + error * elapsed_s).clamp(-bound_s, bound_s);
+            let moved = error * elapsed_s * controller.persistence();
+            controller.integral_s = (controller.integral_s + moved).clamp(-bound_s, bound_s);
         }
     }
     centre(controllers, measured);

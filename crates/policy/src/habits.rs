@@ -2,7 +2,9 @@
 //!
 //! - It *contends* when its tasks stalled on I/O or memory for more than a small share of the
 //!   time (with hysteresis, so that a pause of a moment changes nothing).
-//! - It is a *writer* when most of what the disk carries for it is written.
+//! - It is a *writer* when about as much of its traffic is written as is read, or more: then a
+//!   smaller page share slows its writes down and costs few hits. Others are never limited by the
+//!   fair objective.
 //! - It *claims* when it does neither stall enough to contend nor get its share, but waits for
 //!   CPUs: on a busy host, those who write above their share hold the CPUs it needs. A group that
 //!   waits for nothing has what it wants, however little, and claims nothing: a trickle of high
@@ -14,12 +16,17 @@
 use crate::config::FeedbackConfig;
 use crate::rates::Rates;
 
-/// Seconds over which stalls and the mix of reads and writes are averaged.
-const HABIT_S: f64 = 3.0;
+/// Seconds over which stalls and the mix of reads and writes are averaged. Contention begins with
+/// the first period that stalls enough, and ends when the average says so.
+const HABIT_S: f64 = 6.0;
 /// A group whose smoothed stalls fall below this part of the threshold stops contending.
 const LEAVE: f64 = 0.25;
 /// Below this many bytes a second a group is idle.
 const IDLE_BYTES_PER_S: f64 = 4096.0;
+/// A group that writes more than this part of its traffic is a writer ...
+const WRITER: f64 = 0.35;
+/// ... and stays one above this part.
+const STAY_WRITER: f64 = 0.25;
 /// Share of time waiting for CPUs above which a group wants more of them.
 const CPU_HUNGRY: f64 = 0.2;
 /// A claim needs at least this part of the share: whoever is further off does something else.
@@ -36,7 +43,8 @@ const DEAF_S: f64 = 120.0;
 pub struct Habits {
     stalled: Option<f64>,
     cpu_stalled: Option<f64>,
-    write_share: Option<f64>,
+    written_per_s: Option<f64>,
+    read_per_s: Option<f64>,
     of_share: Option<f64>,
     claim: Claim,
     contending: bool,
@@ -60,18 +68,26 @@ impl Habits {
     #[must_use]
     pub fn after(self, rates: &Rates, config: &FeedbackConfig, elapsed_s: f64) -> Habits {
         let stalled = smooth(self.stalled, rates.stalled, elapsed_s);
-        let write_share = smooth(self.write_share, write_share(rates), elapsed_s);
-        let contending = stalled.is_some_and(|stalled| {
-            let hold = if self.contending { LEAVE } else { 1.0 };
-            stalled > config.stall_share * hold
-        });
+        let written_per_s = smooth(self.written_per_s, rates.written_per_s, elapsed_s);
+        let read_per_s = smooth(self.read_per_s, rates.read_per_s, elapsed_s);
+        let writes = match (written_per_s, read_per_s) {
+            (Some(written), Some(read)) if written + read > 0.0 => written / (written + read),
+            _ => 0.0,
+        };
+        let idle = rates.bytes_per_s().is_some_and(|b| b < IDLE_BYTES_PER_S);
+        let begins = rates.stalled.is_some_and(|now| now > config.stall_share);
+        let stays = stalled.is_some_and(|stalled| stalled > config.stall_share * LEAVE);
+        // Who neither moves nor waits has stopped; who pauses between two bursts has not.
+        let stopped = idle && rates.stalled.is_some_and(|now| now == 0.0);
+        let contending = begins || (self.contending && stays && !stopped);
         Habits {
             stalled,
             cpu_stalled: smooth(self.cpu_stalled, rates.cpu_stalled, elapsed_s),
-            write_share,
+            written_per_s,
+            read_per_s,
             contending,
-            writer: write_share.is_some_and(|w| w > if self.writer { 0.4 } else { 0.5 }),
-            idle: rates.bytes_per_s().is_some_and(|b| b < IDLE_BYTES_PER_S),
+            writer: writes > if self.writer { STAY_WRITER } else { WRITER },
+            idle,
             ..self
         }
     }
@@ -107,7 +123,7 @@ impl Habits {
         self.stalled.map(|_| self.contending)
     }
 
-    /// What the disk carries for it is mostly written.
+    /// About as much of its traffic is written as is read, or more.
     pub fn writer(&self) -> bool {
         self.writer
     }
@@ -129,12 +145,6 @@ fn smooth(old: Option<f64>, new: Option<f64>, elapsed_s: f64) -> Option<f64> {
         (Some(old), Some(new)) => Some(old + (1.0 - (-elapsed_s / HABIT_S).exp()) * (new - old)),
         (old, new) => new.or(old),
     }
-}
-
-/// Of what the disk carries for a group, the part that is written; `None` without traffic.
-fn write_share(rates: &Rates) -> Option<f64> {
-    let carried = rates.transferable_per_s()?;
-    (carried > IDLE_BYTES_PER_S).then(|| rates.written_per_s.unwrap_or(0.0) / carried)
 }
 
 #[cfg(test)]
@@ -162,7 +172,7 @@ mod tests {
         let habits = settled(&rates(0.5, 0.0));
         let paused = habits.after(&rates(0.0, 0.0), &config, 1.0);
         assert_eq!(paused.contending(), Some(true));
-        let rested = (0..30).fold(paused, |h, _| h.after(&rates(0.0, 0.0), &config, 1.0));
+        let rested = (0..60).fold(paused, |h, _| h.after(&rates(0.0, 0.0), &config, 1.0));
         assert_eq!(rested.contending(), Some(false));
     }
 

@@ -11,7 +11,7 @@ use crate::color::Color;
 use crate::snapshot::GroupId;
 use crate::units::{Bytes, Limit};
 
-/// A cgroup control file that Justitia writes.
+/// A control file that Justitia writes, of a cgroup or of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Knob {
     /// `memory.low`: the threshold of weight-aware reclaim.
@@ -29,6 +29,9 @@ pub enum Knob {
     /// `io.bfq.weight`, the default entry.
     #[serde(rename = "io.bfq.weight")]
     IoBfqWeight,
+    /// `low_latency` of a disk's BFQ: raises the weight of queues it takes for interactive.
+    #[serde(rename = "low_latency")]
+    BfqLowLatency,
 }
 
 impl Knob {
@@ -40,6 +43,7 @@ impl Knob {
             Knob::MemoryReclaim => "memory.reclaim",
             Knob::IoWeight => "io.weight",
             Knob::IoBfqWeight => "io.bfq.weight",
+            Knob::BfqLowLatency => "low_latency",
         }
     }
 
@@ -65,6 +69,8 @@ pub enum Value {
     Reclaim(Bytes),
     /// An I/O weight.
     Weight(u32),
+    /// On or off.
+    Switch(bool),
 }
 
 impl fmt::Display for Value {
@@ -74,6 +80,7 @@ impl fmt::Display for Value {
             Value::Limit(limit) => limit.fmt(f),
             Value::Reclaim(bytes) => bytes.0.fmt(f),
             Value::Weight(weight) => weight.fmt(f),
+            Value::Switch(on) => u8::from(*on).fmt(f),
         }
     }
 }
@@ -109,6 +116,8 @@ pub enum Reason {
     },
     /// A color asks for a rebalancing.
     Rebalance,
+    /// Groups contend, and the scheduler would not serve them by their weights.
+    WeightsMustHold,
 }
 
 impl fmt::Display for Reason {
@@ -131,6 +140,7 @@ impl fmt::Display for Reason {
             Reason::MakeRoom => f.write_str("its other memory grew"),
             Reason::BlockShare { gain } => write!(f, "block share follows gain {gain:.2}"),
             Reason::Rebalance => f.write_str("rebalancing between colors"),
+            Reason::WeightsMustHold => f.write_str("BFQ's low_latency overrides weights"),
         }
     }
 }
@@ -138,7 +148,7 @@ impl fmt::Display for Reason {
 /// One knob write.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Write {
-    /// The group.
+    /// The group, or the disk.
     pub group: GroupId,
     /// Its file.
     pub knob: Knob,
@@ -178,8 +188,8 @@ pub struct Verdict {
 /// What is to be done, and what was thought.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Knob writes in the order they must happen: an ancestor's protection is raised before its
-    /// children's, and lowered after.
+    /// Knob writes in the order they must happen: disks first; an ancestor's protection is
+    /// raised before its children's, and lowered after.
     pub writes: Vec<Write>,
     /// One verdict for each managed group, in the snapshot's order.
     pub verdicts: Vec<Verdict>,

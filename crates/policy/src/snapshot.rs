@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, Limit, Weight};
 
-/// The kernel's cgroup id (the inode of its directory): identity, because paths are recycled.
+/// The kernel's cgroup id (the inode of its directory): identity, because paths are recycled. Of
+/// a disk, the inode of its scheduler's directory with the top bit set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GroupId(pub u64);
@@ -27,6 +28,9 @@ pub struct Snapshot {
     pub host: Host,
     /// Managed groups and all their ancestors below the cgroup root, parents before children.
     pub groups: Vec<Group>,
+    /// Disks whose scheduler has knobs of ours.
+    #[serde(default)]
+    pub devices: Vec<BlockDevice>,
 }
 
 /// The host as a whole (`/proc/meminfo`, `/proc/zoneinfo`).
@@ -40,6 +44,19 @@ pub struct Host {
     pub file: Option<Bytes>,
     /// Sum of the zones' high watermarks: below this much free memory kswapd works.
     pub high_watermark: Option<Bytes>,
+}
+
+/// One disk that BFQ schedules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockDevice {
+    /// Identity; another one after the scheduler was changed, even if it is BFQ again.
+    pub id: GroupId,
+    /// Where its knobs are, for example `block:nvme0n1`.
+    pub path: String,
+    /// BFQ's `low_latency`. `None`: not known, so it is left alone.
+    pub low_latency: Option<bool>,
+    /// Somebody else changed it while we held it: it is the user's now.
+    pub foreign: bool,
 }
 
 /// One cgroup.

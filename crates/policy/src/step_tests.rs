@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::plan::{Knob, Reason, Value};
-use crate::snapshot::WeightSource;
+use crate::snapshot::{BlockDevice, WeightSource};
 use crate::testing::{apply, group, host};
 use crate::units::Weight;
 
@@ -17,6 +17,7 @@ fn contended() -> Snapshot {
     let mut snapshot = Snapshot {
         host: host(750),
         groups: vec![app],
+        ..Snapshot::default()
     };
     for (i, weight) in [100, 200, 400, 800].into_iter().enumerate() {
         let mut g = group(i as u64 + 2, Some(1), &format!("/app/c{i}"));
@@ -225,4 +226,83 @@ fn a_settled_plan_is_empty() {
         (state, plan) = step(&state, &snapshot, &config, SECOND);
     }
     assert!(plan.writes.is_empty(), "{:?}", plan.writes);
+}
+
+/// Seconds of these stalls on a host with a BFQ disk, its `low_latency` on; the writes to it in
+/// each second.
+fn switched(stalls_us: &[u64], mode: Mode, foreign: bool) -> Vec<Vec<crate::plan::Write>> {
+    let config = Config {
+        mode,
+        ..Config::default()
+    };
+    let mut snapshot = contended();
+    snapshot.devices.push(BlockDevice {
+        id: GroupId(7 | 1 << 63),
+        path: "block:sda".into(),
+        low_latency: Some(true),
+        foreign,
+    });
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+    let mut seen = Vec::new();
+    for &stall_us in stalls_us {
+        apply(&mut snapshot, &plan);
+        pass_a_second(&mut snapshot, [10_000_000; 4], stall_us);
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+        let of_disk = plan.writes.iter().enumerate();
+        let of_disk = of_disk.filter(|(_, write)| write.knob == Knob::BfqLowLatency);
+        let of_disk = of_disk.inspect(|(at, _)| assert_eq!(*at, 0, "before the groups"));
+        seen.push(of_disk.map(|(_, write)| write.clone()).collect());
+    }
+    seen
+}
+
+#[test]
+fn low_latency_is_turned_off_by_the_first_contention_and_stays_so() {
+    let mut stalls = vec![0, 0, 900_000];
+    stalls.extend([0; 60]);
+    let seen = switched(&stalls, Mode::Proportional, false);
+    assert!(seen[..2].iter().all(Vec::is_empty), "{seen:?}");
+    let [write] = &seen[2][..] else {
+        panic!("{:?}", seen[2])
+    };
+    assert_eq!(write.group, GroupId(7 | 1 << 63));
+    assert_eq!(write.value, Value::Switch(false));
+    assert_eq!(write.reason, Reason::WeightsMustHold);
+    assert!(seen[3..].iter().all(Vec::is_empty), "once, and for good");
+}
+
+#[test]
+fn low_latency_of_the_user_or_in_another_mode_is_left_alone() {
+    for (mode, foreign) in [
+        (Mode::Proportional, true),
+        (Mode::Justitia, false),
+        (Mode::Observe, false),
+    ] {
+        let seen = switched(&[900_000; 3], mode, foreign);
+        assert!(seen.iter().all(Vec::is_empty), "{mode:?} {seen:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_comes_later_is_turned_off_in_a_lull_too_and_an_unknown_one_is_not() {
+    let (mut snapshot, _) = after(0, 0, &Config::default());
+    let state = step(&State::default(), &snapshot, &Config::default(), SECOND).0;
+    pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+    let mut state = step(&state, &snapshot, &Config::default(), SECOND).0;
+    for _ in 0..60 {
+        pass_a_second(&mut snapshot, [0; 4], 0);
+        state = step(&state, &snapshot, &Config::default(), SECOND).0;
+    }
+    for (id, low_latency) in [(8, Some(true)), (9, None)] {
+        snapshot.devices.push(BlockDevice {
+            id: GroupId(id),
+            path: format!("block:{id}"),
+            low_latency,
+            foreign: false,
+        });
+    }
+    let (_, plan) = step(&state, &snapshot, &Config::default(), SECOND);
+    let disks = plan.writes.iter();
+    let disks = disks.filter(|write| write.knob == Knob::BfqLowLatency);
+    assert_eq!(disks.map(|write| write.group.0).collect::<Vec<_>>(), [8]);
 }

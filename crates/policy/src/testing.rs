@@ -60,6 +60,13 @@ pub(crate) fn group(id: u64, parent: Option<u64>, path: &str) -> Group {
 pub(crate) fn apply(snapshot: &mut Snapshot, plan: &crate::Plan) {
     use crate::plan::{Knob, Value};
     for write in &plan.writes {
+        if let Value::Switch(on) = write.value {
+            assert_eq!(write.knob, Knob::BfqLowLatency);
+            let mut devices = snapshot.devices.iter_mut();
+            let device = devices.find(|device| device.id == write.group);
+            device.expect("a disk").low_latency = Some(on);
+            continue;
+        }
         let group = snapshot
             .groups
             .iter_mut()

@@ -6,12 +6,12 @@
 
 use crate::entitle::{non_file, Tree};
 use crate::plan::{Knob, Reason, Value, Write};
-use crate::snapshot::Group;
+use crate::snapshot::{BlockDevice, Group};
 use crate::step::Decided;
 use crate::units::{Bytes, Limit, Weight};
 
 /// Changes smaller than this part of the value are not worth a write.
-const WORTH: f64 = 0.02;
+const WORTH: f64 = 0.04;
 /// Block weights are steps of a scheduler's virtual time; small changes do not show.
 const WEIGHT_WORTH: f64 = 0.1;
 /// `io.bfq.weight` ends here (`block/bfq-cgroup.c`, `BFQ_MAX_WEIGHT`).
@@ -72,6 +72,19 @@ pub(crate) fn plan(
         writes.extend(weight_write(group, &decided[i], heaviest));
     }
     writes
+}
+
+/// Turns off what overrides weights, where it is known to be on and nobody else's.
+pub(crate) fn hold_weights(devices: &[BlockDevice]) -> impl Iterator<Item = Write> + '_ {
+    let on = devices
+        .iter()
+        .filter(|device| device.low_latency == Some(true) && !device.foreign);
+    on.map(|device| Write {
+        group: device.id,
+        knob: Knob::BfqLowLatency,
+        value: Value::Switch(false),
+        reason: Reason::WeightsMustHold,
+    })
 }
 
 fn high_write(group: &Group, decided: &Decided) -> Option<Write> {

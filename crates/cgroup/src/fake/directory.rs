@@ -39,6 +39,7 @@ pub(super) struct State {
 /// Whether an access goes on, and what it has to mind.
 struct Access {
     no_swappiness: bool,
+    read_only: bool,
     gate: Option<Gate>,
 }
 
@@ -66,6 +67,7 @@ impl State {
     fn access(&mut self, file: File) -> Result<Access, Errno> {
         let mut access = Access {
             no_swappiness: false,
+            read_only: false,
             gate: None,
         };
         match self.faults.get_mut(&file) {
@@ -79,6 +81,7 @@ impl State {
             Some(Fault::Slow(gate)) => access.gate = Some(gate.clone()),
             Some(Fault::Absent) => return Err(Errno::NOENT),
             Some(Fault::Denied) => return Err(Errno::ACCESS),
+            Some(Fault::ReadOnly) => access.read_only = true,
         }
         Ok(access)
     }
@@ -109,6 +112,9 @@ impl Directory for FakeDirectory {
         let text = std::str::from_utf8(text).map_err(|_| Errno::INVAL)?;
         let mut state = self.lock();
         let access = state.access(file)?;
+        if access.read_only {
+            return Err(Errno::ROFS);
+        }
         let result = state.group.store(file, text, access.no_swappiness);
         drop(state);
         self.journal
@@ -127,9 +133,13 @@ impl Directory for FakeDirectory {
             File::MemoryReclaim => state.group.reclaim,
             File::IoWeight => state.group.io_weight.is_some(),
             File::IoBfqWeight => state.group.bfq_weight.is_some(),
+            File::BfqLowLatency => state.group.low_latency.is_some(),
             _ => true,
         };
-        let refused = matches!(state.faults.get(&file), Some(Fault::Absent | Fault::Denied));
+        let refused = matches!(
+            state.faults.get(&file),
+            Some(Fault::Absent | Fault::Denied | Fault::ReadOnly)
+        );
         there && !refused && self.alive().is_ok()
     }
 
@@ -168,5 +178,21 @@ impl Directory for FakeDirectory {
 
     fn quirks(&self) -> &Quirks {
         &self.quirks
+    }
+}
+
+/// The file of this name, which a test has got right.
+pub(super) fn known(file_name: &str) -> File {
+    match File::from_name(file_name) {
+        Some(file) => file,
+        None => panic!("no file {file_name}"),
+    }
+}
+
+/// Paths are keys: no end slash but the root's.
+pub(super) fn normal(path: &str) -> &str {
+    match path.trim_end_matches('/') {
+        "" => "/",
+        path => path,
     }
 }

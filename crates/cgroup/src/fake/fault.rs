@@ -19,6 +19,8 @@ pub enum Fault {
     Absent,
     /// No permission.
     Denied,
+    /// It can be read, but a write is `EROFS`.
+    ReadOnly,
 }
 
 /// Holds writers back until a test opens it.

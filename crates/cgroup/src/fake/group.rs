@@ -38,6 +38,8 @@ pub struct FakeGroup {
     pub io_weight: Option<u32>,
     /// `None`: no such file.
     pub bfq_weight: Option<u32>,
+    /// Of a disk; `None`: no such file.
+    pub low_latency: Option<bool>,
     /// Whether `memory.reclaim` exists.
     pub reclaim: bool,
     pub events: MemoryEvents,
@@ -67,6 +69,7 @@ impl Default for FakeGroup {
             max: Limit::Max,
             io_weight: Some(100),
             bfq_weight: None,
+            low_latency: None,
             reclaim: true,
             events: MemoryEvents {
                 low: Some(0),
@@ -135,6 +138,10 @@ impl FakeGroup {
                 writeln!(text, "populated {}\nfrozen 0", u8::from(!pids.is_empty()))
             }
             File::CgroupControllers => writeln!(text, "cpu io memory pids"),
+            File::BfqLowLatency => {
+                let on = self.low_latency.ok_or(Errno::NOENT)?;
+                writeln!(text, "{}", u8::from(on))
+            }
         };
         shown.map_err(|_| Errno::IO)?;
         out.extend_from_slice(text.as_bytes());
@@ -214,6 +221,9 @@ impl FakeGroup {
             File::IoBfqWeight if self.bfq_weight.is_some() => {
                 self.bfq_weight = Some(weight(text, 1000)?);
             }
+            File::BfqLowLatency if self.low_latency.is_some() => {
+                self.low_latency = Some(number(text.trim().as_bytes()).ok_or(Errno::INVAL)? != 0);
+            }
             File::MemoryReclaim if self.reclaim => {
                 let (bytes, argument) = text.split_once(' ').unwrap_or((text, ""));
                 let known =
@@ -226,7 +236,9 @@ impl FakeGroup {
                     return Err(Errno::AGAIN);
                 }
             }
-            File::IoWeight | File::IoBfqWeight | File::MemoryReclaim => return Err(Errno::NOENT),
+            File::IoWeight | File::IoBfqWeight | File::MemoryReclaim | File::BfqLowLatency => {
+                return Err(Errno::NOENT)
+            }
             _ => return Err(Errno::INVAL),
         }
         Ok(())

@@ -13,9 +13,10 @@ use justitia_policy::units::Bytes;
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::io::Errno;
 
-use super::directory::{FakeDirectory, Journal};
+use super::directory::{known, normal, FakeDirectory, Journal};
 use super::process::{self, FakeProcess, Life};
 use super::{FakeGroup, Fault};
+use crate::fs::{directory_id, disk_name, disk_path};
 use crate::parse::memory::MemoryEvents;
 use crate::parse::proc::ProcessIo;
 use crate::{
@@ -92,10 +93,19 @@ impl FakeFs {
         state.groups[path].id
     }
 
+    /// Makes a disk that BFQ schedules. Its path, `block:NAME`, serves wherever a group's does.
+    pub fn add_disk(&self, name: &str, low_latency: bool) -> GroupId {
+        let id = self.mkdir(&disk_path(name));
+        self.update(&disk_path(name), |disk| {
+            disk.low_latency = Some(low_latency);
+        });
+        id
+    }
+
     fn new_directory(&self, state: &mut State, path: &str) -> Arc<FakeDirectory> {
         state.last_id += 1;
         Arc::new(FakeDirectory {
-            id: GroupId(state.last_id),
+            id: directory_id(path, state.last_id),
             path: path.to_owned(),
             gone: AtomicBool::new(false),
             state: Mutex::default(),
@@ -316,21 +326,6 @@ impl FakeFs {
     }
 }
 
-fn known(file_name: &str) -> File {
-    match File::from_name(file_name) {
-        Some(file) => file,
-        None => panic!("no file {file_name}"),
-    }
-}
-
-/// Paths are keys: no end slash but the root's.
-fn normal(path: &str) -> &str {
-    match path.trim_end_matches('/') {
-        "" => "/",
-        path => path,
-    }
-}
-
 impl CgroupFs for FakeFs {
     fn open(&self, path: &str) -> Result<Group, Error> {
         match self.lock().groups.get(normal(path)) {
@@ -375,6 +370,12 @@ impl CgroupFs for FakeFs {
 
     fn stacked(&self, device: Device) -> bool {
         self.lock().stacked.contains(&device)
+    }
+
+    fn block_devices(&self, out: &mut Vec<String>) {
+        let state = self.lock();
+        let paths = state.groups.keys();
+        out.extend(paths.filter(|path| disk_name(path).is_some()).cloned());
     }
 
     fn watch_host_pressure(

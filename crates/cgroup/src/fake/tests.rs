@@ -184,6 +184,30 @@ fn children_are_those_directly_below() {
     assert_eq!(names("/"), ["ab"]);
 }
 
+#[test]
+fn a_disk_is_a_directory_of_knobs_beside_the_cgroups() {
+    let (fs, group) = host();
+    let id = fs.add_disk("nvme0n1", true);
+    let mut paths = Vec::new();
+    fs.block_devices(&mut paths);
+    assert_eq!(paths, ["block:nvme0n1"]);
+    let mut children = Vec::new();
+    fs.children("/", &mut children).unwrap();
+    assert_eq!(children.len(), 1, "no cgroup");
+    let disk = fs.open("block:nvme0n1").unwrap();
+    assert!(disk.id() == id && id.0 >> 63 == 1);
+    let knob = Knob::BfqLowLatency;
+    assert_eq!(group.read_knob(knob), Ok(None));
+    assert_eq!(disk.read_knob(knob), Ok(Some(Value::Switch(true))));
+    disk.write_knob(knob, Value::Switch(false)).unwrap();
+    assert_eq!(fs.text("block:nvme0n1", "low_latency").unwrap(), "0\n");
+    fs.inject("block:nvme0n1", "low_latency", Fault::Errno(Errno::ROFS));
+    let error = disk.write_knob(knob, Value::Switch(true)).unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error}");
+    assert_ne!(fs.recreate("block:nvme0n1"), id);
+    assert!(disk.read_knob(knob).unwrap_err().is_gone());
+}
+
 /// A tick reads every busy group once. Debug builds are slow: the bound is a sanity check, the
 /// numbers come from `make bench`.
 #[test]

@@ -13,6 +13,7 @@ use rustix::fs::{self, Access, AtFlags, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 
 use super::budget::{Budget, Kept};
+use crate::fs::directory_id;
 use crate::{Buffer, Directory, File, PsiTrigger, Quirks, Watch, WatchKind};
 
 /// Files up to this number are kept open, those up to `HOT` first.
@@ -27,9 +28,9 @@ const LOOK_AGAIN: u8 = 64;
 pub(crate) struct Shared {
     pub(crate) quirks: Quirks,
     pub(crate) budget: Arc<Budget>,
-    /// A real cgroup2, where a removed directory is told by its missing `cgroup.procs`; on an
-    /// ordinary one it is told by its link count.
-    pub(crate) kernfs: bool,
+    /// The file by whose absence a removed directory of the kernel's is told; `None`: on an
+    /// ordinary file system, where the link count tells.
+    pub(crate) sign: Option<&'static str>,
 }
 
 #[derive(Debug, Default)]
@@ -58,10 +59,19 @@ impl RealDirectory {
         path: &str,
         shared: Arc<Shared>,
     ) -> Result<RealDirectory, Errno> {
-        let relative = super::relative(path);
+        RealDirectory::open_at(mount, super::relative(path), path, shared)
+    }
+
+    /// Opens the directory `relative` to another one, to be known as `path`.
+    pub(crate) fn open_at(
+        root: impl AsFd,
+        relative: &str,
+        path: &str,
+        shared: Arc<Shared>,
+    ) -> Result<RealDirectory, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let dir = fs::openat(mount, relative, flags, Mode::empty())?;
-        let id = GroupId(fs::fstat(&dir)?.st_ino);
+        let dir = fs::openat(root, relative, flags, Mode::empty())?;
+        let id = directory_id(path, fs::fstat(&dir)?.st_ino);
         Ok(RealDirectory {
             id,
             path: path.to_owned(),
@@ -109,16 +119,9 @@ impl Directory for RealDirectory {
     }
 
     fn exists(&self) -> bool {
-        if self.shared.kernfs {
-            fs::accessat(
-                &self.dir,
-                File::CgroupProcs.name(),
-                Access::EXISTS,
-                AtFlags::empty(),
-            )
-            .is_ok()
-        } else {
-            fs::fstat(&self.dir).is_ok_and(|stat| stat.st_nlink > 0)
+        match self.shared.sign {
+            Some(file) => fs::accessat(&self.dir, file, Access::EXISTS, AtFlags::empty()).is_ok(),
+            None => fs::fstat(&self.dir).is_ok_and(|stat| stat.st_nlink > 0),
         }
     }
 
@@ -145,7 +148,7 @@ impl Directory for RealDirectory {
     fn write(&self, file: File, text: &[u8]) -> Result<(), Errno> {
         // O_NONBLOCK: since Linux 6.16 `memory.high` then skips its synchronous reclaim.
         let mut flags = OFlags::WRONLY | OFlags::NONBLOCK;
-        if !self.shared.kernfs {
+        if self.shared.sign.is_none() {
             flags |= OFlags::TRUNC;
         }
         let fd = self.open_file(file, flags)?;

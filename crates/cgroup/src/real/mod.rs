@@ -1,8 +1,9 @@
 //! The real host, by system calls.
 //!
 //! Kernel files: the cgroup2 mount, `/proc/meminfo`, `/proc/zoneinfo`, `/proc/pressure`,
-//! `/proc/PID`, `/sys/dev/block`. Works on an ordinary directory tree too, for tests.
+//! `/proc/PID`, `/sys/dev/block`, `/sys/block`. Works on an ordinary directory tree too, for tests.
 
+mod block;
 mod budget;
 mod directory;
 mod host;
@@ -24,9 +25,12 @@ use rustix::time::{clock_gettime, ClockId};
 
 pub use mount::{Facts, Mount};
 
+use crate::fs::disk_name;
 use crate::{
-    CgroupFs, Child, Device, Error, Group, Process, PsiTrigger, Quirks, Resource, Watch, WatchKind,
+    CgroupFs, Child, Device, Error, File, Group, Process, PsiTrigger, Quirks, Resource, Watch,
+    WatchKind,
 };
+use block::Disks;
 use budget::Budget;
 use directory::{RealDirectory, Shared};
 use host::HostReader;
@@ -41,16 +45,18 @@ pub struct RealFs {
     root: OwnedFd,
     shared: Arc<Shared>,
     host: HostReader,
+    disks: Disks,
 }
 
 impl RealFs {
     /// The cgroups below a mount.
     pub fn new(mount: &Mount) -> Result<RealFs, Error> {
-        RealFs::below(mount.path(), Budget::of_process())
+        let fs = RealFs::below(mount.path(), Budget::of_process())?;
+        Ok(fs.with_disks("/sys/block"))
     }
 
     /// A directory tree taken for cgroups: of an ordinary file system, for tests, where what is
-    /// written stays as it was written; or a part of cgroup2.
+    /// written stays as it was written; or a part of cgroup2. It has no disks.
     pub fn on_directory(path: impl AsRef<Path>) -> Result<RealFs, Error> {
         RealFs::below(path.as_ref(), Budget::of_process())
     }
@@ -60,20 +66,30 @@ impl RealFs {
         let root = fs::open(path, flags, Mode::empty())
             .map_err(|errno| Error::from_errno(&path.to_string_lossy(), "directory", errno))?;
         let kernfs = fs::fstatfs(&root).is_ok_and(|stat| stat.f_type == CGROUP2_SUPER_MAGIC);
+        let sign = kernfs.then_some(File::CgroupProcs.name());
         Ok(RealFs {
             root,
             shared: Arc::new(Shared {
                 quirks: Quirks::default(),
                 budget,
-                kernfs,
+                sign,
             }),
             host: HostReader::new(),
+            disks: Disks::none(),
         })
+    }
+
+    /// Takes its disks from this directory, which is laid out as sysfs lays out its block devices.
+    /// One that cannot be opened has none.
+    #[must_use]
+    pub fn with_disks(self, path: impl AsRef<Path>) -> RealFs {
+        let disks = Disks::below(path.as_ref(), &self.shared.budget);
+        RealFs { disks, ..self }
     }
 
     fn children_of(&self, path: &str, out: &mut Vec<Child>) -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        if self.shared.kernfs {
+        if self.shared.sign.is_some() {
             // kernfs counts 2 links and one for each child: a leaf, as most are, is told without
             // listing its seventy files.
             let stat = fs::statat(&self.root, relative(path), fs::AtFlags::SYMLINK_NOFOLLOW)?;
@@ -123,7 +139,11 @@ fn arm(fd: impl AsFd, trigger: PsiTrigger) -> Result<(), Errno> {
 
 impl CgroupFs for RealFs {
     fn open(&self, path: &str) -> Result<Group, Error> {
-        match RealDirectory::open(&self.root, path, Arc::clone(&self.shared)) {
+        let opened = match disk_name(path) {
+            Some(name) => self.disks.open(name),
+            None => RealDirectory::open(&self.root, path, Arc::clone(&self.shared)),
+        };
+        match opened {
             Ok(directory) => Ok(Group::new(Arc::new(directory))),
             Err(errno) => Err(directory_error(path, errno)),
         }
@@ -147,6 +167,10 @@ impl CgroupFs for RealFs {
         device.major == LOOP_MAJOR
             || std::fs::read_dir(format!("/sys/dev/block/{device}/slaves"))
                 .is_ok_and(|mut slaves| slaves.next().is_some())
+    }
+
+    fn block_devices(&self, out: &mut Vec<String>) {
+        self.disks.list(out);
     }
 
     fn watch_host_pressure(&self, resource: Resource, trigger: PsiTrigger) -> Result<Watch, Errno> {

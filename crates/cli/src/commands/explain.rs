@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use justitia_agent::socket::ask;
-use justitia_agent::status::{source_words, GroupStatus, PlannedWrite, Report};
+use justitia_agent::status::{source_words, DeviceStatus, GroupStatus, PlannedWrite, Report};
 use justitia_agent::Error;
 use justitia_policy::plan::Knob;
 use serde::Serialize;
@@ -13,12 +13,13 @@ use crate::args::ExplainArgs;
 use crate::output::{self, Screen};
 use crate::settings;
 
-/// What `--json` prints: the group as in `status`, and what the last step wrote to it.
+/// What `--json` prints: the group as in `status`, what the last step wrote to it, and the disks.
 #[derive(Debug, Serialize)]
 struct Explanation<'a> {
     #[serde(flatten)]
     group: &'a GroupStatus,
     writes: Vec<&'a PlannedWrite>,
+    devices: &'a [DeviceStatus],
 }
 
 /// Prints what the agent knows about one group.
@@ -31,7 +32,11 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<()> {
             .iter()
             .filter(|write| write.path == group.path)
             .collect();
-        return output::print_json(&Explanation { group, writes });
+        return output::print_json(&Explanation {
+            group,
+            writes,
+            devices: &report.devices,
+        });
     }
     output::print(&render(&report, group, Screen::stdout()))
 }
@@ -126,6 +131,12 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> String {
             line("gain", format!("{:.2}", verdict.gain));
         }
     }
+    push_knobs(&mut text, report, group);
+    text
+}
+
+/// The group's knobs and the disks', and what the last step wrote to the group.
+fn push_knobs(text: &mut String, report: &Report, group: &GroupStatus) {
     text.push_str("\n  knob            now            before us\n");
     for knob in &group.knobs {
         let memory = matches!(knob.knob, Knob::MemoryLow | Knob::MemoryHigh);
@@ -136,6 +147,10 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> String {
         };
         let now = output::knob_value(&knob.now, memory);
         let _ = writeln!(text, "  {:<16}{now:<15}{prior}", knob.knob);
+    }
+    for device in &report.devices {
+        let (name, now, prior) = super::status::device_words(device);
+        let _ = writeln!(text, "  {name:<16}{now:<15}{prior}");
     }
     let writes: Vec<_> = report
         .writes
@@ -153,7 +168,6 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> String {
         let value = output::knob_value(&write.value, memory);
         let _ = writeln!(text, "  {:<16}{value:<15}{}", write.knob, write.because);
     }
-    text
 }
 
 #[cfg(test)]
@@ -182,6 +196,7 @@ mod tests {
             "memory.low      390.0 MiB      0 B",
             "memory.high     max            set by somebody else, left alone",
             "io.weight       800            100",
+            "low_latency     0              1 (disk nvme0n1)",
             "memory.high     391.0 MiB      no contention",
         ] {
             assert!(text.contains(words), "{words}:\n{text}");

@@ -90,7 +90,10 @@ fn render(report: &Report, source: &str, screen: Screen) -> String {
     } else {
         let mut table = Table::new(&COLUMNS);
         for write in &report.writes {
-            let memory = !matches!(write.knob, Knob::IoWeight | Knob::IoBfqWeight);
+            let memory = !matches!(
+                write.knob,
+                Knob::IoWeight | Knob::IoBfqWeight | Knob::BfqLowLatency
+            );
             let value = |value: &str| (output::knob_value(value, memory), None);
             table.row(vec![
                 (write.path.clone(), None),

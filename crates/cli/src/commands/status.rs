@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use justitia_agent::socket::ask;
-use justitia_agent::status::{source_words, GroupStatus, Report};
+use justitia_agent::status::{source_words, DeviceStatus, GroupStatus, Report};
 use justitia_policy::plan::Knob;
 
 use crate::args::StatusArgs;
@@ -124,6 +124,10 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> String {
         }
         text.push_str(&table.render(screen));
     }
+    for device in &report.devices {
+        let (name, now, prior) = device_words(device);
+        let _ = write!(text, "\n{name} {now}; before us: {prior}\n");
+    }
     for problem in &report.problems {
         let _ = write!(text, "\nproblem: {}\n  {}\n", problem.cause, problem.remedy);
     }
@@ -166,6 +170,22 @@ fn row(group: &GroupStatus) -> Vec<(String, Option<justitia_policy::color::Color
         plain(knob(Knob::MemoryLow)),
         plain(knob(Knob::MemoryHigh)),
     ]
+}
+
+/// A disk's knob: its name, what it holds, and what it held before us and which disk it is of.
+pub(crate) fn device_words(device: &DeviceStatus) -> (&'static str, &'static str, String) {
+    let switch = |on: Option<bool>| on.map(|on| if on { "1" } else { "0" });
+    let prior = match (device.foreign, switch(device.prior)) {
+        (true, _) => "set by somebody else, left alone",
+        (false, Some(prior)) => prior,
+        (false, None) => "not changed by us",
+    };
+    let disk = device.path.trim_start_matches("block:");
+    (
+        Knob::BfqLowLatency.file_name(),
+        switch(device.low_latency).unwrap_or("-"),
+        format!("{prior} (disk {disk})"),
+    )
 }
 
 /// A plain word of an enum, as in JSON.
@@ -255,6 +275,12 @@ pub(crate) mod tests {
                 high_watermark_bytes: None,
             },
             groups: vec![db, new],
+            devices: vec![DeviceStatus {
+                path: "block:nvme0n1".into(),
+                low_latency: Some(false),
+                prior: Some(true),
+                foreign: false,
+            }],
             writes: vec![PlannedWrite {
                 path: "/app/db".into(),
                 knob: Knob::MemoryHigh,
@@ -303,6 +329,7 @@ pub(crate) mod tests {
             .find(|line| line.starts_with("/app/new"))
             .unwrap();
         assert!(new.ends_with('-'), "{new}");
+        assert!(text.contains("\nlow_latency 0; before us: 1 (disk nvme0n1)\n"));
         assert!(text.contains("problem: /app/new: memory.stat: no such file\n  enable"));
     }
 

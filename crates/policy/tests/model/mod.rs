@@ -363,6 +363,7 @@ impl PageCacheHost {
         Snapshot {
             host,
             groups: self.cells.iter().map(Cell::seen).collect(),
+            ..Snapshot::default()
         }
     }
 

@@ -1,0 +1,169 @@
+//! A disk's scheduler is one more directory of knobs: journalled, respected, restored, forgotten.
+
+mod common;
+
+use common::{host, limit, restore_from, text, until, write, Rig, BOOT};
+use justitia_agent::journal::Journal;
+use justitia_agent::restore::Restored;
+use justitia_cgroup::fake::Fault;
+use justitia_cgroup::FakeFs;
+use justitia_policy::plan::{Knob, Value, Write};
+use justitia_policy::snapshot::GroupId;
+use rustix::io::Errno;
+
+const DISK: &str = "block:sda";
+const KNOB: Knob = Knob::BfqLowLatency;
+
+fn off(disk: GroupId) -> Vec<Write> {
+    vec![write(disk, KNOB, Value::Switch(false))]
+}
+
+fn low_latency(fake: &FakeFs) -> String {
+    text(fake, DISK, KNOB)
+}
+
+#[test]
+fn it_is_turned_off_and_comes_back() {
+    let fake = host(&["a"]);
+    let disk = fake.add_disk("sda", true);
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    let devices = rig.look().snapshot.devices;
+    assert_eq!(devices.len(), 1);
+    assert_eq!((devices[0].path.as_str(), devices[0].id), (DISK, disk));
+    assert_eq!(devices[0].low_latency, Some(true));
+    rig.apply(off(disk));
+    assert_eq!(low_latency(&fake), "0");
+    let devices = rig.look().snapshot.devices;
+    assert_eq!(devices[0].low_latency, Some(false));
+    assert!(!devices[0].foreign);
+    let restored = rig.finish();
+    assert_eq!(restored.restored, 1);
+    assert_eq!(low_latency(&fake), "1");
+    assert_eq!(std::fs::read_dir(state.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn after_a_crash_the_next_start_turns_it_on_again() {
+    let fake = host(&["a"]);
+    let disk = fake.add_disk("sda", true);
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    rig.apply(off(disk));
+    // No destructor of ours runs on kill -9.
+    std::mem::forget(rig);
+    assert_eq!(low_latency(&fake), "0");
+    assert_eq!(restore_from(&(fake.clone() as _), state.path()).restored, 1);
+    assert_eq!(low_latency(&fake), "1");
+}
+
+#[test]
+fn who_turns_it_on_again_has_it_now_and_at_the_end() {
+    for seen_by_a_look in [true, false] {
+        let fake = host(&["a"]);
+        let disk = fake.add_disk("sda", true);
+        let state = tempfile::tempdir().unwrap();
+        let mut rig = Rig::new(fake.clone(), state.path());
+        rig.apply(off(disk));
+        fake.foreign_write(DISK, "low_latency", "1");
+        if seen_by_a_look {
+            rig.look();
+        }
+        for _ in 0..3 {
+            rig.apply(off(disk));
+            let devices = rig.look().snapshot.devices;
+            assert!(devices[0].foreign && devices[0].low_latency == Some(true));
+        }
+        assert_eq!(low_latency(&fake), "1");
+        let line = "block:sda low_latency was set to 1 by somebody else: left alone from now on";
+        let lines = rig.log.lines();
+        assert_eq!(lines.iter().filter(|logged| *logged == line).count(), 1);
+        fake.foreign_write(DISK, "low_latency", "0");
+        assert_eq!(rig.finish(), Restored::default(), "nothing of ours is left");
+        assert_eq!(low_latency(&fake), "0");
+    }
+}
+
+#[test]
+fn a_disk_that_changed_its_scheduler_is_forgotten_and_is_another_one_later() {
+    for comes_back in [true, false] {
+        let fake = host(&["a"]);
+        let disk = fake.add_disk("sda", true);
+        let state = tempfile::tempdir().unwrap();
+        let mut rig = Rig::new(fake.clone(), state.path());
+        rig.apply(off(disk));
+        fake.rmdir(DISK);
+        let mut other = disk;
+        if comes_back {
+            other = fake.add_disk("sda", true);
+            assert_ne!(other, disk);
+        }
+        let change = rig.look().change;
+        assert_eq!(change.left, [DISK]);
+        let held = Journal::open(state.path(), BOOT).unwrap();
+        assert!(held.entries().is_empty());
+        let devices = rig.look().snapshot.devices;
+        assert_eq!(devices.len(), usize::from(comes_back));
+        assert!(devices.iter().all(|device| device.id == other));
+        assert_eq!(rig.finish(), Restored::default());
+    }
+}
+
+#[test]
+fn a_read_only_sysfs_is_a_problem_of_the_disk_alone_and_nobodys_hand() {
+    let fake = host(&["a"]);
+    let (a, disk) = (fake.mkdir("/app/a"), fake.add_disk("sda", true));
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    for megabytes in 1..4 {
+        // Reads are fine, the write is not.
+        let mut writes = off(disk);
+        writes.push(write(a, Knob::MemoryHigh, limit(megabytes << 20)));
+        fake.inject(DISK, "low_latency", Fault::ReadOnly);
+        assert!(rig.submit(writes).is_empty());
+        let mut problems = Vec::new();
+        until("the write failed", || {
+            problems.extend(rig.applier.settle(&mut rig.observer));
+            !problems.is_empty()
+        });
+        assert_eq!(problems[0].group.as_deref(), Some(DISK));
+        assert!(problems[0]
+            .cause
+            .contains("no permission for low_latency of disk sda"));
+        let devices = rig.look().snapshot.devices;
+        assert!(!devices[0].foreign);
+    }
+    until("the group's write", || {
+        text(&fake, "/app/a", Knob::MemoryHigh) == (3 << 20).to_string()
+    });
+    let restored = rig.finish();
+    assert!(restored.problems.is_empty(), "{restored:?}");
+}
+
+#[test]
+fn what_cannot_be_read_is_unknown_and_said() {
+    for (fault, words) in [
+        (Fault::Absent, "disk sda has no low_latency"),
+        (Fault::Errno(Errno::IO), "low_latency of disk sda"),
+    ] {
+        let fake = host(&["a"]);
+        fake.add_disk("sda", true);
+        fake.inject(DISK, "low_latency", fault);
+        let state = tempfile::tempdir().unwrap();
+        let mut rig = Rig::new(fake.clone(), state.path());
+        let look = rig.look();
+        assert_eq!(look.snapshot.devices[0].low_latency, None);
+        assert!(
+            look.problems[0].cause.contains(words),
+            "{:?}",
+            look.problems
+        );
+        assert!(look
+            .snapshot
+            .groups
+            .iter()
+            .any(|group| group.path == "/app/a"));
+        fake.clear_faults(DISK);
+        assert_eq!(rig.look().snapshot.devices[0].low_latency, Some(true));
+    }
+}
