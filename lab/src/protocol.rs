@@ -72,7 +72,7 @@ pub enum Load {
         reads_per_write: u32,
         /// Appends per create (1 is filebench's personality; more is append-mostly).
         appends_per_write: u32,
-        /// O_DIRECT instead of the page cache.
+        /// `O_DIRECT` instead of the page cache.
         direct: bool,
         /// Duty cycle: busy for this many seconds, then idle as long; `None` is always busy.
         duty_s: Option<u32>,
@@ -97,7 +97,7 @@ pub enum Load {
     Reread {
         /// Size of the file in bytes.
         file_bytes: u64,
-        /// O_DIRECT instead of the page cache.
+        /// `O_DIRECT` instead of the page cache.
         direct: bool,
     },
 }
@@ -147,7 +147,7 @@ pub enum Scheduler {
 pub struct GuestReport {
     /// `uname -r`.
     pub kernel: String,
-    /// Facts the guest read back: LRU, scheduler, mount options, MemTotal in bytes, CPUs.
+    /// Facts the guest read back: LRU, scheduler, mount options, `MemTotal` in bytes, CPUs.
     pub environment: BTreeMap<String, String>,
     /// Per container, in the order of the job.
     pub containers: Vec<ContainerReport>,

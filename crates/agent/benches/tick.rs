@@ -34,16 +34,16 @@ fn main() {
         },
     );
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    println!(
-        "{:>7} {:>6} {:>12} {:>12} {:>10} {:>9}",
-        "groups", "busy", "ms/tick CPU", "us/group", "% of core", "RSS MB"
-    );
     if arguments
         .first()
         .is_some_and(|argument| argument == "--load")
     {
         load(arguments.get(1).map(String::as_str));
     }
+    println!(
+        "{:>7} {:>6} {:>12} {:>12} {:>10} {:>9}",
+        "groups", "busy", "ms/tick CPU", "us/group", "% of core", "RSS MB"
+    );
     if let Some(at) = arguments.iter().position(|argument| argument == "--real") {
         let groups = arguments
             .get(at + 1)
@@ -162,7 +162,6 @@ fn real(groups: usize) {
 }
 
 fn measure(fs: Fs, groups: usize, busy: usize, mut between: impl FnMut()) {
-    let log = Log::captured();
     let state = tempfile::tempdir().expect("a temporary directory");
     let settings = Settings {
         manage: vec!["/app/*".into(), "/justitia-bench/*".into()],
@@ -174,7 +173,7 @@ fn measure(fs: Fs, groups: usize, busy: usize, mut between: impl FnMut()) {
         settings,
         RuntimeDirs::none(),
         "bench",
-        log.clone(),
+        Log::captured_without_debug(),
     )
     .expect("an agent");
     let mut ticks = |count: u32| {
@@ -197,7 +196,6 @@ fn measure(fs: Fs, groups: usize, busy: usize, mut between: impl FnMut()) {
         tick.as_secs_f64() * 100.0,
         resident_megabytes(),
     );
-    for l in log.lines().iter().filter(|l| l.starts_with("step")).rev().take(12) { println!("{l}"); }
     agent.finish().expect("restore");
 }
 

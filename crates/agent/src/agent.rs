@@ -276,7 +276,8 @@ impl Agent {
         settings.socket.clone_from(&self.settings.socket);
         self.observer
             .reconfigure(settings.discover(), self.runtime.clone())?;
-        if settings.policy.mode == Mode::Observe {
+        // A mode leaves nothing of another's behind.
+        if settings.policy.mode != self.settings.policy.mode {
             let fs = self.fs.clone();
             let (journal, writer) = self.applier.quiesce();
             restore(&fs, journal, writer, |_| true)?;

@@ -51,12 +51,6 @@ pub fn open_host(mode: Mode) -> Result<Fs> {
     Ok(Arc::new(fs))
 }
 
-/// Which boot this is: cgroups and what is held of them end with it.
-pub fn boot_id() -> String {
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    id.map_or_else(|_| "unknown".to_owned(), |id| id.trim().to_owned())
-}
-
 /// Runs the agent on this host until it is told to stop. `wait`: also when no group matches yet.
 /// `reread` gives the settings again when SIGHUP asks for it.
 pub fn run(
@@ -70,7 +64,13 @@ pub fn run(
     stay_awake(log);
     let mode = mode_name(settings.policy.mode);
     let (globs, socket) = (settings.manage.join(" "), settings.socket());
-    let mut agent = Agent::new(fs, settings, RuntimeDirs::host(), &boot_id(), log.clone())?;
+    let mut agent = Agent::new(
+        fs,
+        settings,
+        RuntimeDirs::host(),
+        &justitia_cgroup::boot_id(),
+        log.clone(),
+    )?;
     let server = Server::listen(&socket, agent.board())?;
     let signals = handle_signals(&agent.control())?;
     // From here on knobs may be changed: every way out goes through `finish`.
@@ -111,7 +111,7 @@ pub fn restore_host(settings: &Settings) -> Result<Option<Restored>> {
         return Ok(None);
     }
     let lock = Lock::take(&settings.state_dir)?;
-    let mut journal = Journal::open(&settings.state_dir, &boot_id())?;
+    let mut journal = Journal::open(&settings.state_dir, &justitia_cgroup::boot_id())?;
     let restored = if journal.entries().is_empty() {
         Restored::default()
     } else {

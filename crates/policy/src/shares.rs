@@ -72,20 +72,19 @@ pub fn proportions(nodes: &[Node]) -> Vec<f64> {
         .filter(|&i| nodes[i].parent.is_none())
         .map(|i| claims[i].weight)
         .sum();
+    let below: Vec<u128> = children
+        .iter()
+        .map(|siblings| siblings.iter().map(|&c| claims[c].weight).sum())
+        .collect();
     let mut share = vec![0.0; nodes.len()];
     for (i, node) in nodes.iter().enumerate() {
         let (whole, siblings) = match node.parent {
             None => (1.0, top),
-            Some(p) => (
-                share[p],
-                children[p].iter().map(|&c| claims[c].weight).sum(),
-            ),
+            Some(p) => (share[p], below[p]),
         };
-        share[i] = if siblings == 0 {
-            0.0
-        } else {
-            whole * claims[i].weight as f64 / siblings as f64
-        };
+        if siblings > 0 {
+            share[i] = whole * claims[i].weight as f64 / siblings as f64;
+        }
     }
     share
 }

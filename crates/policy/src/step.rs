@@ -2,13 +2,13 @@
 //!
 //! 1. Counters become rates; stalls decide who *contends* ([`crate::habits`]).
 //! 2. Page cache is divided: entitlements, thresholds, `memory.low` ([`crate::entitle`]).
-//! 3. Among the contenders and claimants whose disk traffic is mostly writes, gains move the page share and with
-//!    it the bandwidth ([`crate::feedback`]): `memory.high` at the share. Their shares together
-//!    are what they are entitled to together, so readers lose nothing to the feedback, and with a
-//!    single contender there is nothing to order and no limit.
-//! 4. Where the block layer has weights, they follow weight times gain. From the first contention
-//!    on, BFQ's `low_latency`, which overrides weights, is off: turning it on again in every lull
-//!    would start each contention with the wrong weights.
+//! 3. Among the writers that contend or claim, gains move the page share and with it the bandwidth
+//!    ([`crate::feedback`]): `memory.high` at the share. Readers are not limited and keep their
+//!    protection; with a single contender there is nothing to order and no limit.
+//! 4. Where the block layer has weights, they follow weight times gain. From the first time that
+//!    writers are ordered, BFQ's `low_latency`, which overrides weights, is off: turning it on
+//!    again in every lull would start each contention with the wrong weights. Readers alone do not
+//!    turn it off: it serves them better than strict weights do.
 //!
 //! With objective `strict`, everybody who contends takes part in 3, readers too.
 
@@ -43,7 +43,7 @@ const DESCENT: f64 = 0.75;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
     groups: BTreeMap<GroupId, Memo>,
-    /// Groups contended in this mode at least once: the disks are to serve them by weight.
+    /// Writers were ordered in this mode at least once: the disks are to serve them by weight.
     weights_must_hold: bool,
 }
 
@@ -118,9 +118,9 @@ pub fn step(
             .push(verdict(&groups[i], &memos[i], &decided[i], proportions[i]));
     }
     (plan.pv, plan.share_error) = judge(groups, &memos, &tree);
-    let contended = plan.verdicts.iter().any(|verdict| verdict.contending);
+    let ordered = decided.iter().any(|decided| decided.participant);
     let weights_must_hold =
-        config.mode == Mode::Proportional && (state.weights_must_hold || contended);
+        config.mode == Mode::Proportional && (state.weights_must_hold || ordered);
     if weights_must_hold {
         let switches = writes::hold_weights(&snapshot.devices);
         plan.writes.splice(0..0, switches);

@@ -57,7 +57,7 @@ impl Default for Parameters {
     fn default() -> Self {
         Self {
             threads: 4,
-            files: 400,
+            files: 800,
             mean_file_bytes: 128 << 10,
             append_bytes: 16 << 10,
             prealloc_percent: 80,

@@ -59,7 +59,7 @@ impl Default for Parameters {
             file_bytes: 300_000_000 / 65_536 * 65_536,
             block_bytes: 65_536,
             write_percent: 5,
-            zipf_theta: 0.9,
+            zipf_theta: 1.2,
         }
     }
 }

@@ -66,6 +66,13 @@ fn open(path: &str) -> Option<OwnedFd> {
     fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
+/// Which boot this is (`/proc/sys/kernel/random/boot_id`): cgroups and what is held of them end
+/// with it.
+pub fn boot_id() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    id.map_or_else(|_| "unknown".to_owned(), |id| id.trim().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,6 +23,7 @@ use rustix::fs::{self, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 use rustix::time::{clock_gettime, ClockId};
 
+pub use host::boot_id;
 pub use mount::{Facts, Mount};
 
 use crate::fs::disk_name;
