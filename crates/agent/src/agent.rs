@@ -8,6 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use justitia_cgroup::{Fs, Writer, WriterConfig};
 use justitia_discover::RuntimeDirs;
 use justitia_policy::config::Mode;
+use justitia_policy::plan::{Knob, Value};
+use justitia_policy::snapshot::{Group, OperatorLimits};
 
 use crate::apply::Applier;
 use crate::config::Settings;
@@ -19,7 +21,7 @@ use crate::observe::{Change, Observer};
 use crate::pace::{Control, Pace, Woken};
 use crate::restore::{restore, Restored};
 use crate::socket::Board;
-use crate::status::{source_words, Problem, Setup, Tick};
+use crate::status::{source_words, Priors, Problem, Setup, Tick};
 
 /// The agent.
 pub struct Agent {
@@ -163,10 +165,12 @@ impl Agent {
         }
         let mut snapshot = observation.snapshot;
         // Knobs that somebody took over are known by now; the snapshot must say so.
+        let priors = self.applier.priors();
         for group in &mut snapshot.groups {
             if let Some(seen) = self.observer.seen(group.id) {
                 group.knobs.foreign = seen.knobs.foreign;
             }
+            group.knobs.operator = operator_limits(group, &priors);
         }
         for disk in &mut snapshot.devices {
             disk.foreign = self.observer.disk(disk.id).is_some_and(|seen| seen.foreign);
@@ -286,6 +290,18 @@ impl Agent {
         self.settings = settings;
         self.board.set_up(setup(&self.settings, self.since));
         Ok(())
+    }
+}
+
+/// What a group's limits were before us: as recorded, or as they are while we do not hold them.
+fn operator_limits(group: &Group, priors: &Priors) -> OperatorLimits {
+    let before = |knob, present| match priors.get(&(group.id, knob)) {
+        Some(&Value::Limit(limit)) => Some(limit),
+        _ => present,
+    };
+    OperatorLimits {
+        low: before(Knob::MemoryLow, group.knobs.low),
+        high: before(Knob::MemoryHigh, group.knobs.high),
     }
 }
 

@@ -114,6 +114,10 @@ pub fn growing_demand(held: Bytes) -> Bytes {
     held + held.scale(0.25) + GROWTH
 }
 
+fn in_bytes(limit: Limit) -> Bytes {
+    limit.bytes().unwrap_or(Bytes(u64::MAX))
+}
+
 /// All memory of a group that is not page cache: anonymous, kernel, shmem, sockets.
 pub fn non_file(group: &Group) -> Option<Bytes> {
     Some(group.memory.current? - group.memory.file?)
@@ -135,7 +139,8 @@ pub fn protections(groups: &[Group], tree: &Tree, thresholds: &[Bytes]) -> Vec<O
         let in_force = if group.knobs.foreign.low {
             group.knobs.low.and_then(Limit::bytes)
         } else {
-            low[i]
+            let operators = group.knobs.operator.low.map_or(Bytes::ZERO, in_bytes);
+            low[i].map(|low| low.max(operators))
         };
         if let Some(p) = tree.parent[i] {
             // A child that could not be read claims what it last claimed: unknown here, so its

@@ -166,6 +166,18 @@ pub struct Knobs {
     pub reclaim: bool,
     /// A knob that somebody else changed while we held it: it is the user's now.
     pub foreign: ForeignKnobs,
+    /// What the operator had set before Justitia came; the policy stays within it.
+    #[serde(default)]
+    pub operator: OperatorLimits,
+}
+
+/// Memory limits that were there before Justitia. `None`: not known, no constraint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperatorLimits {
+    /// `memory.low`: protection that is never lowered.
+    pub low: Option<Limit>,
+    /// `memory.high`: a limit that is never raised.
+    pub high: Option<Limit>,
 }
 
 /// Knobs that a foreign writer took over. The policy plans nothing for them.

@@ -306,3 +306,21 @@ fn a_disk_that_comes_later_is_turned_off_in_a_lull_too_and_an_unknown_one_is_not
     let disks = disks.filter(|write| write.knob == Knob::BfqLowLatency);
     assert_eq!(disks.map(|write| write.group.0).collect::<Vec<_>>(), [8]);
 }
+
+#[test]
+fn what_the_operator_had_set_is_kept() {
+    let (mib, config) = (Bytes::mib, Config::default());
+    let mut snapshot = contended();
+    snapshot.groups[1].knobs.operator.low = Some(Limit::Bytes(mib(400)));
+    snapshot.groups[1].knobs.low = Some(Limit::Bytes(mib(400)));
+    snapshot.groups[4].knobs.operator.high = Some(Limit::Bytes(mib(160)));
+    snapshot.groups[4].knobs.high = Some(Limit::Bytes(mib(160)));
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, SECOND);
+    for stall_us in [900_000, 900_000, 900_000, 0, 0, 0].repeat(8) {
+        apply(&mut snapshot, &plan);
+        pass_a_second(&mut snapshot, [10_000_000; 4], stall_us);
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+        assert!(snapshot.groups[1].knobs.low >= Some(Limit::Bytes(mib(400))));
+        assert!(snapshot.groups[4].knobs.high <= Some(Limit::Bytes(mib(160))));
+    }
+}

@@ -1,5 +1,7 @@
 //! From decisions to knob writes: only what changes, in an order that is never harmful.
 //!
+//! What the operator had set before is kept: protection is never below it, a limit never above it.
+//!
 //! A value that is close to what the knob holds is left alone, and so is a knob that a foreign
 //! writer took over or that is not there. Protection is raised from the top down and lowered from
 //! the bottom up, so that an ancestor never protects less than what its children claim.
@@ -36,6 +38,11 @@ pub(crate) fn plan(
             continue;
         };
         let target = Limit::Bytes(target);
+        let target = group
+            .knobs
+            .operator
+            .low
+            .map_or(target, |low| low.max(target));
         if !worth(now, target) {
             continue;
         }
@@ -89,6 +96,11 @@ pub(crate) fn hold_weights(devices: &[BlockDevice]) -> impl Iterator<Item = Writ
 
 fn high_write(group: &Group, decided: &Decided) -> Option<Write> {
     let target = decided.high?;
+    let target = group
+        .knobs
+        .operator
+        .high
+        .map_or(target, |high| high.min(target));
     let now = group.knobs.high.filter(|_| !group.knobs.foreign.high)?;
     if !worth(now, target) {
         return None;

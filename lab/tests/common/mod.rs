@@ -1,0 +1,89 @@
+//! What the tests share: a guest program in shell, and the machine it runs on.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use justitia_lab::error::LabError;
+use justitia_lab::kernels::Series;
+use justitia_lab::vm::{run_guest, GuestOutput, VmSpec};
+
+/// Begins a guest program. `job` prints the job, `report` sends its input as the report,
+/// `set_up` brings the modules, BFQ on the data disk, cgroup2 and a file system on `/data`.
+pub(crate) const PROLOGUE: &str = r#"#!/bin/bash
+set -o pipefail
+give_up() {
+    echo "@justitia-error $*"
+    exit 1
+}
+disk_of() {
+    for disk in /sys/block/nvme*; do
+        read -r serial <"$disk/device/serial"
+        [ "$serial" = "$1" ] && echo "/dev/${disk##*/}"
+    done
+}
+mailbox=$(disk_of mailbox)
+data=$(disk_of data)
+job() {
+    dd if="$mailbox" iflag=skip_bytes,count_bytes skip=8 status=none \
+        count="$(od -An -tu8 -N8 "$mailbox" | tr -d ' ')"
+}
+at() { dd of="$mailbox" bs="$2" seek="$1" oflag=seek_bytes conv=notrunc,fsync iflag=fullblock status=none; }
+report() {
+    local length shift
+    cat >/run/report
+    length=$(stat -c %s /run/report)
+    at 1048584 1M </run/report || give_up "cannot write the report"
+    for shift in 0 8 16 24 32 40 48 56; do
+        printf "\\x$(printf %02x $((length >> shift & 255)))"
+    done | at 1048576 8 || give_up "cannot write the report's length"
+}
+set_up() {
+    while read -r module; do
+        insmod "/opt/justitia/modules/$module" || give_up "no module $module"
+    done </opt/justitia/modules/order
+    echo bfq >"/sys/block/${data#/dev/}/queue/scheduler" || give_up "no BFQ on $data"
+    mount -t cgroup2 -o memory_recursiveprot none /sys/fs/cgroup || give_up "no cgroup2"
+    mke2fs -q -F -t ext4 "$data" && mount "$data" /data || give_up "no file system on $data"
+}
+"#;
+
+/// A machine that runs this guest program, its files below `dir`.
+pub(crate) fn machine(series: Series, script: &str, dir: &Path) -> VmSpec {
+    VmSpec {
+        kernel: series,
+        memory_bytes: 512 << 20,
+        cpus: 2,
+        disk_mbps: None,
+        data_bytes: 256 << 20,
+        binaries: vec![guest_program(script, dir)],
+        modules: vec!["bfq".into()],
+        extra_packages: Vec::new(),
+        timeout: Duration::from_secs(120),
+        console_log: dir.join("console.log"),
+        cmdline: Vec::new(),
+    }
+}
+
+fn guest_program(script: &str, dir: &Path) -> PathBuf {
+    let path = dir.join("justitia-lab-guest");
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// Boots it, with its progress on standard error.
+pub(crate) fn boot(spec: &VmSpec, job: &str) -> Result<GuestOutput, LabError> {
+    run_guest(spec, job.as_bytes(), &mut |line| eprintln!("{line}"))
+}
+
+/// Boots it and takes its report; the console tells what went wrong.
+pub(crate) fn report_of(spec: &VmSpec, job: &str) -> (GuestOutput, String) {
+    let output = boot(spec, job).unwrap_or_else(|error| {
+        let log = fs::read_to_string(&spec.console_log).unwrap_or_default();
+        panic!("{error}\n{log}")
+    });
+    let report = String::from_utf8_lossy(&output.report).into_owned();
+    (output, report)
+}

@@ -1,0 +1,128 @@
+//! Runs the workspace's tests that need root on a cgroup2 host, in a guest with a stock kernel.
+//!
+//! Which they are is read off the sources: every crate that marks a test with [`MARK`]. They run as
+//! their unoptimized test binaries, so that arithmetic is checked, and all of them must have run.
+//! Slow, so ignored by default:
+//! `cargo test --release -p justitia-lab --test root_tests -- --ignored --nocapture`.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{machine, report_of, PROLOGUE};
+use justitia_lab::kernels::Series;
+
+/// How a test says that it belongs here.
+const MARK: &str = "#[ignore = \"needs root on a cgroup2 host";
+
+/// Precedes a program's exit status in the report.
+const STATUS: &str = "exit status of ";
+
+/// Runs the programs whose names are the job's lines. Temporary files go to the data disk: pages
+/// of a tmpfs could not be reclaimed. The guest has bash, but nothing under the name of `sh`.
+const SCRIPT: &str = r#"
+set_up
+echo "+memory +io" >/sys/fs/cgroup/cgroup.subtree_control || give_up "no controllers"
+mkdir /run/bin && ln -s "$(command -v bash)" /run/bin/sh || give_up "no sh"
+export PATH=/run/bin:$PATH TMPDIR=/data JUSTITIA_TEST_CGROUP2=/sys/fs/cgroup RUST_BACKTRACE=1
+job | while read -r program; do
+    echo "@justitia $program" >/dev/console
+    timeout 60 "/opt/justitia/$program" --ignored --test-threads=1 --show-output 2>&1 </dev/null
+    echo "exit status of $program: $?"
+done | report
+"#;
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn contains_mark(path: &Path) -> bool {
+    if path.is_dir() {
+        let mut entries = fs::read_dir(path).unwrap();
+        return entries.any(|entry| contains_mark(&entry.unwrap().path()));
+    }
+    path.extension().is_some_and(|ending| ending == "rs")
+        && fs::read_to_string(path).unwrap().contains(MARK)
+}
+
+/// The packages with marked tests. A crate's folder is named like its package.
+fn packages() -> BTreeSet<String> {
+    fs::read_dir(workspace().join("crates"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| contains_mark(&path.join("src")) || contains_mark(&path.join("tests")))
+        .map(|path| format!("justitia-{}", path.file_name().unwrap().to_string_lossy()))
+        .collect()
+}
+
+/// Builds the packages' test binaries and says where they are.
+fn build(packages: &BTreeSet<String>) -> Vec<PathBuf> {
+    let output = Command::new(env!("CARGO"))
+        .current_dir(workspace())
+        .args(["test", "--no-run", "--message-format=json", "--quiet"])
+        .args(packages.iter().flat_map(|name| ["-p", name]))
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("cargo starts");
+    assert!(output.status.success(), "cargo: {}", output.status);
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["profile"]["test"] == true)
+        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .collect()
+}
+
+/// How many ignored tests a binary has.
+fn ignored_tests(binary: &Path) -> usize {
+    let output = Command::new(binary)
+        .args(["--list", "--ignored", "--format=terse"])
+        .output()
+        .expect("a test binary starts");
+    assert!(output.status.success(), "{}", output.status);
+    let list = String::from_utf8(output.stdout).unwrap();
+    list.lines().filter(|line| line.ends_with(": test")).count()
+}
+
+/// The count in a test binary's last line.
+fn passed(line: &str) -> Option<usize> {
+    let (count, _) = line
+        .strip_prefix("test result: ok. ")?
+        .split_once(" passed")?;
+    count.parse().ok()
+}
+
+#[test]
+#[ignore = "boots a virtual machine"]
+fn tests_that_need_root_pass_on_a_stock_kernel() {
+    let packages = packages();
+    let mut binaries = build(&packages);
+    binaries.retain(|binary| ignored_tests(binary) > 0);
+    let expected: usize = binaries.iter().map(|binary| ignored_tests(binary)).sum();
+    assert!(expected > 0, "no tests in {packages:?}");
+
+    let dir = tempfile::tempdir().unwrap();
+    let script = format!("{PROLOGUE}{SCRIPT}");
+    let mut spec = machine(Series::V6_12, &script, dir.path());
+    spec.binaries.extend(binaries.iter().cloned());
+    let names: Vec<_> = binaries
+        .iter()
+        .map(|path| path.file_name().unwrap().to_string_lossy())
+        .collect();
+    let (output, report) = report_of(&spec, &format!("{}\n", names.join("\n")));
+    println!("{}\n{report}", output.kernel_release);
+
+    for name in names {
+        let ended_well = format!("{STATUS}{name}: 0");
+        assert!(
+            report.lines().any(|line| line == ended_well),
+            "{name} failed"
+        );
+    }
+    let ran: usize = report.lines().filter_map(passed).sum();
+    assert_eq!(ran, expected, "every test must have run");
+}
