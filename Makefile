@@ -23,7 +23,11 @@ bench: build ## cost of a tick over 10 to 5,000 groups
 lab: build ## all experiments, as in docs/results (hours)
 	@scripts/lab $(OUT)/lab
 
-install: build ## binary, unit, man pages and completions below $(PREFIX)
+# Does not build: under sudo that would be root's Rust, and root's files in target/.
+install: ## binary, unit, man pages and completions below $(PREFIX); after make build
+	@test -x target/release/justitia || { \
+	  echo "install: target/release/justitia is not there; run make build first, not as root" >&2; \
+	  exit 1; }
 	@scripts/install $(PREFIX)
 
 uninstall: ## undo install

@@ -30,7 +30,7 @@ mkdir /run/bin && ln -s "$(command -v bash)" /run/bin/sh || give_up "no sh"
 export PATH=/run/bin:$PATH TMPDIR=/data JUSTITIA_TEST_CGROUP2=/sys/fs/cgroup RUST_BACKTRACE=1
 job | while read -r program; do
     echo "@justitia $program" >/dev/console
-    timeout 60 "/opt/justitia/$program" --ignored --test-threads=1 --show-output 2>&1 </dev/null
+    timeout 60 "/opt/justitia/$program" --ignored --test-threads=1 --nocapture 2>&1 </dev/null
     echo "exit status of $program: $?"
 done | report
 "#;

@@ -13,7 +13,7 @@ use justitia_policy::snapshot::{Group, OperatorLimits};
 
 use crate::apply::Applier;
 use crate::config::Settings;
-use crate::error::{Error, Result};
+use crate::error::{plain, Error, Result};
 use crate::journal::Journal;
 use crate::log::Log;
 use crate::notify::Notifier;
@@ -38,6 +38,8 @@ pub struct Agent {
     count: u64,
     observed_at: Option<Instant>,
     longest: Duration,
+    /// Of some groups it could not be told whether they are gone.
+    unsure: bool,
 }
 
 impl Agent {
@@ -62,7 +64,7 @@ impl Agent {
         config: WriterConfig,
     ) -> Result<Agent> {
         let mut journal = Journal::open(&settings.state_dir, boot)?;
-        let writer = Writer::new(config, None);
+        let writer = start_writer(config)?;
         if journal.damaged() > 0 {
             log.warn(format_args!(
                 "{} damaged lines in the journal",
@@ -91,6 +93,7 @@ impl Agent {
             count: 0,
             observed_at: None,
             longest: Duration::ZERO,
+            unsure: false,
         })
     }
 
@@ -217,7 +220,7 @@ impl Agent {
     /// Puts everything back and closes the journal.
     pub fn finish(mut self) -> Result<Restored> {
         let fs = self.fs.clone();
-        let (journal, writer) = self.applier.quiesce();
+        let (journal, writer) = self.applier.quiesce(|_| true);
         let restored = restore(&fs, journal, writer, |_| true)?;
         tell(&self.log, "stopped", &restored);
         self.applier.into_journal().close()?;
@@ -242,21 +245,26 @@ impl Agent {
         if !change.left.is_empty() {
             self.applier.retain_foreign(&self.observer);
             self.pace.retain(&self.observer);
-            if let Err(error) = self.let_go() {
+        }
+        if !change.left.is_empty() || self.unsure {
+            if let Err(error) = self.let_go(problems) {
                 problems.push(general(&error));
             }
         }
     }
 
     /// Restores or forgets the knobs of groups that are no longer watched.
-    fn let_go(&mut self) -> Result<()> {
+    fn let_go(&mut self, problems: &mut Vec<Problem>) -> Result<()> {
         let fs = self.fs.clone();
-        let unwatched = self.applier.forget_vanished(&fs, &self.observer)?;
+        let (unwatched, unsure) = self.applier.forget_vanished(&fs, &self.observer)?;
+        self.unsure = !unsure.is_empty();
+        problems.extend(unsure);
         if unwatched.is_empty() {
             return Ok(());
         }
-        let (journal, writer) = self.applier.quiesce();
-        restore(&fs, journal, writer, |group| unwatched.contains(&group))?;
+        let concerns = |group| unwatched.contains(&group);
+        let (journal, writer) = self.applier.quiesce(concerns);
+        problems.extend(restore(&fs, journal, writer, concerns)?.problems);
         self.applier.post_priors();
         Ok(())
     }
@@ -283,9 +291,11 @@ impl Agent {
         // A mode leaves nothing of another's behind.
         if settings.policy.mode != self.settings.policy.mode {
             let fs = self.fs.clone();
-            let (journal, writer) = self.applier.quiesce();
-            restore(&fs, journal, writer, |_| true)?;
+            let (journal, writer) = self.applier.quiesce(|_| true);
+            let restored = restore(&fs, journal, writer, |_| true);
+            self.observer.doubt_knobs();
             self.applier.post_priors();
+            restored?;
         }
         self.settings = settings;
         self.board.set_up(setup(&self.settings, self.since));
@@ -303,6 +313,14 @@ fn operator_limits(group: &Group, priors: &Priors) -> OperatorLimits {
         low: before(Knob::MemoryLow, group.knobs.low),
         high: before(Knob::MemoryHigh, group.knobs.high),
     }
+}
+
+/// The writer's threads.
+pub(crate) fn start_writer(config: WriterConfig) -> Result<Writer> {
+    Writer::new(config, None).map_err(|error| {
+        let cause = format!("cannot start a thread: {}", plain(&error));
+        Error::environment(cause, "raise the limit of tasks, or free memory")
+    })
 }
 
 fn setup(settings: &Settings, since: SystemTime) -> Setup {

@@ -24,6 +24,7 @@ use crate::log::Log;
 use crate::observe::Observer;
 use crate::owner::{owner, sibling, Ours, Owner, Owners};
 use crate::record::{rounded, same};
+use crate::restore::find;
 use crate::status::{Priors, Problem, KNOBS};
 
 /// How long queued writes may take when the agent stops.
@@ -198,18 +199,31 @@ impl Applier {
     }
 
     /// Forgets what is held of groups that are gone; returns those that are no longer watched but
-    /// still there, because they are no longer managed.
-    pub fn forget_vanished(&mut self, fs: &Fs, observer: &Observer) -> Result<HashSet<GroupId>> {
+    /// still there, because they are no longer managed. Of which that cannot be told is a problem;
+    /// those stay held.
+    pub fn forget_vanished(
+        &mut self,
+        fs: &Fs,
+        observer: &Observer,
+    ) -> Result<(HashSet<GroupId>, Vec<Problem>)> {
         let mut remain = HashSet::new();
+        let mut unsure = HashMap::new();
         let mut gone = Vec::new();
         for (&(group, knob), entry) in self.journal.entries() {
-            if observer.group(group).is_some() || remain.contains(&group) {
+            if observer.group(group).is_some()
+                || remain.contains(&group)
+                || unsure.contains_key(&group)
+            {
                 continue;
             }
-            if fs.open(&entry.path).is_ok_and(|found| found.id() == group) {
-                remain.insert(group);
-            } else {
-                gone.push((group, knob));
+            match find(fs, &entry.path, group) {
+                Ok(Some(_)) => {
+                    remain.insert(group);
+                }
+                Ok(None) => gone.push((group, knob)),
+                Err(error) => {
+                    unsure.insert(group, Problem::of(&entry.path, &error));
+                }
             }
         }
         if !gone.is_empty() {
@@ -217,7 +231,7 @@ impl Applier {
             self.journal.forget(&gone)?;
             self.post_priors();
         }
-        Ok(remain)
+        Ok((remain, unsure.into_values().collect()))
     }
 
     /// Forgets who took over knobs of groups that are gone.
@@ -225,17 +239,17 @@ impl Applier {
         self.owners.retain(|group| observer.group(group).is_some());
     }
 
-    /// The journal, with nothing of ours on its way to the host any more: for restoring.
-    pub fn quiesce(&mut self) -> (&mut Journal, &Writer) {
+    /// The journal, with nothing of ours on its way to these groups any more: for restoring them.
+    pub fn quiesce(&mut self, concerns: impl Fn(GroupId) -> bool) -> (&mut Journal, &Writer) {
         self.writer.drain(LAST_WRITES);
         self.outcomes.clear();
-        self.writer.outcomes(&mut self.outcomes);
+        self.writer.outcomes_of(&concerns, &mut self.outcomes);
         for outcome in self.outcomes.drain(..) {
             if matches!(outcome.result, WriteResult::Done | WriteResult::Late(Ok(_))) {
                 self.owners.note_arrival(outcome.group, outcome.knob);
             }
         }
-        self.in_flight.clear();
+        self.in_flight.retain(|&(group, _), _| !concerns(group));
         (&mut self.journal, &self.writer)
     }
 
@@ -277,6 +291,11 @@ impl Applier {
             return Ok(());
         }
         for &(group, knob, present) in lost {
+            // One intent, two files: a manager squeezes what `io.weight` says into the other one.
+            let said = knob == Knob::IoBfqWeight && self.owners.is_foreign(group, knob);
+            if let (false, Value::Weight(weight)) = (said, present) {
+                observer.set_file_weight(group, weight);
+            }
             self.owners.give_up(group, knob);
             observer.set_foreign(group, self.owners.of_group(group));
             observer.know(group, knob, present);

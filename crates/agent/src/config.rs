@@ -7,9 +7,14 @@
 //! manage = ["/app/*"]          # none: the containers, pods and VMs that are found
 //! exclude = ["/app/backup"]
 //! [weights]
-//! "/app/db" = 800              # path or glob; the first that matches wins
-//! [feedback]                   # see justitia_policy::config::FeedbackConfig
-//! smoothing_s = 3.0
+//! "/app/db" = 800              # path or glob; an exact path wins, then the longest glob
+//! [feedback]                   # see justitia_policy::config::FeedbackConfig; the defaults:
+//! smoothing_s = 5.0
+//! integral_per_s = 0.2
+//! proportional = 0.2
+//! gain_limit = 8.0
+//! dead_band = 0.02
+//! stall_share = 0.05
 //! ```
 //!
 //! A key nobody knows is refused, with its line and the nearest key there is: a misspelt key that
@@ -47,7 +52,8 @@ pub struct Settings {
     pub manage: Vec<String>,
     /// Globs of cgroups to leave alone.
     pub exclude: Vec<String>,
-    /// Path or glob and the weight for it; the first that matches wins.
+    /// Path or glob and the weight for it. The first that matches wins; from a file they come in
+    /// the order exact paths, then globs, longest first.
     pub weights: Vec<(String, Weight)>,
     /// Journal, lock and socket.
     pub state_dir: PathBuf,

@@ -17,6 +17,46 @@ fn nothing_said_is_the_default() {
     assert_eq!(parse("").unwrap(), Settings::default());
 }
 
+/// What the example says of a key that stands commented out is what holds without it. A list, and
+/// what is in `[weights]`, has no default to show: those are examples.
+#[test]
+fn the_packaged_example_shows_the_defaults() {
+    let example = include_str!("../../../packaging/justitia.toml");
+    let mut section = "";
+    let mut text = String::new();
+    let mut shown = Vec::new();
+    for line in example.lines() {
+        if line.starts_with('[') {
+            section = line;
+            text.push_str(line);
+        } else if let Some((key, value)) = line.strip_prefix('#').and_then(|l| l.split_once(" = "))
+        {
+            let is_key = key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+            if is_key && !value.starts_with('[') && section != "[weights]" {
+                text.push_str(&line[1..]);
+                shown.push(key);
+            }
+        }
+        text.push('\n');
+    }
+    let settings = parse(&text).unwrap();
+    let defaults = Settings::default();
+    assert_eq!(settings.socket(), defaults.socket());
+    let socket = None;
+    assert_eq!(Settings { socket, ..settings }, defaults, "{text}");
+    // Every parameter of the feedback is shown.
+    let parameters = toml::Table::try_from(FeedbackConfig::default()).unwrap();
+    for key in ["mode", "objective", "interval", "state_dir", "socket"]
+        .into_iter()
+        .chain(parameters.keys().map(String::as_str))
+    {
+        assert!(
+            shown.contains(&key),
+            "{key} is not in the example: {shown:?}"
+        );
+    }
+}
+
 #[test]
 fn everything_said_is_heard() {
     let settings = parse(

@@ -242,11 +242,12 @@ fn begin(path: &Path, boot: &str, entries: &BTreeMap<(GroupId, Knob), Entry>) ->
     let fresh = path.with_extension("new");
     let write = || -> io::Result<File> {
         let mut file = OpenOptions::new()
-            .write(true)
+            // Not at an offset, which stays behind the end when a torn record is cut off.
+            .append(true)
             .create(true)
-            .truncate(true)
             .mode(0o600)
             .open(&fresh)?;
+        file.set_len(0)?;
         let mut text = String::new();
         push_line(&mut text, &format!("justitia-journal {VERSION} {boot}"));
         for (&(group, knob), entry) in entries {

@@ -130,7 +130,7 @@ fn without_a_journal_nothing_is_written_to_the_host() {
     let mut journal = open(dir.path());
     // A file system without room.
     journal.file = OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let writer = Writer::new(WriterConfig::default(), None);
+    let writer = Writer::new(WriterConfig::default(), None).unwrap();
     let mut applier = Applier::new(journal, writer, crate::Log::captured());
     let config = DiscoverConfig {
         manage: vec!["/app/*".into()],
@@ -150,7 +150,7 @@ fn without_a_journal_nothing_is_written_to_the_host() {
     };
     let error = applier.apply(&plan, &mut observer).unwrap_err();
     assert!(error.remedy.contains("make room"), "{error:?}");
-    applier.quiesce();
+    applier.quiesce(|_| true);
     assert!(fake.writes().is_empty());
 }
 
@@ -214,4 +214,24 @@ proptest! {
         prop_assert_eq!(again.entries(), &expected.1);
         prop_assert_eq!(again.damaged(), 0);
     }
+}
+
+#[test]
+fn a_record_behind_one_that_was_cut_off_has_no_hole_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = open(dir.path());
+    // As a full disk leaves it: a part was written, then cut off.
+    journal
+        .file
+        .write_all(b"0123456789abcdef hold 7 mem")
+        .unwrap();
+    journal.file.set_len(journal.length).unwrap();
+    journal
+        .hold(&[
+            hold(7, Knob::MemoryLow, low(0)),
+            hold(8, Knob::MemoryLow, low(0)),
+        ])
+        .unwrap();
+    let again = open(dir.path());
+    assert_eq!((again.entries().len(), again.damaged()), (2, 0));
 }

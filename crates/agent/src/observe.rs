@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use justitia_cgroup::{Buffer, Fs, Group, Want};
 use justitia_discover::{DiscoverConfig, RuntimeDirs, Scanner};
 use justitia_observe::{ProcIo, TrafficSource, Watched};
+use justitia_policy::entitle::non_file;
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{
     self, BlockDevice, ForeignKnobs, GroupId, Snapshot, Traffic, WeightSource,
@@ -98,8 +99,11 @@ impl Observer {
 
     /// Which groups to manage from now on; what is known of those that stay is kept.
     pub fn reconfigure(&mut self, config: DiscoverConfig, runtime: RuntimeDirs) -> Result<()> {
-        self.scanner = Scanner::new(self.fs.clone(), config, runtime)
+        let mut scanner = Scanner::new(self.fs.clone(), config, runtime)
             .map_err(|error| Error::usage(error, GLOB_REMEDY))?;
+        // The files hold weights of ours by now.
+        scanner.inherit_file_weights(&mut self.scanner);
+        self.scanner = scanner;
         self.anew = true;
         self.look_for_groups();
         Ok(())
@@ -160,6 +164,17 @@ impl Observer {
         }
     }
 
+    /// Somebody else set the weight in a group's files: that is its weight.
+    pub fn set_file_weight(&mut self, id: GroupId, weight: u32) {
+        self.scanner.set_file_weight(id, Weight::new(weight).ok());
+        self.look_for_groups();
+    }
+
+    /// All knobs may have changed: the next look reads those of every group.
+    pub fn doubt_knobs(&mut self) {
+        self.tracked.iter_mut().for_each(Tracked::doubt_knobs);
+    }
+
     /// How much a group's memory other than page cache grew since the last look.
     pub fn non_file_growth(&mut self, id: GroupId) -> Option<Bytes> {
         let tracked = &self.tracked[*self.index.get(&id)?];
@@ -168,8 +183,11 @@ impl Observer {
             .gauges(Want::MEMORY, &mut self.buffer)
             .ok()?
             .memory;
-        let non_file = |memory: &snapshot::Memory| Some(memory.current? - memory.file?);
-        Some(non_file(&now)? - non_file(&tracked.seen.memory)?)
+        let now = snapshot::Group {
+            memory: now,
+            ..tracked.seen.clone()
+        };
+        Some(non_file(&now)? - non_file(&tracked.seen)?)
     }
 
     /// One look at the host.
@@ -180,6 +198,12 @@ impl Observer {
         let mut fully_read = vec![false; self.tracked.len()];
         for (at, full) in fully_read.iter_mut().enumerate() {
             *full = self.read(at, &mut observation);
+            let tracked = &mut self.tracked[at];
+            if *full {
+                tracked.note_read(self.tick, Instant::now());
+            } else {
+                tracked.seen.read_after_s = None;
+            }
         }
         self.sample_traffic(&fully_read);
         self.disks.observe(&self.fs, &mut observation);
@@ -278,7 +302,7 @@ impl Observer {
         let turn = self.tick.wrapping_add(at as u64);
         let tracked = &mut self.tracked[at];
         let rhythm = tracked.rhythm(self.tick);
-        if turn % rhythm.full != 0 {
+        if turn % rhythm.full != 0 && !tracked.must_be_read() {
             let probe = turn % rhythm.probe == 0;
             if !probe || !tracked.stirs(self.tick, &mut self.buffer) {
                 return false;

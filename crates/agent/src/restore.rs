@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use justitia_cgroup::{Fs, Group, WriteResult, Writer};
+use justitia_cgroup::{Error, Fs, Group, WriteResult, Writer};
 use justitia_policy::plan::Knob;
 use justitia_policy::snapshot::GroupId;
 
-use crate::error::Result;
+use crate::error::Result as AgentResult;
 use crate::journal::Journal;
 use crate::record::same;
 use crate::status::Problem;
@@ -63,7 +63,7 @@ pub fn restore(
     journal: &mut Journal,
     writer: &Writer,
     concerns: impl Fn(GroupId) -> bool,
-) -> Result<Restored> {
+) -> AgentResult<Restored> {
     let mut restored = Restored::default();
     let mut keys: Vec<_> = journal.entries().keys().copied().collect();
     keys.retain(|&(group, _)| concerns(group));
@@ -75,18 +75,25 @@ pub fn restore(
     });
     let mut done = Vec::with_capacity(keys.len());
     let mut written = Vec::new();
-    let mut groups: HashMap<GroupId, Option<Group>> = HashMap::new();
+    let mut groups: HashMap<GroupId, Result<Option<Group>, Error>> = HashMap::new();
     for key @ (id, knob) in keys {
         let Some(entry) = journal.get(id, knob) else {
             continue;
         };
         let group = groups
             .entry(id)
-            .or_insert_with(|| fs.open(&entry.path).ok().filter(|group| group.id() == id));
-        let Some(group) = group else {
-            restored.vanished += 1;
-            done.push(key);
-            continue;
+            .or_insert_with(|| find(fs, &entry.path, id));
+        let group = match group {
+            Ok(Some(group)) => group,
+            Ok(None) => {
+                restored.vanished += 1;
+                done.push(key);
+                continue;
+            }
+            Err(error) => {
+                restored.problems.push(Problem::of(&entry.path, error));
+                continue;
+            }
         };
         match group.read_knob(knob) {
             Ok(Some(present)) if same(present, entry.prior) => {
@@ -102,10 +109,18 @@ pub fn restore(
                 done.push(key);
             }
             // Without the file (io.bfq.weight after the scheduler changed) there is nothing left.
-            Ok(None) => {
-                restored.vanished += 1;
-                done.push(key);
-            }
+            Ok(None) => match group.has_knob(knob) {
+                Ok(false) => {
+                    restored.vanished += 1;
+                    done.push(key);
+                }
+                Ok(true) => restored.problems.push(Problem {
+                    group: Some(group.path().to_owned()),
+                    cause: format!("{} {knob} holds no value that is understood", group.path()),
+                    remedy: "run justitia restore again".into(),
+                }),
+                Err(error) => restored.problems.push(Problem::of(&entry.path, &error)),
+            },
             Err(error) if error.is_gone() => {
                 restored.vanished += 1;
                 done.push(key);
@@ -114,7 +129,7 @@ pub fn restore(
         }
     }
     writer.drain(PATIENCE);
-    let mut failures = failures(writer);
+    let mut failures = failures(writer, concerns);
     for (key @ (id, knob), group, prior) in written {
         match group.read_knob(knob) {
             Ok(Some(present)) if same(present, prior) => {
@@ -147,9 +162,23 @@ fn rank(knob: Knob) -> u8 {
     }
 }
 
-fn failures(writer: &Writer) -> HashMap<(GroupId, Knob), Problem> {
+/// The group of this id; `None` if it is gone, or another one has its path. What cannot be opened
+/// for another reason (no descriptors left, no permission) may well be there.
+pub(crate) fn find(fs: &Fs, path: &str, id: GroupId) -> Result<Option<Group>, Error> {
+    match fs.open(path) {
+        Ok(group) => Ok(Some(group).filter(|group| group.id() == id)),
+        Err(error) if error.is_gone() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What failed for these groups; how the writes of others went somebody else wants to know.
+fn failures(
+    writer: &Writer,
+    concerns: impl Fn(GroupId) -> bool,
+) -> HashMap<(GroupId, Knob), Problem> {
     let mut outcomes = Vec::new();
-    writer.outcomes(&mut outcomes);
+    writer.outcomes_of(concerns, &mut outcomes);
     let failed = outcomes
         .into_iter()
         .filter_map(|outcome| match outcome.result {

@@ -3,9 +3,9 @@
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use justitia_cgroup::{Fs, Mount, RealFs, Writer, WriterConfig};
+use justitia_cgroup::{Fs, Mount, RealFs, WriterConfig};
 use justitia_discover::RuntimeDirs;
 use justitia_policy::config::Mode;
 use rustix::mm::{mlockall, MlockAllFlags};
@@ -13,7 +13,7 @@ use rustix::process::{getrlimit, setpriority_process, setrlimit, Resource as Lim
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::agent::Agent;
+use crate::agent::{start_writer, Agent};
 use crate::config::Settings;
 use crate::error::{Error, Result};
 use crate::journal::Journal;
@@ -31,6 +31,23 @@ const NICE: i32 = -10;
 
 /// The host's cgroup2 mount, or why it cannot be used.
 pub fn open_host(mode: Mode) -> Result<Fs> {
+    Ok(Arc::new(open_mount(mode)?))
+}
+
+/// The same for one agent alone on this host, for as long as that is open.
+fn claim_host(mode: Mode) -> Result<Fs> {
+    let fs = open_mount(mode)?;
+    match fs.claim() {
+        Ok(true) => Ok(Arc::new(fs)),
+        Ok(false) => Err(Error::failed(
+            "an agent runs already, with another state directory",
+            "stop it first: systemctl stop justitia",
+        )),
+        Err(error) => Err(Error::environment(&error, error.remedy())),
+    }
+}
+
+fn open_mount(mode: Mode) -> Result<RealFs> {
     let mount = Mount::detect().and_then(|mount| {
         if mode != Mode::Observe {
             mount.check_writable()?;
@@ -47,8 +64,7 @@ pub fn open_host(mode: Mode) -> Result<Fs> {
             ..limit
         },
     );
-    let fs = RealFs::new(&mount).map_err(|error| Error::environment(&error, error.remedy()))?;
-    Ok(Arc::new(fs))
+    RealFs::new(&mount).map_err(|error| Error::environment(&error, error.remedy()))
 }
 
 /// Runs the agent on this host until it is told to stop. `wait`: also when no group matches yet.
@@ -59,8 +75,8 @@ pub fn run(
     log: &Log,
     reread: impl FnMut() -> Result<Settings>,
 ) -> Result<()> {
-    let fs = open_host(settings.policy.mode)?;
     let lock = Lock::take(&settings.state_dir)?;
+    let fs = claim_host(settings.policy.mode)?;
     stay_awake(log);
     let mode = mode_name(settings.policy.mode);
     let (globs, socket) = (settings.manage.join(" "), settings.socket());
@@ -115,8 +131,8 @@ pub fn restore_host(settings: &Settings) -> Result<Option<Restored>> {
     let restored = if journal.entries().is_empty() {
         Restored::default()
     } else {
-        let fs = open_host(Mode::Proportional)?;
-        let writer = Writer::new(WriterConfig::default(), None);
+        let fs = claim_host(Mode::Proportional)?;
+        let writer = start_writer(WriterConfig::default())?;
         restore(&fs, &mut journal, &writer, |_| true)?
     };
     journal.close()?;
@@ -133,6 +149,7 @@ pub fn look(settings: &Settings) -> Result<Report> {
 /// The same on any file system.
 pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Report> {
     let mut observer = Observer::new(fs, settings.discover(), runtime)?;
+    let began = Instant::now();
     let first = observer.observe();
     if observer.managed() == 0 {
         return Err(no_group(&settings.manage.join(" ")));
@@ -141,8 +158,9 @@ pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Repo
     let state = justitia_policy::State::default();
     let (state, _) = justitia_policy::step(&state, &first.snapshot, policy, Duration::ZERO);
     thread::sleep(settings.interval);
+    let elapsed = began.elapsed();
     let second = observer.observe();
-    let (_, plan) = justitia_policy::step(&state, &second.snapshot, policy, settings.interval);
+    let (_, plan) = justitia_policy::step(&state, &second.snapshot, policy, elapsed);
     let setup = Setup {
         mode: policy.mode,
         objective: policy.objective,

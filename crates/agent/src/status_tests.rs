@@ -14,6 +14,7 @@ fn tick(paths: &[&str]) -> Tick {
         traffic: justitia_policy::snapshot::Traffic::default(),
         pressure: justitia_policy::snapshot::Pressure::default(),
         knobs: Knobs::default(),
+        read_after_s: None,
     };
     let groups = paths.iter().enumerate().map(group).collect();
     Tick {

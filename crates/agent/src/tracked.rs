@@ -1,5 +1,7 @@
 //! One watched group: what was last seen of it, and how quiet it is.
 
+use std::time::Instant;
+
 use justitia_cgroup::{Activity, Buffer, Gauges, Group};
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{self, GroupId, Knobs, Traffic, WeightSource};
@@ -52,8 +54,10 @@ pub(crate) struct Tracked {
     activity: Option<Activity>,
     /// The tick in which it last did something.
     pub(crate) stirred_at: u64,
-    /// Knobs read at least once.
+    /// Knobs read at least once, and not doubted since.
     knows_knobs: bool,
+    /// The tick and the time of the last full read.
+    read_at: Option<(u64, Instant)>,
     /// Has watched groups below it.
     pub(crate) inner: bool,
     /// It could not be read in this tick.
@@ -85,11 +89,13 @@ impl Tracked {
                 traffic: Traffic::default(),
                 pressure: snapshot::Pressure::default(),
                 knobs: Knobs::default(),
+                read_after_s: None,
             },
             group,
             activity: None,
             stirred_at: tick,
             knows_knobs: false,
+            read_at: None,
             inner: false,
             failed: false,
         });
@@ -123,6 +129,24 @@ impl Tracked {
     /// Whether this read has to include the knobs.
     pub(crate) fn wants_knobs(&self, due: bool) -> bool {
         due || !self.knows_knobs
+    }
+
+    /// The knobs are not what they were taken to be: the next look reads them.
+    pub(crate) fn doubt_knobs(&mut self) {
+        self.knows_knobs = false;
+    }
+
+    /// Whether it has to be read in full whatever its rhythm says.
+    pub(crate) fn must_be_read(&self) -> bool {
+        !self.knows_knobs
+    }
+
+    /// It was read in full in this tick: what is new in its counters took that long.
+    pub(crate) fn note_read(&mut self, tick: u64, now: Instant) {
+        let before = self.read_at.replace((tick, now));
+        self.seen.read_after_s = before
+            .filter(|&(before, _)| before + 1 < tick)
+            .map(|(_, at)| now.saturating_duration_since(at).as_secs_f64());
     }
 
     /// Takes in a full read; `knobs` says whether it included them.
@@ -174,6 +198,7 @@ impl Tracked {
     /// What could not be read now is unknown, not what it was.
     pub(crate) fn forget_values(&mut self, tick: u64) {
         self.failed = true;
+        self.read_at = None;
         self.stirred_at = tick;
         self.knows_knobs = false;
         let foreign = self.seen.knobs.foreign;
@@ -207,6 +232,23 @@ mod tests {
             assert!(rhythm.probe <= 4, "{rhythm:?}");
         }
         assert_eq!(RHYTHMS[RHYTHMS.len() - 1].after, 0);
+    }
+
+    #[test]
+    fn counters_of_a_group_read_seldom_cover_the_time_since_then() {
+        let fake = justitia_cgroup::FakeFs::new();
+        fake.mkdir("/a");
+        let group = justitia_cgroup::CgroupFs::open(&*fake, "/a").unwrap();
+        let mut tracked = Tracked::renew(None, group, "/a", None, None, 0);
+        let began = Instant::now();
+        let mut after = |tick: u64| {
+            tracked.note_read(tick, began + std::time::Duration::from_secs(tick));
+            tracked.seen.read_after_s
+        };
+        assert_eq!(
+            [1, 2, 10, 11].map(&mut after),
+            [None, None, Some(8.0), None]
+        );
     }
 
     #[test]

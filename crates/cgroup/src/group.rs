@@ -118,6 +118,15 @@ impl Group {
         })
     }
 
+    /// Whether the file of a knob is there. One that cannot be read is an error.
+    pub fn has_knob(&self, knob: Knob) -> Result<bool, Error> {
+        match self.read(File::of_knob(knob), &mut Buffer::new()) {
+            Ok(()) => Ok(true),
+            Err(Error::Absent { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Writes a knob and waits for the kernel, which may take seconds for `memory.high` and
     /// `memory.reclaim`: the agent's loop uses [`crate::Writer`] instead.
     pub fn write_knob(&self, knob: Knob, value: Value) -> Result<Written, Error> {

@@ -32,6 +32,18 @@ fn number(result: &Value, policy: &str, key: &str) -> f64 {
         .unwrap_or_else(|| panic!("{policy}.{key}: {result}"))
 }
 
+fn only_run<'a>(result: &'a Value, policy: &str) -> &'a Value {
+    let runs = list(&result["policies"][policy]["runs"]);
+    assert_eq!(runs.len(), 1);
+    &runs[0]
+}
+
+fn list(value: &Value) -> &[Value] {
+    value
+        .as_array()
+        .unwrap_or_else(|| panic!("a list: {value}"))
+}
+
 fn assert_restored(result: &Value, policy: &str) {
     let policy = &result["policies"][policy];
     assert_eq!(
@@ -88,6 +100,15 @@ fn the_old_and_the_new_kernel_work_and_a_killed_agent_leaves_nothing_behind() {
             "mglru",
         ]);
         assert_restored(&result, "proportional");
+        // By the agent that was started next, not only by the one that ended in peace.
+        let log = only_run(&result, "proportional")["agent_log"].as_str();
+        let log = log.expect("the agent's log");
+        let put_back = log
+            .lines()
+            .find_map(|line| line.split_once("an earlier agent did not end well: "))
+            .and_then(|(_, summary)| summary.split_once(" knobs restored"))
+            .and_then(|(count, _)| count.parse::<u32>().ok());
+        assert!(put_back.is_some_and(|count| count >= 1), "{log}");
         assert!(number(&result, "proportional", "total_mb_per_s") > 5.0);
     }
 }
@@ -107,4 +128,19 @@ fn observing_writes_nothing() {
         "96M",
     ]);
     assert_restored(&result, "observe");
+    // An agent that writes and restores would pass that, too: nothing may change on the way.
+    let run = only_run(&result, "observe");
+    let status = &run["agent_status"];
+    let groups = list(&status["groups"]);
+    assert!(!groups.is_empty(), "{status}");
+    let knobs = groups.iter().flat_map(|group| list(&group["knobs"]));
+    for held in knobs.chain(list(&status["devices"])) {
+        assert!(held["prior"].is_null(), "{status}");
+    }
+    for series in list(&run["series"]) {
+        let (low, high) = (list(&series["low_bytes"]), list(&series["high_bytes"]));
+        assert!(!low.is_empty() && !high.is_empty(), "{series}");
+        assert!(low.iter().all(|low| *low == 0), "memory.low: {low:?}");
+        assert!(high.iter().all(Value::is_null), "memory.high: {high:?}");
+    }
 }

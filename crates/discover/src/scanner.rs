@@ -127,6 +127,12 @@ impl Scanner {
         self.files.insert(group, weight);
     }
 
+    /// Takes over what another scanner knows of the kernel's files, which nobody can read there any
+    /// more once weights were written.
+    pub fn inherit_file_weights(&mut self, other: &mut Scanner) {
+        self.files = std::mem::take(&mut other.files);
+    }
+
     /// Changes the configured weights; they count at the next scan.
     pub fn set_weights(&mut self, weights: &[(String, Weight)]) -> Result<(), GlobError> {
         self.weights = weighted(weights)?;

@@ -92,7 +92,7 @@ impl Tree {
 /// Page cache that the managed groups could hold together. `None` if the host could not be read.
 pub fn capacity(host: &Host, groups: &[Group], tree: &Tree) -> Option<Bytes> {
     let file = host.file?;
-    let spare = host.free? - host.high_watermark.unwrap_or_default();
+    let spare = host.free? - host.high_watermark?;
     let managed: Bytes = leaves(groups, tree).filter_map(|g| g.memory.file).sum();
     let most = host
         .total
@@ -118,9 +118,11 @@ fn in_bytes(limit: Limit) -> Bytes {
     limit.bytes().unwrap_or(Bytes(u64::MAX))
 }
 
-/// All memory of a group that is not page cache: anonymous, kernel, shmem, sockets.
+/// All memory of a group that is not page cache: anonymous, kernel, shmem, sockets. The two
+/// gauges are not read at the same instant; anonymous memory is there in any case.
 pub fn non_file(group: &Group) -> Option<Bytes> {
-    Some(group.memory.current? - group.memory.file?)
+    let other = group.memory.current? - group.memory.file?;
+    Some(other.max(group.memory.anon.unwrap_or_default()))
 }
 
 /// `memory.low` of every group: leaves at threshold plus other memory, inner groups and ancestors

@@ -3,7 +3,7 @@
 //! Nothing here does I/O, reads a clock or logs. Data flows one way:
 //!
 //! ```text
-//! snapshot -> rates -> habits -> entitle (shares) -> feedback -> writes -> plan
+//! snapshot -> rates -> habits -> entitle (shares) -> feedback, limits -> writes -> plan
 //! ```
 //!
 //! [`step()`] goes through them in this order. Every quantity names its unit; a value that could
@@ -14,6 +14,7 @@ pub mod config;
 pub mod entitle;
 pub mod feedback;
 pub mod habits;
+pub mod limits;
 pub mod metrics;
 pub mod plan;
 pub mod rates;

@@ -83,6 +83,9 @@ pub struct Group {
     pub pressure: Pressure,
     /// What the knobs hold now.
     pub knobs: Knobs,
+    /// Seconds since its counters were read the time before, if not in the step before.
+    #[serde(default)]
+    pub read_after_s: Option<f64>,
 }
 
 /// Where a weight came from, in the order of preference.

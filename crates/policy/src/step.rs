@@ -5,7 +5,7 @@
 //! 3. Among the writers that contend or claim, gains move the page share and with it the bandwidth
 //!    ([`crate::feedback`]): `memory.high` at the share. Readers are not limited and keep their
 //!    protection; with a single contender there is nothing to order and no limit.
-//! 4. Where the block layer has weights, they follow weight times gain. From the first time that
+//! 4. Where the block layer has weights, they follow weight and gain. From the first time that
 //!    writers are ordered, BFQ's `low_latency`, which overrides weights, is off: turning it on
 //!    again in every lull would start each contention with the wrong weights. Readers alone do not
 //!    turn it off: it serves them better than strict weights do.
@@ -19,6 +19,7 @@ use crate::config::{Config, Mode, Objective};
 use crate::entitle::{capacity, growing_demand, non_file, protections, Tree};
 use crate::feedback::{adjust, Controller, Measured};
 use crate::habits::Habits;
+use crate::limits;
 use crate::metrics;
 use crate::plan::{Plan, Verdict};
 use crate::rates::{Counters, Rates};
@@ -28,16 +29,10 @@ use crate::units::{Bytes, Limit};
 use crate::writes;
 use crate::Color;
 
-/// Every group under a limit may keep this much page cache.
-const FLOOR: Bytes = Bytes(512 << 10);
-/// Room above share and floor, so that a limit does not bite between two steps.
-const HEADROOM: Bytes = Bytes(512 << 10);
 /// Limits add up to this much of what the participants are entitled to: few fill their share, only
 /// the ratio of the limits matters, and memory that nobody fills is lost (fileserver, 8 groups:
 /// 68 MB/s without, 75 MB/s with).
 const OVERCOMMIT: f64 = 1.25;
-/// A limit comes down by at most this factor a step: the excess is reclaimed, not waited for.
-const DESCENT: f64 = 0.75;
 
 /// What the policy remembers from one step to the next.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -55,6 +50,8 @@ struct Memo {
     habits: Habits,
     demand: Option<Bytes>,
     non_file: Option<Bytes>,
+    /// Seconds for which too little was known of it.
+    blind_s: f64,
     controller: Controller,
 }
 
@@ -142,7 +139,8 @@ fn remember(before: Option<&Memo>, group: &Group, config: &Config, elapsed_s: f6
             ..Memo::default()
         };
     };
-    let rates = Rates::between(&before.counters, &counters, elapsed_s);
+    let counted_s = group.read_after_s.unwrap_or(elapsed_s);
+    let rates = Rates::between(&before.counters, &counters, counted_s);
     let habits = before.habits.after(&rates, &config.feedback, elapsed_s);
     Memo {
         counters,
@@ -159,10 +157,11 @@ fn set_demands(memos: &mut [Memo], groups: &[Group]) {
     for (memo, group) in memos.iter_mut().zip(groups) {
         let habits = &memo.habits;
         let busy = habits.contending() == Some(true) || habits.claiming();
-        memo.demand = match group.memory.file {
+        let demand = match group.memory.file {
             Some(held) if !(busy && habits.writer()) => Some(growing_demand(held)),
             _ => None,
         };
+        memo.demand = demand.into_iter().chain(limits::ceiling(group)).min();
     }
 }
 
@@ -186,8 +185,8 @@ fn feed_back(
         .map(|&i| Measured {
             weight: weights[i],
             rate: memos[i].rates.bytes_per_s().unwrap_or(0.0),
-            unused: leaves_share_unused(&groups[i]) && !memos[i].habits.claiming(),
-            at_floor: stands_at_floor(&groups[i]),
+            unused: limits::leaves_share_unused(&groups[i]) && !memos[i].habits.claiming(),
+            at_floor: limits::stands_at_floor(&groups[i]),
         })
         .collect();
     let mut controllers: Vec<&mut Controller> = Vec::with_capacity(parts.len());
@@ -198,7 +197,12 @@ fn feed_back(
     }
     adjust(&mut controllers, &measured, &config.feedback, elapsed_s);
 
-    for (i, memo) in memos.iter_mut().enumerate().filter(|(i, _)| tree.leaf[*i]) {
+    for (i, memo) in memos.iter_mut().enumerate() {
+        if !tree.leaf[i] {
+            // It may have been a leaf, and limited.
+            decided[i].high = groups[i].knobs.operator.high;
+            continue;
+        }
         let other = non_file(&groups[i]);
         let d = &mut decided[i];
         d.grew = match (other, memo.non_file) {
@@ -208,7 +212,12 @@ fn feed_back(
         memo.non_file = other.or(memo.non_file);
         // Who is known not to contend is not held back; of others nothing is concluded.
         let known = memo.rates.bytes_per_s().is_some() && memo.habits.contending().is_some();
-        d.high = known.then_some(Limit::Max);
+        memo.blind_s = if known { 0.0 } else { memo.blind_s + elapsed_s };
+        d.high = if known {
+            Some(Limit::Max)
+        } else {
+            limits::blind_limit(&groups[i], memo.blind_s)
+        };
     }
     set_limits(&parts, &weights, memos, decided, groups);
 }
@@ -272,47 +281,19 @@ fn set_limits(
         .map(|&i| Node {
             parent: None,
             weight: Some(((weights[i] * memos[i].controller.gain() * 1e9) as u64).max(1)),
-            floor: floor(&groups[i]),
-            demand: None,
+            floor: limits::floor(&groups[i]),
+            demand: limits::ceiling(&groups[i]),
         })
         .collect();
     for (&i, share) in parts.iter().zip(divide(pool, &nodes)) {
-        let group = &groups[i];
-        let (Some(other), Some(held)) = (non_file(group), group.memory.file) else {
-            continue;
-        };
         let d = &mut decided[i];
-        let file = share.max(floor(group)).max(held.scale(DESCENT));
-        let high = other + file + HEADROOM + d.grew + d.grew;
         if memos[i].habits.contending() == Some(true) {
-            d.high = Some(Limit::Bytes(high.page_aligned()));
+            d.high = limits::limit(&groups[i], share, d.grew).or(d.high);
         }
         d.of_ideal = memos[i].controller.of_ideal();
         d.gain = memos[i].controller.gain();
         d.participant = true;
     }
-}
-
-/// Page cache that must not be taken away: what is mapped (code), and a little more.
-fn floor(group: &Group) -> Bytes {
-    FLOOR.max(group.memory.file_mapped.unwrap_or_default())
-}
-
-/// Whether a larger limit would change nothing: usage well below it and, because the kernel's
-/// dirty limits scale with it, few dirty pages too.
-fn leaves_share_unused(group: &Group) -> bool {
-    let (Some(Limit::Bytes(high)), Some(current)) = (group.knobs.high, group.memory.current) else {
-        return false;
-    };
-    let dirty = group.memory.file_dirty.unwrap_or_default();
-    current < high.scale(0.85) && dirty < (high - (current - dirty)).scale(0.05)
-}
-
-fn stands_at_floor(group: &Group) -> bool {
-    let (Some(Limit::Bytes(high)), Some(other)) = (group.knobs.high, non_file(group)) else {
-        return false;
-    };
-    high <= other + floor(group) + HEADROOM
 }
 
 fn verdict(group: &Group, memo: &Memo, decided: &Decided, proportion: f64) -> Verdict {

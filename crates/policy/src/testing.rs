@@ -53,6 +53,7 @@ pub(crate) fn group(id: u64, parent: Option<u64>, path: &str) -> Group {
             reclaim: true,
             ..Knobs::default()
         },
+        read_after_s: None,
     }
 }
 

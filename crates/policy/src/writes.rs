@@ -10,7 +10,7 @@ use crate::entitle::{non_file, Tree};
 use crate::plan::{Knob, Reason, Value, Write};
 use crate::snapshot::{BlockDevice, Group};
 use crate::step::Decided;
-use crate::units::{Bytes, Limit, Weight};
+use crate::units::{Bytes, Limit};
 
 /// Changes smaller than this part of the value are not worth a write.
 const WORTH: f64 = 0.04;
@@ -67,14 +67,14 @@ pub(crate) fn plan(
         }
     }
     writes.extend(lowered.into_iter().rev());
-    for (i, group) in groups.iter().enumerate().filter(|(i, _)| tree.leaf[*i]) {
-        writes.extend(high_write(group, &decided[i]));
+    for (group, decided) in groups.iter().zip(decided) {
+        writes.extend(high_write(group, decided));
     }
     let heaviest = groups
         .iter()
-        .filter_map(|g| g.weight)
-        .max()
-        .map_or(1, Weight::get);
+        .zip(decided)
+        .filter_map(|(g, d)| Some(g.weight?.as_f64() * d.gain.sqrt()))
+        .fold(1.0, f64::max);
     for (i, group) in groups.iter().enumerate().filter(|(i, _)| tree.leaf[*i]) {
         writes.extend(weight_write(group, &decided[i], heaviest));
     }
@@ -95,23 +95,23 @@ pub(crate) fn hold_weights(devices: &[BlockDevice]) -> impl Iterator<Item = Writ
 }
 
 fn high_write(group: &Group, decided: &Decided) -> Option<Write> {
-    let target = decided.high?;
+    let wanted = decided.high?;
     let target = group
         .knobs
         .operator
         .high
-        .map_or(target, |high| high.min(target));
+        .map_or(wanted, |high| high.min(wanted));
     let now = group.knobs.high.filter(|_| !group.knobs.foreign.high)?;
     if !worth(now, target) {
         return None;
     }
-    let reason = match (target, now) {
-        (Limit::Max, _) => Reason::NoContention,
-        (Limit::Bytes(target), Limit::Bytes(now))
-            if target > now && decided.grew.scale(4.0) > target - now =>
+    let reason = match (wanted, now) {
+        (Limit::Bytes(wanted), Limit::Bytes(now))
+            if wanted > now && (!decided.participant || decided.grew.scale(4.0) > wanted - now) =>
         {
             Reason::MakeRoom
         }
+        _ if !decided.participant => Reason::NoContention,
         _ => Reason::AboveShare {
             of_ideal: decided.of_ideal.unwrap_or(1.0),
             gain: decided.gain,
@@ -126,8 +126,8 @@ fn high_write(group: &Group, decided: &Decided) -> Option<Write> {
     })
 }
 
-/// The block layer's weight: the group's own, times its gain, scaled to what the file takes.
-fn weight_write(group: &Group, decided: &Decided, heaviest: u32) -> Option<Write> {
+/// The block layer's weight: the group's own, times the root of its gain, scaled to what the file takes.
+fn weight_write(group: &Group, decided: &Decided, heaviest: f64) -> Option<Write> {
     decided.high?;
     let weight = group.weight.filter(|_| !group.knobs.foreign.io_weight)?;
     let (knob, now, most) = match (group.knobs.bfq_weight, group.knobs.io_weight) {
@@ -135,8 +135,10 @@ fn weight_write(group: &Group, decided: &Decided, heaviest: u32) -> Option<Write
         (None, Some(now)) => (Knob::IoWeight, now, IO_MAX),
         (None, None) => return None,
     };
-    let scale = f64::from(most) / f64::from(heaviest.max(most));
-    let target = (weight.as_f64() * decided.gain * scale)
+    let scale = f64::from(most) / heaviest.max(f64::from(most));
+    // The square root: page share and block share act on the same bandwidth, and the whole gain on
+    // both would correct twice.
+    let target = (weight.as_f64() * decided.gain.sqrt() * scale)
         .round()
         .clamp(1.0, f64::from(most));
     let change = (target - f64::from(now)).abs() / f64::from(now.max(1));

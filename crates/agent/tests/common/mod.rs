@@ -71,7 +71,7 @@ impl Rig {
     pub fn with_writer(fs: Fs, state_dir: &Path, config: WriterConfig) -> Rig {
         let log = Log::captured();
         let journal = Journal::open(state_dir, BOOT).unwrap();
-        let applier = Applier::new(journal, Writer::new(config, None), log.clone());
+        let applier = Applier::new(journal, Writer::new(config, None).unwrap(), log.clone());
         let observer = Observer::new(fs.clone(), self::config(), RuntimeDirs::none()).unwrap();
         let mut rig = Rig {
             fs,
@@ -110,14 +110,14 @@ impl Rig {
     /// Applies a plan and waits for its writes.
     pub fn apply(&mut self, writes: Vec<Write>) -> Vec<Problem> {
         let problems = self.submit(writes);
-        self.applier.quiesce();
+        self.applier.quiesce(|_| true);
         problems
     }
 
     /// What the agent does at its end.
     pub fn finish(mut self) -> Restored {
         let fs = self.fs.clone();
-        let (journal, writer) = self.applier.quiesce();
+        let (journal, writer) = self.applier.quiesce(|_| true);
         let restored = restore(&fs, journal, writer, |_| true).unwrap();
         self.applier.into_journal().close().unwrap();
         restored
@@ -127,7 +127,7 @@ impl Rig {
 /// What the next start does after a crash, or `justitia restore`.
 pub fn restore_from(fs: &Fs, state_dir: &Path) -> Restored {
     let mut journal = Journal::open(state_dir, BOOT).unwrap();
-    let writer = Writer::new(WriterConfig::default(), None);
+    let writer = Writer::new(WriterConfig::default(), None).unwrap();
     restore(fs, &mut journal, &writer, |_| true).unwrap()
 }
 

@@ -31,6 +31,8 @@ pub(super) struct State {
     pub(super) group: FakeGroup,
     pub(super) xattrs: BTreeMap<String, Vec<u8>>,
     pub(super) faults: BTreeMap<File, Fault>,
+    /// Why it cannot be opened.
+    pub(super) shut: Option<Errno>,
     pub(super) pids: Vec<u32>,
     /// Eventfds of those who poll a file.
     pub(super) watches: BTreeMap<File, Vec<OwnedFd>>,

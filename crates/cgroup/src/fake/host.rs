@@ -190,6 +190,11 @@ impl FakeFs {
         self.directory(path).lock().faults.insert(file, fault);
     }
 
+    /// Lets opening a group fail, or (`None`) succeed again.
+    pub fn shut(&self, path: &str, why: Option<Errno>) {
+        self.directory(path).lock().shut = why;
+    }
+
     /// Lifts all faults of a group.
     pub fn clear_faults(&self, path: &str) {
         self.directory(path).lock().faults.clear();
@@ -329,7 +334,10 @@ impl FakeFs {
 impl CgroupFs for FakeFs {
     fn open(&self, path: &str) -> Result<Group, Error> {
         match self.lock().groups.get(normal(path)) {
-            Some(directory) => Ok(Group::new(Arc::clone(directory) as _)),
+            Some(directory) => match directory.lock().shut {
+                Some(errno) => Err(Error::from_errno(path, "directory", errno)),
+                None => Ok(Group::new(Arc::clone(directory) as _)),
+            },
             None => Err(Error::from_errno(path, "directory", Errno::NODEV)),
         }
     }

@@ -79,7 +79,7 @@ impl Disks {
         if name.is_empty() || name.starts_with('.') || name.contains('/') {
             return Err(Errno::NOENT);
         }
-        if !is_scheduled_by_bfq(root, name, &mut Buffer::new()) {
+        if !is_scheduled_by_bfq(root, name, &mut Buffer::new())? {
             return Err(Errno::NOENT);
         }
         let relative = format!("{name}/queue/iosched");
@@ -113,20 +113,20 @@ fn scan(root: &OwnedFd, paths: &mut Vec<String>) -> Result<(), Errno> {
         let Ok(name) = entry.file_name().to_str() else {
             continue;
         };
-        if !name.starts_with('.') && is_scheduled_by_bfq(root, name, &mut buffer) {
+        if !name.starts_with('.') && is_scheduled_by_bfq(root, name, &mut buffer).unwrap_or(false) {
             paths.push(disk_path(name));
         }
     }
     Ok(())
 }
 
-fn is_scheduled_by_bfq(root: &OwnedFd, name: &str, buffer: &mut Buffer) -> bool {
+fn is_scheduled_by_bfq(root: &OwnedFd, name: &str, buffer: &mut Buffer) -> Result<bool, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let path = format!("{name}/queue/scheduler");
-    let read =
-        fs::openat(root, path, flags, Mode::empty()).and_then(|file| buffer.pread(file, false));
+    let file = fs::openat(root, path, flags, Mode::empty())?;
+    buffer.pread(file, false)?;
     let mut words = buffer.bytes().split(u8::is_ascii_whitespace);
-    read.is_ok() && words.any(|word| word == ACTIVE)
+    Ok(words.any(|word| word == ACTIVE))
 }
 
 #[cfg(test)]

@@ -88,6 +88,16 @@ impl RealFs {
         RealFs { disks, ..self }
     }
 
+    /// Takes these cgroups for this handle alone, until it is dropped; `false`: another has them.
+    /// A `flock(2)` on the directory of the mount.
+    pub fn claim(&self) -> Result<bool, Error> {
+        match fs::flock(&self.root, fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(errno) => Err(directory_error("/", errno)),
+        }
+    }
+
     fn children_of(&self, path: &str, out: &mut Vec<Child>) -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         if self.shared.sign.is_some() {

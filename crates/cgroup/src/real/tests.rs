@@ -318,3 +318,14 @@ fn a_pressure_trigger_is_accepted_and_ends_with_its_group() {
     }
     assert_eq!(woken, [Wake::Gone(group.id()), Wake::Gone(group.id())]);
 }
+
+#[test]
+fn one_handle_at_a_time_has_the_cgroups_for_itself() {
+    let root = tempfile::tempdir().unwrap();
+    let first = RealFs::on_directory(root.path()).unwrap();
+    let second = RealFs::on_directory(root.path()).unwrap();
+    assert_eq!(first.claim(), Ok(true));
+    assert_eq!(second.claim(), Ok(false));
+    drop(first);
+    assert_eq!(second.claim(), Ok(true));
+}

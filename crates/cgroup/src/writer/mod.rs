@@ -18,6 +18,7 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -110,8 +111,9 @@ struct Shared {
 }
 
 impl Writer {
-    /// Starts the pool. `waker` is woken whenever there are outcomes to take.
-    pub fn new(config: WriterConfig, waker: Option<Waker>) -> Writer {
+    /// Starts the pool. `waker` is woken whenever there are outcomes to take. An error: the system
+    /// has no threads for it.
+    pub fn new(config: WriterConfig, waker: Option<Waker>) -> io::Result<Writer> {
         let shared = Arc::new(Shared {
             config,
             state: Mutex::new(Queue::default()),
@@ -120,11 +122,13 @@ impl Writer {
             done: Condvar::new(),
             waker,
         });
+        // Dropped on failure, which ends those that were started.
+        let writer = Writer { shared };
         for _ in 0..config.workers.max(1) {
-            start("justitia-write", &shared, work);
+            start("justitia-write", &writer.shared, work)?;
         }
-        start("justitia-deadline", &shared, watch_deadlines);
-        Writer { shared }
+        start("justitia-deadline", &writer.shared, watch_deadlines)?;
+        Ok(writer)
     }
 
     /// Queues a write and returns at once.
@@ -142,7 +146,12 @@ impl Writer {
 
     /// Takes the outcomes there are, oldest first, and returns at once.
     pub fn outcomes(&self, out: &mut Vec<Outcome>) {
-        self.shared.lock().take_outcomes(out);
+        self.outcomes_of(|_| true, out);
+    }
+
+    /// The same of some groups; the others' stay.
+    pub fn outcomes_of(&self, concerns: impl Fn(GroupId) -> bool, out: &mut Vec<Outcome>) {
+        self.shared.lock().take_outcomes(concerns, out);
     }
 
     /// Waits until nothing is queued or running, timed-out writes not counted. `false`: out of
@@ -180,14 +189,13 @@ impl Shared {
     }
 }
 
-fn start(name: &str, shared: &Arc<Shared>, run: fn(&Arc<Shared>)) {
+fn start(name: &str, shared: &Arc<Shared>, run: fn(&Arc<Shared>)) -> io::Result<()> {
     let shared = Arc::clone(shared);
-    let thread = thread::Builder::new()
+    thread::Builder::new()
         .name(name.to_owned())
         .stack_size(STACK_BYTES)
-        .spawn(move || run(&shared));
-    // Without a thread the writes queue up and time out at the caller; there is nobody to tell.
-    drop(thread);
+        .spawn(move || run(&shared))
+        .map(drop)
 }
 
 /// A worker: takes jobs until the end, or until it was written off while it hung.
@@ -222,23 +230,32 @@ fn next_job(shared: &Shared) -> Option<Job> {
     }
 }
 
-/// The monitor: reports writes past their deadline and replaces their workers.
+/// The monitor: reports writes past their deadline and replaces their workers. A thread that could
+/// not be started is tried again a deadline later.
 fn watch_deadlines(shared: &Arc<Shared>) {
     let mut state = shared.lock();
+    let mut lacking = 0;
     while !state.is_closed() {
         let expired = state.expire(Instant::now(), shared.config.deadline);
-        if expired > 0 {
-            let replace = state.replacements(expired, shared.config.max_stuck);
+        let replace = state.replacements(expired + lacking, shared.config.max_stuck);
+        lacking = 0;
+        if expired > 0 || replace > 0 {
             drop(state);
-            for _ in 0..replace {
-                start("justitia-write", shared, work);
-            }
+            let started = (0..replace)
+                .take_while(|_| start("justitia-write", shared, work).is_ok())
+                .count();
+            lacking = replace - started;
             shared.work.notify_all();
             shared.tell();
             state = shared.lock();
-            continue;
+            state.replaced(started);
+            if lacking == 0 {
+                continue;
+            }
         }
-        state = match state.next_deadline(shared.config.deadline) {
+        let retry = (lacking > 0).then(|| Instant::now() + shared.config.deadline);
+        let next = state.next_deadline(shared.config.deadline);
+        state = match next.into_iter().chain(retry).min() {
             None => shared
                 .begun
                 .wait(state)

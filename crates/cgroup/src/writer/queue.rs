@@ -137,15 +137,26 @@ impl Queue {
 
     /// How many new workers to start for as many that hang now, with at most `max_stuck` written
     /// off at any time.
-    pub(super) fn replacements(&mut self, expired: usize, max_stuck: usize) -> usize {
+    pub(super) fn replacements(&self, expired: usize, max_stuck: usize) -> usize {
         let stuck = self.running.values().filter(|r| r.replaced).count();
         let allowed = max_stuck.saturating_sub(stuck).min(expired);
-        self.running
-            .values_mut()
-            .filter(|running| running.timed_out && !running.replaced)
-            .take(allowed)
-            .map(|running| running.replaced = true)
-            .count()
+        self.hanging().count().min(allowed)
+    }
+
+    /// So many new workers were started. One that came back meanwhile stays, too.
+    pub(super) fn replaced(&mut self, started: usize) {
+        let hanging: Vec<Ticket> = self.hanging().take(started).collect();
+        for ticket in hanging {
+            if let Some(running) = self.running.get_mut(&ticket) {
+                running.replaced = true;
+            }
+        }
+    }
+
+    fn hanging(&self) -> impl Iterator<Item = Ticket> + '_ {
+        let running = self.running.iter();
+        let hanging = running.filter(|(_, running)| running.timed_out && !running.replaced);
+        hanging.map(|(&ticket, _)| ticket)
     }
 
     /// When the next running write is past its deadline.
@@ -185,8 +196,15 @@ impl Queue {
         !self.outcomes.is_empty()
     }
 
-    pub(super) fn take_outcomes(&mut self, out: &mut Vec<Outcome>) {
-        out.append(&mut self.outcomes);
+    pub(super) fn take_outcomes(
+        &mut self,
+        concerns: impl Fn(GroupId) -> bool,
+        out: &mut Vec<Outcome>,
+    ) {
+        let all = std::mem::take(&mut self.outcomes).into_iter();
+        let (taken, stay): (Vec<_>, _) = all.partition(|outcome| concerns(outcome.group));
+        out.extend(taken);
+        self.outcomes = stay;
     }
 
     /// Nothing queued and nothing running but what timed out.

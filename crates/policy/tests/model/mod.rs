@@ -432,6 +432,8 @@ impl Cell {
             memory: Memory {
                 current: bytes(self.usage()),
                 file: bytes(self.usage()),
+                file_mapped: bytes(0),
+                anon: bytes(0),
                 file_dirty: bytes(self.dirty.len() as u64),
                 active_file: bytes(self.active.len() as u64),
                 ..Memory::default()
@@ -453,6 +455,7 @@ impl Cell {
                 ),
                 ..Knobs::default()
             },
+            read_after_s: None,
         }
     }
 }

@@ -1,0 +1,122 @@
+//! What the agent does not know for certain it does not take for gone, old or its own.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{config, host, limit, restore_from, text, until, write, Rig};
+use justitia_agent::restore::restore;
+use justitia_cgroup::fake::{Fault, Gate};
+use justitia_cgroup::{Fs, WriterConfig};
+use justitia_discover::{DiscoverConfig, RuntimeDirs};
+use justitia_policy::plan::{Knob, Value};
+use justitia_policy::units::{Limit, Weight};
+use rustix::io::Errno;
+
+const HIGH: Knob = Knob::MemoryHigh;
+
+#[test]
+fn what_cannot_be_opened_for_now_is_restored_later() {
+    for errno in [Errno::MFILE, Errno::ACCESS, Errno::NOMEM] {
+        let fake = host(&["a"]);
+        let a = fake.mkdir("/app/a");
+        let state = tempfile::tempdir().unwrap();
+        let mut rig = Rig::new(fake.clone(), state.path());
+        rig.apply(vec![write(a, HIGH, limit(90 << 20))]);
+        fake.shut("/app/a", Some(errno));
+        // No longer managed, and whether it is still there cannot be told.
+        let elsewhere = DiscoverConfig {
+            manage: vec!["/elsewhere/*".into()],
+            ..config()
+        };
+        let reconfigured = rig.observer.reconfigure(elsewhere, RuntimeDirs::none());
+        reconfigured.unwrap();
+        rig.look();
+        let unsure = rig.applier.forget_vanished(&rig.fs, &rig.observer).unwrap();
+        assert!(unsure.0.is_empty() && unsure.1.len() == 1, "{unsure:?}");
+        let restored = rig.finish();
+        assert_eq!((restored.vanished, restored.problems.len()), (0, 1));
+        fake.shut("/app/a", None);
+        assert_eq!(
+            restore_from(&(fake.clone() as Fs), state.path()).restored,
+            1
+        );
+        assert_eq!(text(&fake, "/app/a", HIGH), "max");
+    }
+}
+
+#[test]
+fn a_knob_is_forgotten_only_if_its_file_is_not_there() {
+    for (fault, vanished) in [(Fault::Errno(Errno::OPNOTSUPP), 0), (Fault::Absent, 1)] {
+        let fake = host(&["a"]);
+        let a = fake.mkdir("/app/a");
+        let state = tempfile::tempdir().unwrap();
+        let mut rig = Rig::new(fake.clone(), state.path());
+        rig.apply(vec![write(a, HIGH, limit(90 << 20))]);
+        fake.inject("/app/a", "memory.high", fault);
+        let restored = rig.finish();
+        assert_eq!(restored.vanished, vanished);
+        assert_eq!(restored.problems.len(), 1 - vanished);
+    }
+}
+
+#[test]
+fn after_restoring_the_knobs_of_quiet_groups_are_read_at_once() {
+    let fake = host(&["a"]);
+    let a = fake.mkdir("/app/a");
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    rig.apply(vec![write(a, HIGH, limit(90 << 20))]);
+    for _ in 0..50 {
+        rig.look();
+    }
+    assert_eq!(rig.observer.knob(a, HIGH), Some(limit(90 << 20)));
+    let (journal, writer) = rig.applier.quiesce(|_| true);
+    restore(&rig.fs, journal, writer, |_| true).unwrap();
+    rig.observer.doubt_knobs();
+    assert!(rig.look().knobs_read.contains(&a));
+    assert_eq!(rig.observer.knob(a, HIGH), Some(Value::Limit(Limit::Max)));
+}
+
+#[test]
+fn a_steered_weight_is_nobodys_and_a_foreign_one_the_users() {
+    let fake = host(&["a"]);
+    let a = fake.mkdir("/app/a");
+    fake.update("/app/a", |group| group.bfq_weight = Some(300));
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    let weight = |rig: &Rig| rig.observer.seen(a).unwrap().weight.map(Weight::get);
+    rig.apply(vec![write(a, Knob::IoBfqWeight, Value::Weight(777))]);
+    let reconfigured = rig.observer.reconfigure(config(), RuntimeDirs::none());
+    reconfigured.unwrap();
+    rig.look();
+    assert_eq!(weight(&rig), Some(300));
+    fake.foreign_write("/app/a", "io.bfq.weight", "500");
+    rig.apply(vec![write(a, Knob::IoBfqWeight, Value::Weight(600))]);
+    rig.look();
+    assert_eq!(weight(&rig), Some(500));
+}
+
+#[test]
+fn letting_go_of_a_group_forgets_no_write_to_another() {
+    let fake = host(&["a", "b"]);
+    let (a, b) = (fake.mkdir("/app/a"), fake.mkdir("/app/b"));
+    let gate = Gate::new();
+    fake.inject("/app/a", "memory.high", Fault::Slow(gate.clone()));
+    let state = tempfile::tempdir().unwrap();
+    let patient = WriterConfig {
+        deadline: Duration::from_secs(60),
+        ..WriterConfig::default()
+    };
+    let mut rig = Rig::with_writer(fake.clone(), state.path(), patient);
+    rig.submit(vec![write(a, HIGH, limit(90 << 20))]);
+    until("the write hangs", || gate.waiting() == 1);
+    rig.applier.quiesce(|group| group == b);
+    rig.submit(vec![write(a, HIGH, limit(80 << 20))]);
+    gate.open();
+    rig.applier.quiesce(|group| group == b);
+    assert_eq!(fake.writes().len(), 1, "{:?}", fake.writes());
+    rig.look();
+    rig.apply(vec![write(a, HIGH, limit(70 << 20))]);
+    assert_eq!(fake.writes().len(), 2, "its outcome was seen");
+}

@@ -1,0 +1,155 @@
+//! What `memory.high` may and may not do to a group.
+//!
+//! Floors: a limit never cuts anonymous, kernel or shared memory, nor mapped page cache (code).
+//! Ceiling: what the operator set as `memory.high` or `memory.max`. A group that cannot be read
+//! keeps its limit for a while, with room for what is known to have grown; then the limit is
+//! lifted: better no order than a blind one.
+
+use crate::entitle::non_file;
+use crate::snapshot::Group;
+use crate::units::{Bytes, Limit};
+
+/// Every group under a limit may keep this much page cache.
+const FLOOR: Bytes = Bytes(512 << 10);
+/// Room above share and floor, so that a limit does not bite between two steps.
+pub const HEADROOM: Bytes = Bytes(512 << 10);
+/// A limit comes down by at most this factor a step: the excess is reclaimed, not waited for.
+const DESCENT: f64 = 0.75;
+/// Seconds for which a group that cannot be read keeps its limit.
+const BLIND_S: f64 = 10.0;
+
+/// Page cache that must not be taken away: what is mapped, and a little more. Where that is not
+/// known, all it holds.
+pub fn floor(group: &Group) -> Bytes {
+    FLOOR.max(
+        group
+            .memory
+            .file_mapped
+            .or(group.memory.file)
+            .unwrap_or_default(),
+    )
+}
+
+/// Page cache beyond which the operator's own limits do not let the group grow; `None`: no such
+/// limit, or not known.
+pub fn ceiling(group: &Group) -> Option<Bytes> {
+    let limits = [group.knobs.operator.high, group.knobs.max];
+    let lowest = limits
+        .into_iter()
+        .flatten()
+        .filter_map(Limit::bytes)
+        .min()?;
+    Some(lowest - non_file(group)?)
+}
+
+/// The limit for this share of page cache. `grew`: by how much other memory grew in the last
+/// period; it may grow twice as much in the next. `None` where the group could not be read.
+pub fn limit(group: &Group, share: Bytes, grew: Bytes) -> Option<Limit> {
+    let (other, held) = (non_file(group)?, group.memory.file?);
+    let file = share.max(floor(group)).max(held.scale(DESCENT));
+    Some(Limit::Bytes(
+        (other + file + HEADROOM + grew + grew).page_aligned(),
+    ))
+}
+
+/// The limit of a group of which too little is known to decide, for so many seconds now. `None`:
+/// leave it as it is.
+pub fn blind_limit(group: &Group, blind_s: f64) -> Option<Limit> {
+    if blind_s > BLIND_S {
+        return Some(Limit::Max);
+    }
+    let now = group.knobs.high?.bytes()?;
+    let least = non_file(group)? + floor(group) + HEADROOM;
+    (least > now).then_some(Limit::Bytes(least.page_aligned()))
+}
+
+/// Whether a larger limit would change nothing: the group stands at the operator's ceiling, or
+/// uses far less than its limit and, because the kernel's dirty limits scale with it, has few
+/// dirty pages too.
+pub fn leaves_share_unused(group: &Group) -> bool {
+    let (Some(Limit::Bytes(high)), Some(current)) = (group.knobs.high, group.memory.current) else {
+        return false;
+    };
+    if group
+        .knobs
+        .operator
+        .high
+        .is_some_and(|ceiling| Limit::Bytes(high) >= ceiling)
+    {
+        return true;
+    }
+    let Some(dirty) = group.memory.file_dirty else {
+        return false;
+    };
+    current < high.scale(0.85) && dirty < (high - (current - dirty)).scale(0.05)
+}
+
+/// Whether a smaller limit could not be enforced.
+pub fn stands_at_floor(group: &Group) -> bool {
+    let (Some(Limit::Bytes(high)), Some(other)) = (group.knobs.high, non_file(group)) else {
+        return false;
+    };
+    high <= other + floor(group) + HEADROOM
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::group;
+
+    fn holding(other_mib: u64, file_mib: u64) -> Group {
+        let mut g = group(1, None, "/g");
+        g.memory.file = Some(Bytes::mib(file_mib));
+        g.memory.current = Some(Bytes::mib(file_mib + other_mib));
+        g
+    }
+
+    #[test]
+    fn a_limit_leaves_other_memory_and_mapped_pages_alone() {
+        let mut g = holding(300, 20);
+        g.memory.file_mapped = Some(Bytes::mib(15));
+        let got = limit(&g, Bytes::ZERO, Bytes::ZERO)
+            .unwrap()
+            .bytes()
+            .unwrap();
+        assert!(got >= Bytes::mib(315), "{got}");
+        g.memory.file_mapped = None;
+        let got = limit(&g, Bytes::ZERO, Bytes::ZERO)
+            .unwrap()
+            .bytes()
+            .unwrap();
+        assert!(
+            got >= Bytes::mib(320),
+            "unknown mapped pages may be all: {got}"
+        );
+    }
+
+    #[test]
+    fn page_cache_dropped_between_two_reads_does_not_hide_anonymous_memory() {
+        let mut g = holding(0, 300);
+        g.memory.anon = Some(Bytes::mib(200));
+        g.memory.current = Some(Bytes::mib(210));
+        assert_eq!(non_file(&g), Some(Bytes::mib(200)));
+    }
+
+    #[test]
+    fn a_blind_limit_makes_room_and_ends() {
+        let mut g = holding(100, 10);
+        g.knobs.high = Some(Limit::Bytes(Bytes::mib(50)));
+        let room = blind_limit(&g, 1.0).unwrap().bytes().unwrap();
+        assert!(room > Bytes::mib(100));
+        g.memory.current = None;
+        assert_eq!(blind_limit(&g, 1.0), None);
+        assert_eq!(blind_limit(&g, 60.0), Some(Limit::Max));
+    }
+
+    #[test]
+    fn the_operators_limits_are_the_ceiling() {
+        let mut g = holding(10, 50);
+        assert_eq!(ceiling(&g), None);
+        g.knobs.max = Some(Limit::Bytes(Bytes::mib(100)));
+        assert_eq!(ceiling(&g), Some(Bytes::mib(90)));
+        g.knobs.operator.high = Some(Limit::Bytes(Bytes::mib(60)));
+        assert_eq!(ceiling(&g), Some(Bytes::mib(50)));
+    }
+}
