@@ -5,7 +5,7 @@
 //! submit to the writer's threads. A group whose write is stuck in the kernel is skipped until
 //! that write comes back; no other group waits for it.
 //!
-//! Whose a knob is says [`crate::owner`]. One that is the user's is left alone; the journal forgets
+//! Whose a knob is says `owner.rs`. One that is the user's is left alone; the journal forgets
 //! it, so that we never restore it.
 //!
 //! Decides nothing: what to write is the plan's.

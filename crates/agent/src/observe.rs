@@ -3,7 +3,7 @@
 //! Reading one group in full takes some ten system calls, and a host may have a thousand groups of
 //! which most do nothing. So a group that showed no activity for a few ticks is only probed (two
 //! short reads) and read in full every 8th tick, each group at its own turn, or at once when the
-//! probe differs; one that stays quiet for minutes less often still ([`crate::tracked`]). In
+//! probe differs; one that stays quiet for minutes less often still (`tracked.rs`). In
 //! between its last values stand. Knobs change seldom, and what we write we know: they are read
 //! every [`KNOBS_EVERY`]th tick, and once more by [`crate::apply`] before each write. Looking for
 //! new groups costs a walk through the tree: it is done as often as it costs less than 0.2 % of

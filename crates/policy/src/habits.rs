@@ -8,8 +8,8 @@
 //! - It *claims* when it does neither stall enough to contend nor get its share, but waits for
 //!   CPUs: on a busy host, those who write above their share hold the CPUs it needs. A group that
 //!   waits for nothing has what it wants, however little, and claims nothing: a trickle of high
-//!   weight slows nobody down. A claim that brings nothing within [`PATIENCE_S`] is dropped for
-//!   [`DEAF_S`]: whatever holds that group back, it is not the others' page cache.
+//!   weight slows nobody down. A claim that brings nothing within `PATIENCE_S` is dropped for
+//!   `DEAF_S`: whatever holds that group back, it is not the others' page cache.
 //!
 //! What is unknown (a kernel without pressure stall information) changes no habit.
 
@@ -31,7 +31,7 @@ const STAY_WRITER: f64 = 0.25;
 const CPU_HUNGRY: f64 = 0.2;
 /// A claim needs at least this part of the share: whoever is further off does something else.
 const CLAIM_FROM: f64 = 0.25;
-/// A claim must bring this much within [`PATIENCE_S`].
+/// A claim must bring this much within `PATIENCE_S`.
 const WORTH_CLAIMING: f64 = 1.1;
 /// Seconds after which a claim is judged.
 const PATIENCE_S: f64 = 30.0;
