@@ -1,6 +1,6 @@
 //! What the agent saw at one instant: the host, the groups, their knobs.
 //!
-//! Counters are cumulative, as the kernel keeps them; [`crate::step`] takes the differences. A
+//! Counters are cumulative, as the kernel keeps them; [`crate::step()`] takes the differences. A
 //! value that could not be read is `None`, never zero.
 
 use std::fmt;
