@@ -144,7 +144,14 @@ enum Act {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let planned = proptest::collection::vec((0..3_usize, 0..3_usize, 1..6_u64), 1..8);
+    // A plan writes each knob at most once.
+    let planned = proptest::collection::btree_map((0..3_usize, 0..3_usize), 1..6_u64, 1..8)
+        .prop_map(|knobs| {
+            knobs
+                .into_iter()
+                .map(|((group, knob), n)| (group, knob, n))
+                .collect()
+        });
     prop_oneof![
         6 => planned.prop_map(Act::Plan),
         1 => (0..3_usize, 0..3_usize).prop_map(|(group, knob)| Act::Foreign(group, knob)),

@@ -188,7 +188,7 @@ pub struct Verdict {
 /// What is to be done, and what was thought.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Knob writes in the order they must happen: disks first; an ancestor's protection is
+    /// Knob writes, at most one for each knob, in the order they must happen: disks first; an ancestor's protection is
     /// raised before its children's, and lowered after.
     pub writes: Vec<Write>,
     /// One verdict for each managed group, in the snapshot's order.
