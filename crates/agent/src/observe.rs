@@ -17,12 +17,10 @@ use std::time::{Duration, Instant};
 
 use justitia_cgroup::{Buffer, Fs, Group, Want};
 use justitia_discover::{DiscoverConfig, RuntimeDirs, Scanner};
-use justitia_observe::{ProcIo, TrafficSource, Watched};
+use justitia_observe::{ProcIo, Sample, TrafficSource, Watched};
 use justitia_policy::entitle::non_file;
 use justitia_policy::plan::{Knob, Value};
-use justitia_policy::snapshot::{
-    self, BlockDevice, ForeignKnobs, GroupId, Snapshot, Traffic, WeightSource,
-};
+use justitia_policy::snapshot::{self, BlockDevice, ForeignKnobs, GroupId, Snapshot, WeightSource};
 use justitia_policy::units::{Bytes, Weight};
 
 use crate::config::GLOB_REMEDY;
@@ -73,7 +71,7 @@ pub struct Observer {
     next_scan: Option<Instant>,
     /// The scanner is new: what it finds says nothing of what changed.
     anew: bool,
-    samples: Vec<Traffic>,
+    samples: Vec<Sample>,
 }
 
 impl Observer {
@@ -206,6 +204,7 @@ impl Observer {
             }
         }
         self.sample_traffic(&fully_read);
+        observation.snapshot.shared = self.traffic.shared();
         self.disks.observe(&self.fs, &mut observation);
         observation.snapshot.host = self.fs.read_host();
         observation.snapshot.groups = self
@@ -352,12 +351,13 @@ impl Observer {
         drop(watched);
         let managed = self.tracked.iter_mut().zip(fully_read);
         let managed = managed.filter(|(tracked, _)| tracked.seen.weight.is_some());
-        for ((tracked, &active), traffic) in managed.zip(&self.samples) {
+        for ((tracked, &active), sample) in managed.zip(&self.samples) {
             if active && !tracked.failed {
-                if tracked.seen.traffic != *traffic {
+                if tracked.seen.traffic != sample.traffic {
                     tracked.stirred_at = self.tick;
                 }
-                tracked.seen.traffic = *traffic;
+                tracked.seen.traffic = sample.traffic;
+                tracked.seen.cache = sample.cache;
             }
         }
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use justitia_policy::color::Color;
 use justitia_policy::config::{Mode, Objective};
 use justitia_policy::plan::{Knob, Plan, Reason, Value, Verdict};
+use justitia_policy::rates::CacheRates;
 use justitia_policy::snapshot::{BlockDevice, Group, GroupId, Knobs, Snapshot, WeightSource};
 use serde::{Deserialize, Serialize};
 
@@ -155,6 +156,15 @@ pub struct VerdictStatus {
     pub gain: f64,
     /// Share of the last period in which some task waited, 0 to 1.
     pub stalled: Option<f64>,
+    /// What its page cache did: fields of their own in JSON.
+    #[serde(flatten)]
+    pub cache: CacheRates,
+    /// Page cache charged to it that belongs to higher-weighted users of the same files.
+    #[serde(default)]
+    pub held_for_others_bytes: u64,
+    /// Page cache of its own that is charged to others.
+    #[serde(default)]
+    pub held_by_others_bytes: u64,
 }
 
 /// One knob of one group.
@@ -316,6 +326,9 @@ impl VerdictStatus {
             color: verdict.color,
             gain: verdict.gain,
             stalled: verdict.stalled,
+            cache: verdict.cache,
+            held_for_others_bytes: verdict.held_for_others.0,
+            held_by_others_bytes: verdict.held_by_others.0,
         }
     }
 }

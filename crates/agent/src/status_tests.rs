@@ -1,6 +1,7 @@
 //! Reports survive JSON; groups are found by what people call them.
 
 use super::*;
+use justitia_policy::snapshot::CacheCounters;
 use justitia_policy::units::Weight;
 
 fn tick(paths: &[&str]) -> Tick {
@@ -14,6 +15,7 @@ fn tick(paths: &[&str]) -> Tick {
         traffic: justitia_policy::snapshot::Traffic::default(),
         pressure: justitia_policy::snapshot::Pressure::default(),
         knobs: Knobs::default(),
+        cache: CacheCounters::default(),
         read_after_s: None,
     };
     let groups = paths.iter().enumerate().map(group).collect();

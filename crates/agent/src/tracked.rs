@@ -89,6 +89,7 @@ impl Tracked {
                 traffic: Traffic::default(),
                 pressure: snapshot::Pressure::default(),
                 knobs: Knobs::default(),
+                cache: snapshot::CacheCounters::default(),
                 read_after_s: None,
             },
             group,

@@ -14,7 +14,7 @@ mod proc_io;
 mod tests;
 
 use justitia_cgroup::Group;
-use justitia_policy::snapshot::Traffic;
+use justitia_policy::snapshot::{CacheCounters, SharedFile, Traffic};
 
 pub use proc_io::ProcIo;
 
@@ -27,13 +27,26 @@ pub struct Watched<'a> {
     pub active: bool,
 }
 
+/// What a source counted of one group.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sample {
+    /// Application-level bytes.
+    pub traffic: Traffic,
+    /// What the page cache did, if the source sees it.
+    pub cache: CacheCounters,
+}
+
 /// Counts the traffic of groups.
 pub trait TrafficSource: Send {
     /// Replaces `out` by one entry for each group, in the same order. Counters are cumulative
-    /// bytes since the source first saw the group. A group's traffic is that of its subtree
-    /// without the subtrees of other groups in the list. A group that is no longer listed is
-    /// forgotten.
-    fn sample(&mut self, groups: &[Watched<'_>], out: &mut Vec<Traffic>);
+    /// since the source first saw the group. A group's traffic is that of its subtree without the
+    /// subtrees of other groups in the list. A group that is no longer listed is forgotten.
+    fn sample(&mut self, groups: &[Watched<'_>], out: &mut Vec<Sample>);
+
+    /// Files that several of the groups of the last sample use, if the source sees them.
+    fn shared(&mut self) -> Vec<SharedFile> {
+        Vec::new()
+    }
 
     /// Name of the source, for `status` and records.
     fn name(&self) -> &'static str;

@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use crate::account::{difference, Debts};
 use crate::missed::{DeviceBytes, Stacks};
-use crate::{TrafficSource, Watched};
+use crate::{Sample, TrafficSource, Watched};
 
 /// Samples for which a process that left its group is kept, to learn when its parent waited.
 const LINGER: u16 = 60;
@@ -330,7 +330,7 @@ impl ProcIo {
 }
 
 impl TrafficSource for ProcIo {
-    fn sample(&mut self, groups: &[Watched<'_>], out: &mut Vec<Traffic>) {
+    fn sample(&mut self, groups: &[Watched<'_>], out: &mut Vec<Sample>) {
         self.sample += 1;
         self.list(groups);
         let listed: HashSet<GroupId> = self.listed.iter().copied().collect();
@@ -365,10 +365,14 @@ impl TrafficSource for ProcIo {
                 account.looked_at = Some(now);
             }
             let known = account.looked_at.is_some() && !account.unreadable;
-            out.push(Traffic {
+            let traffic = Traffic {
                 read_bytes: known.then_some(account.read),
                 write_bytes: known.then_some(account.written),
                 missed_bytes: account.missed_known.then_some(account.missed),
+            };
+            out.push(Sample {
+                traffic,
+                ..Sample::default()
             });
         }
     }

@@ -53,7 +53,7 @@ impl Host {
             .collect();
         let mut out = Vec::new();
         self.source.sample(&watched, &mut out);
-        out
+        out.iter().map(|sample| sample.traffic).collect()
     }
 
     fn read_and_written(&mut self) -> (Option<u64>, Option<u64>) {

@@ -158,6 +158,7 @@ mod tests {
             missed_per_s: Some(0.0),
             stalled: Some(stalled),
             cpu_stalled: Some(cpu_stalled),
+            ..Rates::default()
         }
     }
 

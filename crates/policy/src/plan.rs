@@ -8,6 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::color::Color;
+use crate::rates::CacheRates;
 use crate::snapshot::GroupId;
 use crate::units::{Bytes, Limit};
 
@@ -183,6 +184,16 @@ pub struct Verdict {
     pub gain: f64,
     /// Share of the last period in which some task waited for memory or I/O, 0 to 1.
     pub stalled: Option<f64>,
+    /// What its page cache did since the last step.
+    #[serde(default)]
+    pub cache: CacheRates,
+    /// Page cache charged to it that belongs to higher-weighted users of the same files: added to
+    /// its threshold.
+    #[serde(default)]
+    pub held_for_others: Bytes,
+    /// Page cache of its own that is charged to others: taken off its threshold.
+    #[serde(default)]
+    pub held_by_others: Bytes,
 }
 
 /// What is to be done, and what was thought.

@@ -3,7 +3,9 @@
 //! A counter that is missing, or that went backwards (the group was re-created, a source was
 //! exchanged), gives no rate for that period: unknown is never zero.
 
-use crate::snapshot::{Group, Pressure, Traffic};
+use serde::{Deserialize, Serialize};
+
+use crate::snapshot::{CacheCounters, Group, Pressure, Traffic};
 
 /// Rates of one group over the last period.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -18,6 +20,37 @@ pub struct Rates {
     pub stalled: Option<f64>,
     /// The same for CPUs.
     pub cpu_stalled: Option<f64>,
+    /// What the page cache did.
+    pub cache: CacheRates,
+}
+
+/// What a group's page cache did over the last period.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CacheRates {
+    /// Of the pages that buffered reads asked for, the fraction that was there and not only
+    /// because readahead had just fetched it, 0 to 1. `None`: nothing was asked for.
+    pub hit_ratio: Option<f64>,
+    /// Pages asked for per second.
+    pub asked_pages_per_s: Option<f64>,
+    /// Pages asked for and not there, per second.
+    pub missed_pages_per_s: Option<f64>,
+    /// Pages asked for that readahead had just fetched, per second.
+    pub readahead_pages_per_s: Option<f64>,
+    /// Pages brought into the page cache per second.
+    pub inserted_pages_per_s: Option<f64>,
+    /// Pages that reclaim took per second.
+    pub evicted_pages_per_s: Option<f64>,
+    /// Pages read again soon after they were evicted, per second (`workingset_refault_file`).
+    pub refault_pages_per_s: Option<f64>,
+    /// Faults on mapped files per second.
+    pub mmap_faults_per_s: Option<f64>,
+    /// Of those, faults that waited for the disk, per second.
+    pub mmap_major_faults_per_s: Option<f64>,
+    /// Seconds per second its tasks spent in direct reclaim; more than 1 if several did.
+    pub reclaim_s_per_s: Option<f64>,
+    /// Seconds per second its tasks slept for being above `memory.high`.
+    pub throttled_s_per_s: Option<f64>,
 }
 
 impl Rates {
@@ -40,6 +73,7 @@ impl Rates {
             missed_per_s: per_s(t0.missed_bytes, t1.missed_bytes),
             stalled: stalls.into_iter().flatten().reduce(f64::max).map(share),
             cpu_stalled: per_s(p0.cpu_some_us, p1.cpu_some_us).map(share),
+            cache: CacheRates::between(then, now, per_s),
         }
     }
 
@@ -55,11 +89,46 @@ impl Rates {
     }
 }
 
+impl CacheRates {
+    fn between(
+        then: &Counters,
+        now: &Counters,
+        per_s: impl Fn(Option<u64>, Option<u64>) -> Option<f64>,
+    ) -> CacheRates {
+        let (c0, c1) = (&then.cache, &now.cache);
+        let asked = per_s(c0.asked_pages, c1.asked_pages);
+        let missed = per_s(c0.missed_pages, c1.missed_pages);
+        let readahead = per_s(c0.readahead_pages, c1.readahead_pages);
+        let hit_ratio = match (asked, missed, readahead) {
+            (Some(asked), Some(missed), Some(readahead)) if asked > 0.0 => {
+                Some((1.0 - (missed + readahead) / asked).max(0.0))
+            }
+            _ => None,
+        };
+        let seconds = |us_per_s: f64| us_per_s / 1e6;
+        CacheRates {
+            hit_ratio,
+            asked_pages_per_s: asked,
+            missed_pages_per_s: missed,
+            readahead_pages_per_s: readahead,
+            inserted_pages_per_s: per_s(c0.inserted_pages, c1.inserted_pages),
+            evicted_pages_per_s: per_s(c0.evicted_pages, c1.evicted_pages),
+            refault_pages_per_s: per_s(then.refault_pages, now.refault_pages),
+            mmap_faults_per_s: per_s(c0.mmap_faults, c1.mmap_faults),
+            mmap_major_faults_per_s: per_s(c0.mmap_major_faults, c1.mmap_major_faults),
+            reclaim_s_per_s: per_s(c0.reclaim_us, c1.reclaim_us).map(seconds),
+            throttled_s_per_s: per_s(c0.throttled_us, c1.throttled_us).map(seconds),
+        }
+    }
+}
+
 /// The counters of a group that rates are made of.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counters {
     traffic: Traffic,
     pressure: Pressure,
+    cache: CacheCounters,
+    refault_pages: Option<u64>,
 }
 
 impl Counters {
@@ -68,6 +137,8 @@ impl Counters {
         Counters {
             traffic: group.traffic,
             pressure: group.pressure,
+            cache: group.cache,
+            refault_pages: group.memory.refault_pages,
         }
     }
 }
@@ -87,6 +158,7 @@ mod tests {
                 io_some_us: Some(stall_us),
                 ..Pressure::default()
             },
+            ..Counters::default()
         }
     }
 

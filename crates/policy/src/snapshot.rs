@@ -31,6 +31,19 @@ pub struct Snapshot {
     /// Disks whose scheduler has knobs of ours.
     #[serde(default)]
     pub devices: Vec<BlockDevice>,
+    /// Files that several groups use, as far as they are known.
+    #[serde(default)]
+    pub shared: Vec<SharedFile>,
+}
+
+/// A file that several groups use (paper, III.B.2). The kernel charges a page to the group that
+/// touched it first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedFile {
+    /// Groups that use it.
+    pub users: Vec<GroupId>,
+    /// Page cache of it that is charged to each group, users or not.
+    pub held: Vec<(GroupId, Bytes)>,
 }
 
 /// The host as a whole (`/proc/meminfo`, `/proc/zoneinfo`).
@@ -79,6 +92,9 @@ pub struct Group {
     pub memory: Memory,
     /// Application-level traffic counters.
     pub traffic: Traffic,
+    /// Page-cache counters, where something counts them.
+    #[serde(default)]
+    pub cache: CacheCounters,
     /// Pressure stall totals.
     pub pressure: Pressure,
     /// What the knobs hold now.
@@ -135,6 +151,30 @@ pub struct Traffic {
     pub write_bytes: Option<u64>,
     /// Bytes that reads had to fetch from a device (page-cache misses and readahead).
     pub missed_bytes: Option<u64>,
+}
+
+/// Page-cache counters of a group, cumulative. `None` without an observer that counts them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheCounters {
+    /// Pages that buffered reads asked for: of each call, the pages its bytes lie in.
+    pub asked_pages: Option<u64>,
+    /// Of those, pages that were not in the page cache when the call asked.
+    pub missed_pages: Option<u64>,
+    /// Of those, pages that were there only because the same reader's readahead had just fetched
+    /// them: neither hit nor miss.
+    pub readahead_pages: Option<u64>,
+    /// Pages that the group's tasks brought into the page cache, whatever for.
+    pub inserted_pages: Option<u64>,
+    /// Page cache charged to the group that reclaim took.
+    pub evicted_pages: Option<u64>,
+    /// Faults on mapped files that reached the file system's fault handler.
+    pub mmap_faults: Option<u64>,
+    /// Of those, faults that waited for the disk.
+    pub mmap_major_faults: Option<u64>,
+    /// Microseconds the group's tasks spent in direct reclaim, for the host or for a limit.
+    pub reclaim_us: Option<u64>,
+    /// Microseconds they slept because the group was above `memory.high`.
+    pub throttled_us: Option<u64>,
 }
 
 /// Pressure stall totals, cumulative microseconds.

@@ -70,6 +70,10 @@ pub(crate) struct Decided {
     pub gain: f64,
     /// It takes part in the feedback.
     pub participant: bool,
+    /// Page cache it holds of files that belong to others.
+    pub held_for_others: Bytes,
+    /// Page cache of its own files that others hold.
+    pub held_by_others: Bytes,
 }
 
 /// Decides: from what was remembered and what is seen now to what is remembered next and what is
@@ -310,6 +314,9 @@ fn verdict(group: &Group, memo: &Memo, decided: &Decided, proportion: f64) -> Ve
         color: Color::infer(contending, decided.of_ideal),
         gain: decided.gain,
         stalled: memo.rates.stalled,
+        cache: memo.rates.cache,
+        held_for_others: decided.held_for_others,
+        held_by_others: decided.held_by_others,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Builders for the tests of this crate.
 
 use crate::snapshot::{
-    Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
+    CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
 };
 use crate::units::{Bytes, Limit, Weight};
 
@@ -53,6 +53,7 @@ pub(crate) fn group(id: u64, parent: Option<u64>, path: &str) -> Group {
             reclaim: true,
             ..Knobs::default()
         },
+        cache: CacheCounters::default(),
         read_after_s: None,
     }
 }

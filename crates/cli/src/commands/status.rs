@@ -212,6 +212,7 @@ pub(crate) mod tests {
     use justitia_policy::color::Color;
     use justitia_policy::config::{Mode, Objective};
     use justitia_policy::plan::Reason;
+    use justitia_policy::rates::CacheRates;
     use justitia_policy::snapshot::WeightSource;
 
     /// A report with one group of each kind.
@@ -240,6 +241,9 @@ pub(crate) mod tests {
                 color: Color::Red,
                 gain: 1.21,
                 stalled: Some(0.4),
+                cache: CacheRates::default(),
+                held_for_others_bytes: 0,
+                held_by_others_bytes: 0,
             }),
             knobs: vec![
                 knob(Knob::MemoryLow, "408944640", Some("0"), false),

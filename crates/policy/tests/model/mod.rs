@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use justitia_policy::plan::{Knob, Plan, Value};
 use justitia_policy::snapshot::{
-    Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
+    CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
 };
 use justitia_policy::units::{Bytes, Limit, Weight};
 
@@ -455,6 +455,7 @@ impl Cell {
                 ),
                 ..Knobs::default()
             },
+            cache: CacheCounters::default(),
             read_after_s: None,
         }
     }
