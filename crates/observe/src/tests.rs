@@ -355,7 +355,7 @@ fn a_real_shell_and_the_child_it_waits_for_are_counted_once() {
         };
         let mut out = Vec::new();
         source.sample(&[watched], &mut out);
-        out[0].write_bytes.unwrap()
+        out[0].traffic.write_bytes.unwrap()
     };
     let about = |bytes: u64| (WRITTEN..WRITTEN + (1 << 20)).contains(&bytes);
 
