@@ -64,6 +64,7 @@ fn fake(groups: usize) {
         free: Some(Bytes::mib(100)),
         file: Some(Bytes::mib(50 << 10)),
         high_watermark: Some(Bytes::mib(200)),
+        ..Host::default()
     });
     let busy: Vec<usize> = (0..groups).step_by(10).collect();
     for n in 0..groups {

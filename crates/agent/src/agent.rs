@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use justitia_cgroup::{Fs, Writer, WriterConfig};
 use justitia_discover::RuntimeDirs;
+use justitia_observe::TrafficSource;
 use justitia_policy::config::Mode;
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{Group, OperatorLimits};
@@ -20,7 +21,7 @@ use crate::notify::Notifier;
 use crate::observe::{Change, Observer};
 use crate::pace::{Control, Pace, Woken};
 use crate::restore::{restore, Restored};
-use crate::socket::Board;
+use crate::socket::{Board, Step};
 use crate::status::{source_words, Priors, Problem, Setup, Tick};
 
 /// The agent.
@@ -31,7 +32,7 @@ pub struct Agent {
     log: Log,
     observer: Observer,
     applier: Applier,
-    state: justitia_policy::State,
+    state: Arc<justitia_policy::State>,
     pace: Pace,
     board: Arc<Board>,
     since: SystemTime,
@@ -86,7 +87,7 @@ impl Agent {
             observer,
             applier: Applier::new(journal, writer, log.clone()),
             log,
-            state: justitia_policy::State::default(),
+            state: Arc::default(),
             pace,
             board,
             since,
@@ -105,6 +106,11 @@ impl Agent {
     /// Where it posts each tick.
     pub fn board(&self) -> Arc<Board> {
         Arc::clone(&self.board)
+    }
+
+    /// Counts traffic by this source from now on.
+    pub fn count_by(&mut self, source: Box<dyn TrafficSource>) {
+        self.observer.count_by(source);
     }
 
     /// How many groups are managed.
@@ -151,7 +157,7 @@ impl Agent {
 
     /// One step: observe, decide, apply, post.
     pub fn tick(&mut self) {
-        let began = Instant::now();
+        let (began, at) = (Instant::now(), SystemTime::now());
         let elapsed = self.observed_at.map_or(Duration::ZERO, |at| began - at);
         self.observed_at = Some(began);
         self.count += 1;
@@ -180,7 +186,7 @@ impl Agent {
         }
         let (state, plan) =
             justitia_policy::step(&self.state, &snapshot, &self.settings.policy, elapsed);
-        self.state = state;
+        let before = std::mem::replace(&mut self.state, Arc::new(state));
         let decided = began.elapsed();
         let writes = self.settings.policy.mode != Mode::Observe;
         if writes {
@@ -206,7 +212,7 @@ impl Agent {
                 took.saturating_sub(decided).as_secs_f64() * 1e3,
             ));
         }
-        self.board.post(Tick {
+        let tick = Tick {
             snapshot,
             plan,
             priors: self.applier.priors(),
@@ -214,7 +220,14 @@ impl Agent {
             count: self.count,
             took,
             longest: self.longest,
-        });
+        };
+        let step = Step {
+            at,
+            elapsed,
+            policy: self.settings.policy,
+            before,
+        };
+        self.board.post_step(tick, step);
     }
 
     /// Puts everything back and closes the journal.
@@ -286,6 +299,11 @@ impl Agent {
         // The journal stays where it is.
         settings.state_dir.clone_from(&self.settings.state_dir);
         settings.socket.clone_from(&self.settings.socket);
+        if settings.observer != self.settings.observer {
+            self.log
+                .info("another observer is used only after the agent was started again");
+            settings.observer = self.settings.observer;
+        }
         self.observer
             .reconfigure(settings.discover(), self.runtime.clone())?;
         // A mode leaves nothing of another's behind.

@@ -6,6 +6,8 @@
 //! interval = "1s"
 //! manage = ["/app/*"]          # none: the containers, pods and VMs that are found
 //! exclude = ["/app/backup"]
+//! observer = "auto"            # auto, bpf, proc: what counts the traffic
+//! listen = "127.0.0.1:9619"    # live page and metrics; "off" for none
 //! [weights]
 //! "/app/db" = 800              # path or glob; an exact path wins, then the longest glob
 //! [feedback]                   # see justitia_policy::config::FeedbackConfig; the defaults:
@@ -22,6 +24,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,12 +37,26 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::error::{plain, Error, Exit, Result};
+use crate::web::{parse_listen, DEFAULT_LISTEN};
 
 /// Where the agent keeps its journal, lock and socket unless told otherwise.
 pub const STATE_DIR: &str = "/run/justitia";
 
 /// The configuration file that is read if it exists and no other is named.
 pub const CONFIG_FILE: &str = "/etc/justitia.toml";
+
+/// What counts the traffic.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Observing {
+    /// BPF programs where they can run, `/proc` elsewhere.
+    #[default]
+    Auto,
+    /// BPF programs, or nothing.
+    Bpf,
+    /// `/proc` and cgroup files.
+    Proc,
+}
 
 /// Everything an operator decides.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +69,8 @@ pub struct Settings {
     pub manage: Vec<String>,
     /// Globs of cgroups to leave alone.
     pub exclude: Vec<String>,
+    /// What counts the traffic.
+    pub observer: Observing,
     /// Path or glob and the weight for it. The first that matches wins; from a file they come in
     /// the order exact paths, then globs, longest first.
     pub weights: Vec<(String, Weight)>,
@@ -59,6 +78,8 @@ pub struct Settings {
     pub state_dir: PathBuf,
     /// The socket, if not in the state directory.
     pub socket: Option<PathBuf>,
+    /// Where the live page and the metrics are; `None`: nowhere.
+    pub listen: Option<SocketAddr>,
 }
 
 impl Default for Settings {
@@ -68,9 +89,11 @@ impl Default for Settings {
             interval: Duration::from_secs(1),
             manage: Vec::new(),
             exclude: Vec::new(),
+            observer: Observing::default(),
             weights: Vec::new(),
             state_dir: PathBuf::from(STATE_DIR),
             socket: None,
+            listen: Some(DEFAULT_LISTEN),
         }
     }
 }
@@ -142,16 +165,18 @@ struct Sections {
     feedback: Section,
 }
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
     "mode",
     "objective",
     "interval",
     "manage",
     "exclude",
+    "observer",
     "weights",
     "feedback",
     "state_dir",
     "socket",
+    "listen",
 ];
 
 /// The text, for lines in messages.
@@ -189,8 +214,14 @@ impl Source<'_> {
             }
             "manage" => settings.manage = self.glob_list(key, value)?,
             "exclude" => settings.exclude = self.glob_list(key, value)?,
+            "observer" => settings.observer = self.word(key, value, OBSERVERS)?,
             "state_dir" => settings.state_dir = self.typed(key, value, "a path")?,
             "socket" => settings.socket = Some(self.typed(key, value, "a path")?),
+            "listen" => {
+                let text: String = self.typed(key, value, "a text such as \"127.0.0.1:9619\"")?;
+                settings.listen = parse_listen(&text)
+                    .map_err(|(cause, remedy)| self.error(&span, &cause, &remedy))?;
+            }
             // Read as sections.
             "weights" | "feedback" => {}
             unknown => return Err(self.unknown_key(key, unknown, &KEYS)),
@@ -306,6 +337,8 @@ impl Source<'_> {
 pub const MODES: &[&str] = &["observe", "justitia", "proportional"];
 /// The objectives' names.
 pub const OBJECTIVES: &[&str] = &["fair", "strict"];
+/// The observers' names.
+pub const OBSERVERS: &[&str] = &["auto", "bpf", "proc"];
 /// What to do about a weight out of range.
 pub const WEIGHT_REMEDY: &str = "use a whole number from 1 to 10000; 100 is the default";
 /// What to do about a malformed glob.
@@ -324,6 +357,11 @@ pub fn parse_mode(word: &str) -> Result<Mode> {
 /// An objective by its name.
 pub fn parse_objective(word: &str) -> Result<Objective> {
     by_name("objective", word, OBJECTIVES)
+}
+
+/// An observer by its name.
+pub fn parse_observer(word: &str) -> Result<Observing> {
+    by_name("observer", word, OBSERVERS)
 }
 
 fn by_name<T: DeserializeOwned>(key: &str, word: &str, words: &[&str]) -> Result<T> {

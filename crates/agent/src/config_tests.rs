@@ -46,9 +46,16 @@ fn the_packaged_example_shows_the_defaults() {
     assert_eq!(Settings { socket, ..settings }, defaults, "{text}");
     // Every parameter of the feedback is shown.
     let parameters = toml::Table::try_from(FeedbackConfig::default()).unwrap();
-    for key in ["mode", "objective", "interval", "state_dir", "socket"]
-        .into_iter()
-        .chain(parameters.keys().map(String::as_str))
+    for key in [
+        "mode",
+        "objective",
+        "interval",
+        "listen",
+        "state_dir",
+        "socket",
+    ]
+    .into_iter()
+    .chain(parameters.keys().map(String::as_str))
     {
         assert!(
             shown.contains(&key),
@@ -68,6 +75,7 @@ fn everything_said_is_heard() {
         exclude = ["/app/backup"]
         state_dir = "/tmp/state"
         socket = "/tmp/socket"
+        listen = "[::1]:80"
         [weights]
         "/app/*" = 200
         "/app/db" = 800
@@ -83,6 +91,7 @@ fn everything_said_is_heard() {
     assert_eq!(settings.manage, ["/app/*", "/vm/**"]);
     assert_eq!(settings.exclude, ["/app/backup"]);
     assert_eq!(settings.socket(), Path::new("/tmp/socket"));
+    assert_eq!(settings.listen, "[::1]:80".parse().ok());
     assert!((settings.policy.feedback.smoothing_s - 2.0).abs() < 1e-9);
     assert!((settings.policy.feedback.gain_limit - 4.5).abs() < 1e-9);
     assert_eq!(
@@ -165,4 +174,28 @@ fn a_file_that_cannot_be_read_is_named() {
     let error = Settings::load(Path::new("/nonexistent/j.toml")).unwrap_err();
     assert_eq!(error.exit, Exit::Usage);
     assert!(error.cause.contains("/nonexistent/j.toml"), "{error}");
+}
+
+#[test]
+fn a_page_is_at_an_address_or_off() {
+    assert_eq!(parse("listen = \"off\"").unwrap().listen, None);
+    let (cause, remedy) = refusal("\nlisten = \"localhost:80\"");
+    assert!(
+        cause.starts_with("j.toml:2: listen localhost:80"),
+        "{cause}"
+    );
+    assert!(remedy.contains("127.0.0.1:9619"), "{remedy}");
+    assert!(refusal("listen = 9619").1.contains("127.0.0.1:9619"));
+}
+
+#[test]
+fn an_observer_is_one_of_three() {
+    assert_eq!(
+        parse("observer = \"proc\"").unwrap().observer,
+        Observing::Proc
+    );
+    assert_eq!(parse("").unwrap().observer, Observing::Auto);
+    let (cause, remedy) = refusal("\nobserver = \"ebpf\"");
+    assert_eq!(cause, "j.toml:2: unknown observer ebpf");
+    assert!(remedy.contains("bpf"), "{remedy}");
 }

@@ -27,8 +27,10 @@ mod record;
 pub mod restore;
 pub mod run;
 pub mod socket;
+mod source;
 pub mod status;
 mod tracked;
+pub mod web;
 
 pub use agent::Agent;
 pub use config::Settings;

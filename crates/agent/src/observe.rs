@@ -95,6 +95,11 @@ impl Observer {
         })
     }
 
+    /// Counts by this source from now on; what was counted before is forgotten.
+    pub fn count_by(&mut self, source: Box<dyn TrafficSource>) {
+        self.traffic = source;
+    }
+
     /// Which groups to manage from now on; what is known of those that stay is kept.
     pub fn reconfigure(&mut self, config: DiscoverConfig, runtime: RuntimeDirs) -> Result<()> {
         let mut scanner = Scanner::new(self.fs.clone(), config, runtime)

@@ -1,9 +1,11 @@
-//! What the commands call: run the agent, restore without one, look once without writing.
+//! What the commands call: run the agent, restore without one, look or watch without writing.
 
+use std::net::SocketAddr;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use justitia_cgroup::{Fs, Mount, RealFs, WriterConfig};
 use justitia_discover::RuntimeDirs;
@@ -23,8 +25,10 @@ use crate::notify::Notifier;
 use crate::observe::Observer;
 use crate::pace::Control;
 use crate::restore::{restore, Restored};
-use crate::socket::{Board, Server};
+use crate::socket::{Board, Server, Step};
+use crate::source::traffic_source;
 use crate::status::{Report, Setup, Tick};
+use crate::web;
 
 /// Before ordinary processes, behind those that were given a real-time class.
 const NICE: i32 = -10;
@@ -73,13 +77,15 @@ pub fn run(
     settings: Settings,
     wait: bool,
     log: &Log,
-    reread: impl FnMut() -> Result<Settings>,
+    mut reread: impl FnMut() -> Result<Settings>,
 ) -> Result<()> {
     let lock = Lock::take(&settings.state_dir)?;
     let fs = claim_host(settings.policy.mode)?;
     stay_awake(log);
+    let source = traffic_source(settings.observer, &fs, log)?;
     let mode = mode_name(settings.policy.mode);
     let (globs, socket) = (settings.manage.join(" "), settings.socket());
+    let listen = settings.listen;
     let mut agent = Agent::new(
         fs,
         settings,
@@ -87,7 +93,10 @@ pub fn run(
         &justitia_cgroup::boot_id(),
         log.clone(),
     )?;
+    agent.count_by(source);
     let server = Server::listen(&socket, agent.board())?;
+    let board = agent.board();
+    let mut page = Page::open(listen, board, log);
     let signals = handle_signals(&agent.control())?;
     // From here on knobs may be changed: every way out goes through `finish`.
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -103,9 +112,14 @@ pub fn run(
             env!("CARGO_PKG_VERSION"),
             agent.managed(),
         ));
-        agent.run(&Notifier::from_env(), reread)
+        agent.run(&Notifier::from_env(), || {
+            let settings = reread()?;
+            page.follow(settings.listen);
+            Ok(settings)
+        })
     }));
     drop(server);
+    drop(page);
     let restored = agent.finish()?;
     signals.close();
     drop(lock);
@@ -119,6 +133,36 @@ pub fn run(
         }
     }
     failed_if_any(&restored)
+}
+
+/// The live page, which moves when the configuration says so.
+struct Page<'a> {
+    listen: Option<SocketAddr>,
+    server: Option<web::Server>,
+    board: Arc<Board>,
+    log: &'a Log,
+}
+
+impl<'a> Page<'a> {
+    fn open(listen: Option<SocketAddr>, board: Arc<Board>, log: &'a Log) -> Page<'a> {
+        let server = web::start(listen, Arc::clone(&board), log);
+        Page {
+            listen,
+            server,
+            board,
+            log,
+        }
+    }
+
+    /// Listens there from now on; also tries again where it could not.
+    fn follow(&mut self, listen: Option<SocketAddr>) {
+        if listen != self.listen || self.server.is_none() {
+            self.listen = listen;
+            // The old port is free before the new one is taken: they may be the same.
+            self.server = None;
+            self.server = web::start(listen, Arc::clone(&self.board), self.log);
+        }
+    }
 }
 
 /// Restores what a dead agent left behind; `None` if there is no journal.
@@ -165,7 +209,7 @@ pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Repo
         mode: policy.mode,
         objective: policy.objective,
         interval: settings.interval,
-        since: std::time::SystemTime::now(),
+        since: SystemTime::now(),
     };
     let board = Board::new(setup);
     board.post(Tick {
@@ -176,6 +220,69 @@ pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Repo
         ..Tick::default()
     });
     Ok(board.report())
+}
+
+/// Observes and decides once an interval, in mode `observe`: writes nothing. Hands each step to
+/// `see` until that says no or `stop` is set.
+pub fn watch(
+    settings: &Settings,
+    log: &Log,
+    stop: &AtomicBool,
+    see: impl FnMut(Tick, Step) -> Result<bool>,
+) -> Result<()> {
+    let fs = open_host(Mode::Observe)?;
+    let source = traffic_source(settings.observer, &fs, log)?;
+    let mut observer = Observer::new(fs, settings.discover(), RuntimeDirs::host())?;
+    observer.count_by(source);
+    watch_by(observer, settings, stop, see)
+}
+
+/// The same with any observer.
+pub fn watch_by(
+    mut observer: Observer,
+    settings: &Settings,
+    stop: &AtomicBool,
+    mut see: impl FnMut(Tick, Step) -> Result<bool>,
+) -> Result<()> {
+    const SLICE: Duration = Duration::from_millis(50);
+    let policy = justitia_policy::Config {
+        mode: Mode::Observe,
+        ..settings.policy
+    };
+    let mut before = Arc::new(justitia_policy::State::default());
+    let mut last: Option<Instant> = None;
+    for count in 1.. {
+        let (began, at) = (Instant::now(), SystemTime::now());
+        let elapsed = last.replace(began).map_or(Duration::ZERO, |at| began - at);
+        let seen = observer.observe();
+        if count == 1 && observer.managed() == 0 {
+            return Err(no_group(&settings.manage.join(" ")));
+        }
+        let (state, plan) = justitia_policy::step(&before, &seen.snapshot, &policy, elapsed);
+        let tick = Tick {
+            snapshot: seen.snapshot,
+            plan,
+            problems: seen.problems,
+            count,
+            ..Tick::default()
+        };
+        let step = Step {
+            at,
+            elapsed,
+            policy,
+            before: std::mem::replace(&mut before, Arc::new(state)),
+        };
+        if !see(tick, step)? {
+            break;
+        }
+        while !stop.load(Ordering::Acquire) && began.elapsed() < settings.interval {
+            thread::sleep(SLICE.min(settings.interval.saturating_sub(began.elapsed())));
+        }
+        if stop.load(Ordering::Acquire) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn mode_name(mode: Mode) -> &'static str {

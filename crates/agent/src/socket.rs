@@ -4,6 +4,9 @@
 //! and never touches the agent's loop. The socket is the owner's alone (mode 0600).
 //!
 //! Request: `{"ask":"status"}`. Answer: `{"ok":REPORT}` or `{"error":{"cause":..,"remedy":..}}`.
+//! To `{"ask":"ticks"}` the answer does not end: see [`ticks`].
+
+pub mod ticks;
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -11,14 +14,17 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use justitia_policy::{Config, State};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{plain, Error, Result};
 use crate::status::{Report, Setup, Tick};
+
+use ticks::Streams;
 
 /// How long a client may take to ask, and to listen.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -33,6 +39,8 @@ const LONGEST_REQUEST: u64 = 4096;
 pub enum Request {
     /// Everything.
     Status,
+    /// Each tick from now on.
+    Ticks,
 }
 
 /// What is answered.
@@ -50,40 +58,99 @@ pub enum Answer {
     },
 }
 
-/// The last tick, shared between the loop that replaces it and the thread that reads it. The lock
-/// is held only to swap or clone a pointer.
+/// How a tick came about, for those who record it.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// When the host was observed.
+    pub at: SystemTime,
+    /// Time since the step before, as the policy was told.
+    pub elapsed: Duration,
+    /// The policy's configuration.
+    pub policy: Config,
+    /// What the policy remembered before it.
+    pub before: Arc<State>,
+}
+
+/// The last tick, shared between the loop that replaces it and the threads that read it. The lock
+/// is held only to swap or clone pointers.
 #[derive(Debug)]
 pub struct Board {
-    posted: Mutex<(Arc<Setup>, Arc<Tick>)>,
+    posted: Mutex<Posted>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Clone)]
+struct Posted {
+    setup: Arc<Setup>,
+    tick: Arc<Tick>,
+    step: Option<Arc<Step>>,
 }
 
 impl Board {
     /// A board with nothing seen yet.
     pub fn new(setup: Setup) -> Board {
+        let posted = Posted {
+            setup: Arc::new(setup),
+            tick: Arc::default(),
+            step: None,
+        };
         Board {
-            posted: Mutex::new((Arc::new(setup), Arc::default())),
+            posted: Mutex::new(posted),
+            changed: Condvar::new(),
         }
     }
 
-    /// Replaces the last tick.
+    /// Replaces the last tick by one that nobody can record.
     pub fn post(&self, tick: Tick) {
+        self.replace(tick, None);
+    }
+
+    /// Replaces the last tick, and says how it came about.
+    pub fn post_step(&self, tick: Tick, step: Step) {
+        self.replace(tick, Some(Arc::new(step)));
+    }
+
+    fn replace(&self, tick: Tick, step: Option<Arc<Step>>) {
         let tick = Arc::new(tick);
-        // The old one is freed after the lock is released.
-        let _old = std::mem::replace(&mut self.lock().1, tick);
+        let mut posted = self.lock();
+        let old = (
+            std::mem::replace(&mut posted.tick, tick),
+            std::mem::replace(&mut posted.step, step),
+        );
+        drop(posted);
+        self.changed.notify_all();
+        // Freed after the lock was released.
+        drop(old);
     }
 
     /// Replaces the setup, after a reload.
     pub fn set_up(&self, setup: Setup) {
-        self.lock().0 = Arc::new(setup);
+        self.lock().setup = Arc::new(setup);
     }
 
     /// The report of the last tick.
     pub fn report(&self) -> Report {
-        let (setup, tick) = self.lock().clone();
+        let (setup, tick) = self.last();
         Report::new(&setup, &tick)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, (Arc<Setup>, Arc<Tick>)> {
+    /// The last tick and its setup.
+    pub fn last(&self) -> (Arc<Setup>, Arc<Tick>) {
+        let posted = self.lock().clone();
+        (posted.setup, posted.tick)
+    }
+
+    /// Waits for a tick later than the one of this number.
+    fn later(&self, count: u64, patience: Duration) -> Option<Posted> {
+        let later = |posted: &mut Posted| posted.tick.count <= count;
+        let (posted, _) = self
+            .changed
+            .wait_timeout_while(self.lock(), patience, later)
+            .unwrap_or_else(PoisonError::into_inner);
+        (posted.tick.count > count).then(|| posted.clone())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Posted> {
         self.posted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -137,7 +204,8 @@ impl Drop for Server {
     }
 }
 
-fn serve(listener: &UnixListener, board: &Board, stop: &AtomicBool) {
+fn serve(listener: &UnixListener, board: &Arc<Board>, stop: &Arc<AtomicBool>) {
+    let mut streams = Streams::new(Arc::clone(board), Arc::clone(stop));
     loop {
         let stream = listener.accept();
         if stop.load(Ordering::Acquire) {
@@ -146,7 +214,7 @@ fn serve(listener: &UnixListener, board: &Board, stop: &AtomicBool) {
         match stream {
             Ok((stream, _)) => {
                 // A client that went away has nobody to tell.
-                let _ = answer(&stream, board);
+                let _ = answer(stream, board, &mut streams);
             }
             // Out of descriptors, most likely: not a reason to spin.
             Err(_) => thread::sleep(Duration::from_millis(100)),
@@ -154,13 +222,14 @@ fn serve(listener: &UnixListener, board: &Board, stop: &AtomicBool) {
     }
 }
 
-fn answer(stream: &UnixStream, board: &Board) -> io::Result<()> {
+fn answer(mut stream: UnixStream, board: &Board, streams: &mut Streams) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
-    BufReader::new(stream.take(LONGEST_REQUEST)).read_line(&mut line)?;
+    BufReader::new((&stream).take(LONGEST_REQUEST)).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {
         Ok(Request::Status) => Answer::Ok(Box::new(board.report())),
+        Ok(Request::Ticks) => return streams.add(stream),
         Err(error) => Answer::Error {
             cause: format!("request not understood: {error}"),
             remedy: "send {\"ask\":\"status\"} and a line break".into(),
@@ -168,13 +237,22 @@ fn answer(stream: &UnixStream, board: &Board) -> io::Result<()> {
     };
     let mut text = serde_json::to_string(&answer)?;
     text.push('\n');
-    let mut stream = stream;
     stream.write_all(text.as_bytes())
 }
 
 /// Asks the agent that listens at `path` for its report.
 pub fn ask(path: &Path) -> Result<Report> {
-    let text = exchange(path).map_err(|error| match error.kind() {
+    let text = exchange(path).map_err(|error| unreachable_at(path, &error))?;
+    match serde_json::from_str(&text) {
+        Ok(Answer::Ok(report)) => Ok(*report),
+        Ok(Answer::Error { cause, remedy }) => Err(Error::failed(cause, remedy)),
+        Err(error) => Err(not_understood(path, &error)),
+    }
+}
+
+/// No agent can be asked.
+fn unreachable_at(path: &Path, error: &io::Error) -> Error {
+    match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::failed(
             format!("no agent listens at {}", path.display()),
             "start it: systemctl start justitia, or justitia run; or name its --state-dir",
@@ -187,31 +265,37 @@ pub fn ask(path: &Path) -> Result<Report> {
             format!(
                 "the agent at {} does not answer: {}",
                 path.display(),
-                plain(&error)
+                plain(error)
             ),
             "see its log: journalctl -u justitia",
         ),
-    })?;
-    match serde_json::from_str(&text) {
-        Ok(Answer::Ok(report)) => Ok(*report),
-        Ok(Answer::Error { cause, remedy }) => Err(Error::failed(cause, remedy)),
-        Err(error) => Err(Error::failed(
-            format!(
-                "the agent at {} answers what is not understood: {error}",
-                path.display()
-            ),
-            "use the agent's own version of this command",
-        )),
     }
 }
 
-fn exchange(path: &Path) -> io::Result<String> {
+/// The agent is of another version.
+fn not_understood(path: &Path, error: &serde_json::Error) -> Error {
+    Error::failed(
+        format!(
+            "the agent at {} answers what is not understood: {error}",
+            path.display()
+        ),
+        "use the agent's own version of this command",
+    )
+}
+
+/// Connects to the agent and sends a request.
+fn request(path: &Path, request: &Request) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(CLIENT_PATIENCE))?;
     stream.set_write_timeout(Some(CLIENT_PATIENCE))?;
-    let mut request = serde_json::to_string(&Request::Status)?;
+    let mut request = serde_json::to_string(request)?;
     request.push('\n');
     stream.write_all(request.as_bytes())?;
+    Ok(stream)
+}
+
+fn exchange(path: &Path) -> io::Result<String> {
+    let mut stream = request(path, &Request::Status)?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     Ok(text)

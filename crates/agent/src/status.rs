@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use justitia_policy::color::Color;
 use justitia_policy::config::{Mode, Objective};
-use justitia_policy::plan::{Knob, Plan, Reason, Value, Verdict};
+use justitia_policy::plan::{HostRates, Knob, Plan, Reason, Value, Verdict};
 use justitia_policy::rates::CacheRates;
 use justitia_policy::snapshot::{BlockDevice, Group, GroupId, Knobs, Snapshot, WeightSource};
 use serde::{Deserialize, Serialize};
@@ -86,7 +86,7 @@ pub struct Report {
 }
 
 /// The host as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostStatus {
     /// `MemTotal`.
     pub total_bytes: Option<u64>,
@@ -96,6 +96,10 @@ pub struct HostStatus {
     pub file_bytes: Option<u64>,
     /// Sum of the zones' high watermarks.
     pub high_watermark_bytes: Option<u64>,
+    /// Share of the last period in which some or all (`full`) tasks of the host waited for memory
+    /// or I/O, 0 to 1: fields of their own in JSON.
+    #[serde(flatten)]
+    pub stalled: HostRates,
 }
 
 /// One managed group.
@@ -257,6 +261,7 @@ impl Report {
                 free_bytes: host.free.map(|bytes| bytes.0),
                 file_bytes: host.file.map(|bytes| bytes.0),
                 high_watermark_bytes: host.high_watermark.map(|bytes| bytes.0),
+                stalled: tick.plan.host,
             },
             groups: groups.collect(),
             devices: devices.collect(),

@@ -47,6 +47,17 @@ fn a_report_survives_json() {
 }
 
 #[test]
+fn the_hosts_stalls_are_told_and_unknown_ones_are_null() {
+    let mut tick = tick(&[]);
+    tick.plan.host.memory_some = Some(0.25);
+    let report = report(&tick);
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["host"]["memory_some"], 0.25);
+    assert!(json["host"]["io_some"].is_null());
+    assert_eq!(serde_json::from_value::<Report>(json).unwrap(), report);
+}
+
+#[test]
 fn a_group_is_found_by_path_or_by_a_name_that_only_it_has() {
     let report = report(&tick(&["/app/a", "/app/b", "/vm/b"]));
     assert_eq!(report.find("/app/b").unwrap().id, 2);

@@ -56,6 +56,7 @@ impl Load {
             free: Some(Bytes::mib(12)),
             file: Some(Bytes::mib(600)),
             high_watermark: Some(Bytes::mib(16)),
+            ..Host::default()
         });
         for (pid, name) in (100..).zip(["light", "heavy"]) {
             let path = format!("/app/{name}");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use justitia_agent::config::{MODES, OBJECTIVES};
+use justitia_agent::config::{MODES, OBJECTIVES, OBSERVERS};
 use justitia_lab::args::LabArgs;
 
 /// Gives each container or VM its share of buffered I/O, by one number: its weight.
@@ -17,6 +17,7 @@ use justitia_lab::args::LabArgs;
     after_help = "Examples:
   justitia run --manage '/app/*'    manage the cgroups below /app until Ctrl-C
   justitia status                   who gets what, and who should
+  justitia top                      the same, live
   justitia weight /app/db 800       eight times the default
 
 Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration,
@@ -35,12 +36,18 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Show what the running agent sees and does
     Status(StatusArgs),
+    /// Watch the groups live: shares, page cache, stalls, decisions
+    Top(TopArgs),
     /// Show what would be written now, and why
     Plan(PlanArgs),
     /// Explain one group: its weight, what that earns it, its knobs
     Explain(ExplainArgs),
     /// List, show, set or unset weights
     Weight(WeightArgs),
+    /// Record what the agent sees and decides, step by step, into a file
+    Record(RecordArgs),
+    /// Run the policy over a record, as it was or with other decisions
+    Replay(ReplayArgs),
     /// Put back what an agent that was killed left behind
     Restore(RestoreArgs),
     /// Run the papers' experiments on stock kernels in virtual machines
@@ -116,9 +123,15 @@ pub(crate) struct RunArgs {
     pub(crate) config: ConfigArgs,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    /// What counts the traffic: BPF programs, or /proc [default: auto]
+    #[arg(long, value_name = "SOURCE", value_parser = PossibleValuesParser::new(OBSERVERS))]
+    pub(crate) observer: Option<String>,
     /// Start although no cgroup matches yet
     #[arg(long)]
     pub(crate) wait: bool,
+    /// Address of the live page and the metrics, or off [default: 127.0.0.1:9619]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<String>,
     /// Log each write with its reason
     #[arg(long, short)]
     pub(crate) verbose: bool,
@@ -139,6 +152,37 @@ pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
     /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print what each field of the JSON is, with its unit; needs no agent
+    #[arg(long)]
+    pub(crate) fields: bool,
+}
+
+/// Arguments of `justitia top`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Press ? for the keys and what the columns say. q quits. Colors: set NO_COLOR \
+to have none.
+CACHE/THRESHOLD is the page cache of a group against what is protected of it.
+SHARE/IDEAL is its part of the contenders' bandwidth against its part of their weight.
+
+Examples:
+  justitia top
+  justitia top --interval 500ms
+  justitia top --once               one frame as text
+  justitia top --json | jq '.pv'    one line for each interval"
+)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Time between two looks at the agent, 100ms to 60s
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) interval: String,
+    /// Print one frame as text and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print JSON, one line for each interval
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -211,6 +255,97 @@ pub(crate) struct WeightArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `justitia record`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Records the running agent's steps until Ctrl-C: what it was given, what it
+remembered, what it decided and why. Without an agent, or with options of its own,
+it observes by itself, in mode observe: it writes nothing to any cgroup. A recorder
+that is too slow misses steps, which the record says; the agent never waits for it.
+What was recorded survives kill -9 of the recorder.
+
+Examples:
+  justitia record /var/tmp/friday.jrec
+  justitia record --append --seconds 600 /var/tmp/friday.jrec
+  justitia record --manage '/app/*' --interval 500ms /tmp/app.jrec"
+)]
+pub(crate) struct RecordArgs {
+    /// The file; it must not be there yet
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Go on with a record that is there
+    #[arg(long)]
+    pub(crate) append: bool,
+    /// End after so many seconds
+    #[arg(long, value_name = "N")]
+    pub(crate) seconds: Option<u64>,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Observe these cgroups without the agent; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) manage: Vec<String>,
+    /// Observe without the agent, but not these cgroups; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) exclude: Vec<String>,
+    /// Observe without the agent, this often, 100ms to 60s
+    #[arg(long, value_name = "TIME")]
+    pub(crate) interval: Option<String>,
+}
+
+/// Arguments of `justitia replay`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Without options the policy decides under what it was told then, and comes to the
+same plans, to the last bit, if it is the same version. With other options the
+replay is open loop: the recorded host does not react to other decisions, so
+bandwidth and page cache are those of then. Trust the first writes that differ
+more than the hundredth. Same file and options, same output.
+
+Examples:
+  justitia replay /var/tmp/friday.jrec
+  justitia replay --objective strict --weight db=800 /var/tmp/friday.jrec
+  justitia replay --at 12.5 /var/tmp/friday.jrec       the plan of that step, with reasons
+  justitia replay --export csv /tmp/friday.csv /var/tmp/friday.jrec"
+)]
+pub(crate) struct ReplayArgs {
+    /// A file that justitia record wrote
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Decide under this configuration file: mode, objective, feedback, weights
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// How much of the policy is in force [default: as recorded]
+    #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(MODES))]
+    pub(crate) mode: Option<String>,
+    /// What the feedback aims at [default: as recorded]
+    #[arg(long, value_name = "AIM", value_parser = PossibleValuesParser::new(OBJECTIVES))]
+    pub(crate) objective: Option<String>,
+    /// Another weight for a group, by its path or the last part of it; may be repeated
+    #[arg(long, value_name = "GROUP=N")]
+    pub(crate) weight: Vec<String>,
+    /// Leave out what is earlier than so many seconds into the record
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) from: Option<f64>,
+    /// Leave out what is later
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) to: Option<f64>,
+    /// Print the plan of the first step at or after this time, with its reasons
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["from", "to", "csv", "export"])]
+    pub(crate) at: Option<f64>,
+    /// How many of the writes that differ to show
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) differences: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print the table of groups as CSV
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
+    /// Write every step into a new file: csv for a row for each group, json for everything
+    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"])]
+    pub(crate) export: Vec<String>,
 }
 
 /// Arguments of `justitia restore`.

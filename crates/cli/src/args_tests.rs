@@ -74,14 +74,21 @@ fn the_contracts_commands_are_all_there_and_no_others() {
         .collect();
     assert_eq!(
         visible,
-        ["run", "status", "plan", "explain", "weight", "restore", "lab"]
+        [
+            "run", "status", "top", "plan", "explain", "weight", "record", "replay", "restore",
+            "lab"
+        ]
     );
 }
 
 #[test]
 fn whatever_can_be_read_can_be_read_as_json() {
     for (name, command) in commands() {
-        if ["status", "plan", "explain", "weight", "restore"].contains(&name.as_str()) {
+        if [
+            "status", "top", "plan", "explain", "weight", "replay", "restore",
+        ]
+        .contains(&name.as_str())
+        {
             assert!(
                 command.get_arguments().any(|arg| arg.get_id() == "json"),
                 "{name}"
@@ -95,12 +102,21 @@ fn the_contracts_command_lines_are_understood() {
     for line in [
         "justitia run --config /c --mode observe --manage /app/* --manage /vm/* --interval 2s",
         "justitia run --wait --verbose --objective strict --state-dir /tmp/s",
+        "justitia run --listen off",
+        "justitia run --listen [::1]:9619",
         "justitia status --json",
+        "justitia status --fields --json",
+        "justitia top --interval 500ms --once",
+        "justitia top --json",
         "justitia plan --manage /app/* --json",
         "justitia explain /app/db --json",
         "justitia weight",
         "justitia weight /app/db 800",
         "justitia weight /app/db --unset",
+        "justitia record --append --interval 500ms --seconds 10 /tmp/r.jrec",
+        "justitia replay --mode observe --weight db=800 --weight /a/b=1 --csv /tmp/r.jrec",
+        "justitia replay /tmp/r.jrec --from 1.5 --to 20 --export json /tmp/r.json --json",
+        "justitia replay --at 3 /tmp/r.jrec --json",
         "justitia restore --state-dir /tmp/s",
         "justitia lab list",
         "justitia completions zsh",
@@ -118,6 +134,8 @@ fn contradictions_are_refused() {
         "justitia explain",
         "justitia weight --unset",
         "justitia weight /app/db 5 --unset",
+        "justitia replay --json --csv /tmp/r.jrec",
+        "justitia replay --export csv",
         "justitia statsu",
     ] {
         assert!(parse(line).is_err(), "{line}");

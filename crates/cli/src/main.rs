@@ -20,9 +20,12 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Run(args) => commands::run::run(&args),
         Command::Status(args) => commands::status::run(&args),
+        Command::Top(args) => commands::top::run(&args),
         Command::Plan(args) => commands::plan::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
         Command::Weight(args) => commands::weight::run(&args),
+        Command::Record(args) => commands::record::run(&args),
+        Command::Replay(args) => commands::replay::run(&args),
         Command::Restore(args) => commands::restore::run(&args),
         Command::Lab(args) => commands::lab::run(&args),
         Command::Man { dir } => commands::generate::man(&dir),

@@ -63,6 +63,11 @@ fn wrong_arguments_are_wrong_usage() {
         ),
         (&["run", "--objective", "equal"], "equal", "fair, strict"),
         (&["run", "--interval", "1ms"], "interval 1ms", "1s or 500ms"),
+        (
+            &["run", "--listen", "localhost"],
+            "listen localhost",
+            "127.0.0.1:9619",
+        ),
         (&["run", "--manage", ""], "", "/app/*"),
         (&["plan", "--mode"], "--mode", ""),
         (&["explain"], "GROUP", ""),

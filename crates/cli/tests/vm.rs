@@ -144,3 +144,55 @@ fn observing_writes_nothing() {
         assert!(high.iter().all(Value::is_null), "memory.high: {high:?}");
     }
 }
+
+#[test]
+#[ignore = "boots virtual machines; make test runs it"]
+fn a_shared_file_stays_for_its_heaviest_user_and_not_the_payers_private_one() {
+    let result = lab(&[
+        "sharing",
+        "--memory",
+        "512M",
+        "--shared-size",
+        "96M",
+        "--file-size",
+        "96M",
+        "--polluter",
+        "256M",
+        "--disk-mbps",
+        "80",
+        "--seconds",
+        "60",
+        "--policies",
+        "proportional",
+    ]);
+    assert_restored(&result, "proportional");
+    let files = list(&result["policies"]["proportional"]["files"]);
+    let mb = |file: usize, key: &str| files[file][key].as_f64().expect("a number");
+    assert_eq!(files[0]["name"], "shared file");
+    assert_eq!(files[1]["name"], "w100");
+    assert!(
+        mb(0, "least_mb") > 0.9 * mb(0, "size_mb"),
+        "of the shared file too little stayed: {files:?}"
+    );
+    // What the policy made of it: the payer's low is worth the shared file and its own share.
+    let status = &only_run(&result, "proportional")["agent_status"];
+    let group = |name: &str| {
+        let found = list(&status["groups"])
+            .iter()
+            .find(|group| group["path"] == name);
+        found.unwrap_or_else(|| panic!("{name}: {status}"))
+    };
+    let bytes = |name: &str, key: &str| group(name)[key].as_f64().expect("bytes");
+    let held = bytes("/app/w100", "held_for_others_bytes");
+    assert!(held > 0.9e6 * mb(0, "size_mb"), "{held}");
+    assert!((held - bytes("/app/w800", "held_by_others_bytes")).abs() < 1.0);
+    let worth = (bytes("/app/w100", "threshold_bytes") - held) / 1e6;
+    assert!(
+        worth < 0.7 * mb(1, "size_mb"),
+        "memory must be scarce: {worth}"
+    );
+    assert!(
+        mb(1, "end_mb") < worth + 0.25 * mb(1, "size_mb"),
+        "private pages are protected beyond {worth} MB: {files:?}"
+    );
+}

@@ -1,13 +1,15 @@
 //! Application-level traffic of groups: what their processes read and wrote, and what of it the
 //! disk had to deliver.
 //!
-//! [`TrafficSource`] is the interface; [`ProcIo`] implements it on every kernel from `/proc`.
-//! Observers that see more (eBPF) come behind the same trait.
+//! [`TrafficSource`] is the interface; [`ProcIo`] implements it on every kernel from `/proc`, and
+//! [`bpf::Observer`] in the kernel, where BPF programs can run: exact bytes, and what the page
+//! cache did.
 //!
 //! Invariants: counters of a group never go backwards while the group lives; what could not be
 //! read is `None`, not zero; observing changes nothing.
 
 mod account;
+pub mod bpf;
 mod missed;
 mod proc_io;
 #[cfg(test)]

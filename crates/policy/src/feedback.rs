@@ -26,13 +26,16 @@
 //!
 //! What it leaves out: who takes part, and what a gain is multiplied with. `step` knows that.
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::FeedbackConfig;
 
 /// What is left of the integral's speed for an error that changes its sign all the time.
 const ALTERNATING: f64 = 0.15;
 
 /// The memory of one participant.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Controller {
     /// Lag behind the ideal, seconds of service, bounded.
     integral_s: f64,

@@ -3,8 +3,10 @@
 //! - It *contends* when its tasks stalled on I/O or memory for more than a small share of the
 //!   time (with hysteresis, so that a pause of a moment changes nothing).
 //! - It is a *writer* when about as much of its traffic is written as is read, or more: then a
-//!   smaller page share slows its writes down and costs few hits. Others are never limited by the
-//!   fair objective.
+//!   smaller page share slows its writes down and costs few hits. The feedback moves its limit.
+//! - It *mixes* when it mostly reads, but writes so much that dirty throttling decides what it
+//!   gets: it is limited at its entitlement, which the feedback never cuts. Who writes less than
+//!   that is never limited by the fair objective.
 //! - It *claims* when it does neither stall enough to contend nor get its share, but waits for
 //!   CPUs: on a busy host, those who write above their share hold the CPUs it needs. A group that
 //!   waits for nothing has what it wants, however little, and claims nothing: a trickle of high
@@ -12,6 +14,8 @@
 //!   `DEAF_S`: whatever holds that group back, it is not the others' page cache.
 //!
 //! What is unknown (a kernel without pressure stall information) changes no habit.
+
+use serde::{Deserialize, Serialize};
 
 use crate::config::FeedbackConfig;
 use crate::rates::Rates;
@@ -27,6 +31,10 @@ const IDLE_BYTES_PER_S: f64 = 4096.0;
 const WRITER: f64 = 0.35;
 /// ... and stays one above this part.
 const STAY_WRITER: f64 = 0.25;
+/// A group that writes more than this part of its traffic mixes ...
+const MIXES: f64 = 0.15;
+/// ... and goes on mixing above this part.
+const STAY_MIXING: f64 = 0.1;
 /// Share of time waiting for CPUs above which a group wants more of them.
 const CPU_HUNGRY: f64 = 0.2;
 /// A claim needs at least this part of the share: whoever is further off does something else.
@@ -39,7 +47,8 @@ const PATIENCE_S: f64 = 30.0;
 const DEAF_S: f64 = 120.0;
 
 /// What a group has been doing.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Habits {
     stalled: Option<f64>,
     cpu_stalled: Option<f64>,
@@ -48,12 +57,37 @@ pub struct Habits {
     of_share: Option<f64>,
     claim: Claim,
     contending: bool,
-    writer: bool,
+    mix: Mix,
     idle: bool,
 }
 
+/// How much of its traffic a group writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Mix {
+    #[default]
+    Reads,
+    Mixes,
+    Writes,
+}
+
+impl Mix {
+    /// The mix after a period in which this part of the traffic was written.
+    fn after(self, written: f64) -> Mix {
+        let above = |enter, stay, at_least| written > if self >= at_least { stay } else { enter };
+        if above(WRITER, STAY_WRITER, Mix::Writes) {
+            Mix::Writes
+        } else if above(MIXES, STAY_MIXING, Mix::Mixes) {
+            Mix::Mixes
+        } else {
+            Mix::Reads
+        }
+    }
+}
+
 /// How a claim stands.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Claim {
     #[default]
     None,
@@ -86,7 +120,7 @@ impl Habits {
             written_per_s,
             read_per_s,
             contending,
-            writer: writes > if self.writer { STAY_WRITER } else { WRITER },
+            mix: self.mix.after(writes),
             idle,
             ..self
         }
@@ -125,7 +159,12 @@ impl Habits {
 
     /// About as much of its traffic is written as is read, or more.
     pub fn writer(&self) -> bool {
-        self.writer
+        self.mix == Mix::Writes
+    }
+
+    /// It mostly reads, but writes so much that dirty throttling decides what it gets.
+    pub fn mixes(&self) -> bool {
+        self.mix == Mix::Mixes
     }
 
     /// It moved next to nothing in the last period.

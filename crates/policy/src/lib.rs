@@ -3,7 +3,7 @@
 //! Nothing here does I/O, reads a clock or logs. Data flows one way:
 //!
 //! ```text
-//! snapshot -> rates -> habits -> entitle (shares) -> feedback, limits -> writes -> plan
+//! snapshot -> rates -> habits -> ownership -> entitle (shares) -> feedback, limits -> writes -> plan
 //! ```
 //!
 //! [`step()`] goes through them in this order. Every quantity names its unit; a value that could
@@ -16,6 +16,7 @@ pub mod feedback;
 pub mod habits;
 pub mod limits;
 pub mod metrics;
+pub mod ownership;
 pub mod plan;
 pub mod rates;
 pub mod shares;
@@ -30,4 +31,4 @@ pub use color::Color;
 pub use config::Config;
 pub use plan::Plan;
 pub use snapshot::Snapshot;
-pub use step::{step, State};
+pub use step::{step, State, STATE_VERSION};

@@ -84,12 +84,12 @@ pub fn leaves_share_unused(group: &Group) -> bool {
     current < high.scale(0.85) && dirty < (high - (current - dirty)).scale(0.05)
 }
 
-/// Whether a smaller limit could not be enforced.
-pub fn stands_at_floor(group: &Group) -> bool {
+/// Whether a smaller limit could not be enforced. `for_others`: page cache it holds for others.
+pub fn stands_at_floor(group: &Group, for_others: Bytes) -> bool {
     let (Some(Limit::Bytes(high)), Some(other)) = (group.knobs.high, non_file(group)) else {
         return false;
     };
-    high <= other + floor(group) + HEADROOM
+    high <= other + floor(group) + for_others + HEADROOM
 }
 
 #[cfg(test)]

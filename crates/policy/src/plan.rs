@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::color::Color;
 use crate::rates::CacheRates;
-use crate::snapshot::GroupId;
+use crate::snapshot::{GroupId, Pressure};
 use crate::units::{Bytes, Limit};
 
 /// A control file that Justitia writes, of a cgroup or of a disk.
@@ -106,6 +106,9 @@ pub enum Reason {
         /// The feedback's gain on its share.
         gain: f64,
     },
+    /// The group mixes reads with writes while others wait: it is limited at what it is entitled
+    /// to, with some overcommitment.
+    AtEntitlement,
     /// Nobody contends, or the group no longer does: the limit is lifted.
     NoContention,
     /// Non-file memory grew towards the limit: the limit makes room at once.
@@ -136,6 +139,9 @@ impl fmt::Display for Reason {
                     f,
                     "at {of_ideal:.2} of its share under contention, gain {gain:.2}"
                 )
+            }
+            Reason::AtEntitlement => {
+                f.write_str("what it is entitled to, for it writes while others wait")
             }
             Reason::NoContention => f.write_str("no contention"),
             Reason::MakeRoom => f.write_str("its other memory grew"),
@@ -196,6 +202,35 @@ pub struct Verdict {
     pub held_by_others: Bytes,
 }
 
+/// How much the host waited over the last period: shares of that period, 0 to 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostRates {
+    /// Some task waited for memory.
+    pub memory_some: Option<f64>,
+    /// All tasks that were not idle waited for memory.
+    pub memory_full: Option<f64>,
+    /// Some task waited for I/O.
+    pub io_some: Option<f64>,
+    /// All tasks that were not idle waited for I/O.
+    pub io_full: Option<f64>,
+}
+
+impl HostRates {
+    /// From the totals then and now. A total that is missing or went backwards gives no rate.
+    pub fn between(then: &Pressure, now: &Pressure, elapsed_s: f64) -> HostRates {
+        let share = |then: Option<u64>, now: Option<u64>| {
+            let waited_us = now?.checked_sub(then?)?;
+            (elapsed_s > 0.0).then(|| (waited_us as f64 / 1e6 / elapsed_s).min(1.0))
+        };
+        HostRates {
+            memory_some: share(then.memory_some_us, now.memory_some_us),
+            memory_full: share(then.memory_full_us, now.memory_full_us),
+            io_some: share(then.io_some_us, now.io_some_us),
+            io_full: share(then.io_full_us, now.io_full_us),
+        }
+    }
+}
+
 /// What is to be done, and what was thought.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -208,4 +243,34 @@ pub struct Plan {
     pub pv: Option<f64>,
     /// Share error of the contending groups since the last step.
     pub share_error: Option<f64>,
+    /// How much the host waited since the last step.
+    #[serde(default)]
+    pub host: HostRates,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_waits_for_a_share_of_the_period_and_what_is_unknown_stays_so() {
+        let then = Pressure {
+            memory_some_us: Some(100),
+            io_some_us: Some(7),
+            ..Pressure::default()
+        };
+        let now = Pressure {
+            memory_some_us: Some(500_100),
+            memory_full_us: Some(1),
+            io_some_us: Some(6),
+            ..Pressure::default()
+        };
+        let rates = HostRates::between(&then, &now, 2.0);
+        let expected = HostRates {
+            memory_some: Some(0.25),
+            ..HostRates::default()
+        };
+        assert_eq!(rates, expected);
+        assert_eq!(HostRates::between(&then, &now, 0.0), HostRates::default());
+    }
 }

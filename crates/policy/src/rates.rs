@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::snapshot::{CacheCounters, Group, Pressure, Traffic};
 
 /// Rates of one group over the last period.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Rates {
     /// Bytes applications read, per second.
     pub read_per_s: Option<f64>,
@@ -123,7 +124,8 @@ impl CacheRates {
 }
 
 /// The counters of a group that rates are made of.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counters {
     traffic: Traffic,
     pressure: Pressure,

@@ -46,7 +46,7 @@ pub struct SharedFile {
     pub held: Vec<(GroupId, Bytes)>,
 }
 
-/// The host as a whole (`/proc/meminfo`, `/proc/zoneinfo`).
+/// The host as a whole (`/proc/meminfo`, `/proc/zoneinfo`, `/proc/pressure`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     /// `MemTotal`.
@@ -57,6 +57,9 @@ pub struct Host {
     pub file: Option<Bytes>,
     /// Sum of the zones' high watermarks: below this much free memory kswapd works.
     pub high_watermark: Option<Bytes>,
+    /// Stalls of all tasks of the host. Nothing is decided by it; it is shown.
+    #[serde(default)]
+    pub pressure: Pressure,
 }
 
 /// One disk that BFQ schedules.

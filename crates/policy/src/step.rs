@@ -1,10 +1,14 @@
 //! One step: what is remembered and what is seen become what is to be done.
 //!
 //! 1. Counters become rates; stalls decide who *contends* ([`crate::habits`]).
-//! 2. Page cache is divided: entitlements, thresholds, `memory.low` ([`crate::entitle`]).
+//! 2. Page cache is divided: entitlements, thresholds, `memory.low` ([`crate::entitle`]). Where
+//!    groups share files, the owner's protection goes to those that are charged
+//!    ([`crate::ownership`]).
 //! 3. Among the writers that contend or claim, gains move the page share and with it the bandwidth
-//!    ([`crate::feedback`]): `memory.high` at the share. Readers are not limited and keep their
-//!    protection; with a single contender there is nothing to order and no limit.
+//!    ([`crate::feedback`]): `memory.high` at the share. Groups that mix reads with writes are
+//!    limited at what they are entitled to, which the feedback does not touch; readers are not
+//!    limited at all. All keep their protection; with a single contender there is nothing to order
+//!    and no limit.
 //! 4. Where the block layer has weights, they follow weight and gain. From the first time that
 //!    writers are ordered, BFQ's `low_latency`, which overrides weights, is off: turning it on
 //!    again in every lull would start each contention with the wrong weights. Readers alone do not
@@ -15,16 +19,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::{Config, Mode, Objective};
 use crate::entitle::{capacity, growing_demand, non_file, protections, Tree};
 use crate::feedback::{adjust, Controller, Measured};
 use crate::habits::Habits;
 use crate::limits;
 use crate::metrics;
-use crate::plan::{Plan, Verdict};
+use crate::ownership::{Claims, Shift};
+use crate::plan::{HostRates, Plan, Verdict};
 use crate::rates::{Counters, Rates};
 use crate::shares::{divide, proportions, Node};
-use crate::snapshot::{Group, GroupId, Snapshot};
+use crate::snapshot::{Group, GroupId, Pressure, Snapshot};
 use crate::units::{Bytes, Limit};
 use crate::writes;
 use crate::Color;
@@ -34,16 +41,24 @@ use crate::Color;
 /// 68 MB/s without, 75 MB/s with).
 const OVERCOMMIT: f64 = 1.25;
 
+/// What [`State`] means. Raised when a state of before would be misread: a record holds states, and
+/// a replay starts from one only if it was written under the same number.
+pub const STATE_VERSION: u32 = 1;
+
 /// What the policy remembers from one step to the next.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct State {
     groups: BTreeMap<GroupId, Memo>,
+    /// The host's stalls so far.
+    waited: Pressure,
     /// Writers were ordered in this mode at least once: the disks are to serve them by weight.
     weights_must_hold: bool,
 }
 
 /// What is remembered of one group.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 struct Memo {
     counters: Counters,
     rates: Rates,
@@ -58,8 +73,12 @@ struct Memo {
 /// What a step worked out for one leaf.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Decided {
-    /// Page cache it should keep (equation 1 and lending).
+    /// Page cache it should have the use of (equation 1 and lending), whoever is charged.
+    pub entitlement: Bytes,
+    /// Page cache charged to it that should be kept.
     pub threshold: Bytes,
+    /// Page cache it holds for others, and others for it: between the two above.
+    pub shift: Shift,
     /// The limit it is to get; `None`: no opinion.
     pub high: Option<Limit>,
     /// Memory other than page cache grew since the last step.
@@ -70,10 +89,6 @@ pub(crate) struct Decided {
     pub gain: f64,
     /// It takes part in the feedback.
     pub participant: bool,
-    /// Page cache it holds of files that belong to others.
-    pub held_for_others: Bytes,
-    /// Page cache of its own files that others hold.
-    pub held_by_others: Bytes,
 }
 
 /// Decides: from what was remembered and what is seen now to what is remembered next and what is
@@ -91,16 +106,22 @@ pub fn step(
         .iter()
         .map(|group| remember(state.groups.get(&group.id), group, config, elapsed_s))
         .collect();
-    set_demands(&mut memos, groups);
+    let proportions = proportions(&tree.nodes(groups, |_| true, |_| None));
+    let claims = Claims::of(groups, &tree, &snapshot.shared, &proportions);
+    set_demands(&mut memos, groups, &claims.wanted(groups.len()));
 
     let capacity = capacity(&snapshot.host, groups, &tree);
     let nodes = tree.nodes(groups, |_| true, |i| memos[i].demand);
-    let thresholds = divide(capacity.unwrap_or_default(), &nodes);
-    let proportions = proportions(&tree.nodes(groups, |_| true, |_| None));
+    let entitled = divide(capacity.unwrap_or_default(), &nodes);
 
-    let mut decided: Vec<Decided> = (0..groups.len())
-        .map(|i| Decided {
-            threshold: thresholds[i],
+    let mut decided: Vec<Decided> = claims
+        .granted(&entitled)
+        .into_iter()
+        .zip(&entitled)
+        .map(|(shift, &entitlement)| Decided {
+            entitlement,
+            threshold: shift.threshold(entitlement),
+            shift,
             gain: 1.0,
             ..Decided::default()
         })
@@ -111,6 +132,7 @@ pub fn step(
 
     let mut plan = Plan::default();
     if config.mode != Mode::Observe {
+        let thresholds: Vec<Bytes> = decided.iter().map(|d| d.threshold).collect();
         let low = capacity.map(|_| protections(groups, &tree, &thresholds));
         plan.writes = writes::plan(groups, &tree, &decided, low.as_deref());
     }
@@ -119,6 +141,7 @@ pub fn step(
             .push(verdict(&groups[i], &memos[i], &decided[i], proportions[i]));
     }
     (plan.pv, plan.share_error) = judge(groups, &memos, &tree);
+    plan.host = HostRates::between(&state.waited, &snapshot.host.pressure, elapsed_s);
     let ordered = decided.iter().any(|decided| decided.participant);
     let weights_must_hold =
         config.mode == Mode::Proportional && (state.weights_must_hold || ordered);
@@ -128,6 +151,7 @@ pub fn step(
     }
     let state = State {
         groups: groups.iter().map(|g| g.id).zip(memos).collect(),
+        waited: snapshot.host.pressure,
         weights_must_hold,
     };
     (state, plan)
@@ -156,16 +180,17 @@ fn remember(before: Option<&Memo>, group: &Group, config: &Config, elapsed_s: f6
 
 /// Sets each leaf's demand: unbounded for who contends or claims by writing, what it holds and
 /// room to grow for others. A group that does nothing keeps what it is entitled to and lends the
-/// rest.
-fn set_demands(memos: &mut [Memo], groups: &[Group]) {
-    for (memo, group) in memos.iter_mut().zip(groups) {
+/// rest. What it holds for others is not its demand but theirs.
+fn set_demands(memos: &mut [Memo], groups: &[Group], shifts: &[Shift]) {
+    for ((memo, group), shift) in memos.iter_mut().zip(groups).zip(shifts) {
         let habits = &memo.habits;
         let busy = habits.contending() == Some(true) || habits.claiming();
         let demand = match group.memory.file {
-            Some(held) if !(busy && habits.writer()) => Some(growing_demand(held)),
+            Some(held) if !(busy && habits.writer()) => Some(growing_demand(shift.need(held))),
             _ => None,
         };
-        memo.demand = demand.into_iter().chain(limits::ceiling(group)).min();
+        let ceiling = limits::ceiling(group).map(|most| shift.need(most));
+        memo.demand = demand.into_iter().chain(ceiling).min();
     }
 }
 
@@ -190,7 +215,7 @@ fn feed_back(
             weight: weights[i],
             rate: memos[i].rates.bytes_per_s().unwrap_or(0.0),
             unused: limits::leaves_share_unused(&groups[i]) && !memos[i].habits.claiming(),
-            at_floor: limits::stands_at_floor(&groups[i]),
+            at_floor: limits::stands_at_floor(&groups[i], decided[i].shift.for_others),
         })
         .collect();
     let mut controllers: Vec<&mut Controller> = Vec::with_capacity(parts.len());
@@ -224,6 +249,7 @@ fn feed_back(
         };
     }
     set_limits(&parts, &weights, memos, decided, groups);
+    limit_mixed(&parts, memos, decided, groups, tree);
 }
 
 /// Who takes part in the feedback: the contenders whose bandwidth a page share moves, and with
@@ -270,7 +296,8 @@ fn participants(
     }
 }
 
-/// Divides what the participants are entitled to together among them, by weight times gain.
+/// Divides what the participants are entitled to together among them, by weight times gain. What a
+/// group holds for others does not count: it gets room for that above its share.
 fn set_limits(
     parts: &[usize],
     weights: &[f64],
@@ -278,7 +305,8 @@ fn set_limits(
     decided: &mut [Decided],
     groups: &[Group],
 ) {
-    let entitled: Bytes = parts.iter().map(|&i| decided[i].threshold).sum();
+    let own = |d: &Decided| d.entitlement - d.shift.by_others;
+    let entitled: Bytes = parts.iter().map(|&i| own(&decided[i])).sum();
     let pool = entitled.scale(OVERCOMMIT);
     let nodes: Vec<Node> = parts
         .iter()
@@ -286,17 +314,42 @@ fn set_limits(
             parent: None,
             weight: Some(((weights[i] * memos[i].controller.gain() * 1e9) as u64).max(1)),
             floor: limits::floor(&groups[i]),
-            demand: limits::ceiling(&groups[i]),
+            demand: limits::ceiling(&groups[i]).map(|most| most - decided[i].shift.for_others),
         })
         .collect();
     for (&i, share) in parts.iter().zip(divide(pool, &nodes)) {
         let d = &mut decided[i];
         if memos[i].habits.contending() == Some(true) {
-            d.high = limits::limit(&groups[i], share, d.grew).or(d.high);
+            let file = share + d.shift.for_others;
+            d.high = limits::limit(&groups[i], file, d.grew).or(d.high);
         }
         d.of_ideal = memos[i].controller.of_ideal();
         d.gain = memos[i].controller.gain();
         d.participant = true;
+    }
+}
+
+/// Limits contenders that mostly read, but write a good deal too, at what they are entitled to:
+/// dirty limits scale with `memory.high`, so without it the writes of all are served alike. What
+/// nobody demands was lent out by the entitlements, so no memory lies idle.
+fn limit_mixed(
+    parts: &[usize],
+    memos: &[Memo],
+    decided: &mut [Decided],
+    groups: &[Group],
+    tree: &Tree,
+) {
+    let mixed: Vec<usize> = (0..memos.len())
+        .filter(|&i| tree.leaf[i] && parts.binary_search(&i).is_err())
+        .filter(|&i| memos[i].habits.contending() == Some(true) && memos[i].habits.mixes())
+        .collect();
+    if mixed.len() + parts.len() < 2 {
+        return;
+    }
+    for i in mixed {
+        let d = &mut decided[i];
+        let own = (d.entitlement - d.shift.by_others).scale(OVERCOMMIT);
+        d.high = limits::limit(&groups[i], own + d.shift.for_others, d.grew).or(d.high);
     }
 }
 
@@ -305,7 +358,7 @@ fn verdict(group: &Group, memo: &Memo, decided: &Decided, proportion: f64) -> Ve
     Verdict {
         group: group.id,
         proportion,
-        entitlement: decided.threshold,
+        entitlement: decided.entitlement,
         threshold: decided.threshold,
         bytes_per_s: memo.rates.bytes_per_s(),
         transferable_bytes_per_s: memo.rates.transferable_per_s(),
@@ -315,8 +368,8 @@ fn verdict(group: &Group, memo: &Memo, decided: &Decided, proportion: f64) -> Ve
         gain: decided.gain,
         stalled: memo.rates.stalled,
         cache: memo.rates.cache,
-        held_for_others: decided.held_for_others,
-        held_by_others: decided.held_by_others,
+        held_for_others: decided.shift.for_others,
+        held_by_others: decided.shift.by_others,
     }
 }
 
@@ -338,3 +391,7 @@ fn judge(groups: &[Group], memos: &[Memo], tree: &Tree) -> (Option<f64>, Option<
 #[cfg(test)]
 #[path = "step_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "step_sharing_tests.rs"]
+mod sharing_tests;

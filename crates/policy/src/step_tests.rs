@@ -214,6 +214,27 @@ fn readers_are_never_limited_by_the_fair_objective() {
 }
 
 #[test]
+fn groups_that_mix_reads_and_writes_are_limited_at_their_entitlement_whatever_they_get() {
+    let mut snapshot = contended();
+    let config = Config::default();
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+    for _ in 0..10 {
+        apply(&mut snapshot, &plan);
+        read_for_a_second(&mut snapshot);
+        // A fifth of the traffic is written, by the lightest far more than its share.
+        pass_a_second(&mut snapshot, [22_000_000; 4], 0);
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+    }
+    for (group, verdict) in snapshot.groups[1..].iter().zip(&plan.verdicts) {
+        let high = group.knobs.high.and_then(Limit::bytes).unwrap();
+        let most = verdict.entitlement.scale(OVERCOMMIT) + Bytes::mib(2);
+        assert!(high >= verdict.entitlement && high <= most, "{group:?}");
+        assert_eq!(verdict.gain.to_bits(), 1.0_f64.to_bits());
+    }
+    assert!(snapshot.groups[1].knobs.high < snapshot.groups[4].knobs.high);
+}
+
+#[test]
 fn a_settled_plan_is_empty() {
     let mut snapshot = contended();
     let config = Config {

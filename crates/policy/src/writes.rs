@@ -111,7 +111,8 @@ fn high_write(group: &Group, decided: &Decided) -> Option<Write> {
         {
             Reason::MakeRoom
         }
-        _ if !decided.participant => Reason::NoContention,
+        (Limit::Max, _) => Reason::NoContention,
+        _ if !decided.participant => Reason::AtEntitlement,
         _ => Reason::AboveShare {
             of_ideal: decided.of_ideal.unwrap_or(1.0),
             gain: decided.gain,

@@ -8,6 +8,7 @@ use justitia_policy::config::{Mode, Objective};
 use justitia_policy::units::Bytes;
 use justitia_policy::{metrics, step, Config, State};
 
+use model::sharing::SHARED;
 use model::{Load, PageCacheHost};
 
 const PERIOD: Duration = Duration::from_secs(1);
@@ -17,6 +18,8 @@ struct Rig {
     host: PageCacheHost,
     state: State,
     config: Config,
+    /// The observer does not see who shares files.
+    sharing_unseen: bool,
     periods: Vec<Vec<u64>>,
     gains: Vec<Vec<f64>>,
 }
@@ -28,6 +31,7 @@ impl Rig {
             host,
             state: State::default(),
             config,
+            sharing_unseen: false,
             periods: Vec::new(),
             gains: Vec::new(),
         }
@@ -53,7 +57,11 @@ impl Rig {
                 .map(|(b, a)| b - a)
                 .collect();
             self.periods.push(moved);
-            let (state, plan) = step(&self.state, &self.host.snapshot(), &self.config, PERIOD);
+            let mut snapshot = self.host.snapshot();
+            if self.sharing_unseen {
+                snapshot.shared.clear();
+            }
+            let (state, plan) = step(&self.state, &snapshot, &self.config, PERIOD);
             self.host.apply(&plan);
             self.gains
                 .push(plan.verdicts.iter().map(|v| v.gain).collect());
@@ -236,4 +244,44 @@ fn equal_weights_are_treated_equally() {
     let mut rig = Rig::with(Config::default(), &[100; 4], Load::Write);
     rig.run(40);
     assert!(rig.share_error(20) < 0.01, "{:?}", rig.rates(20));
+}
+
+/// A light group has touched 200 MiB that a heavy one uses, and 120 MiB of its own; a third group
+/// wants all memory. Returns what part of both files is left, and what the heavy one had to read
+/// from disk.
+fn sharing(unseen: bool) -> (f64, f64, Bytes) {
+    let mut rig = Rig::new(Config::default());
+    rig.sharing_unseen = unseen;
+    let (shared, own) = (3200, 1920);
+    let payer = rig.host.add(100, Load::Idle);
+    let load = Load::UseShared {
+        payer,
+        chunks: shared,
+    };
+    let user = rig.host.add(800, load);
+    let polluter = rig.host.add(400, Load::Idle);
+    rig.host.fill(payer, SHARED..SHARED + shared);
+    rig.host.fill(payer, 0..own);
+    rig.run(3);
+    rig.host.set_load(polluter, Load::Read { chunks: 12_000 });
+    rig.run(60);
+    // Own pages of other groups have the same numbers: what the payer holds beyond the file.
+    let held = rig.host.snapshot().groups[0].memory.file.unwrap().0 / (64 << 10);
+    let shared_held = rig.host.held_of_shared(payer);
+    (
+        rig.host.resident(SHARED..SHARED + shared) as f64 / shared as f64,
+        (held - shared_held) as f64 / own as f64,
+        rig.host.missed(user),
+    )
+}
+
+#[test]
+fn a_shared_file_stays_for_its_heaviest_user_and_the_payers_own_does_not() {
+    let (shared, own, missed) = sharing(false);
+    assert!(shared > 0.97, "{shared}");
+    assert!(missed < Bytes::mib(6), "{missed}");
+    // 68 MiB of 120 are what a weight of 100 beside 400 is worth of the rest.
+    assert!(own < 0.7, "{own}");
+    let (_, _, missed) = sharing(true);
+    assert!(missed > Bytes::mib(40), "unseen, it is lost: {missed}");
 }

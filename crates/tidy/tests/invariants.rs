@@ -103,7 +103,9 @@ fn policy_never_does_io_reads_a_clock_or_logs() {
 
 #[test]
 fn data_flows_one_way_through_the_crates() {
-    let order = ["policy", "cgroup", "observe", "discover", "agent", "cli"];
+    let order = [
+        "policy", "record", "cgroup", "observe", "discover", "agent", "cli",
+    ];
     for (i, name) in order.iter().enumerate() {
         for dependency in dependencies(&format!("crates/{name}/Cargo.toml")) {
             let Some(other) = dependency.strip_prefix("justitia-") else {

@@ -55,6 +55,7 @@ impl FakeFs {
                     free: Some(Bytes::mib(512)),
                     file: Some(Bytes::mib(256)),
                     high_watermark: Some(Bytes::mib(16)),
+                    ..Host::default()
                 },
                 processes: BTreeMap::new(),
                 stacked: BTreeSet::new(),

@@ -1,14 +1,16 @@
-//! Memory of the host: `/proc/meminfo` each time, `/proc/zoneinfo` (long on many CPUs, and its
-//! watermarks change only when memory is plugged or a sysctl is written) every ten seconds.
+//! Memory of the host: `/proc/meminfo` and `/proc/pressure` each time, `/proc/zoneinfo` (long on
+//! many CPUs, and its watermarks change only when memory is plugged or a sysctl is written) every
+//! ten seconds. A kernel without PSI has no pressure files: what they would say is not known.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use justitia_policy::snapshot::Host;
+use justitia_policy::snapshot::{Host, Pressure};
 use justitia_policy::units::Bytes;
 use rustix::fs::{self, Mode, OFlags};
 
+use crate::parse::psi::Totals;
 use crate::{parse, Buffer};
 
 const WATERMARKS_LAST: Duration = Duration::from_secs(10);
@@ -20,6 +22,8 @@ pub(crate) struct HostReader(Mutex<State>);
 #[derive(Debug)]
 struct State {
     meminfo: Option<OwnedFd>,
+    memory_pressure: Option<OwnedFd>,
+    io_pressure: Option<OwnedFd>,
     buffer: Buffer,
     watermark: Option<Bytes>,
     watermark_read: Option<Instant>,
@@ -29,6 +33,8 @@ impl HostReader {
     pub(crate) fn new() -> HostReader {
         HostReader(Mutex::new(State {
             meminfo: open("/proc/meminfo"),
+            memory_pressure: open("/proc/pressure/memory"),
+            io_pressure: open("/proc/pressure/io"),
             buffer: Buffer::new(),
             watermark: None,
             watermark_read: None,
@@ -58,7 +64,24 @@ impl HostReader {
                 .map(|pages| Bytes(pages.saturating_mul(rustix::param::page_size() as u64)));
         }
         host.high_watermark = state.watermark;
+        let memory = totals(state.memory_pressure.as_ref(), &mut state.buffer);
+        let io = totals(state.io_pressure.as_ref(), &mut state.buffer);
+        host.pressure = Pressure {
+            memory_some_us: memory.some_us,
+            memory_full_us: memory.full_us,
+            io_some_us: io.some_us,
+            io_full_us: io.full_us,
+            cpu_some_us: None,
+        };
         host
+    }
+}
+
+/// What a pressure file says; nothing if it cannot be read.
+fn totals(file: Option<&OwnedFd>, buffer: &mut Buffer) -> Totals {
+    match file.map(|file| buffer.pread(file, false)) {
+        Some(Ok(())) => parse::psi::totals(buffer.bytes()),
+        _ => Totals::default(),
     }
 }
 
@@ -84,5 +107,16 @@ mod tests {
         assert!(free <= total && total > Bytes::mib(1));
         assert!(host.file.unwrap() < total);
         assert!(host.high_watermark.unwrap() < total);
+    }
+
+    #[test]
+    fn this_host_has_pressure_where_its_kernel_counts_it() {
+        let then = HostReader::new();
+        let (first, second) = (then.read().pressure, then.read().pressure);
+        // The file exists but cannot be read where PSI is compiled in and switched off.
+        let counted = |name| std::fs::read(format!("/proc/pressure/{name}")).is_ok();
+        assert_eq!(first.memory_some_us.is_some(), counted("memory"));
+        assert_eq!(first.io_some_us.is_some(), counted("io"));
+        assert!(second.io_some_us >= first.io_some_us);
     }
 }

@@ -4,10 +4,12 @@
 //! `/proc/PID`, `/sys/dev/block`, `/sys/block`. Works on an ordinary directory tree too, for tests.
 
 mod block;
+mod btf;
 mod budget;
 mod directory;
 mod host;
 mod mount;
+mod own;
 mod process;
 #[cfg(test)]
 mod tests;
@@ -23,8 +25,10 @@ use rustix::fs::{self, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 use rustix::time::{clock_gettime, ClockId};
 
+pub use btf::has_btf;
 pub use host::boot_id;
 pub use mount::{Facts, Mount};
+pub use own::resident_bytes;
 
 use crate::fs::disk_name;
 use crate::{

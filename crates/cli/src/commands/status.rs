@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Result;
 use justitia_agent::socket::ask;
 use justitia_agent::status::{source_words, DeviceStatus, GroupStatus, Report};
+use justitia_agent::web::describe;
 use justitia_policy::plan::Knob;
 
 use crate::args::StatusArgs;
@@ -82,6 +83,9 @@ const COLUMNS: [Column; 13] = [
 
 /// Prints the report.
 pub(crate) fn run(args: &StatusArgs) -> Result<()> {
+    if args.fields {
+        return print_fields(args.json);
+    }
     let report = ask(&settings::load(&args.config)?.socket())?;
     if args.json {
         return output::print_json(&report);
@@ -90,6 +94,33 @@ pub(crate) fn run(args: &StatusArgs) -> Result<()> {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |now| now.as_secs());
     output::print(&render(&report, now, Screen::stdout()))
+}
+
+/// What each field is: as a table, or with its metric as JSON.
+fn print_fields(json: bool) -> Result<()> {
+    if json {
+        return output::print_json(&describe::fields().collect::<Vec<_>>());
+    }
+    let head = ["FIELD", "UNIT", "WHAT IT IS"];
+    let mut table = Table::new(&head.map(|head| Column {
+        head,
+        right: false,
+        rank: 0,
+    }));
+    for field in describe::fields() {
+        if let Some(name) = field.json {
+            table.row(
+                [name, field.unit, field.help]
+                    .map(|text| (text.to_owned(), None))
+                    .into(),
+            );
+        }
+    }
+    // Whole sentences: never cut.
+    output::print(&table.render(Screen {
+        width: None,
+        colors: false,
+    }))
 }
 
 fn render(report: &Report, now_unix_s: u64, screen: Screen) -> String {
@@ -276,7 +307,7 @@ pub(crate) mod tests {
                 total_bytes: Some(768 << 20),
                 free_bytes: Some(20 << 20),
                 file_bytes: Some(500 << 20),
-                high_watermark_bytes: None,
+                ..HostStatus::default()
             },
             groups: vec![db, new],
             devices: vec![DeviceStatus {

@@ -9,6 +9,8 @@
 //!
 //! Units: memory in chunks of 64 KiB, time in ticks of 5 ms.
 
+pub(crate) mod sharing;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -38,6 +40,8 @@ pub(crate) enum Load {
     WriteRead { reads: usize, set: u64 },
     /// Reads a file of `chunks` chunks, skewed: half of the reads go to a tenth of it.
     Read { chunks: u64 },
+    /// Reads a file of `chunks` chunks that the group `payer` touched first.
+    UseShared { payer: u64, chunks: u64 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -210,6 +214,7 @@ impl PageCacheHost {
                 let page = self.random() % if hot { chunks / 10 } else { chunks };
                 self.read(i, page)
             }
+            Load::UseShared { payer, chunks } => self.use_shared(i, payer, chunks),
         }
     }
 
@@ -359,10 +364,12 @@ impl PageCacheHost {
             free: Some(Bytes(self.free() * CHUNK)),
             file: Some(Bytes(file * CHUNK)),
             high_watermark: Some(Bytes::ZERO),
+            ..Host::default()
         };
         Snapshot {
             host,
             groups: self.cells.iter().map(Cell::seen).collect(),
+            shared: self.shared(),
             ..Snapshot::default()
         }
     }

@@ -1,0 +1,48 @@
+//! What counts the groups' traffic: BPF programs where they can run, `/proc` elsewhere.
+//!
+//! Says once, at the start, what this kernel does not offer and what that costs.
+
+use justitia_cgroup::Fs;
+use justitia_observe::bpf::{self, Tier};
+use justitia_observe::{ProcIo, TrafficSource};
+
+use crate::config::Observing;
+use crate::error::{Error, Result};
+use crate::log::Log;
+
+/// What is lost without BPF.
+const COST: &str =
+    "bytes include pipes and sockets, not mapped files; hits, misses, evictions and \
+                    time in reclaim are not counted";
+
+/// The source that the operator asked for. An error only if it must be BPF and cannot be.
+pub(crate) fn traffic_source(
+    observing: Observing,
+    fs: &Fs,
+    log: &Log,
+) -> Result<Box<dyn TrafficSource>> {
+    if observing == Observing::Proc {
+        return Ok(Box::new(ProcIo::new(fs.clone())));
+    }
+    let coverage = bpf::probe();
+    match bpf::Observer::open(fs.clone(), &coverage) {
+        Ok(observer) => {
+            log.info(match observer.tier() {
+                Tier::Fentry => "BPF programs count in the kernel",
+                Tier::Tracepoints => "BPF programs count at tracepoints",
+            });
+            for line in coverage.summary() {
+                log.info(line);
+            }
+            Ok(Box::new(observer))
+        }
+        Err(error) if observing == Observing::Bpf => {
+            let remedy = error.remedy();
+            Err(Error::environment(error, remedy))
+        }
+        Err(error) => {
+            log.info(format_args!("counts through /proc: {error}; {COST}"));
+            Ok(Box::new(ProcIo::new(fs.clone())))
+        }
+    }
+}

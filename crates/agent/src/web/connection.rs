@@ -1,0 +1,203 @@
+//! One client: its request, its answer, its patience.
+//!
+//! Never blocks. A client holds at most 8 KiB of request, and of an answer what is not sent yet;
+//! each stage has a deadline that does not move when the client does a little.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+
+use super::http::{parse, Answer, Body, Names, Parsed, Request, Status, LONGEST_HEAD};
+use super::openmetrics::Scrape;
+
+/// How long a client may take to ask, or may wait for its turn.
+const ASKING: Duration = Duration::from_secs(3);
+/// How long it may take to listen.
+const SENDING: Duration = Duration::from_secs(10);
+/// How long it may take to close its end after it was answered.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// A client's connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    stage: Stage,
+    deadline: Instant,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Asking(Vec<u8>),
+    /// The request is known and waits for its turn.
+    Asked(Request),
+    Sending(Sending),
+    /// Everything is sent. What the client still sends is thrown away: closing with unread input
+    /// would reset the connection, and the client might lose the answer.
+    Leaving,
+    Gone,
+}
+
+#[derive(Debug)]
+struct Sending {
+    parts: VecDeque<Cow<'static, [u8]>>,
+    /// Of the first part.
+    sent: usize,
+    pieces: Option<Box<Scrape>>,
+    heavy: bool,
+}
+
+impl Connection {
+    /// With a client that just came.
+    pub(super) fn new(stream: TcpStream, now: Instant) -> io::Result<Connection> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        Ok(Connection {
+            stream,
+            stage: Stage::Asking(Vec::new()),
+            deadline: now + ASKING,
+        })
+    }
+
+    /// For polling.
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// What to wait for.
+    pub(super) fn interest(&self) -> PollFlags {
+        match self.stage {
+            Stage::Asking(_) | Stage::Leaving => PollFlags::IN,
+            Stage::Sending(_) => PollFlags::OUT,
+            Stage::Asked(_) | Stage::Gone => PollFlags::empty(),
+        }
+    }
+
+    /// When patience ends.
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Whether there is nothing more to do.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        matches!(self.stage, Stage::Gone) || now >= self.deadline
+    }
+
+    /// The request that waits for its turn.
+    pub(super) fn asked(&self) -> Option<&Request> {
+        match &self.stage {
+            Stage::Asked(request) => Some(request),
+            _ => None,
+        }
+    }
+
+    /// Whether it is being sent an answer that holds memory.
+    pub(super) fn is_heavy(&self) -> bool {
+        matches!(&self.stage, Stage::Sending(sending) if sending.heavy)
+    }
+
+    /// Goes on after polling said so.
+    pub(super) fn proceed(&mut self, ready: PollFlags, names: &Names, now: Instant) {
+        if ready.intersects(PollFlags::ERR | PollFlags::NVAL) {
+            self.stage = Stage::Gone;
+        } else if ready.contains(PollFlags::OUT) {
+            self.send(now);
+        } else if ready.intersects(PollFlags::IN | PollFlags::HUP) {
+            self.receive(names, now);
+        }
+    }
+
+    fn receive(&mut self, names: &Names, now: Instant) {
+        let mut buffer = [0; 2048];
+        loop {
+            let count = match self.stream.read(&mut buffer) {
+                Ok(0) => break self.stage = Stage::Gone,
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => break self.stage = Stage::Gone,
+            };
+            let Stage::Asking(bytes) = &mut self.stage else {
+                // One buffer at a turn: who sends without end waits like everybody.
+                return;
+            };
+            let room = LONGEST_HEAD - bytes.len();
+            bytes.extend_from_slice(&buffer[..count.min(room)]);
+            match parse(bytes, names) {
+                Parsed::Partial => {}
+                Parsed::Request(request) => {
+                    self.stage = Stage::Asked(request);
+                    self.deadline = now + ASKING;
+                    return;
+                }
+                Parsed::Refused(status) => {
+                    return self.answer(Answer::status(status), false, false, now);
+                }
+            }
+        }
+    }
+
+    /// Begins to answer. `heavy`: the answer holds memory until it is sent.
+    pub(super) fn answer(&mut self, answer: Answer, head_only: bool, heavy: bool, now: Instant) {
+        let mut parts = VecDeque::from([Cow::Owned(answer.head().into_bytes())]);
+        let mut pieces = None;
+        match answer.body {
+            _ if head_only => {}
+            Body::Whole(bytes) => parts.push_back(bytes),
+            Body::Pieces(scrape) => pieces = Some(scrape),
+        }
+        self.stage = Stage::Sending(Sending {
+            parts,
+            sent: 0,
+            pieces,
+            heavy,
+        });
+        self.deadline = now + SENDING;
+        self.send(now);
+    }
+
+    fn send(&mut self, now: Instant) {
+        let Stage::Sending(sending) = &mut self.stage else {
+            return;
+        };
+        loop {
+            let Some(part) = sending.parts.front() else {
+                match sending.pieces.as_mut().and_then(Iterator::next) {
+                    Some(piece) => sending.parts.push_back(piece.into_bytes().into()),
+                    None => break,
+                }
+                continue;
+            };
+            let rest = &part[sending.sent..];
+            if rest.is_empty() {
+                sending.parts.pop_front();
+                sending.sent = 0;
+                continue;
+            }
+            match self.stream.write(rest) {
+                Ok(count) => sending.sent += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.stage = Stage::Gone,
+            }
+        }
+        self.stage = match self.stream.shutdown(Shutdown::Write) {
+            Ok(()) => Stage::Leaving,
+            Err(_) => Stage::Gone,
+        };
+        self.deadline = now + LEAVING;
+    }
+
+    /// Gives up waiting for its turn.
+    pub(super) fn busy(&mut self, now: Instant) {
+        self.answer(
+            Answer::text(Status::Stalled, "too many clients at once; ask again\n"),
+            false,
+            false,
+            now,
+        );
+    }
+}

@@ -1,0 +1,271 @@
+//! The last ten minutes, for the page's figures: what each group had, and what was decided.
+//!
+//! The web thread takes a sample of each tick after it was posted, always, so that a page opened
+//! after an incident shows it; the agent's loop pays nothing for it, and the web thread less than
+//! 0.1 ms a tick at 1,000 groups.
+//!
+//! Memory is bounded whatever the number of groups: at most [`POINTS`] points, at most one a
+//! second, each with the [`GROUPS`] groups of most bandwidth (then of most page cache) and the sum
+//! of all others: about 1 MB. A group that had a place keeps it until another has twice as much, so
+//! that groups of equal size do not take turns. Of decisions, the last [`DECISIONS`] different
+//! ones: the same knob written again for the same kind of reason is the same decision, counted.
+//!
+//! Inside, a value that is not known is NaN (JSON: `null`); it is left out of sums.
+
+mod answer;
+
+use std::collections::{HashMap, VecDeque};
+use std::mem::{discriminant, size_of};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use justitia_policy::color::Color;
+use justitia_policy::config::Mode;
+use justitia_policy::plan::{Knob, Reason, Value, Verdict};
+use justitia_policy::snapshot::{Group, GroupId};
+use justitia_policy::units::Bytes;
+use serde::Serialize;
+
+use crate::status::{knob_value, Setup, Tick};
+
+/// Points of time that are kept at most.
+pub(super) const POINTS: usize = 600;
+/// Groups that have a place of their own in each point.
+pub(super) const GROUPS: usize = 32;
+/// Different decisions that are kept.
+pub(super) const DECISIONS: usize = 200;
+/// How long a point is kept.
+const AGE: Duration = Duration::from_secs(600);
+/// Points are not closer than this, short of a little for the clock's jitter.
+const SPACING: Duration = Duration::from_millis(900);
+/// Writes of one step that are looked at: a step that writes to thousands of groups says little
+/// more in the thousandth.
+const WRITES_PER_STEP: usize = 100;
+
+const _: () = assert!(size_of::<Sample>() * (GROUPS + 1) * POINTS < 1_200_000);
+
+/// What one group had in one tick.
+#[derive(Debug, Clone)]
+struct Sample {
+    id: GroupId,
+    path: Arc<str>,
+    proportion: f32,
+    bytes_per_s: f32,
+    file_bytes: f32,
+    threshold_bytes: f32,
+    hit_ratio: f32,
+    of_ideal: f32,
+    color: Option<Color>,
+    contending: bool,
+}
+
+/// The groups without a place of their own, together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+struct Rest {
+    groups: usize,
+    proportion: f32,
+    bytes_per_s: f32,
+    file_bytes: f32,
+    threshold_bytes: f32,
+    /// Of those that contend.
+    contending_proportion: f32,
+    contending_bytes_per_s: f32,
+}
+
+#[derive(Debug)]
+struct Point {
+    tick: u64,
+    at: Instant,
+    pv: f32,
+    share_error: f32,
+    free_bytes: f32,
+    writes: usize,
+    groups: Box<[Sample]>,
+    rest: Rest,
+}
+
+/// Writes to one knob for one kind of reason.
+#[derive(Debug)]
+struct Decision {
+    id: GroupId,
+    path: Arc<str>,
+    knob: Knob,
+    prior: Option<Value>,
+    value: Value,
+    reason: Reason,
+    written: bool,
+    times: u64,
+    first: Instant,
+    last: Instant,
+    tick: u64,
+}
+
+/// The last ten minutes.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    points: VecDeque<Point>,
+    /// The newest last.
+    decisions: VecDeque<Decision>,
+}
+
+impl History {
+    /// Adds a tick that was seen at this time.
+    pub(super) fn push(&mut self, setup: &Setup, tick: &Tick, at: Instant) {
+        self.decide(setup, tick, at);
+        let early = |last: &Point| at.duration_since(last.at) < SPACING;
+        if self.points.back().is_some_and(early) {
+            return;
+        }
+        while self.points.len() >= POINTS
+            || self
+                .points
+                .front()
+                .is_some_and(|first| at.duration_since(first.at) > AGE)
+        {
+            self.points.pop_front();
+        }
+        let point = self.point(tick, at);
+        self.points.push_back(point);
+    }
+
+    fn point(&self, tick: &Tick, at: Instant) -> Point {
+        let placed: HashMap<GroupId, &Arc<str>> = self
+            .points
+            .back()
+            .map(|last| last.groups.iter().map(|had| (had.id, &had.path)).collect())
+            .unwrap_or_default();
+        let mut verdicts = tick.plan.verdicts.iter().peekable();
+        let mut all: Vec<(&Group, Option<&Verdict>)> = tick
+            .snapshot
+            .groups
+            .iter()
+            .map(|group| (group, verdicts.next_if(|verdict| verdict.group == group.id)))
+            .filter(|(group, _)| group.weight.is_some())
+            .collect();
+        if all.len() > GROUPS {
+            all.select_nth_unstable_by(GROUPS, |a, b| {
+                size(b, &placed)
+                    .partial_cmp(&size(a, &placed))
+                    .unwrap_or(std::cmp::Ordering::Equal)
+            });
+        }
+        let (own, others) = all.split_at(all.len().min(GROUPS));
+        let samples = own.iter().map(|(group, verdict)| {
+            let path = placed.get(&group.id).copied();
+            let path = path.filter(|path| ***path == *group.path);
+            let path = path.map_or_else(|| group.path.as_str().into(), Arc::clone);
+            sample(group, *verdict, path)
+        });
+        let mut groups: Box<[Sample]> = samples.collect();
+        groups.sort_unstable_by_key(|sample| sample.id);
+        Point {
+            tick: tick.count,
+            at,
+            pv: known(tick.plan.pv),
+            share_error: known(tick.plan.share_error),
+            free_bytes: known(tick.snapshot.host.free.map(Bytes::as_f64)),
+            writes: tick.plan.writes.len(),
+            groups,
+            rest: rest(others),
+        }
+    }
+
+    fn decide(&mut self, setup: &Setup, tick: &Tick, at: Instant) {
+        for write in tick.plan.writes.iter().take(WRITES_PER_STEP) {
+            let same = self.decisions.iter().position(|old| {
+                old.id == write.group
+                    && old.knob == write.knob
+                    && discriminant(&old.reason) == discriminant(&write.reason)
+            });
+            let old = same.and_then(|at| self.decisions.remove(at));
+            let group = tick.snapshot.groups.iter().find(|g| g.id == write.group);
+            let disk = tick.snapshot.devices.iter().find(|d| d.id == write.group);
+            let path = match (&old, group, disk) {
+                (Some(old), _, _) => Arc::clone(&old.path),
+                (None, Some(group), _) => group.path.as_str().into(),
+                (None, None, Some(disk)) => disk.path.as_str().into(),
+                (None, None, None) => write.group.to_string().into(),
+            };
+            let prior = group
+                .and_then(|group| knob_value(&group.knobs, write.knob))
+                .or(disk.and_then(|disk| disk.low_latency).map(Value::Switch));
+            if self.decisions.len() >= DECISIONS {
+                self.decisions.pop_front();
+            }
+            self.decisions.push_back(Decision {
+                id: write.group,
+                path,
+                knob: write.knob,
+                prior,
+                value: write.value,
+                reason: write.reason,
+                written: setup.mode != Mode::Observe,
+                times: old.as_ref().map_or(0, |old| old.times) + 1,
+                first: old.as_ref().map_or(at, |old| old.first),
+                last: at,
+                tick: tick.count,
+            });
+        }
+    }
+}
+
+/// What decides about a place: bandwidth, then page cache.
+fn size(of: &(&Group, Option<&Verdict>), placed: &HashMap<GroupId, &Arc<str>>) -> (f64, f64) {
+    let (group, verdict) = of;
+    let factor = if placed.contains_key(&group.id) {
+        2.0
+    } else {
+        1.0
+    };
+    let bytes_per_s = verdict
+        .and_then(|verdict| verdict.bytes_per_s)
+        .unwrap_or(0.0);
+    let file = group.memory.file.map_or(0.0, Bytes::as_f64);
+    (bytes_per_s * factor, file * factor)
+}
+
+fn sample(group: &Group, verdict: Option<&Verdict>, path: Arc<str>) -> Sample {
+    let of = |get: fn(&Verdict) -> Option<f64>| known(verdict.and_then(get));
+    Sample {
+        id: group.id,
+        path,
+        proportion: of(|v| Some(v.proportion)),
+        bytes_per_s: of(|v| v.bytes_per_s),
+        file_bytes: known(group.memory.file.map(Bytes::as_f64)),
+        threshold_bytes: of(|v| Some(v.threshold.as_f64())),
+        hit_ratio: of(|v| v.cache.hit_ratio),
+        of_ideal: of(|v| v.of_ideal),
+        color: verdict.map(|verdict| verdict.color),
+        contending: verdict.is_some_and(|verdict| verdict.contending),
+    }
+}
+
+fn rest(others: &[(&Group, Option<&Verdict>)]) -> Rest {
+    let mut rest = Rest::default();
+    for (group, verdict) in others {
+        let add = |sum: &mut f32, value: f32| {
+            if !value.is_nan() {
+                *sum += value;
+            }
+        };
+        let sample = sample(group, *verdict, "".into());
+        rest.groups += 1;
+        add(&mut rest.proportion, sample.proportion);
+        add(&mut rest.bytes_per_s, sample.bytes_per_s);
+        add(&mut rest.file_bytes, sample.file_bytes);
+        add(&mut rest.threshold_bytes, sample.threshold_bytes);
+        if sample.contending {
+            add(&mut rest.contending_proportion, sample.proportion);
+            add(&mut rest.contending_bytes_per_s, sample.bytes_per_s);
+        }
+    }
+    rest
+}
+
+fn known(value: Option<f64>) -> f32 {
+    value.map_or(f32::NAN, |value| value as f32)
+}
+
+#[cfg(test)]
+#[path = "history_tests.rs"]
+mod tests;

@@ -1,0 +1,101 @@
+//! What the agent streams is what the policy was given and made of it: each step can be repeated.
+
+mod common;
+
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{host, BOOT};
+use justitia_agent::socket::{ticks, Server};
+use justitia_agent::{Agent, Log, Settings};
+use justitia_cgroup::FakeFs;
+use justitia_discover::RuntimeDirs;
+use justitia_policy::snapshot::Host;
+use justitia_policy::units::{Bytes, Weight};
+use justitia_policy::{step, Config, Plan, Snapshot, State};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Tick {
+    count: u64,
+    elapsed_ns: u64,
+    config: Config,
+    snapshot: Snapshot,
+    plan: Plan,
+    before: Option<Before>,
+}
+
+#[derive(Deserialize)]
+struct Before {
+    state: State,
+}
+
+/// A full host on which both groups write as fast as they can.
+fn load() -> Arc<FakeFs> {
+    let fake = host(&["light", "heavy"]);
+    fake.set_host(Host {
+        total: Some(Bytes::mib(768)),
+        free: Some(Bytes::mib(12)),
+        file: Some(Bytes::mib(600)),
+        high_watermark: Some(Bytes::mib(16)),
+        ..Host::default()
+    });
+    for (pid, name) in (100..).zip(["light", "heavy"]) {
+        let path = format!("/app/{name}");
+        fake.spawn(pid, &path);
+        fake.update(&path, |group| {
+            group.bfq_weight = Some(100);
+            group.file = Bytes::mib(300);
+            group.file_dirty = Bytes::mib(30);
+        });
+    }
+    fake
+}
+
+#[test]
+fn each_step_of_a_running_agent_can_be_repeated_to_the_last_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = load();
+    let settings = Settings {
+        manage: vec!["/app/*".into()],
+        weights: vec![("/app/heavy".into(), Weight::new(800).unwrap())],
+        state_dir: dir.path().to_owned(),
+        ..Settings::default()
+    };
+    let socket = settings.socket();
+    let runtime = RuntimeDirs::none();
+    let mut agent = Agent::new(fake.clone(), settings, runtime, BOOT, Log::captured()).unwrap();
+    let server = Server::listen(&socket, agent.board()).unwrap();
+    let never = AtomicBool::new(false);
+    let mut listener = None;
+    let mut state: Option<State> = None;
+    for second in 1..=20_u64 {
+        for (pid, rate) in [(100, 30 << 20), (101, 10 << 20)] {
+            fake.process_io(pid, 0, second * rate);
+        }
+        for path in ["/app/light", "/app/heavy"] {
+            fake.update(path, |group| group.io_some_us = second * 600_000);
+        }
+        std::thread::sleep(Duration::from_millis(7));
+        agent.tick();
+        // Whoever listens from the middle on is told what was remembered by then.
+        if second < 8 {
+            continue;
+        }
+        let listener = listener.get_or_insert_with(|| ticks::follow(&socket).unwrap());
+        let tick: Tick = listener.next(&never).unwrap().unwrap();
+        assert_eq!(tick.count, second);
+        let before = match tick.before {
+            Some(before) => before.state,
+            None => state.take().expect("the first tick says it"),
+        };
+        let elapsed = Duration::from_nanos(tick.elapsed_ns);
+        let (next, plan) = step(&before, &tick.snapshot, &tick.config, elapsed);
+        assert_eq!(plan, tick.plan, "step {second}");
+        state = Some(next);
+    }
+    assert!(!fake.writes().is_empty(), "the agent was at work");
+    drop(server);
+    agent.finish().unwrap();
+}

@@ -1,0 +1,263 @@
+//! `justitia record`: the agent's steps, or its own, into a file.
+//!
+//! With an agent it follows the socket, and waits for the agent's return when that ends: each time
+//! is a session of the file. Without one it observes once an interval and writes to no cgroup.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Result;
+use justitia_agent::socket::{ticks, Step};
+use justitia_agent::{run, status, Error, Log, Settings};
+use justitia_policy::units::Bytes;
+use justitia_record::{Existing, Kind, Remembered, Session, Source, Tick, Writer, KEYFRAME_EVERY};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::args::{PolicyArgs, RecordArgs};
+use crate::{output, settings};
+
+/// How often it looks whether the agent is back.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Records until SIGINT or SIGTERM.
+pub(crate) fn run(args: &RecordArgs) -> Result<()> {
+    let policy = PolicyArgs {
+        manage: args.manage.clone(),
+        exclude: args.exclude.clone(),
+        interval: args.interval.clone(),
+        ..PolicyArgs::default()
+    };
+    let settings = settings::with_policy(&args.config, &policy)?;
+    let stop = stop_on_signals()?;
+    let existing = if args.append {
+        Existing::Append
+    } else {
+        Existing::Refuse
+    };
+    let own = policy.any() || args.config.config.is_some() || no_agent(&settings.socket());
+    // Whoever refuses must do so before the file is made.
+    let agent = if own {
+        None
+    } else {
+        Some(ticks::follow(&settings.socket())?)
+    };
+    let writer = Writer::open(&args.file, existing).map_err(failure)?;
+    let mut recorder = Recorder::new(writer, args);
+    let done = match agent {
+        Some(agent) => recorder.follow(agent, &settings, &stop),
+        None => recorder.observe(&settings, &stop),
+    };
+    if let Err(error) = done {
+        if recorder.ticks == 0 {
+            recorder.writer.abandon();
+        }
+        return Err(error.into());
+    }
+    let summary = recorder.summary(&args.file);
+    recorder.writer.finish().map_err(failure)?;
+    output::print(&summary)
+}
+
+/// An error of a record as the CLI reports it.
+pub(crate) fn failure(error: justitia_record::Error) -> Error {
+    match error.kind {
+        Kind::Usage => Error::usage(error.cause, error.remedy),
+        Kind::Failed => Error::failed(error.cause, error.remedy),
+        Kind::Denied => Error::environment(error.cause, error.remedy),
+    }
+}
+
+/// The second signal ends it at once.
+fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))?;
+        flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// Nobody listens there. An agent that may not be asked is there.
+fn no_agent(socket: &Path) -> bool {
+    use io::ErrorKind::{ConnectionRefused, NotFound};
+    let refused = UnixStream::connect(socket).err();
+    refused.is_some_and(|error| matches!(error.kind(), ConnectionRefused | NotFound))
+}
+
+struct Recorder {
+    writer: Writer,
+    /// Of the file before this recording.
+    length: u64,
+    began: Instant,
+    end: Option<Duration>,
+    ticks: u64,
+    missed: u64,
+    /// Groups, summed over ticks.
+    groups: u64,
+    terminal: bool,
+}
+
+impl Recorder {
+    fn new(writer: Writer, args: &RecordArgs) -> Recorder {
+        Recorder {
+            length: writer.length(),
+            writer,
+            began: Instant::now(),
+            end: args.seconds.map(Duration::from_secs),
+            ticks: 0,
+            missed: 0,
+            groups: 0,
+            terminal: io::stderr().is_terminal(),
+        }
+    }
+
+    /// Records an agent's ticks, and those of the next agent when that ended.
+    fn follow(
+        &mut self,
+        mut agent: ticks::Ticks,
+        settings: &Settings,
+        stop: &AtomicBool,
+    ) -> Result<(), Error> {
+        loop {
+            let (version, interval) = (agent.version().to_owned(), agent.interval());
+            self.session(Source::Agent, Some(version), interval)?;
+            while let Some(tick) = agent.next::<Tick>(stop)? {
+                if !self.tick(&tick)? {
+                    return Ok(());
+                }
+            }
+            if !self.go_on(stop) {
+                return Ok(());
+            }
+            self.tell("the agent ended; waiting for it to come back\n");
+            agent = loop {
+                let tried = Instant::now();
+                if let Ok(agent) = ticks::follow(&settings.socket()) {
+                    break agent;
+                }
+                while tried.elapsed() < RETRY {
+                    if !self.go_on(stop) {
+                        return Ok(());
+                    }
+                    thread::sleep(Duration::from_millis(100));
+                }
+            };
+        }
+    }
+
+    /// Records what it sees itself.
+    fn observe(&mut self, settings: &Settings, stop: &AtomicBool) -> Result<(), Error> {
+        let mut begun = false;
+        run::watch(settings, &Log::stderr(false), stop, |tick, step| {
+            if !std::mem::replace(&mut begun, true) {
+                self.session(Source::Own, None, settings.interval)?;
+            }
+            self.tick(&own_tick(tick, &step))
+        })
+    }
+
+    fn session(
+        &mut self,
+        source: Source,
+        agent: Option<String>,
+        interval: Duration,
+    ) -> Result<(), Error> {
+        let kernel = rustix::system::uname();
+        let session = Session {
+            written_by: env!("CARGO_PKG_VERSION").to_owned(),
+            agent,
+            boot_id: justitia_cgroup::boot_id(),
+            kernel: kernel.release().to_string_lossy().into_owned(),
+            started_unix_ms: Tick::unix_ms(SystemTime::now()),
+            interval_s: interval.as_secs_f64(),
+            source,
+            ..Session::default()
+        };
+        self.writer.session(&session).map_err(failure)
+    }
+
+    /// Whether to go on after it.
+    fn tick(&mut self, tick: &Tick) -> Result<bool, Error> {
+        self.writer.tick(tick).map_err(failure)?;
+        self.ticks += 1;
+        self.missed += tick.missed;
+        self.groups += tick.snapshot.groups.len() as u64;
+        let bytes = Bytes(self.writer.length() - self.length);
+        let seconds = self.began.elapsed().as_secs();
+        self.tell(&format!("{} ticks, {seconds} s, {bytes} ", self.ticks));
+        Ok(self.in_time())
+    }
+
+    fn in_time(&self) -> bool {
+        self.end.is_none_or(|end| self.began.elapsed() < end)
+    }
+
+    fn go_on(&self, stop: &AtomicBool) -> bool {
+        self.in_time() && !stop.load(Ordering::Acquire)
+    }
+
+    /// Shows progress to somebody who watches.
+    fn tell(&self, text: &str) {
+        if self.terminal {
+            let _ = write!(io::stderr(), "\r{text}");
+        }
+    }
+
+    fn summary(&self, file: &Path) -> String {
+        let bytes = self.writer.length() - self.length;
+        let mut text = String::new();
+        if self.terminal {
+            self.tell("\n");
+        }
+        if self.writer.dropped() > 0 {
+            let dropped = self.writer.dropped();
+            let _ = writeln!(
+                text,
+                "cut off {dropped} bytes at the end that were not whole"
+            );
+        }
+        let _ = write!(
+            text,
+            "recorded {} ticks in {:.0} s into {}: {}",
+            self.ticks,
+            self.began.elapsed().as_secs_f64(),
+            file.display(),
+            Bytes(bytes),
+        );
+        if self.groups > 0 {
+            let each = bytes as f64 / self.groups as f64;
+            let _ = write!(text, ", {each:.0} bytes for each group and tick");
+        }
+        text.push('\n');
+        if self.missed > 0 {
+            let _ = writeln!(text, "{} ticks were missed", self.missed);
+        }
+        text
+    }
+}
+
+/// A step of our own as a record keeps it.
+fn own_tick(tick: status::Tick, step: &Step) -> Tick {
+    let key = tick.count % KEYFRAME_EVERY == 1;
+    Tick {
+        count: tick.count,
+        missed: 0,
+        at_unix_ms: Tick::unix_ms(step.at),
+        elapsed_ns: u64::try_from(step.elapsed.as_nanos()).unwrap_or(u64::MAX),
+        config: step.policy,
+        snapshot: tick.snapshot,
+        plan: tick.plan,
+        before: key.then(|| Remembered::new(&step.before)).flatten(),
+    }
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

@@ -1,0 +1,258 @@
+//! Steps as files for other programs: CSV with a row for each group and step, JSON with everything.
+
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use justitia_agent::Error;
+use justitia_policy::plan::Plan;
+use justitia_policy::{Config, Snapshot};
+use justitia_record::{Step, Summary};
+use serde::Serialize;
+
+const COLUMNS: &str = "at_s,at_unix_ms,group,id,weight,recorded_weight,bytes_per_s,\
+transferable_bytes_per_s,stalled,hit_ratio,file_bytes,contending,color,of_ideal,gain,\
+threshold_bytes,entitlement_bytes,writes,recorded_of_ideal,recorded_gain,\
+recorded_threshold_bytes,recorded_writes\n";
+
+/// A step in JSON. Plans that are the same are there once.
+#[derive(Debug, Serialize)]
+struct Exported<'a> {
+    at_s: f64,
+    at_unix_ms: u64,
+    elapsed_s: f64,
+    config: &'a Config,
+    snapshot: &'a Snapshot,
+    plan: &'a Plan,
+    recorded_config: Option<&'a Config>,
+    recorded_snapshot: Option<&'a Snapshot>,
+    recorded_plan: Option<&'a Plan>,
+}
+
+/// Where steps go.
+#[derive(Debug)]
+pub(super) enum Export {
+    Nowhere,
+    Csv(Output),
+    Json { output: Output, steps: u64 },
+}
+
+/// A new file.
+#[derive(Debug)]
+pub(super) struct Output {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Output {
+    fn new(path: &str) -> Result<Output, Error> {
+        let path = PathBuf::from(path);
+        let made = OpenOptions::new().write(true).create_new(true).open(&path);
+        let file = made.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Error::usage(
+                format!("{} exists already", path.display()),
+                "name another file, or remove it first",
+            ),
+            _ => Error::io("make", &path, &error),
+        })?;
+        Ok(Output {
+            path,
+            file: BufWriter::new(file),
+        })
+    }
+
+    fn put(&mut self, text: &str) -> Result<(), Error> {
+        let written = self.file.write_all(text.as_bytes());
+        written.map_err(|error| Error::io("write", &self.path, &error))
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let flushed = self.file.flush();
+        flushed.map_err(|error| Error::io("write", &self.path, &error))
+    }
+}
+
+impl Export {
+    /// From the two values of `--export`, or none.
+    pub(super) fn new(arguments: &[String]) -> Result<Export, Error> {
+        let [format, path] = arguments else {
+            return Ok(Export::Nowhere);
+        };
+        match format.as_str() {
+            "csv" => {
+                let mut output = Output::new(path)?;
+                output.put(COLUMNS)?;
+                Ok(Export::Csv(output))
+            }
+            "json" => Ok(Export::Json {
+                output: Output::new(path)?,
+                steps: 0,
+            }),
+            _ => Err(Error::usage(
+                format!("unknown format {format} for {}", Path::new(path).display()),
+                "there are: csv, json",
+            )),
+        }
+    }
+
+    /// Writes a step.
+    pub(super) fn add(&mut self, step: &Step) -> Result<()> {
+        match self {
+            Export::Nowhere => {}
+            Export::Csv(output) => output.put(&rows(step))?,
+            Export::Json { output, steps } => {
+                let other = !step.same();
+                let given = step.given.as_ref();
+                let record = Exported {
+                    at_s: step.at_s,
+                    at_unix_ms: step.tick.at_unix_ms,
+                    elapsed_s: step.elapsed_s,
+                    config: &step.config,
+                    snapshot: step.snapshot(),
+                    plan: &step.plan,
+                    recorded_config: Some(&step.tick.config).filter(|c| **c != step.config),
+                    recorded_snapshot: given.map(|_| &step.tick.snapshot),
+                    recorded_plan: other.then_some(&step.tick.plan),
+                };
+                let between = if *steps == 0 { "[\n" } else { ",\n" };
+                *steps += 1;
+                output.put(between)?;
+                output.put(&serde_json::to_string(&record)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is left.
+    pub(super) fn finish(self) -> Result<(), Error> {
+        match self {
+            Export::Nowhere => Ok(()),
+            Export::Csv(mut output) => output.flush(),
+            Export::Json { mut output, steps } => {
+                output.put(if steps == 0 { "[]\n" } else { "\n]\n" })?;
+                output.flush()
+            }
+        }
+    }
+}
+
+/// A row for each group that the policy judged.
+fn rows(step: &Step) -> String {
+    let mut text = String::new();
+    let recorded = &step.tick.plan;
+    for verdict in &step.plan.verdicts {
+        let id = verdict.group;
+        let find = |snapshot: &Snapshot| snapshot.groups.iter().find(|g| g.id == id).cloned();
+        let Some(group) = find(step.snapshot()) else {
+            continue;
+        };
+        let before = find(&step.tick.snapshot).and_then(|group| group.weight);
+        let then = recorded.verdicts.iter().find(|then| then.group == id);
+        let writes = |plan: &Plan| plan.writes.iter().filter(|write| write.group == id).count();
+        let _ = writeln!(
+            text,
+            "{},{},{},{id},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+            step.at_s,
+            step.tick.at_unix_ms,
+            quoted(&group.path),
+            cell(group.weight),
+            cell(before),
+            cell(verdict.bytes_per_s),
+            cell(verdict.transferable_bytes_per_s),
+            cell(verdict.stalled),
+            cell(verdict.cache.hit_ratio),
+            cell(group.memory.file.map(|bytes| bytes.0)),
+            verdict.contending,
+            verdict.color,
+            cell(verdict.of_ideal),
+            verdict.gain,
+            verdict.threshold.0,
+            verdict.entitlement.0,
+            writes(&step.plan),
+            cell(then.and_then(|then| then.of_ideal)),
+            cell(then.map(|then| then.gain)),
+            cell(then.map(|then| then.threshold.0)),
+            writes(recorded),
+        );
+    }
+    text
+}
+
+/// The table of groups as CSV.
+pub(super) fn groups_csv(summary: &Summary) -> String {
+    let mut text = "group,id,weight,recorded_weight,bytes_per_s,share,ideal_share,\
+threshold_bytes,recorded_threshold_bytes,gain,recorded_gain,writes,recorded_writes\n"
+        .to_owned();
+    for group in &summary.groups {
+        let _ = writeln!(
+            text,
+            "{},{},{},{},{},{},{},{},{},{},{},{},{}",
+            quoted(&group.path),
+            group.id,
+            cell(group.weight),
+            cell(group.recorded_weight),
+            cell(group.bytes_per_s),
+            cell(group.share),
+            cell(group.ideal_share),
+            cell(group.threshold_bytes),
+            cell(group.recorded_threshold_bytes),
+            cell(group.gain),
+            cell(group.recorded_gain),
+            group.writes,
+            group.recorded_writes,
+        );
+    }
+    text
+}
+
+/// What is unknown is empty.
+fn cell(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+/// RFC 4180: a path may hold anything but a line break.
+fn quoted(path: &str) -> String {
+    if path.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", path.replace('"', "\"\""))
+    } else {
+        path.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_one_cell_whatever_it_holds() {
+        assert_eq!(quoted("/app/db"), "/app/db");
+        assert_eq!(quoted("/a,b\"c"), "\"/a,b\"\"c\"");
+    }
+
+    #[test]
+    fn a_head_has_as_many_columns_as_a_row() {
+        let columns = COLUMNS.trim().split(',').count();
+        assert_eq!(columns, 22);
+        assert_eq!(groups_csv(&Summary::new(0)).trim().split(',').count(), 13);
+    }
+
+    #[test]
+    fn other_formats_and_files_that_are_there_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x").display().to_string();
+        let error = Export::new(&["xml".into(), path.clone()]).unwrap_err();
+        assert_eq!(
+            (error.exit.code(), error.remedy.as_str()),
+            (2, "there are: csv, json")
+        );
+        Export::new(&["json".into(), path.clone()])
+            .unwrap()
+            .finish()
+            .unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "[]\n");
+        let error = Export::new(&["csv".into(), path]).unwrap_err();
+        assert!(error.cause.contains("exists already"));
+    }
+}

@@ -1,0 +1,350 @@
+//! How a replay is shown: the record, what happened, each group, and the writes that differ.
+
+use std::fmt::Write as _;
+
+use justitia_policy::plan::{Knob, Plan, Value, Write};
+use justitia_policy::snapshot::GroupId;
+use justitia_policy::units::Bytes;
+use justitia_policy::Config;
+use justitia_record::{path_of, Difference, GroupSummary, Session, Source, Step, Summary};
+use serde_json::json;
+
+use super::Record;
+use crate::output::{self, Column, Screen, Table};
+
+const fn column(head: &'static str, right: bool, rank: u8) -> Column {
+    Column { head, right, rank }
+}
+
+const GROUPS: [Column; 9] = [
+    column("GROUP", false, 0),
+    column("WEIGHT", true, 0),
+    column("MB/S", true, 0),
+    column("SHARE", true, 0),
+    column("IDEAL", true, 0),
+    column("THRESHOLD", true, 1),
+    column("GAIN", true, 2),
+    column("WRITES", true, 3),
+    column("THEN", true, 4),
+];
+
+const DIFFERENCES: [Column; 6] = [
+    column("AT", true, 0),
+    column("GROUP", false, 0),
+    column("KNOB", false, 0),
+    column("THEN", true, 0),
+    column("NOW", true, 0),
+    column("BECAUSE", false, 1),
+];
+
+const WRITES: [Column; 5] = [
+    column("GROUP", false, 0),
+    column("KNOB", false, 0),
+    column("THEN", true, 1),
+    column("NOW", true, 0),
+    column("BECAUSE", false, 2),
+];
+
+const VERDICTS: [Column; 8] = [
+    column("GROUP", false, 0),
+    column("WEIGHT", true, 0),
+    column("MB/S", true, 0),
+    column("OF IDEAL", true, 0),
+    column("GAIN", true, 1),
+    column("THRESHOLD", true, 1),
+    column("STALL", true, 2),
+    column("COLOR", false, 3),
+];
+
+const OPEN_LOOP: &str = "Open loop: the recorded host does not react to these decisions; \
+bandwidth is that of then.\n";
+
+/// The whole, for people.
+pub(super) fn summary(
+    record: &Record,
+    config: &Config,
+    recorded: &Config,
+    summary: &Summary,
+    screen: Screen,
+) -> String {
+    let mut text = heading(record);
+    let _ = writeln!(
+        text,
+        "{} ticks over {:.1} s, {} groups; recorded in {}",
+        summary.ticks,
+        summary.seconds,
+        summary.groups.len(),
+        words(recorded)
+    );
+    if summary.missed > 0 {
+        let _ = writeln!(
+            text,
+            "{} ticks within were missed by the recorder",
+            summary.missed
+        );
+    }
+    if summary.open_loop {
+        let other = |group: &&GroupSummary| group.weight != group.recorded_weight;
+        let weights = match summary.groups.iter().filter(other).count() {
+            0 => String::new(),
+            1 => ", with another weight for 1 group".to_owned(),
+            count => format!(", with other weights for {count} groups"),
+        };
+        let _ = writeln!(text, "replayed in {}{weights}\n{OPEN_LOOP}", words(config));
+    } else {
+        text.push('\n');
+    }
+    let _ = writeln!(
+        text,
+        "What happened: PV {}, share error {} among the groups that contended\n",
+        output::ratio(summary.pv),
+        output::percent(summary.share_error)
+    );
+    let mut table = Table::new(&GROUPS);
+    let plain = |text: String| (text, None);
+    for group in &summary.groups {
+        table.row(vec![
+            plain(group.path.clone()),
+            plain(group.weight.map_or_else(|| "-".into(), |w| w.to_string())),
+            plain(output::megabytes_per_s(group.bytes_per_s)),
+            plain(output::percent(group.share)),
+            plain(output::percent(group.ideal_share)),
+            plain(output::bytes(group.threshold_bytes)),
+            plain(output::ratio(group.gain)),
+            plain(group.writes.to_string()),
+            plain(group.recorded_writes.to_string()),
+        ]);
+    }
+    text.push_str(&table.render(screen));
+    let _ = writeln!(
+        text,
+        "\n{} writes, {} then; the same plan in {} of {} ticks",
+        summary.writes, summary.recorded_writes, summary.same, summary.ticks
+    );
+    if let Some(at_s) = summary.first_difference_s {
+        let _ = writeln!(text, "first difference at {at_s:.3} s");
+    }
+    if summary.began_anew > 0 {
+        text.push_str(
+            "What the policy remembered at the start is not known to this version: its first \
+             seconds may differ.\n",
+        );
+    }
+    push_differences(&mut text, summary, screen);
+    text
+}
+
+fn push_differences(text: &mut String, summary: &Summary, screen: Screen) {
+    let first = summary.first_differences();
+    if first.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\nThe first {} of {} writes that differ:\n",
+        first.len(),
+        summary.differences
+    );
+    let mut table = Table::new(&DIFFERENCES);
+    for difference in first {
+        let because = difference.now.as_ref().or(difference.then.as_ref());
+        table.row(vec![
+            (format!("{:.3}", difference.at_s), None),
+            (difference.group.clone(), None),
+            (difference.knob.to_string(), None),
+            (written(difference.then.as_ref()), None),
+            (written(difference.now.as_ref()), None),
+            (
+                because.map(|w| w.reason.to_string()).unwrap_or_default(),
+                None,
+            ),
+        ]);
+    }
+    text.push_str(&table.render(screen));
+}
+
+/// The whole, for programs.
+pub(super) fn summary_json(
+    record: &Record,
+    config: &Config,
+    recorded: &Config,
+    summary: &Summary,
+) -> serde_json::Value {
+    let differences: Vec<_> = summary
+        .first_differences()
+        .iter()
+        .map(difference_json)
+        .collect();
+    let mut json = json!({
+        "file": record.file,
+        "sessions": record.sessions,
+        "complete": record.ended,
+        "notes": record.notes.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "config": config,
+        "recorded_config": recorded,
+        "first_differences": differences,
+    });
+    if let (Some(json), Ok(serde_json::Value::Object(summary))) =
+        (json.as_object_mut(), serde_json::to_value(summary))
+    {
+        json.extend(summary);
+    }
+    json
+}
+
+fn difference_json(difference: &Difference) -> serde_json::Value {
+    json!({
+        "at_s": difference.at_s,
+        "path": difference.group,
+        "knob": difference.knob,
+        "then": difference.then,
+        "now": difference.now,
+    })
+}
+
+/// One step, for people.
+pub(super) fn step(record: &Record, step: &Step, screen: Screen) -> String {
+    let mut text = heading(record);
+    let _ = writeln!(
+        text,
+        "Step {} at {:.3} s, {:.3} s after the one before, in {}",
+        step.tick.count,
+        step.at_s,
+        step.elapsed_s,
+        words(&step.config)
+    );
+    if step.given.is_some() {
+        text.push_str(OPEN_LOOP);
+    }
+    let mut table = Table::new(&VERDICTS);
+    for verdict in &step.plan.verdicts {
+        let group = step
+            .snapshot()
+            .groups
+            .iter()
+            .find(|g| g.id == verdict.group);
+        let weight = group.and_then(|group| group.weight);
+        table.row(vec![
+            (path_of(step.snapshot(), verdict.group), None),
+            (weight.map_or_else(|| "-".into(), |w| w.to_string()), None),
+            (output::megabytes_per_s(verdict.bytes_per_s), None),
+            (output::ratio(verdict.of_ideal), None),
+            (output::ratio(Some(verdict.gain)), None),
+            (verdict.threshold.to_string(), None),
+            (output::percent(verdict.stalled), None),
+            (verdict.color.to_string(), Some(verdict.color)),
+        ]);
+    }
+    let _ = write!(text, "\n{}", table.render(screen));
+    let plan = &step.plan;
+    let _ = writeln!(
+        text,
+        "\nPV {}, share error {}\n",
+        output::ratio(plan.pv),
+        output::percent(plan.share_error)
+    );
+    push_writes(&mut text, step, screen);
+    text
+}
+
+fn push_writes(text: &mut String, step: &Step, screen: Screen) {
+    let then = &step.tick.plan;
+    let find = |plan: &Plan, id: GroupId, knob: Knob| {
+        let mut writes = plan.writes.iter();
+        writes.find(|w| w.group == id && w.knob == knob).cloned()
+    };
+    let mut table = Table::new(&WRITES);
+    let only_then = then
+        .writes
+        .iter()
+        .filter(|write| find(&step.plan, write.group, write.knob).is_none());
+    let mut rows = 0;
+    for write in step.plan.writes.iter().chain(only_then) {
+        let now = find(&step.plan, write.group, write.knob);
+        let before = find(then, write.group, write.knob);
+        rows += 1;
+        table.row(vec![
+            (path_of(step.snapshot(), write.group), None),
+            (write.knob.to_string(), None),
+            (written(before.as_ref()), None),
+            (written(now.as_ref()), None),
+            (write.reason.to_string(), None),
+        ]);
+    }
+    if rows == 0 {
+        text.push_str("nothing to write\n");
+    } else {
+        text.push_str(&table.render(screen));
+    }
+    text.push_str(if step.same() {
+        "\nThe same plan as then.\n"
+    } else {
+        "\nNot the plan of then.\n"
+    });
+}
+
+/// One step, for programs.
+pub(super) fn step_json(record: &Record, step: &Step) -> serde_json::Value {
+    json!({
+        "file": record.file,
+        "at_s": step.at_s,
+        "at_unix_ms": step.tick.at_unix_ms,
+        "count": step.tick.count,
+        "elapsed_s": step.elapsed_s,
+        "same": step.same(),
+        "open_loop": step.given.is_some(),
+        "config": step.config,
+        "snapshot": step.snapshot(),
+        "plan": step.plan,
+        "recorded_plan": step.tick.plan,
+    })
+}
+
+/// Which record it is, and what could not be read of it.
+fn heading(record: &Record) -> String {
+    let mut text = record.file.clone();
+    if let Some(session) = record.sessions.first() {
+        let _ = write!(text, ": {}", origin(session));
+        if record.sessions.len() > 1 {
+            let _ = write!(text, ", in {} sessions", record.sessions.len());
+        }
+    }
+    text.push('\n');
+    for note in &record.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+fn origin(session: &Session) -> String {
+    let who = match session.source {
+        Source::Agent => "of an agent",
+        Source::Own => "without an agent",
+    };
+    format!(
+        "recorded {who} by justitia {} on kernel {}",
+        session.written_by, session.kernel
+    )
+}
+
+fn words(config: &Config) -> String {
+    let word = |value: serde_json::Value| value.as_str().unwrap_or("?").to_owned();
+    format!(
+        "mode {}, objective {}",
+        word(json!(config.mode)),
+        word(json!(config.objective))
+    )
+}
+
+/// The value of a write; a dash for none.
+fn written(write: Option<&Write>) -> String {
+    write.map_or_else(
+        || "-".into(),
+        |write| match write.value {
+            Value::Limit(limit) => limit
+                .bytes()
+                .map_or_else(|| "max".into(), |bytes| Bytes(bytes.0).to_string()),
+            value => value.to_string(),
+        },
+    )
+}

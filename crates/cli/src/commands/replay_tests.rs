@@ -1,0 +1,152 @@
+//! Output is the same each time, honest about what it is, and right about what it shows.
+
+use std::path::PathBuf;
+
+use super::*;
+
+/// A record of the format's own tests: three writers, 20 ticks of an agent's run.
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../record/tests/fixtures/v1.jrec")
+}
+
+fn weights(arguments: &[&str]) -> Weights {
+    let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    Weights::new(&arguments, None).unwrap()
+}
+
+/// What is printed for people and for programs.
+fn replayed(arguments: &[&str], mode: Option<&str>) -> (String, serde_json::Value) {
+    let weights = weights(arguments);
+    let weight = |group: &_| weights.of(group);
+    let options = Options {
+        config: None,
+        mode: mode.map(|mode| parse_mode(mode).unwrap()),
+        objective: None,
+        weight: &weight,
+    };
+    let mut record = Record {
+        file: "v1.jrec".into(),
+        ..Record::default()
+    };
+    let mut summary = Summary::new(3);
+    let mut configs = None;
+    walk(&fixture(), options, &mut record, |step| {
+        summary.add(&step);
+        configs = Some((step.config, step.tick.config));
+        Ok(true)
+    })
+    .unwrap();
+    weights.check_used().unwrap();
+    let (config, recorded) = configs.unwrap();
+    let summary = summary.finish();
+    let screen = Screen {
+        width: None,
+        colors: false,
+    };
+    (
+        render::summary(&record, &config, &recorded, &summary, screen),
+        render::summary_json(&record, &config, &recorded, &summary),
+    )
+}
+
+#[test]
+fn groups_are_shown_with_what_they_had_and_should_have() {
+    let (text, json) = replayed(&[], None);
+    assert!(
+        text.contains("20 ticks over") && text.contains("3 groups"),
+        "{text}"
+    );
+    assert!(text.contains("recorded without an agent by justitia 0.1.0 on kernel 6.12.0"));
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("/app/4"))
+        .unwrap();
+    assert!(line.contains("800") && line.contains("61.5%"), "{line}");
+    assert_eq!(json["ticks"], 20);
+    assert_eq!(json["complete"], true);
+    assert_eq!(json["groups"][2]["path"], "/app/4");
+}
+
+#[test]
+fn other_decisions_are_said_to_be_open_loop_and_their_writes_shown() {
+    let (text, json) = replayed(&["/app/2=800", "3=100"], None);
+    assert!(text.contains("Open loop"), "{text}");
+    assert!(text.contains("writes that differ"), "{text}");
+    assert_eq!(json["open_loop"], true);
+    assert_eq!(json["groups"][0]["weight"], 800);
+    assert_eq!(json["groups"][0]["recorded_weight"], 100);
+    assert_eq!(json["groups"][1]["weight"], 100);
+    let (text, json) = replayed(&[], Some("observe"));
+    assert!(text.contains("mode observe"), "{text}");
+    assert_eq!(json["writes"], 0);
+}
+
+#[test]
+fn the_same_replay_prints_the_same() {
+    let arguments: &[&str] = &["4=10"];
+    let (first, second) = (replayed(arguments, None), replayed(arguments, None));
+    assert_eq!(first.0, second.0);
+    assert_eq!(first.1.to_string(), second.1.to_string());
+}
+
+#[test]
+fn a_step_is_the_first_at_or_after_its_time() {
+    let mut record = Record::default();
+    let step = step_at(&fixture(), 2.5, Options::as_recorded(), &mut record).unwrap();
+    assert_eq!(step.tick.count, 14);
+    let screen = Screen {
+        width: None,
+        colors: false,
+    };
+    let text = render::step(&record, &step, screen);
+    assert!(text.contains("Step 14 at 3.0"), "{text}");
+    for path in ["/app/2", "/app/3", "/app/4"] {
+        assert!(text.contains(path), "{text}");
+    }
+    assert_eq!(render::step_json(&record, &step)["count"], 14);
+    let error = step_at(&fixture(), 1e6, Options::as_recorded(), &mut record).unwrap_err();
+    assert!(error.to_string().contains("no step there"), "{error}");
+}
+
+#[test]
+fn a_weight_for_nobody_or_out_of_range_is_wrong_usage() {
+    let unused = weights(&["nobody=5"]).check_used().unwrap_err();
+    assert_eq!(unused.exit.code(), 2);
+    assert!(unused.cause.contains("no group nobody"), "{unused}");
+    for wrong in ["db", "db=0", "db=many", "=", "db=10001"] {
+        let error = Weights::new(&[wrong.to_owned()], None).unwrap_err();
+        assert_eq!(error.exit.code(), 2, "{wrong}");
+    }
+}
+
+#[test]
+fn an_export_has_a_row_for_each_group_and_step() {
+    let dir = tempfile::tempdir().unwrap();
+    for (format, name) in [("csv", "x.csv"), ("json", "x.json")] {
+        let path = dir.path().join(name);
+        let arguments = [format.to_owned(), path.display().to_string()];
+        let mut export = Export::new(&arguments).unwrap();
+        walk(
+            &fixture(),
+            Options::as_recorded(),
+            &mut Record::default(),
+            |step| {
+                export.add(&step)?;
+                Ok(true)
+            },
+        )
+        .unwrap();
+        export.finish().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        if format == "csv" {
+            assert_eq!(text.lines().count(), 1 + 20 * 3);
+            let columns = |line: &str| line.split(',').count();
+            let head = columns(text.lines().next().unwrap());
+            assert!(text.lines().all(|line| columns(line) == head));
+        } else {
+            let steps: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+            assert_eq!(steps.len(), 20);
+            assert_eq!(steps[3]["snapshot"]["groups"][1]["path"], "/app/3");
+        }
+    }
+}

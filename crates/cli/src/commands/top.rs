@@ -1,0 +1,189 @@
+//! `justitia top`: who holds how much page cache, who gets which bandwidth, live.
+//!
+//! Asks the agent's socket once an interval; everything shown is in its report, so the screen,
+//! `status --json` and the metrics never disagree. Data flows one way: [`picture`] keeps the last
+//! report and a short history, [`rows`] makes rows of it, [`columns`] cells, [`view`] a screen;
+//! [`app`] is what keys change. All of them are pure; only [`screen`] touches the terminal.
+//! What is unknown is a dash, never zero.
+
+mod app;
+mod bars;
+mod columns;
+mod detail;
+mod format;
+mod help;
+mod picture;
+mod rows;
+mod screen;
+#[cfg(test)]
+mod testing;
+mod theme;
+mod tree;
+mod view;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use justitia_agent::config::parse_interval;
+use justitia_agent::socket::ask;
+use justitia_agent::status::Report;
+use justitia_agent::Error;
+
+use crate::args::TopArgs;
+use crate::errors;
+use crate::output::{self, Screen};
+use crate::settings;
+use app::App;
+use theme::Theme;
+
+/// Columns of one plain frame when nobody says how wide the terminal is: room for what matters.
+const PLAIN_COLUMNS: usize = 120;
+
+/// Shows the screen, or prints one frame, or JSON lines.
+pub(crate) fn run(args: &TopArgs) -> Result<()> {
+    let interval =
+        parse_interval(&args.interval).map_err(|(cause, remedy)| Error::usage(cause, remedy))?;
+    if !args.once && !args.json {
+        check_terminal(
+            io::stdout().is_terminal(),
+            std::env::var("TERM").ok().as_deref(),
+        )?;
+    }
+    let socket = settings::load(&args.config)?.socket();
+    // Without an agent there is nothing to show: said at once. One that goes away later may return.
+    let first = ask(&socket)?;
+    match (args.json, args.once) {
+        (true, true) => write_line(&first).map(|_| ()),
+        (true, false) => stream(first, interval, || ask(&socket)),
+        (false, true) => output::print(&frame(first, Screen::stdout().width)),
+        (false, false) => screen::run(App::new(first, Theme::of_terminal()), socket, interval),
+    }
+}
+
+/// One frame as plain text, with all groups.
+fn frame(report: Report, width: Option<usize>) -> String {
+    let app = App::new(report, Theme::plain());
+    view::plain(&app, width.unwrap_or(PLAIN_COLUMNS))
+}
+
+/// A screen needs a terminal whose cursor moves.
+fn check_terminal(is_terminal: bool, term: Option<&str>) -> Result<(), Error> {
+    let cause = match term {
+        _ if !is_terminal => "standard output is not a terminal",
+        Some("dumb") => "this terminal (TERM=dumb) cannot move its cursor",
+        _ => return Ok(()),
+    };
+    Err(Error::environment(cause, "use --once or --json"))
+}
+
+/// One report a line, until nobody reads. While the agent is away there are no lines; why is said
+/// once.
+fn stream(
+    first: Report,
+    interval: Duration,
+    ask: impl Fn() -> Result<Report, Error>,
+) -> Result<()> {
+    let mut next = Instant::now();
+    let mut answer: Result<Report, Error> = Ok(first);
+    let mut away = false;
+    loop {
+        match answer {
+            Ok(report) => {
+                away = false;
+                if !write_line(&report)? {
+                    return Ok(());
+                }
+            }
+            Err(error) if !away => {
+                away = true;
+                let _ = errors::report(&error.into());
+            }
+            Err(_) => {}
+        }
+        next = following(next, interval, Instant::now());
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+        answer = ask();
+    }
+}
+
+/// When to ask next: on the beat, without making up for beats that were missed.
+fn following(last: Instant, interval: Duration, now: Instant) -> Instant {
+    let next = last + interval;
+    if next < now {
+        now
+    } else {
+        next
+    }
+}
+
+/// Writes one JSON line; false when nobody reads any more.
+fn write_line(report: &Report) -> Result<bool> {
+    let mut text = serde_json::to_string(report)?;
+    text.push('\n');
+    let mut stdout = io::stdout().lock();
+    let written = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error.into()),
+        Ok(()) => Ok(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use justitia_agent::Exit;
+
+    #[test]
+    fn what_is_no_terminal_is_told_what_to_use_instead() {
+        let error = check_terminal(false, Some("xterm")).unwrap_err();
+        assert_eq!(error.exit, Exit::Environment);
+        assert_eq!(error.remedy, "use --once or --json");
+        assert!(check_terminal(true, Some("dumb")).is_err());
+        assert!(check_terminal(true, Some("xterm")).is_ok());
+        assert!(check_terminal(true, None).is_ok());
+    }
+
+    #[test]
+    fn missed_beats_are_not_made_up_for() {
+        let began = Instant::now();
+        let second = Duration::from_secs(1);
+        assert_eq!(following(began, second, began), began + second);
+        let late = began + 5 * second;
+        assert_eq!(following(began, second, late), late);
+    }
+
+    #[test]
+    fn a_plain_frame_shows_every_group_and_no_escape_sequence() {
+        let text = frame(testing::many(300), None);
+        assert_eq!(
+            text.lines()
+                .filter(|line| line.contains("/app/group-"))
+                .count(),
+            300
+        );
+        assert!(!text.contains('\x1b') && text.is_ascii(), "{text}");
+        assert!(text
+            .lines()
+            .all(|line| line.len() <= PLAIN_COLUMNS && line.trim_end() == line));
+    }
+
+    #[test]
+    fn a_plain_frame_has_a_dash_for_what_is_unknown() {
+        let text = frame(testing::unknown(), Some(120));
+        let line = text.lines().find(|line| line.contains("/app/new")).unwrap();
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(cells[..4], ["/app/new", "-", "100", "-"], "{line}");
+        assert!(
+            cells[3..]
+                .iter()
+                .all(|cell| cell.chars().all(|c| "-/".contains(c))),
+            "{line}"
+        );
+        assert!(text.contains("PV -"), "{text}");
+    }
+}

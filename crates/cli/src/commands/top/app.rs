@@ -1,0 +1,237 @@
+//! What keys change: order, filter, selection, which panes are open. Pure; the screen is elsewhere.
+//!
+//! The selection holds on to a path, so it follows its group when the order changes. A pause keeps
+//! a copy of the picture; reports go on being taken, and the past has no hole afterwards.
+
+use justitia_agent::status::Report;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::columns::Field;
+use super::picture::Picture;
+use super::rows::{list, Row, Sort};
+use super::theme::Theme;
+use super::tree::tree;
+
+/// The state of the screen.
+#[derive(Debug)]
+pub(crate) struct App {
+    live: Picture,
+    frozen: Option<Picture>,
+    /// Why the agent did not answer the last time.
+    pub(crate) away: Option<String>,
+    /// The order.
+    pub(crate) sort: Sort,
+    /// Only groups whose path contains this.
+    pub(crate) filter: String,
+    /// The filter as it was before it is being typed.
+    typing: Option<String>,
+    /// As a tree.
+    pub(crate) tree: bool,
+    /// With the pane of the selected group.
+    pub(crate) detail: bool,
+    /// The help is open, scrolled to this line.
+    pub(crate) help: Option<usize>,
+    selected: Option<String>,
+    /// Where the selection was, should its group vanish.
+    cursor: usize,
+    /// The first row on the screen.
+    pub(crate) offset: usize,
+    /// Rows on the screen.
+    pub(crate) page: usize,
+    /// How things look.
+    pub(crate) theme: Theme,
+}
+
+/// What a key asks of the loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Draw again.
+    Draw,
+    /// Draw everything again: something else wrote on the screen.
+    Redraw,
+    /// Stop in the background.
+    Suspend,
+    /// End.
+    Quit,
+}
+
+impl App {
+    /// The screen with its first report: by bandwidth, the largest first.
+    pub(crate) fn new(report: Report, theme: Theme) -> App {
+        App {
+            live: Picture::new(report),
+            frozen: None,
+            away: None,
+            sort: Sort {
+                field: Field::Rate,
+                reverse: false,
+            },
+            filter: String::new(),
+            typing: None,
+            tree: false,
+            detail: false,
+            help: None,
+            selected: None,
+            cursor: 0,
+            offset: 0,
+            page: 1,
+            theme,
+        }
+    }
+
+    /// What is to be shown.
+    pub(crate) fn picture(&self) -> &Picture {
+        self.frozen.as_ref().unwrap_or(&self.live)
+    }
+
+    /// The picture stands still.
+    pub(crate) fn paused(&self) -> bool {
+        self.frozen.is_some()
+    }
+
+    /// The filter is being typed.
+    pub(crate) fn typing(&self) -> bool {
+        self.typing.is_some()
+    }
+
+    /// A report, or why there is none: then the last picture stays.
+    pub(crate) fn take(&mut self, answer: Result<Report, String>) {
+        match answer {
+            Ok(report) => {
+                self.away = None;
+                self.live.take(report);
+            }
+            Err(cause) => self.away = Some(cause),
+        }
+    }
+
+    /// The rows in their order.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let report = &self.picture().report;
+        if self.tree {
+            tree(report, &self.filter, self.sort, self.theme.unicode)
+        } else {
+            list(report, &self.filter, self.sort)
+        }
+    }
+
+    /// Which row is selected. A group that vanished leaves the selection at its place.
+    pub(crate) fn selected(&self, rows: &[Row]) -> usize {
+        let held = self.selected.as_ref();
+        held.and_then(|path| rows.iter().position(|row| row.path == *path))
+            .unwrap_or(self.cursor)
+            .min(rows.len().saturating_sub(1))
+    }
+
+    /// Holds on to the row that is shown as selected, and scrolls to it on a page of `page` rows.
+    pub(crate) fn settle(&mut self, rows: &[Row], page: usize) -> usize {
+        let at = self.selected(rows);
+        self.cursor = at;
+        self.selected = rows.get(at).map(|row| row.path.clone());
+        self.page = page.max(1);
+        let last_offset = rows.len().saturating_sub(self.page);
+        let nearest = (at + 1).saturating_sub(self.page)..=at;
+        self.offset = self
+            .offset
+            .clamp(*nearest.start(), *nearest.end())
+            .min(last_offset);
+        at
+    }
+
+    /// A key was pressed.
+    pub(crate) fn key(&mut self, key: KeyEvent) -> Action {
+        if key.kind == KeyEventKind::Release {
+            return Action::Draw;
+        }
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            match key.code {
+                KeyCode::Char('c') => return Action::Quit,
+                KeyCode::Char('z') => return Action::Suspend,
+                KeyCode::Char('l') => return Action::Redraw,
+                KeyCode::Char('u') if self.typing() => self.filter.clear(),
+                _ => {}
+            }
+            return Action::Draw;
+        }
+        if self.typing() {
+            self.type_filter(key.code);
+            return Action::Draw;
+        }
+        if let Some(line) = self.help {
+            return self.help_key(key.code, line);
+        }
+        self.browse(key.code)
+    }
+
+    fn type_filter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Char(c) => self.filter.push(c),
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Enter => self.typing = None,
+            KeyCode::Esc => self.filter = self.typing.take().unwrap_or_default(),
+            _ => {}
+        }
+    }
+
+    fn help_key(&mut self, code: KeyCode, line: usize) -> Action {
+        self.help = match code {
+            KeyCode::Char('q') => return Action::Quit,
+            KeyCode::Down | KeyCode::Char('j') => Some(line + 1),
+            KeyCode::Up | KeyCode::Char('k') => Some(line.saturating_sub(1)),
+            KeyCode::PageDown => Some(line + self.page),
+            KeyCode::PageUp => Some(line.saturating_sub(self.page)),
+            _ => None,
+        };
+        Action::Draw
+    }
+
+    fn browse(&mut self, code: KeyCode) -> Action {
+        match code {
+            KeyCode::Char('q') => return Action::Quit,
+            KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.help = Some(0),
+            KeyCode::Char('/') => self.typing = Some(self.filter.clone()),
+            KeyCode::Char('s' | '>') | KeyCode::Right => self.sort_by(self.sort.field.step(true)),
+            KeyCode::Char('S' | '<') | KeyCode::Left => self.sort_by(self.sort.field.step(false)),
+            KeyCode::Char('r') => self.sort.reverse = !self.sort.reverse,
+            KeyCode::Char('t') => self.tree = !self.tree,
+            KeyCode::Char('p' | ' ') => {
+                self.frozen = match self.frozen {
+                    Some(_) => None,
+                    None => Some(self.live.clone()),
+                };
+            }
+            KeyCode::Enter | KeyCode::Char('d') => self.detail = !self.detail,
+            KeyCode::Esc if self.detail => self.detail = false,
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Up | KeyCode::Char('k') => self.go(|at, _| at.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.go(|at, _| at + 1),
+            KeyCode::PageUp => self.go(usize::saturating_sub),
+            KeyCode::PageDown => self.go(|at, page| at + page),
+            KeyCode::Home | KeyCode::Char('g') => self.go(|_, _| 0),
+            KeyCode::End | KeyCode::Char('G') => self.go(|_, _| usize::MAX),
+            _ => {}
+        }
+        Action::Draw
+    }
+
+    fn sort_by(&mut self, field: Field) {
+        self.sort = Sort {
+            field,
+            reverse: false,
+        };
+    }
+
+    /// Selects another row, from the present one and the rows of a page.
+    fn go(&mut self, to: impl Fn(usize, usize) -> usize) {
+        let rows = self.rows();
+        let at = to(self.selected(&rows), self.page).min(rows.len().saturating_sub(1));
+        self.cursor = at;
+        self.selected = rows.get(at).map(|row| row.path.clone());
+    }
+}
+
+#[cfg(test)]
+#[path = "app_tests.rs"]
+mod tests;

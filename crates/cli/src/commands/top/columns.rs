@@ -1,0 +1,367 @@
+//! The columns: their heads, what stands in them, how they sort, and which fit a width.
+//!
+//! Columns of low rank come first when there is little room. Nothing is ever wrapped: what does
+//! not fit is left out, and names are cut.
+
+use justitia_policy::color::Color;
+use justitia_policy::plan::Knob;
+use ratatui::style::Style;
+
+use super::bars;
+use super::format;
+use super::rows::{Key, Row, Values};
+use super::theme::{letter, strong, Theme};
+
+/// A column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Field {
+    /// The group's path.
+    Group,
+    /// The letter of its color.
+    Color,
+    /// Its weight.
+    Weight,
+    /// Page cache it is entitled to.
+    Entitled,
+    /// Page cache against threshold, with a bar.
+    Cache,
+    /// Bandwidth.
+    Rate,
+    /// Share of the contenders' bandwidth against share of their weight.
+    Share,
+    /// The same as a bar.
+    ShareBar,
+    /// Bandwidth over its weighted share.
+    OfIdeal,
+    /// Hit ratio.
+    Hits,
+    /// Refaults per second.
+    Refaults,
+    /// Share of the period in which it waited.
+    Stall,
+    /// The feedback's gain.
+    Gain,
+    /// Time asleep above `memory.high`.
+    Throttled,
+    /// Time in direct reclaim.
+    Reclaim,
+    /// `memory.low`.
+    Low,
+    /// `memory.high`.
+    High,
+    /// Page cache held for others.
+    ForOthers,
+    /// Page cache held by others.
+    ByOthers,
+    /// Where the weight came from.
+    From,
+}
+
+/// A column on the screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Column {
+    /// What.
+    pub(crate) field: Field,
+    /// Cells.
+    pub(crate) width: usize,
+}
+
+/// Cells between columns, when there is much room and when there is little.
+const GAPS: (usize, usize) = (2, 1);
+/// From this width on there is much room.
+const ROOMY: usize = 130;
+/// The bar of `CACHE` and its text.
+const BAR: usize = 8;
+const CACHE_TEXT: usize = 11;
+/// The longest bar.
+const LONGEST_BAR: usize = 24;
+/// Names keep this many cells, or a fifth of the width, before a column is added.
+const NAME: usize = 16;
+
+impl Field {
+    /// Every column, in the order they stand.
+    pub(crate) const ALL: [Field; 20] = [
+        Field::Group,
+        Field::Color,
+        Field::Weight,
+        Field::Entitled,
+        Field::Cache,
+        Field::Rate,
+        Field::Share,
+        Field::ShareBar,
+        Field::OfIdeal,
+        Field::Hits,
+        Field::Refaults,
+        Field::Stall,
+        Field::Gain,
+        Field::Throttled,
+        Field::Reclaim,
+        Field::Low,
+        Field::High,
+        Field::ForOthers,
+        Field::ByOthers,
+        Field::From,
+    ];
+
+    /// The head, and what it means in a line of help.
+    pub(crate) fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Field::Group => ("GROUP", "path below the cgroup2 mount"),
+            Field::Color => (
+                "C",
+                "color: Green no stall, Yellow stalls, Red and below its share",
+            ),
+            Field::Weight => ("WEIGHT", "the one number its owner set"),
+            Field::Entitled => ("ENTITLED", "page cache its weight earns it now"),
+            Field::Cache => ("CACHE/THRESHOLD", "page cache against what is protected"),
+            Field::Rate => ("MB/S", "read and written through the page cache"),
+            Field::Share => (
+                "SHARE/IDEAL",
+                "of the contenders' bandwidth, of their weight",
+            ),
+            Field::ShareBar => ("SHARE|IDEAL", "the same; the line is the ideal"),
+            Field::OfIdeal => (
+                "OF IDEAL",
+                "bandwidth over weighted share, smoothed; 1 is ideal",
+            ),
+            Field::Hits => ("HIT", "pages asked for that were there"),
+            Field::Refaults => ("REF/S", "pages evicted and read again, per second"),
+            Field::Stall => (
+                "STALL",
+                "part of the time some task waited for memory or I/O",
+            ),
+            Field::Gain => ("GAIN", "the feedback's factor on its share"),
+            Field::Throttled => ("THROT", "seconds per second asleep above memory.high"),
+            Field::Reclaim => ("RECL", "seconds per second in direct reclaim"),
+            Field::Low => ("LOW", Knob::MemoryLow.file_name()),
+            Field::High => ("HIGH", Knob::MemoryHigh.file_name()),
+            Field::ForOthers => ("FOR", "page cache it holds of others' files"),
+            Field::ByOthers => ("BY", "page cache of its files that others hold"),
+            Field::From => ("FROM", "where its weight comes from"),
+        }
+    }
+
+    /// The head.
+    pub(crate) fn head(self) -> &'static str {
+        self.words().0
+    }
+
+    /// Low ranks are shown first. The group is always.
+    fn rank(self) -> usize {
+        use Field as F;
+        const RANKS: [Field; 20] = [
+            F::Group,
+            F::Color,
+            F::Rate,
+            F::OfIdeal,
+            F::Weight,
+            F::Cache,
+            F::Stall,
+            F::Hits,
+            F::Gain,
+            F::Refaults,
+            F::Share,
+            F::Entitled,
+            F::High,
+            F::Low,
+            F::Throttled,
+            F::Reclaim,
+            F::ShareBar,
+            F::ForOthers,
+            F::ByOthers,
+            F::From,
+        ];
+        RANKS.iter().position(|&other| other == self).unwrap_or(0)
+    }
+
+    /// Cells its widest usual text takes.
+    fn width(self) -> usize {
+        let text = match self {
+            Field::Group | Field::Color => 1,
+            Field::Cache => BAR + 1 + CACHE_TEXT,
+            Field::Share => 11,
+            Field::ShareBar => 16,
+            Field::Rate => 7,
+            Field::From => 12,
+            _ => 5,
+        };
+        text.max(self.head().len())
+    }
+
+    /// Numbers stand to the right.
+    pub(crate) fn right(self) -> bool {
+        !matches!(
+            self,
+            Field::Group | Field::Color | Field::Cache | Field::ShareBar | Field::From
+        )
+    }
+
+    /// The next column, or the one before.
+    pub(crate) fn step(self, forward: bool) -> Field {
+        let count = Field::ALL.len();
+        let at = Field::ALL.iter().position(|&other| other == self);
+        let by = if forward { 1 } else { count - 1 };
+        Field::ALL[(at.unwrap_or(0) + by) % count]
+    }
+
+    /// What the column sorts by.
+    pub(crate) fn key<'a>(self, path: &'a str, values: &'a Values) -> Key<'a> {
+        let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+        Key::Number(match self {
+            Field::Group => return Key::Text(path),
+            Field::From => return Key::Text(values.source.unwrap_or("")),
+            Field::Color => values.color.map(|color| match color {
+                Color::Red => 2.0,
+                Color::Yellow => 1.0,
+                Color::Green => 0.0,
+            }),
+            Field::Weight => values.weight.map(f64::from),
+            Field::Entitled => bytes(values.entitled),
+            Field::Cache => bytes(values.file),
+            Field::Rate => values.rate,
+            Field::Share | Field::ShareBar => values.share,
+            Field::OfIdeal => values.of_ideal,
+            Field::Hits => values.hits,
+            Field::Refaults => values.refaults,
+            Field::Stall => values.stalled,
+            Field::Gain => values.gain,
+            Field::Throttled => values.throttled,
+            Field::Reclaim => values.reclaim,
+            Field::Low => knob_bytes(values.low.as_deref()),
+            Field::High => knob_bytes(values.high.as_deref()),
+            Field::ForOthers => bytes(values.for_others),
+            Field::ByOthers => bytes(values.by_others),
+        })
+    }
+}
+
+/// A limit as a number to sort by: no limit is above all others.
+fn knob_bytes(value: Option<&str>) -> Option<f64> {
+    match value {
+        Some("max") => Some(f64::INFINITY),
+        value => value?.parse().ok(),
+    }
+}
+
+/// The columns that fit, with their widths, and the cells between them. `longest` is the longest
+/// name to show.
+pub(crate) fn layout(width: usize, longest: usize) -> (Vec<Column>, usize) {
+    let roomy = width >= ROOMY;
+    let gap = if roomy { GAPS.0 } else { GAPS.1 };
+    let least = longest.clamp(Field::Group.width(), NAME.max(width / 5));
+    let mut ranked = Field::ALL;
+    ranked.sort_by_key(|field| field.rank());
+    let mut shown = vec![Field::Group];
+    let mut used = least;
+    for field in ranked.into_iter().skip(1) {
+        if used + gap + field.width() > width {
+            // What comes after is worth less than the room a longer name can use.
+            break;
+        }
+        used += gap + field.width();
+        shown.push(field);
+    }
+    shown.sort_by_key(|field| Field::ALL.iter().position(|other| other == field));
+    let mut left = width.saturating_sub(used);
+    let name = (longest.max(least) - least).min(left);
+    left -= name;
+    let bar = left.min(LONGEST_BAR - BAR);
+    let columns = shown.into_iter().map(|field| Column {
+        field,
+        width: match field {
+            Field::Group => (least + name).min(width),
+            Field::Cache => field.width() + bar,
+            _ => field.width(),
+        },
+    });
+    (columns.collect(), gap)
+}
+
+/// What stands in a column of a row, padded to its width. `top_share` is where share bars end.
+pub(crate) fn cell(row: &Row, column: Column, theme: Theme, top_share: f64) -> (String, Style) {
+    let values = &row.values;
+    let width = column.width;
+    let plain = Style::new();
+    let color = values.color.map_or(plain, |color| theme.color(color));
+    let (text, style) = match column.field {
+        Field::Group => (name(row, width, theme), plain),
+        Field::Color => (letter(values.color).to_owned(), color.patch(strong())),
+        Field::Weight => (number(values.weight), plain),
+        Field::Entitled => (format::size(values.entitled), plain),
+        Field::Cache => (cache(values, width, theme), plain),
+        Field::Rate => (format::rate(values.rate), plain),
+        Field::Share => (share(values), plain),
+        Field::ShareBar => (share_bar(values, width, theme, top_share), plain),
+        Field::OfIdeal => (format::ratio(values.of_ideal), color),
+        Field::Hits => (format::percent(values.hits), plain),
+        Field::Refaults => (format::count(values.refaults), plain),
+        Field::Stall => (format::percent(values.stalled), plain),
+        Field::Gain => (format::ratio(values.gain), plain),
+        Field::Throttled => (format::ratio(values.throttled), plain),
+        Field::Reclaim => (format::ratio(values.reclaim), plain),
+        Field::Low => (knob(values.low.as_deref()), plain),
+        Field::High => (knob(values.high.as_deref()), plain),
+        Field::ForOthers => (format::size(values.for_others), plain),
+        Field::ByOthers => (format::size(values.by_others), plain),
+        Field::From => (values.source.unwrap_or("-").to_owned(), plain),
+    };
+    let text = format::cut_end(&text, width, theme.ellipsis());
+    (format::pad(&text, width, column.field.right()), style)
+}
+
+/// Of a whole path the end is kept; a name in the tree has its lines at the front.
+fn name(row: &Row, width: usize, theme: Theme) -> String {
+    if row.label.starts_with('/') {
+        format::cut_front(&row.label, width, theme.ellipsis())
+    } else {
+        format::cut_end(&row.label, width, theme.ellipsis())
+    }
+}
+
+fn cache(values: &Values, width: usize, theme: Theme) -> String {
+    let share = match (values.file, values.threshold) {
+        (Some(0), Some(_)) => Some(0.0),
+        // Above a threshold of nothing.
+        (Some(_), Some(0)) => Some(2.0),
+        (Some(file), Some(threshold)) => Some(file as f64 / threshold as f64),
+        _ => None,
+    };
+    let text = format!(
+        "{}/{}",
+        format::size(values.file),
+        format::size(values.threshold)
+    );
+    let bar = bars::bar(share, width.saturating_sub(CACHE_TEXT + 1), theme.unicode);
+    format!("{bar} {}", format::pad(&text, CACHE_TEXT, true))
+}
+
+fn share(values: &Values) -> String {
+    if values.share.is_none() && values.ideal.is_none() {
+        return "-".into();
+    }
+    let percent = format::percent(values.share);
+    let share = percent.trim_end_matches('%');
+    format!("{share}/{}", format::percent(values.ideal))
+}
+
+fn share_bar(values: &Values, width: usize, theme: Theme, top: f64) -> String {
+    let of_top = |share: Option<f64>| share.map(|share| share / top.max(f64::MIN_POSITIVE));
+    let (share, ideal) = (of_top(values.share), of_top(values.ideal));
+    bars::bar_with_mark(share, ideal, width, theme.unicode)
+}
+
+fn number(value: Option<u32>) -> String {
+    value.map_or_else(|| "-".into(), |value| value.to_string())
+}
+
+fn knob(value: Option<&str>) -> String {
+    match value.map(|value| (value, value.parse())) {
+        Some((_, Ok(bytes))) => format::size(Some(bytes)),
+        Some((word, Err(_))) => word.to_owned(),
+        None => "-".into(),
+    }
+}
+
+#[cfg(test)]
+#[path = "columns_tests.rs"]
+mod tests;

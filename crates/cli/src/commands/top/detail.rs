@@ -1,0 +1,247 @@
+//! The pane of one group: its recent past as sparklines, its knobs, the last writes and their
+//! reasons. Side by side where there is room, one below the other where there is not.
+
+use justitia_agent::status::GroupStatus;
+use justitia_policy::config::Mode;
+use justitia_policy::plan::Knob;
+use ratatui::text::{Line, Span};
+
+use super::picture::{Past, Picture, Series};
+use super::rows::Row;
+use super::theme::{faint, letter, strong, Theme};
+use super::{bars, format};
+
+/// Lines it would like to have.
+pub(crate) const HEIGHT: usize = 14;
+/// From this width on the past stands beside the knobs.
+const SIDE_BY_SIDE: usize = 96;
+/// Cells of a name and of a number beside a sparkline.
+const NAME: usize = 11;
+const NUMBER: usize = 8;
+
+/// The pane, in `height` lines of `width` cells.
+pub(crate) fn lines(
+    picture: &Picture,
+    row: &Row,
+    width: usize,
+    height: usize,
+    theme: Theme,
+) -> Vec<Line<'static>> {
+    let mut lines = vec![title(row, width, theme)];
+    let group = row.id.and_then(|id| {
+        let mut groups = picture.report.groups.iter();
+        groups.find(|group| group.id == id)
+    });
+    let past = row.id.and_then(|id| picture.past(id));
+    if let (Some(group), Some(past)) = (group, past) {
+        if width >= SIDE_BY_SIDE {
+            let half = width / 2 - 1;
+            let mut left = history(past, row, half, theme);
+            left.extend(knobs(group, half, theme));
+            let right = numbers(row, width - half - 2, theme);
+            lines.extend(beside(left, right, half));
+        } else {
+            lines.extend(history(past, row, width, theme));
+            lines.extend(knobs(group, width, theme));
+            lines.extend(numbers(row, width, theme));
+        }
+        lines.extend(writes(picture, past, width, theme));
+    } else {
+        let text = "not managed itself: the sums of the groups below it";
+        lines.push(Line::from(format::cut_end(text, width, theme.ellipsis())));
+    }
+    lines.truncate(height);
+    lines
+}
+
+fn title(row: &Row, width: usize, theme: Theme) -> Line<'static> {
+    let values = &row.values;
+    let said = match (values.weight, values.source) {
+        (Some(weight), Some(source)) => {
+            format!("  weight {weight} ({source})  {}", letter(values.color))
+        }
+        _ => String::new(),
+    };
+    let rule = if theme.unicode { "── " } else { "-- " };
+    let room = width.saturating_sub(rule.chars().count());
+    let path = format::harmless(&row.path);
+    let name = room.saturating_sub(format::width(&said)).max(room.min(8));
+    let path = format::cut_front(&path, name, theme.ellipsis());
+    let said = format::cut_end(
+        &said,
+        room.saturating_sub(format::width(&path)),
+        theme.ellipsis(),
+    );
+    Line::from(vec![
+        Span::styled(rule, faint()),
+        Span::styled(path, strong()),
+        Span::raw(said),
+    ])
+}
+
+/// Sparklines with their last and their largest value.
+fn history(past: &Past, row: &Row, width: usize, theme: Theme) -> Vec<Line<'static>> {
+    let values = &row.values;
+    let line = |name: &str,
+                series: &Series,
+                last: String,
+                top: Option<f32>,
+                say: &dyn Fn(f64) -> String| {
+        let cells = width.saturating_sub(NAME + NUMBER + 2 * 2 + NUMBER + 4);
+        let samples = series.last(cells);
+        let most = samples.iter().flatten().copied().fold(0.0, f32::max);
+        let spark = bars::sparkline(&samples, top.unwrap_or(most), cells, theme.unicode);
+        let most = if samples.iter().any(Option::is_some) {
+            say(f64::from(most))
+        } else {
+            "-".to_owned()
+        };
+        Line::from(vec![
+            Span::styled(format!("{name:<NAME$}"), faint()),
+            Span::styled(format!("{last:>NUMBER$}  "), strong()),
+            Span::raw(spark),
+            Span::styled(format!("  max {most}"), faint()),
+        ])
+    };
+    let size = |bytes: f64| format::size(Some(bytes as u64));
+    let percent = |share: f64| format::percent(Some(share));
+    let rate = |rate: f64| format::rate(Some(rate));
+    vec![
+        line("MB/s", &past.rate, format::rate(values.rate), None, &rate),
+        line(
+            "page cache",
+            &past.file,
+            format::size(values.file),
+            None,
+            &size,
+        ),
+        line(
+            "hit ratio",
+            &past.hits,
+            format::percent(values.hits),
+            Some(1.0),
+            &percent,
+        ),
+        line(
+            "stalls",
+            &past.stalls,
+            format::percent(values.stalled),
+            Some(1.0),
+            &percent,
+        ),
+    ]
+}
+
+/// What has no sparkline, as many to a line as fit.
+fn numbers(row: &Row, width: usize, theme: Theme) -> Vec<Line<'static>> {
+    let values = &row.values;
+    let texts = [
+        format!(
+            "entitled {}, threshold {}",
+            format::size(values.entitled),
+            format::size(values.threshold),
+        ),
+        format!(
+            "holds {} for others, others {} for it",
+            format::size(values.for_others),
+            format::size(values.by_others),
+        ),
+        format!(
+            "share {}, ideal {}, {} of ideal, gain {}",
+            format::percent(values.share),
+            format::percent(values.ideal),
+            format::ratio(values.of_ideal),
+            format::ratio(values.gain),
+        ),
+        format!("refaults {} a second", format::count(values.refaults)),
+        format!(
+            "waiting: {} s/s in reclaim, {} s/s above memory.high",
+            format::ratio(values.reclaim),
+            format::ratio(values.throttled),
+        ),
+    ];
+    let mut lines: Vec<String> = Vec::new();
+    for text in texts {
+        match lines.last_mut() {
+            Some(line) if line.len() + 3 + text.len() <= width => {
+                line.push_str(";  ");
+                line.push_str(&text);
+            }
+            _ => lines.push(text),
+        }
+    }
+    let cut = |text: String| Line::from(format::cut_end(&text, width, theme.ellipsis()));
+    lines.into_iter().map(cut).collect()
+}
+
+/// The knobs with what they held before us.
+fn knobs(group: &GroupStatus, width: usize, theme: Theme) -> Vec<Line<'static>> {
+    let cut = |text: String| Line::from(format::cut_end(&text, width, theme.ellipsis()));
+    if group.knobs.is_empty() {
+        return vec![cut("no knobs on this kernel".to_owned())];
+    }
+    let texts = group.knobs.iter().map(|knob| {
+        let before = match (knob.foreign, &knob.prior) {
+            (true, _) => "* set by somebody else, left alone".to_owned(),
+            (false, Some(prior)) => format!("  before us {}", value(knob.knob, prior)),
+            (false, None) => "  not changed by us".to_owned(),
+        };
+        format!(
+            "{:<14}{:>5}{before}",
+            knob.knob,
+            value(knob.knob, &knob.now)
+        )
+    });
+    texts.map(cut).collect()
+}
+
+/// The last writes and why.
+fn writes(picture: &Picture, past: &Past, width: usize, theme: Theme) -> Vec<Line<'static>> {
+    let cut = |text: &str| format::cut_end(text, width, theme.ellipsis());
+    let observing = picture.report.mode == Mode::Observe;
+    let head = match (past.writes.is_empty(), observing) {
+        (true, _) => "nothing written to it since this screen opened",
+        (false, true) => "mode observe: would have been written",
+        (false, false) => "last writes",
+    };
+    let mut lines = vec![Line::styled(cut(head), faint())];
+    lines.extend(past.writes.iter().map(|(step, write)| {
+        let steps = picture.report.ticks_total.saturating_sub(*step);
+        let ago = format::age((steps as f64 * picture.report.interval_s) as u64);
+        let value = value(write.knob, &write.value);
+        let (knob, because) = (write.knob, &write.because);
+        Line::from(cut(&format!("{ago:>6} ago  {knob} {value}: {because}")))
+    }));
+    lines
+}
+
+fn value(knob: Knob, value: &str) -> String {
+    let memory = matches!(
+        knob,
+        Knob::MemoryLow | Knob::MemoryHigh | Knob::MemoryReclaim
+    );
+    match value.parse() {
+        Ok(bytes) if memory => format::size(Some(bytes)),
+        _ => value.to_owned(),
+    }
+}
+
+/// Two columns of lines; the left one is `half` cells wide.
+fn beside(left: Vec<Line<'static>>, right: Vec<Line<'static>>, half: usize) -> Vec<Line<'static>> {
+    let count = left.len().max(right.len());
+    let mut left = left.into_iter();
+    let mut right = right.into_iter();
+    (0..count)
+        .map(|_| {
+            let mut line = left.next().unwrap_or_default();
+            let blanks = half.saturating_sub(line.width()) + 2;
+            if let Some(other) = right.next() {
+                line.spans.push(Span::raw(" ".repeat(blanks)));
+                let style = other.style;
+                let spans = other.spans.into_iter();
+                line.spans.extend(spans.map(|span| span.patch_style(style)));
+            }
+            line
+        })
+        .collect()
+}

@@ -1,0 +1,201 @@
+//! Numbers and texts in as few characters as they need, and how wide a text is.
+//!
+//! Sizes are binary (K, M, G of 1024), bandwidth is 10^6 bytes per second as in `status`. What is
+//! unknown is a dash.
+
+use ratatui::text::Span;
+
+const UNKNOWN: &str = "-";
+
+/// At most five characters: `512B`, `1.5K`, `200M`, `1023G`.
+pub(crate) fn size(bytes: Option<u64>) -> String {
+    let Some(bytes) = bytes else {
+        return UNKNOWN.into();
+    };
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    // What rounds to 1024 is one of the next unit.
+    while value >= 1023.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let decimals = usize::from(unit > 0 && value < 9.95);
+    format!("{value:.decimals$}{}", UNITS[unit])
+}
+
+const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
+
+/// Bandwidth in MB/s, at most seven characters.
+pub(crate) fn rate(bytes_per_s: Option<f64>) -> String {
+    bytes_per_s.map_or_else(
+        || UNKNOWN.into(),
+        |rate| match rate / 1e6 {
+            rate if rate < 1000.0 => format!("{rate:.2}"),
+            rate => format!("{rate:.0}"),
+        },
+    )
+}
+
+/// Events per second, at most five characters.
+pub(crate) fn count(per_s: Option<f64>) -> String {
+    per_s.map_or_else(
+        || UNKNOWN.into(),
+        |count| match count {
+            count if count > 0.0 && count < 9.95 => format!("{count:.1}"),
+            count if count < 9999.5 => format!("{count:.0}"),
+            count if count < 999_500.0 => format!("{:.0}k", count / 1e3),
+            count => format!("{:.0}M", count / 1e6),
+        },
+    )
+}
+
+/// A share, at most five characters with the percent sign.
+pub(crate) fn percent(share: Option<f64>) -> String {
+    share.map_or_else(
+        || UNKNOWN.into(),
+        |share| match share * 100.0 {
+            share if share < 99.95 => format!("{share:.1}%"),
+            share => format!("{share:.0}%"),
+        },
+    )
+}
+
+/// A factor, at most five characters for any that occurs.
+pub(crate) fn ratio(ratio: Option<f64>) -> String {
+    ratio.map_or_else(
+        || UNKNOWN.into(),
+        |ratio| {
+            if ratio < 99.995 {
+                format!("{ratio:.2}")
+            } else {
+                format!("{ratio:.0}")
+            }
+        },
+    )
+}
+
+/// Seconds, as long as they are few; then minutes, hours, days.
+pub(crate) fn age(seconds: u64) -> String {
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7199 => format!("{} min", seconds / 60),
+        7200..=172_799 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86400),
+    }
+}
+
+/// Cells that a text takes on a terminal.
+pub(crate) fn width(text: &str) -> usize {
+    if text.is_ascii() {
+        text.len()
+    } else {
+        Span::raw(text).width()
+    }
+}
+
+/// A text without control characters: names of cgroups are anybody's, and a terminal obeys.
+pub(crate) fn harmless(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}
+
+/// The text in at most this many cells, its end cut off.
+pub(crate) fn cut_end(text: &str, cells: usize, ellipsis: char) -> String {
+    if width(text) <= cells {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    let mut left = cells.saturating_sub(1);
+    for c in text.chars() {
+        let wide = width(c.encode_utf8(&mut [0; 4]));
+        if wide > left {
+            break;
+        }
+        left -= wide;
+        kept.push(c);
+    }
+    if cells > 0 {
+        kept.push(ellipsis);
+    }
+    kept
+}
+
+/// The text in at most this many cells, its front cut off: ends of paths tell groups apart.
+pub(crate) fn cut_front(text: &str, cells: usize, ellipsis: char) -> String {
+    if width(text) <= cells {
+        return text.to_owned();
+    }
+    let backwards: String = text.chars().rev().collect();
+    let cut = cut_end(&backwards, cells, ellipsis);
+    cut.chars().rev().collect()
+}
+
+/// The text with blanks to this many cells.
+pub(crate) fn pad(text: &str, cells: usize, right: bool) -> String {
+    let blanks = " ".repeat(cells.saturating_sub(width(text)));
+    if right {
+        blanks + text
+    } else {
+        text.to_owned() + &blanks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_fit_their_columns_whatever_they_are() {
+        for power in 0..60 {
+            let n = 2_f64.powi(power) * 0.9995;
+            assert!(size(Some(n as u64)).len() <= 5, "{}", size(Some(n as u64)));
+        }
+        for power in 0..13 {
+            let n = 10_f64.powi(power) * 0.9996;
+            assert!(rate(Some(n)).len() <= 7, "{}", rate(Some(n)));
+        }
+        for n in [0.0, 0.4, 9.96, 9999.6, 999_600.0, 2e8] {
+            assert!(count(Some(n)).len() <= 5, "{}", count(Some(n)));
+        }
+        for n in [0.0, 0.9994, 0.9999, 1.0, 99.0] {
+            assert!(percent(Some(n)).len() <= 5, "{}", percent(Some(n)));
+            assert!(ratio(Some(n * 99.0)).len() <= 5);
+        }
+    }
+
+    #[test]
+    fn sizes_have_the_unit_that_fits() {
+        assert_eq!(size(Some(0)), "0B");
+        assert_eq!(size(Some(1536)), "1.5K");
+        assert_eq!(size(Some((1 << 20) - 1)), "1.0M");
+        assert_eq!(size(Some(200 << 20)), "200M");
+        assert_eq!(size(Some(u64::MAX)), "16384P");
+    }
+
+    #[test]
+    fn what_is_unknown_is_a_dash_and_zero_is_not() {
+        assert_eq!(size(None), "-");
+        assert_eq!(count(None), "-");
+        assert_eq!(count(Some(0.0)), "0");
+        assert_eq!(percent(Some(0.0)), "0.0%");
+    }
+
+    #[test]
+    fn a_cut_text_is_as_wide_as_it_may_be_also_with_wide_letters() {
+        for text in ["/app/with/a/long/path", "/app/数据库服务器", "/app/ä"] {
+            for cells in 0..30 {
+                for cut in [cut_end(text, cells, '…'), cut_front(text, cells, '…')] {
+                    assert!(width(&cut) <= cells, "{cut:?} in {cells}");
+                }
+            }
+        }
+        assert_eq!(cut_front("/app/with/a/path", 7, '…'), "…a/path");
+        assert_eq!(cut_end("/app/with/a/path", 7, '…'), "/app/w…");
+    }
+
+    #[test]
+    fn a_name_cannot_command_the_terminal() {
+        assert_eq!(harmless("/app/\x1b[2Jx"), "/app/?[2Jx");
+    }
+}

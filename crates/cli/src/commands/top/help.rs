@@ -1,0 +1,60 @@
+//! What `?` shows: the keys, then what each column says.
+
+use ratatui::text::{Line, Span};
+
+use super::columns::Field;
+use super::theme::strong;
+
+const KEYS: [(&str, &str); 13] = [
+    (
+        "Up Down PgUp PgDn Home End",
+        "select a group (also k j g G)",
+    ),
+    ("Enter", "open or close the pane of the selected group"),
+    ("s S, Right Left", "sort by the next column, the one before"),
+    ("r", "the other way round"),
+    ("/", "only groups whose path contains a text; Esc: all"),
+    ("t", "tree of the paths, or plain list"),
+    ("p, Space", "pause; what happens meanwhile is kept"),
+    ("Ctrl-L", "draw everything again"),
+    ("Ctrl-Z", "stop in the background"),
+    ("?", "this; up and down scroll, any other key closes"),
+    ("q, Ctrl-C", "quit"),
+    ("", ""),
+    (
+        "- is unknown",
+        "* of a knob: somebody else set it, it is theirs",
+    ),
+];
+
+/// The help, line by line.
+pub(crate) fn lines() -> Vec<Line<'static>> {
+    let keys = KEYS.map(|(key, does)| entry(26, key, does));
+    let columns = Field::ALL.map(|field| {
+        let (head, says) = field.words();
+        entry(15, head, says)
+    });
+    let mut lines = keys.to_vec();
+    lines.push(Line::default());
+    lines.extend(columns);
+    lines
+}
+
+fn entry(width: usize, what: &'static str, says: &'static str) -> Line<'static> {
+    Line::from(vec![
+        Span::styled(format!("{what:<width$}"), strong()),
+        Span::raw(format!("  {says}")),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_fits_eighty_columns() {
+        for line in lines() {
+            assert!(line.width() <= 80, "{line}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The terminal: a thread that asks the agent, one that reads keys, one for signals, and the loop
+//! that draws what they bring.
+//!
+//! The terminal is put back whichever way this ends: by a key, a signal, an error or a panic (the
+//! hook that ratatui installs). The agent may take seconds to answer; keys never wait for it.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use justitia_agent::error::plain;
+use justitia_agent::socket::ask;
+use justitia_agent::status::Report;
+use justitia_agent::Error;
+use ratatui::crossterm::event::{self, Event};
+use ratatui::DefaultTerminal;
+use rustix::process::{getpid, kill_process, Signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::app::{Action, App};
+use super::{following, view};
+
+/// What happens.
+enum Message {
+    Input(Event),
+    Answer(Box<Result<Report, Error>>),
+    Stop,
+}
+
+/// Tells the loop to end when its thread does, even by a panic.
+struct Voice(Sender<Message>);
+
+impl Drop for Voice {
+    fn drop(&mut self) {
+        let _ = self.0.send(Message::Stop);
+    }
+}
+
+/// The terminal while it is ours.
+struct Terminal(DefaultTerminal);
+
+impl Terminal {
+    fn open() -> Result<Terminal, Error> {
+        ratatui::try_init().map(Terminal).map_err(|error| {
+            // It may be half set up.
+            let _ = ratatui::try_restore();
+            unusable(&error)
+        })
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // The hook did it before it printed the panic; once more would put the cursor back over
+        // what it printed.
+        if !thread::panicking() {
+            let _ = ratatui::try_restore();
+        }
+    }
+}
+
+/// Shows the screen until somebody ends it.
+pub(crate) fn run(mut app: App, socket: PathBuf, interval: Duration) -> Result<()> {
+    // Before the terminal changes: a signal in between must not leave it changed.
+    let (sender, receiver) = mpsc::channel();
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| unusable(&error))?;
+    let voice = Voice(sender.clone());
+    start("signals", move || {
+        signals.forever().next();
+        drop(voice);
+        // Whoever asks twice does not want to wait for a terminal that takes no more.
+        if signals.forever().next().is_some() {
+            std::process::exit(1);
+        }
+    })?;
+    let mut terminal = Terminal::open()?;
+    let voice = Voice(sender.clone());
+    start("keys", move || read_keys(&voice))?;
+    let voice = Voice(sender);
+    start("ask", move || ask_on(&voice, &socket, interval))?;
+    let ended = serve(&mut terminal, &mut app, &receiver);
+    drop(terminal);
+    ended.map_err(|error| unusable(&error).into())
+}
+
+fn serve(terminal: &mut Terminal, app: &mut App, receiver: &Receiver<Message>) -> io::Result<()> {
+    loop {
+        terminal.0.draw(|frame| view::draw(frame, app))?;
+        let Ok(first) = receiver.recv() else {
+            return Ok(());
+        };
+        // What came meanwhile is drawn once.
+        for message in std::iter::once(first).chain(receiver.try_iter()) {
+            let action = match message {
+                Message::Input(Event::Key(key)) => app.key(key),
+                Message::Input(_) => Action::Draw,
+                Message::Answer(answer) => {
+                    app.take(answer.map_err(|error| error.cause));
+                    Action::Draw
+                }
+                Message::Stop => Action::Quit,
+            };
+            match action {
+                Action::Draw => {}
+                Action::Redraw => terminal.0.clear()?,
+                Action::Suspend => suspend(terminal)?,
+                Action::Quit => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Stops as any program does on Ctrl-Z; goes on from here when it is continued.
+fn suspend(terminal: &mut Terminal) -> io::Result<()> {
+    ratatui::try_restore()?;
+    kill_process(getpid(), Signal::TSTP)?;
+    terminal.0 = ratatui::try_init()?;
+    terminal.0.clear()
+}
+
+fn read_keys(voice: &Voice) {
+    while let Ok(event) = event::read() {
+        if voice.0.send(Message::Input(event)).is_err() {
+            return;
+        }
+    }
+}
+
+fn ask_on(voice: &Voice, socket: &std::path::Path, interval: Duration) {
+    let mut next = Instant::now();
+    loop {
+        next = following(next, interval, Instant::now());
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+        if voice
+            .0
+            .send(Message::Answer(Box::new(ask(socket))))
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    let thread = thread::Builder::new().name(name.to_owned());
+    thread.spawn(work).map(|_| ()).map_err(|error| {
+        let cause = format!("cannot start a thread: {}", plain(&error));
+        Error::environment(cause, "raise the limit of tasks, or free memory")
+    })
+}
+
+fn unusable(error: &io::Error) -> Error {
+    Error::environment(
+        format!("the terminal cannot be used: {}", plain(error)),
+        "use --once or --json",
+    )
+}

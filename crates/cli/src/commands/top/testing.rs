@@ -1,0 +1,120 @@
+//! Reports for the tests of the screen: any number of groups, full or unknown.
+
+use justitia_agent::status::{GroupStatus, HostStatus, KnobStatus, Report, VerdictStatus};
+use justitia_policy::color::Color;
+use justitia_policy::config::{Mode, Objective};
+use justitia_policy::plan::{HostRates, Knob};
+use justitia_policy::rates::CacheRates;
+use justitia_policy::snapshot::WeightSource;
+use ratatui::crossterm::event::KeyCode;
+
+use super::app::App;
+
+/// A report of these groups.
+pub(crate) fn report(groups: Vec<GroupStatus>) -> Report {
+    Report {
+        groups,
+        problems: Vec::new(),
+        host: HostStatus {
+            stalled: HostRates {
+                memory_some: Some(0.125),
+                memory_full: Some(0.01),
+                io_some: Some(0.4),
+                io_full: Some(0.2),
+            },
+            ..example().host
+        },
+        share_error: Some(0.031),
+        ..example()
+    }
+}
+
+/// A contending group about which everything is known; its numbers follow from its weight.
+pub(crate) fn group(path: &str, weight: u32) -> GroupStatus {
+    let w = f64::from(weight);
+    let bytes = u64::from(weight) << 20;
+    let knob = |knob, now: String, prior: &str| KnobStatus {
+        knob,
+        now,
+        prior: Some(prior.to_owned()),
+        foreign: false,
+    };
+    GroupStatus {
+        path: path.to_owned(),
+        id: path
+            .bytes()
+            .fold(7, |id, b| id * 31 % 1_000_003 + u64::from(b)),
+        weight,
+        weight_source: WeightSource::Xattr,
+        current_bytes: Some(bytes * 2),
+        file_bytes: Some(bytes * 3 / 4),
+        verdict: Some(VerdictStatus {
+            proportion: w / 1200.0,
+            entitlement_bytes: bytes,
+            threshold_bytes: bytes,
+            bytes_per_s: Some(w * 3e4),
+            transferable_bytes_per_s: Some(w * 2e4),
+            of_ideal: Some(0.8 + w / 1000.0),
+            contending: true,
+            color: match weight {
+                0..=150 => Color::Red,
+                151..=500 => Color::Yellow,
+                _ => Color::Green,
+            },
+            gain: 1.5 - w / 1000.0,
+            stalled: Some(0.4 - w / 2500.0),
+            cache: CacheRates {
+                hit_ratio: Some(0.9),
+                refault_pages_per_s: Some(w),
+                reclaim_s_per_s: Some(0.05),
+                throttled_s_per_s: Some(0.2),
+                ..CacheRates::default()
+            },
+            held_for_others_bytes: 1 << 20,
+            held_by_others_bytes: 0,
+        }),
+        knobs: vec![
+            knob(Knob::MemoryLow, bytes.to_string(), "0"),
+            knob(Knob::MemoryHigh, "max".into(), "max"),
+            knob(Knob::IoWeight, weight.to_string(), "100"),
+        ],
+    }
+}
+
+/// A report of this many groups.
+pub(crate) fn many(count: usize) -> Report {
+    let groups = (0..count).map(|n| group(&format!("/app/group-{n}"), 100 + n as u32 * 200));
+    report(groups.collect())
+}
+
+/// A report of one group and a host about which nothing is known.
+pub(crate) fn unknown() -> Report {
+    let mut one = group("/app/new", 100);
+    one.current_bytes = None;
+    one.file_bytes = None;
+    one.verdict = None;
+    one.knobs = Vec::new();
+    Report {
+        groups: vec![one],
+        host: HostStatus::default(),
+        pv: None,
+        share_error: None,
+        problems: Vec::new(),
+        ..example()
+    }
+}
+
+/// Presses the keys of these characters.
+pub(crate) fn press(app: &mut App, keys: &str) {
+    for key in keys.chars() {
+        app.key(KeyCode::Char(key).into());
+    }
+}
+
+fn example() -> Report {
+    Report {
+        mode: Mode::Proportional,
+        objective: Objective::Fair,
+        ..crate::commands::status::tests::example()
+    }
+}

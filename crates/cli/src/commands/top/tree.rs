@@ -1,0 +1,183 @@
+//! The groups as a tree of their paths.
+//!
+//! Managed groups stand below their ancestors. An ancestor that is not managed itself shows the
+//! sums of the groups below it; chains of such ancestors that hold nothing else are one line.
+
+use std::collections::BTreeMap;
+
+use justitia_agent::status::Report;
+
+use super::format;
+use super::rows::{values, wanted, Row, Sort, Values};
+
+/// A part of a path with what hangs below it.
+#[derive(Debug, Default)]
+struct Node<'a> {
+    path: String,
+    name: String,
+    /// The managed group, if this is one.
+    group: Option<(u64, &'a Values)>,
+    values: Values,
+    below: BTreeMap<&'a str, Node<'a>>,
+}
+
+/// The wanted groups and their ancestors. Siblings stand in the order of `sort`.
+pub(crate) fn tree(report: &Report, filter: &str, sort: Sort, unicode: bool) -> Vec<Row> {
+    let values = values(report);
+    let mut root = Node::default();
+    for (group, values) in report.groups.iter().zip(&values) {
+        if wanted(&group.path, filter) {
+            root.insert(&group.path, (group.id, values));
+        }
+    }
+    root.add_up();
+    let mut rows = Vec::new();
+    // The root itself is shown only when it is managed.
+    if let Some((id, values)) = root.group {
+        rows.push(Row {
+            path: "/".into(),
+            label: "/".into(),
+            id: Some(id),
+            values: values.clone(),
+        });
+    }
+    let tops = root.below.into_values().map(Node::compressed).collect();
+    push(tops, "", true, sort, unicode, &mut rows);
+    rows
+}
+
+impl<'a> Node<'a> {
+    fn insert(&mut self, path: &'a str, group: (u64, &'a Values)) {
+        let mut node = self;
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            let above = &node.path;
+            let fresh = Node {
+                path: format!("{above}/{name}"),
+                name: name.to_owned(),
+                ..Node::default()
+            };
+            node = node.below.entry(name).or_insert(fresh);
+        }
+        node.group = Some(group);
+    }
+
+    /// Gives every node its numbers; those of a managed group are its own.
+    fn add_up(&mut self) {
+        for node in self.below.values_mut() {
+            node.add_up();
+        }
+        self.values = match self.group {
+            Some((_, values)) => values.clone(),
+            None => Values::sum(&self.below.values().map(|node| &node.values)),
+        };
+    }
+
+    /// Without ancestors that hold but one node.
+    fn compressed(mut self) -> Node<'a> {
+        while self.group.is_none() && self.below.len() == 1 {
+            let Some((_, mut only)) = self.below.pop_first() else {
+                break;
+            };
+            only.name = format!("{}/{}", self.name, only.name);
+            self = only;
+        }
+        self
+    }
+}
+
+fn push(
+    mut nodes: Vec<Node>,
+    indent: &str,
+    top: bool,
+    sort: Sort,
+    unicode: bool,
+    rows: &mut Vec<Row>,
+) {
+    let (branch, corner, stem) = if unicode {
+        ("├ ", "└ ", "│ ")
+    } else {
+        ("|- ", "`- ", "|  ")
+    };
+    let blank = if unicode { "  " } else { "   " };
+    nodes.sort_by(|a, b| sort.compare((&a.path, &a.values), (&b.path, &b.values)));
+    let count = nodes.len();
+    for (at, node) in nodes.into_iter().enumerate() {
+        let last = at + 1 == count;
+        let name = format::harmless(&node.name);
+        let (label, deeper) = match (top, last) {
+            (true, _) => (format!("/{name}"), String::new()),
+            (false, false) => (format!("{indent}{branch}{name}"), format!("{indent}{stem}")),
+            (false, true) => (
+                format!("{indent}{corner}{name}"),
+                format!("{indent}{blank}"),
+            ),
+        };
+        rows.push(Row {
+            path: node.path,
+            label,
+            id: node.group.map(|(id, _)| id),
+            values: node.values,
+        });
+        let below = node.below.into_values().map(Node::compressed).collect();
+        push(below, &deeper, false, sort, unicode, rows);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::columns::Field;
+    use super::super::testing::{group, report};
+    use super::*;
+
+    const BY_NAME: Sort = Sort {
+        field: Field::Group,
+        reverse: false,
+    };
+
+    fn labels(paths: &[&str], filter: &str) -> Vec<String> {
+        let groups = paths.iter().map(|path| group(path, 100)).collect();
+        let rows = tree(&report(groups), filter, BY_NAME, true);
+        rows.into_iter().map(|row| row.label).collect()
+    }
+
+    #[test]
+    fn groups_hang_below_their_ancestors_and_lone_ancestors_are_one_line() {
+        let paths = ["/k/pods/a/x", "/k/pods/a/y", "/k/pods/b/z", "/vm"];
+        let expected = ["/k/pods", "├ a", "│ ├ x", "│ └ y", "└ b/z", "/vm"];
+        assert_eq!(labels(&paths, ""), expected);
+    }
+
+    #[test]
+    fn a_managed_ancestor_has_a_line_of_its_own() {
+        assert_eq!(labels(&["/a", "/a/b"], ""), ["/a", "└ b"]);
+        assert_eq!(labels(&["/", "/a"], ""), ["/", "/a"]);
+    }
+
+    #[test]
+    fn a_filter_keeps_the_ancestors_of_what_it_finds() {
+        let paths = ["/k/a/x", "/k/b/y", "/k/b/z"];
+        assert_eq!(labels(&paths, "b/"), ["/k/b", "├ y", "└ z"]);
+    }
+
+    #[test]
+    fn an_ancestor_shows_the_sum_of_what_is_below_it() {
+        let groups = vec![group("/k/a", 100), group("/k/b", 300)];
+        let rows = tree(&report(groups), "", BY_NAME, true);
+        let rate = |at: usize| rows[at].values.rate.unwrap();
+        assert_eq!((rows[0].id, rows[0].values.weight), (None, None));
+        assert!((rate(0) - rate(1) - rate(2)).abs() < 1.0);
+    }
+
+    #[test]
+    fn siblings_are_sorted_and_stay_with_their_parent() {
+        let mut groups = vec![group("/k/a", 100), group("/k/b", 300), group("/z", 1)];
+        groups[2].verdict.as_mut().unwrap().bytes_per_s = Some(9e9);
+        let by_rate = Sort {
+            field: Field::Rate,
+            reverse: false,
+        };
+        let rows = tree(&report(groups), "", by_rate, true);
+        let labels: Vec<&str> = rows.iter().map(|row| row.label.as_str()).collect();
+        assert_eq!(labels, ["/z", "/k", "├ b", "└ a"]);
+    }
+}

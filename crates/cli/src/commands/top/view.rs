@@ -1,0 +1,354 @@
+//! The screen: two lines of host and policy, the table, the pane of the selected group, a line of
+//! keys.
+//!
+//! Every line is cut to the width, none is wrapped. What does not fit is left out whole, the least
+//! important first.
+
+use std::fmt::Write as _;
+
+use justitia_agent::status::Report;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::Frame;
+
+use super::app::App;
+use super::columns::{cell, layout, Column, Field};
+use super::rows::{self, Row};
+use super::theme::{faint, letter, selected, strong, Theme};
+use super::{detail, format, help};
+use crate::commands::status::word;
+
+/// From this many lines on there is room for a pane beside the table.
+const PANE_FROM: usize = 18;
+/// The table keeps this many rows beside a pane.
+const ROWS_BESIDE: usize = 5;
+
+/// A part of a line that is shown or left out as a whole; the lowest rank stays longest.
+struct Part {
+    rank: u8,
+    spans: Vec<Span<'static>>,
+}
+
+/// Draws everything.
+pub(crate) fn draw(frame: &mut Frame, app: &mut App) {
+    let area = frame.area();
+    let (width, height) = (usize::from(area.width), usize::from(area.height));
+    let lines = lines(app, width, height);
+    for (y, line) in (area.y..area.bottom()).zip(&lines) {
+        frame.buffer_mut().set_line(area.x, y, line, area.width);
+        if line.style == selected() {
+            let row = Rect {
+                y,
+                height: 1,
+                ..area
+            };
+            frame.buffer_mut().set_style(row, line.style);
+        }
+    }
+}
+
+/// The lines of a screen of this size.
+fn lines(app: &mut App, width: usize, height: usize) -> Vec<Line<'static>> {
+    let mut lines = header(app, width);
+    // On a screen of a few lines the table comes first.
+    lines.truncate(height.saturating_sub(3).max(1));
+    let body = height.saturating_sub(lines.len() + 1);
+    if let Some(line) = app.help {
+        let help = help::lines();
+        let first = line.min(help.len().saturating_sub(body));
+        app.help = Some(first);
+        app.page = body.max(1);
+        lines.extend(help.into_iter().skip(first).take(body));
+    } else {
+        lines.extend(middle(app, width, body));
+    }
+    lines.resize(height.saturating_sub(1), Line::default());
+    for line in &mut lines {
+        cut(line, width, app.theme.ellipsis());
+    }
+    if height > 1 {
+        lines.push(footer(app, width));
+    }
+    lines
+}
+
+/// One frame without a terminal: no selection, no keys, all rows.
+pub(crate) fn plain(app: &App, width: usize) -> String {
+    let rows = app.rows();
+    let mut lines = header(app, width);
+    lines.push(Line::default());
+    lines.extend(table(app, &rows, width));
+    let mut text = String::new();
+    for line in lines {
+        text.push_str(line.to_string().trim_end());
+        text.push('\n');
+    }
+    for problem in &app.picture().report.problems {
+        let (cause, remedy) = (&problem.cause, &problem.remedy);
+        let cause = format::harmless(cause);
+        let _ = write!(text, "\nproblem: {cause}\n  {remedy}\n");
+    }
+    text
+}
+
+/// The table and the pane, in `body` lines.
+fn middle(app: &mut App, width: usize, body: usize) -> Vec<Line<'static>> {
+    let rows = app.rows();
+    let beside = app.detail && body >= PANE_FROM;
+    let pane = match (app.detail, beside) {
+        (false, _) => 0,
+        (true, false) => body,
+        // What few groups leave free is the pane's.
+        (true, true) => body
+            .saturating_sub(rows.len() + 2)
+            .max(detail::HEIGHT.min(body - ROWS_BESIDE - 1)),
+    };
+    let page = (body - pane).saturating_sub(1);
+    let at = app.settle(&rows, page);
+    let mut lines = Vec::new();
+    if page > 0 || pane == 0 {
+        let longest = rows.iter().map(|row| format::width(&row.label)).max();
+        let shown = &rows[app.offset..(app.offset + page).min(rows.len())];
+        lines = table_of(app, shown, width, longest.unwrap_or(0));
+        if let Some(line) = lines.get_mut(1 + at - app.offset) {
+            if !rows.is_empty() {
+                *line = std::mem::take(line).style(selected());
+            }
+        }
+    }
+    lines.truncate(body - pane);
+    lines.resize(body - pane, Line::default());
+    if let Some(row) = rows.get(at).filter(|_| pane > 0) {
+        lines.extend(detail::lines(app.picture(), row, width, pane, app.theme));
+    }
+    lines.truncate(body);
+    lines
+}
+
+fn table(app: &App, rows: &[Row], width: usize) -> Vec<Line<'static>> {
+    let longest = rows.iter().map(|row| format::width(&row.label)).max();
+    table_of(app, rows, width, longest.unwrap_or(0))
+}
+
+/// Head and rows.
+fn table_of(app: &App, rows: &[Row], width: usize, longest: usize) -> Vec<Line<'static>> {
+    let (columns, gap) = layout(width, longest.max(5));
+    let gap = " ".repeat(gap);
+    let shares = rows
+        .iter()
+        .flat_map(|row| [row.values.share, row.values.ideal]);
+    let top_share = shares.flatten().fold(0.0, f64::max);
+    let mut lines = vec![head(app, &columns, &gap)];
+    for row in rows {
+        let mut spans = Vec::with_capacity(2 * columns.len());
+        for &column in &columns {
+            let (text, style) = cell(row, column, app.theme, top_share);
+            spans.push(Span::styled(text, style));
+            spans.push(Span::raw(gap.clone()));
+        }
+        spans.pop();
+        lines.push(Line::from(spans));
+    }
+    if rows.is_empty() {
+        let nothing = match app.filter.as_str() {
+            "" => "no cgroup to manage yet".to_owned(),
+            filter => format!("no group's path contains {filter}"),
+        };
+        lines.push(Line::from(nothing));
+    }
+    lines
+}
+
+fn head(app: &App, columns: &[Column], gap: &str) -> Line<'static> {
+    let mut spans = Vec::with_capacity(2 * columns.len());
+    for column in columns {
+        let text = format::cut_end(column.field.head(), column.width, app.theme.ellipsis());
+        let text = format::pad(&text, column.width, column.field.right());
+        let style = if column.field == app.sort.field {
+            strong().patch(selected())
+        } else {
+            strong()
+        };
+        spans.push(Span::styled(text, style));
+        spans.push(Span::raw(gap.to_owned()));
+    }
+    spans.pop();
+    Line::from(spans)
+}
+
+/// Who runs, how well shares hold; memory and pressure; what is wrong.
+fn header(app: &App, width: usize) -> Vec<Line<'static>> {
+    let report = &app.picture().report;
+    let theme = app.theme;
+    let mut lines = Vec::new();
+    if let Some(cause) = &app.away {
+        // The socket's own words begin with "no agent" when nobody listens.
+        let cause = cause
+            .strip_prefix("no agent listens")
+            .map_or_else(|| cause.clone(), |rest| format!("nobody listens{rest}"));
+        lines.push(Line::styled(format!("no agent: {cause}"), theme.alarm()));
+    }
+    let mut first = vec![
+        pair(1, "mode", &word(&report.mode)),
+        part(6, &word(&report.objective), faint()),
+    ];
+    if app.paused() {
+        first.insert(0, part(0, "PAUSED", selected()));
+    }
+    first.extend([
+        pair(2, "PV", &format::ratio(report.pv)),
+        pair(3, "share error", &format::percent(report.share_error)),
+        part(2, &group_words(report), strong()),
+        color_parts(report, theme),
+        pair(7, "step", &format!("{:.1} ms", report.tick_us as f64 / 1e3)),
+    ]);
+    lines.push(fit(first, width));
+    let host = &report.host;
+    let stalled = &host.stalled;
+    lines.push(fit(
+        vec![
+            pair(1, "free", &format::size(host.free_bytes)),
+            pair(5, "of", &format::size(host.total_bytes)),
+            pair(6, "page cache", &format::size(host.file_bytes)),
+            part(3, "pressure", faint()),
+            pair(2, "memory", &format::percent(stalled.memory_some)),
+            pair(4, "full", &format::percent(stalled.memory_full)),
+            pair(2, "io", &format::percent(stalled.io_some)),
+        ],
+        width,
+    ));
+    if let Some(problem) = report.problems.first() {
+        let text = match report.problems.len() {
+            1 => format!("problem: {}", problem.cause),
+            count => format!("{count} problems: {}", problem.cause),
+        };
+        lines.push(Line::styled(format::harmless(&text), theme.alarm()));
+    }
+    for line in &mut lines {
+        cut(line, width, theme.ellipsis());
+    }
+    lines
+}
+
+fn group_words(report: &Report) -> String {
+    match report.groups.len() {
+        1 => "1 group".to_owned(),
+        count => format!("{count} groups"),
+    }
+}
+
+/// How many groups wear each color: nothing before the first verdict.
+fn color_parts(report: &Report, theme: Theme) -> Part {
+    let mut spans = Vec::new();
+    for (color, count) in rows::colors(report)
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+    {
+        if !spans.is_empty() {
+            spans.push(Span::raw(" "));
+        }
+        spans.push(Span::styled(
+            letter(Some(color)),
+            theme.color(color).patch(strong()),
+        ));
+        spans.push(Span::raw(format!(" {count}")));
+    }
+    Part { rank: 5, spans }
+}
+
+fn part(rank: u8, text: &str, style: ratatui::style::Style) -> Part {
+    Part {
+        rank,
+        spans: vec![Span::styled(text.to_owned(), style)],
+    }
+}
+
+/// A name and a number.
+fn pair(rank: u8, name: &str, value: &str) -> Part {
+    Part {
+        rank,
+        spans: vec![
+            Span::styled(format!("{name} "), faint()),
+            Span::styled(value.to_owned(), strong()),
+        ],
+    }
+}
+
+/// As many parts as fit, two blanks between them.
+fn fit(mut parts: Vec<Part>, width: usize) -> Line<'static> {
+    parts.retain(|part| part.width() > 0);
+    let total = |parts: &[Part]| {
+        let parts_width: usize = parts.iter().map(Part::width).sum();
+        parts_width + 2 * parts.len().saturating_sub(1)
+    };
+    while parts.len() > 1 && total(&parts) > width {
+        let least = (0..parts.len()).max_by_key(|&at| (parts[at].rank, at));
+        parts.remove(least.unwrap_or(0));
+    }
+    let mut spans = Vec::new();
+    for part in parts {
+        if !spans.is_empty() {
+            spans.push(Span::raw("  "));
+        }
+        spans.extend(part.spans);
+    }
+    Line::from(spans)
+}
+
+impl Part {
+    fn width(&self) -> usize {
+        self.spans.iter().map(Span::width).sum()
+    }
+}
+
+/// Cuts a line that is too long, and says so; only its own style is kept.
+fn cut(line: &mut Line<'static>, width: usize, ellipsis: char) {
+    if line.width() > width {
+        let text = format::cut_end(&line.to_string(), width, ellipsis);
+        *line = Line::styled(text, line.style);
+    }
+}
+
+/// The order and the filter, then the keys.
+fn footer(app: &App, width: usize) -> Line<'static> {
+    let theme = app.theme;
+    if app.typing() {
+        let cursor = if theme.unicode { '▏' } else { '_' };
+        let text = format!("filter: {}{cursor}", format::harmless(&app.filter));
+        let text = format::cut_front(&text, width, theme.ellipsis());
+        return Line::styled(text, strong());
+    }
+    let way = match (app.sort.field, app.sort.reverse) {
+        (Field::Group | Field::From, false) => "A-Z",
+        (Field::Group | Field::From, true) => "Z-A",
+        (_, false) => "high first",
+        (_, true) => "low first",
+    };
+    let mut parts = vec![part(
+        4,
+        &format!("by {}, {way}", app.sort.field.head()),
+        strong(),
+    )];
+    if !app.filter.is_empty() {
+        let filter = format!("filter {}", format::harmless(&app.filter));
+        parts.push(part(1, &filter, strong()));
+    }
+    let keys = [
+        (0, "q quit"),
+        (0, "? help"),
+        (2, "/ filter"),
+        (2, "s sort"),
+        (3, "r reverse"),
+        (3, "t tree"),
+        (3, "p pause"),
+        (1, "Enter detail"),
+    ];
+    parts.extend(keys.map(|(rank, text)| part(rank, text, faint())));
+    let mut line = fit(parts, width);
+    cut(&mut line, width, theme.ellipsis());
+    line
+}
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * From a cgroup to the slot of the watched group it belongs to: itself or its nearest watched
+ * ancestor. Three steps, each cheaper than the next:
+ *
+ *   last[cpu]   what this CPU resolved last: no helper call
+ *   resolved    what anybody resolved lately
+ *   watched     asked for the cgroup and each of its ancestors
+ *
+ * Invariants: ids of cgroups are never reused, so what was resolved is right as long as the
+ * generation is the same. User space changes `watched` first and the generation after; a program
+ * reads the generation first, so it may keep a new answer under an old generation, never an old
+ * answer under a new one.
+ *
+ * Context: any; programs do not migrate, but one may be preempted by another on the same CPU.
+ */
+#ifndef JUSTITIA_IDENTITY_H
+#define JUSTITIA_IDENTITY_H
+
+#include "kernel.h"
+#include "record.h"
+
+/* Nobody watches this cgroup. */
+#define NO_SLOT 0xfffu
+/* Ancestors that are looked at, the nearest first. */
+#define MAX_DEPTH 24
+/* Beyond these, CPUs share memories: slower, and as right, because each word checks itself. */
+#define MAX_CPUS 512
+
+const volatile struct settings settings = {};
+
+/* A section of its own, so that user space can read and write it as a map with one entry. */
+struct control control SEC(".data.control") = {};
+
+/* User space sizes it: slots times CPUs, a slot's CPUs side by side. Read through mmap. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counters);
+} counters SEC(".maps");
+
+/* cgroup id -> slot */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, __u32);
+} watched SEC(".maps");
+
+/* slot -> cgroup id; 0 while the slot is nobody's. User space sizes it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} groups SEC(".maps");
+
+/* cgroup id -> slot << 32 | generation, one word so that it is never seen half-written */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, __u64);
+} resolved SEC(".maps");
+
+/*
+ * slot << 52 | 20 bits of the generation << 32 | low half of the cgroup's id. The id stands in
+ * both words: where preemption left a word of another cgroup, they disagree.
+ */
+struct last {
+	__u64 cgroup;
+	__u64 packed;
+	__u64 pad[6];
+};
+static struct last last[MAX_CPUS];
+
+#define GENERATION_BITS 20
+#define GENERATION_MASK ((1u << GENERATION_BITS) - 1)
+
+static __always_inline void add(__u64 *counter, __u64 amount)
+{
+	/* Another program on this CPU may preempt us between load and store. */
+	__sync_fetch_and_add(counter, amount);
+}
+
+static __always_inline void lose_event(void)
+{
+	__sync_fetch_and_add(&control.lost, 1);
+}
+
+/* The slot of the nearest watched ancestor. */
+static __noinline __u32 nearest(struct cgroup *cgroup)
+{
+	__u64 array = (__u64)cgroup + bpf_core_field_offset(cgroup->ancestors);
+	int level = BPF_CORE_READ(cgroup, level);
+
+	for (int up = 0; up < MAX_DEPTH; up++) {
+		struct cgroup *ancestor = NULL;
+		__u32 *slot;
+		__u64 id;
+
+		if (up > level)
+			break;
+		bpf_probe_read_kernel(&ancestor, sizeof(ancestor),
+				      (void *)(array + (__u64)(__u32)(level - up) * sizeof(ancestor)));
+		id = BPF_CORE_READ(ancestor, kn, id);
+		slot = bpf_map_lookup_elem(&watched, &id);
+		if (slot)
+			return *slot;
+	}
+	return NO_SLOT;
+}
+
+/* The slot of a cgroup with this id. */
+static __noinline __u32 resolve(__u64 id, struct cgroup *cgroup, __u32 generation)
+{
+	__u64 *known = bpf_map_lookup_elem(&resolved, &id);
+	__u64 word;
+	__u32 slot;
+
+	if (known) {
+		word = *(volatile __u64 *)known;
+		if ((__u32)word == generation)
+			return word >> 32;
+	}
+	if (!cgroup) {
+		struct task_struct *task = bpf_get_current_task_btf();
+
+		cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp);
+		/* The task was moved since its id was taken. */
+		if (BPF_CORE_READ(cgroup, kn, id) != id)
+			return nearest(cgroup);
+	}
+	slot = nearest(cgroup);
+	word = (__u64)slot << 32 | generation;
+	bpf_map_update_elem(&resolved, &id, &word, BPF_ANY);
+	return slot;
+}
+
+static __always_inline struct counters *counters_of(__u32 slot, __u32 cpu)
+{
+	__u32 index = slot * settings.cpus + cpu;
+
+	/* NO_SLOT is beyond the end. */
+	return bpf_map_lookup_elem(&counters, &index);
+}
+
+/* The slot of the current task's group. */
+static __always_inline __u32 my_slot(__u32 cpu)
+{
+	__u32 generation = *(volatile __u32 *)&control.generation;
+	__u64 id = bpf_get_current_cgroup_id();
+	__u64 key = (__u64)(generation & GENERATION_MASK) << 32 | (__u32)id;
+	volatile struct last *memory = &last[cpu % MAX_CPUS];
+	__u64 packed = memory->packed;
+	__u32 slot;
+
+	if (memory->cgroup == id && (packed & ((1ull << 52) - 1)) == key) {
+		slot = packed >> 52;
+	} else {
+		slot = resolve(id, NULL, generation);
+		memory->cgroup = id;
+		memory->packed = (__u64)slot << 52 | key;
+	}
+	return slot;
+}
+
+/* This CPU's record of the current task's group; none if nobody watches it. */
+static __always_inline struct counters *mine(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	return counters_of(my_slot(cpu), cpu);
+}
+
+/* The slot of the group that a page with this memcg_data is charged to. */
+static __always_inline __u32 charged_to(__u64 data)
+{
+	__u32 generation = *(volatile __u32 *)&control.generation;
+	struct mem_cgroup *memcg;
+	struct cgroup *cgroup;
+
+	data &= ~7ull;
+	if (!data)
+		return NO_SLOT;
+	if (bpf_core_field_exists(((struct mem_cgroup_per_node *)0)->objcg))
+		memcg = BPF_CORE_READ((struct obj_cgroup *)data, memcg);
+	else
+		memcg = (struct mem_cgroup *)data;
+	cgroup = BPF_CORE_READ(memcg, css.cgroup);
+	/* The memory controller of cgroup v1 has ids of its own. */
+	if (!cgroup || BPF_CORE_READ(cgroup, root, hierarchy_id) != 0)
+		return NO_SLOT;
+	return resolve(BPF_CORE_READ(cgroup, kn, id), cgroup, generation);
+}
+
+/* This CPU's record of the group that this page is charged to. */
+static __always_inline struct counters *owners(struct folio *folio)
+{
+	if (!bpf_core_field_exists(folio->memcg_data))
+		return NULL;
+	return counters_of(charged_to(folio->memcg_data), bpf_get_smp_processor_id());
+}
+
+#endif

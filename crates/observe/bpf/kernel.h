@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The few kernel types that the programs look into, each with only the members that are read.
+ * Where a member really lies is found in the running kernel's BTF when the programs are loaded
+ * (CO-RE). A name with ___ is a variant of a type whose shape changed between kernels; which one
+ * holds is asked of the BTF, never of a version number.
+ */
+#ifndef JUSTITIA_KERNEL_H
+#define JUSTITIA_KERNEL_H
+
+typedef unsigned char __u8;
+typedef signed char __s8;
+typedef unsigned short __u16;
+typedef short __s16;
+typedef unsigned int __u32;
+typedef int __s32;
+typedef unsigned long long __u64;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+
+/* From include/uapi/linux/bpf.h: part of the ABI. */
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+	BPF_F_NO_PREALLOC = 1 << 0,
+	BPF_F_MMAPABLE = 1 << 10,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1 << 0,
+};
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#ifndef NULL
+#define NULL ((void *)0)
+#endif
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup_root {
+	int hierarchy_id;
+};
+
+struct cgroup {
+	int level;
+	struct kernfs_node *kn;
+	struct cgroup_root *root;
+	struct cgroup *ancestors[];
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct task_struct {
+	unsigned int flags;
+	struct css_set *cgroups;
+	unsigned int memcg_nr_pages_over_high;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+
+struct mem_cgroup {
+	struct cgroup_subsys_state css;
+};
+
+struct obj_cgroup {
+	struct mem_cgroup *memcg;
+};
+
+/* Where this member is, folios of the page cache name their owner through an obj_cgroup. */
+struct mem_cgroup_per_node {
+	struct obj_cgroup *objcg;
+};
+
+struct super_block {
+	unsigned int s_dev;
+	unsigned long s_magic;
+};
+
+struct address_space;
+
+struct inode {
+	unsigned short i_mode;
+	struct super_block *i_sb;
+	struct address_space *i_mapping;
+	unsigned long i_ino;
+	unsigned int i_generation;
+};
+
+struct xarray {
+	void *xa_head;
+};
+
+struct address_space {
+	struct inode *host;
+	struct xarray i_pages;
+	unsigned long nrpages;
+};
+
+/* lib/xarray.c; 64 slots unless the kernel was built for very small machines. */
+struct xa_node {
+	unsigned char shift;
+	void *slots[64];
+};
+
+struct file_ra_state {
+	unsigned int size;
+};
+
+struct file {
+	struct inode *f_inode;
+	struct address_space *f_mapping;
+	struct file_ra_state f_ra;
+};
+
+struct kiocb {
+	struct file *ki_filp;
+	long long ki_pos;
+};
+
+struct iov_iter;
+struct pipe_inode_info;
+
+struct readahead_control {
+	struct file *file;
+	struct address_space *mapping;
+	struct file_ra_state *ra;
+	unsigned long _index;
+};
+
+struct folio {
+	unsigned long flags;
+	struct address_space *mapping;
+	unsigned long index;
+	unsigned long memcg_data;
+};
+
+/* The order of a large folio is a byte of its own ... */
+struct folio___byte {
+	unsigned char _folio_order;
+};
+
+/* ... or the low byte of the second page's flags. */
+struct folio___flags {
+	unsigned long _flags_1;
+};
+
+/* Flags within a structure of their own. */
+struct folio___memdesc {
+	struct {
+		unsigned long f;
+	} flags;
+};
+
+enum pageflags {
+	PG_head = 6,
+};
+
+enum fault_flag {
+	FAULT_FLAG_TRIED = 32,
+};
+
+enum fault_flag___vma {
+	FAULT_FLAG_VMA_LOCK = 4096,
+};
+
+enum vm_fault_reason {
+	VM_FAULT_MAJOR = 4,
+	VM_FAULT_RETRY = 1024,
+};
+
+struct vm_fault {
+	unsigned long address;
+	enum fault_flag flags;
+};
+
+struct vm_area_struct {
+	struct file *vm_file;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	struct file *file;
+};
+
+struct bpf_iter__task_vma {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	struct vm_area_struct *vma;
+};
+
+struct bpf_iter__bpf_map_elem {
+	struct bpf_iter_meta *meta;
+	void *key;
+	void *value;
+};
+
+#pragma clang attribute pop
+
+/* Since Linux 6.2; free of charge. */
+extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
+
+/* include/linux/sched.h: the task reclaims memory. A macro, so BTF does not know it. */
+#define PF_MEMALLOC 0x00000800
+/* include/uapi/linux/magic.h */
+#define TMPFS_MAGIC 0x01021994
+#define PROC_SUPER_MAGIC 0x9fa0
+#define SYSFS_MAGIC 0x62656572
+#define CGROUP2_SUPER_MAGIC 0x63677270
+/* include/uapi/linux/stat.h */
+#define S_IFMT 0170000
+#define S_IFREG 0100000
+
+#endif

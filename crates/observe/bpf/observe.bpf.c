@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What groups do with the page cache, counted per CPU in the kernel.
+ *
+ * The hot path is one program behind filemap_read(), the function that every buffered read of
+ * every file system goes through (read, pread, readv, preadv, io_uring; also sendfile before
+ * Linux 6.5). It counts bytes and pages asked for and knows nothing of hits. Misses are found
+ * where they are rare by nature: a read that misses enters the readahead code, and while it is in
+ * there each page that comes in is counted. So
+ *
+ *   hit ratio = 1 - (missed + readahead) / asked
+ *
+ * exactly, without a look at any page that was there.
+ *
+ * Direct I/O passes through none of these functions. Pages that a tmpfs holds are memory, not
+ * cache: its reads do not come here, its writes are left out.
+ *
+ * Context: fentry, fexit and BTF tracepoints; the programs never sleep.
+ */
+#include "kernel.h"
+#include "record.h"
+#include "identity.h"
+#include "readahead.h"
+#include "sharing.h"
+
+static __always_inline __u64 folio_pages(struct folio *folio)
+{
+	unsigned long head = bpf_core_enum_value(enum pageflags, PG_head);
+	unsigned long flags;
+
+	if (bpf_core_field_exists(folio->flags))
+		flags = folio->flags;
+	else
+		flags = ((struct folio___memdesc *)folio)->flags.f;
+	if (!(flags >> head & 1))
+		return 1;
+	if (bpf_core_field_exists(((struct folio___byte *)folio)->_folio_order))
+		return 1ull << (((struct folio___byte *)folio)->_folio_order & 31);
+	return 1ull << (((struct folio___flags *)folio)->_flags_1 & 31);
+}
+
+/* A read of `bytes` that ended at this position. */
+static __always_inline void count_read(struct file *file, __u64 end, __u64 bytes)
+{
+	__u32 shift = settings.page_shift;
+	__u64 lo = (end - bytes) >> shift;
+	__u64 hi = ((end - 1) >> shift) + 1;
+	struct counters *count = mine();
+	__u64 ahead;
+
+	if (!count)
+		return;
+	add(&count->read_bytes, bytes);
+	add(&count->asked_pages, hi - lo);
+	ahead = first_use(file, lo, hi);
+	if (ahead)
+		add(&count->readahead_pages, ahead);
+}
+
+SEC("fexit/filemap_read")
+int BPF_PROG(filemap_read, struct kiocb *iocb, struct iov_iter *iter, long already, long ret)
+{
+	if (ret > already && ret > 0)
+		count_read(iocb->ki_filp, iocb->ki_pos, ret - already);
+	return 0;
+}
+
+SEC("fexit/filemap_splice_read")
+int BPF_PROG(filemap_splice_read, struct file *in, long long *position,
+	     struct pipe_inode_info *pipe, unsigned long length, unsigned int flags, long ret)
+{
+	long long end;
+
+	if (ret > 0 && !bpf_probe_read_kernel(&end, sizeof(end), position))
+		count_read(in, end, ret);
+	return 0;
+}
+
+static __always_inline void count_write(struct kiocb *iocb, long ret)
+{
+	struct counters *count;
+
+	if (ret <= 0 || iocb->ki_filp->f_inode->i_sb->s_magic == TMPFS_MAGIC)
+		return;
+	count = mine();
+	if (count)
+		add(&count->write_bytes, ret);
+}
+
+SEC("fexit/generic_perform_write")
+int BPF_PROG(generic_perform_write, struct kiocb *iocb, struct iov_iter *from, long ret)
+{
+	count_write(iocb, ret);
+	return 0;
+}
+
+/* The number of its arguments changed over time: the result is not at a fixed place. */
+SEC("fexit/iomap_file_buffered_write")
+int BPF_PROG(iomap_file_buffered_write, struct kiocb *iocb)
+{
+	__u64 ret = 0;
+
+	if (!bpf_get_func_ret(ctx, &ret))
+		count_write(iocb, ret);
+	return 0;
+}
+
+SEC("fexit/btrfs_buffered_write")
+int BPF_PROG(btrfs_buffered_write, struct kiocb *iocb)
+{
+	__u64 ret = 0;
+
+	if (!bpf_get_func_ret(ctx, &ret))
+		count_write(iocb, ret);
+	return 0;
+}
+
+SEC("fentry/page_cache_sync_ra")
+int BPF_PROG(page_cache_sync_ra, struct readahead_control *ractl, unsigned long wanted)
+{
+	readahead_begins(ractl, wanted);
+	return 0;
+}
+
+SEC("fexit/page_cache_sync_ra")
+int BPF_PROG(page_cache_sync_ra_end)
+{
+	readahead_ends();
+	return 0;
+}
+
+SEC("fentry/page_cache_async_ra")
+int BPF_PROG(page_cache_async_ra, struct readahead_control *ractl, struct folio *folio,
+	     unsigned long wanted)
+{
+	readahead_begins(ractl, wanted);
+	return 0;
+}
+
+SEC("fexit/page_cache_async_ra")
+int BPF_PROG(page_cache_async_ra_end)
+{
+	readahead_ends();
+	return 0;
+}
+
+SEC("tp_btf/mm_filemap_add_to_page_cache")
+int BPF_PROG(page_added, struct folio *folio)
+{
+	struct counters *count = mine();
+	__u64 pages;
+
+	if (!count)
+		return 0;
+	pages = folio_pages(folio);
+	add(&count->inserted_pages, pages);
+	readahead_page(count, folio, pages);
+	return 0;
+}
+
+SEC("tp_btf/mm_filemap_delete_from_page_cache")
+int BPF_PROG(page_removed, struct folio *folio)
+{
+	struct counters *count;
+
+	/* Not by reclaim: truncated, deleted, or dropped on request. */
+	if (!(bpf_get_current_task_btf()->flags & PF_MEMALLOC))
+		return 0;
+	count = owners(folio);
+	if (count)
+		add(&count->evicted_pages, folio_pages(folio));
+	return 0;
+}
+
+SEC("fentry/filemap_fault")
+int BPF_PROG(filemap_fault)
+{
+	struct doing *task;
+
+	if (!mine())
+		return 0;
+	task = doing_new();
+	if (task)
+		task->faulting = 1;
+	return 0;
+}
+
+SEC("fexit/filemap_fault")
+int BPF_PROG(filemap_fault_end, struct vm_fault *vmf, unsigned int ret)
+{
+	unsigned int major = bpf_core_enum_value(enum vm_fault_reason, VM_FAULT_MAJOR);
+	unsigned int retry = bpf_core_enum_value(enum vm_fault_reason, VM_FAULT_RETRY);
+	unsigned int tried = bpf_core_enum_value(enum fault_flag, FAULT_FLAG_TRIED);
+	unsigned int quick = 0;
+	struct doing *task = doing_now();
+	struct counters *count = mine();
+	unsigned int flags = vmf->flags;
+
+	if (!count || !task)
+		return 0;
+	task->faulting = 0;
+	if (bpf_core_enum_value_exists(enum fault_flag___vma, FAULT_FLAG_VMA_LOCK))
+		quick = bpf_core_enum_value(enum fault_flag___vma, FAULT_FLAG_VMA_LOCK);
+	if (ret & major)
+		add(&count->mmap_major_faults, 1);
+	/* A fault may come twice: with only its mapping locked first, and after it gave up a lock. */
+	if (flags & tried ||
+	    (quick && !(flags & quick) && task->retried_address == vmf->address)) {
+		task->retried_address = 0;
+		return 0;
+	}
+	task->retried_address = ret & retry ? vmf->address : 0;
+	add(&count->mmap_faults, 1);
+	return 0;
+}
+
+static __always_inline void reclaim_begins(void)
+{
+	struct doing *task;
+
+	if (!mine())
+		return;
+	task = doing_new();
+	/* Reclaim within reclaim is counted once. */
+	if (task && !task->reclaiming_since)
+		task->reclaiming_since = bpf_ktime_get_ns();
+}
+
+static __always_inline void reclaim_ends(void)
+{
+	struct doing *task = doing_now();
+	struct counters *count;
+	__u64 ns;
+
+	if (!task || !task->reclaiming_since)
+		return;
+	ns = bpf_ktime_get_ns() - task->reclaiming_since;
+	task->reclaiming_since = 0;
+	if (task->throttled_since)
+		task->reclaimed_in_throttle += ns;
+	count = mine();
+	if (count)
+		add(&count->reclaim_ns, ns);
+}
+
+SEC("tp_btf/mm_vmscan_direct_reclaim_begin")
+int BPF_PROG(direct_reclaim)
+{
+	reclaim_begins();
+	return 0;
+}
+
+SEC("tp_btf/mm_vmscan_direct_reclaim_end")
+int BPF_PROG(direct_reclaim_end)
+{
+	reclaim_ends();
+	return 0;
+}
+
+SEC("tp_btf/mm_vmscan_memcg_reclaim_begin")
+int BPF_PROG(memcg_reclaim)
+{
+	reclaim_begins();
+	return 0;
+}
+
+SEC("tp_btf/mm_vmscan_memcg_reclaim_end")
+int BPF_PROG(memcg_reclaim_end)
+{
+	reclaim_ends();
+	return 0;
+}
+
+/* On the way back to user space, of a task whose group went above memory.high. */
+static __always_inline void throttle_begins(void)
+{
+	struct doing *task;
+
+	if (!bpf_get_current_task_btf()->memcg_nr_pages_over_high || !mine())
+		return;
+	task = doing_new();
+	if (!task)
+		return;
+	task->throttled_since = bpf_ktime_get_ns();
+	task->reclaimed_in_throttle = 0;
+}
+
+/* The time less the reclaim in it, which is counted as reclaim. */
+static __always_inline void throttle_ends(void)
+{
+	struct doing *task = doing_now();
+	struct counters *count;
+	__u64 ns;
+
+	if (!task || !task->throttled_since)
+		return;
+	ns = bpf_ktime_get_ns() - task->throttled_since;
+	task->throttled_since = 0;
+	count = mine();
+	if (count && ns > task->reclaimed_in_throttle)
+		add(&count->throttled_ns, ns - task->reclaimed_in_throttle);
+}
+
+/* The function has one of two names. */
+SEC("fentry/__mem_cgroup_handle_over_high")
+int BPF_PROG(over_high)
+{
+	throttle_begins();
+	return 0;
+}
+
+SEC("fexit/__mem_cgroup_handle_over_high")
+int BPF_PROG(over_high_end)
+{
+	throttle_ends();
+	return 0;
+}
+
+SEC("fentry/mem_cgroup_handle_over_high")
+int BPF_PROG(over_high_old)
+{
+	throttle_begins();
+	return 0;
+}
+
+SEC("fexit/mem_cgroup_handle_over_high")
+int BPF_PROG(over_high_old_end)
+{
+	throttle_ends();
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

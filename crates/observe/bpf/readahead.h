@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What a task is doing in the readahead code, and what readahead fetched for whom.
+ *
+ * A read that misses calls readahead with the range it asked for. While that call lasts, the
+ * task's state says so, and each page it brings in is either one that was asked for (missed) or
+ * one that was fetched ahead. The latter are remembered with the open file, a bit for each page in
+ * blocks of 64: when one is asked for the first time it is neither hit nor miss, and its bit goes.
+ *
+ * A read must not pay for that when nothing was fetched ahead. So a file that never read ahead is
+ * not looked up at all, and before a block is, one byte of a table tells whether there can be
+ * anything. Two blocks that share a byte may hide each other: a few pages of readahead then count
+ * as hits, as they may when two threads read one open file at the same time.
+ *
+ * Units: page indexes; ranges are [lo, hi).
+ */
+#ifndef JUSTITIA_READAHEAD_H
+#define JUSTITIA_READAHEAD_H
+
+#include "identity.h"
+
+#define BLOCK_BITS 6
+#define BLOCK (1ull << BLOCK_BITS)
+/* Blocks of one call that are looked at: what was fetched ahead lies at its start. */
+#define MAX_BLOCKS 64
+
+struct range {
+	__u64 lo;
+	__u64 hi;
+};
+
+/* What one task is in the middle of. Gone with the task. */
+struct doing {
+	/* The open file it reads ahead for; 0: none. Only compared and used as a key. */
+	__u64 file;
+	__u64 mapping;
+	/* What its read asked for. */
+	struct range asked;
+	/* Pages that came in one after the other: not asked for, and asked for. */
+	struct range ahead;
+	struct range missed;
+	/* In direct reclaim since, and sleeping for memory.high since (ns); 0: not. */
+	__u64 reclaiming_since;
+	__u64 throttled_since;
+	__u64 reclaimed_in_throttle;
+	/* Where a fault has to be tried again with more locks held. */
+	__u64 retried_address;
+	/* In a file system's fault handler: its readahead is not a read's. */
+	__u32 faulting;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __s32);
+	__type(value, struct doing);
+} doing SEC(".maps");
+
+struct block_key {
+	__u64 file;
+	__u64 block;
+};
+
+/* What was fetched ahead and not yet asked for. */
+struct block {
+	__u64 pages;
+	__u64 since_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct block_key);
+	__type(value, struct block);
+} prefetched SEC(".maps");
+
+/* struct file * -> when it first read ahead; what is older is of a file that was there before. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, __u64);
+} readers SEC(".maps");
+
+/* Whether there can be anything in `prefetched` for blocks with this hash. */
+#define GATES 32768
+static volatile __u8 gates[GATES];
+
+/* The current task's state, if it has one. */
+static __always_inline struct doing *doing_now(void)
+{
+	return bpf_task_storage_get(&doing, bpf_get_current_task_btf(), NULL, 0);
+}
+
+/* The current task's state, made if it has none. */
+static __always_inline struct doing *doing_new(void)
+{
+	struct doing *task = bpf_task_storage_get(&doing, bpf_get_current_task_btf(), NULL,
+						  BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!task)
+		lose_event();
+	return task;
+}
+
+static __always_inline volatile __u8 *gate(__u64 file, __u64 block)
+{
+	__u64 hash;
+	__u32 low;
+
+	/* No arithmetic is allowed on a pointer, but its lower half may be copied. */
+	asm volatile("%[low] = %[file]" : [low] "=w"(low) : [file] "w"((__u32)file));
+	/* Slab objects differ in the middle bits; the multiplier spreads them over the upper ones. */
+	hash = (low + block * 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
+	return &gates[hash >> 49];
+}
+
+/* The bits of [lo, hi) that lie in this block. */
+static __always_inline __u64 bits_of(__u64 block, __u64 lo, __u64 hi)
+{
+	__u64 first = block << BLOCK_BITS;
+	__u64 from = lo > first ? lo - first : 0;
+	__u64 to = hi < first + BLOCK ? hi - first : BLOCK;
+
+	if (from >= to)
+		return 0;
+	return (~0ull >> (BLOCK - (to - from))) << from;
+}
+
+static __always_inline __u64 ones(__u64 bits)
+{
+	bits -= bits >> 1 & 0x5555555555555555ull;
+	bits = (bits & 0x3333333333333333ull) + (bits >> 2 & 0x3333333333333333ull);
+	bits = (bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0full;
+	return bits * 0x0101010101010101ull >> 56;
+}
+
+/* Takes the pages [lo, hi) out of those fetched ahead; returns how many there were. */
+static __noinline __u64 take(__u64 file, __u64 lo, __u64 hi)
+{
+	struct block_key key = { .file = file, .block = lo >> BLOCK_BITS };
+	__u64 taken = 0;
+
+	for (int i = 0; i < MAX_BLOCKS; i++, key.block++) {
+		volatile __u8 *some = gate(file, key.block);
+		struct block *block;
+		__u64 *first, bits;
+
+		if (key.block << BLOCK_BITS >= hi)
+			break;
+		if (!*some)
+			continue;
+		block = bpf_map_lookup_elem(&prefetched, &key);
+		if (!block) {
+			*some = 0;
+			continue;
+		}
+		first = bpf_map_lookup_elem(&readers, &file);
+		if (first && block->since_ns < *first) {
+			block->pages = 0;
+			continue;
+		}
+		bits = block->pages & bits_of(key.block, lo, hi);
+		taken += ones(bits);
+		block->pages &= ~bits;
+		if (!block->pages) {
+			*some = 0;
+			bpf_map_delete_elem(&prefetched, &key);
+		}
+	}
+	return taken;
+}
+
+/* Remembers that the pages [lo, hi) were fetched ahead. */
+static __noinline int put(__u64 file, __u64 lo, __u64 hi)
+{
+	struct block_key key = { .file = file, .block = lo >> BLOCK_BITS };
+	__u64 now = bpf_ktime_get_ns();
+
+	for (int i = 0; i < MAX_BLOCKS; i++, key.block++) {
+		struct block *block;
+		__u64 *first, bits;
+
+		if (key.block << BLOCK_BITS >= hi)
+			break;
+		bits = bits_of(key.block, lo, hi);
+		block = bpf_map_lookup_elem(&prefetched, &key);
+		if (block) {
+			first = bpf_map_lookup_elem(&readers, &file);
+			if (first && block->since_ns < *first)
+				block->pages = 0;
+			block->pages |= bits;
+			block->since_ns = now;
+		} else {
+			struct block fetched = { .pages = bits, .since_ns = now };
+
+			if (bpf_map_update_elem(&prefetched, &key, &fetched, BPF_ANY))
+				lose_event();
+		}
+		*gate(file, key.block) = 1;
+	}
+	return 0;
+}
+
+/* A read entered the readahead code. */
+static __always_inline void readahead_begins(struct readahead_control *ractl, unsigned long wanted)
+{
+	struct file *file = ractl->file;
+	__u64 key = (__u64)file;
+	struct doing *task;
+
+	/* Readahead for something else than the file's contents: directories of ext4. */
+	if (!file || ractl->mapping != file->f_mapping || !mine())
+		return;
+	task = doing_new();
+	if (!task || task->faulting)
+		return;
+	task->file = key;
+	task->mapping = (__u64)ractl->mapping;
+	task->asked.lo = ractl->_index;
+	task->asked.hi = ractl->_index + wanted;
+	task->ahead.lo = task->ahead.hi = 0;
+	task->missed.lo = task->missed.hi = 0;
+	/* Nothing was ever fetched ahead: what we know is of a file that was at this address. */
+	if (!ractl->ra->size) {
+		__u64 now = bpf_ktime_get_ns();
+
+		bpf_map_update_elem(&readers, &key, &now, BPF_ANY);
+	}
+}
+
+static __always_inline void readahead_ends(void)
+{
+	struct doing *task = doing_now();
+
+	if (!task || !task->file)
+		return;
+	/* Fetched ahead once, taken by reclaim since, and missed now: missed it is. */
+	if (task->missed.hi)
+		take(task->file, task->missed.lo, task->missed.hi);
+	if (task->ahead.hi)
+		put(task->file, task->ahead.lo, task->ahead.hi);
+	task->file = 0;
+}
+
+/* Pages of one kind come in one after the other; a gap ends the run. */
+static __always_inline void extend(struct range *run, __u64 lo, __u64 hi, __u64 file, bool ahead)
+{
+	if (lo >= hi)
+		return;
+	if (run->hi == lo) {
+		run->hi = hi;
+		return;
+	}
+	if (run->hi && ahead)
+		put(file, run->lo, run->hi);
+	else if (run->hi)
+		take(file, run->lo, run->hi);
+	run->lo = lo;
+	run->hi = hi;
+}
+
+/* A page came in. */
+static __always_inline void readahead_page(struct counters *count, struct folio *folio, __u64 pages)
+{
+	struct doing *task = doing_now();
+	__u64 lo, hi, from, to;
+
+	if (!task || !task->file || task->mapping != (__u64)folio->mapping)
+		return;
+	lo = folio->index;
+	hi = lo + pages;
+	add(&count->fetched_pages, pages);
+	/* The part that was asked for, empty at one end if there is none. */
+	from = task->asked.lo < lo ? lo : task->asked.lo > hi ? hi : task->asked.lo;
+	to = task->asked.hi < from ? from : task->asked.hi > hi ? hi : task->asked.hi;
+	if (to > from)
+		add(&count->missed_pages, to - from);
+	extend(&task->missed, from, to, task->file, 0);
+	extend(&task->ahead, lo, from, task->file, 1);
+	extend(&task->ahead, to, hi, task->file, 1);
+}
+
+/*
+ * How large the file's last readahead was. Where the state is in a union, only a cast tells the
+ * verifier which member is meant; it costs no instruction.
+ */
+static __always_inline unsigned int readahead_size(struct file *file)
+{
+	struct file_ra_state *state = &file->f_ra;
+
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		state = bpf_rdonly_cast(state, bpf_core_type_id_kernel(struct file_ra_state));
+	return state->size;
+}
+
+/* Of the pages [lo, hi) that a read asked for, how many it got from its own readahead. */
+static __always_inline __u64 first_use(struct file *file, __u64 lo, __u64 hi)
+{
+	if (!readahead_size(file))
+		return 0;
+	/* Most calls stay within a block. */
+	if (lo >> BLOCK_BITS == (hi - 1) >> BLOCK_BITS && !*gate((__u64)file, lo >> BLOCK_BITS))
+		return 0;
+	return take((__u64)file, lo, hi);
+}
+
+#endif

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Files that several groups use, and to whom their pages are charged.
+ *
+ * Who uses a file is learned when it is opened, and, for files that stay open or mapped, from
+ * iterators that user space runs now and then. A use that is not seen again ages. Whose pages they
+ * are is not kept at all: when user space asks, the page cache of each shared file is walked and
+ * the charges are counted. So the hot paths pay nothing for it, pages from before the observer
+ * count too, and there is no book that could drift from the truth.
+ *
+ * Identity: the inode's address, checked against device, number and generation at each use. A walk
+ * reads memory that may be freed under it, only through probing reads, and believes a page only
+ * if it says that it belongs to the file.
+ *
+ * Large files are sampled: every nth leaf of 64 pages, so that a look is bounded.
+ */
+#ifndef JUSTITIA_SHARING_H
+#define JUSTITIA_SHARING_H
+
+#include "identity.h"
+
+/* A use counts for this long. */
+#define FRESH_NS 30000000000ull
+
+struct file_user {
+	__u64 group;
+	__u64 last_ns;
+};
+
+struct file_uses {
+	__u64 ino;
+	__u32 dev;
+	__u32 generation;
+	struct file_user users[USERS];
+};
+
+/* struct inode * -> who uses it */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct file_uses);
+} files SEC(".maps");
+
+/* State of a walk; too large for the stack. */
+struct walk {
+	__u64 slots[64];
+	struct shared_file file;
+	__u64 head;
+	__u64 mapping;
+	/* Next page index, and leaves from one look to the next. */
+	__u64 index;
+	__u64 stride;
+	/* What the last page was charged to. */
+	__u64 data;
+	__u32 slot;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct walk);
+} walks SEC(".maps");
+
+static __always_inline bool is_same(struct file_uses *uses, struct inode *inode)
+{
+	return uses->ino == BPF_CORE_READ(inode, i_ino) &&
+	       uses->dev == BPF_CORE_READ(inode, i_sb, s_dev) &&
+	       uses->generation == BPF_CORE_READ(inode, i_generation);
+}
+
+/* A task of the group in this slot uses this file. */
+static __noinline int note_use(struct inode *inode, __u32 slot)
+{
+	__u64 key = (__u64)inode, now = bpf_ktime_get_ns();
+	__u64 *group = bpf_map_lookup_elem(&groups, &slot);
+	struct file_uses *uses;
+	__u64 oldest = ~0ull;
+	__u32 place = 0;
+
+	if (!group || !*group || (BPF_CORE_READ(inode, i_mode) & S_IFMT) != S_IFREG)
+		return 0;
+	uses = bpf_map_lookup_elem(&files, &key);
+	if (!uses || !is_same(uses, inode)) {
+		__u64 magic = BPF_CORE_READ(inode, i_sb, s_magic);
+		struct file_uses first = {
+			.ino = BPF_CORE_READ(inode, i_ino),
+			.dev = BPF_CORE_READ(inode, i_sb, s_dev),
+			.generation = BPF_CORE_READ(inode, i_generation),
+			.users = { { *group, now } },
+		};
+
+		/* Memory, not cache. */
+		if (magic != TMPFS_MAGIC && magic != PROC_SUPER_MAGIC && magic != SYSFS_MAGIC &&
+		    magic != CGROUP2_SUPER_MAGIC)
+			bpf_map_update_elem(&files, &key, &first, BPF_ANY);
+		return 0;
+	}
+	for (__u32 i = 0; i < USERS; i++) {
+		if (uses->users[i].group == *group) {
+			uses->users[i].last_ns = now;
+			return 0;
+		}
+		if (uses->users[i].last_ns < oldest) {
+			oldest = uses->users[i].last_ns;
+			place = i;
+		}
+	}
+	uses->users[place % USERS].group = *group;
+	uses->users[place % USERS].last_ns = now;
+	return 0;
+}
+
+SEC("fentry/security_file_open")
+int BPF_PROG(file_opened, struct file *file)
+{
+	__u32 slot = my_slot(bpf_get_smp_processor_id());
+
+	if (slot != NO_SLOT)
+		note_use(file->f_inode, slot);
+	return 0;
+}
+
+/* The same of a task that an iterator came to. */
+static __always_inline void note_held(struct task_struct *task, struct file *file)
+{
+	__u32 generation = *(volatile __u32 *)&control.generation;
+	struct cgroup *cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp);
+	__u32 slot = resolve(BPF_CORE_READ(cgroup, kn, id), cgroup, generation);
+
+	if (slot != NO_SLOT)
+		note_use(BPF_CORE_READ(file, f_inode), slot);
+}
+
+SEC("iter/task_file")
+int files_open(struct bpf_iter__task_file *ctx)
+{
+	/* Read once: each look into the context is another pointer that may be NULL. */
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+
+	if (task && file)
+		note_held(task, file);
+	return 0;
+}
+
+SEC("iter/task_vma")
+int files_mapped(struct bpf_iter__task_vma *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct vm_area_struct *vma = ctx->vma;
+	struct file *file;
+
+	if (!task || !vma)
+		return 0;
+	file = vma->vm_file;
+	if (file)
+		note_held(task, file);
+	return 0;
+}
+
+static __always_inline struct walk *walk_now(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&walks, &zero);
+}
+
+/* include/linux/xarray.h: the low bits of an entry tell what it is. */
+static __always_inline bool is_node(__u64 entry)
+{
+	return (entry & 3) == 2 && entry > 4096;
+}
+
+/* Counts an entry of the tree if it is a page of the file; returns how many pages it spans. */
+static __noinline __u64 count_entry(struct walk *walk, __u64 entry)
+{
+	struct folio *folio = (struct folio *)entry;
+	unsigned long head = bpf_core_enum_value(enum pageflags, PG_head);
+	__u64 pages = 1, data;
+	unsigned long flags;
+
+	/* Nothing, what is left of an evicted page, or the rest of a large one. */
+	if (!walk || !entry || entry & 3 || (__u64)BPF_CORE_READ(folio, mapping) != walk->mapping)
+		return 0;
+	if (bpf_core_field_exists(folio->flags))
+		flags = BPF_CORE_READ(folio, flags);
+	else
+		flags = BPF_CORE_READ((struct folio___memdesc *)folio, flags.f);
+	if (flags >> head & 1) {
+		if (bpf_core_field_exists(((struct folio___byte *)folio)->_folio_order))
+			pages <<= BPF_CORE_READ((struct folio___byte *)folio, _folio_order) & 31;
+		else
+			pages <<= BPF_CORE_READ((struct folio___flags *)folio, _flags_1) & 31;
+	}
+	walk->file.seen_pages += pages;
+	if (!bpf_core_field_exists(folio->memcg_data))
+		return pages;
+	data = BPF_CORE_READ(folio, memcg_data);
+	if (data != walk->data) {
+		walk->data = data;
+		walk->slot = charged_to(data);
+	}
+	if (walk->slot == NO_SLOT)
+		return pages;
+	for (int i = 0; i < HOLDERS; i++) {
+		struct holder *holder = &walk->file.held[i];
+
+		if (holder->pages && holder->slot != walk->slot)
+			continue;
+		holder->slot = walk->slot;
+		holder->pages += pages;
+		break;
+	}
+	return pages;
+}
+
+static long count_slot(__u32 at, void *unused)
+{
+	struct walk *walk = walk_now();
+
+	if (!walk)
+		return 1;
+	count_entry(walk, walk->slots[at & 63]);
+	return 0;
+}
+
+/* Looks at the leaf of the next index, or skips what is empty. */
+static long look_at_leaf(__u32 step, void *unused)
+{
+	struct walk *walk = walk_now();
+	__u64 entry, pages;
+	__u32 shift = 0;
+
+	if (!walk)
+		return 1;
+	entry = walk->head;
+	for (int level = 0; level < 7; level++) {
+		struct xa_node *node = (struct xa_node *)(entry & ~3ull);
+		__u64 at;
+
+		if (!is_node(entry))
+			break;
+		shift = BPF_CORE_READ(node, shift);
+		at = walk->index >> (shift & 63);
+		/* Beyond the end of the tree. */
+		if (!level && at > 63)
+			return 1;
+		if (!shift) {
+			bpf_core_read(walk->slots, sizeof(walk->slots), &node->slots);
+			bpf_loop(64, count_slot, NULL, 0);
+			walk->index = (walk->index | 63) + 1 + 64 * (walk->stride - 1);
+			return 0;
+		}
+		bpf_probe_read_kernel(&entry, sizeof(entry),
+				      (void *)((__u64)node +
+					       bpf_core_field_offset(node->slots) + (at & 63) * 8));
+	}
+	/* A tree of one page, a page as large as a subtree, or nothing. */
+	pages = count_entry(walk, entry);
+	if (!is_node(walk->head))
+		return 1;
+	shift &= 63;
+	if (pages > 1ull << shift)
+		walk->index += pages;
+	else
+		walk->index = ((walk->index >> shift) + 1) << shift;
+	return 0;
+}
+
+/* Run over `files`. */
+SEC("iter/bpf_map_elem")
+int files_shared(struct bpf_iter__bpf_map_elem *ctx)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct file_uses *uses = ctx->value;
+	__u64 *key = ctx->key;
+	struct walk *walk = walk_now();
+	struct inode *inode;
+	__u64 mapping;
+	__u32 users = 0, leaves;
+
+	if (!uses || !key || !walk)
+		return 0;
+	for (int i = 0; i < USERS; i++) {
+		__u64 group = uses->users[i].group;
+		bool fresh = group && now - uses->users[i].last_ns < FRESH_NS;
+
+		walk->file.users[i] = fresh ? group : 0;
+		users += fresh;
+	}
+	if (users < 2)
+		return 0;
+	inode = (struct inode *)*key;
+	mapping = (__u64)BPF_CORE_READ(inode, i_mapping);
+	if (!is_same(uses, inode) ||
+	    BPF_CORE_READ((struct address_space *)mapping, host) != inode)
+		return 0;
+	walk->mapping = mapping;
+	walk->head = (__u64)BPF_CORE_READ((struct address_space *)mapping, i_pages.xa_head);
+	walk->file.resident_pages = BPF_CORE_READ((struct address_space *)mapping, nrpages);
+	walk->file.seen_pages = 0;
+	__builtin_memset(walk->file.held, 0, sizeof(walk->file.held));
+	walk->index = walk->data = 0;
+	walk->slot = NO_SLOT;
+	leaves = control.leaves;
+	if (!leaves)
+		leaves = 1;
+	walk->stride = 1 + walk->file.resident_pages / 64 / leaves;
+	/* Twice: pages need not lie side by side, and what is empty takes steps too. */
+	if (walk->head)
+		bpf_loop(2 * leaves + 64, look_at_leaf, NULL, 0);
+	bpf_seq_write(ctx->meta->seq, &walk->file, sizeof(walk->file));
+	return 0;
+}
+
+#endif

@@ -1,0 +1,316 @@
+//! What this kernel offers to BPF programs, and what is lost without it.
+//!
+//! Facts only, found by trying (load and attach a program that does nothing) and by looking into
+//! the kernel's BTF; never by comparing versions. What cannot be found out is [`Answer::Unknown`].
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fmt;
+
+use justitia_cgroup::has_btf;
+use libbpf_rs::btf::types::{Func, Typedef};
+use libbpf_rs::{Btf, MapHandle, MapType, Object};
+
+use super::load;
+use super::points::{Kind, Point, POINTS};
+
+/// Whether a kernel has something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// It was seen to work, or to be there.
+    Yes,
+    /// It is certainly not there.
+    No,
+    /// Could not be found out here.
+    Unknown,
+}
+
+/// Something the observer would use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Feature {
+    /// Its name: `btf`, `bpf`, `tracing`, `fentry`, or that of a function or tracepoint.
+    pub name: &'static str,
+    /// Whether it is there.
+    pub answer: Answer,
+    /// What its absence costs, in one line.
+    pub needed_for: &'static str,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Every feature, general ones first.
+    pub features: Vec<Feature>,
+}
+
+impl Coverage {
+    /// Whether a feature is there; unknown if nobody asked.
+    pub fn answer(&self, name: &str) -> Answer {
+        let feature = self.features.iter().find(|feature| feature.name == name);
+        feature.map_or(Answer::Unknown, |feature| feature.answer)
+    }
+
+    /// One line for each loss, none if nothing is missing. A loss that something else makes up for
+    /// is none, and where a general feature is missing the particular ones do not matter.
+    pub fn summary(&self) -> Vec<String> {
+        let there = |cost: &str| {
+            let mut others = self.features.iter();
+            others.any(|other| other.needed_for == cost && other.answer == Answer::Yes)
+        };
+        let general = |feature: &&Feature| GENERAL.iter().any(|(name, _)| *name == feature.name);
+        let missing: Vec<&Feature> = self
+            .features
+            .iter()
+            .filter(|feature| feature.answer != Answer::Yes)
+            .collect();
+        if let Some(first) = missing.iter().find(|feature| general(feature)) {
+            return vec![line(first)];
+        }
+        let mut lines: Vec<String> = Vec::new();
+        let mut costs: Vec<&str> = Vec::new();
+        for feature in missing {
+            let alternative = ALTERNATIVES
+                .iter()
+                .any(|names| names.contains(&feature.name) && there(feature.needed_for));
+            if !alternative && !costs.contains(&feature.needed_for) {
+                costs.push(feature.needed_for);
+                lines.push(line(feature));
+            }
+        }
+        lines
+    }
+}
+
+fn line(feature: &Feature) -> String {
+    let what = match feature.answer {
+        Answer::Unknown => "cannot tell whether there is",
+        _ => "no",
+    };
+    format!("{what} {}: {}", feature.name, feature.needed_for)
+}
+
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for feature in &self.features {
+            let answer = match feature.answer {
+                Answer::Yes => "yes",
+                Answer::No => "no",
+                Answer::Unknown => "unknown",
+            };
+            writeln!(f, "{:<36} {answer}", feature.name)?;
+        }
+        Ok(())
+    }
+}
+
+/// What everything else rests on, in this order, and what its absence costs.
+const GENERAL: [(&str, &str); 4] = [
+    (
+        "btf",
+        "without the kernel's type information no BPF program can be fitted to it",
+    ),
+    (
+        "bpf",
+        "bpf(2) is not permitted (it needs CAP_BPF and CAP_PERFMON, and no lockdown)",
+    ),
+    ("tracing", "BPF programs cannot attach to tracepoints"),
+    (
+        "fentry",
+        "bytes come from /proc; hits, misses, faults and memory.high sleep are not counted",
+    ),
+];
+
+/// Names of one thing, of which a kernel has one.
+const ALTERNATIVES: [[&str; 2]; 1] = [[
+    "__mem_cgroup_handle_over_high",
+    "mem_cgroup_handle_over_high",
+]];
+
+/// Finds out. Never fails: what goes wrong is an answer.
+pub fn probe() -> Coverage {
+    load::forget_said();
+    let yes = |found: bool| if found { Answer::Yes } else { Answer::No };
+    let names = has_btf(None).then(Names::read).flatten();
+    let permitted = may_use_bpf();
+    // Without BTF or permission an attempt would say nothing about the kernel.
+    let [tracing, fentry] = if names.is_some() && permitted {
+        let attached = attached();
+        ["probe_tracepoint", "probe_function"].map(|name| yes(attached.contains(&name)))
+    } else {
+        [Answer::Unknown; 2]
+    };
+    let general = [yes(names.is_some()), yes(permitted), tracing, fentry];
+    let general = GENERAL.iter().zip(general);
+    let mut features: Vec<Feature> = general
+        .map(|(&(name, needed_for), answer)| Feature {
+            name,
+            answer,
+            needed_for,
+        })
+        .collect();
+    features.extend(POINTS.iter().map(|point| {
+        Feature {
+            name: point.target,
+            answer: names
+                .as_ref()
+                .map_or(Answer::Unknown, |names| yes(names.have(point))),
+            needed_for: point.cost,
+        }
+    }));
+    load::forget_said();
+    Coverage { features }
+}
+
+/// Whether a map can be made: the smallest thing bpf(2) does.
+fn may_use_bpf() -> bool {
+    let opts = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        ..libbpf_sys::bpf_map_create_opts::default()
+    };
+    MapHandle::create(MapType::Array, Some("probe"), 4, 8, 1, &opts).is_ok()
+}
+
+/// Which programs of `probe.bpf.c` can be loaded and attached. Both at once if they can be: each
+/// loading costs a look through the kernel's whole BTF.
+fn attached() -> Vec<&'static str> {
+    let both = ["probe_tracepoint", "probe_function"];
+    let loaded = load_probe(&both).or_else(|| load_probe(&both[..1]));
+    let Some(object) = loaded else {
+        return Vec::new();
+    };
+    both.into_iter()
+        .filter(|name| {
+            let mut programs = object.progs_mut();
+            let program = programs.find(|program| program.name() == *name);
+            program.is_some_and(|program| program.attach().is_ok())
+        })
+        .collect()
+}
+
+fn load_probe(programs: &[&str]) -> Option<Object> {
+    let mut object = load::open("probe", load::probe_object()).ok()?;
+    for mut program in object.progs_mut() {
+        let wanted = programs.iter().any(|name| program.name() == *name);
+        program.set_autoload(wanted);
+    }
+    object.load().ok()
+}
+
+/// What an iterator's function is called.
+fn iterator(target: &str) -> String {
+    format!("bpf_iter_{target}")
+}
+
+/// What a tracepoint's type is called.
+fn tracepoint(target: &str) -> String {
+    format!("btf_trace_{target}")
+}
+
+/// Of the names that matter here, those that the kernel has.
+struct Names {
+    functions: HashSet<String>,
+    types: HashSet<String>,
+}
+
+impl Names {
+    /// Reads them off the kernel's BTF, and lets go of it: it is large. By kind, because the first
+    /// type of a name need not be the function.
+    fn read() -> Option<Names> {
+        let btf = Btf::from_vmlinux().ok()?;
+        let wanted: HashSet<String> = POINTS
+            .iter()
+            .map(|point| match point.kind {
+                Kind::Iterator => iterator(point.target),
+                Kind::Tracepoint => tracepoint(point.target),
+                Kind::Function(_) => point.target.to_owned(),
+            })
+            .collect();
+        let known = |name: Option<&OsStr>| {
+            let name = name?.to_str()?;
+            wanted.contains(name).then(|| name.to_owned())
+        };
+        Some(Names {
+            functions: btf
+                .type_by_kind::<Func<'_>>()
+                .filter_map(|function| known(function.name()))
+                .collect(),
+            types: btf
+                .type_by_kind::<Typedef<'_>>()
+                .filter_map(|typedef| known(typedef.name()))
+                .collect(),
+        })
+    }
+
+    fn have(&self, point: &Point) -> bool {
+        match point.kind {
+            Kind::Tracepoint => self.types.contains(&tracepoint(point.target)),
+            Kind::Iterator => self.functions.contains(&iterator(point.target)),
+            Kind::Function(module) => {
+                self.functions.contains(point.target)
+                    || module.is_some_and(|name| has_btf(Some(name)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn coverage(missing: &[(&str, Answer)]) -> Coverage {
+        let points = POINTS.iter().map(|point| (point.target, point.cost));
+        let features = GENERAL.into_iter().chain(points);
+        Coverage {
+            features: features
+                .map(|(name, needed_for)| Feature {
+                    name,
+                    answer: missing
+                        .iter()
+                        .find(|(other, _)| *other == name)
+                        .map_or(Answer::Yes, |(_, answer)| *answer),
+                    needed_for,
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn a_full_kernel_has_nothing_to_say() {
+        assert!(coverage(&[]).summary().is_empty());
+    }
+
+    #[test]
+    fn either_name_of_a_function_will_do() {
+        let old = ("__mem_cgroup_handle_over_high", Answer::No);
+        let new = ("mem_cgroup_handle_over_high", Answer::No);
+        assert!(coverage(&[old]).summary().is_empty());
+        assert!(coverage(&[new]).summary().is_empty());
+        assert_eq!(coverage(&[old, new]).summary().len(), 1);
+    }
+
+    #[test]
+    fn each_loss_is_one_line_with_its_cost() {
+        let lines = coverage(&[
+            ("filemap_splice_read", Answer::No),
+            ("mm_vmscan_direct_reclaim_begin", Answer::No),
+            ("mm_vmscan_direct_reclaim_end", Answer::No),
+        ])
+        .summary();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].starts_with("no filemap_splice_read: bytes read by sendfile"));
+    }
+
+    #[test]
+    fn a_general_loss_hides_what_follows_from_it() {
+        let lines = coverage(&[("fentry", Answer::No), ("filemap_read", Answer::No)]).summary();
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].starts_with("no fentry: bytes come from /proc"));
+        let lines = coverage(&[("bpf", Answer::No), ("fentry", Answer::Unknown)]).summary();
+        assert!(lines[0].starts_with("no bpf"), "{lines:?}");
+    }
+
+    #[test]
+    fn what_nobody_asked_for_is_unknown() {
+        assert_eq!(Coverage::default().answer("btf"), Answer::Unknown);
+    }
+}

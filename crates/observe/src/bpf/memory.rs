@@ -1,0 +1,121 @@
+//! Maps of the programs, mapped into our memory: a look at a group costs no system call, and the
+//! generation changes in one store that no program can see half-done.
+//!
+//! Layout (`bpf/record.h`, `bpf/identity.h`): the counters are records, a slot's CPUs side by side.
+//! Programs write each word with atomic additions; here each is read as one.
+
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::BorrowedFd;
+use std::ptr::{null_mut, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+
+use super::types;
+
+/// Words of a record.
+const WORDS: usize = size_of::<types::counters>() / size_of::<u64>();
+
+/// A map's memory, to be touched by atomic operations only.
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping is owned, and all access to it is atomic.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    fn new(fd: BorrowedFd<'_>, bytes: usize, protection: ProtFlags) -> io::Result<Mapping> {
+        let bytes = bytes.next_multiple_of(rustix::param::page_size());
+        // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
+        let start = unsafe { mmap(null_mut(), bytes, protection, MapFlags::SHARED, fd, 0)? };
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { start, bytes })
+    }
+
+    /// The word at an offset in bytes.
+    fn word<T>(&self, at: usize) -> &T {
+        assert!(at % size_of::<T>() == 0 && at + size_of::<T>() <= self.bytes);
+        // SAFETY: within the mapping, which is page-aligned and lives as long as self; every T
+        // used here is an atomic integer, for which any bytes are a value.
+        unsafe { self.start.add(at).cast().as_ref() }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: start and bytes are those of the mapping made in `new`; nothing refers to it.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// The counters of all slots, to be read.
+#[derive(Debug)]
+pub(crate) struct CounterMemory {
+    mapping: Mapping,
+    slots: u32,
+    cpus: u32,
+}
+
+impl CounterMemory {
+    /// Maps the counters of a map that holds `slots * cpus` records.
+    pub(crate) fn map(fd: BorrowedFd<'_>, slots: u32, cpus: u32) -> io::Result<CounterMemory> {
+        let bytes = slots as usize * cpus as usize * size_of::<types::counters>();
+        Ok(CounterMemory {
+            mapping: Mapping::new(fd, bytes, ProtFlags::READ)?,
+            slots,
+            cpus,
+        })
+    }
+
+    /// A slot's counters, all CPUs together. `None` for a slot that there is not.
+    pub(crate) fn read(&self, slot: u32) -> Option<types::counters> {
+        if slot >= self.slots {
+            return None;
+        }
+        let mut sum = [0u64; WORDS];
+        for cpu in 0..self.cpus {
+            let record =
+                (slot as usize * self.cpus as usize + cpu as usize) * size_of::<types::counters>();
+            for (at, sum) in sum.iter_mut().enumerate() {
+                let word: &AtomicU64 = self.mapping.word(record + at * size_of::<u64>());
+                *sum = sum.wrapping_add(word.load(Ordering::Relaxed));
+            }
+        }
+        // SAFETY: the record is made of u64 alone, and of as many (WORDS).
+        Some(unsafe { std::mem::transmute::<[u64; WORDS], types::counters>(sum) })
+    }
+}
+
+/// What both sides write.
+#[derive(Debug)]
+pub(crate) struct ControlMemory(Mapping);
+
+impl ControlMemory {
+    /// Maps the control record.
+    pub(crate) fn map(fd: BorrowedFd<'_>) -> io::Result<ControlMemory> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        Mapping::new(fd, size_of::<types::control>(), protection).map(ControlMemory)
+    }
+
+    /// From here on the programs ask the map of watched cgroups again.
+    pub(crate) fn next_generation(&self) {
+        let generation: &AtomicU32 = self.0.word(offset_of!(types::control, generation));
+        generation.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How closely the next look at shared files looks: leaves of 64 pages of each.
+    pub(crate) fn set_leaves(&self, count: u32) {
+        let leaves: &AtomicU32 = self.0.word(offset_of!(types::control, leaves));
+        leaves.store(count, Ordering::Relaxed);
+    }
+
+    /// Events that found no room.
+    pub(crate) fn lost(&self) -> u64 {
+        let lost: &AtomicU64 = self.0.word(offset_of!(types::control, lost));
+        lost.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,94 @@
+//! The observer in the kernel: BPF programs count per group and per CPU, and user space reads the
+//! sums once a tick.
+//!
+//! Three steps, each of its own kind: [`probe`] finds out what this kernel offers (facts, never a
+//! version number), `points::choose` decides which programs to run (pure), [`Observer::open`]
+//! loads and attaches them.
+//!
+//! Two tiers. With fentry (kernels built with direct calls: all of Debian's) everything is counted
+//! in the kernel. Without it the tracepoints remain: pages inserted and evicted, time in reclaim;
+//! bytes then come from `/proc`, as without BPF.
+//!
+//! The programs are in `bpf/*.bpf.c`; their comments define each counter. Invariants: nothing
+//! stays attached when the [`Observer`] is dropped; a cgroup id names one cgroup for ever, so a
+//! recycled path is another group; what is not counted is `None`.
+
+mod counters;
+mod features;
+mod load;
+mod memory;
+mod observer;
+mod points;
+mod sharing;
+mod slots;
+
+use std::io;
+
+pub use counters::Counters;
+pub use features::{probe, Answer, Coverage, Feature};
+pub use observer::Observer;
+pub use points::Tier;
+
+/// Why BPF cannot observe here.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The probe found something missing that every tier needs.
+    #[error("{0}")]
+    Missing(String),
+    /// The kernel refused the programs.
+    #[error("the kernel refused the BPF programs: {reason}")]
+    Load {
+        /// Why, in one line.
+        reason: String,
+        /// The last words of libbpf and the verifier.
+        log: String,
+    },
+    /// A program was accepted and could not be attached.
+    #[error("cannot attach the BPF program {0}: {1}")]
+    Attach(String, String),
+    /// A map could not be used.
+    #[error("cannot use the BPF map {0}: {1}")]
+    Map(&'static str, String),
+    /// The counters could not be mapped.
+    #[error("cannot map the counters: {0}")]
+    Memory(io::Error),
+}
+
+impl Error {
+    /// What to do about it, in one line.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Error::Missing(_) => {
+                "run as root (CAP_BPF and CAP_PERFMON) on a kernel with BTF, or use observer = \"proc\""
+            }
+            Error::Load { .. } | Error::Attach(..) => {
+                "report this with the kernel's release; observer = \"proc\" works without BPF"
+            }
+            Error::Map(..) | Error::Memory(_) => {
+                "check that memory is free; observer = \"proc\" works without BPF"
+            }
+        }
+    }
+}
+
+/// The generated definitions of the records in `bpf/record.h`.
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    missing_docs,
+    single_use_lifetimes,
+    unreachable_pub,
+    unused_imports,
+    unsafe_op_in_unsafe_fn
+)]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/observe.skel.rs"));
+}
+
+pub(crate) use generated::types;
+
+const _: () = assert!(size_of::<types::counters>() == 128);
+const _: () = assert!(size_of::<types::control>() == 16);
+const _: () = assert!(size_of::<types::shared_file>() == 208);
+const _: () = assert!(size_of::<types::settings>() == 8);

@@ -1,0 +1,359 @@
+//! The running observer: which groups the programs know, and what they counted of each.
+//!
+//! A tick reads each active group's counters once, from mapped memory. The list of groups goes to
+//! the kernel only when it changes: first the map of watched cgroups, then the generation that
+//! makes the programs look again.
+//!
+//! Invariants: links are dropped before the maps they use, and nothing is pinned, so nothing
+//! outlives the observer; a group that found no slot is unknown, not idle.
+
+use std::collections::{BTreeMap, HashMap};
+use std::mem::offset_of;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+use justitia_cgroup::{Fs, GroupId};
+use justitia_policy::snapshot::{SharedFile, Traffic};
+use libbpf_rs::{Link, Map, MapCore as _, MapFlags, Object, OpenObject};
+
+use super::counters::Counters;
+use super::features::Coverage;
+use super::load;
+use super::memory::{ControlMemory, CounterMemory};
+use super::points::{choose, Choice, Tier};
+use super::sharing::Sharing;
+use super::slots::Slots;
+use super::{types, Error};
+use crate::{ProcIo, Sample, TrafficSource, Watched};
+
+/// Groups that can be watched at once; the programs' `NO_SLOT` is beyond.
+const MAX_SLOTS: u32 = 4095;
+/// The counters of all slots and CPUs take no more than this.
+const MAX_BYTES: usize = 64 << 20;
+
+/// The section that both sides write.
+const CONTROL: &str = ".data.control";
+/// Maps whose entries come and go.
+const HASHES: [&str; 5] = ["watched", "resolved", "prefetched", "readers", "files"];
+
+/// Counts traffic and page-cache use by BPF programs.
+pub struct Observer {
+    /// Before the object: programs are detached first.
+    links: Vec<Link>,
+    sharing: Option<Sharing>,
+    memory: CounterMemory,
+    control: ControlMemory,
+    object: Object,
+    choice: Choice,
+    slots: Slots,
+    groups: HashMap<GroupId, Account>,
+    listed: Vec<GroupId>,
+    /// Some group found no slot.
+    waiting: bool,
+    samples: u64,
+    page_bytes: u64,
+    /// Where bytes come from in the tier that does not count them.
+    proc: Option<ProcIo>,
+    proc_samples: Vec<Sample>,
+}
+
+/// A watched group.
+#[derive(Debug)]
+struct Account {
+    slot: u32,
+    /// What its slot held when the group came.
+    base: types::counters,
+    last: Option<Sample>,
+}
+
+impl Observer {
+    /// Loads and attaches what the coverage allows. `fs` is for bytes, where BPF does not count
+    /// them.
+    pub fn open(fs: Fs, coverage: &Coverage) -> Result<Observer, Error> {
+        let mut choice = choose(coverage)?;
+        let cpus = libbpf_rs::num_possible_cpus()
+            .ok()
+            .and_then(|cpus| u32::try_from(cpus).ok())
+            .filter(|cpus| *cpus > 0)
+            .ok_or(Error::Map(
+                "counters",
+                "how many CPUs there are is not known".into(),
+            ))?;
+        let per_slot = cpus as usize * size_of::<types::counters>();
+        let slots = (MAX_BYTES / per_slot).min(MAX_SLOTS as usize) as u32;
+        let mut object = load_programs(&choice, slots, cpus);
+        if object.is_err() && !choice.in_modules.is_empty() {
+            // Only the module itself knows whether it has the function.
+            let in_modules = std::mem::take(&mut choice.in_modules);
+            choice.programs.retain(|name| !in_modules.contains(name));
+            object = load_programs(&choice, slots, cpus);
+        }
+        let object = object?;
+        let counters = find(&object, "counters")?;
+        let memory = CounterMemory::map(counters.as_fd(), slots, cpus).map_err(Error::Memory)?;
+        let control = find(&object, CONTROL)?;
+        let control = ControlMemory::map(control.as_fd()).map_err(Error::Memory)?;
+        let links = attach(&object, &choice)?;
+        let sharing = Sharing::start(&object, &choice)?;
+        Ok(Observer {
+            links,
+            sharing,
+            memory,
+            control,
+            object,
+            proc: (choice.tier == Tier::Tracepoints).then(|| ProcIo::new(fs)),
+            choice,
+            slots: Slots::new(slots),
+            groups: HashMap::new(),
+            listed: Vec::new(),
+            waiting: false,
+            samples: 0,
+            page_bytes: rustix::param::page_size() as u64,
+            proc_samples: Vec::new(),
+        })
+    }
+
+    /// How much is counted in the kernel.
+    pub fn tier(&self) -> Tier {
+        self.choice.tier
+    }
+
+    /// Programs that are attached.
+    pub fn attached(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Events that were not counted, because a program was interrupted by itself or memory was
+    /// short. `None` if the kernel does not say.
+    pub fn missed_events(&self) -> Option<u64> {
+        let mut missed = self.control.lost();
+        for program in self.object.progs_mut() {
+            if self.runs(&program.name().to_string_lossy()) {
+                missed = missed.saturating_add(recursion_misses(&program)?);
+            }
+        }
+        Some(missed)
+    }
+
+    /// Entries in use, by map.
+    pub fn map_entries(&self) -> BTreeMap<&'static str, usize> {
+        HASHES
+            .into_iter()
+            .filter_map(|name| Some((name, find(&self.object, name).ok()?.keys().count())))
+            .collect()
+    }
+
+    /// What was counted of a group of the last sample, up to now. `None` if it is not watched.
+    pub fn counters(&self, id: GroupId) -> Option<Counters> {
+        let account = self.groups.get(&id)?;
+        let now = self.memory.read(account.slot)?;
+        Some(Counters::since(&now, &account.base))
+    }
+
+    fn runs(&self, program: &str) -> bool {
+        self.choice.programs.contains(&program)
+    }
+
+    /// Adapts to another list of groups.
+    fn list(&mut self, groups: &[Watched<'_>]) {
+        let same = self.listed.len() == groups.len()
+            && self
+                .listed
+                .iter()
+                .zip(groups)
+                .all(|(id, watched)| *id == watched.group.id());
+        if same && !self.waiting {
+            return;
+        }
+        self.listed = groups.iter().map(|watched| watched.group.id()).collect();
+        let changes = self.slots.assign(&self.listed, self.samples);
+        let groups_map = find(&self.object, "groups");
+        let name_slot = |slot: u32, id: u64| {
+            // Without it the group's use of files is not known; nothing else depends on it.
+            let _ = groups_map
+                .as_ref()
+                .map(|map| map.update(&slot.to_ne_bytes(), &id.to_ne_bytes(), MapFlags::ANY));
+        };
+        for id in &changes.removed {
+            if let Some(account) = self.groups.remove(id) {
+                name_slot(account.slot, 0);
+            }
+        }
+        for &(id, slot) in &changes.added {
+            name_slot(slot, id.0);
+            if let Some(base) = self.memory.read(slot) {
+                let last = None;
+                self.groups.insert(id, Account { slot, base, last });
+            }
+        }
+        self.waiting = self.groups.len() < self.listed.len();
+        if changes.added.is_empty() && changes.removed.is_empty() {
+            return;
+        }
+        if let Ok(watched) = find(&self.object, "watched") {
+            for id in &changes.removed {
+                // It may never have got in.
+                let _ = watched.delete(&id.0.to_ne_bytes());
+            }
+            for (id, slot) in &changes.added {
+                let put = watched.update(&id.0.to_ne_bytes(), &slot.to_ne_bytes(), MapFlags::ANY);
+                if put.is_err() {
+                    // Unknown, not idle.
+                    self.groups.remove(id);
+                }
+            }
+        }
+        self.control.next_generation();
+    }
+
+    /// Looks now for files that several groups use, instead of when it is time to.
+    pub fn look_for_shared_files(&mut self) {
+        let Some(sharing) = &mut self.sharing else {
+            return;
+        };
+        let (groups, slots) = (&self.groups, &self.slots);
+        let group_of = |slot: u64| slots.owner(u32::try_from(slot).ok()?);
+        let is_watched = |id: GroupId| groups.contains_key(&id);
+        sharing.look(&self.control, self.page_bytes, &group_of, &is_watched);
+    }
+
+    fn sample_of(&mut self, index: usize, watched: &Watched<'_>) -> Sample {
+        let proc = self
+            .proc
+            .as_ref()
+            .and(self.proc_samples.get(index))
+            .copied();
+        let id = watched.group.id();
+        let Some(counters) = self.counters(id) else {
+            return proc.unwrap_or_default();
+        };
+        let cache = counters.cache(&|program| self.runs(program));
+        let traffic = match proc {
+            Some(proc) => proc.traffic,
+            None => Traffic {
+                read_bytes: Some(counters.read_bytes),
+                write_bytes: Some(counters.write_bytes),
+                missed_bytes: Some(counters.fetched.saturating_mul(self.page_bytes)),
+            },
+        };
+        Sample { traffic, cache }
+    }
+}
+
+impl TrafficSource for Observer {
+    fn sample(&mut self, groups: &[Watched<'_>], out: &mut Vec<Sample>) {
+        self.samples += 1;
+        self.list(groups);
+        if let Some(proc) = &mut self.proc {
+            proc.sample(groups, &mut self.proc_samples);
+        }
+        out.clear();
+        for (index, watched) in groups.iter().enumerate() {
+            let id = watched.group.id();
+            let last = self.groups.get(&id).and_then(|account| account.last);
+            let sample = match last {
+                Some(last) if !watched.active => last,
+                _ => self.sample_of(index, watched),
+            };
+            if let Some(account) = self.groups.get_mut(&id) {
+                account.last = Some(sample);
+            }
+            out.push(sample);
+        }
+        if self.sharing.as_ref().is_some_and(Sharing::is_due) {
+            self.look_for_shared_files();
+        }
+    }
+
+    fn shared(&mut self) -> Vec<SharedFile> {
+        let sharing = self.sharing.as_ref();
+        sharing.map_or_else(Vec::new, |sharing| sharing.files().to_vec())
+    }
+
+    fn name(&self) -> &'static str {
+        "bpf"
+    }
+}
+
+/// A map by its name.
+pub(crate) fn find<'obj>(object: &'obj Object, name: &'static str) -> Result<Map<'obj>, Error> {
+    let mut maps = object.maps();
+    maps.find(|map| map.name() == name)
+        .ok_or_else(|| Error::Map(name, "it is not there".into()))
+}
+
+/// Loads the chosen programs.
+fn load_programs(choice: &Choice, slots: u32, cpus: u32) -> Result<Object, Error> {
+    load::forget_said();
+    let refused = |error: &libbpf_rs::Error| {
+        let log = load::said();
+        Error::Load {
+            reason: load::reason(&log).unwrap_or_else(|| error.to_string()),
+            log,
+        }
+    };
+    let mut object = load::open("justitia", load::observe_object()).map_err(|e| refused(&e))?;
+    configure(&mut object, choice, slots, cpus).map_err(|e| refused(&e))?;
+    object.load().map_err(|e| refused(&e))
+}
+
+fn configure(
+    object: &mut OpenObject,
+    choice: &Choice,
+    slots: u32,
+    cpus: u32,
+) -> libbpf_rs::Result<()> {
+    for mut program in object.progs_mut() {
+        let wanted = choice.programs.iter().any(|name| program.name() == *name);
+        program.set_autoload(wanted);
+    }
+    let page_shift = rustix::param::page_size().trailing_zeros();
+    for mut map in object.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if name == "counters" {
+            map.set_max_entries(slots * cpus)?;
+        } else if name == "groups" {
+            map.set_max_entries(slots)?;
+        } else if name.ends_with(".rodata") {
+            let mut settings = [0; size_of::<types::settings>()];
+            for (at, value) in [
+                (offset_of!(types::settings, cpus), cpus),
+                (offset_of!(types::settings, page_shift), page_shift),
+            ] {
+                settings[at..at + size_of::<u32>()].copy_from_slice(&value.to_ne_bytes());
+            }
+            map.set_initial_value(&settings)?;
+        }
+    }
+    Ok(())
+}
+
+/// Attaches the chosen programs but the iterators; what was attached before a failure is detached with it.
+fn attach(object: &Object, choice: &Choice) -> Result<Vec<Link>, Error> {
+    let mut links = Vec::new();
+    for program in object.progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        let iterator = program.section().to_string_lossy().starts_with("iter");
+        if choice.programs.contains(&name.as_str()) && !iterator {
+            match program.attach() {
+                Ok(link) => links.push(link),
+                Err(error) => return Err(Error::Attach(name, error.to_string())),
+            }
+        }
+    }
+    Ok(links)
+}
+
+/// How often a program was not run because it was running on that CPU.
+fn recursion_misses(program: &libbpf_rs::ProgramMut<'_>) -> Option<u64> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut length = size_of::<libbpf_sys::bpf_prog_info>() as u32;
+    // SAFETY: info and its length agree, and it asks for none of the arrays it can point to.
+    let result = unsafe {
+        libbpf_sys::bpf_prog_get_info_by_fd(
+            program.as_fd().as_raw_fd(),
+            &raw mut info,
+            &raw mut length,
+        )
+    };
+    (result == 0).then_some(info.recursion_misses)
+}

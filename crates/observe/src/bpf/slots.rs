@@ -1,0 +1,166 @@
+//! Which slot of the counters belongs to which group.
+//!
+//! A slot is given back when its group is no longer watched, rests for [`RESTS`] samples, and may
+//! then be another group's. Programs that resolved the old group a moment ago have ended long
+//! since: they take microseconds, a sample is a tick apart. No I/O here.
+
+use std::collections::{HashMap, HashSet};
+
+use justitia_policy::snapshot::GroupId;
+
+/// Samples for which a slot is nobody's.
+pub(crate) const RESTS: u64 = 2;
+
+/// The slots and their owners.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    capacity: u32,
+    /// Slots below this were used at some time.
+    used: u32,
+    free: Vec<u32>,
+    /// Slots given back, and in which sample.
+    resting: Vec<(u32, u64)>,
+    owners: HashMap<GroupId, u32>,
+    /// The same the other way round.
+    groups: HashMap<u32, GroupId>,
+}
+
+/// What changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// Groups that are watched from now on, and where.
+    pub(crate) added: Vec<(GroupId, u32)>,
+    /// Groups that are no longer watched.
+    pub(crate) removed: Vec<GroupId>,
+}
+
+impl Slots {
+    /// So many slots, all free.
+    pub(crate) fn new(capacity: u32) -> Slots {
+        Slots {
+            capacity,
+            used: 0,
+            free: Vec::new(),
+            resting: Vec::new(),
+            owners: HashMap::new(),
+            groups: HashMap::new(),
+        }
+    }
+
+    /// The slot of a group, if it has one.
+    #[cfg(test)]
+    fn of(&self, group: GroupId) -> Option<u32> {
+        self.owners.get(&group).copied()
+    }
+
+    /// The group in a slot, if it is somebody's.
+    pub(crate) fn owner(&self, slot: u32) -> Option<GroupId> {
+        self.groups.get(&slot).copied()
+    }
+
+    /// Gives these groups slots, and those of others back. A group that finds none has to ask
+    /// again.
+    pub(crate) fn assign(&mut self, groups: &[GroupId], sample: u64) -> Changes {
+        let mut changes = Changes::default();
+        let listed: HashSet<GroupId> = groups.iter().copied().collect();
+        let gone: Vec<GroupId> = self
+            .owners
+            .keys()
+            .filter(|group| !listed.contains(group))
+            .copied()
+            .collect();
+        for group in gone {
+            if let Some(slot) = self.owners.remove(&group) {
+                self.groups.remove(&slot);
+                self.resting.push((slot, sample));
+                changes.removed.push(group);
+            }
+        }
+        let free = &mut self.free;
+        self.resting.retain(|&(slot, since)| {
+            let rested = sample >= since + RESTS;
+            if rested {
+                free.push(slot);
+            }
+            !rested
+        });
+        for &group in groups {
+            if self.owners.contains_key(&group) {
+                continue;
+            }
+            let Some(slot) = self.take() else { break };
+            self.owners.insert(group, slot);
+            self.groups.insert(slot, group);
+            changes.added.push((group, slot));
+        }
+        changes
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        if let Some(slot) = self.free.pop() {
+            return Some(slot);
+        }
+        (self.used < self.capacity).then(|| {
+            self.used += 1;
+            self.used - 1
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ids(numbers: &[u64]) -> Vec<GroupId> {
+        numbers.iter().copied().map(GroupId).collect()
+    }
+
+    #[test]
+    fn a_slot_rests_before_it_is_anothers() {
+        let mut slots = Slots::new(1);
+        assert_eq!(slots.assign(&ids(&[1]), 0).added, [(GroupId(1), 0)]);
+        let changes = slots.assign(&ids(&[2]), 1);
+        assert_eq!(changes.removed, ids(&[1]));
+        assert_eq!(changes.added, []);
+        assert_eq!(slots.assign(&ids(&[2]), 2).added, []);
+        assert_eq!(slots.assign(&ids(&[2]), 3).added, [(GroupId(2), 0)]);
+    }
+
+    #[test]
+    fn a_group_keeps_its_slot_while_it_is_listed() {
+        let mut slots = Slots::new(8);
+        slots.assign(&ids(&[1, 2, 3]), 0);
+        let kept = slots.of(GroupId(3));
+        slots.assign(&ids(&[3]), 1);
+        slots.assign(&ids(&[3, 4, 5]), 9);
+        assert_eq!(slots.of(GroupId(3)), kept);
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_groups_share_a_slot_and_none_is_lost(
+            lists in proptest::collection::vec(proptest::collection::vec(0u64..20, 0..12), 1..40)
+        ) {
+            let mut slots = Slots::new(8);
+            let mut last: HashMap<u32, (GroupId, u64)> = HashMap::new();
+            for (sample, list) in (0u64..).zip(&lists) {
+                let mut list = ids(list);
+                list.sort_unstable();
+                list.dedup();
+                slots.assign(&list, sample);
+                let mut seen = HashSet::new();
+                for group in &list {
+                    let Some(slot) = slots.of(*group) else { continue };
+                    prop_assert!(slot < 8);
+                    prop_assert_eq!(slots.owner(slot), Some(*group));
+                    prop_assert!(seen.insert(slot));
+                    if let Some((owner, when)) = last.insert(slot, (*group, sample)) {
+                        prop_assert!(owner == *group || sample > when + RESTS);
+                    }
+                }
+                prop_assert_eq!(seen.len() + slots.free.len() + slots.resting.len(), slots.used as usize);
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Ownership of shared pages: who is protected for a file that several groups use.
+//!
+//! The paper (III.B.2) makes the highest-weighted user the owner of a page. The kernel charges a
+//! page to the group that touched it first, and protects it with that group's `memory.low`. So
+//! protection is moved to where the charge is: the *payer's* threshold is raised by what it holds
+//! of the files of others, and the owner's is lowered by the same, because those pages are not
+//! among what the owner is charged for.
+//!
+//! 1. The owner of a file is the user with the largest effective proportion (weight down the
+//!    hierarchy); among equals the one with the larger weight of its own, then the one that holds
+//!    most of the file, then the one with the lowest id.
+//! 2. What each payer holds for each owner, over all files, is a *claim*; all claims on one payer
+//!    are together no more than the page cache it holds.
+//! 3. Demands are shifted by the claims before page cache is divided ([`crate::shares`]): the
+//!    entitlements are those of a kernel that charges the owner.
+//! 4. Claims are granted up to the owner's entitlement, in proportion when they exceed it.
+//!
+//! Units: bytes; groups are indices into the snapshot. Properties, each held by a test:
+//! - *conservation*: what is granted to payers is what is taken from owners, to the byte;
+//! - *no free ride*: without what it holds for others, a payer's threshold is at most its
+//!   entitlement, so its private pages are protected by its own weight only;
+//! - *order*: neither the order of files nor that of users and holders matters;
+//! - *monotone*: a larger proportion never makes a group own less;
+//! - without a file that a higher-weighted user shares, nothing changes.
+//!
+//! Left out: groups that are unknown, unmanaged or hold managed groups, and payers that cannot be
+//! given protection (unreadable, or a `memory.low` that is missing or somebody else's): what they
+//! hold stays the owner's need.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use crate::entitle::{non_file, Tree};
+use crate::shares::{divide, Node};
+use crate::snapshot::{Group, GroupId, SharedFile};
+use crate::units::Bytes;
+
+/// Proportions are compared in steps of this: those that differ only by rounding are equal.
+const STEPS: f64 = 1e12;
+/// More than any host has page cache, and small enough to multiply sums of it with each other.
+const MOST: Bytes = Bytes(1 << 48);
+
+/// What sharing means for one group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Shift {
+    /// Page cache charged to it that belongs to others.
+    pub for_others: Bytes,
+    /// Page cache of its own that is charged to others.
+    pub by_others: Bytes,
+}
+
+impl Shift {
+    /// From what it holds (or may hold) to what it needs (or may need).
+    #[must_use]
+    pub fn need(self, held: Bytes) -> Bytes {
+        held + self.by_others - self.for_others
+    }
+
+    /// From what it is entitled to to what is to be protected where it is charged.
+    #[must_use]
+    pub fn threshold(self, entitled: Bytes) -> Bytes {
+        entitled - self.by_others + self.for_others
+    }
+}
+
+/// What payers hold for owners.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// By owner, then by payer, in the snapshot's order; none is zero.
+    by_owner: BTreeMap<usize, BTreeMap<usize, Bytes>>,
+}
+
+impl Claims {
+    /// From the files that groups share. `proportions`: of each group, down the hierarchy.
+    pub fn of(groups: &[Group], tree: &Tree, shared: &[SharedFile], proportions: &[f64]) -> Claims {
+        if shared.is_empty() {
+            return Claims::default();
+        }
+        let index: HashMap<GroupId, usize> = (0..groups.len())
+            .filter(|&i| tree.leaf[i])
+            .map(|i| (groups[i].id, i))
+            .collect();
+        let mut by_payer: BTreeMap<usize, BTreeMap<usize, Bytes>> = BTreeMap::new();
+        for file in shared {
+            let held = held_by(file, &index);
+            let Some(owner) = owner(file, &held, &index, groups, proportions) else {
+                continue;
+            };
+            for (&payer, &bytes) in held.iter().filter(|(&payer, _)| payer != owner) {
+                let claims = by_payer.entry(payer).or_default();
+                let claim = claims.entry(owner).or_default();
+                *claim = (*claim + bytes).min(MOST);
+            }
+        }
+        let mut claims = Claims::default();
+        for (payer, of_payer) in by_payer {
+            let Some(most) = most_held(&groups[payer]) else {
+                continue;
+            };
+            for (owner, bytes) in within(most, &of_payer) {
+                let of_owner = claims.by_owner.entry(owner).or_default();
+                of_owner.insert(payer, bytes);
+            }
+        }
+        claims
+    }
+
+    /// The shift of each of `groups` groups if every claim is granted.
+    pub fn wanted(&self, groups: usize) -> Vec<Shift> {
+        let mut shifts = vec![Shift::default(); groups];
+        for (&owner, claims) in &self.by_owner {
+            grant(&mut shifts, owner, claims.iter().map(|(&i, &b)| (i, b)));
+        }
+        shifts
+    }
+
+    /// The shift of each group: what owners have claimed, up to what they are entitled to.
+    pub fn granted(&self, entitled: &[Bytes]) -> Vec<Shift> {
+        let mut shifts = vec![Shift::default(); entitled.len()];
+        for (&owner, claims) in &self.by_owner {
+            grant(&mut shifts, owner, within(entitled[owner], claims));
+        }
+        shifts
+    }
+}
+
+fn grant(shifts: &mut [Shift], owner: usize, claims: impl IntoIterator<Item = (usize, Bytes)>) {
+    for (payer, bytes) in claims {
+        shifts[payer].for_others = shifts[payer].for_others + bytes;
+        shifts[owner].by_others = shifts[owner].by_others + bytes;
+    }
+}
+
+/// The claims, cut in proportion so that they add up to no more than `most`; none is zero.
+fn within(most: Bytes, claims: &BTreeMap<usize, Bytes>) -> Vec<(usize, Bytes)> {
+    let nodes: Vec<Node> = claims
+        .values()
+        .map(|&bytes| Node {
+            parent: None,
+            weight: Some(bytes.0),
+            floor: Bytes::ZERO,
+            demand: Some(bytes),
+        })
+        .collect();
+    let parts = claims.keys().copied().zip(divide(most, &nodes));
+    parts.filter(|(_, bytes)| *bytes > Bytes::ZERO).collect()
+}
+
+/// What each known leaf holds of a file.
+fn held_by(file: &SharedFile, index: &HashMap<GroupId, usize>) -> BTreeMap<usize, Bytes> {
+    let mut held: BTreeMap<usize, Bytes> = BTreeMap::new();
+    for (id, bytes) in &file.held {
+        if let Some(&i) = index.get(id) {
+            let sum = held.entry(i).or_default();
+            *sum = *sum + *bytes;
+        }
+    }
+    held
+}
+
+/// The user that a file belongs to; `None` if none of them is known.
+fn owner(
+    file: &SharedFile,
+    held: &BTreeMap<usize, Bytes>,
+    index: &HashMap<GroupId, usize>,
+    groups: &[Group],
+    proportions: &[f64],
+) -> Option<usize> {
+    let users = file.users.iter().filter_map(|id| index.get(id).copied());
+    users.max_by_key(|&i| {
+        (
+            (proportions[i] * STEPS).round() as u64,
+            groups[i].weight,
+            held.get(&i).copied(),
+            Reverse(groups[i].id),
+        )
+    })
+}
+
+/// How much a payer may hold for others: its page cache. `None` if it cannot be protected.
+fn most_held(group: &Group) -> Option<Bytes> {
+    group.knobs.low.filter(|_| !group.knobs.foreign.low)?;
+    non_file(group)?;
+    group.memory.file
+}
+
+#[cfg(test)]
+#[path = "ownership_tests.rs"]
+mod tests;

@@ -1,0 +1,113 @@
+//! Errors: a cause, a remedy, and what kind of failure it is.
+
+use std::io;
+use std::path::Path;
+
+/// What kind of failure it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The request was wrong: another file, another option.
+    Usage,
+    /// It failed.
+    Failed,
+    /// Permission is missing.
+    Denied,
+}
+
+/// Why a record cannot be written or read. Displays as the cause alone.
+#[derive(Debug, thiserror::Error)]
+#[error("{cause}")]
+pub struct Error {
+    /// What is wrong, with the path.
+    pub cause: String,
+    /// What to do about it.
+    pub remedy: String,
+    /// What kind of failure it is.
+    pub kind: Kind,
+}
+
+/// What functions of this crate return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn new(kind: Kind, cause: String, remedy: impl Into<String>) -> Error {
+        let remedy = remedy.into();
+        Error {
+            cause,
+            remedy,
+            kind,
+        }
+    }
+
+    /// A file operation that failed.
+    pub(crate) fn io(doing: &str, name: &str, error: &io::Error) -> Error {
+        let text = error.to_string();
+        let words = text.split(" (os error ").next().unwrap_or(&text);
+        let cause = format!("cannot {doing} {name}: {}", words.to_lowercase());
+        let (kind, remedy) = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                (Kind::Denied, "run it as root, or name a file of your own")
+            }
+            io::ErrorKind::NotFound => (Kind::Failed, "check the path"),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (
+                Kind::Failed,
+                "make room on that file system; what was recorded before can be read",
+            ),
+            _ => (Kind::Failed, "check that the path is a usable file"),
+        };
+        Error::new(kind, cause, remedy)
+    }
+
+    pub(crate) fn not_a_record(name: &str) -> Error {
+        Error::new(
+            Kind::Failed,
+            format!("{name} is not a record"),
+            "name a file that justitia record wrote",
+        )
+    }
+
+    pub(crate) fn empty(name: &str) -> Error {
+        Error::new(
+            Kind::Failed,
+            format!("{name} is empty"),
+            "record something first: justitia record FILE",
+        )
+    }
+
+    /// The format itself is of a later version.
+    pub(crate) fn newer_format(name: &str, format: u16) -> Error {
+        Error::new(
+            Kind::Failed,
+            format!(
+                "{name} has format {format}; this version of justitia reads up to {}",
+                crate::FORMAT
+            ),
+            "use a version of justitia as new as the one that wrote it",
+        )
+    }
+
+    /// Something in it is needed and not understood.
+    pub(crate) fn newer(name: &str, what: &str, offset: u64, written_by: &str) -> Error {
+        Error::new(
+            Kind::Failed,
+            format!("{name} holds {what} at byte {offset} that this version does not understand"),
+            format!("use justitia {written_by} or later"),
+        )
+    }
+
+    pub(crate) fn exists(path: &Path) -> Error {
+        Error::new(
+            Kind::Usage,
+            format!("{} exists already", path.display()),
+            "name another file, or go on with it: --append",
+        )
+    }
+
+    pub(crate) fn in_use(path: &Path) -> Error {
+        Error::new(
+            Kind::Failed,
+            format!("{} is being written by another recorder", path.display()),
+            "stop that one, or name another file",
+        )
+    }
+}

@@ -1,0 +1,286 @@
+//! Runs the policy over a record.
+//!
+//! With what was decided then (configuration, weights) the plans come out as they were, to the
+//! last bit, if the record says what the policy remembered before its first tick and this version's
+//! policy is the one of then. With anything else a replay is **open loop**: the policy decides
+//! anew at each tick, but the host of the record goes on as it did. Its counters and gauges answer
+//! the decisions of then. Only the knobs follow: from the first tick that is decided otherwise,
+//! a knob holds what the replay last wrote to it, or what the operator had set.
+//!
+//! After a gap the policy goes on from what the record says it remembered; a replay that decides
+//! otherwise keeps its own memory and is told that more time has passed.
+//!
+//! Reads no clock: the same record and options give the same steps.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use justitia_policy::config::{Config, Mode, Objective};
+use justitia_policy::plan::{Knob, Plan, Value, Write};
+use justitia_policy::snapshot::{Group, GroupId, Snapshot, WeightSource};
+use justitia_policy::units::Weight;
+use justitia_policy::{step, State};
+
+use crate::model::{Remembered, Tick};
+
+/// What is to be decided otherwise than it was.
+pub struct Options<'a> {
+    /// A whole configuration instead of the recorded one.
+    pub config: Option<Config>,
+    /// How much of the policy is in force.
+    pub mode: Option<Mode>,
+    /// What the feedback aims at.
+    pub objective: Option<Objective>,
+    /// Another weight for a group.
+    pub weight: &'a dyn Fn(&Group) -> Option<Weight>,
+}
+
+impl Options<'_> {
+    /// Everything as it was.
+    pub fn as_recorded() -> Options<'static> {
+        Options {
+            config: None,
+            mode: None,
+            objective: None,
+            weight: &|_| None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("config", &self.config)
+            .field("mode", &self.mode)
+            .field("objective", &self.objective)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One tick, as it was and as it would have been.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Seconds since the first tick of the record.
+    pub at_s: f64,
+    /// Seconds since the step before, as the policy was told.
+    pub elapsed_s: f64,
+    /// As it was.
+    pub tick: Tick,
+    /// What the policy was given now, if not what it was given then.
+    pub given: Option<Snapshot>,
+    /// Under which configuration.
+    pub config: Config,
+    /// What it makes of it.
+    pub plan: Plan,
+    /// What the policy remembered before this tick is not known: it began anew.
+    pub began_anew: bool,
+}
+
+impl Step {
+    /// What the policy was given.
+    pub fn snapshot(&self) -> &Snapshot {
+        self.given.as_ref().unwrap_or(&self.tick.snapshot)
+    }
+
+    /// The plan is the one of then.
+    pub fn same(&self) -> bool {
+        self.plan == self.tick.plan
+    }
+
+    /// Writes of then that would not be made now, and the other way round, and those with another
+    /// value; ordered by group and knob.
+    pub fn differences(&self) -> Vec<Difference> {
+        let mut knobs: BTreeMap<(GroupId, Knob), [Option<&Write>; 2]> = BTreeMap::new();
+        for (side, plan) in [&self.tick.plan, &self.plan].into_iter().enumerate() {
+            for write in &plan.writes {
+                knobs.entry((write.group, write.knob)).or_default()[side] = Some(write);
+            }
+        }
+        let value = |write: Option<&Write>| write.map(|write| write.value);
+        knobs.retain(|_, [then, now]| value(*then) != value(*now));
+        let differences = knobs
+            .into_iter()
+            .map(|((id, knob), [then, now])| Difference {
+                at_s: self.at_s,
+                group: path_of(&self.tick.snapshot, id),
+                knob,
+                then: then.cloned(),
+                now: now.cloned(),
+            });
+        differences.collect()
+    }
+}
+
+/// A knob of one tick that would be written otherwise.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// Seconds since the first tick of the record.
+    pub at_s: f64,
+    /// Path of the group, or of the disk.
+    pub group: String,
+    /// Its file.
+    pub knob: Knob,
+    /// What was written then.
+    pub then: Option<Write>,
+    /// What would be written now.
+    pub now: Option<Write>,
+}
+
+/// Path of a group or disk, or its number.
+pub fn path_of(snapshot: &Snapshot, id: GroupId) -> String {
+    let group = snapshot.groups.iter().find(|group| group.id == id);
+    let disk = snapshot.devices.iter().find(|disk| disk.id == id);
+    let path = group.map(|group| &group.path);
+    let path = path.or(disk.map(|disk| &disk.path));
+    path.map_or_else(|| id.to_string(), Clone::clone)
+}
+
+/// Runs the policy over one tick after the other.
+#[derive(Debug)]
+pub struct Replayer<'a> {
+    options: Options<'a>,
+    state: Option<State>,
+    /// What is decided is no longer what was decided then.
+    diverged: bool,
+    /// What the replay wrote.
+    written: BTreeMap<(GroupId, Knob), Value>,
+    /// Ticks are missing before the next one.
+    gap: bool,
+    at: Duration,
+    last_at_unix_ms: Option<u64>,
+}
+
+impl<'a> Replayer<'a> {
+    /// A replay that has seen nothing.
+    pub fn new(options: Options<'a>) -> Replayer<'a> {
+        Replayer {
+            options,
+            state: None,
+            diverged: false,
+            written: BTreeMap::new(),
+            gap: false,
+            at: Duration::ZERO,
+            last_at_unix_ms: None,
+        }
+    }
+
+    /// A session begins: what comes has nothing to do with what was.
+    pub fn session(&mut self) {
+        self.state = None;
+        self.diverged = false;
+        self.written.clear();
+        self.gap = true;
+    }
+
+    /// Part of the record could not be read.
+    pub fn lost(&mut self) {
+        self.gap = true;
+    }
+
+    /// The next tick.
+    pub fn step(&mut self, tick: Tick) -> Step {
+        let gap = std::mem::take(&mut self.gap) || tick.missed > 0;
+        let passed = self.passed(&tick, gap);
+        self.at += passed;
+        let config = self.config(&tick.config);
+        let mut given = tick.snapshot.clone();
+        let reweighted = self.reweigh(&mut given);
+        self.diverged |= reweighted || config != tick.config;
+
+        let recorded = || tick.before.as_ref().and_then(Remembered::state);
+        let mut elapsed = tick.elapsed();
+        if self.state.is_none() || (gap && !self.diverged) {
+            self.state = recorded();
+        } else if gap {
+            elapsed = passed;
+        }
+        let began_anew = self.state.is_none();
+        let state = self.state.take().unwrap_or_default();
+        if self.diverged {
+            self.hold_own_knobs(&mut given);
+        }
+        let (state, plan) = step(&state, &given, &config, elapsed);
+        self.state = Some(state);
+        for write in &plan.writes {
+            if write.knob.holds_value() {
+                self.written.insert((write.group, write.knob), write.value);
+            }
+        }
+        Step {
+            at_s: self.at.as_secs_f64(),
+            elapsed_s: elapsed.as_secs_f64(),
+            given: self.diverged.then_some(given),
+            config,
+            plan,
+            began_anew,
+            tick,
+        }
+    }
+
+    /// Time since the tick before: as the agent measured it, or by the clock after a gap.
+    fn passed(&mut self, tick: &Tick, gap: bool) -> Duration {
+        let last = self.last_at_unix_ms.replace(tick.at_unix_ms);
+        let Some(last) = last else {
+            return Duration::ZERO;
+        };
+        if !gap {
+            return tick.elapsed();
+        }
+        let by_clock = Duration::from_millis(tick.at_unix_ms.saturating_sub(last));
+        by_clock.max(tick.elapsed())
+    }
+
+    fn config(&self, recorded: &Config) -> Config {
+        let mut config = self.options.config.unwrap_or(*recorded);
+        config.mode = self.options.mode.unwrap_or(config.mode);
+        config.objective = self.options.objective.unwrap_or(config.objective);
+        config
+    }
+
+    /// Gives groups their other weights. Whether any is another one.
+    fn reweigh(&self, snapshot: &mut Snapshot) -> bool {
+        let mut changed = false;
+        for group in &mut snapshot.groups {
+            let Some(weight) = (self.options.weight)(group) else {
+                continue;
+            };
+            if group.weight != Some(weight) {
+                group.weight = Some(weight);
+                group.weight_source = WeightSource::Config;
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// The knobs as they would stand if the replay had been in charge.
+    fn hold_own_knobs(&self, snapshot: &mut Snapshot) {
+        for group in &mut snapshot.groups {
+            let own = |knob| self.written.get(&(group.id, knob)).copied();
+            let limit = |knob, operator, recorded| match own(knob) {
+                Some(Value::Limit(limit)) => Some(limit),
+                _ => Option::or(operator, recorded),
+            };
+            let weight = |knob, recorded| match own(knob) {
+                Some(Value::Weight(weight)) => Some(weight),
+                _ => recorded,
+            };
+            let knobs = &mut group.knobs;
+            let operator = knobs.operator;
+            let low = limit(Knob::MemoryLow, operator.low, knobs.low);
+            let high = limit(Knob::MemoryHigh, operator.high, knobs.high);
+            // A file that is not there was not there.
+            knobs.low = knobs.low.and(low);
+            knobs.high = knobs.high.and(high);
+            knobs.io_weight = knobs.io_weight.and(weight(Knob::IoWeight, knobs.io_weight));
+            knobs.bfq_weight = knobs
+                .bfq_weight
+                .and(weight(Knob::IoBfqWeight, knobs.bfq_weight));
+        }
+        for disk in &mut snapshot.devices {
+            if let Some(Value::Switch(on)) = self.written.get(&(disk.id, Knob::BfqLowLatency)) {
+                disk.low_latency = disk.low_latency.and(Some(*on));
+            }
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! What a replay comes to: for each group what it got, what it should have got, what was and what
+//! would have been done about it.
+//!
+//! Bandwidth is what happened; a replay does not change it. Means are over time. Unknown is `None`:
+//! a group whose bandwidth was never known has none.
+
+use std::collections::BTreeMap;
+
+use justitia_policy::metrics;
+use justitia_policy::plan::{Plan, Verdict};
+use justitia_policy::snapshot::{GroupId, Snapshot};
+use justitia_policy::units::{Bytes, Weight};
+use serde::Serialize;
+
+use crate::replay::{Difference, Step};
+
+/// One group.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GroupSummary {
+    /// Path relative to the cgroup2 mount.
+    pub path: String,
+    /// The cgroup id.
+    pub id: u64,
+    /// Its weight in the replay, the last one.
+    pub weight: Option<u32>,
+    /// Its weight in the record, the last one.
+    pub recorded_weight: Option<u32>,
+    /// Bandwidth that it had, while that was known.
+    pub bytes_per_s: Option<f64>,
+    /// Its part of all groups' bytes, 0 to 1.
+    pub share: Option<f64>,
+    /// Its part of the weight, 0 to 1.
+    pub ideal_share: Option<f64>,
+    /// Mean threshold in the replay.
+    pub threshold_bytes: Option<u64>,
+    /// Mean threshold then.
+    pub recorded_threshold_bytes: Option<u64>,
+    /// Mean gain in the replay.
+    pub gain: Option<f64>,
+    /// Mean gain then.
+    pub recorded_gain: Option<f64>,
+    /// Knob writes in the replay.
+    pub writes: u64,
+    /// Knob writes then.
+    pub recorded_writes: u64,
+}
+
+/// All of it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// Ticks in the range.
+    pub ticks: u64,
+    /// Seconds that the policy was told they cover.
+    pub seconds: f64,
+    /// Ticks within that were not recorded.
+    pub missed: u64,
+    /// Ticks whose plan is the one of then.
+    pub same: u64,
+    /// Seconds of the first tick whose plan is not.
+    pub first_difference_s: Option<f64>,
+    /// Ticks before which what the policy remembered is not known.
+    pub began_anew: u64,
+    /// Something was decided otherwise than then: from there on the replay is open loop.
+    pub open_loop: bool,
+    /// Proportionality variation of what happened, among the groups that contended.
+    pub pv: Option<f64>,
+    /// Share error of what happened, among the groups that contended.
+    pub share_error: Option<f64>,
+    /// Knob writes in the replay.
+    pub writes: u64,
+    /// Knob writes then.
+    pub recorded_writes: u64,
+    /// Knobs written otherwise, counted once a tick.
+    pub differences: u64,
+    /// Groups, by path.
+    pub groups: Vec<GroupSummary>,
+    #[serde(skip)]
+    first: Vec<Difference>,
+    #[serde(skip)]
+    keep: usize,
+    #[serde(skip)]
+    sums: BTreeMap<GroupId, Sums>,
+}
+
+/// A mean over time.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Mean {
+    sum: f64,
+    seconds: f64,
+}
+
+impl Mean {
+    fn add(&mut self, value: Option<f64>, seconds: f64) {
+        if let Some(value) = value {
+            self.sum += value * seconds;
+            self.seconds += seconds;
+        }
+    }
+
+    fn value(self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.sum / self.seconds)
+    }
+
+    fn bytes(self) -> Option<u64> {
+        self.value().map(|mean| Bytes::from_f64(mean).0)
+    }
+}
+
+/// Of one group. Pairs: of the replay and of then.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Sums {
+    path: String,
+    weight: [Option<u32>; 2],
+    bandwidth: Mean,
+    ideal: Mean,
+    threshold: [Mean; 2],
+    gain: [Mean; 2],
+    writes: [u64; 2],
+    contended: bool,
+}
+
+const REPLAYED: usize = 0;
+const RECORDED: usize = 1;
+
+impl Summary {
+    /// Of nothing yet; remembers the first `keep` differences.
+    pub fn new(keep: usize) -> Summary {
+        Summary {
+            keep,
+            ..Summary::default()
+        }
+    }
+
+    /// The first differences, in the order of time.
+    pub fn first_differences(&self) -> &[Difference] {
+        &self.first
+    }
+
+    /// Takes in a step.
+    pub fn add(&mut self, step: &Step) {
+        let seconds = step.elapsed_s;
+        self.ticks += 1;
+        self.seconds += seconds;
+        self.missed += step.tick.missed;
+        self.began_anew += u64::from(step.began_anew);
+        self.open_loop |= step.given.is_some();
+        if step.same() {
+            self.same += 1;
+        } else {
+            self.first_difference_s.get_or_insert(step.at_s);
+        }
+        let plans = [&step.plan, &step.tick.plan];
+        let snapshots = [step.snapshot(), &step.tick.snapshot];
+        for (side, (plan, snapshot)) in plans.into_iter().zip(snapshots).enumerate() {
+            self.add_plan(side, plan, snapshot, seconds);
+        }
+        let differences = step.differences();
+        self.differences += differences.len() as u64;
+        let room = self.keep.saturating_sub(self.first.len());
+        self.first.extend(differences.into_iter().take(room));
+    }
+
+    fn add_plan(&mut self, side: usize, plan: &Plan, snapshot: &Snapshot, seconds: f64) {
+        for verdict in &plan.verdicts {
+            let sums = self.sums.entry(verdict.group).or_default();
+            sums.add(side, verdict, seconds);
+        }
+        for group in &snapshot.groups {
+            if let Some(sums) = self.sums.get_mut(&group.id) {
+                sums.path.clone_from(&group.path);
+                sums.weight[side] = group.weight.map(Weight::get);
+            }
+        }
+        for write in &plan.writes {
+            // Writes to ancestors and disks count for the whole only.
+            if let Some(sums) = self.sums.get_mut(&write.group) {
+                sums.writes[side] += 1;
+            }
+        }
+        let writes = plan.writes.len() as u64;
+        if side == REPLAYED {
+            self.writes += writes;
+        } else {
+            self.recorded_writes += writes;
+        }
+    }
+
+    /// Works out what the whole comes to; after the last step.
+    #[must_use]
+    pub fn finish(mut self) -> Summary {
+        let total: f64 = self.sums.values().map(|sums| sums.bandwidth.sum).sum();
+        let groups = self.sums.iter();
+        self.groups = groups.map(|(id, sums)| sums.summary(*id, total)).collect();
+        self.groups
+            .sort_by(|a, b| (&a.path, a.id).cmp(&(&b.path, b.id)));
+        let contenders = self.sums.values().filter(|sums| sums.contended);
+        let (weights, rates): (Vec<u32>, Vec<f64>) = contenders
+            .filter_map(|sums| Some((sums.weight[RECORDED]?, sums.bandwidth.value()?)))
+            .unzip();
+        if weights.len() > 1 {
+            self.pv = metrics::proportionality_variation(&weights, &rates);
+            self.share_error = metrics::share_error(&weights, &rates);
+        }
+        self
+    }
+}
+
+impl Sums {
+    fn add(&mut self, side: usize, verdict: &Verdict, seconds: f64) {
+        self.threshold[side].add(Some(verdict.threshold.as_f64()), seconds);
+        self.gain[side].add(Some(verdict.gain), seconds);
+        if side == RECORDED {
+            self.bandwidth.add(verdict.bytes_per_s, seconds);
+            self.contended |= verdict.contending;
+        } else {
+            self.ideal.add(Some(verdict.proportion), seconds);
+        }
+    }
+
+    fn summary(&self, id: GroupId, total: f64) -> GroupSummary {
+        let bytes_per_s = self.bandwidth.value();
+        let known = bytes_per_s.filter(|_| total > 0.0);
+        GroupSummary {
+            path: self.path.clone(),
+            id: id.0,
+            weight: self.weight[REPLAYED],
+            recorded_weight: self.weight[RECORDED],
+            bytes_per_s,
+            share: known.map(|_| self.bandwidth.sum / total),
+            ideal_share: self.ideal.value(),
+            threshold_bytes: self.threshold[REPLAYED].bytes(),
+            recorded_threshold_bytes: self.threshold[RECORDED].bytes(),
+            gain: self.gain[REPLAYED].value(),
+            recorded_gain: self.gain[RECORDED].value(),
+            writes: self.writes[REPLAYED],
+            recorded_writes: self.writes[RECORDED],
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A replay comes to the plans of then, or says where it does not.
+
+mod simulated;
+
+use justitia_policy::config::{Config, Mode, Objective};
+use justitia_policy::snapshot::Group;
+use justitia_policy::units::Weight;
+use justitia_record::{Item, Options, Replayer, Step, Summary, Tick};
+use simulated::{frames, items, Run};
+
+fn replay(bytes: &[u8], options: Options<'_>) -> Vec<Step> {
+    let mut replayer = Replayer::new(options);
+    let mut steps = Vec::new();
+    for item in items(bytes) {
+        match item {
+            Item::Tick(tick) => steps.push(replayer.step(*tick)),
+            Item::Session(_) => replayer.session(),
+            Item::Note(_) => replayer.lost(),
+            Item::End => {}
+        }
+    }
+    steps
+}
+
+fn recorded(ticks: &[Tick]) -> Vec<u8> {
+    frames(ticks).concat()
+}
+
+fn summary(steps: &[Step]) -> Summary {
+    let mut summary = Summary::new(5);
+    for step in steps {
+        summary.add(step);
+    }
+    summary.finish()
+}
+
+#[test]
+fn the_recorded_plans_come_out_tick_for_tick() {
+    for mode in [Mode::Proportional, Mode::Justitia, Mode::Observe] {
+        let config = Config {
+            mode,
+            ..Config::default()
+        };
+        let mut run = Run::new(config, &[100, 200, 400, 800]).counted();
+        let mut given = run.ticks(65);
+        // A reload in the middle.
+        run.decide(Config {
+            objective: Objective::Strict,
+            ..config
+        });
+        given.extend(run.ticks(10));
+        let steps = replay(&recorded(&given), Options::as_recorded());
+        assert_eq!(steps.len(), given.len());
+        for (step, given) in steps.iter().zip(&given) {
+            assert!(step.same(), "{mode:?}, tick {}", given.count);
+            assert!(step.given.is_none() && step.differences().is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_recording_that_began_in_the_middle_comes_out_too() {
+    let mut run = Run::new(Config::default(), &[100, 800]);
+    run.ticks(20);
+    let mut given = vec![run.tick(true)];
+    given.extend(run.ticks(10));
+    let steps = replay(&recorded(&given), Options::as_recorded());
+    assert!(steps.iter().all(Step::same));
+    // Without what the policy remembered it does not, and that is said.
+    given[0].before = None;
+    let steps = replay(&recorded(&given), Options::as_recorded());
+    assert!(steps[0].began_anew && !steps[1].same());
+    assert!(steps[1..].iter().all(|step| !step.began_anew));
+    assert_eq!(summary(&steps).began_anew, 1);
+}
+
+#[test]
+fn after_a_gap_it_goes_on_from_what_was_remembered() {
+    let mut run = Run::new(Config::default(), &[100, 800]);
+    let mut given = run.ticks(10);
+    run.ticks(7);
+    given.push(Tick {
+        missed: 7,
+        ..run.tick(true)
+    });
+    given.extend(run.ticks(5));
+    let steps = replay(&recorded(&given), Options::as_recorded());
+    assert!(steps.iter().all(Step::same));
+    assert!((steps[10].at_s - steps[9].at_s - 8.008).abs() < 1e-9);
+    assert_eq!(summary(&steps).missed, 7);
+}
+
+#[test]
+fn the_same_record_and_options_give_the_same_steps() {
+    let given = Run::new(Config::default(), &[100, 200, 800]).ticks(30);
+    let bytes = recorded(&given);
+    let strict = || Options {
+        objective: Some(Objective::Strict),
+        ..Options::as_recorded()
+    };
+    let text = |steps: Vec<Step>| {
+        let plans: Vec<_> = steps.iter().map(|step| &step.plan).collect();
+        serde_json::to_string(&plans).unwrap() + &serde_json::to_string(&summary(&steps)).unwrap()
+    };
+    assert_eq!(
+        text(replay(&bytes, strict())),
+        text(replay(&bytes, strict()))
+    );
+}
+
+#[test]
+fn another_weight_is_open_loop_and_shows_what_it_would_change() {
+    let given = Run::new(Config::default(), &[100, 800]).ticks(40);
+    let bytes = recorded(&given);
+    let light = given[0].snapshot.groups[0].id;
+    let weight = |group: &Group| Weight::new(800).ok().filter(|_| group.id == light);
+    let options = Options {
+        weight: &weight,
+        ..Options::as_recorded()
+    };
+    let summary = summary(&replay(&bytes, options));
+    assert!(summary.open_loop && summary.same < summary.ticks);
+    assert!(summary.first_difference_s.is_some() && summary.differences > 0);
+    assert_eq!(summary.first_differences().len(), 5);
+    let group = &summary.groups[0];
+    assert_eq!(
+        (group.weight, group.recorded_weight),
+        (Some(800), Some(100))
+    );
+    assert!(group.threshold_bytes > group.recorded_threshold_bytes);
+    assert_eq!(group.ideal_share, Some(0.5));
+    // What happened does not change.
+    assert!(group.share.unwrap() < 0.2, "{group:?}");
+}
+
+#[test]
+fn nothing_is_written_in_a_replay_that_only_observes() {
+    let given = Run::new(Config::default(), &[100, 800]).ticks(20);
+    let options = Options {
+        mode: Some(Mode::Observe),
+        ..Options::as_recorded()
+    };
+    let steps = replay(&recorded(&given), options);
+    let summary = summary(&steps);
+    assert_eq!(summary.writes, 0);
+    assert!(summary.recorded_writes > 0);
+    assert_eq!(summary.differences, summary.recorded_writes);
+}
+
+#[test]
+fn a_write_of_the_replay_is_not_repeated_as_if_it_had_no_effect() {
+    // Recorded without a policy: the knobs of the record never move.
+    let observe = Config {
+        mode: Mode::Observe,
+        ..Config::default()
+    };
+    let given = Run::new(observe, &[100, 800]).ticks(40);
+    let options = Options {
+        mode: Some(Mode::Justitia),
+        ..Options::as_recorded()
+    };
+    let summary = summary(&replay(&recorded(&given), options));
+    assert!(summary.writes > 0);
+    assert!(summary.writes < 40, "{} writes", summary.writes);
+}
