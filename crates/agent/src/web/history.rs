@@ -1,7 +1,7 @@
 //! The last ten minutes, for the page's figures: what each group had, and what was decided.
 //!
 //! The web thread takes a sample of each tick after it was posted, always, so that a page opened
-//! after an incident shows it; the agent's loop pays nothing for it, and the web thread less than
+//! after an incident shows it; the agent's loop pays nothing for it, and the web thread about
 //! 0.1 ms a tick at 1,000 groups.
 //!
 //! Memory is bounded whatever the number of groups: at most [`POINTS`] points, at most one a
@@ -135,26 +135,27 @@ impl History {
             .map(|last| last.groups.iter().map(|had| (had.id, &had.path)).collect())
             .unwrap_or_default();
         let mut verdicts = tick.plan.verdicts.iter().peekable();
-        let mut all: Vec<(&Group, Option<&Verdict>)> = tick
+        let mut all: Vec<Seen> = tick
             .snapshot
             .groups
             .iter()
             .map(|group| (group, verdicts.next_if(|verdict| verdict.group == group.id)))
             .filter(|(group, _)| group.weight.is_some())
+            .map(|(group, verdict)| Seen::new(group, verdict, &placed))
             .collect();
         if all.len() > GROUPS {
             all.select_nth_unstable_by(GROUPS, |a, b| {
-                size(b, &placed)
-                    .partial_cmp(&size(a, &placed))
-                    .unwrap_or(std::cmp::Ordering::Equal)
+                let order = b.bytes_per_s.total_cmp(&a.bytes_per_s);
+                order.then(b.file_bytes.total_cmp(&a.file_bytes))
             });
         }
         let (own, others) = all.split_at(all.len().min(GROUPS));
-        let samples = own.iter().map(|(group, verdict)| {
+        let samples = own.iter().map(|seen| {
+            let group = seen.group;
             let path = placed.get(&group.id).copied();
             let path = path.filter(|path| ***path == *group.path);
             let path = path.map_or_else(|| group.path.as_str().into(), Arc::clone);
-            sample(group, *verdict, path)
+            sample(group, seen.verdict, path)
         });
         let mut groups: Box<[Sample]> = samples.collect();
         groups.sort_unstable_by_key(|sample| sample.id);
@@ -209,19 +210,33 @@ impl History {
     }
 }
 
-/// What decides about a place: bandwidth, then page cache.
-fn size(of: &(&Group, Option<&Verdict>), placed: &HashMap<GroupId, &Arc<str>>) -> (f64, f64) {
-    let (group, verdict) = of;
-    let factor = if placed.contains_key(&group.id) {
-        2.0
-    } else {
-        1.0
-    };
-    let bytes_per_s = verdict
-        .and_then(|verdict| verdict.bytes_per_s)
-        .unwrap_or(0.0);
-    let file = group.memory.file.map_or(0.0, Bytes::as_f64);
-    (bytes_per_s * factor, file * factor)
+/// A group as it was seen, with what decides about a place: bandwidth, then page cache.
+struct Seen<'a> {
+    group: &'a Group,
+    verdict: Option<&'a Verdict>,
+    bytes_per_s: f64,
+    file_bytes: f64,
+}
+
+impl<'a> Seen<'a> {
+    fn new(
+        group: &'a Group,
+        verdict: Option<&'a Verdict>,
+        placed: &HashMap<GroupId, &Arc<str>>,
+    ) -> Seen<'a> {
+        let factor = if placed.contains_key(&group.id) {
+            2.0
+        } else {
+            1.0
+        };
+        let bytes_per_s = verdict.and_then(|verdict| verdict.bytes_per_s);
+        Seen {
+            group,
+            verdict,
+            bytes_per_s: bytes_per_s.unwrap_or(0.0) * factor,
+            file_bytes: group.memory.file.map_or(0.0, Bytes::as_f64) * factor,
+        }
+    }
 }
 
 fn sample(group: &Group, verdict: Option<&Verdict>, path: Arc<str>) -> Sample {
@@ -240,15 +255,16 @@ fn sample(group: &Group, verdict: Option<&Verdict>, path: Arc<str>) -> Sample {
     }
 }
 
-fn rest(others: &[(&Group, Option<&Verdict>)]) -> Rest {
+fn rest(others: &[Seen]) -> Rest {
     let mut rest = Rest::default();
-    for (group, verdict) in others {
+    let nameless: Arc<str> = "".into();
+    for seen in others {
         let add = |sum: &mut f32, value: f32| {
             if !value.is_nan() {
                 *sum += value;
             }
         };
-        let sample = sample(group, *verdict, "".into());
+        let sample = sample(seen.group, seen.verdict, Arc::clone(&nameless));
         rest.groups += 1;
         add(&mut rest.proportion, sample.proportion);
         add(&mut rest.bytes_per_s, sample.bytes_per_s);
