@@ -25,6 +25,8 @@ pub enum LabCommand {
     Run(Box<RunArgs>),
     /// List the experiments, their policies and what each one shows
     List(ListArgs),
+    /// Measure what observing costs the observed: with nothing, /proc and eBPF in turn
+    Overhead(OverheadArgs),
     /// Study the recorded series in DIR/result.json again and write DIR/report.html
     Report(ReportArgs),
 }
@@ -51,10 +53,39 @@ pub struct ReportArgs {
     pub json: bool,
 }
 
+/// Arguments of `justitia lab overhead`.
+#[derive(Debug, Clone, Args)]
+pub struct OverheadArgs {
+    /// Directory for overhead.json and the guest's console
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Loads to observe: randread, read, fileserver [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub loads: Vec<String>,
+    /// Pairs for each load
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    pub pairs: u32,
+    /// Seconds of each window
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub seconds: u32,
+    /// Series of the stock kernel
+    #[arg(long, value_name = "SERIES", default_value = "6.12")]
+    pub kernel: String,
+    /// Virtual CPUs
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub cpus: u32,
+    /// Seed of every random choice
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print overhead.json instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Arguments of `justitia lab run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// Which experiment: fileserver, readmix or reread
+    /// Which experiment: fileserver, readmix, reread or sharing
     #[arg(value_name = "EXPERIMENT")]
     pub experiment: String,
     /// Directory for result.json, report.html and the guests' consoles
@@ -153,9 +184,12 @@ pub struct LoadArgs {
     /// Let this container's anonymous memory grow by SIZE each second (fileserver) [default: 8M]
     #[arg(long, value_name = "NAME[=SIZE]")]
     pub anon_growth: Vec<String>,
-    /// Size of each container's file (readmix, reread)
+    /// Size of each container's file (readmix, reread), of the private ones (sharing)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub file_size: Option<u64>,
+    /// Size of the file that two containers share (sharing)
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub shared_size: Option<u64>,
     /// Bytes of each request (readmix)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub block_size: Option<u64>,
@@ -165,7 +199,8 @@ pub struct LoadArgs {
     /// Skew of the reads: exponent of the Zipf distribution, 0 is uniform (readmix)
     #[arg(long, value_name = "X")]
     pub zipf: Option<f64>,
-    /// What the host writes between caching and reading again (reread)
+    /// What the host writes between caching and reading again (reread), or what each container
+    /// after the second reads (sharing)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub polluter: Option<u64>,
 }

@@ -11,7 +11,8 @@ use serde_json::json;
 use crate::args::{LabArgs, LabCommand, RunArgs};
 use crate::experiments::{runs_agent, Settings};
 use crate::protocol::{
-    AgentCost, ContainerJob, ContainerReport, GuestJob, GuestReport, Load, PolicyUnderTest, Sample,
+    AgentCost, ContainerJob, ContainerReport, FileReport, FileSample, GuestJob, GuestReport, Load,
+    PolicyUnderTest, Sample,
 };
 use crate::study::{Document, Environment, RunRecord};
 
@@ -51,6 +52,7 @@ pub(crate) fn empty_record() -> RunRecord {
         agent_log: String::new(),
         agent_status: None,
         series: Vec::new(),
+        files: Vec::new(),
     }
 }
 
@@ -108,6 +110,7 @@ pub(crate) fn report(job: &GuestJob) -> GuestReport {
             String::new()
         },
         agent_status: agent.then(|| json!({"groups": []})),
+        files: files(job),
     }
 }
 
@@ -118,7 +121,7 @@ fn shape(policy: PolicyUnderTest) -> (f64, f64) {
         PolicyUnderTest::Memcg => (1.25, 0.86),
         PolicyUnderTest::Direct => (0.85, 0.5),
         PolicyUnderTest::Justitia => (0.75, 0.99),
-        PolicyUnderTest::Proportional => (1.0, 1.02),
+        PolicyUnderTest::Proportional | PolicyUnderTest::FirstTouch => (1.0, 1.02),
         PolicyUnderTest::Strict => (1.0, 0.9),
     }
 }
@@ -185,6 +188,30 @@ fn containers(job: &GuestJob) -> Vec<ContainerReport> {
             }
         })
         .collect()
+}
+
+/// The shared file, if there is one: it stays under proportional and is halved by others.
+fn files(job: &GuestJob) -> Vec<FileReport> {
+    let Some(Load::Sharing { shared_bytes, .. }) = job.containers.first().map(|c| &c.load) else {
+        return Vec::new();
+    };
+    let least = match job.policy {
+        PolicyUnderTest::Proportional => *shared_bytes,
+        _ => shared_bytes / 2,
+    };
+    let look = |second: u32| FileSample {
+        at_s: f64::from(second),
+        resident_bytes: Some(if second == job.seconds {
+            least
+        } else {
+            *shared_bytes
+        }),
+    };
+    vec![FileReport {
+        name: "shared file".into(),
+        bytes: *shared_bytes,
+        samples: (0..=job.seconds).map(look).collect(),
+    }]
 }
 
 /// A fixed sequence of small deviations.

@@ -15,6 +15,7 @@ pub mod load;
 pub mod machine;
 pub mod mailbox;
 pub mod modules;
+pub mod overhead;
 pub mod progress;
 pub mod protocol;
 pub mod qemu;

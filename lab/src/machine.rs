@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
+
 use crate::error::LabError;
 use crate::experiments::{runs_agent, Settings, Workload};
 use crate::host::CpuTime;
-use crate::protocol::{GuestJob, GuestReport};
+use crate::protocol::{GuestJob, GuestReport, Job};
 use crate::vm::{self, VmSpec};
 
 /// Runs jobs.
@@ -69,6 +71,7 @@ impl Machine {
                 timeout: time_limit(settings),
                 console_log: PathBuf::new(),
                 cmdline: Vec::new(),
+                patches_text: false,
             },
         })
     }
@@ -81,23 +84,17 @@ impl Guest for Machine {
         console: &Path,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Answer, LabError> {
-        let not_understood = |error: serde_json::Error| {
-            LabError::failed(
-                format!("the guest's report is not understood: {error}"),
-                "build justitia and justitia-lab-guest from the same source",
-            )
-        };
         let spec = VmSpec {
             console_log: console.to_owned(),
             ..self.spec.clone()
         };
-        let text = serde_json::to_vec(job).map_err(not_understood)?;
+        let text = job_text(&Job::Experiment(job.clone()))?;
         let before = CpuTime::read();
         let output = vm::run_guest(&spec, &text, progress)?;
         let host_busy_with_others = CpuTime::read()
             .zip(before)
             .and_then(|(after, before)| after.others_since(&before));
-        let report = serde_json::from_slice(&output.report).map_err(not_understood)?;
+        let report = understood(&output.report)?;
         let machine = BTreeMap::from([
             (
                 "acceleration".to_owned(),
@@ -123,6 +120,7 @@ fn file_set_bytes(settings: &Settings) -> u64 {
         }
         Workload::Readmix(p) => containers * p.file_bytes,
         Workload::Reread(p) => containers * p.file_bytes + p.polluter_bytes,
+        Workload::Sharing(p) => p.bytes(containers),
     }
 }
 
@@ -137,8 +135,25 @@ fn time_limit(settings: &Settings) -> Duration {
     Duration::from_secs(300 + fill_s + 2 * u64::from(settings.seconds))
 }
 
+/// A job as the guest reads it.
+pub(crate) fn job_text(job: &Job) -> Result<Vec<u8>, LabError> {
+    serde_json::to_vec(job).map_err(|error| not_understood(&error))
+}
+
+/// A report as the guest wrote it.
+pub(crate) fn understood<T: DeserializeOwned>(report: &[u8]) -> Result<T, LabError> {
+    serde_json::from_slice(report).map_err(|error| not_understood(&error))
+}
+
+fn not_understood(error: &serde_json::Error) -> LabError {
+    LabError::failed(
+        format!("the guest's report is not understood: {error}"),
+        "build justitia and justitia-lab-guest from the same source",
+    )
+}
+
 /// A program that was built or installed beside this one.
-fn program(name: &str) -> Result<PathBuf, LabError> {
+pub(crate) fn program(name: &str) -> Result<PathBuf, LabError> {
     let missing = |where_: &str| {
         LabError::environment(
             format!("{name} is missing{where_}"),

@@ -1,7 +1,7 @@
 //! What the host hands a guest and what the guest hands back.
 //!
-//! One boot of a virtual machine runs one [`GuestJob`] (one policy of one experiment) and answers
-//! with one [`GuestReport`]. Both travel as JSON over the mailbox disk (`vm`); progress travels as
+//! One boot of a virtual machine runs one [`Job`], mostly a [`GuestJob`] (one policy of one
+//! experiment), and answers with one [`GuestReport`]. Both travel as JSON over the mailbox disk (`vm`); progress travels as
 //! console lines that begin with [`PROGRESS_PREFIX`].
 //!
 //! Units: `_bytes` bytes, `_s` seconds, `_us` microseconds, `mb` means 10^6 bytes.
@@ -12,6 +12,16 @@ use serde::{Deserialize, Serialize};
 
 /// A console line that begins with this is progress meant for the person who waits.
 pub const PROGRESS_PREFIX: &str = "@justitia ";
+
+/// What a guest is asked to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Job {
+    /// One policy of one experiment; answered with a [`GuestReport`].
+    Experiment(GuestJob),
+    /// What observing costs; answered with an [`OverheadReport`].
+    Overhead(OverheadJob),
+}
 
 /// What one boot of a guest does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -100,6 +110,31 @@ pub enum Load {
         /// `O_DIRECT` instead of the page cache.
         direct: bool,
     },
+    /// A file that one container touches first and another one uses.
+    Sharing {
+        /// What this container does with it.
+        role: SharingRole,
+        /// Size of the shared file in bytes.
+        shared_bytes: u64,
+        /// Size of the container's own file in bytes.
+        own_bytes: u64,
+        /// Seconds from one reading of the shared file to the next.
+        every_s: u32,
+        /// Second at which a polluter begins.
+        from_s: u32,
+    },
+}
+
+/// What a container does with a shared file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SharingRole {
+    /// Touches it first and is charged for it.
+    Payer,
+    /// Reads it again and again.
+    User,
+    /// Wants the memory.
+    Polluter,
 }
 
 /// A policy under test.
@@ -116,6 +151,8 @@ pub enum PolicyUnderTest {
     Justitia,
     /// Agent in mode `proportional`, objective `fair`.
     Proportional,
+    /// The same without the observer that sees sharing: pages belong to who touched them first.
+    FirstTouch,
     /// Agent in mode `proportional`, objective `strict`.
     Strict,
     /// Agent in mode `observe`: measures and writes nothing.
@@ -163,6 +200,29 @@ pub struct GuestReport {
     pub agent_log: String,
     /// `justitia status --json` taken two thirds through the measured phase.
     pub agent_status: Option<serde_json::Value>,
+    /// Residency of the files of interest (sharing); none for other loads.
+    #[serde(default)]
+    pub files: Vec<FileReport>,
+}
+
+/// How much of a file was in the page cache.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FileReport {
+    /// `shared file`, or the container whose own file it is.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// One look a second, the first at the start of the measured phase.
+    pub samples: Vec<FileSample>,
+}
+
+/// One look at a file.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FileSample {
+    /// Seconds since the start of the measured phase.
+    pub at_s: f64,
+    /// Bytes in the page cache; `None` if the kernel did not say.
+    pub resident_bytes: Option<u64>,
 }
 
 /// What the agent cost.
@@ -222,4 +282,102 @@ pub struct Sample {
     pub memory_full_us: u64,
     /// io.pressure some total, microseconds.
     pub io_some_us: u64,
+}
+
+/// What observing costs: see `overhead`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OverheadJob {
+    /// Pairs for each load.
+    pub pairs: u32,
+    /// Seconds of a window.
+    pub seconds: u32,
+    /// The loads, one after the other.
+    pub loads: Vec<OverheadLoad>,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+/// A load that is observed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OverheadLoad {
+    /// fio, random reads of 4 KiB from cache.
+    Randread,
+    /// fio, sequential reads of 128 KiB from cache.
+    Read,
+    /// The fileserver load in a container.
+    Fileserver,
+}
+
+impl OverheadLoad {
+    /// All of them.
+    pub const ALL: [OverheadLoad; 3] = [Self::Randread, Self::Read, Self::Fileserver];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Randread => "randread",
+            Self::Read => "read",
+            Self::Fileserver => "fileserver",
+        }
+    }
+}
+
+/// Who observes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Observing {
+    /// Nobody: no agent runs.
+    Nothing,
+    /// The agent, through /proc.
+    Proc,
+    /// The agent, through eBPF.
+    Bpf,
+}
+
+impl Observing {
+    /// All conditions.
+    pub const ALL: [Observing; 3] = [Self::Nothing, Self::Proc, Self::Bpf];
+
+    /// As `--observer` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Proc => "proc",
+            Self::Bpf => "bpf",
+        }
+    }
+}
+
+/// What observing cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OverheadReport {
+    /// `uname -r`.
+    pub kernel: String,
+    /// Facts the guest read back.
+    pub environment: BTreeMap<String, String>,
+    /// In the order they were measured.
+    pub windows: Vec<Window>,
+}
+
+/// One load under one condition for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// The load.
+    pub load: OverheadLoad,
+    /// Number of the pair it belongs to, from 0.
+    pub pair: u32,
+    /// The condition.
+    pub observing: Observing,
+    /// Its length.
+    pub seconds: f64,
+    /// Operations completed.
+    pub ops: u64,
+    /// CPU time of the load's own tasks, user and system, microseconds.
+    pub cpu_us: f64,
+    /// What the agent cost; `None` if none ran.
+    pub agent: Option<AgentCost>,
+    /// Seconds from the agent's start to its end.
+    pub agent_alive_s: Option<f64>,
 }

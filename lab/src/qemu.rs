@@ -10,7 +10,10 @@
 //! nothing is lost. `cache=none` would make the host's device the second bottleneck.
 //!
 //! Facts about emulation: QEMU before 10 mis-emulates cmpxchg16b under multi-threaded TCG and the
-//! guest then panics at random in the slab allocator, so the instruction is hidden there.
+//! guest then panics at random in the slab allocator, so the instruction is hidden there. It also
+//! runs into a breakpoint that is no longer there when one CPU patches kernel text that another
+//! one executes; a guest that does so over and over ([`Machine::patches_text`]) gets one thread
+//! for all its CPUs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -103,12 +106,17 @@ pub struct Machine {
     pub disks: Vec<Disk>,
     /// More words for the kernel command line.
     pub cmdline: Vec<String>,
+    /// The guest patches its kernel's text all the time: attaches and detaches BPF programs.
+    pub patches_text: bool,
 }
 
 /// The arguments for [`QEMU`].
 pub fn arguments(machine: &Machine) -> Vec<String> {
     let (accelerator, cpu) = match machine.accelerator {
         Accelerator::Kvm => ("kvm", "host"),
+        Accelerator::Tcg if machine.qemu_major < 10 && machine.patches_text => {
+            ("tcg,thread=single", "max,la57=off,cx16=off")
+        }
         Accelerator::Tcg if machine.qemu_major < 10 => {
             ("tcg,thread=multi", "max,la57=off,cx16=off")
         }
@@ -237,6 +245,7 @@ mod tests {
                 Disk::private(Path::new("/r/d"), SERIAL_DATA, Some(40)),
             ],
             cmdline: vec!["lru_gen=off".into()],
+            patches_text: false,
         }
     }
 
@@ -261,6 +270,17 @@ mod tests {
             value_of(&arguments(&machine(Accelerator::Kvm, 7)), "-cpu"),
             ["host"]
         );
+    }
+
+    #[test]
+    fn a_guest_that_patches_its_text_runs_in_one_thread_where_that_matters() {
+        for (major, accelerator) in [(7, "tcg,thread=single"), (10, "tcg,thread=multi")] {
+            let patching = Machine {
+                patches_text: true,
+                ..machine(Accelerator::Tcg, major)
+            };
+            assert_eq!(value_of(&arguments(&patching), "-accel"), [accelerator]);
+        }
     }
 
     #[test]

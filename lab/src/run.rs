@@ -37,6 +37,7 @@ pub fn main(args: &LabArgs) -> Result<(), LabError> {
         LabCommand::Run(run) => run_experiment(run),
         LabCommand::List(list) => list_experiments(list),
         LabCommand::Report(report) => render_again(report),
+        LabCommand::Overhead(overhead) => print(&crate::overhead::run(overhead)?),
     }
 }
 
@@ -164,6 +165,14 @@ fn outcome(settings: &Settings, record: &RunRecord) -> String {
     let known = |value: Option<f64>, digits: usize| {
         value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:.digits$}"))
     };
+    if let Some(shared) = figures.files.first() {
+        let part = shared.least_part().map(|part| part * 100.0);
+        return format!(
+            "at least {} % of the {} stayed",
+            known(part, 0),
+            shared.name
+        );
+    }
     format!(
         "PV {}, share error {}, total {} MB/s",
         known(figures.pv, 2),
@@ -262,7 +271,7 @@ fn print(text: &str) -> Result<(), LabError> {
 }
 
 /// Replaces a file: all of the new text or all of the old.
-fn write_whole(path: &Path, text: &str) -> Result<(), LabError> {
+pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), LabError> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let failed = |error: std::io::Error| LabError::io("write", path, error);
     let mut file = temporary_in(dir).map_err(failed)?;

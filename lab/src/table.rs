@@ -7,7 +7,7 @@ use std::fmt::Write;
 use crate::experiments::{policy_name, Measure};
 use crate::report::tables::{lru_name, scheduler_name};
 use crate::study::notes::notes;
-use crate::study::{Document, Figures, PolicyResult};
+use crate::study::{Document, Figures, FileFigures, PolicyResult};
 
 /// Columns before the first policy: container, weight, ideal share, ideal ratio.
 const FIXED: usize = 4;
@@ -41,7 +41,7 @@ pub fn render(document: &Document) -> String {
 fn setup(document: &Document) -> String {
     let settings = &document.environment.settings;
     let window = match settings.measure {
-        Measure::Window => {
+        Measure::Window | Measure::Residency => {
             format!(
                 "{} s without the first {:.0} s",
                 settings.seconds, settings.warmup_s
@@ -103,6 +103,7 @@ fn rows(document: &Document) -> Vec<Vec<String>> {
         rows.push(row);
     }
     rows.push(Vec::new());
+    rows.extend(residency(&results));
     for (label, field, digits) in FOOTER {
         if results
             .iter()
@@ -119,6 +120,26 @@ fn rows(document: &Document) -> Vec<Vec<String>> {
         rows.push(row);
     }
     rows
+}
+
+/// What stayed of each watched file: the least and, beneath `ratio`, the part of the file.
+fn residency(results: &[&PolicyResult]) -> Vec<Vec<String>> {
+    let Some(first) = results.first() else {
+        return Vec::new();
+    };
+    let row = |(i, file): (usize, &FileFigures)| {
+        let mut row = vec![format!("{}, least MB resident", file.name)];
+        row.resize(FIXED, String::new());
+        for result in results {
+            let file = result.figures.files.get(i);
+            let least = file.and_then(|file| file.least_mb);
+            let part = file.and_then(FileFigures::least_part);
+            row.push(least.map_or_else(|| "-".to_owned(), |mb| format!("{mb:.1}")));
+            row.push(part.map_or_else(|| "-".to_owned(), |part| format!("{part:.2}")));
+        }
+        row
+    };
+    first.figures.files.iter().enumerate().map(row).collect()
 }
 
 /// Pads every column to its widest cell. The first heading names groups of two columns. A first

@@ -62,6 +62,8 @@ pub struct VmSpec {
     pub console_log: PathBuf,
     /// More words for the kernel command line.
     pub cmdline: Vec<String>,
+    /// See [`Machine::patches_text`].
+    pub patches_text: bool,
 }
 
 /// What a guest left.
@@ -265,6 +267,7 @@ fn machine(
         kernel: prepared.kernel_image.clone(),
         disks,
         cmdline: spec.cmdline.clone(),
+        patches_text: spec.patches_text,
     })
 }
 
@@ -301,6 +304,7 @@ fn choose_accelerator(
         kernel: prepared.kernel_image.clone(),
         disks: vec![Disk::shared(&prepared.root, SERIAL_ROOT)],
         cmdline: Vec::new(),
+        patches_text: false,
     };
     let mut is_up = false;
     watch(

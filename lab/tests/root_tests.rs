@@ -1,9 +1,12 @@
-//! Runs the workspace's tests that need root on a cgroup2 host, in a guest with a stock kernel.
+//! Runs the workspace's tests that need root on a cgroup2 host, in guests with stock kernels: all
+//! of them on one kernel, those of the observer on every kernel, because its programs look into
+//! the kernel's own types.
 //!
 //! Which they are is read off the sources: every crate that marks a test with [`MARK`]. They run as
 //! their unoptimized test binaries, so that arithmetic is checked, and all of them must have run.
 //! Slow, so ignored by default:
-//! `cargo test --release -p justitia-lab --test root_tests -- --ignored --nocapture`.
+//! `cargo test --release -p justitia-lab --test root_tests -- --ignored --nocapture --test-threads=1`.
+//! `JUSTITIA_TEST_FILTER` runs only the tests whose names contain it, and does not count them.
 
 mod common;
 
@@ -11,6 +14,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use common::{machine, report_of, PROLOGUE};
 use justitia_lab::kernels::Series;
@@ -21,16 +25,21 @@ const MARK: &str = "#[ignore = \"needs root on a cgroup2 host";
 /// Precedes a program's exit status in the report.
 const STATUS: &str = "exit status of ";
 
-/// Runs the programs whose names are the job's lines. Temporary files go to the data disk: pages
-/// of a tmpfs could not be reclaimed. The guest has bash, but nothing under the name of `sh`.
+/// The package whose tests run on every kernel.
+const EVERYWHERE: &str = "justitia-observe";
+
+/// Runs the programs whose names are the job's lines, with what stands behind the name: a filter,
+/// and how often to attach and detach. Temporary files go to the data disk: pages of a tmpfs could
+/// not be reclaimed. The guest has bash, but nothing under the name of `sh`.
 const SCRIPT: &str = r#"
 set_up
 echo "+memory +io" >/sys/fs/cgroup/cgroup.subtree_control || give_up "no controllers"
 mkdir /run/bin && ln -s "$(command -v bash)" /run/bin/sh || give_up "no sh"
 export PATH=/run/bin:$PATH TMPDIR=/data JUSTITIA_TEST_CGROUP2=/sys/fs/cgroup RUST_BACKTRACE=1
-job | while read -r program; do
+job | while read -r program rounds filter; do
     echo "@justitia $program" >/dev/console
-    timeout 60 "/opt/justitia/$program" --ignored --test-threads=1 --nocapture 2>&1 </dev/null
+    export JUSTITIA_TEST_ROUNDS=$rounds
+    timeout 600 "/opt/justitia/$program" $filter --ignored --test-threads=1 --nocapture 2>&1 </dev/null
     echo "exit status of $program: $?"
 done | report
 "#;
@@ -96,24 +105,30 @@ fn passed(line: &str) -> Option<usize> {
     count.parse().ok()
 }
 
-#[test]
-#[ignore = "boots a virtual machine"]
-fn tests_that_need_root_pass_on_a_stock_kernel() {
-    let packages = packages();
-    let mut binaries = build(&packages);
+/// Runs the marked tests of these packages on a kernel.
+fn run(series: Series, packages: &BTreeSet<String>, rounds: u32) {
+    let mut binaries = build(packages);
     binaries.retain(|binary| ignored_tests(binary) > 0);
     let expected: usize = binaries.iter().map(|binary| ignored_tests(binary)).sum();
     assert!(expected > 0, "no tests in {packages:?}");
 
     let dir = tempfile::tempdir().unwrap();
     let script = format!("{PROLOGUE}{SCRIPT}");
-    let mut spec = machine(Series::V6_12, &script, dir.path());
+    let mut spec = machine(series, &script, dir.path());
+    spec.memory_bytes = 1 << 30;
+    spec.timeout = Duration::from_secs(1200);
+    spec.patches_text = true;
     spec.binaries.extend(binaries.iter().cloned());
     let names: Vec<_> = binaries
         .iter()
         .map(|path| path.file_name().unwrap().to_string_lossy())
         .collect();
-    let (output, report) = report_of(&spec, &format!("{}\n", names.join("\n")));
+    let filter = std::env::var("JUSTITIA_TEST_FILTER").unwrap_or_default();
+    let job: Vec<String> = names
+        .iter()
+        .map(|name| format!("{name} {rounds} {filter}\n"))
+        .collect();
+    let (output, report) = report_of(&spec, &job.concat());
     println!("{}\n{report}", output.kernel_release);
 
     for name in names {
@@ -124,5 +139,32 @@ fn tests_that_need_root_pass_on_a_stock_kernel() {
         );
     }
     let ran: usize = report.lines().filter_map(passed).sum();
-    assert_eq!(ran, expected, "every test must have run");
+    if filter.is_empty() {
+        assert_eq!(ran, expected, "every test must have run");
+    }
+}
+
+/// The observer's tests alone, on a kernel on which the others do not run.
+fn run_everywhere(series: Series) {
+    let packages = packages();
+    assert!(packages.contains(EVERYWHERE), "no tests in {EVERYWHERE}");
+    run(series, &BTreeSet::from([EVERYWHERE.to_owned()]), 10);
+}
+
+#[test]
+#[ignore = "boots a virtual machine"]
+fn tests_that_need_root_pass_on_6_12() {
+    run(Series::V6_12, &packages(), 100);
+}
+
+#[test]
+#[ignore = "boots a virtual machine"]
+fn the_observers_tests_pass_on_6_1() {
+    run_everywhere(Series::V6_1);
+}
+
+#[test]
+#[ignore = "boots a virtual machine"]
+fn the_observers_tests_pass_on_7_2() {
+    run_everywhere(Series::V7_2);
 }

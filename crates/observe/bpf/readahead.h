@@ -29,7 +29,7 @@ struct range {
 	__u64 hi;
 };
 
-/* What one task is in the middle of. Gone with the task. */
+/* What one task is in the middle of; all zero but for a moment. */
 struct doing {
 	/* The open file it reads ahead for; 0: none. Only compared and used as a key. */
 	__u64 file;
@@ -49,12 +49,20 @@ struct doing {
 	__u32 faulting;
 };
 
+/*
+ * Thread -> what it is doing. Not task storage: that allocates memory, which is not possible here
+ * on every machine (Linux 7 needs cmpxchg16b for it).
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __s32);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
 	__type(value, struct doing);
 } doing SEC(".maps");
+
+/* How many threads with these low bits of their number read ahead: the others need no look. */
+#define BUSY 4096
+static __u32 busy[BUSY];
 
 struct block_key {
 	__u64 file;
@@ -86,18 +94,29 @@ struct {
 #define GATES 32768
 static volatile __u8 gates[GATES];
 
+static __always_inline __u32 *my_busy(void)
+{
+	return &busy[bpf_get_current_pid_tgid() % BUSY];
+}
+
 /* The current task's state, if it has one. */
 static __always_inline struct doing *doing_now(void)
 {
-	return bpf_task_storage_get(&doing, bpf_get_current_task_btf(), NULL, 0);
+	__u64 thread = bpf_get_current_pid_tgid();
+
+	return bpf_map_lookup_elem(&doing, &thread);
 }
 
 /* The current task's state, made if it has none. */
 static __always_inline struct doing *doing_new(void)
 {
-	struct doing *task = bpf_task_storage_get(&doing, bpf_get_current_task_btf(), NULL,
-						  BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct doing *task = doing_now(), none = {};
+	__u64 thread = bpf_get_current_pid_tgid();
 
+	if (task)
+		return task;
+	bpf_map_update_elem(&doing, &thread, &none, BPF_NOEXIST);
+	task = bpf_map_lookup_elem(&doing, &thread);
 	if (!task)
 		lose_event();
 	return task;
@@ -215,6 +234,8 @@ static __always_inline void readahead_begins(struct readahead_control *ractl, un
 	task = doing_new();
 	if (!task || task->faulting)
 		return;
+	if (!task->file)
+		__sync_fetch_and_add(my_busy(), 1);
 	task->file = key;
 	task->mapping = (__u64)ractl->mapping;
 	task->asked.lo = ractl->_index;
@@ -231,10 +252,14 @@ static __always_inline void readahead_begins(struct readahead_control *ractl, un
 
 static __always_inline void readahead_ends(void)
 {
-	struct doing *task = doing_now();
+	struct doing *task;
 
+	if (!*my_busy())
+		return;
+	task = doing_now();
 	if (!task || !task->file)
 		return;
+	__sync_fetch_and_add(my_busy(), -1);
 	/* Fetched ahead once, taken by reclaim since, and missed now: missed it is. */
 	if (task->missed.hi)
 		take(task->file, task->missed.lo, task->missed.hi);
@@ -263,9 +288,12 @@ static __always_inline void extend(struct range *run, __u64 lo, __u64 hi, __u64 
 /* A page came in. */
 static __always_inline void readahead_page(struct counters *count, struct folio *folio, __u64 pages)
 {
-	struct doing *task = doing_now();
+	struct doing *task;
 	__u64 lo, hi, from, to;
 
+	if (!*my_busy())
+		return;
+	task = doing_now();
 	if (!task || !task->file || task->mapping != (__u64)folio->mapping)
 		return;
 	lo = folio->index;

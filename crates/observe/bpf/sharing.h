@@ -37,7 +37,7 @@ struct file_uses {
 /* struct inode * -> who uses it */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
+	__uint(max_entries, 8192);
 	__type(key, __u64);
 	__type(value, struct file_uses);
 } files SEC(".maps");

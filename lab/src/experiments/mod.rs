@@ -11,6 +11,7 @@ pub mod paper;
 pub mod readmix;
 pub mod reread;
 pub mod settings;
+pub mod sharing;
 
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,8 @@ pub enum Measure {
     Window,
     /// Everybody has one fixed job: its bytes over the time it took.
     Completion,
+    /// What stays in the page cache; bandwidth is beside the point.
+    Residency,
 }
 
 /// The part of an experiment that is the same whatever the command line says.
@@ -57,19 +60,21 @@ pub struct Description {
 }
 
 /// All experiments.
-pub const ALL: [&Description; 3] = [
+pub const ALL: [&Description; 4] = [
     &fileserver::DESCRIPTION,
     &readmix::DESCRIPTION,
     &reread::DESCRIPTION,
+    &sharing::DESCRIPTION,
 ];
 
 /// All policies an experiment can compare, in the order they are reported.
-pub const POLICIES: [PolicyUnderTest; 7] = [
+pub const POLICIES: [PolicyUnderTest; 8] = [
     PolicyUnderTest::Conventional,
     PolicyUnderTest::Memcg,
     PolicyUnderTest::Direct,
     PolicyUnderTest::Justitia,
     PolicyUnderTest::Proportional,
+    PolicyUnderTest::FirstTouch,
     PolicyUnderTest::Strict,
     PolicyUnderTest::Observe,
 ];
@@ -82,6 +87,7 @@ pub fn policy_name(policy: PolicyUnderTest) -> &'static str {
         PolicyUnderTest::Direct => "direct",
         PolicyUnderTest::Justitia => "justitia",
         PolicyUnderTest::Proportional => "proportional",
+        PolicyUnderTest::FirstTouch => "first-touch",
         PolicyUnderTest::Strict => "strict",
         PolicyUnderTest::Observe => "observe",
     }
@@ -97,6 +103,9 @@ pub fn policy_meaning(policy: PolicyUnderTest) -> &'static str {
         PolicyUnderTest::Proportional => {
             "agent: thresholds, allocation and feedback, objective fair"
         }
+        PolicyUnderTest::FirstTouch => {
+            "agent: the same without eBPF, so that a shared page belongs to who touched it first"
+        }
         PolicyUnderTest::Strict => "agent: the same with objective strict, PV at any cost",
         PolicyUnderTest::Observe => "agent that measures and writes nothing",
     }
@@ -108,6 +117,7 @@ pub fn runs_agent(policy: PolicyUnderTest) -> bool {
         policy,
         PolicyUnderTest::Justitia
             | PolicyUnderTest::Proportional
+            | PolicyUnderTest::FirstTouch
             | PolicyUnderTest::Strict
             | PolicyUnderTest::Observe
     )
@@ -123,16 +133,25 @@ pub enum Workload {
     Readmix(readmix::Parameters),
     /// See [`reread`].
     Reread(reread::Parameters),
+    /// See [`sharing`].
+    Sharing(sharing::Parameters),
 }
 
 impl Workload {
-    /// What one container runs under a policy.
-    pub fn load(&self, container: &ContainerSpec, policy: PolicyUnderTest) -> Load {
+    /// What the container at this place runs under a policy; `from_s`: when the warm-up is over.
+    pub fn load(
+        &self,
+        place: usize,
+        container: &ContainerSpec,
+        policy: PolicyUnderTest,
+        from_s: f64,
+    ) -> Load {
         let direct = policy == PolicyUnderTest::Direct;
         match self {
             Self::Fileserver(parameters) => parameters.load(container, direct),
             Self::Readmix(parameters) => parameters.load(),
             Self::Reread(parameters) => parameters.load(direct),
+            Self::Sharing(parameters) => parameters.load(place, from_s as u32),
         }
     }
 
@@ -150,6 +169,7 @@ impl Workload {
             Self::Fileserver(parameters) => parameters.table(),
             Self::Readmix(parameters) => parameters.table(),
             Self::Reread(parameters) => parameters.table(),
+            Self::Sharing(parameters) => parameters.table(),
         }
     }
 }

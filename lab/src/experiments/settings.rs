@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::containers::{containers, ContainerSpec};
-use super::{did_you_mean, fileserver, find, find_policy, policy_name, readmix, reread};
+use super::{did_you_mean, fileserver, find, find_policy, policy_name, readmix, reread, sharing};
 use super::{Measure, Workload};
 use crate::args::{LoadArgs, RunArgs};
 use crate::error::LabError;
@@ -74,6 +74,7 @@ impl Settings {
         let workload = match description.name {
             "fileserver" => Workload::Fileserver(fileserver::Parameters::from_args(&args.load)?),
             "readmix" => Workload::Readmix(readmix::Parameters::from_args(&args.load)?),
+            "sharing" => Workload::Sharing(sharing::Parameters::from_args(&args.load)?),
             _ => Workload::Reread(reread::Parameters::from_args(&args.load)?),
         };
         let policies = policies(args, description.policies, &workload)?;
@@ -125,10 +126,11 @@ impl Settings {
             containers: self
                 .containers
                 .iter()
-                .map(|container| ContainerJob {
+                .enumerate()
+                .map(|(place, container)| ContainerJob {
                     name: container.name.clone(),
                     weight: container.weight,
-                    load: self.workload.load(container, policy),
+                    load: self.workload.load(place, container, policy, self.warmup_s),
                 })
                 .collect(),
             seconds: self.seconds,
@@ -161,8 +163,8 @@ pub fn in_range(option: &str, value: u64, least: u64, most: u64) -> Result<(), L
 fn warmup_s(measure: Measure, seconds: u32) -> f64 {
     match measure {
         Measure::Completion => 0.0,
-        Measure::Window if seconds > 40 => 20.0,
-        Measure::Window => f64::from(seconds) / 3.0,
+        Measure::Window | Measure::Residency if seconds > 40 => 20.0,
+        Measure::Window | Measure::Residency => f64::from(seconds) / 3.0,
     }
 }
 
@@ -180,9 +182,14 @@ fn policies(
                 "name it once",
             ));
         }
-        if policy == PolicyUnderTest::Direct && matches!(workload, Workload::Readmix(_)) {
+        let cached = match workload {
+            Workload::Readmix(_) => Some("readmix"),
+            Workload::Sharing(_) => Some("sharing"),
+            _ => None,
+        };
+        if let (PolicyUnderTest::Direct, Some(experiment)) = (policy, cached) {
             return Err(LabError::usage(
-                format!("readmix has no policy '{}'", policy_name(policy)),
+                format!("{experiment} has no policy '{}'", policy_name(policy)),
                 "leave it out, or use fileserver or reread",
             ));
         }
@@ -198,7 +205,7 @@ fn policies(
 /// Refuses load options that the experiment would silently ignore.
 fn options_fit(experiment: &str, load: &LoadArgs) -> Result<(), LabError> {
     let fileserver: &[&str] = &["fileserver"];
-    let given: [(&str, bool, &[&str]); 14] = [
+    let given: [(&str, bool, &[&str]); 15] = [
         (
             "--threads",
             load.threads.is_some(),
@@ -231,8 +238,9 @@ fn options_fit(experiment: &str, load: &LoadArgs) -> Result<(), LabError> {
         (
             "--file-size",
             load.file_size.is_some(),
-            &["readmix", "reread"],
+            &["readmix", "reread", "sharing"],
         ),
+        ("--shared-size", load.shared_size.is_some(), &["sharing"]),
         ("--block-size", load.block_size.is_some(), &["readmix"]),
         (
             "--write-percent",
@@ -240,7 +248,11 @@ fn options_fit(experiment: &str, load: &LoadArgs) -> Result<(), LabError> {
             &["readmix"],
         ),
         ("--zipf", load.zipf.is_some(), &["readmix"]),
-        ("--polluter", load.polluter.is_some(), &["reread"]),
+        (
+            "--polluter",
+            load.polluter.is_some(),
+            &["reread", "sharing"],
+        ),
     ];
     let ignored = given
         .iter()

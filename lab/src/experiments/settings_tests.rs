@@ -56,6 +56,9 @@ fn bad_values_are_refused_with_a_remedy() {
         ("fileserver --write-percent 5", "no option --write-percent"),
         ("readmix --policies direct", "direct"),
         ("readmix --zipf 9", "--zipf"),
+        ("sharing --policies direct", "direct"),
+        ("sharing --shared-size 1", "--shared-size"),
+        ("reread --shared-size 1G", "no option --shared-size"),
         ("reread --idle w100", "--idle"),
         ("nothing", "nothing"),
     ] {

@@ -40,7 +40,9 @@ pub fn arguments(policy: PolicyUnderTest, config: &str, extra: &[String]) -> Opt
             return None;
         }
         PolicyUnderTest::Justitia => "justitia",
-        PolicyUnderTest::Proportional | PolicyUnderTest::Strict => "proportional",
+        PolicyUnderTest::Proportional | PolicyUnderTest::FirstTouch | PolicyUnderTest::Strict => {
+            "proportional"
+        }
         PolicyUnderTest::Observe => "observe",
     };
     let mut arguments: Vec<String> = ["run", "--mode", mode, "--manage", "/app/*"]
@@ -49,6 +51,9 @@ pub fn arguments(policy: PolicyUnderTest, config: &str, extra: &[String]) -> Opt
         .collect();
     if policy == PolicyUnderTest::Strict {
         arguments.extend(["--config".to_owned(), config.to_owned()]);
+    }
+    if policy == PolicyUnderTest::FirstTouch {
+        arguments.extend(["--observer".to_owned(), "proc".to_owned()]);
     }
     arguments.extend(extra.iter().cloned());
     Some(arguments)
@@ -313,5 +318,8 @@ mod tests {
         let observe = arguments(PolicyUnderTest::Observe, "/c", &[]).unwrap();
         assert_eq!(observe[2], "observe");
         assert!(!observe.contains(&"--config".to_owned()));
+        let first_touch = arguments(PolicyUnderTest::FirstTouch, "/c", &[]).unwrap();
+        assert_eq!(first_touch[2], "proportional");
+        assert!(first_touch.ends_with(&["--observer".to_owned(), "proc".to_owned()]));
     }
 }

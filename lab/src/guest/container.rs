@@ -57,7 +57,7 @@ impl Container {
             fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
         }
         let spec = Spec {
-            load,
+            load: load.clone(),
             seed,
             data: "/data/set".into(),
             page: "/ctl/page".into(),
@@ -78,6 +78,10 @@ impl Container {
         binds.push(bind(Path::new(TOOLS), TOOLS, false));
         binds.push(bind(&control, "/ctl", true));
         binds.push(bind(&data, "/data", true));
+        if matches!(load, Load::Sharing { .. }) {
+            fs::create_dir_all(shared_dir()).context("cannot make the shared directory")?;
+            binds.push(bind(&shared_dir(), "/shared", true));
+        }
         let program = format!("{TOOLS}/justitia-lab-guest");
         let config = oci::config(&Bundle {
             hostname: &id,
@@ -220,6 +224,12 @@ fn set_weight(group: &Path, weight: u64) -> Result<()> {
     Ok(())
 }
 
+/// The directory that containers with a shared file have in common. No container is called so: a
+/// name does not begin with a dot.
+pub fn shared_dir() -> PathBuf {
+    data_dir().join(".shared")
+}
+
 /// The load as it runs under a policy: `direct` turns on `O_DIRECT`.
 fn load_under(policy: PolicyUnderTest, load: &Load) -> Result<Load> {
     let mut load = load.clone();
@@ -227,6 +237,7 @@ fn load_under(policy: PolicyUnderTest, load: &Load) -> Result<Load> {
         match &mut load {
             Load::Fileserver { direct, .. } | Load::Reread { direct, .. } => *direct = true,
             Load::Readmix { .. } => bail!("readmix has no direct I/O variant"),
+            Load::Sharing { .. } => bail!("sharing has no direct I/O variant"),
         }
     }
     Ok(load)

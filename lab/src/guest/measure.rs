@@ -12,9 +12,10 @@ use super::agent::{Agent, StatusQuery};
 use super::container::Container;
 use super::disks::GuestDisk;
 use super::progress;
+use super::residency::Watched;
 use super::sample::{since, Sampler};
 use crate::load::shared::monotonic_ns;
-use crate::protocol::{GuestJob, Sample};
+use crate::protocol::{FileReport, FileSample, GuestJob, Sample};
 
 /// Between the order to start and the start: every load has seen the order by then.
 const LEAD: Duration = Duration::from_millis(500);
@@ -27,6 +28,8 @@ const PROGRESS_EVERY_S: u64 = 10;
 pub struct Measured {
     /// Per container, in the order of the job.
     pub samples: Vec<Vec<Sample>>,
+    /// Residency of the watched files.
+    pub files: Vec<FileReport>,
     /// Length of the phase.
     pub seconds: f64,
     /// `justitia status --json`.
@@ -38,15 +41,18 @@ pub fn measure(
     job: &GuestJob,
     containers: &[Container],
     data: &GuestDisk,
+    watched: &[Watched],
     agent: Option<&mut Agent>,
 ) -> Result<Measured> {
     let mut series = Series::open(containers, data);
+    let mut files: Vec<FileReport> = watched.iter().map(report_of).collect();
     let mut events = Events::new(job, agent);
     let start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
     for container in containers {
         container.page.go(start_ns);
     }
     series.begin();
+    look(watched, &mut files, 0.0);
     progress(&format!("measuring for {} s", job.seconds));
     let end_s = u64::from(job.seconds);
     let mut second = 0;
@@ -55,6 +61,7 @@ pub fn measure(
         sleep_until(start_ns + second * 1_000_000_000);
         let at_s = since_ns(start_ns);
         series.take(at_s);
+        look(watched, &mut files, at_s);
         for container in containers {
             container.ensure_alive()?;
         }
@@ -74,9 +81,27 @@ pub fn measure(
     let seconds = series.samples[0].last().map_or(0.0, |s| s.at_s);
     Ok(Measured {
         samples: series.samples,
+        files,
         seconds,
         agent_status: events.status(),
     })
+}
+
+fn report_of(watched: &Watched) -> FileReport {
+    FileReport {
+        name: watched.name.clone(),
+        bytes: watched.bytes,
+        samples: Vec::new(),
+    }
+}
+
+fn look(watched: &[Watched], files: &mut [FileReport], at_s: f64) {
+    for (file, report) in watched.iter().zip(files) {
+        report.samples.push(FileSample {
+            at_s,
+            resident_bytes: file.resident_bytes(),
+        });
+    }
 }
 
 fn since_ns(start_ns: u64) -> f64 {

@@ -7,8 +7,8 @@
 //! What is equal for all policies: everything up to the start of the measured phase. For the
 //! fileserver and readmix loads each container writes its own files from within its cgroup, then
 //! everything is flushed and the page cache emptied, and only then do limits and the agent come
-//! into force: all policies start cold and clean. For reread the caching is the experiment: limits
-//! and agent are in force before the files are written, and nothing is dropped.
+//! into force: all policies start cold and clean. For reread and sharing the caching is the
+//! experiment: limits and agent are in force before the files are written, and nothing is dropped.
 //!
 //! Progress goes to the console; any failure is one line after
 //! [`FAILURE_PREFIX`] and a power-off
@@ -21,6 +21,8 @@ pub mod files;
 pub mod knobs;
 pub mod measure;
 pub mod oci;
+pub mod overhead;
+pub mod residency;
 pub mod run;
 pub mod sample;
 pub mod setup;
@@ -31,7 +33,7 @@ use std::panic;
 use anyhow::Result;
 use rustix::system::{reboot, RebootCommand};
 
-use crate::protocol::{GuestJob, PROGRESS_PREFIX};
+use crate::protocol::{Job, PROGRESS_PREFIX};
 use crate::qemu::SERIAL_MAILBOX;
 use crate::vm::FAILURE_PREFIX;
 
@@ -51,9 +53,10 @@ fn driver() -> Result<()> {
     std::env::set_var("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     setup::mount_all()?;
     let mailbox = disks::find(SERIAL_MAILBOX)?;
-    let job: GuestJob = disks::receive(&mailbox.node)?;
-    let report = run::run(&job)?;
-    disks::send(&mailbox.node, &report)
+    match disks::receive(&mailbox.node)? {
+        Job::Experiment(job) => disks::send(&mailbox.node, &run::run(&job)?),
+        Job::Overhead(job) => disks::send(&mailbox.node, &overhead::run(&job)?),
+    }
 }
 
 /// An error as one line; lines of a quoted log are joined.

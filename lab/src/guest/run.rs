@@ -11,10 +11,14 @@ use super::agent::{self, Agent};
 use super::container::{self, Container};
 use super::disks::{self, GuestDisk};
 use super::measure::{self, Measured};
+use super::residency::Watched;
 use super::{files, knobs, progress, setup};
 use crate::load::io::{write, Buffer, IO_BYTES};
 use crate::load::shared::{Command as Order, Status};
-use crate::protocol::{ContainerReport, GuestJob, GuestReport, Load, PolicyUnderTest};
+use crate::load::sharing::{OWN_FILE, SHARED_FILE};
+use crate::protocol::{
+    ContainerJob, ContainerReport, GuestJob, GuestReport, Load, PolicyUnderTest,
+};
 use crate::qemu::SERIAL_DATA;
 
 /// Creating a container includes crun's start under emulation.
@@ -35,23 +39,23 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     let data = prepare_guest(job, &mut environment)?;
     let containers = start_containers(job)?;
     let preparing = Instant::now();
-    let reread = job
+    let caching_counts = job
         .containers
         .iter()
-        .any(|c| matches!(c.load, Load::Reread { .. }));
+        .any(|c| matches!(c.load, Load::Reread { .. } | Load::Sharing { .. }));
     let mut stage = Stage::default();
-    if reread {
+    if caching_counts {
         stage = enforce(job, &containers)?;
     }
     prepare_files(&containers)?;
-    if !reread {
+    if !caching_counts {
         setup::drop_caches()?;
     }
     if let Some(bytes) = job.polluter_bytes {
         progress(&format!("writing {} MB of dummy data", bytes / 1_000_000));
         pollute(bytes)?;
     }
-    if !reread {
+    if !caching_counts {
         stage = enforce(job, &containers)?;
     }
     environment.insert(
@@ -63,7 +67,8 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
         mut agent,
     } = stage;
 
-    let measured = measure::measure(job, &containers, &data, agent.as_mut())?;
+    let watched = watched_files(job)?;
+    let measured = measure::measure(job, &containers, &data, &watched, agent.as_mut())?;
 
     for container in &containers {
         container.page.set_command(Order::Stop);
@@ -91,6 +96,25 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
         (knobs_before, knobs_after),
         agent.as_ref(),
     ))
+}
+
+/// The files whose residency is of interest: the shared one and everybody's own.
+fn watched_files(job: &GuestJob) -> Result<Vec<Watched>> {
+    let sharing = |c: &&ContainerJob| matches!(c.load, Load::Sharing { .. });
+    let sharers: Vec<&ContainerJob> = job.containers.iter().filter(sharing).collect();
+    if sharers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let name = Path::new(SHARED_FILE).file_name().unwrap_or_default();
+    let mut watched = vec![Watched::open(
+        "shared file",
+        &container::shared_dir().join(name),
+    )?];
+    for job in sharers {
+        let own = setup::data_dir().join(&job.name).join("set").join(OWN_FILE);
+        watched.push(Watched::open(&job.name, &own)?);
+    }
+    Ok(watched)
 }
 
 /// LRU, scheduler, data file system, the groups' parent.
@@ -241,6 +265,7 @@ fn report(
         agent: agent.map(Agent::cost),
         agent_log: agent.map(Agent::log).unwrap_or_default(),
         agent_status: measured.agent_status,
+        files: measured.files,
     }
 }
 

@@ -20,6 +20,7 @@ pub mod random;
 pub mod readmix;
 pub mod reread;
 pub mod shared;
+pub mod sharing;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -146,6 +147,21 @@ fn build(spec: &Spec) -> Result<Box<dyn Workload>> {
             path: spec.data.join("file"),
             file_bytes,
             direct,
+        }),
+        Load::Sharing {
+            role,
+            shared_bytes,
+            own_bytes,
+            every_s,
+            from_s,
+        } => Box::new(sharing::Sharing {
+            role,
+            shared: sharing::SHARED_FILE.into(),
+            shared_bytes,
+            own: spec.data.join(sharing::OWN_FILE),
+            own_bytes,
+            every: Duration::from_secs(every_s.into()),
+            from: Duration::from_secs(from_s.into()),
         }),
     })
 }

@@ -15,7 +15,7 @@ use crate::study::Document;
 /// second, which a wide mean would smear over the rest.
 fn smoothing_s(measure: Measure) -> f64 {
     match measure {
-        Measure::Window => 2.5,
+        Measure::Window | Measure::Residency => 2.5,
         Measure::Completion => 0.5,
     }
 }
@@ -220,10 +220,10 @@ pub fn over_time(document: &Document) -> String {
             (0..times.len()).map(|i| layers.iter().map(|layer| layer.values[i]).sum::<f64>())
         })
         .fold(0.0, f64::max);
-    let warmup = if settings.measure == Measure::Window {
-        settings.warmup_s
-    } else {
+    let warmup = if settings.measure == Measure::Completion {
         0.0
+    } else {
+        settings.warmup_s
     };
     let mut html = String::from("<h2>Bandwidth over time</h2>\n");
     let _ = writeln!(
@@ -289,6 +289,47 @@ pub fn page_cache(document: &Document) -> String {
             let _ = write!(html, "<figure>{svg}</figure>");
         }
         html.push_str("</div></details>\n");
+    }
+    html
+}
+
+/// What is in the page cache of each watched file over time, one block for each policy.
+pub fn residency(document: &Document) -> String {
+    let ranks = ranks(document);
+    let from_s = document.environment.settings.warmup_s;
+    let mut html = format!(
+        "<h2>What stays in the page cache</h2>\n<p class=\"note\">MB of each file, whoever is \
+         charged for it. Pollution begins at {} s.</p>\n",
+        fixed(from_s, 0)
+    );
+    for (policy, result) in document.in_order() {
+        let Some(run) = representative(result) else {
+            continue;
+        };
+        let _ = write!(
+            html,
+            "<h3><span class=\"swatch\" style=\"background:var(--{name})\"></span>{name}</h3><div class=\"tiles\">",
+            name = policy_name(policy)
+        );
+        for (i, file) in run.record.files.iter().enumerate() {
+            let looks = file.at_s.iter().zip(&file.resident_bytes);
+            let (times, resident): (Vec<f64>, Vec<f64>) = looks
+                .filter_map(|(at, bytes)| Some((*at, (*bytes)? as f64 / 1e6)))
+                .unzip();
+            // The shared file comes first and belongs to the container after the payer.
+            let owner = i.checked_sub(1).unwrap_or(1);
+            let rank = ranks.get(owner).copied().unwrap_or_default();
+            let svg = charts::page_cache(
+                &file.name,
+                &container_color(rank),
+                &times,
+                &resident,
+                &[],
+                file.bytes as f64 / 1e6,
+            );
+            let _ = write!(html, "<figure>{svg}</figure>");
+        }
+        html.push_str("</div>\n");
     }
     html
 }

@@ -15,7 +15,7 @@ use std::fmt::Write;
 
 use crate::experiments::{find, policy_name, Measure};
 use crate::protocol::PolicyUnderTest;
-use crate::study::{Document, PolicyResult};
+use crate::study::{Document, FileFigures, PolicyResult};
 
 use html::{escape, fixed, number, percent};
 
@@ -45,8 +45,13 @@ pub fn render(document: &Document) -> String {
         );
     }
     page.push_str("</header>\n");
-    page.push_str(&cards(document));
-    page.push_str(&figures::by_weight(document));
+    if settings.measure == Measure::Residency {
+        page.push_str(&figures::residency(document));
+        page.push_str(&tables::residency(document));
+    } else {
+        page.push_str(&cards(document));
+        page.push_str(&figures::by_weight(document));
+    }
     page.push_str(&tables::summary(document));
     page.push_str(&figures::over_time(document));
     page.push_str(&figures::page_cache(document));
@@ -62,6 +67,7 @@ fn question(experiment: &str) -> &'static str {
     match experiment {
         "fileserver" => "buffered writers get bandwidth in the ratio of their weights",
         "readmix" => "cached readers keep what they have while weights are enforced",
+        "sharing" => "shared files stay for their heaviest user, whoever touched them first",
         _ => "cached files survive memory pressure in the ratio of the weights",
     }
 }
@@ -73,6 +79,20 @@ fn title(document: &Document) -> String {
     let Some((subject, base)) = contrast(document) else {
         return format!("{}, {count} containers", document.experiment);
     };
+    if settings.measure == Measure::Residency {
+        let least = |policy: PolicyUnderTest| {
+            let files = &document.policies[&policy].figures.files;
+            percent(files.first().and_then(FileFigures::least_part), 0)
+        };
+        return format!(
+            "{}: at least {} of the shared file stayed under {}, {} under {}",
+            document.experiment,
+            least(subject),
+            policy_name(subject),
+            least(base),
+            policy_name(base),
+        );
+    }
     let pv = |policy: PolicyUnderTest| number(document.policies[&policy].figures.pv, 2);
     let change = change(
         document.policies[&subject].figures.total_mb_per_s,
@@ -187,7 +207,7 @@ fn cards(document: &Document) -> String {
 pub(crate) fn window_words(document: &Document) -> String {
     let settings = &document.environment.settings;
     match settings.measure {
-        Measure::Window => format!(
+        Measure::Window | Measure::Residency => format!(
             "{} s of load, the first {} s left out",
             settings.seconds,
             fixed(settings.warmup_s, 0)
@@ -212,6 +232,10 @@ fn how_to_read(document: &Document) -> String {
     let expected = find(&document.experiment).map_or("", |description| description.expected);
     let bandwidth = match document.environment.settings.measure {
         Measure::Window => "Bandwidth is what applications read and wrote through the page cache.",
+        Measure::Residency => {
+            "A file's residency is what mincore(2) says once a second; <i>least</i> is the lowest \
+             value after the pollution began. Bandwidth is what applications read."
+        }
         Measure::Completion => {
             "Bandwidth of a container is its file over the time that reading it took; the total is \
              all files over the time until the last was read, so it is less than the sum. Whoever is \

@@ -44,6 +44,7 @@ fn every_experiment_makes_a_well_formed_page() {
         "fileserver --weights 150,350,900 --names t/a,t/b,c --idle c=5 --policies conventional",
         "fileserver --weights 100 --policies observe,strict",
         "readmix",
+        "sharing --runs 2",
         "reread --policies conventional,memcg,direct,justitia,proportional,strict,observe",
     ] {
         let document = fixture::document(line);
@@ -81,6 +82,14 @@ fn the_papers_figure_stands_beside_ours() {
     let page = render(&fixture::document("reread"));
     assert!(page.contains("figure 11b") && page.contains("Conventional 1.40"));
     assert!(render(&fixture::document("readmix")).contains("no figure of this load"));
+}
+
+#[test]
+fn what_stayed_of_the_shared_file_is_the_headline() {
+    let page = render(&fixture::document("sharing"));
+    assert!(page.contains("at least 100\u{a0}% of the shared file stayed under proportional"));
+    assert!(page.contains("50\u{a0}% under conventional"));
+    assert!(!page.contains("PV, 0 is perfect"));
 }
 
 #[test]

@@ -73,6 +73,36 @@ fn policies(document: &Document) -> String {
     table.render()
 }
 
+/// What stayed of each watched file.
+pub fn residency(document: &Document) -> String {
+    let mut table = Table::numbers(
+        "Resident",
+        &[
+            "Policy",
+            "File",
+            "Size MB",
+            "Before MB",
+            "Least MB",
+            "End MB",
+            "Least, part of file",
+        ],
+    );
+    for (policy, result) in document.in_order() {
+        for file in &result.figures.files {
+            table.row(vec![
+                label(policy),
+                escape(&file.name),
+                number(file.size_mb, 1),
+                number(file.before_mb, 1),
+                number(file.least_mb, 1),
+                number(file.end_mb, 1),
+                percent(file.least_part(), 0),
+            ]);
+        }
+    }
+    table.render()
+}
+
 /// Reads and writes apart; for a fixed job, which only reads, PV while all compete instead.
 fn apart(document: &Document) -> String {
     let completion = document.environment.settings.measure == Measure::Completion;

@@ -13,12 +13,14 @@ pub mod ideal;
 pub mod json;
 pub mod notes;
 pub mod record;
+pub mod residency;
 pub mod window;
 
 use serde::{Deserialize, Serialize};
 
 pub use document::{Document, Environment, PolicyResult};
 pub use record::RunRecord;
+pub use residency::FileFigures;
 
 /// What a policy did, over one window of one run or as the median of several.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -55,6 +57,9 @@ pub struct Figures {
     pub slow_ops: Option<f64>,
     /// Longest operation of the whole run.
     pub max_latency_ms: Option<f64>,
+    /// What stayed of the files of interest (sharing).
+    #[serde(default)]
+    pub files: Vec<FileFigures>,
     /// Start of the window, seconds into the measured phase.
     pub from_s: Option<f64>,
     /// End of the window.

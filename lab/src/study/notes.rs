@@ -16,7 +16,8 @@ pub fn notes(document: &Document) -> Vec<String> {
     for (policy, result) in document.in_order() {
         let name = policy_name(policy);
         let figures = &result.figures;
-        if figures.pv.is_none() && settings.containers.len() > 1 {
+        let compared = settings.measure != Measure::Residency;
+        if compared && figures.pv.is_none() && settings.containers.len() > 1 {
             notes.push(format!(
                 "{name}: no PV, because a container moved nothing in the window"
             ));

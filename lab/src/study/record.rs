@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::residency::FileSeries;
 use crate::experiments::Measure;
 use crate::protocol::{AgentCost, ContainerReport, GuestReport, Sample};
 
@@ -39,6 +40,9 @@ pub struct RunRecord {
     pub agent_status: Option<serde_json::Value>,
     /// Raw series.
     pub series: Vec<Series>,
+    /// Residency of the files of interest.
+    #[serde(default)]
+    pub files: Vec<FileSeries>,
 }
 
 /// A knob that was left changed.
@@ -159,7 +163,7 @@ impl RunRecord {
     pub fn agent_alive_s(&self, measure: Measure) -> Option<f64> {
         let alive_s = match measure {
             Measure::Window => self.seconds,
-            Measure::Completion => self.seconds + self.prepare_s?,
+            Measure::Completion | Measure::Residency => self.seconds + self.prepare_s?,
         };
         (alive_s > 0.0).then_some(alive_s)
     }
@@ -182,6 +186,7 @@ impl RunRecord {
             agent_log: report.agent_log.clone(),
             agent_status: report.agent_status.clone(),
             series: report.containers.iter().map(Series::of).collect(),
+            files: report.files.iter().map(FileSeries::of).collect(),
         }
     }
 }

@@ -5,12 +5,15 @@
 //! the total is all bytes over the time until the last one was done, so it is less than the sum.
 //! Even a disk divided exactly by weight does not give PV 0 then, because whoever is done leaves
 //! it to the others; `pv_while_all_work` is the PV until the first was done.
+//! [`Measure::Residency`]: what stayed of the watched files; bandwidth is that of the window, and
+//! its ratios are not compared.
 //! PV, share error and utility come from `justitia_policy::metrics`.
 
 use justitia_policy::metrics::{proportionality_variation, share_error, utility};
 
 use super::ideal;
 use super::record::{RunRecord, Series};
+use super::residency::FileFigures;
 use super::{ContainerFigures, Figures};
 use crate::experiments::{Measure, Settings};
 
@@ -36,7 +39,7 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
         .series
         .iter()
         .map(|series| match settings.measure {
-            Measure::Window => Tally::of(series, from_s, to_s),
+            Measure::Window | Measure::Residency => Tally::of(series, from_s, to_s),
             Measure::Completion => match finished_at_s(series) {
                 Some(done) => Tally::whole_job(series, done),
                 None => Tally::of(series, 0.0, to_s),
@@ -80,14 +83,22 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
     let seconds = tallies.iter().map(|t| t.seconds).fold(0.0, f64::max);
     let sum = |part: fn(&Tally) -> f64| tallies.iter().map(part).sum::<f64>();
     let per_second = |part: fn(&Tally) -> f64| ratio(sum(part) / MB, seconds);
+    let in_window = settings.measure != Measure::Completion;
+    // Who shares files does not compete for bandwidth.
+    let compared = settings.measure != Measure::Residency;
+    let pv = |rates: &[f64]| {
+        compared
+            .then(|| proportionality_variation(&weights, rates))
+            .flatten()
+    };
     Figures {
         containers,
-        pv: proportionality_variation(&weights, &all),
-        pv_reads: proportionality_variation(&weights, &reads),
-        pv_writes: proportionality_variation(&weights, &writes),
+        pv: pv(&all),
+        pv_reads: pv(&reads),
+        pv_writes: pv(&writes),
         pv_while_all_work: while_all_work(settings, record, &weights, to_s),
-        share_error: share_error(&weights, &all),
-        utility: utility(&weights, &all),
+        share_error: compared.then(|| share_error(&weights, &all)).flatten(),
+        utility: compared.then(|| utility(&weights, &all)).flatten(),
         total_mb_per_s: per_second(|t| t.read + t.write),
         read_mb_per_s: per_second(|t| t.read),
         write_mb_per_s: per_second(|t| t.write),
@@ -97,16 +108,13 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
         mean_latency_ms: ratio(sum(|t| t.latency_us) / 1e3, sum(|t| t.ops)),
         slow_ops: Some(sum(|t| t.slow_ops)),
         max_latency_ms: tallies.iter().map(|t| t.max_latency_ms).reduce(f64::max),
-        from_s: Some(if settings.measure == Measure::Window {
-            from_s
-        } else {
-            0.0
-        }),
-        to_s: Some(if settings.measure == Measure::Window {
-            to_s
-        } else {
-            seconds
-        }),
+        files: record
+            .files
+            .iter()
+            .map(|file| FileFigures::of(file, settings.warmup_s))
+            .collect(),
+        from_s: Some(if in_window { from_s } else { 0.0 }),
+        to_s: Some(if in_window { to_s } else { seconds }),
     }
 }
 
@@ -235,7 +243,7 @@ fn while_all_work(
     weights: &[u32],
     to_s: f64,
 ) -> Option<f64> {
-    if settings.measure == Measure::Window {
+    if settings.measure != Measure::Completion {
         return None;
     }
     let first_s = record

@@ -63,6 +63,7 @@ pub(crate) fn machine(series: Series, script: &str, dir: &Path) -> VmSpec {
         timeout: Duration::from_secs(120),
         console_log: dir.join("console.log"),
         cmdline: Vec::new(),
+        patches_text: false,
     }
 }
 

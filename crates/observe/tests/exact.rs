@@ -1,0 +1,449 @@
+//! Bytes and pages against the truth: every way to read a file, cold, warm and half warm.
+//!
+//! The truth about each call is taken before it: a page that is not resident is missed; one that
+//! is, and was before the first call or was asked for already, is hit; one that is there for
+//! another reason was fetched ahead. Bytes must agree to the byte, pages to one percent of those
+//! that were asked for.
+
+mod common;
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{IoSliceMut, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+use common::{advise, assert_within_a_point, Eye, Map, Scratch, TestFile, PAGE};
+use io_uring::{opcode, types, IoUring};
+
+const FILE_BYTES: u64 = 8 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum State {
+    Cold,
+    Warm,
+    /// Every second stretch of 192 KiB.
+    Half,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Pattern {
+    Sequential,
+    Random,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Method {
+    Read,
+    Pread,
+    Readv,
+    IoUring,
+    Sendfile,
+}
+
+/// One way to read a file.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    state: State,
+    pattern: Pattern,
+    call_bytes: u64,
+    readahead: bool,
+    method: Method,
+}
+
+/// What really happened.
+#[derive(Debug, Default, Clone, Copy)]
+struct Truth {
+    bytes: u64,
+    asked: u64,
+    missed: u64,
+    ahead: u64,
+}
+
+/// Reads through one open file, by one method.
+struct Reader {
+    file: File,
+    buffer: Vec<u8>,
+    null: File,
+    /// Only where it is used: what a ring leaves to be done later interrupts other calls, and a
+    /// `sendfile` that is interrupted reads twice.
+    ring: Option<IoUring>,
+    method: Method,
+}
+
+impl Reader {
+    fn new(file: File, method: Method) -> Reader {
+        Reader {
+            file,
+            buffer: vec![0; 1 << 20],
+            null: File::options().write(true).open("/dev/null").unwrap(),
+            ring: (method == Method::IoUring).then(|| IoUring::new(8).expect("io_uring")),
+            method,
+        }
+    }
+
+    /// One call; returns the bytes it got.
+    fn call(&mut self, at: u64, bytes: u64) -> u64 {
+        let want = bytes as usize;
+        let buffer = &mut self.buffer[..want];
+        let got = match self.method {
+            Method::Read => {
+                // Sequential cases only: the position is where the last call ended.
+                self.file.read(buffer).unwrap()
+            }
+            Method::Pread => self.file.read_at(buffer, at).unwrap(),
+            Method::Readv => {
+                let (a, b) = buffer.split_at_mut(want / 3);
+                self.file
+                    .read_vectored(&mut [IoSliceMut::new(a), IoSliceMut::new(b)])
+                    .unwrap()
+            }
+            Method::IoUring => self.by_io_uring(at, want),
+            Method::Sendfile => {
+                let mut offset = libc::off_t::try_from(at).unwrap();
+                // SAFETY: both descriptors are open and `offset` lives across the call.
+                let n = unsafe {
+                    libc::sendfile(
+                        self.null.as_raw_fd(),
+                        self.file.as_raw_fd(),
+                        &raw mut offset,
+                        want,
+                    )
+                };
+                usize::try_from(n).expect("sendfile")
+            }
+        };
+        got as u64
+    }
+
+    fn by_io_uring(&mut self, at: u64, want: usize) -> usize {
+        let fd = types::Fd(self.file.as_raw_fd());
+        let read = opcode::Read::new(fd, self.buffer.as_mut_ptr(), want as u32)
+            .offset(at)
+            .build();
+        let ring = self.ring.as_mut().expect("made for this method");
+        // SAFETY: descriptor and buffer outlive the request, which is waited for below.
+        unsafe { ring.submission().push(&read).unwrap() };
+        ring.submit_and_wait(1).unwrap();
+        let answer = ring.completion().next().expect("a completion").result();
+        usize::try_from(answer).unwrap_or_else(|_| panic!("io_uring read: {answer}"))
+    }
+}
+
+/// Offsets of the calls, in order. Random ones come back to the same places.
+fn calls(case: &Case, bytes: u64) -> Vec<u64> {
+    let all: Vec<u64> = (0..bytes).step_by(case.call_bytes as usize).collect();
+    if case.pattern == Pattern::Sequential {
+        return all;
+    }
+    let mut seed = 0x5eed_u64;
+    let mut random = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        seed >> 33
+    };
+    // A few hundred calls say enough; small ones are many in a file.
+    let count = all.len().min(384);
+    (0..count)
+        .map(|_| all[(random() % all.len() as u64) as usize])
+        .collect()
+}
+
+fn prepare(file: &TestFile, state: State) {
+    file.cool();
+    match state {
+        State::Cold => {}
+        State::Warm => file.warm(0..file.bytes),
+        State::Half => {
+            let stretch = 192 << 10;
+            for start in (0..file.bytes).step_by(2 * stretch as usize) {
+                file.warm(start..start + stretch);
+            }
+        }
+    }
+}
+
+/// Reads the file that way; the truth is taken between the calls.
+fn read_all(file: &TestFile, case: &Case) -> Truth {
+    let handle = file.open();
+    if !case.readahead {
+        advise(&handle, libc::POSIX_FADV_RANDOM);
+    }
+    let mut reader = Reader::new(handle, case.method);
+    let before = file.resident(0..file.pages());
+    let mut asked_before: HashSet<u64> = HashSet::new();
+    let mut truth = Truth::default();
+    for at in calls(case, file.bytes) {
+        let wanted = case.call_bytes.min(file.bytes - at);
+        let pages = at / PAGE..(at + wanted).div_ceil(PAGE);
+        let resident = file.resident(pages.clone());
+        let got = reader.call(at, wanted);
+        assert_eq!(got, wanted, "{case:?} at {at}");
+        truth.bytes += got;
+        truth.asked += pages.end - pages.start;
+        for (page, resident) in pages.zip(resident) {
+            if !resident {
+                truth.missed += 1;
+            } else if !before[page as usize] && !asked_before.contains(&page) {
+                truth.ahead += 1;
+            }
+            asked_before.insert(page);
+        }
+    }
+    truth
+}
+
+fn check(eye: &mut Eye, scratch: &Scratch, file: &TestFile, case: &Case) {
+    prepare(file, case.state);
+    let id = scratch.group().id();
+    let mut truth = Truth::default();
+    let before_traffic = eye.look()[0].traffic;
+    let counted = eye.during(id, || truth = read_all(file, case));
+    let traffic = eye.look()[0].traffic;
+    let line = format!("{case:?}: {truth:?}, counted {counted:?}");
+    println!("{line}");
+    assert_eq!(counted.read_bytes, truth.bytes, "{line}");
+    assert_eq!(
+        traffic.read_bytes.unwrap() - before_traffic.read_bytes.unwrap(),
+        truth.bytes,
+        "{line}"
+    );
+    assert_eq!(counted.asked, truth.asked, "{line}");
+    assert_eq!(counted.write_bytes, 0, "{line}");
+    assert_within_a_point("missed", counted.missed, truth.missed, truth.asked);
+    assert_within_a_point("readahead", counted.readahead, truth.ahead, truth.asked);
+    let hits = truth.asked - truth.missed - truth.ahead;
+    let ratio = hits as f64 / truth.asked as f64;
+    let counted_ratio = counted.hit_ratio().expect("pages were asked for");
+    assert!((counted_ratio - ratio).abs() <= 0.01, "{line}");
+}
+
+/// Runs these cases on a file with a last page that is not full.
+fn run(name: &str, cases: impl IntoIterator<Item = Case>) {
+    let scratch = Scratch::new(name);
+    scratch.enter();
+    let dir = TestFile::dir();
+    let file = TestFile::cold(dir.path(), "file", FILE_BYTES + 1234);
+    let mut eye = Eye::on(vec![scratch.group()]);
+    for case in cases {
+        check(&mut eye, &scratch, &file, &case);
+    }
+    assert_eq!(eye.observer.missed_events(), Some(0));
+}
+
+const STATES: [State; 3] = [State::Cold, State::Warm, State::Half];
+const SIZES: [u64; 3] = [4 << 10, 64 << 10, 1 << 20];
+
+fn cases(pattern: Pattern) -> impl Iterator<Item = Case> {
+    STATES.into_iter().flat_map(move |state| {
+        SIZES.into_iter().flat_map(move |call_bytes| {
+            [true, false].map(|readahead| Case {
+                state,
+                pattern,
+                call_bytes,
+                readahead,
+                method: Method::Pread,
+            })
+        })
+    })
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn sequential_reads_are_counted_as_they_are() {
+    run("sequential", cases(Pattern::Sequential));
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn random_reads_are_counted_as_they_are() {
+    run("random", cases(Pattern::Random));
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn every_way_to_read_is_counted_alike() {
+    let methods = [
+        Method::Read,
+        Method::Readv,
+        Method::Sendfile,
+        Method::IoUring,
+    ];
+    let cases = methods.into_iter().flat_map(|method| {
+        STATES.map(|state| Case {
+            state,
+            pattern: Pattern::Sequential,
+            call_bytes: 64 << 10,
+            readahead: true,
+            method,
+        })
+    });
+    run("methods", cases);
+    let random = [State::Cold, State::Half].map(|state| Case {
+        state,
+        pattern: Pattern::Random,
+        call_bytes: 16 << 10,
+        readahead: false,
+        method: Method::IoUring,
+    });
+    run("io-uring", random);
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn calls_that_are_not_whole_pages_ask_for_each_page_they_touch() {
+    let scratch = Scratch::new("unaligned");
+    scratch.enter();
+    let id = scratch.group().id();
+    let dir = TestFile::dir();
+    let file = TestFile::cold(dir.path(), "file", 1 << 20);
+    file.warm(0..file.bytes);
+    let mut eye = Eye::on(vec![scratch.group()]);
+    let mut buffer = [0; 10_000];
+    let counted = eye.during(id, || {
+        let file = file.open();
+        // One byte; the last byte of a page and the first of the next; 10,000 from the middle.
+        file.read_exact_at(&mut buffer[..1], 5000).unwrap();
+        file.read_exact_at(&mut buffer[..2], 8191).unwrap();
+        file.read_exact_at(&mut buffer, 100_000).unwrap();
+        // At and beyond the end: nothing.
+        assert_eq!(file.read_at(&mut buffer, 1 << 20).unwrap(), 0);
+        assert_eq!(file.read_at(&mut buffer, 1 << 30).unwrap(), 0);
+        // Across the end.
+        assert_eq!(file.read_at(&mut buffer, (1 << 20) - 5).unwrap(), 5);
+    });
+    assert_eq!(counted.read_bytes, 1 + 2 + 10_000 + 5);
+    let middle = (100_000u64 + 10_000).div_ceil(PAGE) - 100_000 / PAGE;
+    assert_eq!(counted.asked, 1 + 2 + middle + 1);
+    assert_eq!((counted.missed, counted.readahead), (0, 0));
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn small_files_are_misses_once_and_hits_after() {
+    let scratch = Scratch::new("small");
+    scratch.enter();
+    let id = scratch.group().id();
+    let dir = TestFile::dir();
+    let sizes = (0..64u64).map(|i| 1 + i * 613);
+    let files: Vec<TestFile> = sizes
+        .enumerate()
+        .map(|(i, bytes)| TestFile::cold(dir.path(), &i.to_string(), bytes))
+        .collect();
+    let bytes: u64 = files.iter().map(|file| file.bytes).sum();
+    let pages: u64 = files.iter().map(TestFile::pages).sum();
+    let mut eye = Eye::on(vec![scratch.group()]);
+    let read = || {
+        for file in &files {
+            let mut text = Vec::with_capacity(1 << 16);
+            file.open().take(1 << 20).read_to_end(&mut text).unwrap();
+            assert_eq!(text.len() as u64, file.bytes);
+        }
+    };
+    let cold = eye.during(id, read);
+    let warm = eye.during(id, read);
+    for counted in [&cold, &warm] {
+        assert_eq!(counted.read_bytes, bytes, "{counted:?}");
+    }
+    // A file is read by more than one call, so the page where one ends may be asked for twice.
+    assert!(cold.asked >= pages, "{cold:?}");
+    assert_within_a_point("absent", cold.missed + cold.readahead, pages, cold.asked);
+    assert_eq!((warm.missed, warm.readahead), (0, 0), "{warm:?}");
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn mapped_reads_are_faults_and_ask_for_nothing() {
+    let scratch = Scratch::new("mapped");
+    scratch.enter();
+    let id = scratch.group().id();
+    let dir = TestFile::dir();
+    let other = TestFile::cold(dir.path(), "other", 1 << 20);
+    let file = TestFile::cold(dir.path(), "file", 4 << 20);
+    let mut eye = Eye::on(vec![scratch.group()]);
+    // The code of this test is mapped too: fault it in.
+    eye.during(id, || {
+        assert!(Map::of(&other.open(), other.bytes).touch() > 0);
+    });
+    let touch = || {
+        Map::of(&file.open(), file.bytes).touch();
+    };
+    let cold = eye.during(id, touch);
+    let warm = eye.during(id, touch);
+    println!("cold {cold:?}\nwarm {warm:?}");
+    for counted in [&cold, &warm] {
+        assert_eq!(
+            (
+                counted.read_bytes,
+                counted.asked,
+                counted.missed,
+                counted.readahead
+            ),
+            (0, 0, 0, 0),
+            "{counted:?}"
+        );
+        assert!(counted.mmap_major <= counted.mmap_faults);
+        assert!(counted.mmap_faults <= file.pages() + 16, "{counted:?}");
+    }
+    // A fault for each window of readahead. Only the first has to wait for a page that is not
+    // there (major): the others find what was fetched ahead. All pages came in once.
+    assert!(cold.mmap_faults >= 8 && cold.mmap_major >= 1, "{cold:?}");
+    assert_within_a_point("inserted", cold.inserted, file.pages(), file.pages());
+    assert!(warm.mmap_major <= 2 && warm.inserted <= 2, "{warm:?}");
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn direct_io_and_memory_files_are_not_page_cache() {
+    let scratch = Scratch::new("direct");
+    scratch.enter();
+    let id = scratch.group().id();
+    let dir = TestFile::dir();
+    let file = TestFile::cold(dir.path(), "file", 1 << 20);
+    let mut eye = Eye::on(vec![scratch.group()]);
+    let mut buffer = vec![0; (1 << 20) + 4096];
+    let start = buffer.as_ptr().align_offset(4096);
+    let aligned = &mut buffer[start..start + (1 << 20)];
+    let counted = eye.during(id, || {
+        let direct = file.open_direct();
+        direct.read_exact_at(aligned, 0).unwrap();
+        direct.write_all_at(aligned, 0).unwrap();
+        let path = format!("/run/justitia-test-{}", std::process::id());
+        std::fs::write(&path, &aligned[..100_000]).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap().len(), 100_000);
+        std::fs::remove_file(&path).unwrap();
+    });
+    assert_eq!(
+        (counted.read_bytes, counted.write_bytes, counted.asked),
+        (0, 0, 0),
+        "{counted:?}"
+    );
+    assert_eq!(file.resident_pages(), 0);
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn written_bytes_are_exact() {
+    let scratch = Scratch::new("written");
+    scratch.enter();
+    let id = scratch.group().id();
+    let dir = TestFile::dir();
+    let path = dir.path().join("file");
+    let mut eye = Eye::on(vec![scratch.group()]);
+    let counted = eye.during(id, || {
+        let mut file = File::create(&path).unwrap();
+        file.write_all(&vec![7; 1_000_003]).unwrap();
+        file.write_all_at(&[8; 5000], 500).unwrap();
+        let n = file
+            .write_vectored(&[
+                std::io::IoSlice::new(&[1; 77]),
+                std::io::IoSlice::new(&[2; 5000]),
+            ])
+            .unwrap();
+        assert_eq!(n, 5077);
+    });
+    assert_eq!(counted.write_bytes, 1_000_003 + 5000 + 5077, "{counted:?}");
+    assert_eq!(counted.read_bytes, 0);
+    assert_eq!((counted.missed, counted.asked), (0, 0), "{counted:?}");
+    let pages = (1_000_003u64 + 5077).div_ceil(PAGE);
+    assert!(counted.inserted >= pages, "{counted:?}");
+}

@@ -1,0 +1,122 @@
+//! Sharing: who is protected for a file that one container touched first and a heavier one uses
+//! (the paper's III.B.2).
+//!
+//! The kernel charges a page to the group that touched it first. The first container touches the
+//! shared file and so pays for it; the second uses it, again and again; all others fill memory
+//! with files of their own. Everybody has private pages too, so it shows at whose cost the shared
+//! file stays. Sizes in bytes.
+
+use serde::{Deserialize, Serialize};
+
+use super::settings::in_range;
+use super::{Description, Measure};
+use crate::args::LoadArgs;
+use crate::error::LabError;
+use crate::protocol::{Load, PolicyUnderTest, SharingRole};
+
+/// What stays the same whatever the command line says.
+pub const DESCRIPTION: Description = Description {
+    name: "sharing",
+    claim: "a shared file is protected for its heaviest user, whoever touched it first",
+    method: "The first container reads a file that it shares with the second, so the kernel \
+             charges it, and then rests. The second reads the shared file again every few seconds. \
+             After the warm-up the others read files of their own, larger than their share, over \
+             and over. All have private files that they read once.",
+    expected: "Under proportional the shared file stays resident, and of the first container's \
+               private file no more than its weight is worth. Under first-touch, which is \
+               proportional without the observer that sees sharing, the shared file has to live on \
+               the first container's small weight.",
+    measure: Measure::Residency,
+    weights: &[100, 800, 400],
+    policies: &[
+        PolicyUnderTest::Conventional,
+        PolicyUnderTest::FirstTouch,
+        PolicyUnderTest::Proportional,
+    ],
+    seconds: 80,
+    memory_bytes: 1 << 30,
+    disk_mb_per_s: 40,
+};
+
+/// Parameters of the load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// Size of the shared file.
+    pub shared_bytes: u64,
+    /// Size of the private file of those that share.
+    pub own_bytes: u64,
+    /// Size of the file of each of the others.
+    pub polluter_bytes: u64,
+    /// Seconds from one reading of the shared file to the next.
+    pub every_s: u32,
+}
+
+impl Default for Parameters {
+    /// In 1 GiB all of it together does not fit, and what the second container needs does fit into
+    /// its share.
+    fn default() -> Self {
+        Self {
+            shared_bytes: 192 << 20,
+            own_bytes: 192 << 20,
+            polluter_bytes: 512 << 20,
+            every_s: 10,
+        }
+    }
+}
+
+impl Parameters {
+    /// The parameters a command line asks for.
+    ///
+    /// # Errors
+    /// Refuses empty and oversized loads.
+    pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+        let default = Self::default();
+        let parameters = Self {
+            shared_bytes: args.shared_size.unwrap_or(default.shared_bytes),
+            own_bytes: args.file_size.unwrap_or(default.own_bytes),
+            polluter_bytes: args.polluter.unwrap_or(default.polluter_bytes),
+            every_s: default.every_s,
+        };
+        in_range("--shared-size", parameters.shared_bytes, 1 << 20, 64 << 30)?;
+        in_range("--file-size", parameters.own_bytes, 1 << 20, 64 << 30)?;
+        in_range("--polluter", parameters.polluter_bytes, 1 << 20, 64 << 30)?;
+        Ok(parameters)
+    }
+
+    /// What the container at this place runs; the others begin after `from_s`.
+    pub fn load(&self, place: usize, from_s: u32) -> Load {
+        let (role, own_bytes) = match place {
+            0 => (SharingRole::Payer, self.own_bytes),
+            1 => (SharingRole::User, self.own_bytes),
+            _ => (SharingRole::Polluter, self.polluter_bytes),
+        };
+        Load::Sharing {
+            role,
+            shared_bytes: self.shared_bytes,
+            own_bytes,
+            every_s: self.every_s,
+            from_s,
+        }
+    }
+
+    /// Bytes of all files of this many containers.
+    pub fn bytes(&self, containers: u64) -> u64 {
+        self.shared_bytes
+            + self.own_bytes * containers.min(2)
+            + self.polluter_bytes * containers.saturating_sub(2)
+    }
+
+    /// Names and values for a person.
+    pub fn table(&self) -> Vec<(&'static str, String)> {
+        let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+        vec![
+            ("shared file", mib(self.shared_bytes)),
+            ("private file of the first two", mib(self.own_bytes)),
+            ("file of each other container", mib(self.polluter_bytes)),
+            (
+                "shared file is read again every",
+                format!("{} s", self.every_s),
+            ),
+        ]
+    }
+}

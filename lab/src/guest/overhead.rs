@@ -1,0 +1,304 @@
+//! Windows of one load after another, with nothing, `/proc` or eBPF observing.
+//!
+//! The loads run in groups that the agent manages. fio reads a file that is entirely cached, a
+//! process for each window; the fileserver is a container that runs on while agents come and go,
+//! and is counted through its shared page. CPU time is that of the load's own tasks: fio's own
+//! account, and `cpu.stat` of the container.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{ensure, Context, Result};
+
+use super::agent::{self, Agent};
+use super::container::{self, Container};
+use super::setup::{self, CGROUP};
+use super::{disks, files, progress};
+use crate::experiments::fileserver;
+use crate::load::shared::{monotonic_ns, Command as Order, Status};
+use crate::protocol::{
+    AgentCost, ContainerJob, Load, Lru, Observing, OverheadJob, OverheadLoad, OverheadReport,
+    PolicyUnderTest, Scheduler, Window,
+};
+use crate::qemu::SERIAL_DATA;
+
+/// What fio reads.
+const FILE_BYTES: u64 = 128 << 20;
+/// From the agent's readiness to the first operation that counts: its first ticks are over.
+const SETTLE: Duration = Duration::from_secs(2);
+/// How long the container may take to be ready for an order.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How long loads may take to stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Does the job.
+pub fn run(job: &OverheadJob) -> Result<OverheadReport> {
+    progress("preparing the guest");
+    let data = disks::find(SERIAL_DATA)?;
+    let mut environment = BTreeMap::new();
+    environment.insert("lru".to_owned(), setup::set_lru(Lru::Classic)?);
+    let scheduler = setup::set_scheduler(&data, Scheduler::None)?;
+    environment.insert("scheduler".to_owned(), scheduler);
+    environment.insert("mount_options".to_owned(), setup::make_data(&data, "")?);
+    environment.insert("seconds".to_owned(), job.seconds.to_string());
+    setup::make_group("/app")?;
+    agent::make_group()?;
+
+    let mut windows = Vec::new();
+    for &load in &job.loads {
+        let running = Running::start(load, job)?;
+        for pair in 0..job.pairs {
+            let mut order = Observing::ALL;
+            if pair % 2 == 1 {
+                order.reverse();
+            }
+            for observing in order {
+                progress(&format!(
+                    "{}, pair {} of {}, {}",
+                    load.name(),
+                    pair + 1,
+                    job.pairs,
+                    observing.name()
+                ));
+                let window = window(&running, observing, job.seconds)?;
+                windows.push(Window { pair, ..window });
+            }
+        }
+        running.stop();
+    }
+    let kernel = rustix::system::uname();
+    Ok(OverheadReport {
+        kernel: kernel.release().to_string_lossy().into_owned(),
+        environment,
+        windows,
+    })
+}
+
+/// One window under one condition.
+fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Window> {
+    let began = Instant::now();
+    let extra = ["--observer".to_owned(), observing.name().to_owned()];
+    let mut agent = match observing {
+        Observing::Nothing => None,
+        Observing::Proc | Observing::Bpf => Agent::start(PolicyUnderTest::Observe, &extra)?,
+    };
+    thread::sleep(SETTLE);
+    let done = running.work(seconds)?;
+    let mut cost: Option<AgentCost> = None;
+    if let Some(agent) = &mut agent {
+        agent.end()?;
+        cost = Some(agent.cost());
+    }
+    Ok(Window {
+        load: running.load(),
+        pair: 0,
+        observing,
+        seconds: done.seconds,
+        ops: done.ops,
+        cpu_us: done.cpu_us,
+        agent: cost,
+        agent_alive_s: cost.map(|_| began.elapsed().as_secs_f64()),
+    })
+}
+
+/// What a load did in a window.
+struct Done {
+    seconds: f64,
+    ops: u64,
+    cpu_us: f64,
+}
+
+/// A load that is ready for windows.
+enum Running {
+    Fio {
+        load: OverheadLoad,
+        group: PathBuf,
+        file: PathBuf,
+    },
+    Fileserver(Box<Container>),
+}
+
+impl Running {
+    fn start(load: OverheadLoad, job: &OverheadJob) -> Result<Self> {
+        if load == OverheadLoad::Fileserver {
+            return Ok(Self::Fileserver(Box::new(fileserver_container(job)?)));
+        }
+        let group = Path::new(CGROUP).join("app/fio");
+        fs::create_dir_all(&group).context("cannot make fio's cgroup")?;
+        let file = setup::data_dir().join("fio");
+        let running = Self::Fio { load, group, file };
+        // Written and read by the group itself, so that it holds the pages.
+        if let Self::Fio { file, .. } = &running {
+            if !file.exists() {
+                let size = FILE_BYTES.to_string();
+                running.fio(&["--rw=write", "--bs=1m", "--end_fsync=1", "--size", &size])?;
+                running.fio(&["--rw=read", "--bs=1m", "--size", &size])?;
+            }
+        }
+        Ok(running)
+    }
+
+    fn load(&self) -> OverheadLoad {
+        match self {
+            Self::Fio { load, .. } => *load,
+            Self::Fileserver(_) => OverheadLoad::Fileserver,
+        }
+    }
+
+    fn work(&self, seconds: u32) -> Result<Done> {
+        match self {
+            Self::Fio { load, .. } => {
+                let (pattern, block) = match load {
+                    OverheadLoad::Randread => ("--rw=randread", "--bs=4k"),
+                    _ => ("--rw=read", "--bs=128k"),
+                };
+                let runtime = format!("--runtime={seconds}");
+                let size = format!("--size={FILE_BYTES}");
+                self.fio(&[pattern, block, &size, "--time_based", &runtime])
+            }
+            Self::Fileserver(container) => {
+                let look = || -> Result<(Instant, u64, u64)> {
+                    let text = files::read(&container.group.join("cpu.stat"))?;
+                    let us = files::keyed(&text, "usage_usec").context("no usage_usec")?;
+                    Ok((Instant::now(), container.page.counters().ops, us))
+                };
+                let (began, ops, cpu_us) = look()?;
+                thread::sleep(Duration::from_secs(seconds.into()));
+                container.ensure_alive()?;
+                let (ended, ops_then, cpu_us_then) = look()?;
+                Ok(Done {
+                    seconds: (ended - began).as_secs_f64(),
+                    ops: ops_then - ops,
+                    cpu_us: (cpu_us_then - cpu_us) as f64,
+                })
+            }
+        }
+    }
+
+    /// Runs fio on the file, in its group.
+    fn fio(&self, arguments: &[&str]) -> Result<Done> {
+        let Self::Fio { group, file, .. } = self else {
+            anyhow::bail!("this load is not fio's");
+        };
+        let members = File::options()
+            .write(true)
+            .open(group.join("cgroup.procs"))?;
+        let mut command = Command::new("fio");
+        command
+            .args(["--name=w", "--ioengine=psync", "--invalidate=0", "--thread"])
+            .args(["--norandommap", "--randrepeat=0", "--output-format=json"])
+            .arg(format!("--filename={}", file.display()))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit());
+        // SAFETY: between fork and exec only one write(2) on an open descriptor runs, which is
+        // async-signal-safe; nothing is allocated on the success path.
+        unsafe {
+            command.pre_exec(move || (&members).write_all(b"0"));
+        }
+        let output = command.output().context("cannot run fio")?;
+        ensure!(output.status.success(), "fio failed: {}", output.status);
+        done_by_fio(&output.stdout)
+    }
+
+    fn stop(self) {
+        if let Self::Fileserver(container) = self {
+            container::stop_all(&[*container], STOP_PATIENCE);
+        }
+    }
+}
+
+/// Operations, time and CPU time of fio's only job.
+fn done_by_fio(json: &[u8]) -> Result<Done> {
+    // Notes of fio may precede the document.
+    let from = json.iter().position(|b| *b == b'{').unwrap_or_default();
+    let value: serde_json::Value =
+        serde_json::from_slice(&json[from..]).context("fio's output is not JSON")?;
+    let job = &value["jobs"][0];
+    let side = if job["read"]["total_ios"].as_u64() > Some(0) {
+        "read"
+    } else {
+        "write"
+    };
+    let ops = job[side]["total_ios"].as_u64();
+    let seconds = job[side]["runtime"].as_f64().map(|ms| ms / 1e3);
+    let percent = job["usr_cpu"].as_f64().zip(job["sys_cpu"].as_f64());
+    let (Some(ops), Some(seconds), Some((user, system))) = (ops, seconds, percent) else {
+        anyhow::bail!("fio's output lacks a number");
+    };
+    Ok(Done {
+        seconds,
+        ops,
+        cpu_us: (user + system) / 100.0 * seconds * 1e6,
+    })
+}
+
+/// A container that runs the fileserver load until it is told to stop.
+fn fileserver_container(job: &OverheadJob) -> Result<Container> {
+    let parameters = fileserver::Parameters {
+        threads: 2,
+        files: 400,
+        ..fileserver::Parameters::default()
+    };
+    let load = Load::Fileserver {
+        threads: parameters.threads,
+        files: parameters.files,
+        mean_file_bytes: parameters.mean_file_bytes,
+        append_bytes: parameters.append_bytes,
+        prealloc_percent: parameters.prealloc_percent,
+        reads_per_write: parameters.reads_per_write,
+        appends_per_write: parameters.appends_per_write,
+        direct: false,
+        duty_s: None,
+        anon_growth_bytes_per_s: 0,
+    };
+    let container = ContainerJob {
+        name: "fileserver".to_owned(),
+        weight: 100,
+        load,
+    };
+    let policy = PolicyUnderTest::Observe;
+    let container = Container::start(0, &container, job.seed, policy, Scheduler::None)?;
+    let wait_for = |wanted| -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while container.page.status() != wanted {
+            container.ensure_alive()?;
+            ensure!(
+                Instant::now() < deadline,
+                "the fileserver is not {wanted:?}"
+            );
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    };
+    wait_for(Status::Waiting)?;
+    container.page.set_command(Order::Prepare);
+    wait_for(Status::Prepared)?;
+    container.page.go(monotonic_ns());
+    // The first seconds fill the page cache and are not like the rest.
+    thread::sleep(Duration::from_secs(10));
+    Ok(container)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fios_numbers_are_those_of_its_only_job() {
+        let json = br#"fio: a note
+        {"jobs": [{"read": {"total_ios": 5000, "runtime": 2000}, "write": {"total_ios": 0},
+                   "usr_cpu": 10.0, "sys_cpu": 40.0}]}"#;
+        let done = done_by_fio(json).unwrap();
+        assert_eq!(done.ops, 5000);
+        assert!((done.seconds - 2.0).abs() < 1e-9);
+        assert!((done.cpu_us - 1e6).abs() < 1e-3);
+        assert!(done_by_fio(b"{}").is_err());
+    }
+}
