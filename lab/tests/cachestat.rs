@@ -1,6 +1,6 @@
 //! bcc's `cachestat` on stock kernels, beside what is known to have happened: a cold and a warm
 //! scan of one file. It infers misses from functions that the page cache no longer calls as it
-//! did; `docs/experiments/observer.md` says what comes out.
+//! did; `docs/experiments/observer.md` has what ours counts.
 //!
 //! Looks and judges only that it ran; not part of `make test`:
 //! `cargo test --release -p justitia-lab --test cachestat -- --ignored --nocapture`.

@@ -3,10 +3,11 @@
  * Files that several groups use, and to whom their pages are charged.
  *
  * Who uses a file is learned when it is opened, and, for files that stay open or mapped, from
- * iterators that user space runs now and then. A use that is not seen again ages. Whose pages they
- * are is not kept at all: when user space asks, the page cache of each shared file is walked and
- * the charges are counted. So the hot paths pay nothing for it, pages from before the observer
- * count too, and there is no book that could drift from the truth.
+ * iterators that user space runs now and then. A use that is not seen again ages: that group is no
+ * user any more, but may be charged for what it touched first. Whose pages they are is not kept at
+ * all: when user space asks, the page cache of each shared file is walked and the charges are
+ * counted. So the hot paths pay nothing for it, pages from before the observer count too, and there
+ * is no book that could drift from the truth.
  *
  * Identity: the inode's address, checked against device, number and generation at each use. A walk
  * reads memory that may be freed under it, only through probing reads, and believes a page only
@@ -279,7 +280,7 @@ int files_shared(struct bpf_iter__bpf_map_elem *ctx)
 	struct walk *walk = walk_now();
 	struct inode *inode;
 	__u64 mapping;
-	__u32 users = 0, leaves;
+	__u32 known = 0, users = 0, leaves;
 
 	if (!uses || !key || !walk)
 		return 0;
@@ -289,8 +290,10 @@ int files_shared(struct bpf_iter__bpf_map_elem *ctx)
 
 		walk->file.users[i] = fresh ? group : 0;
 		users += fresh;
+		known += group != 0;
 	}
-	if (users < 2)
+	/* One that used it once may still be charged for it. */
+	if (!users || known < 2)
 		return 0;
 	inode = (struct inode *)*key;
 	mapping = (__u64)BPF_CORE_READ(inode, i_mapping);

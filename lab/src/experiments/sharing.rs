@@ -52,13 +52,13 @@ pub struct Parameters {
 }
 
 impl Default for Parameters {
-    /// In 1 GiB all of it together does not fit, and what the second container needs does fit into
-    /// its share.
+    /// In 1 GiB all of it together does not fit, the polluter's file alone is more than the
+    /// polluter is worth, and what the second container needs does fit into its share.
     fn default() -> Self {
         Self {
             shared_bytes: 192 << 20,
             own_bytes: 192 << 20,
-            polluter_bytes: 512 << 20,
+            polluter_bytes: 768 << 20,
             every_s: 10,
         }
     }

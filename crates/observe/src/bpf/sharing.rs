@@ -1,8 +1,8 @@
 //! Files that several groups use, and whom their pages are charged to.
 //!
 //! Every [`EVERY`] three iterators run in the kernel (`bpf/sharing.h`): over open files, over
-//! mapped files, and over what was learned of each file, walking the page cache of those that have
-//! two users or more. Large files are sampled; what was seen is scaled to the whole.
+//! mapped files, and over what was learned of each file, walking the page cache of those that two
+//! groups or more have used. Large files are sampled; what was seen is scaled to the whole.
 //!
 //! Units: pages in the records, bytes in what is told.
 
@@ -152,7 +152,7 @@ fn told(
             .map(|&id| GroupId(id))
             .filter(|&id| id.0 != 0 && is_watched(id))
             .collect();
-        if users.len() < 2 {
+        if users.is_empty() {
             continue;
         }
         let whole = |pages: u64| match record.seen_pages {
@@ -172,8 +172,9 @@ fn told(
             })
             .collect();
         let size = held.iter().map(|(_, bytes)| bytes.0).sum();
-        // Nobody who is watched pays for any of it.
-        if size > 0 {
+        let others = users.iter().chain(held.iter().map(|(id, _)| id));
+        // Nobody who is watched pays for any of it, or its only user pays for all of it.
+        if size > 0 && others.into_iter().any(|id| *id != users[0]) {
             files.push((size, SharedFile { users, held }));
         }
     }
@@ -209,6 +210,14 @@ mod tests {
     fn a_file_of_one_watched_group_is_not_shared() {
         assert!(tell(&[record(&[101, 999], &[(1, 5)], 5, 5)]).is_empty());
         assert_eq!(tell(&[record(&[101, 102], &[(1, 5)], 5, 5)]).len(), 1);
+    }
+
+    #[test]
+    fn a_file_that_another_than_its_only_user_pays_for_is_shared() {
+        let files = tell(&[record(&[101], &[(2, 5)], 5, 5)]);
+        assert_eq!(files[0].users, [GroupId(101)]);
+        assert_eq!(files[0].held, [(GroupId(102), Bytes(5 * 4096))]);
+        assert!(tell(&[record(&[], &[(2, 5)], 5, 5)]).is_empty(), "no user");
     }
 
     #[test]
