@@ -185,7 +185,13 @@ fn a_shared_file_stays_for_its_heaviest_user_and_not_the_payers_private_one() {
     let bytes = |name: &str, key: &str| group(name)[key].as_f64().expect("bytes");
     let held = bytes("/app/w100", "held_for_others_bytes");
     assert!(held > 0.9e6 * mb(0, "size_mb"), "{held}");
-    assert!((held - bytes("/app/w800", "held_by_others_bytes")).abs() < 1.0);
+    // All three run the same binary, so the polluter may be an owner too.
+    let owned =
+        ["/app/w100", "/app/w400", "/app/w800"].map(|name| bytes(name, "held_by_others_bytes"));
+    let paid =
+        ["/app/w100", "/app/w400", "/app/w800"].map(|name| bytes(name, "held_for_others_bytes"));
+    assert!((owned.iter().sum::<f64>() - paid.iter().sum::<f64>()).abs() < 1.0);
+    assert!(owned[2] > 0.9e6 * mb(0, "size_mb"), "{owned:?}");
     let worth = (bytes("/app/w100", "threshold_bytes") - held) / 1e6;
     assert!(
         worth < 0.7 * mb(1, "size_mb"),
