@@ -72,6 +72,7 @@ impl Machine {
                 console_log: PathBuf::new(),
                 cmdline: Vec::new(),
                 patches_text: false,
+                counts_instructions: false,
             },
         })
     }

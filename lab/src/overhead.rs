@@ -53,7 +53,9 @@ pub fn run(args: &OverheadArgs) -> Result<String, LabError> {
         timeout: Duration::from_secs(300 + windows * (u64::from(job.seconds) + AROUND_A_WINDOW_S)),
         console_log: args.out.join("console").join("overhead.log"),
         cmdline: Vec::new(),
-        patches_text: false,
+        // Programs come and go with every window.
+        patches_text: true,
+        counts_instructions: true,
     };
     let mut progress = Progress::stderr();
     progress.step("overhead");

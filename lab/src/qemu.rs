@@ -108,13 +108,22 @@ pub struct Machine {
     pub cmdline: Vec<String>,
     /// The guest patches its kernel's text all the time: attaches and detaches BPF programs.
     pub patches_text: bool,
+    /// The guest's clock goes on by two nanoseconds with each instruction, all its CPUs in turn,
+    /// and while they are idle with real time: what a program costs is then its instructions, and
+    /// the host's other work does not show. Only under emulation.
+    pub counts_instructions: bool,
 }
 
 /// The arguments for [`QEMU`].
 pub fn arguments(machine: &Machine) -> Vec<String> {
     let (accelerator, cpu) = match machine.accelerator {
         Accelerator::Kvm => ("kvm", "host"),
-        Accelerator::Tcg if machine.qemu_major < 10 && machine.patches_text => {
+        Accelerator::Tcg if machine.counts_instructions && machine.qemu_major >= 10 => {
+            ("tcg,thread=single", "max")
+        }
+        Accelerator::Tcg
+            if machine.qemu_major < 10 && (machine.patches_text || machine.counts_instructions) =>
+        {
             ("tcg,thread=single", "max,la57=off,cx16=off")
         }
         Accelerator::Tcg if machine.qemu_major < 10 => {
@@ -135,6 +144,9 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
         "-cpu",
         cpu,
     ]);
+    if machine.counts_instructions && machine.accelerator == Accelerator::Tcg {
+        arguments.extend(words(&["-icount", "shift=1,align=off,sleep=on"]));
+    }
     arguments.extend(["-smp".into(), machine.cpus.to_string()]);
     arguments.extend(["-m".into(), format!("{}M", machine.memory_bytes >> 20)]);
     arguments.extend(words(&[
@@ -246,6 +258,7 @@ mod tests {
             ],
             cmdline: vec!["lru_gen=off".into()],
             patches_text: false,
+            counts_instructions: false,
         }
     }
 
@@ -280,6 +293,25 @@ mod tests {
                 ..machine(Accelerator::Tcg, major)
             };
             assert_eq!(value_of(&arguments(&patching), "-accel"), [accelerator]);
+        }
+    }
+
+    #[test]
+    fn a_clock_of_instructions_is_for_emulation_in_one_thread() {
+        for (major, cpu) in [(7, "max,la57=off,cx16=off"), (10, "max")] {
+            let counting = |accelerator| Machine {
+                counts_instructions: true,
+                ..machine(accelerator, major)
+            };
+            let emulated = arguments(&counting(Accelerator::Tcg));
+            assert_eq!(value_of(&emulated, "-accel"), ["tcg,thread=single"]);
+            assert_eq!(value_of(&emulated, "-cpu"), [cpu]);
+            assert_eq!(
+                value_of(&emulated, "-icount"),
+                ["shift=1,align=off,sleep=on"]
+            );
+            let virtualized = arguments(&counting(Accelerator::Kvm));
+            assert!(value_of(&virtualized, "-icount").is_empty());
         }
     }
 

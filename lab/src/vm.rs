@@ -64,6 +64,8 @@ pub struct VmSpec {
     pub cmdline: Vec<String>,
     /// See [`Machine::patches_text`].
     pub patches_text: bool,
+    /// See [`Machine::counts_instructions`].
+    pub counts_instructions: bool,
 }
 
 /// What a guest left.
@@ -268,6 +270,7 @@ fn machine(
         disks,
         cmdline: spec.cmdline.clone(),
         patches_text: spec.patches_text,
+        counts_instructions: spec.counts_instructions,
     })
 }
 
@@ -305,6 +308,7 @@ fn choose_accelerator(
         disks: vec![Disk::shared(&prepared.root, SERIAL_ROOT)],
         cmdline: Vec::new(),
         patches_text: false,
+        counts_instructions: false,
     };
     let mut is_up = false;
     watch(

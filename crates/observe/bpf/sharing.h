@@ -174,10 +174,15 @@ static __always_inline bool is_node(__u64 entry)
 	return (entry & 3) == 2 && entry > 4096;
 }
 
-/* Counts an entry of the tree if it is a page of the file; returns how many pages it spans. */
-static __noinline __u64 count_entry(struct walk *walk, __u64 entry)
+/*
+ * Counts an entry of the tree if it is a page of the file; returns how many pages it spans. Not
+ * static: the verifier then looks at it once, not once for each way to get here, of which the one
+ * of Linux 6.1 finds a million.
+ */
+__noinline __u64 count_entry(__u64 entry)
 {
 	struct folio *folio = (struct folio *)entry;
+	struct walk *walk = walk_now();
 	unsigned long head = bpf_core_enum_value(enum pageflags, PG_head);
 	__u64 pages = 1, data;
 	unsigned long flags;
@@ -223,7 +228,7 @@ static long count_slot(__u32 at, void *unused)
 
 	if (!walk)
 		return 1;
-	count_entry(walk, walk->slots[at & 63]);
+	count_entry(walk->slots[at & 63]);
 	return 0;
 }
 
@@ -259,7 +264,7 @@ static long look_at_leaf(__u32 step, void *unused)
 					       bpf_core_field_offset(node->slots) + (at & 63) * 8));
 	}
 	/* A tree of one page, a page as large as a subtree, or nothing. */
-	pages = count_entry(walk, entry);
+	pages = count_entry(entry);
 	if (!is_node(walk->head))
 		return 1;
 	shift &= 63;
@@ -270,19 +275,49 @@ static long look_at_leaf(__u32 step, void *unused)
 	return 0;
 }
 
-/* Run over `files`. */
-SEC("iter/bpf_map_elem")
-int files_shared(struct bpf_iter__bpf_map_elem *ctx)
+/* The group that pays for the file's first page, by its slot. Global for the same reason. */
+__noinline __u32 first_payer(void)
 {
-	__u64 now = bpf_ktime_get_ns();
-	struct file_uses *uses = ctx->value;
-	__u64 *key = ctx->key;
 	struct walk *walk = walk_now();
-	struct inode *inode;
-	__u64 mapping;
-	__u32 known = 0, users = 0, leaves;
+	struct folio *folio;
+	__u64 entry;
 
-	if (!uses || !key || !walk)
+	if (!walk)
+		return NO_SLOT;
+	entry = walk->head;
+	for (int level = 0; level < 7 && is_node(entry); level++) {
+		struct xa_node *node = (struct xa_node *)(entry & ~3ull);
+
+		bpf_core_read(&entry, sizeof(entry), &node->slots[0]);
+	}
+	folio = (struct folio *)entry;
+	if (!entry || entry & 3 || (__u64)BPF_CORE_READ(folio, mapping) != walk->mapping ||
+	    !bpf_core_field_exists(folio->memcg_data))
+		return NO_SLOT;
+	return charged_to(BPF_CORE_READ(folio, memcg_data));
+}
+
+/* Whether another group than the file's one known user pays for it: it came and went unseen. */
+static __always_inline bool paid_by_another(struct file_uses *uses)
+{
+	__u32 slot = first_payer();
+	__u64 *payer = bpf_map_lookup_elem(&groups, &slot);
+
+	return payer && *payer && *payer != uses->users[0].group;
+}
+
+/*
+ * Notes who uses the file with this inode; returns how many do, and in the bits above 8 how many
+ * ever did. Global for the same reason.
+ */
+__noinline __u32 note_users(__u64 inode)
+{
+	struct file_uses *uses = bpf_map_lookup_elem(&files, &inode);
+	__u64 now = bpf_ktime_get_ns();
+	struct walk *walk = walk_now();
+	__u32 known = 0, users = 0;
+
+	if (!uses || !walk)
 		return 0;
 	for (int i = 0; i < USERS; i++) {
 		__u64 group = uses->users[i].group;
@@ -292,8 +327,24 @@ int files_shared(struct bpf_iter__bpf_map_elem *ctx)
 		users += fresh;
 		known += group != 0;
 	}
-	/* One that used it once may still be charged for it. */
-	if (!users || known < 2)
+	return known << 8 | users;
+}
+
+/* Run over `files`. */
+SEC("iter/bpf_map_elem")
+int files_shared(struct bpf_iter__bpf_map_elem *ctx)
+{
+	struct file_uses *uses = ctx->value;
+	__u64 *key = ctx->key;
+	struct walk *walk = walk_now();
+	struct inode *inode;
+	__u64 mapping;
+	__u32 users, leaves;
+
+	if (!uses || !key || !walk)
+		return 0;
+	users = note_users(*key);
+	if (!(users & 0xff))
 		return 0;
 	inode = (struct inode *)*key;
 	mapping = (__u64)BPF_CORE_READ(inode, i_mapping);
@@ -302,6 +353,9 @@ int files_shared(struct bpf_iter__bpf_map_elem *ctx)
 		return 0;
 	walk->mapping = mapping;
 	walk->head = (__u64)BPF_CORE_READ((struct address_space *)mapping, i_pages.xa_head);
+	/* One that used it once may still be charged for it. */
+	if (users >> 8 < 2 && !paid_by_another(uses))
+		return 0;
 	walk->file.resident_pages = BPF_CORE_READ((struct address_space *)mapping, nrpages);
 	walk->file.seen_pages = 0;
 	__builtin_memset(walk->file.held, 0, sizeof(walk->file.held));

@@ -338,11 +338,6 @@ fn what_reclaim_takes_and_how_long_it_takes_is_counted() {
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn a_file_that_two_groups_use_is_known_with_who_pays() {
-    if probe().answer("bpf_iter_num_new") != Answer::Yes {
-        println!("this kernel's verifier does not take the walk: nothing is told of shared files");
-        assert_eq!(observer().shared(), []);
-        return;
-    }
     let dir = TestFile::dir();
     let file = TestFile::cold(dir.path(), "file", 8 << 20);
     // Not a TestFile: those are mapped, and who has a file mapped uses it.
@@ -404,6 +399,28 @@ fn a_file_that_two_groups_use_is_known_with_who_pays() {
         .map(|h| h.1 .0)
         .sum();
     assert_within_a_point("held by the user", of_user, file.bytes, file.bytes);
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn who_paid_and_went_before_the_observer_came_still_pays() {
+    let dir = TestFile::dir();
+    let path = dir.path().join("file");
+    let (payer, user) = (Scratch::new("early"), Scratch::new("late"));
+    payer.enter();
+    std::fs::write(&path, vec![1; 4 << 20]).unwrap();
+    user.enter();
+    let _handle = File::open(&path).unwrap();
+    let mut eye = Eye::on(vec![payer.group(), user.group()]);
+    eye.observer.look_for_shared_files();
+    let (payer, user) = (eye.groups[0].id(), eye.groups[1].id());
+    let shared = eye.observer.shared();
+    println!("{shared:?}");
+    let of_user = shared.iter().find(|file| file.users == [user]);
+    let held = &of_user.expect("its only user is told").held;
+    assert_eq!(held.len(), 1, "{held:?}");
+    assert_eq!(held[0].0, payer);
+    assert_within_a_point("held by the payer", held[0].1 .0, 4 << 20, 4 << 20);
 }
 
 #[test]

@@ -64,6 +64,7 @@ pub(crate) fn machine(series: Series, script: &str, dir: &Path) -> VmSpec {
         console_log: dir.join("console.log"),
         cmdline: Vec::new(),
         patches_text: false,
+        counts_instructions: false,
     }
 }
 

@@ -172,14 +172,7 @@ pub(crate) const POINTS: &[Point] = &[
     ),
     iterator("task_file", &["files_open"]),
     iterator("task_vma", &["files_mapped"]),
-    // Came with a verifier that compares states within loops; one that follows each path gives up on
-    // the walk through a file's pages.
-    function(
-        "bpf_iter_num_new",
-        &["files_shared"],
-        false,
-        "files that several groups use are not known",
-    ),
+    iterator("bpf_map_elem", &["files_shared"]),
     // One of the two is there.
     function(
         "__mem_cgroup_handle_over_high",

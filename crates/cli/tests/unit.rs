@@ -1,0 +1,128 @@
+//! The packaged systemd unit on a stock kernel, under systemd itself: it starts with its
+//! restrictions, does its work under them, outlives a crash and leaves nothing changed.
+//!
+//! Slow, so ignored by default; `make test` runs it:
+//! `cargo test --release -p justitia-cli --test unit -- --ignored --nocapture`.
+
+#[path = "../../../lab/tests/common/mod.rs"]
+mod common;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use common::{machine, report_of, PROLOGUE};
+use justitia_lab::kernels::Series;
+
+const UNIT: &str = include_str!("../../../packaging/justitia.service");
+
+/// Becomes systemd's host: a process space of its own, because the guest's first process is the
+/// lab's. `job` prints the unit, which is changed in nothing but where the binary is and where its
+/// words go. The check is itself a service; it ends the guest.
+const SCRIPT: &str = r#"
+if [ "$1" != check ]; then
+    set_up
+    mount -t tmpfs tmpfs /var/tmp
+    mkdir -p /run/systemd/system/justitia.service.d
+    cd /run/systemd/system || give_up "no /run"
+    job >justitia.service
+    cat >justitia.service.d/lab.conf <<END
+[Service]
+ExecStart=
+ExecStart=/opt/justitia/justitia run --wait --manage '/work.slice/*'
+ExecStopPost=
+ExecStopPost=-/opt/justitia/justitia restore
+StandardOutput=append:/run/justitia.log
+StandardError=append:/run/justitia.log
+END
+    for name in light heavy; do
+        printf '[Service]\nSlice=work.slice\nIOWeight=%s\nExecStart=%s load %s\n' \
+            "$([ $name = light ] && echo 100 || echo 400)" "$0" $name >$name.service
+    done
+    printf '[Unit]\nDefaultDependencies=no\n' >lab.target
+    printf '[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nExecStart=%s check\n' "$0" >check.service
+    mkdir lab.target.wants && ln -s ../check.service lab.target.wants/
+    exec unshare --pid --fork --mount --mount-proc \
+        /lib/systemd/systemd --system --unit=lab.target --log-target=console --log-level=warning
+fi
+"#;
+
+/// Writes files again and again, as services do.
+const LOAD: &str = r#"
+if [ "$1" = load ]; then
+    while :; do
+        for i in 1 2 3 4; do dd if=/dev/zero of="/data/$2$i" bs=1M count=32 2>/dev/null; done
+    done
+fi
+"#;
+
+const CHECK: &str = r#"
+slice=/sys/fs/cgroup/work.slice
+knobs() {
+    for name in light heavy; do
+        for file in memory.low memory.high io.bfq.weight io.weight; do
+            [ -e "$slice/$name.service/$file" ] && echo "$name $file $(tr '\n' ' ' <"$slice/$name.service/$file")"
+        done
+    done
+}
+limited() { [ "$(cat $slice/light.service/memory.high)" != max ]; }
+wait_for() {
+    local i
+    for i in $(seq "$1"); do "${@:2}" && return; sleep 1; done
+    false
+}
+show() { systemctl show -P "$1" justitia; }
+is_active() { [ "$(show ActiveState)" = active ]; }
+{
+    systemctl start light heavy || echo "FAILED: the loads do not start"
+    knobs >/run/before
+    systemctl start justitia && echo "started: $(show ActiveState) $(show Type)" || systemctl status justitia
+    wait_for 60 limited && echo "limits are set"
+    first=$(show MainPID)
+    echo "seccomp: $(grep Seccomp: /proc/$first/status | tr -dc 0-9) capabilities: $(grep CapEff /proc/$first/status | tr -d ' \t')"
+    systemctl reload justitia && sleep 2 && is_active && [ "$(show MainPID)" = "$first" ] && echo "reloaded"
+    /opt/justitia/justitia status || echo "FAILED: no status"
+    kill -KILL "$first"
+    again() { is_active && [ "$(show MainPID)" != "$first" ] && [ "$(show MainPID)" != 0 ]; }
+    wait_for 30 again && echo "restarted: $(show NRestarts)"
+    wait_for 60 limited && echo "limits are set again"
+    systemctl stop justitia && echo "stopped: $(show Result)"
+    knobs >/run/after
+    [ "$(cat /run/before)" = "$(cat /run/after)" ] && echo "every knob is as before"
+    echo "memory peak: $(show MemoryPeak)"
+    echo "== its log"; cat /run/justitia.log
+    echo "== knobs"; cat /run/before
+} 2>&1 | report
+busybox sync
+busybox poweroff -f
+"#;
+
+#[test]
+#[ignore = "boots a virtual machine and downloads systemd the first time"]
+fn the_packaged_unit_works_under_its_restrictions_and_leaves_nothing_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = format!("{PROLOGUE}{LOAD}{SCRIPT}{CHECK}");
+    let mut spec = machine(Series::V6_12, &script, dir.path());
+    spec.binaries
+        .push(PathBuf::from(env!("CARGO_BIN_EXE_justitia")));
+    spec.extra_packages = vec!["systemd".to_owned()];
+    spec.data_bytes = 1 << 30;
+    spec.disk_mbps = Some(40);
+    spec.timeout = Duration::from_secs(300);
+    let (_, report) = report_of(&spec, UNIT);
+    println!("{report}");
+    for line in [
+        "started: active notify",
+        "limits are set",
+        "seccomp: 2",
+        "reloaded",
+        "restarted: 1",
+        "limits are set again",
+        "stopped: success",
+        "every knob is as before",
+        "justitia: BPF programs count in the kernel",
+        "/work.slice/heavy.service joined: weight 400",
+    ] {
+        assert!(report.contains(line), "not there: {line}\n{report}");
+    }
+    assert!(!report.contains("FAILED"), "{report}");
+}
