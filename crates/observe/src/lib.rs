@@ -16,7 +16,7 @@ mod proc_io;
 mod tests;
 
 use justitia_cgroup::Group;
-use justitia_policy::snapshot::{CacheCounters, SharedFile, Traffic};
+use justitia_policy::snapshot::{CacheCounters, GroupId, SharedFile, Traffic};
 
 pub use proc_io::ProcIo;
 
@@ -27,6 +27,13 @@ pub struct Watched<'a> {
     pub group: &'a Group,
     /// `false`: nothing has happened there, the last counters stand, read nothing.
     pub active: bool,
+}
+
+/// Whether these are the groups of that list, in its order: a source that has adapted to a list
+/// need not do so again.
+fn is_list_of(listed: &[GroupId], groups: &[Watched<'_>]) -> bool {
+    let mut pairs = listed.iter().zip(groups);
+    listed.len() == groups.len() && pairs.all(|(id, watched)| *id == watched.group.id())
 }
 
 /// What a source counted of one group.

@@ -23,7 +23,7 @@ use super::points::{choose, Choice, Tier};
 use super::sharing::Sharing;
 use super::slots::Slots;
 use super::{types, Error};
-use crate::{ProcIo, Sample, TrafficSource, Watched};
+use crate::{is_list_of, ProcIo, Sample, TrafficSource, Watched};
 
 /// Groups that can be watched at once; the programs' `NO_SLOT` is beyond.
 const MAX_SLOTS: u32 = 4095;
@@ -162,13 +162,7 @@ impl Observer {
 
     /// Adapts to another list of groups.
     fn list(&mut self, groups: &[Watched<'_>]) {
-        let same = self.listed.len() == groups.len()
-            && self
-                .listed
-                .iter()
-                .zip(groups)
-                .all(|(id, watched)| *id == watched.group.id());
-        if same && !self.waiting {
+        if is_list_of(&self.listed, groups) && !self.waiting {
             return;
         }
         self.listed = groups.iter().map(|watched| watched.group.id()).collect();
