@@ -52,11 +52,12 @@ pub trait TrafficSource: Send {
     /// subtrees of other groups in the list. A group that is no longer listed is forgotten.
     fn sample(&mut self, groups: &[Watched<'_>], out: &mut Vec<Sample>);
 
-    /// Files that several of the groups of the last sample use, if the source sees them.
-    fn shared(&mut self) -> Vec<SharedFile> {
-        Vec::new()
+    /// Files that several of the groups of the last sample use. `None`: the source does not see
+    /// them, or has not looked yet.
+    fn shared(&mut self) -> Option<Vec<SharedFile>> {
+        None
     }
 
-    /// Name of the source, for `status` and records.
+    /// Name of the source, for `status` and the metrics.
     fn name(&self) -> &'static str;
 }

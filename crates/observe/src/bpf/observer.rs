@@ -265,9 +265,9 @@ impl TrafficSource for Observer {
         }
     }
 
-    fn shared(&mut self) -> Vec<SharedFile> {
-        let sharing = self.sharing.as_ref();
-        sharing.map_or_else(Vec::new, |sharing| sharing.files().to_vec())
+    fn shared(&mut self) -> Option<Vec<SharedFile>> {
+        let files = self.sharing.as_ref()?.files();
+        files.map(<[SharedFile]>::to_vec)
     }
 
     fn name(&self) -> &'static str {
