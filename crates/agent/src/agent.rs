@@ -220,6 +220,8 @@ impl Agent {
             count: self.count,
             took,
             longest: self.longest,
+            observer: Some(self.observer.counts_by()),
+            writes_total: self.applier.submitted(),
         };
         let step = Step {
             at,

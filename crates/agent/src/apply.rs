@@ -40,6 +40,7 @@ pub struct Applier {
     owners: Owners,
     priors: Arc<Priors>,
     outcomes: Vec<Outcome>,
+    submitted: u64,
 }
 
 impl Applier {
@@ -53,6 +54,7 @@ impl Applier {
             owners: Owners::default(),
             priors: Arc::default(),
             outcomes: Vec::new(),
+            submitted: 0,
         };
         applier.post_priors();
         applier
@@ -61,6 +63,11 @@ impl Applier {
     /// What our knobs held before us.
     pub fn priors(&self) -> Arc<Priors> {
         Arc::clone(&self.priors)
+    }
+
+    /// Writes of plans handed to the kernel so far; what a knob held already was none.
+    pub fn submitted(&self) -> u64 {
+        self.submitted
     }
 
     /// Takes in how earlier writes went.
@@ -194,6 +201,7 @@ impl Applier {
             }
             self.in_flight.insert((group.id(), knob), value);
             self.writer.submit(&group, knob, value);
+            self.submitted += 1;
         }
         Ok(problems)
     }

@@ -100,6 +100,11 @@ impl Observer {
         self.traffic = source;
     }
 
+    /// Name of the source that counts.
+    pub fn counts_by(&self) -> &'static str {
+        self.traffic.name()
+    }
+
     /// Which groups to manage from now on; what is known of those that stay is kept.
     pub fn reconfigure(&mut self, config: DiscoverConfig, runtime: RuntimeDirs) -> Result<()> {
         let mut scanner = Scanner::new(self.fs.clone(), config, runtime)

@@ -34,6 +34,10 @@ pub struct Tick {
     pub took: Duration,
     /// The longest of all of them.
     pub longest: Duration,
+    /// Name of what counts the traffic.
+    pub observer: Option<&'static str>,
+    /// Knobs written since the agent began.
+    pub writes_total: u64,
 }
 
 /// What does not change from tick to tick.
@@ -68,6 +72,12 @@ pub struct Report {
     pub tick_us: u64,
     /// The longest of all of them.
     pub longest_tick_us: u64,
+    /// What counts the traffic, `bpf` or `proc`; not known before the first step.
+    #[serde(default)]
+    pub observer: Option<String>,
+    /// Knobs written since the agent began: none in mode `observe`.
+    #[serde(default)]
+    pub writes_total: u64,
     /// Proportionality variation of the contending groups since the last step.
     pub pv: Option<f64>,
     /// Share error of the contending groups since the last step.
@@ -163,12 +173,13 @@ pub struct VerdictStatus {
     /// What its page cache did: fields of their own in JSON.
     #[serde(flatten)]
     pub cache: CacheRates,
-    /// Page cache charged to it that belongs to higher-weighted users of the same files.
+    /// Page cache charged to it that belongs to higher-weighted users of the same files. `None`:
+    /// nothing sees who uses which file.
     #[serde(default)]
-    pub held_for_others_bytes: u64,
-    /// Page cache of its own that is charged to others.
+    pub held_for_others_bytes: Option<u64>,
+    /// Page cache of its own that is charged to others. `None`: likewise.
     #[serde(default)]
-    pub held_by_others_bytes: u64,
+    pub held_by_others_bytes: Option<u64>,
 }
 
 /// One knob of one group.
@@ -237,8 +248,11 @@ impl Report {
             .iter()
             .map(|verdict| (verdict.group, verdict))
             .collect();
+        let sharing_is_seen = tick.snapshot.shared.is_some();
         let groups = tick.snapshot.groups.iter().filter_map(|group| {
-            GroupStatus::new(group, verdicts.get(&group.id).copied(), &tick.priors)
+            let verdict = verdicts.get(&group.id);
+            let verdict = verdict.map(|verdict| VerdictStatus::new(verdict, sharing_is_seen));
+            GroupStatus::new(group, verdict, &tick.priors)
         });
         let devices = tick.snapshot.devices.iter();
         let devices = devices.map(|device| DeviceStatus::new(device, &tick.priors));
@@ -254,6 +268,8 @@ impl Report {
             ticks_total: tick.count,
             tick_us: micros(tick.took),
             longest_tick_us: micros(tick.longest),
+            observer: tick.observer.map(str::to_owned),
+            writes_total: tick.writes_total,
             pv: tick.plan.pv,
             share_error: tick.plan.share_error,
             host: HostStatus {
@@ -287,7 +303,7 @@ impl Report {
 
 impl GroupStatus {
     /// `None` for an ancestor that is only there to hold managed groups.
-    fn new(group: &Group, verdict: Option<&Verdict>, priors: &Priors) -> Option<GroupStatus> {
+    fn new(group: &Group, verdict: Option<VerdictStatus>, priors: &Priors) -> Option<GroupStatus> {
         Some(GroupStatus {
             path: group.path.clone(),
             id: group.id.0,
@@ -295,7 +311,7 @@ impl GroupStatus {
             weight_source: group.weight_source,
             current_bytes: group.memory.current.map(|bytes| bytes.0),
             file_bytes: group.memory.file.map(|bytes| bytes.0),
-            verdict: verdict.map(VerdictStatus::new),
+            verdict,
             knobs: KNOBS
                 .into_iter()
                 .filter_map(|knob| KnobStatus::new(group, knob, priors))
@@ -319,7 +335,7 @@ impl DeviceStatus {
 }
 
 impl VerdictStatus {
-    fn new(verdict: &Verdict) -> VerdictStatus {
+    fn new(verdict: &Verdict, sharing_is_seen: bool) -> VerdictStatus {
         VerdictStatus {
             proportion: verdict.proportion,
             entitlement_bytes: verdict.entitlement.0,
@@ -332,8 +348,8 @@ impl VerdictStatus {
             gain: verdict.gain,
             stalled: verdict.stalled,
             cache: verdict.cache,
-            held_for_others_bytes: verdict.held_for_others.0,
-            held_by_others_bytes: verdict.held_by_others.0,
+            held_for_others_bytes: sharing_is_seen.then_some(verdict.held_for_others.0),
+            held_by_others_bytes: sharing_is_seen.then_some(verdict.held_by_others.0),
         }
     }
 }

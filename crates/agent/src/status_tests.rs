@@ -58,6 +58,24 @@ fn the_hosts_stalls_are_told_and_unknown_ones_are_null() {
 }
 
 #[test]
+fn what_is_held_for_others_is_null_where_nothing_sees_who_uses_which_file() {
+    let mut tick = tick(&["/app/a"]);
+    let (state, config) = (
+        justitia_policy::State::default(),
+        justitia_policy::Config::default(),
+    );
+    tick.plan = justitia_policy::step(&state, &tick.snapshot, &config, Duration::ZERO).1;
+    let held = |tick: &Tick| {
+        let json = serde_json::to_value(report(tick)).unwrap();
+        ["held_for_others_bytes", "held_by_others_bytes"]
+            .map(|name| json["groups"][0][name].clone())
+    };
+    assert!(held(&tick).iter().all(serde_json::Value::is_null));
+    tick.snapshot.shared = Some(Vec::new());
+    assert_eq!(held(&tick), [0, 0], "seen, and none");
+}
+
+#[test]
 fn a_group_is_found_by_path_or_by_a_name_that_only_it_has() {
     let report = report(&tick(&["/app/a", "/app/b", "/vm/b"]));
     assert_eq!(report.find("/app/b").unwrap().id, 2);

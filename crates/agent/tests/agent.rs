@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use common::{host, until, BOOT};
+use common::{contended_host, until, BOOT};
 use justitia_agent::notify::Notifier;
 use justitia_agent::{Agent, Log, Settings};
 use justitia_cgroup::{FakeFs, Resource};
 use justitia_discover::RuntimeDirs;
 use justitia_policy::config::Mode;
-use justitia_policy::snapshot::Host;
 use justitia_policy::units::{Bytes, Weight};
 
 const NAMES: [&str; 3] = ["light", "heavy", "idle"];
@@ -50,25 +49,10 @@ struct Load {
 
 impl Load {
     fn new() -> Load {
-        let fake = host(&NAMES);
-        fake.set_host(Host {
-            total: Some(Bytes::mib(768)),
-            free: Some(Bytes::mib(12)),
-            file: Some(Bytes::mib(600)),
-            high_watermark: Some(Bytes::mib(16)),
-            ..Host::default()
-        });
-        for (pid, name) in (100..).zip(["light", "heavy"]) {
-            let path = format!("/app/{name}");
-            fake.spawn(pid, &path);
-            fake.update(&path, |group| {
-                group.bfq_weight = Some(100);
-                group.anon = Bytes::mib(10);
-                group.file = Bytes::mib(300);
-                group.file_dirty = Bytes::mib(30);
-            });
+        Load {
+            fake: contended_host(&NAMES),
+            ticks: 0,
         }
-        Load { fake, ticks: 0 }
     }
 
     /// One second of it.

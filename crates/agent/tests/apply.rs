@@ -280,6 +280,29 @@ fn what_is_there_already_is_not_written() {
 }
 
 #[test]
+fn writes_that_were_made_are_counted_and_what_held_already_is_not() {
+    let fake = host(&["a"]);
+    let a = fake.mkdir("/app/a");
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    let plan = || {
+        vec![
+            write(a, LOW, limit(1 << 20)),
+            write(a, HIGH, limit(9 << 20)),
+        ]
+    };
+    rig.apply(plan());
+    assert_eq!(rig.applier.submitted(), 2);
+    rig.look();
+    rig.apply(plan());
+    assert_eq!(rig.applier.submitted(), 2, "they hold it already");
+    rig.look();
+    rig.apply(vec![write(a, HIGH, limit(8 << 20))]);
+    assert_eq!(rig.applier.submitted(), 3);
+    rig.finish();
+}
+
+#[test]
 fn reclaim_is_written_and_never_restored() {
     let fake = host(&["a"]);
     let a = fake.mkdir("/app/a");

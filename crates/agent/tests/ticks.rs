@@ -3,16 +3,13 @@
 mod common;
 
 use std::sync::atomic::AtomicBool;
-use std::sync::Arc;
 use std::time::Duration;
 
-use common::{host, BOOT};
+use common::{contended_host, BOOT};
 use justitia_agent::socket::{ticks, Server};
 use justitia_agent::{Agent, Log, Settings};
-use justitia_cgroup::FakeFs;
 use justitia_discover::RuntimeDirs;
-use justitia_policy::snapshot::Host;
-use justitia_policy::units::{Bytes, Weight};
+use justitia_policy::units::Weight;
 use justitia_policy::{step, Config, Plan, Snapshot, State};
 use serde::Deserialize;
 
@@ -31,32 +28,10 @@ struct Before {
     state: State,
 }
 
-/// A full host on which both groups write as fast as they can.
-fn load() -> Arc<FakeFs> {
-    let fake = host(&["light", "heavy"]);
-    fake.set_host(Host {
-        total: Some(Bytes::mib(768)),
-        free: Some(Bytes::mib(12)),
-        file: Some(Bytes::mib(600)),
-        high_watermark: Some(Bytes::mib(16)),
-        ..Host::default()
-    });
-    for (pid, name) in (100..).zip(["light", "heavy"]) {
-        let path = format!("/app/{name}");
-        fake.spawn(pid, &path);
-        fake.update(&path, |group| {
-            group.bfq_weight = Some(100);
-            group.file = Bytes::mib(300);
-            group.file_dirty = Bytes::mib(30);
-        });
-    }
-    fake
-}
-
 #[test]
 fn each_step_of_a_running_agent_can_be_repeated_to_the_last_bit() {
     let dir = tempfile::tempdir().unwrap();
-    let fake = load();
+    let fake = contended_host(&["light", "heavy"]);
     let settings = Settings {
         manage: vec!["/app/*".into()],
         weights: vec![("/app/heavy".into(), Weight::new(800).unwrap())],

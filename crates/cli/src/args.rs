@@ -170,7 +170,7 @@ SHARE/IDEAL is its part of the contenders' bandwidth against its part of their w
 Examples:
   justitia top
   justitia top --interval 500ms
-  justitia top --once               one frame as text
+  justitia top --once               one frame as text, as wide as COLUMNS says
   justitia top --json | jq '.pv'    one line for each interval"
 )]
 pub(crate) struct TopArgs {

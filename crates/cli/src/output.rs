@@ -33,19 +33,21 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// What stdout is: a terminal with its width, or a file without limits.
+    /// What stdout is: a terminal with its width, or a file without limits. Who exports `COLUMNS`
+    /// says how wide it is, whatever it is.
     pub(crate) fn stdout() -> Screen {
         let terminal = io::stdout().is_terminal();
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let columns = std::env::var("COLUMNS")
             .ok()
-            .and_then(|columns| columns.parse().ok());
+            .and_then(|columns| columns.parse().ok())
+            .filter(|&columns| columns > 0);
         let width = columns.or_else(|| {
             let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
             Some(usize::from(size.ws_col)).filter(|&columns| columns > 0)
         });
         Screen {
-            width: width.filter(|_| terminal),
+            width,
             colors: terminal && !no_color,
         }
     }

@@ -47,6 +47,21 @@ fn one_frame_is_plain_text() {
 }
 
 #[test]
+fn a_frame_is_as_wide_as_columns_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let _served = serve(dir.path());
+    let head = |columns: &str| {
+        let mut command = top(dir.path(), &["--once"]);
+        let output = command.env("COLUMNS", columns).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let head = text.lines().find(|line| line.starts_with("GROUP"));
+        head.expect("a table").to_owned()
+    };
+    assert!(head("60").len() <= 60 && head("100").len() > 60);
+    assert_eq!(head("no number"), head("120"), "the default");
+}
+
+#[test]
 fn one_json_line_is_what_status_says() {
     let dir = tempfile::tempdir().unwrap();
     let (board, _server) = serve(dir.path());

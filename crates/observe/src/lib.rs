@@ -16,7 +16,7 @@ mod proc_io;
 mod tests;
 
 use justitia_cgroup::Group;
-use justitia_policy::snapshot::{CacheCounters, SharedFile, Traffic};
+use justitia_policy::snapshot::{CacheCounters, GroupId, SharedFile, Traffic};
 
 pub use proc_io::ProcIo;
 
@@ -27,6 +27,13 @@ pub struct Watched<'a> {
     pub group: &'a Group,
     /// `false`: nothing has happened there, the last counters stand, read nothing.
     pub active: bool,
+}
+
+/// Whether these are the groups of that list, in its order: a source that has adapted to a list
+/// need not do so again.
+fn is_list_of(listed: &[GroupId], groups: &[Watched<'_>]) -> bool {
+    let mut pairs = listed.iter().zip(groups);
+    listed.len() == groups.len() && pairs.all(|(id, watched)| *id == watched.group.id())
 }
 
 /// What a source counted of one group.
@@ -45,11 +52,12 @@ pub trait TrafficSource: Send {
     /// subtrees of other groups in the list. A group that is no longer listed is forgotten.
     fn sample(&mut self, groups: &[Watched<'_>], out: &mut Vec<Sample>);
 
-    /// Files that several of the groups of the last sample use, if the source sees them.
-    fn shared(&mut self) -> Vec<SharedFile> {
-        Vec::new()
+    /// Files that several of the groups of the last sample use. `None`: the source does not see
+    /// them, or has not looked yet.
+    fn shared(&mut self) -> Option<Vec<SharedFile>> {
+        None
     }
 
-    /// Name of the source, for `status` and records.
+    /// Name of the source, for `status` and the metrics.
     fn name(&self) -> &'static str;
 }

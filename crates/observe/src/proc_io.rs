@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use crate::account::{difference, Debts};
 use crate::missed::{DeviceBytes, Stacks};
-use crate::{Sample, TrafficSource, Watched};
+use crate::{is_list_of, Sample, TrafficSource, Watched};
 
 /// Samples for which a process that left its group is kept, to learn when its parent waited.
 const LINGER: u16 = 60;
@@ -99,13 +99,7 @@ impl ProcIo {
 
     /// Adapts to another list of groups.
     fn list(&mut self, groups: &[Watched<'_>]) {
-        let same = self.listed.len() == groups.len()
-            && self
-                .listed
-                .iter()
-                .zip(groups)
-                .all(|(id, watched)| *id == watched.group.id());
-        if same {
+        if is_list_of(&self.listed, groups) {
             return;
         }
         self.listed = groups.iter().map(|watched| watched.group.id()).collect();

@@ -63,6 +63,26 @@ impl Host {
 }
 
 #[test]
+fn a_list_is_the_same_only_with_the_same_groups_in_the_same_order() {
+    let host = Host::new(&["/a", "/b", "/c"]);
+    let watched: Vec<Watched> = host
+        .groups
+        .iter()
+        .map(|group| Watched {
+            group,
+            active: true,
+        })
+        .collect();
+    let ids: Vec<GroupId> = host.groups.iter().map(Group::id).collect();
+    assert!(is_list_of(&ids, &watched));
+    assert!(is_list_of(&[], &[]));
+    assert!(!is_list_of(&ids[..2], &watched), "one came");
+    assert!(!is_list_of(&ids, &watched[..2]), "one left");
+    let turned = [ids[1], ids[0], ids[2]];
+    assert!(!is_list_of(&turned, &watched), "another order");
+}
+
+#[test]
 fn traffic_is_the_sum_over_processes_since_the_first_look() {
     let mut host = Host::new(&["/a"]);
     for pid in [10, 11] {

@@ -34,7 +34,8 @@ fn claims(snapshot: &Snapshot) -> Claims {
     let tree = Tree::of(snapshot);
     let nodes = tree.nodes(&snapshot.groups, |_| true, |_| None);
     let proportions = crate::shares::proportions(&nodes);
-    Claims::of(&snapshot.groups, &tree, &snapshot.shared, &proportions)
+    let shared = snapshot.shared.as_deref().unwrap_or_default();
+    Claims::of(&snapshot.groups, &tree, shared, &proportions)
 }
 
 /// (for others, by others) of every group, in bytes.
@@ -50,14 +51,14 @@ fn shifts(snapshot: &Snapshot, entitled: &[u64]) -> Vec<(u64, u64)> {
 #[test]
 fn protection_follows_the_owner_to_the_payer() {
     let mut snapshot = leaves(&[100, 800], &[300, 50]);
-    snapshot.shared = vec![file(&[1, 2], &[(1, 200), (2, 10)])];
+    snapshot.shared = Some(vec![file(&[1, 2], &[(1, 200), (2, 10)])]);
     assert_eq!(shifts(&snapshot, &[90, 720]), [(200, 0), (0, 200)]);
 }
 
 #[test]
 fn a_payer_that_is_no_user_counts_and_an_owner_that_pays_itself_does_not() {
     let mut snapshot = leaves(&[100, 200, 400], &[300, 300, 300]);
-    snapshot.shared = vec![file(&[2, 3], &[(1, 70), (3, 50)])];
+    snapshot.shared = Some(vec![file(&[2, 3], &[(1, 70), (3, 50)])]);
     assert_eq!(
         shifts(&snapshot, &[500; 3]),
         [(70, 0), (0, 0), (0, 70)],
@@ -68,7 +69,7 @@ fn a_payer_that_is_no_user_counts_and_an_owner_that_pays_itself_does_not() {
 #[test]
 fn an_owner_gives_no_more_than_it_is_entitled_to() {
     let mut snapshot = leaves(&[100, 100, 800], &[300, 300, 0]);
-    snapshot.shared = vec![file(&[1, 2, 3], &[(1, 300), (2, 100)])];
+    snapshot.shared = Some(vec![file(&[1, 2, 3], &[(1, 300), (2, 100)])]);
     assert_eq!(
         shifts(&snapshot, &[0, 0, 200]),
         [(150, 0), (50, 0), (0, 200)]
@@ -78,10 +79,10 @@ fn an_owner_gives_no_more_than_it_is_entitled_to() {
 #[test]
 fn a_payer_holds_no_more_for_others_than_its_page_cache() {
     let mut snapshot = leaves(&[100, 400, 800], &[90, 0, 0]);
-    snapshot.shared = vec![
+    snapshot.shared = Some(vec![
         file(&[1, 2], &[(1, 100)]),
         file(&[1, 3], &[(1, 200), (1, 100)]),
-    ];
+    ]);
     assert_eq!(
         shifts(&snapshot, &[500; 3]),
         [(90, 0), (0, 23), (0, 67)],
@@ -92,7 +93,7 @@ fn a_payer_holds_no_more_for_others_than_its_page_cache() {
 #[test]
 fn among_groups_of_equal_weight_the_larger_holder_then_the_lower_id_owns() {
     let mut snapshot = leaves(&[100, 100, 100], &[300; 3]);
-    snapshot.shared = vec![file(&[3, 2, 1], &[(1, 10), (2, 20), (3, 20)])];
+    snapshot.shared = Some(vec![file(&[3, 2, 1], &[(1, 10), (2, 20), (3, 20)])]);
     assert_eq!(shifts(&snapshot, &[500; 3]), [(10, 0), (0, 30), (20, 0)]);
 }
 
@@ -100,7 +101,7 @@ fn among_groups_of_equal_weight_the_larger_holder_then_the_lower_id_owns() {
 fn absurd_amounts_do_not_overflow() {
     let mut snapshot = leaves(&[100, 100, 800], &[u64::MAX, u64::MAX, 0]);
     let held = [(1, u64::MAX), (2, u64::MAX), (1, u64::MAX)];
-    snapshot.shared = vec![file(&[1, 3], &held), file(&[2, 3], &held)];
+    snapshot.shared = Some(vec![file(&[1, 3], &held), file(&[2, 3], &held)]);
     let granted = shifts(&snapshot, &[0, 0, u64::MAX]);
     assert_eq!(granted[2].1, 2 << 48);
 }
@@ -121,7 +122,7 @@ fn the_weight_down_the_hierarchy_decides_between_slices() {
         node.memory.file = Some(Bytes(100));
         snapshot.groups.push(node);
     }
-    snapshot.shared = vec![file(&[3, 4], &[(3, 60), (4, 1)])];
+    snapshot.shared = Some(vec![file(&[3, 4], &[(3, 60), (4, 1)])]);
     assert_eq!(shifts(&snapshot, &[500; 5])[2..4], [(60, 0), (0, 60)]);
 }
 
@@ -145,7 +146,7 @@ fn equal_weights_under_unweighted_slices_are_equal_despite_rounding() {
         node.memory.file = Some(Bytes(100));
         snapshot.groups.push(node);
     }
-    snapshot.shared = vec![file(&[3, 5], &[(3, 10), (5, 11)])];
+    snapshot.shared = Some(vec![file(&[3, 5], &[(3, 10), (5, 11)])]);
     assert_eq!(shifts(&snapshot, &[500; 6])[4], (0, 10), "who holds more");
 }
 
@@ -156,19 +157,19 @@ fn unknown_and_inner_groups_neither_own_nor_pay() {
     let mut below = group(9, Some(2), "/g1/below");
     below.memory.file = Some(Bytes(50));
     snapshot.groups.push(below);
-    snapshot.shared = vec![
+    snapshot.shared = Some(vec![
         file(&[1, 2], &[(1, 200)]),
         file(&[77, 78], &[(1, 100)]),
         file(&[1, 9], &[(77, 100), (2, 100)]),
         file(&[], &[(1, 5)]),
-    ];
+    ]);
     assert_eq!(shifts(&snapshot, &[500; 3]), [(0, 0); 3]);
 }
 
 #[test]
 fn who_cannot_be_protected_pays_for_nobody() {
     let mut snapshot = leaves(&[100, 800], &[300, 50]);
-    snapshot.shared = vec![file(&[1, 2], &[(1, 200)])];
+    snapshot.shared = Some(vec![file(&[1, 2], &[(1, 200)])]);
     let mut blind = snapshot.clone();
     blind.groups[0].memory.file = None;
     let mut foreign = snapshot.clone();
@@ -196,7 +197,7 @@ fn hosts() -> impl Strategy<Value = (Snapshot, Vec<u64>)> {
         let weights: Vec<u32> = groups.iter().map(|g| g.0).collect();
         let held: Vec<u64> = groups.iter().map(|g| g.1).collect();
         let mut snapshot = leaves(&weights, &held);
-        snapshot.shared = files.iter().map(|(u, h)| file(u, h)).collect();
+        snapshot.shared = Some(files.iter().map(|(u, h)| file(u, h)).collect());
         (snapshot, groups.iter().map(|g| g.2).collect())
     })
 }
@@ -228,9 +229,10 @@ proptest! {
         turn in 0usize..8,
     ) {
         let mut turned = snapshot.clone();
-        let files = turned.shared.len().max(1);
-        turned.shared.rotate_left(turn % files);
-        for file in &mut turned.shared {
+        let files = turned.shared.get_or_insert_default();
+        let count = files.len().max(1);
+        files.rotate_left(turn % count);
+        for file in files {
             file.users.reverse();
             file.held.reverse();
         }
@@ -258,7 +260,7 @@ proptest! {
         (mut snapshot, entitled) in hosts(),
         held in 0u64..1 << 40,
     ) {
-        snapshot.shared = vec![file(&[1], &[(1, held)]), SharedFile::default()];
+        snapshot.shared = Some(vec![file(&[1], &[(1, held)]), SharedFile::default()]);
         prop_assert_eq!(claims(&snapshot), Claims::default());
         prop_assert!(shifts(&snapshot, &entitled).iter().all(|s| *s == (0, 0)));
     }

@@ -193,11 +193,12 @@ pub struct Verdict {
     /// What its page cache did since the last step.
     #[serde(default)]
     pub cache: CacheRates,
-    /// Page cache charged to it that belongs to higher-weighted users of the same files: added to
-    /// its threshold.
+    /// Page cache charged to it that belongs to higher-weighted users of the same files, as far as
+    /// the snapshot says: added to its threshold.
     #[serde(default)]
     pub held_for_others: Bytes,
-    /// Page cache of its own that is charged to others: taken off its threshold.
+    /// Page cache of its own that is charged to others, as far as the snapshot says: taken off its
+    /// threshold.
     #[serde(default)]
     pub held_by_others: Bytes,
 }

@@ -31,9 +31,10 @@ pub struct Snapshot {
     /// Disks whose scheduler has knobs of ours.
     #[serde(default)]
     pub devices: Vec<BlockDevice>,
-    /// Files that several groups use, as far as they are known.
-    #[serde(default)]
-    pub shared: Vec<SharedFile>,
+    /// Files that several groups use. `None`: nothing sees that here, and every page counts as the
+    /// payer's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<Vec<SharedFile>>,
 }
 
 /// A file that several groups use (paper, III.B.2). The kernel charges a page to the group that

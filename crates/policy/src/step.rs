@@ -107,7 +107,8 @@ pub fn step(
         .map(|group| remember(state.groups.get(&group.id), group, config, elapsed_s))
         .collect();
     let proportions = proportions(&tree.nodes(groups, |_| true, |_| None));
-    let claims = Claims::of(groups, &tree, &snapshot.shared, &proportions);
+    let shared = snapshot.shared.as_deref().unwrap_or_default();
+    let claims = Claims::of(groups, &tree, shared, &proportions);
     set_demands(&mut memos, groups, &claims.wanted(groups.len()));
 
     let capacity = capacity(&snapshot.host, groups, &tree);

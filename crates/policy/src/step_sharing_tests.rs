@@ -41,7 +41,7 @@ fn a_light_payer_is_protected_for_what_a_heavy_user_owns() {
     // 50 MiB. A third holds enough to make memory scarce.
     let mut snapshot = holding(&[(100, 300), (800, 50), (100, 650)], 1000);
     let alone = plan(&snapshot);
-    snapshot.shared = vec![shared(&[1, 2], 1, 200)];
+    snapshot.shared = Some(vec![shared(&[1, 2], 1, 200)]);
     let with = plan(&snapshot);
     let (payer, owner) = (&with.verdicts[0], &with.verdicts[1]);
     assert_eq!(payer.held_for_others, Bytes::mib(200));
@@ -56,7 +56,7 @@ fn a_light_payer_is_protected_for_what_a_heavy_user_owns() {
 #[test]
 fn entitlements_are_those_of_a_kernel_that_charges_the_owner() {
     let mut snapshot = holding(&[(100, 300), (800, 50), (300, 450)], 800);
-    snapshot.shared = vec![shared(&[1, 2], 1, 200)];
+    snapshot.shared = Some(vec![shared(&[1, 2], 1, 200)]);
     let charged_to_owner = holding(&[(100, 100), (800, 250), (300, 450)], 800);
     let (here, there) = (plan(&snapshot), plan(&charged_to_owner));
     for (here, there) in here.verdicts.iter().zip(&there.verdicts) {
@@ -72,11 +72,11 @@ fn entitlements_are_those_of_a_kernel_that_charges_the_owner() {
 fn files_that_need_no_shift_leave_the_plan_as_it_is() {
     let mut snapshot = holding(&[(100, 300), (800, 300)], 500);
     let alone = plan(&snapshot);
-    snapshot.shared = vec![
+    snapshot.shared = Some(vec![
         shared(&[1], 1, 200),
         shared(&[1, 2], 2, 200),
         shared(&[1, 77], 77, 9),
-    ];
+    ]);
     assert_eq!(plan(&snapshot), alone);
 }
 
@@ -85,7 +85,7 @@ fn a_limited_writer_has_room_for_what_it_holds_for_others() {
     let limit = |held_for_others: u64| {
         let mut snapshot = holding(&[(100, 250), (400, 250), (800, 50)], 600);
         if held_for_others > 0 {
-            snapshot.shared = vec![shared(&[1, 3], 1, held_for_others)];
+            snapshot.shared = Some(vec![shared(&[1, 3], 1, held_for_others)]);
         }
         let config = Config::default();
         let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);

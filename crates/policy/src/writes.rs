@@ -6,9 +6,11 @@
 //! writer took over or that is not there. Protection is raised from the top down and lowered from
 //! the bottom up, so that an ancestor never protects less than what its children claim.
 
+use std::collections::BTreeMap;
+
 use crate::entitle::{non_file, Tree};
 use crate::plan::{Knob, Reason, Value, Write};
-use crate::snapshot::{BlockDevice, Group};
+use crate::snapshot::{BlockDevice, Group, GroupId};
 use crate::step::Decided;
 use crate::units::{Bytes, Limit};
 
@@ -70,15 +72,25 @@ pub(crate) fn plan(
     for (group, decided) in groups.iter().zip(decided) {
         writes.extend(high_write(group, decided));
     }
-    let heaviest = groups
-        .iter()
-        .zip(decided)
-        .filter_map(|(g, d)| Some(g.weight?.as_f64() * d.gain.sqrt()))
-        .fold(1.0, f64::max);
+    let heaviest = heaviest_siblings(groups, decided);
     for (i, group) in groups.iter().enumerate().filter(|(i, _)| tree.leaf[*i]) {
-        writes.extend(weight_write(group, &decided[i], heaviest));
+        let heaviest = heaviest.get(&group.parent).copied();
+        writes.extend(weight_write(group, &decided[i], heaviest.unwrap_or(1.0)));
     }
     writes
+}
+
+/// The largest weight, with its gain, below each parent: the block layer compares siblings only, so
+/// what is too heavy for the file scales down its siblings and nobody else.
+fn heaviest_siblings(groups: &[Group], decided: &[Decided]) -> BTreeMap<Option<GroupId>, f64> {
+    let mut heaviest = BTreeMap::new();
+    for (group, decided) in groups.iter().zip(decided) {
+        if let Some(weight) = group.weight {
+            let most = heaviest.entry(group.parent).or_insert(1.0_f64);
+            *most = most.max(weight.as_f64() * decided.gain.sqrt());
+        }
+    }
+    heaviest
 }
 
 /// Turns off what overrides weights, where it is known to be on and nobody else's.
@@ -164,3 +176,7 @@ fn worth(now: Limit, target: Limit) -> bool {
         _ => true,
     }
 }
+
+#[cfg(test)]
+#[path = "writes_tests.rs"]
+mod tests;

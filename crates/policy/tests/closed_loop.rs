@@ -59,7 +59,7 @@ impl Rig {
             self.periods.push(moved);
             let mut snapshot = self.host.snapshot();
             if self.sharing_unseen {
-                snapshot.shared.clear();
+                snapshot.shared = None;
             }
             let (state, plan) = step(&self.state, &snapshot, &self.config, PERIOD);
             self.host.apply(&plan);

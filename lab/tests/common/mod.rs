@@ -1,4 +1,5 @@
 //! What the tests share: a guest program in shell, and the machine it runs on.
+#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -75,7 +75,7 @@ pub(crate) fn tick(count: u64, groups: usize) -> Tick {
                 low_latency: Some(false),
                 foreign: false,
             }],
-            shared: Vec::new(),
+            shared: Some(Vec::new()),
         },
         plan,
         problems: vec![Problem {
@@ -86,6 +86,8 @@ pub(crate) fn tick(count: u64, groups: usize) -> Tick {
         count,
         took: Duration::from_micros(2300 + count % 400),
         longest: Duration::from_micros(5100),
+        observer: Some("bpf"),
+        writes_total: count * 6,
         ..Tick::default()
     }
 }

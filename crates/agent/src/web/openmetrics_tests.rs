@@ -95,6 +95,7 @@ fn values_are_in_base_units() {
         Some(0.002_303)
     );
     assert_eq!(value(&read, "justitia_agent_ticks_total", ""), Some(3.0));
+    assert_eq!(value(&read, "justitia_agent_writes_total", ""), Some(18.0));
     assert_eq!(
         value(&read, "justitia_agent_start_time_seconds", ""),
         Some(5.0)
@@ -107,7 +108,7 @@ fn values_are_in_base_units() {
         ),
         Some(f64::INFINITY)
     );
-    let info = "version=\"0.1.0\",mode=\"observe\",objective=\"strict\"";
+    let info = "version=\"0.1.0\",mode=\"observe\",objective=\"strict\",observer=\"bpf\"";
     assert_eq!(value(&read, "justitia_agent_info", info), Some(1.0));
     assert_eq!(
         value(&read, "justitia_disk_low_latency", "disk=\"nvme0n1\""),
@@ -159,11 +160,15 @@ fn what_is_unknown_has_no_sample() {
     tick.plan.pv = None;
     tick.plan.verdicts[1].cache.hit_ratio = None;
     tick.snapshot.groups[1].memory.file = None;
+    tick.snapshot.shared = None;
     let read = read(&text(&tick));
     assert_eq!(value(&read, "justitia_proportionality_variation", ""), None);
     let db = "group=\"/app/db\"";
     assert_eq!(value(&read, "justitia_group_hit_ratio", db), None);
     assert_eq!(value(&read, "justitia_group_page_cache_bytes", db), None);
+    for held in ["for", "by"].map(|whom| format!("justitia_group_held_{whom}_others_bytes")) {
+        assert_eq!(value(&read, &held, db), None);
+    }
     assert!(value(&read, "justitia_group_hit_ratio", "group=\"/app/web\"").is_some());
 }
 

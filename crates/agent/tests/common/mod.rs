@@ -14,7 +14,7 @@ use justitia_agent::Log;
 use justitia_cgroup::{FakeFs, Fs, Writer, WriterConfig};
 use justitia_discover::{DiscoverConfig, RuntimeDirs};
 use justitia_policy::plan::{Knob, Plan, Reason, Value, Write};
-use justitia_policy::snapshot::GroupId;
+use justitia_policy::snapshot::{GroupId, Host};
 use justitia_policy::units::{Bytes, Limit};
 
 pub const BOOT: &str = "test-boot";
@@ -24,6 +24,30 @@ pub fn host(names: &[&str]) -> Arc<FakeFs> {
     let fake = FakeFs::new();
     for name in names {
         fake.mkdir(&format!("/app/{name}"));
+    }
+    fake
+}
+
+/// A full host with these groups, of which `/app/light` and `/app/heavy` (pids 100 and 101) hold
+/// much and have written a good deal of it: what they do is up to the test.
+pub fn contended_host(names: &[&str]) -> Arc<FakeFs> {
+    let fake = host(names);
+    fake.set_host(Host {
+        total: Some(Bytes::mib(768)),
+        free: Some(Bytes::mib(12)),
+        file: Some(Bytes::mib(600)),
+        high_watermark: Some(Bytes::mib(16)),
+        ..Host::default()
+    });
+    for (pid, name) in (100..).zip(["light", "heavy"]) {
+        let path = format!("/app/{name}");
+        fake.spawn(pid, &path);
+        fake.update(&path, |group| {
+            group.bfq_weight = Some(100);
+            group.anon = Bytes::mib(10);
+            group.file = Bytes::mib(300);
+            group.file_dirty = Bytes::mib(30);
+        });
     }
     fake
 }

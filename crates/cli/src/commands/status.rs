@@ -127,7 +127,7 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "justitia {}  mode {}, objective {}, up {}, {} steps of {} s, {:.1} ms each",
+        "justitia {}  mode {}, objective {}, up {}, {} steps of {} s, {:.1} ms each, counted by {}",
         report.version,
         word(&report.mode),
         word(&report.objective),
@@ -135,6 +135,7 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> String {
         report.ticks_total,
         report.interval_s,
         report.tick_us as f64 / 1000.0,
+        report.observer.as_deref().unwrap_or("-"),
     );
     let _ = writeln!(
         text,
@@ -273,8 +274,8 @@ pub(crate) mod tests {
                 gain: 1.21,
                 stalled: Some(0.4),
                 cache: CacheRates::default(),
-                held_for_others_bytes: 0,
-                held_by_others_bytes: 0,
+                held_for_others_bytes: None,
+                held_by_others_bytes: None,
             }),
             knobs: vec![
                 knob(Knob::MemoryLow, "408944640", Some("0"), false),
@@ -301,6 +302,8 @@ pub(crate) mod tests {
             ticks_total: 7,
             tick_us: 2500,
             longest_tick_us: 5000,
+            observer: Some("bpf".into()),
+            writes_total: 12,
             pv: Some(0.12),
             share_error: None,
             host: HostStatus {
@@ -343,6 +346,7 @@ pub(crate) mod tests {
             },
         );
         assert!(text.starts_with("justitia 0.1.0  mode proportional, objective fair, up 65 s"));
+        assert!(text.contains("2.5 ms each, counted by bpf\n"), "{text}");
         let db = text
             .lines()
             .find(|line| line.starts_with("/app/db"))

@@ -23,7 +23,7 @@ use super::points::{choose, Choice, Tier};
 use super::sharing::Sharing;
 use super::slots::Slots;
 use super::{types, Error};
-use crate::{ProcIo, Sample, TrafficSource, Watched};
+use crate::{is_list_of, ProcIo, Sample, TrafficSource, Watched};
 
 /// Groups that can be watched at once; the programs' `NO_SLOT` is beyond.
 const MAX_SLOTS: u32 = 4095;
@@ -162,13 +162,7 @@ impl Observer {
 
     /// Adapts to another list of groups.
     fn list(&mut self, groups: &[Watched<'_>]) {
-        let same = self.listed.len() == groups.len()
-            && self
-                .listed
-                .iter()
-                .zip(groups)
-                .all(|(id, watched)| *id == watched.group.id());
-        if same && !self.waiting {
+        if is_list_of(&self.listed, groups) && !self.waiting {
             return;
         }
         self.listed = groups.iter().map(|watched| watched.group.id()).collect();
@@ -271,9 +265,9 @@ impl TrafficSource for Observer {
         }
     }
 
-    fn shared(&mut self) -> Vec<SharedFile> {
-        let sharing = self.sharing.as_ref();
-        sharing.map_or_else(Vec::new, |sharing| sharing.files().to_vec())
+    fn shared(&mut self) -> Option<Vec<SharedFile>> {
+        let files = self.sharing.as_ref()?.files();
+        files.map(<[SharedFile]>::to_vec)
     }
 
     fn name(&self) -> &'static str {

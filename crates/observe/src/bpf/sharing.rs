@@ -38,7 +38,8 @@ pub(crate) struct Sharing {
     mapped_files: Link,
     shared_files: Link,
     looked_at: Option<Instant>,
-    files: Vec<SharedFile>,
+    /// `None`: not looked yet, or the last look failed.
+    files: Option<Vec<SharedFile>>,
 }
 
 impl Sharing {
@@ -67,13 +68,13 @@ impl Sharing {
             mapped_files: link("files_mapped")?,
             shared_files: link("files_shared")?,
             looked_at: None,
-            files: Vec::new(),
+            files: None,
         }))
     }
 
-    /// What was found last.
-    pub(crate) fn files(&self) -> &[SharedFile] {
-        &self.files
+    /// What was found last, if the last look found out.
+    pub(crate) fn files(&self) -> Option<&[SharedFile]> {
+        self.files.as_deref()
     }
 
     /// Whether the last look is old.
@@ -81,7 +82,7 @@ impl Sharing {
         self.looked_at.is_none_or(|at| at.elapsed() >= EVERY)
     }
 
-    /// Looks again. A look that fails leaves no files: what is not known is not told.
+    /// Looks again. After a look that fails nothing is known.
     pub(crate) fn look(
         &mut self,
         control: &ControlMemory,
@@ -91,15 +92,13 @@ impl Sharing {
     ) {
         self.looked_at = Some(Instant::now());
         let (least, most) = LEAVES_OF_A_FILE;
-        let leaves = (LEAVES / self.files.len().max(1)).clamp(least, most);
+        let leaves = (LEAVES / self.files.as_ref().map_or(1, Vec::len).max(1)).clamp(least, most);
         control.set_leaves(leaves as u32);
         let records = run(&self.open_files)
             .and_then(|_| run(&self.mapped_files))
             .and_then(|_| run(&self.shared_files));
-        self.files = records.map_or_else(
-            |_| Vec::new(),
-            |bytes| told(&records_of(&bytes), page_bytes, group_of, is_watched),
-        );
+        let files = |bytes: Vec<u8>| told(&records_of(&bytes), page_bytes, group_of, is_watched);
+        self.files = records.ok().map(files);
     }
 }
 

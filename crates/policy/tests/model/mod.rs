@@ -369,7 +369,7 @@ impl PageCacheHost {
         Snapshot {
             host,
             groups: self.cells.iter().map(Cell::seen).collect(),
-            shared: self.shared(),
+            shared: Some(self.shared()),
             ..Snapshot::default()
         }
     }

@@ -18,20 +18,28 @@ fn word(value: &impl serde::Serialize) -> String {
 
 /// About the agent and the host.
 pub(in crate::web) const AGENT: &[Field] = &[
-    plain("version", "", "The agent's version; the metric has mode and objective too.").metric(
+    plain(
+        "version",
+        "",
+        "The agent's version; the metric has mode, objective and observer too.",
+    )
+    .metric(
         "justitia_agent",
         Kind::Info,
         "",
         Get::ReportInfo(|report: &Report| {
-            vec![
+            let mut labels = vec![
                 ("version", report.version.clone()),
                 ("mode", word(&report.mode)),
                 ("objective", word(&report.objective)),
-            ]
+            ];
+            labels.extend(report.observer.clone().map(|name| ("observer", name)));
+            labels
         }),
     ),
     plain("mode", "", "How much of the policy is in force."),
     plain("objective", "", "What the feedback aims at."),
+    plain("observer", "", "What counts the traffic: bpf, or proc."),
     plain("since_unix_s", "s", "When the agent began, in seconds since 1970.").gauge(
         "justitia_agent_start_time_seconds",
         "seconds",
@@ -86,6 +94,17 @@ pub(in crate::web) const AGENT: &[Field] = &[
         "justitia_agent_step_writes",
         "",
         Get::Report(|report| Some(report.writes.len() as f64)),
+    ),
+    plain(
+        "writes_total",
+        "",
+        "Knobs written since the agent began; putting back what they held is not counted.",
+    )
+    .metric(
+        "justitia_agent_writes",
+        Kind::Counter,
+        "",
+        Get::Report(|report| Some(report.writes_total as f64)),
     ),
     plain("writes[].reason.file", "B", "Of a threshold: the page cache in it."),
     plain("writes[].reason.non_file", "B", "Of a threshold: the other memory in it."),

@@ -196,7 +196,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     .gauge(
         "justitia_group_held_for_others_bytes",
         "bytes",
-        verdict!(|v| Some(v.held_for_others_bytes as f64)),
+        verdict!(|v| v.held_for_others_bytes.map(|bytes| bytes as f64)),
     ),
     plain(
         "groups[].held_by_others_bytes",
@@ -206,7 +206,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     .gauge(
         "justitia_group_held_by_others_bytes",
         "bytes",
-        verdict!(|v| Some(v.held_by_others_bytes as f64)),
+        verdict!(|v| v.held_by_others_bytes.map(|bytes| bytes as f64)),
     ),
     plain(
         "groups[].hit_ratio",

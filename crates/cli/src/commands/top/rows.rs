@@ -159,8 +159,8 @@ impl Values {
             gain: verdict.map(|v| v.gain),
             low: knob(Knob::MemoryLow),
             high: knob(Knob::MemoryHigh),
-            for_others: verdict.map(|v| v.held_for_others_bytes),
-            by_others: verdict.map(|v| v.held_by_others_bytes),
+            for_others: verdict.and_then(|v| v.held_for_others_bytes),
+            by_others: verdict.and_then(|v| v.held_by_others_bytes),
         }
     }
 

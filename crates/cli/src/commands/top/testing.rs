@@ -70,8 +70,8 @@ pub(crate) fn group(path: &str, weight: u32) -> GroupStatus {
                 throttled_s_per_s: Some(0.2),
                 ..CacheRates::default()
             },
-            held_for_others_bytes: 1 << 20,
-            held_by_others_bytes: 0,
+            held_for_others_bytes: Some(1 << 20),
+            held_by_others_bytes: Some(0),
         }),
         knobs: vec![
             knob(Knob::MemoryLow, bytes.to_string(), "0"),

@@ -1,0 +1,57 @@
+//! Block weights: what is written where a weight does not fit into the file.
+
+use super::*;
+use crate::snapshot::Snapshot;
+use crate::testing::group;
+use crate::units::Weight;
+
+/// What `io.bfq.weight` of each leaf below `/a` and `/b` is to hold, by path.
+fn bfq_weights(leaves: &[(&str, u32)]) -> Vec<(String, u32)> {
+    let mut groups = vec![group(1, None, "/a"), group(2, None, "/b")];
+    for parent in &mut groups {
+        parent.weight = None;
+    }
+    for (id, &(path, weight)) in (3..).zip(leaves) {
+        let parent = if path.starts_with("/a/") { 1 } else { 2 };
+        let mut leaf = group(id, Some(parent), path);
+        leaf.weight = Weight::new(weight).ok();
+        groups.push(leaf);
+    }
+    let snapshot = Snapshot {
+        groups,
+        ..Snapshot::default()
+    };
+    let decided = Decided {
+        high: Some(Limit::Max),
+        gain: 1.0,
+        ..Decided::default()
+    };
+    let decided = vec![decided; snapshot.groups.len()];
+    let writes = plan(&snapshot.groups, &Tree::of(&snapshot), &decided, None);
+    let written = |write: &Write| {
+        let mut groups = snapshot.groups.iter();
+        let group = groups.find(|group| group.id == write.group).unwrap();
+        match write.value {
+            Value::Weight(weight) => (group.path.clone(), weight),
+            value => panic!("{value:?}"),
+        }
+    };
+    writes.iter().map(written).collect()
+}
+
+fn owned((path, weight): (&str, u32)) -> (String, u32) {
+    (path.to_owned(), weight)
+}
+
+#[test]
+fn weights_that_fit_are_written_as_they_are() {
+    let leaves = [("/a/x", 1000), ("/a/y", 50), ("/b/x", 400)];
+    assert_eq!(bfq_weights(&leaves), leaves.map(owned));
+}
+
+#[test]
+fn a_weight_that_does_not_fit_scales_its_siblings_and_nobody_else() {
+    let leaves = [("/a/x", 8000), ("/a/y", 400), ("/b/x", 400), ("/b/y", 200)];
+    let expected = [("/a/x", 1000), ("/a/y", 50), ("/b/x", 400), ("/b/y", 200)];
+    assert_eq!(bfq_weights(&leaves), expected.map(owned));
+}

@@ -1,0 +1,25 @@
+//! What the lab says of a guest that fails. That guests boot and answer is held by every other test
+//! that boots one.
+//!
+//! Slow, so ignored by default; `make test` runs it:
+//! `cargo test --release -p justitia-lab --test failing_guest -- --ignored --nocapture`.
+
+mod common;
+
+use common::{boot, machine};
+use justitia_lab::kernels::Series;
+
+#[test]
+#[ignore = "boots virtual machines"]
+fn a_guest_that_gives_up_or_panics_is_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let gives_up = "#!/bin/bash\necho '@justitia-error no data disk'\n";
+    let error = boot(&machine(Series::V6_12, gives_up, dir.path()), "").unwrap_err();
+    assert_eq!((error.exit_code(), error.cause()), (1, "no data disk"));
+
+    let panics = "#!/bin/bash\necho c >/proc/sysrq-trigger\nsleep 60\n";
+    let error = boot(&machine(Series::V6_12, panics, dir.path()), "").unwrap_err();
+    assert_eq!(error.exit_code(), 69);
+    assert!(error.cause().contains("panicked twice"), "{error}");
+    assert!(dir.path().join("console.panic.log").exists());
+}
