@@ -172,6 +172,7 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
             ..Knobs::default()
         },
         read_after_s: None,
+ declared: None,
     };
     (seen, verdict)
 }
