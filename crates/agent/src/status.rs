@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use justitia_policy::color::Color;
+use justitia_policy::color::{Color, ColorSource, Declared};
 use justitia_policy::config::{Mode, Objective};
 use justitia_policy::plan::{HostRates, Knob, Plan, Reason, Value, Verdict};
 use justitia_policy::rates::CacheRates;
@@ -120,6 +120,9 @@ pub struct GroupStatus {
     /// What the policy makes of it: fields of their own in JSON, not there before the first step.
     #[serde(flatten)]
     pub verdict: Option<VerdictStatus>,
+    /// What its application declared about itself, whether that counts or not; `None`: it never did.
+    #[serde(default)]
+    pub declared: Option<Declared>,
     /// Its knobs that exist on this kernel.
     pub knobs: Vec<KnobStatus>,
 }
@@ -169,6 +172,15 @@ pub struct VerdictStatus {
     /// Page cache of its own that is charged to others.
     #[serde(default)]
     pub held_by_others_bytes: u64,
+    /// Whether the color was declared.
+    #[serde(default)]
+    pub color_source: ColorSource,
+    /// Page cache it may hold while it gives memory to others by its color.
+    #[serde(default)]
+    pub cap_bytes: Option<u64>,
+    /// Memory it needs to stay well, learned while it gave.
+    #[serde(default)]
+    pub working_set_bytes: Option<u64>,
 }
 
 /// One knob of one group.
@@ -296,6 +308,7 @@ impl GroupStatus {
             current_bytes: group.memory.current.map(|bytes| bytes.0),
             file_bytes: group.memory.file.map(|bytes| bytes.0),
             verdict: verdict.map(VerdictStatus::new),
+            declared: group.declared.clone(),
             knobs: KNOBS
                 .into_iter()
                 .filter_map(|knob| KnobStatus::new(group, knob, priors))
@@ -334,6 +347,9 @@ impl VerdictStatus {
             cache: verdict.cache,
             held_for_others_bytes: verdict.held_for_others.0,
             held_by_others_bytes: verdict.held_by_others.0,
+            color_source: verdict.color_source,
+            cap_bytes: verdict.cap.map(|bytes| bytes.0),
+            working_set_bytes: verdict.working_set.map(|bytes| bytes.0),
         }
     }
 }
