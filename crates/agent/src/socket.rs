@@ -311,6 +311,14 @@ pub fn ask(path: &Path) -> Result<Report> {
     }
 }
 
+/// Whether an agent listens at `path`, or somebody this user may not ask.
+pub fn is_listening(path: &Path) -> bool {
+    match UnixStream::connect(path) {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    }
+}
+
 /// No agent can be asked.
 fn unreachable_at(path: &Path, error: &io::Error) -> Error {
     match error.kind() {
