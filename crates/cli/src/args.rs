@@ -264,20 +264,19 @@ pub(crate) struct WeightArgs {
 
 /// Arguments of `justitia color`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "green: satisfied, would not benefit from more. yellow: satisfied, would do better \
-with more. red: not\nsatisfied. While a group is red and memory is scarce, memory flows to it from \
-green groups, then yellow\nones. A color counts for color_ttl (5 s) unless --for says otherwise: \
-whoever declares colors repeats them.\nA container declares its own in the xattr \
-user.justitia.color of its cgroup: see docs/colors.md.
+#[command(after_help = "green: satisfied, would not benefit from more
+yellow: satisfied, would do better with more
+red: not satisfied
+While a group is red and memory is scarce, memory flows to it from green groups, then yellow
+ones. A color counts for color_ttl (5 s) unless --for says otherwise: whoever declares colors
+repeats them. A container declares its own in the xattr user.justitia.color of its cgroup.
 
 Examples:
   justitia color                            every managed group
   justitia color /app/db
   justitia color /app/db green --reason 'p99 3 ms'
   justitia color /app/db red --for 10m
-  justitia color /app/db --clear"
-)]
+  justitia color /app/db --clear")]
 pub(crate) struct ColorArgs {
     /// Path of the group relative to the cgroup2 mount, or its last part if an agent runs
     #[arg(value_name = "GROUP")]

@@ -22,6 +22,9 @@ use crate::step::{Decided, Memo};
 use crate::units::{Bytes, Limit};
 use crate::working_set::Seen;
 
+/// A cap presses when it is less than what is held and this part of that.
+const PRESSES: f64 = 0.05;
+
 /// The color that a group declares, if that counts.
 fn declared(group: &Group) -> Option<Color> {
     group.declared.as_ref()?.fresh()
@@ -71,15 +74,16 @@ pub(crate) fn move_caps(
         let memo = &mut memos[i];
         let moved = party.moved(role, due, config.colors.percent);
         memo.was_capped = memo.cap.is_some();
-        let taken = role == Role::Gives && moved.is_some() && moved < memo.cap.or(party.held);
+        // Between two takings too: the limit stays.
+        let presses = |(cap, held): (Bytes, Bytes)| cap < held + held.scale(PRESSES);
+        let taken = role == Role::Gives && moved.zip(party.held).is_some_and(presses);
         memo.cap = moved;
-        let learned = |set: &crate::working_set::WorkingSet| set.estimate();
-        let in_the_way = role == Role::Gives
-            && uses_working_set(config)
-            && learned(&memo.working_set)
-                .zip(non_file(&groups[i]))
-                .zip(moved)
-                .is_some_and(|((set, other), cap)| cap + other <= set);
+        let at_estimate = || {
+            let set = memo.working_set.estimate()?;
+            Some(moved? + non_file(&groups[i])? <= set)
+        };
+        let in_the_way =
+            role == Role::Gives && uses_working_set(config) && at_estimate() == Some(true);
         let seen = Seen {
             color: declared(&groups[i]).filter(|_| tree.leaf[i]),
             footprint: groups[i].memory.current,

@@ -13,7 +13,7 @@ use super::{bars, format};
 use crate::commands::color;
 
 /// Lines it would like to have.
-pub(crate) const HEIGHT: usize = 14;
+pub(crate) const HEIGHT: usize = 16;
 /// From this width on the past stands beside the knobs.
 const SIDE_BY_SIDE: usize = 96;
 /// Cells of a name and of a number beside a sparkline.
