@@ -134,7 +134,7 @@ fn a_write_for_a_color_says_so() {
 
 #[test]
 fn what_is_freed_goes_by_weight_to_those_that_demand_it() {
-    let mut snapshot = holding(&[(100, 100), (300, 100), (100, 400)]);
+    let mut snapshot = holding(&[(100, 100), (300, 100), (800, 400)]);
     snapshot.groups[0].declared = Some(fresh(Color::Red));
     snapshot.groups[1].declared = Some(fresh(Color::Red));
     let (_, before) = run(&mut snapshot.clone(), &Config::default(), 3);

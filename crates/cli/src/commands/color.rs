@@ -45,7 +45,7 @@ const COLUMNS: [Column; 4] = [
 struct ColorRecord {
     path: String,
     id: u64,
-    /// `None`: without an agent there is no inferred one.
+    /// `None`: the agent has not made its first step.
     color: Option<Color>,
     color_source: Option<ColorSource>,
     declared: Option<Declared>,
@@ -185,13 +185,11 @@ fn without_agent(
     }
     let text = read(&group)?;
     if args.json {
-        return output::print_json(&ColorRecord {
-            path: group.path().to_owned(),
-            id: group.id().0,
-            color: None,
-            color_source: None,
-            declared: None,
-        });
+        return output::print_json(&serde_json::json!({
+            "path": group.path(),
+            "id": group.id(),
+            "xattr": text,
+        }));
     }
     output::print(&format!("{}: {text}; no agent listens\n", group.path()))
 }
