@@ -353,7 +353,11 @@ fn set_limits(
             parent: None,
             weight: Some(((weights[i] * memos[i].controller.gain() * 1e9) as u64).max(1)),
             floor: limits::floor(&groups[i]),
-            demand: limits::ceiling(&groups[i]).map(|most| most - decided[i].shift.for_others),
+            demand: limits::ceiling(&groups[i])
+                .into_iter()
+                .chain(memos[i].cap)
+                .min()
+                .map(|most| most - decided[i].shift.for_others),
         })
         .collect();
     for (&i, share) in parts.iter().zip(divide(pool, &nodes)) {
