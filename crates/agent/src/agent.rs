@@ -76,7 +76,8 @@ impl Agent {
             let restored = restore(&fs, &mut journal, &writer, |_| true)?;
             tell(&log, "an earlier agent did not end well", &restored);
         }
-        let observer = Observer::new(fs.clone(), settings.discover(), runtime.clone())?;
+        let mut observer = Observer::new(fs.clone(), settings.discover(), runtime.clone())?;
+        observer.set_color_ttl(settings.color_ttl);
         let pace = Pace::new(&fs, &log)?;
         let since = SystemTime::now();
         let board = Arc::new(Board::new(setup(&settings, since)));
@@ -162,6 +163,9 @@ impl Agent {
         self.observed_at = Some(began);
         self.count += 1;
         let mut problems = self.applier.settle(&mut self.observer);
+        for (group, spoken) in self.board.take_calls() {
+            self.observer.hear_color(group, spoken);
+        }
         let observation = self.observer.observe();
         let observed = began.elapsed();
         problems.extend(observation.problems);
@@ -308,6 +312,7 @@ impl Agent {
         }
         self.observer
             .reconfigure(settings.discover(), self.runtime.clone())?;
+        self.observer.set_color_ttl(settings.color_ttl);
         // A mode leaves nothing of another's behind.
         if settings.policy.mode != self.settings.policy.mode {
             let fs = self.fs.clone();

@@ -1,13 +1,16 @@
 //! The configuration file: TOML, every key checked.
 //!
 //! ```toml
-//! mode = "proportional"        # observe, justitia, proportional
+//! mode = "proportional"        # observe, justitia, proportional, memoplight
 //! objective = "fair"           # fair, strict
 //! interval = "1s"
 //! manage = ["/app/*"]          # none: the containers, pods and VMs that are found
 //! exclude = ["/app/backup"]
 //! observer = "auto"            # auto, bpf, proc: what counts the traffic
 //! listen = "127.0.0.1:9619"    # live page and metrics; "off" for none
+//! color_ttl = "5s"             # a declared color that does not change for longer is stale
+//! color_period = "1s"          # how often memory is taken from a group that is well ...
+//! color_percent = 2.0          # ... and how much of what it holds
 //! [weights]
 //! "/app/db" = 800              # path or glob; an exact path wins, then the longest glob
 //! [feedback]                   # see justitia_policy::config::FeedbackConfig; the defaults:
@@ -17,10 +20,15 @@
 //! gain_limit = 8.0
 //! dead_band = 0.02
 //! stall_share = 0.05
+//! [memoplight]                 # the mode of this name
+//! yellow = true                # yellow groups give too while another is red
+//! working_set = false          # nothing is taken below the learned working set
 //! ```
 //!
 //! A key nobody knows is refused, with its line and the nearest key there is: a misspelt key that
 //! is ignored looks like a feature that does not work.
+
+mod colors;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,6 +43,8 @@ use justitia_policy::units::Weight;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::Deserialize;
 use toml::Spanned;
+
+pub use colors::{parse_color, parse_time, COLORS};
 
 use crate::error::{plain, Error, Exit, Result};
 use crate::web::{parse_listen, DEFAULT_LISTEN};
@@ -71,6 +81,8 @@ pub struct Settings {
     pub exclude: Vec<String>,
     /// What counts the traffic.
     pub observer: Observing,
+    /// How long a declared color counts that does not change.
+    pub color_ttl: Duration,
     /// Path or glob and the weight for it. The first that matches wins; from a file they come in
     /// the order exact paths, then globs, longest first.
     pub weights: Vec<(String, Weight)>,
@@ -90,6 +102,7 @@ impl Default for Settings {
             manage: Vec::new(),
             exclude: Vec::new(),
             observer: Observing::default(),
+            color_ttl: crate::colors::TIME_TO_LIVE,
             weights: Vec::new(),
             state_dir: PathBuf::from(STATE_DIR),
             socket: None,
@@ -135,6 +148,7 @@ impl Settings {
             )
         });
         settings.policy.feedback = source.feedback(&sections.feedback)?;
+        settings.policy.memoplight = source.memoplight(&sections.memoplight)?;
         Ok(settings)
     }
 
@@ -163,9 +177,11 @@ struct Sections {
     weights: Section,
     #[serde(default)]
     feedback: Section,
+    #[serde(default)]
+    memoplight: Section,
 }
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 15] = [
     "mode",
     "objective",
     "interval",
@@ -174,6 +190,10 @@ const KEYS: [&str; 11] = [
     "observer",
     "weights",
     "feedback",
+    "memoplight",
+    "color_ttl",
+    "color_period",
+    "color_percent",
     "state_dir",
     "socket",
     "listen",
@@ -222,8 +242,11 @@ impl Source<'_> {
                 settings.listen = parse_listen(&text)
                     .map_err(|(cause, remedy)| self.error(&span, &cause, &remedy))?;
             }
+            "color_ttl" | "color_period" | "color_percent" => {
+                self.set_color(settings, key, value)?;
+            }
             // Read as sections.
-            "weights" | "feedback" => {}
+            "weights" | "feedback" | "memoplight" => {}
             unknown => return Err(self.unknown_key(key, unknown, &KEYS)),
         }
         Ok(())
@@ -334,7 +357,7 @@ impl Source<'_> {
 }
 
 /// The modes' names.
-pub const MODES: &[&str] = &["observe", "justitia", "proportional"];
+pub const MODES: &[&str] = &["observe", "justitia", "proportional", "memoplight"];
 /// The objectives' names.
 pub const OBJECTIVES: &[&str] = &["fair", "strict"];
 /// The observers' names.

@@ -1,6 +1,7 @@
 //! What is accepted, and how what is not is refused.
 
 use super::*;
+use justitia_policy::config::MemoplightConfig;
 
 fn parse(text: &str) -> Result<Settings> {
     Settings::parse(text, Path::new("j.toml"))
@@ -44,12 +45,17 @@ fn the_packaged_example_shows_the_defaults() {
     assert_eq!(settings.socket(), defaults.socket());
     let socket = None;
     assert_eq!(Settings { socket, ..settings }, defaults, "{text}");
-    // Every parameter of the feedback is shown.
-    let parameters = toml::Table::try_from(FeedbackConfig::default()).unwrap();
+    // Every parameter of the feedback and of mode memoplight is shown.
+    let mut parameters = toml::Table::try_from(FeedbackConfig::default()).unwrap();
+    parameters.extend(toml::Table::try_from(MemoplightConfig::default()).unwrap());
     for key in [
         "mode",
         "objective",
         "interval",
+        "observer",
+        "color_ttl",
+        "color_period",
+        "color_percent",
         "listen",
         "state_dir",
         "socket",
@@ -76,6 +82,11 @@ fn everything_said_is_heard() {
         state_dir = "/tmp/state"
         socket = "/tmp/socket"
         listen = "[::1]:80"
+        color_ttl = "30s"
+        color_period = "500ms"
+        color_percent = 5
+        [memoplight]
+        yellow = false
         [weights]
         "/app/*" = 200
         "/app/db" = 800
@@ -94,6 +105,11 @@ fn everything_said_is_heard() {
     assert_eq!(settings.listen, "[::1]:80".parse().ok());
     assert!((settings.policy.feedback.smoothing_s - 2.0).abs() < 1e-9);
     assert!((settings.policy.feedback.gain_limit - 4.5).abs() < 1e-9);
+    assert_eq!(settings.color_ttl, Duration::from_secs(30));
+    let colors = settings.policy.colors;
+    assert!((colors.period_s - 0.5).abs() < 1e-9 && (colors.percent - 5.0).abs() < 1e-9);
+    let memoplight = settings.policy.memoplight;
+    assert!(!memoplight.yellow && !memoplight.working_set);
     assert_eq!(
         settings.weights[0],
         ("/app/db".into(), Weight::new(800).unwrap())
@@ -186,6 +202,55 @@ fn a_page_is_at_an_address_or_off() {
     );
     assert!(remedy.contains("127.0.0.1:9619"), "{remedy}");
     assert!(refusal("listen = 9619").1.contains("127.0.0.1:9619"));
+}
+
+#[test]
+fn how_colors_move_memory_has_bounds() {
+    for text in [
+        "color_ttl = 5",
+        "color_ttl = 'soon'",
+        "color_ttl = '2h'",
+        "color_period = '10ms'",
+        "color_period = '2m'",
+        "color_percent = 0",
+        "color_percent = 51",
+        "color_percent = 'two'",
+    ] {
+        let (cause, remedy) = refusal(&format!("\n{text}\n"));
+        assert!(cause.starts_with("j.toml:2: color_"), "{text}: {cause}");
+        assert!(!remedy.is_empty(), "{text}");
+    }
+    let (cause, remedy) = refusal("[memoplight]\nyelow = true\n");
+    assert_eq!(cause, "j.toml:2: unknown key yelow");
+    assert!(remedy.starts_with("did you mean yellow?"), "{remedy}");
+    assert!(refusal("[memoplight]\nyellow = 1\n")
+        .0
+        .starts_with("j.toml:2: yellow"));
+    assert_eq!(
+        parse("mode = 'memoplight'").unwrap().policy.mode,
+        Mode::Memoplight
+    );
+}
+
+#[test]
+fn times_have_units() {
+    let seconds = |text| parse_time("--for", text, 0.1..=86_400.0).map(|time| time.as_secs_f64());
+    for (text, expected) in [
+        ("500ms", 0.5),
+        ("3", 3.0),
+        ("3s", 3.0),
+        ("2m", 120.0),
+        ("1.5h", 5400.0),
+    ] {
+        assert_eq!(seconds(text), Ok(expected), "{text}");
+    }
+    for text in ["", "s", "-1s", "1d", "25h", "nan", "inf"] {
+        let (cause, remedy) = seconds(text).unwrap_err();
+        assert!(
+            cause.starts_with("--for ") && !remedy.is_empty(),
+            "{text}: {cause}"
+        );
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@
 
 pub mod agent;
 pub mod apply;
+pub mod colors;
 pub mod config;
 mod disks;
 pub mod error;

@@ -23,6 +23,7 @@ use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{self, BlockDevice, ForeignKnobs, GroupId, Snapshot, WeightSource};
 use justitia_policy::units::{Bytes, Weight};
 
+use crate::colors::{Colors, Spoken, TIME_TO_LIVE};
 use crate::config::GLOB_REMEDY;
 use crate::disks::Disks;
 use crate::error::{Error, Result};
@@ -66,6 +67,7 @@ pub struct Observer {
     tracked: Vec<Tracked>,
     index: HashMap<GroupId, usize>,
     disks: Disks,
+    colors: Colors,
     buffer: Buffer,
     tick: u64,
     next_scan: Option<Instant>,
@@ -87,6 +89,7 @@ impl Observer {
             tracked: Vec::new(),
             index: HashMap::new(),
             disks: Disks::default(),
+            colors: Colors::new(TIME_TO_LIVE),
             buffer: Buffer::new(),
             tick: 0,
             next_scan: None,
@@ -103,6 +106,16 @@ impl Observer {
     /// Name of the source that counts.
     pub fn counts_by(&self) -> &'static str {
         self.traffic.name()
+    }
+
+    /// How long a declared color counts from now on.
+    pub fn set_color_ttl(&mut self, time_to_live: Duration) {
+        self.colors.set_time_to_live(time_to_live);
+    }
+
+    /// A group's color was told over the socket, or taken back there.
+    pub fn hear_color(&mut self, id: GroupId, spoken: Option<Spoken>) {
+        self.colors.hear(id, spoken, Instant::now());
     }
 
     /// Which groups to manage from now on; what is known of those that stay is kept.
@@ -214,6 +227,7 @@ impl Observer {
             }
         }
         self.sample_traffic(&fully_read);
+        self.look_at_colors();
         observation.snapshot.shared = self.traffic.shared();
         self.disks.observe(&self.fs, &mut observation);
         observation.snapshot.host = self.fs.read_host();
@@ -303,6 +317,8 @@ impl Observer {
             .into_values()
             .filter(|tracked| tracked.seen.weight.is_some());
         change.left = left.map(|tracked| tracked.seen.path).collect();
+        let index = &self.index;
+        self.colors.retain(|id| index.contains_key(&id));
         change
     }
 
@@ -344,6 +360,18 @@ impl Observer {
                 }
                 false
             }
+        }
+    }
+
+    /// What managed groups declare: quiet ones too, because a declaration goes stale.
+    fn look_at_colors(&mut self) {
+        let now = Instant::now();
+        let (colors, buffer) = (&mut self.colors, &mut self.buffer);
+        for tracked in &mut self.tracked {
+            let managed = tracked.seen.weight.is_some();
+            tracked.seen.declared = managed
+                .then(|| colors.look(&tracked.group, buffer, now))
+                .flatten();
         }
     }
 

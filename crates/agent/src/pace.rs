@@ -140,7 +140,7 @@ impl Pace {
             let finite = matches!(write.value, Value::Limit(Limit::Bytes(_)));
             if !finite {
                 self.throttled.remove(&id);
-            } else if matches!(write.reason, Reason::AboveShare { .. }) {
+            } else if matches!(write.reason, Reason::AboveShare { .. } | Reason::Rebalance) {
                 self.throttled.insert(id);
             }
             // A throttle that makes room stays a throttle.

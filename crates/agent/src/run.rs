@@ -193,6 +193,7 @@ pub fn look(settings: &Settings) -> Result<Report> {
 /// The same on any file system.
 pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Report> {
     let mut observer = Observer::new(fs, settings.discover(), runtime)?;
+    observer.set_color_ttl(settings.color_ttl);
     let began = Instant::now();
     let first = observer.observe();
     if observer.managed() == 0 {
@@ -245,6 +246,7 @@ pub fn watch_by(
     mut see: impl FnMut(Tick, Step) -> Result<bool>,
 ) -> Result<()> {
     const SLICE: Duration = Duration::from_millis(50);
+    observer.set_color_ttl(settings.color_ttl);
     let policy = justitia_policy::Config {
         mode: Mode::Observe,
         ..settings.policy
@@ -290,6 +292,7 @@ fn mode_name(mode: Mode) -> &'static str {
         Mode::Observe => "observe",
         Mode::Justitia => "justitia",
         Mode::Proportional => "proportional",
+        Mode::Memoplight => "memoplight",
     }
 }
 

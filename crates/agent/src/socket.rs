@@ -4,10 +4,15 @@
 //! and never touches the agent's loop. The socket is the owner's alone (mode 0600).
 //!
 //! Request: `{"ask":"status"}`. Answer: `{"ok":REPORT}` or `{"error":{"cause":..,"remedy":..}}`.
-//! To `{"ask":"ticks"}` the answer does not end: see [`ticks`].
+//! To `{"ask":"ticks"}` the answer does not end: see [`ticks`]. A color is declared with
+//! `{"ask":"color",..}`: see [`color`].
 
+pub mod color;
 pub mod ticks;
 
+pub use color::{clear_color, declare_color};
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,9 +23,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
-use justitia_policy::{Config, State};
+use justitia_policy::snapshot::GroupId;
+use justitia_policy::{Color, Config, State};
 use serde::{Deserialize, Serialize};
 
+use crate::colors::Spoken;
 use crate::error::{plain, Error, Result};
 use crate::status::{Report, Setup, Tick};
 
@@ -41,6 +48,24 @@ pub enum Request {
     Status,
     /// Each tick from now on.
     Ticks,
+    /// A group has this color.
+    Color {
+        /// Its path, or the last part of it.
+        group: String,
+        /// The color.
+        color: Color,
+        /// Why, for people.
+        #[serde(default)]
+        reason: String,
+        /// For how long, milliseconds; `None`: the configured time to live.
+        #[serde(default)]
+        for_ms: Option<u64>,
+    },
+    /// What was said of a group's color here does not hold any more.
+    ClearColor {
+        /// Its path, or the last part of it.
+        group: String,
+    },
 }
 
 /// What is answered.
@@ -49,6 +74,13 @@ pub enum Request {
 pub enum Answer {
     /// The report.
     Ok(Box<Report>),
+    /// The color of this group was heard.
+    Heard {
+        /// Its path.
+        path: String,
+        /// Its cgroup id.
+        id: u64,
+    },
     /// The request was not understood.
     Error {
         /// What was wrong.
@@ -77,7 +109,12 @@ pub struct Step {
 pub struct Board {
     posted: Mutex<Posted>,
     changed: Condvar,
+    /// Colors that were told since the last step: at most one for each managed group.
+    calls: Mutex<Calls>,
 }
+
+/// What was told of each group; `None`: it is taken back.
+pub type Calls = BTreeMap<GroupId, Option<Spoken>>;
 
 #[derive(Debug, Clone)]
 struct Posted {
@@ -97,6 +134,7 @@ impl Board {
         Board {
             posted: Mutex::new(posted),
             changed: Condvar::new(),
+            calls: Mutex::default(),
         }
     }
 
@@ -126,6 +164,18 @@ impl Board {
     /// Replaces the setup, after a reload.
     pub fn set_up(&self, setup: Setup) {
         self.lock().setup = Arc::new(setup);
+    }
+
+    /// Leaves a color for the next step.
+    fn call(&self, group: GroupId, spoken: Option<Spoken>) {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.insert(group, spoken);
+    }
+
+    /// The colors that were told since this was asked last.
+    pub fn take_calls(&self) -> Calls {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *calls)
     }
 
     /// The report of the last tick.
@@ -230,6 +280,13 @@ fn answer(mut stream: UnixStream, board: &Board, streams: &mut Streams) -> io::R
     let answer = match serde_json::from_str(&line) {
         Ok(Request::Status) => Answer::Ok(Box::new(board.report())),
         Ok(Request::Ticks) => return streams.add(stream),
+        Ok(Request::Color {
+            group,
+            color,
+            reason,
+            for_ms,
+        }) => color::hear(board, &group, Some(color::spoken(color, &reason, for_ms))),
+        Ok(Request::ClearColor { group }) => color::hear(board, &group, None),
         Err(error) => Answer::Error {
             cause: format!("request not understood: {error}"),
             remedy: "send {\"ask\":\"status\"} and a line break".into(),
@@ -246,7 +303,19 @@ pub fn ask(path: &Path) -> Result<Report> {
     match serde_json::from_str(&text) {
         Ok(Answer::Ok(report)) => Ok(*report),
         Ok(Answer::Error { cause, remedy }) => Err(Error::failed(cause, remedy)),
+        Ok(Answer::Heard { .. }) => {
+            let error = <serde_json::Error as serde::de::Error>::custom("no report");
+            Err(not_understood(path, &error))
+        }
         Err(error) => Err(not_understood(path, &error)),
+    }
+}
+
+/// Whether an agent listens at `path`, or somebody this user may not ask.
+pub fn is_listening(path: &Path) -> bool {
+    match UnixStream::connect(path) {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
     }
 }
 
@@ -302,73 +371,5 @@ fn exchange(path: &Path) -> io::Result<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use justitia_policy::config::{Mode, Objective};
-    use std::time::{Instant, UNIX_EPOCH};
-
-    fn board() -> Arc<Board> {
-        Arc::new(Board::new(Setup {
-            mode: Mode::Proportional,
-            objective: Objective::Fair,
-            interval: Duration::from_secs(1),
-            since: UNIX_EPOCH,
-        }))
-    }
-
-    #[test]
-    fn it_answers_with_the_last_tick_and_only_to_its_owner() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("agent.sock");
-        let board = board();
-        let server = Server::listen(&path, board.clone()).unwrap();
-        assert_eq!(
-            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
-        assert_eq!(ask(&path).unwrap().ticks_total, 0);
-        board.post(Tick {
-            count: 7,
-            ..Tick::default()
-        });
-        assert_eq!(ask(&path).unwrap().ticks_total, 7);
-        drop(server);
-        assert!(!path.exists());
-        assert!(ask(&path).unwrap_err().cause.contains("no agent listens"));
-    }
-
-    #[test]
-    fn nonsense_is_answered_with_what_to_send() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("agent.sock");
-        let _server = Server::listen(&path, board()).unwrap();
-        let mut stream = UnixStream::connect(&path).unwrap();
-        stream.write_all(b"{\"ask\":\"everything\"}\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        assert!(
-            text.contains("\"error\"") && text.contains("status"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn a_client_that_says_nothing_holds_up_others_for_a_while_only() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("agent.sock");
-        let _server = Server::listen(&path, board()).unwrap();
-        let _silent = UnixStream::connect(&path).unwrap();
-        let began = Instant::now();
-        ask(&path).unwrap();
-        assert!(began.elapsed() < 2 * PATIENCE);
-    }
-
-    #[test]
-    fn a_socket_left_behind_is_replaced() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("agent.sock");
-        drop(UnixListener::bind(&path).unwrap());
-        let _server = Server::listen(&path, board()).unwrap();
-        ask(&path).unwrap();
-    }
-}
+#[path = "socket_tests.rs"]
+mod tests;

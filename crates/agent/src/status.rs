@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use justitia_policy::color::Color;
+use justitia_policy::color::{Color, ColorSource, Declared};
 use justitia_policy::config::{Mode, Objective};
 use justitia_policy::plan::{HostRates, Knob, Plan, Reason, Value, Verdict};
 use justitia_policy::rates::CacheRates;
@@ -130,6 +130,9 @@ pub struct GroupStatus {
     /// What the policy makes of it: fields of their own in JSON, not there before the first step.
     #[serde(flatten)]
     pub verdict: Option<VerdictStatus>,
+    /// What its application declared about itself, whether that counts or not; `None`: it never did.
+    #[serde(default)]
+    pub declared: Option<Declared>,
     /// Its knobs that exist on this kernel.
     pub knobs: Vec<KnobStatus>,
 }
@@ -180,6 +183,15 @@ pub struct VerdictStatus {
     /// Page cache of its own that is charged to others. `None`: likewise.
     #[serde(default)]
     pub held_by_others_bytes: Option<u64>,
+    /// Whether the color was declared.
+    #[serde(default)]
+    pub color_source: ColorSource,
+    /// Page cache it may hold while it gives memory to others by its color.
+    #[serde(default)]
+    pub cap_bytes: Option<u64>,
+    /// Memory it needs to stay well, learned while it gave.
+    #[serde(default)]
+    pub working_set_bytes: Option<u64>,
 }
 
 /// One knob of one group.
@@ -312,6 +324,7 @@ impl GroupStatus {
             current_bytes: group.memory.current.map(|bytes| bytes.0),
             file_bytes: group.memory.file.map(|bytes| bytes.0),
             verdict,
+            declared: group.declared.clone(),
             knobs: KNOBS
                 .into_iter()
                 .filter_map(|knob| KnobStatus::new(group, knob, priors))
@@ -350,6 +363,9 @@ impl VerdictStatus {
             cache: verdict.cache,
             held_for_others_bytes: sharing_is_seen.then_some(verdict.held_for_others.0),
             held_by_others_bytes: sharing_is_seen.then_some(verdict.held_by_others.0),
+            color_source: verdict.color_source,
+            cap_bytes: verdict.cap.map(|bytes| bytes.0),
+            working_set_bytes: verdict.working_set.map(|bytes| bytes.0),
         }
     }
 }

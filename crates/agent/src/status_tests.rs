@@ -17,6 +17,7 @@ fn tick(paths: &[&str]) -> Tick {
         knobs: Knobs::default(),
         cache: CacheCounters::default(),
         read_after_s: None,
+        declared: None,
     };
     let groups = paths.iter().enumerate().map(group).collect();
     Tick {

@@ -91,6 +91,7 @@ impl Tracked {
                 knobs: Knobs::default(),
                 cache: snapshot::CacheCounters::default(),
                 read_after_s: None,
+                declared: None,
             },
             group,
             activity: None,

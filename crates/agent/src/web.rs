@@ -79,7 +79,7 @@ pub fn start(listen: Option<SocketAddr>, board: Arc<Board>, log: &Log) -> Option
 #[cfg(test)]
 use crate::status::{Problem, Tick};
 #[cfg(test)]
-mod example;
+pub(crate) mod example;
 
 #[cfg(test)]
 #[path = "web/web_tests.rs"]

@@ -49,6 +49,17 @@ pub enum Written {
     Partial,
 }
 
+/// What reading an extended attribute gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attribute {
+    /// It is not set, or this kernel has none.
+    Unset,
+    /// It is in the buffer.
+    Set,
+    /// It is longer than the buffer: some thousand bytes.
+    Longer,
+}
+
 impl Group {
     /// Wraps a directory of either world.
     pub fn new(directory: Arc<dyn Directory>) -> Group {
@@ -187,6 +198,17 @@ impl Group {
                 .map(|text| text.trim_end_matches('\0').trim().to_owned())),
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
             Err(errno) => Err(self.error("extended attributes", errno)),
+        }
+    }
+
+    /// Reads the bytes of an extended attribute into the buffer, without judging them: whoever set
+    /// it need not be trusted.
+    pub fn read_xattr(&self, name: &'static str, buffer: &mut Buffer) -> Result<Attribute, Error> {
+        match self.0.xattr(name, buffer) {
+            Ok(()) => Ok(Attribute::Set),
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(Attribute::Unset),
+            Err(Errno::RANGE) => Ok(Attribute::Longer),
+            Err(errno) => Err(self.error(name, errno)),
         }
     }
 

@@ -28,7 +28,7 @@ pub use fs::{
     CgroupFs, Child, Device, Directory, Fs, Process, PsiTrigger, Quirks, Resource, Watch, WatchKind,
 };
 pub use gauges::{Activity, Gauges, Want};
-pub use group::{xattr, Group, Written};
+pub use group::{xattr, Attribute, Group, Written};
 pub use parse::memory::MemoryEvents;
 pub use parse::proc::ProcessIo;
 pub use real::{boot_id, has_btf, resident_bytes, Facts, Mount, RealFs};

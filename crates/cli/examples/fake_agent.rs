@@ -134,6 +134,7 @@ fn pods() -> Group {
         knobs: Knobs::default(),
         cache: CacheCounters::default(),
         read_after_s: None,
+        declared: None,
     }
 }
 

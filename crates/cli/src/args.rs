@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// List, show, set or unset weights
     Weight(WeightArgs),
+    /// List, show, declare or clear colors: how well a group is
+    Color(ColorArgs),
     /// Record what the agent sees and decides, step by step, into a file
     Record(RecordArgs),
     /// Run the policy over a record, as it was or with other decisions
@@ -111,7 +113,9 @@ pub(crate) struct PolicyArgs {
 kill -9 the next start\ndoes that, or justitia restore. SIGHUP reads the configuration again.
 
 Modes: observe measures and writes nothing; justitia sets thresholds by weight (the paper);
-proportional adds the feedback on measured bandwidth.
+proportional adds the feedback on measured bandwidth, and moves memory from groups that declare
+themselves green to those that declare themselves red; memoplight does only that, for inferred
+colors too, whatever the weights.
 
 Examples:
   justitia run --manage '/app/*'
@@ -143,6 +147,7 @@ pub(crate) struct RunArgs {
     after_help = "OF IDEAL is a group's bandwidth over its weighted share: 1.00 is what its \
 weight promises.
 STALL is the share of the last period in which it waited for memory or I/O.
+A COLOR in parentheses is inferred; the others were declared (justitia color).
 
 Examples:
   justitia status
@@ -252,6 +257,44 @@ pub(crate) struct WeightArgs {
     /// Cgroups that are managed, when the configuration does not say
     #[arg(long, value_name = "GLOB")]
     pub(crate) manage: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `justitia color`.
+#[derive(Debug, Args)]
+#[command(after_help = "green: satisfied, would not benefit from more
+yellow: satisfied, would do better with more
+red: not satisfied
+While a group is red and memory is scarce, memory flows to it from green groups, then yellow
+ones. A color counts for color_ttl (5 s) unless --for says otherwise: whoever declares colors
+repeats them. A container declares its own in the xattr user.justitia.color of its cgroup.
+
+Examples:
+  justitia color                            every managed group
+  justitia color /app/db
+  justitia color /app/db green --reason 'p99 3 ms'
+  justitia color /app/db red --for 10m
+  justitia color /app/db --clear")]
+pub(crate) struct ColorArgs {
+    /// Path of the group relative to the cgroup2 mount, or its last part if an agent runs
+    #[arg(value_name = "GROUP")]
+    pub(crate) group: Option<String>,
+    /// green, yellow or red
+    #[arg(value_name = "COLOR", requires = "group")]
+    pub(crate) color: Option<String>,
+    /// Why, for people
+    #[arg(long, value_name = "TEXT", requires = "color", default_value = "")]
+    pub(crate) reason: String,
+    /// For how long it counts, up to seven days, such as 10s, 5m or 2h
+    #[arg(long = "for", value_name = "TIME", requires = "color")]
+    pub(crate) time: Option<String>,
+    /// Take back what was declared
+    #[arg(long, requires = "group", conflicts_with = "color")]
+    pub(crate) clear: bool,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

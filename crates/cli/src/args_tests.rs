@@ -75,8 +75,8 @@ fn the_contracts_commands_are_all_there_and_no_others() {
     assert_eq!(
         visible,
         [
-            "run", "status", "top", "plan", "explain", "weight", "record", "replay", "restore",
-            "lab"
+            "run", "status", "top", "plan", "explain", "weight", "color", "record", "replay",
+            "restore", "lab"
         ]
     );
 }

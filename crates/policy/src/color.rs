@@ -1,4 +1,12 @@
-//! Colors: how well a group is (MemOpLight, section IV), inferred from stalls when not declared.
+//! Colors: how well a group is (MemOpLight, section IV), declared by its application or inferred
+//! from stalls.
+//!
+//! Where a declaration was found, whether it can be understood and whether it is fresh is the
+//! agent's business; the policy is told the result ([`Declared`]). Only a fresh one counts.
+//! Whatever else there is (nothing, a stale one, garbage) is as if nothing had been declared, and
+//! is carried along for people to see.
+//!
+//! Units: seconds. Texts are printable ASCII and short; the agent sees to it.
 
 use std::fmt;
 
@@ -27,14 +35,124 @@ impl Color {
             _ => Color::Red,
         }
     }
+
+    /// A color by its name, in any case.
+    pub fn from_name(name: &str) -> Option<Color> {
+        [Color::Green, Color::Yellow, Color::Red]
+            .into_iter()
+            .find(|color| color.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Color::Green => "green",
+            Color::Yellow => "yellow",
+            Color::Red => "red",
+        }
+    }
+
+    /// Satisfied, with or without a use for more.
+    pub fn is_good(self) -> bool {
+        self != Color::Red
+    }
 }
 
 impl fmt::Display for Color {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// How a declaration stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It changed within its time to live: it counts.
+    Fresh,
+    /// It did not: whoever declares colors is gone, or hangs.
+    Stale,
+    /// It was taken back.
+    Removed,
+    /// It begins with no color.
+    Malformed,
+    /// It is longer than a declaration may be.
+    TooLong,
+    /// The kernel would not show it.
+    Unreadable,
+}
+
+impl Standing {
+    /// What people call it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Standing::Fresh => "fresh",
+            Standing::Stale => "stale",
+            Standing::Removed => "removed",
+            Standing::Malformed => "malformed",
+            Standing::TooLong => "too long",
+            Standing::Unreadable => "unreadable",
+        }
+    }
+}
+
+/// How a declaration came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    /// The xattr `user.justitia.color` of the group's directory.
+    Xattr,
+    /// The agent's socket.
+    Socket,
+}
+
+impl fmt::Display for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Color::Green => "green",
-            Color::Yellow => "yellow",
-            Color::Red => "red",
+            Channel::Xattr => "xattr",
+            Channel::Socket => "socket",
+        })
+    }
+}
+
+/// What a group declared, and how that stands now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Declared {
+    /// Whether it counts, and if not, why.
+    pub standing: Standing,
+    /// The color; for one that does not count any more, the last that did. `None`: never one.
+    pub color: Option<Color>,
+    /// How it came.
+    pub channel: Channel,
+    /// Seconds since it last changed.
+    pub unchanged_s: f64,
+    /// What it says behind the color.
+    pub reason: String,
+}
+
+impl Declared {
+    /// The color, if it counts.
+    pub fn fresh(&self) -> Option<Color> {
+        self.color.filter(|_| self.standing == Standing::Fresh)
+    }
+}
+
+/// Where the color of a verdict comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ColorSource {
+    /// The application said so.
+    Declared,
+    /// From stalls and share.
+    #[default]
+    Inferred,
+}
+
+impl fmt::Display for ColorSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            ColorSource::Declared => "declared",
+            ColorSource::Inferred => "inferred",
         })
     }
 }
@@ -54,5 +172,34 @@ mod tests {
     fn what_is_unknown_is_red() {
         assert_eq!(Color::infer(None, Some(2.0)), Color::Red);
         assert_eq!(Color::infer(Some(true), None), Color::Red);
+    }
+
+    #[test]
+    fn only_a_fresh_declaration_counts() {
+        let mut declared = Declared {
+            standing: Standing::Fresh,
+            color: Some(Color::Green),
+            channel: Channel::Xattr,
+            unchanged_s: 0.0,
+            reason: String::new(),
+        };
+        assert_eq!(declared.fresh(), Some(Color::Green));
+        for standing in [
+            Standing::Stale,
+            Standing::Removed,
+            Standing::Malformed,
+            Standing::TooLong,
+            Standing::Unreadable,
+        ] {
+            declared.standing = standing;
+            assert_eq!(declared.fresh(), None, "{standing:?}");
+        }
+    }
+
+    #[test]
+    fn a_color_is_known_by_its_name_in_any_case() {
+        assert_eq!(Color::from_name("GrEeN"), Some(Color::Green));
+        assert_eq!(Color::from_name("greenish"), None);
+        assert_eq!(Color::from_name(""), None);
     }
 }

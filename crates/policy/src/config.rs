@@ -10,9 +10,13 @@ pub enum Mode {
     Observe,
     /// The paper: thresholds by weight, no feedback.
     Justitia,
-    /// Thresholds and feedback.
+    /// Thresholds and feedback, and memory from groups that declare themselves well to those that
+    /// declare they are not.
     #[default]
     Proportional,
+    /// MemOpLight (table II) alone: memory from groups that are well to those that are not,
+    /// whatever the weights.
+    Memoplight,
 }
 
 /// What the feedback aims at.
@@ -36,6 +40,51 @@ pub struct Config {
     pub objective: Objective,
     /// Feedback and thresholds.
     pub feedback: FeedbackConfig,
+    /// How fast memory moves between colors, in both modes that have them.
+    pub colors: ColorConfig,
+    /// Mode `memoplight`.
+    pub memoplight: MemoplightConfig,
+}
+
+/// How fast memory moves between colors.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ColorConfig {
+    /// Seconds between two takings.
+    pub period_s: f64,
+    /// What is taken from a group each time, percent of what it holds: of its page cache in mode
+    /// `proportional`, of its whole footprint in mode `memoplight`.
+    pub percent: f64,
+}
+
+impl Default for ColorConfig {
+    /// The paper's.
+    fn default() -> Self {
+        ColorConfig {
+            period_s: 1.0,
+            percent: 2.0,
+        }
+    }
+}
+
+/// Parameters of mode `memoplight`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MemoplightConfig {
+    /// Yellow groups give too while a group is red.
+    pub yellow: bool,
+    /// Nothing is taken below the learned working set, which the paper leaves to the future.
+    pub working_set: bool,
+}
+
+impl Default for MemoplightConfig {
+    /// The paper's.
+    fn default() -> Self {
+        MemoplightConfig {
+            yellow: true,
+            working_set: false,
+        }
+    }
 }
 
 /// Parameters of the feedback loop.

@@ -3,12 +3,14 @@
 //! Nothing here does I/O, reads a clock or logs. Data flows one way:
 //!
 //! ```text
-//! snapshot -> rates -> habits -> ownership -> entitle (shares) -> feedback, limits -> writes -> plan
+//! snapshot -> rates -> habits -> ownership, balance (colors) -> entitle (shares)
+//!          -> feedback, limits -> writes -> plan
 //! ```
 //!
 //! [`step()`] goes through them in this order. Every quantity names its unit; a value that could
 //! not be read is `None`, and each module says what it does then.
 
+mod balance;
 pub mod color;
 pub mod config;
 pub mod entitle;
@@ -19,12 +21,15 @@ pub mod metrics;
 pub mod ownership;
 pub mod plan;
 pub mod rates;
+pub mod rebalance;
 pub mod shares;
 pub mod snapshot;
 mod step;
 #[cfg(test)]
 mod testing;
 pub mod units;
+mod verdicts;
+pub mod working_set;
 mod writes;
 
 pub use color::Color;

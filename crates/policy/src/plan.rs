@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::color::Color;
+use crate::color::{Color, ColorSource};
 use crate::rates::CacheRates;
 use crate::snapshot::{GroupId, Pressure};
 use crate::units::{Bytes, Limit};
@@ -118,7 +118,7 @@ pub enum Reason {
         /// The feedback's gain on its share.
         gain: f64,
     },
-    /// A color asks for a rebalancing.
+    /// The group gives memory to others by its color, or no longer has to.
     Rebalance,
     /// Groups contend, and the scheduler would not serve them by their weights.
     WeightsMustHold,
@@ -201,6 +201,15 @@ pub struct Verdict {
     /// threshold.
     #[serde(default)]
     pub held_by_others: Bytes,
+    /// Whether the color was declared.
+    #[serde(default)]
+    pub color_source: ColorSource,
+    /// Page cache it may hold while it gives memory to others by its color; `None`: it does not.
+    #[serde(default)]
+    pub cap: Option<Bytes>,
+    /// What it needs to stay well, all memory: learned while it gave.
+    #[serde(default)]
+    pub working_set: Option<Bytes>,
 }
 
 /// How much the host waited over the last period: shares of that period, 0 to 1.

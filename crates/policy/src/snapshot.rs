@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::color::Declared;
 use crate::units::{Bytes, Limit, Weight};
 
 /// The kernel's cgroup id (the inode of its directory): identity, because paths are recycled. Of
@@ -106,6 +107,9 @@ pub struct Group {
     /// Seconds since its counters were read the time before, if not in the step before.
     #[serde(default)]
     pub read_after_s: Option<f64>,
+    /// What its application declared about itself; `None`: it never did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declared: Option<Declared>,
 }
 
 /// Where a weight came from, in the order of preference.

@@ -15,26 +15,30 @@
 //!    turn it off: it serves them better than strict weights do.
 //!
 //! With objective `strict`, everybody who contends takes part in 3, readers too.
+//!
+//! Declared colors come before 2 and after 3: a group that gives has a cap on its demand and on its
+//! limit ([`crate::balance`]). Mode `memoplight` knows nothing else.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::balance;
 use crate::config::{Config, Mode, Objective};
 use crate::entitle::{capacity, growing_demand, non_file, protections, Tree};
 use crate::feedback::{adjust, Controller, Measured};
 use crate::habits::Habits;
 use crate::limits;
-use crate::metrics;
 use crate::ownership::{Claims, Shift};
-use crate::plan::{HostRates, Plan, Verdict};
+use crate::plan::{HostRates, Plan};
 use crate::rates::{Counters, Rates};
 use crate::shares::{divide, proportions, Node};
 use crate::snapshot::{Group, GroupId, Pressure, Snapshot};
 use crate::units::{Bytes, Limit};
+use crate::verdicts::{judge, verdict};
+use crate::working_set::WorkingSet;
 use crate::writes;
-use crate::Color;
 
 /// Limits add up to this much of what the participants are entitled to: few fill their share, only
 /// the ratio of the limits matters, and memory that nobody fills is lost (fileserver, 8 groups:
@@ -54,20 +58,27 @@ pub struct State {
     waited: Pressure,
     /// Writers were ordered in this mode at least once: the disks are to serve them by weight.
     weights_must_hold: bool,
+    /// Seconds since memory was last taken for a color.
+    rebalanced_s: f64,
 }
 
 /// What is remembered of one group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-struct Memo {
+pub(crate) struct Memo {
     counters: Counters,
-    rates: Rates,
-    habits: Habits,
+    pub(crate) rates: Rates,
+    pub(crate) habits: Habits,
     demand: Option<Bytes>,
-    non_file: Option<Bytes>,
+    pub(crate) non_file: Option<Bytes>,
     /// Seconds for which too little was known of it.
-    blind_s: f64,
+    pub(crate) blind_s: f64,
     controller: Controller,
+    /// Page cache it may hold while it gives to others.
+    pub(crate) cap: Option<Bytes>,
+    /// It had a cap before this step.
+    pub(crate) was_capped: bool,
+    pub(crate) working_set: WorkingSet,
 }
 
 /// What a step worked out for one leaf.
@@ -89,6 +100,8 @@ pub(crate) struct Decided {
     pub gain: f64,
     /// It takes part in the feedback.
     pub participant: bool,
+    /// The limit is what a color makes of it.
+    pub rebalanced: bool,
 }
 
 /// Decides: from what was remembered and what is seen now to what is remembered next and what is
@@ -109,7 +122,16 @@ pub fn step(
     let proportions = proportions(&tree.nodes(groups, |_| true, |_| None));
     let shared = snapshot.shared.as_deref().unwrap_or_default();
     let claims = Claims::of(groups, &tree, shared, &proportions);
-    set_demands(&mut memos, groups, &claims.wanted(groups.len()));
+    let rebalanced_s = balance::move_caps(
+        &mut memos,
+        groups,
+        &tree,
+        &snapshot.host,
+        config,
+        state.rebalanced_s,
+        elapsed_s,
+    );
+    set_demands(&mut memos, groups, &claims.wanted(groups.len()), config);
 
     let capacity = capacity(&snapshot.host, groups, &tree);
     let nodes = tree.nodes(groups, |_| true, |i| memos[i].demand);
@@ -127,12 +149,21 @@ pub fn step(
             ..Decided::default()
         })
         .collect();
-    if config.mode == Mode::Proportional {
-        feed_back(&mut memos, &mut decided, groups, &tree, config, elapsed_s);
+    match config.mode {
+        Mode::Proportional => {
+            feed_back(&mut memos, &mut decided, groups, &tree, config, elapsed_s);
+            balance::hold_at_caps(&memos, &mut decided, groups);
+        }
+        Mode::Memoplight => {
+            balance::limit_at_caps(&mut memos, &mut decided, groups, &tree, elapsed_s);
+        }
+        Mode::Justitia | Mode::Observe => {}
     }
 
     let mut plan = Plan::default();
-    if config.mode != Mode::Observe {
+    if config.mode == Mode::Memoplight {
+        plan.writes = writes::limits(groups, &decided);
+    } else if config.mode != Mode::Observe {
         let thresholds: Vec<Bytes> = decided.iter().map(|d| d.threshold).collect();
         let low = capacity.map(|_| protections(groups, &tree, &thresholds));
         plan.writes = writes::plan(groups, &tree, &decided, low.as_deref());
@@ -154,6 +185,7 @@ pub fn step(
         groups: groups.iter().map(|g| g.id).zip(memos).collect(),
         waited: snapshot.host.pressure,
         weights_must_hold,
+        rebalanced_s,
     };
     (state, plan)
 }
@@ -179,19 +211,24 @@ fn remember(before: Option<&Memo>, group: &Group, config: &Config, elapsed_s: f6
     }
 }
 
-/// Sets each leaf's demand: unbounded for who contends or claims by writing, what it holds and
-/// room to grow for others. A group that does nothing keeps what it is entitled to and lends the
-/// rest. What it holds for others is not its demand but theirs.
-fn set_demands(memos: &mut [Memo], groups: &[Group], shifts: &[Shift]) {
+/// Sets each leaf's demand: unbounded for who contends or claims by writing, or contends and
+/// declares red, what it holds and room to grow for others, no more than its cap for who gives. A
+/// group that does nothing keeps what it is entitled to and lends the rest. What it holds for
+/// others is not its demand but theirs.
+fn set_demands(memos: &mut [Memo], groups: &[Group], shifts: &[Shift], config: &Config) {
     for ((memo, group), shift) in memos.iter_mut().zip(groups).zip(shifts) {
         let habits = &memo.habits;
         let busy = habits.contending() == Some(true) || habits.claiming();
         let demand = match group.memory.file {
+            Some(_) if balance::demands_all(group, memo, config) => None,
             Some(held) if !(busy && habits.writer()) => Some(growing_demand(shift.need(held))),
             _ => None,
         };
-        let ceiling = limits::ceiling(group).map(|most| shift.need(most));
-        memo.demand = demand.into_iter().chain(ceiling).min();
+        let ceiling = limits::ceiling(group).into_iter();
+        // In mode `memoplight` a cap says nothing of entitlements, which are only shown there.
+        let cap = memo.cap.filter(|_| config.mode == Mode::Proportional);
+        let most = ceiling.chain(cap).map(|most| shift.need(most));
+        memo.demand = demand.into_iter().chain(most).min();
     }
 }
 
@@ -215,7 +252,9 @@ fn feed_back(
         .map(|&i| Measured {
             weight: weights[i],
             rate: memos[i].rates.bytes_per_s().unwrap_or(0.0),
-            unused: limits::leaves_share_unused(&groups[i]) && !memos[i].habits.claiming(),
+            // Who gives has said that it does not need more.
+            unused: memos[i].cap.is_some()
+                || limits::leaves_share_unused(&groups[i]) && !memos[i].habits.claiming(),
             at_floor: limits::stands_at_floor(&groups[i], decided[i].shift.for_others),
         })
         .collect();
@@ -315,7 +354,11 @@ fn set_limits(
             parent: None,
             weight: Some(((weights[i] * memos[i].controller.gain() * 1e9) as u64).max(1)),
             floor: limits::floor(&groups[i]),
-            demand: limits::ceiling(&groups[i]).map(|most| most - decided[i].shift.for_others),
+            demand: limits::ceiling(&groups[i])
+                .into_iter()
+                .chain(memos[i].cap)
+                .min()
+                .map(|most| most - decided[i].shift.for_others),
         })
         .collect();
     for (&i, share) in parts.iter().zip(divide(pool, &nodes)) {
@@ -352,41 +395,6 @@ fn limit_mixed(
         let own = (d.entitlement - d.shift.by_others).scale(OVERCOMMIT);
         d.high = limits::limit(&groups[i], own + d.shift.for_others, d.grew).or(d.high);
     }
-}
-
-fn verdict(group: &Group, memo: &Memo, decided: &Decided, proportion: f64) -> Verdict {
-    let contending = memo.habits.contending();
-    Verdict {
-        group: group.id,
-        proportion,
-        entitlement: decided.entitlement,
-        threshold: decided.threshold,
-        bytes_per_s: memo.rates.bytes_per_s(),
-        transferable_bytes_per_s: memo.rates.transferable_per_s(),
-        of_ideal: decided.of_ideal,
-        contending: contending == Some(true),
-        color: Color::infer(contending, decided.of_ideal),
-        gain: decided.gain,
-        stalled: memo.rates.stalled,
-        cache: memo.rates.cache,
-        held_for_others: decided.shift.for_others,
-        held_by_others: decided.shift.by_others,
-    }
-}
-
-/// Proportionality variation and share error of those who contend.
-fn judge(groups: &[Group], memos: &[Memo], tree: &Tree) -> (Option<f64>, Option<f64>) {
-    let (weights, rates): (Vec<u32>, Vec<f64>) = (0..groups.len())
-        .filter(|&i| tree.leaf[i] && memos[i].habits.contending() == Some(true))
-        .filter_map(|i| Some((groups[i].weight?.get(), memos[i].rates.bytes_per_s()?)))
-        .unzip();
-    if weights.len() < 2 {
-        return (None, None);
-    }
-    (
-        metrics::proportionality_variation(&weights, &rates),
-        metrics::share_error(&weights, &rates),
-    )
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::plan::{Knob, Reason, Value};
 use crate::snapshot::{BlockDevice, WeightSource};
 use crate::testing::{apply, group, host};
 use crate::units::Weight;
+use crate::Color;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -93,6 +93,13 @@ fn heaviest_siblings(groups: &[Group], decided: &[Decided]) -> BTreeMap<Option<G
     heaviest
 }
 
+/// Only the limits: no protection, no block weights.
+pub(crate) fn limits(groups: &[Group], decided: &[Decided]) -> Vec<Write> {
+    let each = groups.iter().zip(decided);
+    each.filter_map(|(group, decided)| high_write(group, decided))
+        .collect()
+}
+
 /// Turns off what overrides weights, where it is known to be on and nobody else's.
 pub(crate) fn hold_weights(devices: &[BlockDevice]) -> impl Iterator<Item = Write> + '_ {
     let on = devices
@@ -119,10 +126,13 @@ fn high_write(group: &Group, decided: &Decided) -> Option<Write> {
     }
     let reason = match (wanted, now) {
         (Limit::Bytes(wanted), Limit::Bytes(now))
-            if wanted > now && (!decided.participant || decided.grew.scale(4.0) > wanted - now) =>
+            if wanted > now
+                && (!(decided.participant || decided.rebalanced)
+                    || decided.grew.scale(4.0) > wanted - now) =>
         {
             Reason::MakeRoom
         }
+        _ if decided.rebalanced => Reason::Rebalance,
         (Limit::Max, _) => Reason::NoContention,
         _ if !decided.participant => Reason::AtEntitlement,
         _ => Reason::AboveShare {

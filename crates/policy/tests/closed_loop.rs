@@ -1,12 +1,14 @@
 //! The policy in a closed loop with the model: what holds over time.
 
+#[path = "closed_loop/colors.rs"]
+mod colors;
 mod model;
 
 use std::time::Duration;
 
 use justitia_policy::config::{Mode, Objective};
-use justitia_policy::units::Bytes;
-use justitia_policy::{metrics, step, Config, State};
+use justitia_policy::units::{Bytes, Limit};
+use justitia_policy::{metrics, step, Config, Plan, State};
 
 use model::sharing::SHARED;
 use model::{Load, PageCacheHost};
@@ -22,6 +24,8 @@ struct Rig {
     sharing_unseen: bool,
     periods: Vec<Vec<u64>>,
     gains: Vec<Vec<f64>>,
+    /// What was decided last.
+    last: Plan,
 }
 
 impl Rig {
@@ -34,6 +38,7 @@ impl Rig {
             sharing_unseen: false,
             periods: Vec::new(),
             gains: Vec::new(),
+            last: Plan::default(),
         }
     }
 
@@ -47,26 +52,32 @@ impl Rig {
 
     fn run(&mut self, periods: usize) {
         for _ in 0..periods {
-            let before = self.host.moved();
-            self.host.run(PERIOD);
-            let moved = self
-                .host
-                .moved()
-                .iter()
-                .zip(&before)
-                .map(|(b, a)| b - a)
-                .collect();
-            self.periods.push(moved);
-            let mut snapshot = self.host.snapshot();
-            if self.sharing_unseen {
-                snapshot.shared = None;
-            }
-            let (state, plan) = step(&self.state, &snapshot, &self.config, PERIOD);
-            self.host.apply(&plan);
-            self.gains
-                .push(plan.verdicts.iter().map(|v| v.gain).collect());
-            self.state = state;
+            self.period();
         }
+    }
+
+    /// Lets a period pass and makes a step.
+    fn period(&mut self) {
+        let before = self.host.moved();
+        self.host.run(PERIOD);
+        let moved = self
+            .host
+            .moved()
+            .iter()
+            .zip(&before)
+            .map(|(b, a)| b - a)
+            .collect();
+        self.periods.push(moved);
+        let mut snapshot = self.host.snapshot();
+        if self.sharing_unseen {
+            snapshot.shared = None;
+        }
+        let (state, plan) = step(&self.state, &snapshot, &self.config, PERIOD);
+        self.host.apply(&plan);
+        self.gains
+            .push(plan.verdicts.iter().map(|v| v.gain).collect());
+        self.state = state;
+        self.last = plan;
     }
 
     /// Mean bandwidth of each group over the last periods, bytes a second.

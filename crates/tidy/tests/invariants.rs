@@ -157,7 +157,8 @@ fn only_cgroup_names_the_kernels_files() {
 #[test]
 fn only_apply_and_restore_write_to_the_host() {
     let everywhere = ["crates/cgroup/", "/tests/", "tests.rs", "benches/"];
-    // Weights are the user's: only the command that sets them for the user touches the attribute.
+    // Weights and colors are the user's: only the commands that set them for the user touch the
+    // attributes.
     let rules: [(&[&str], &[&str]); 2] = [
         (
             &[".submit(", ".write_knob("],
@@ -165,7 +166,10 @@ fn only_apply_and_restore_write_to_the_host() {
         ),
         (
             &[".set_xattr(", ".remove_xattr("],
-            &["crates/cli/src/commands/weight.rs"],
+            &[
+                "crates/cli/src/commands/weight.rs",
+                "crates/cli/src/commands/color.rs",
+            ],
         ),
     ];
     let mut sources = files("crates", ".rs");

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use justitia_policy::color::Color;
+use justitia_policy::color::{Channel, Color, ColorSource, Declared, Standing};
 use justitia_policy::metrics::{proportionality_variation, share_error};
 use justitia_policy::plan::{HostRates, Knob, Plan, Reason, Value, Verdict, Write};
 use justitia_policy::rates::CacheRates;
@@ -150,6 +150,13 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
         },
         held_for_others: Bytes::ZERO,
         held_by_others: Bytes::ZERO,
+        color_source: if cached {
+            ColorSource::Declared
+        } else {
+            ColorSource::Inferred
+        },
+        cap: cached.then_some(file),
+        working_set: cached.then_some(file.scale(0.8)),
     };
     let seen = Group {
         id,
@@ -174,6 +181,13 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
             ..Knobs::default()
         },
         read_after_s: None,
+        declared: cached.then(|| Declared {
+            standing: Standing::Fresh,
+            color: Some(Color::Green),
+            channel: Channel::Xattr,
+            unchanged_s: 0.4,
+            reason: "p99 <3> ms".into(),
+        }),
     };
     (seen, verdict)
 }

@@ -1,6 +1,7 @@
 //! Properties of the parsers: exact on the kernel's text, unknown is `None`, no bytes panic.
 
 use justitia_policy::units::{Bytes, Limit};
+use justitia_policy::Color;
 use proptest::prelude::*;
 
 use super::*;
@@ -165,7 +166,57 @@ fn kernelish() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+#[test]
+fn a_declaration_is_a_color_and_a_reason() {
+    let read = |text: &str| {
+        let said = color::declaration(text.as_bytes()).unwrap();
+        (said.color, said.reason)
+    };
+    assert_eq!(read("green"), (Color::Green, String::new()));
+    assert_eq!(read("RED\n"), (Color::Red, String::new()));
+    assert_eq!(
+        read("Yellow 1763654400 p99  12 ms\0"),
+        (Color::Yellow, "p99 12 ms".into())
+    );
+    assert_eq!(read("red queue 17"), (Color::Red, "queue 17".into()));
+    assert_eq!(
+        read("red \u{1b}[2J<b>\u{fc}"),
+        (Color::Red, "?[2J<b>??".into())
+    );
+}
+
+#[test]
+fn what_is_no_declaration_says_why() {
+    use color::NoColor::{Malformed, TooLong};
+    for text in ["", "\0", "  ", "greenish", "12 green", "gr\0een"] {
+        assert_eq!(
+            color::declaration(text.as_bytes()),
+            Err(Malformed),
+            "{text:?}"
+        );
+    }
+    let mut text = b"green ".to_vec();
+    text.resize(color::LONGEST, b'x');
+    assert!(color::declaration(&text).is_ok());
+    text.push(b'x');
+    assert_eq!(color::declaration(&text), Err(TooLong));
+}
+
 proptest! {
+    #[test]
+    fn a_reason_is_short_and_harmless(
+        start in prop_oneof![Just("green "), Just("RED 7 "), Just("")],
+        rest in proptest::collection::vec(any::<u8>(), 0..300),
+    ) {
+        let text = [start.as_bytes(), &rest].concat();
+        let harmless = |text: &str| text.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
+        if let Ok(said) = color::declaration(&text) {
+            prop_assert!(harmless(&said.reason) && said.reason.len() <= color::LONGEST);
+        }
+        let told = color::reason(&String::from_utf8_lossy(&rest));
+        prop_assert!(harmless(&told) && told.len() <= color::LONGEST);
+    }
+
     #[test]
     fn no_bytes_panic(text in proptest::collection::vec(any::<u8>(), 0..400)) {
         everything(&text);

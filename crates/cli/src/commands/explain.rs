@@ -9,6 +9,7 @@ use justitia_agent::Error;
 use justitia_policy::plan::Knob;
 use serde::Serialize;
 
+use super::color;
 use crate::args::ExplainArgs;
 use crate::output::{self, Screen};
 use crate::settings;
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<()> {
     output::print(&render(&report, group, Screen::stdout()))
 }
 
-fn find<'a>(report: &'a Report, name: &str) -> Result<&'a GroupStatus, Error> {
+pub(crate) fn find<'a>(report: &'a Report, name: &str) -> Result<&'a GroupStatus, Error> {
     report.find(name).ok_or_else(|| {
         let paths: Vec<&str> = report
             .groups
@@ -124,10 +125,25 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> String {
                 "pressure",
                 format!("stalled {stalled} of the time: {contending}"),
             );
-            line(
-                "color",
-                screen.paint(verdict.color, &verdict.color.to_string()),
-            );
+            line("color", screen.paint(verdict.color, &color::words(group)));
+            if verdict.cap_bytes.is_some() {
+                line(
+                    "gives",
+                    format!(
+                        "holds at most {} of page cache, for others that are worse off",
+                        output::bytes(verdict.cap_bytes)
+                    ),
+                );
+            }
+            if verdict.working_set_bytes.is_some() {
+                line(
+                    "working set",
+                    format!(
+                        "about {} of memory keep it satisfied",
+                        output::bytes(verdict.working_set_bytes)
+                    ),
+                );
+            }
             line("gain", format!("{:.2}", verdict.gain));
         }
     }
@@ -193,6 +209,8 @@ mod tests {
             "390.0 MiB of page cache are not reclaimed",
             "0.93 of its ideal",
             "stalled 40.0% of the time: contends",
+            "color       red, inferred",
+            "working set about 250.0 MiB of memory keep it satisfied",
             "memory.low      390.0 MiB      0 B",
             "memory.high     max            set by somebody else, left alone",
             "io.weight       800            100",

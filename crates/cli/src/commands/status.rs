@@ -5,8 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use justitia_agent::socket::ask;
-use justitia_agent::status::{source_words, DeviceStatus, GroupStatus, Report};
+use justitia_agent::status::{source_words, DeviceStatus, GroupStatus, Report, VerdictStatus};
 use justitia_agent::web::describe;
+use justitia_policy::color::ColorSource;
 use justitia_policy::plan::Knob;
 
 use crate::args::StatusArgs;
@@ -189,10 +190,7 @@ fn row(group: &GroupStatus) -> Vec<(String, Option<justitia_policy::color::Color
             verdict.and_then(|verdict| verdict.bytes_per_s),
         )),
         plain(output::ratio(verdict.and_then(|verdict| verdict.of_ideal))),
-        (
-            color.map_or_else(|| "-".into(), |color| color.to_string()),
-            color,
-        ),
+        (verdict.map_or_else(|| "-".into(), color_text), color),
         plain(output::percent(verdict.and_then(|verdict| verdict.stalled))),
         plain(output::bytes(group.file_bytes)),
         plain(output::bytes(
@@ -202,6 +200,14 @@ fn row(group: &GroupStatus) -> Vec<(String, Option<justitia_policy::color::Color
         plain(knob(Knob::MemoryLow)),
         plain(knob(Knob::MemoryHigh)),
     ]
+}
+
+/// A color; in parentheses if it was inferred.
+fn color_text(verdict: &VerdictStatus) -> String {
+    match verdict.color_source {
+        ColorSource::Declared => verdict.color.to_string(),
+        ColorSource::Inferred => format!("({})", verdict.color),
+    }
 }
 
 /// A disk's knob: its name, what it holds, and what it held before us and which disk it is of.
@@ -240,7 +246,7 @@ fn age(seconds: u64) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use justitia_agent::status::{HostStatus, KnobStatus, PlannedWrite, Problem, VerdictStatus};
+    use justitia_agent::status::{HostStatus, KnobStatus, PlannedWrite, Problem};
     use justitia_policy::color::Color;
     use justitia_policy::config::{Mode, Objective};
     use justitia_policy::plan::Reason;
@@ -276,7 +282,11 @@ pub(crate) mod tests {
                 cache: CacheRates::default(),
                 held_for_others_bytes: None,
                 held_by_others_bytes: None,
+                color_source: ColorSource::Inferred,
+                cap_bytes: None,
+                working_set_bytes: Some(250 << 20),
             }),
+            declared: None,
             knobs: vec![
                 knob(Knob::MemoryLow, "408944640", Some("0"), false),
                 knob(Knob::MemoryHigh, "max", None, true),
@@ -291,6 +301,7 @@ pub(crate) mod tests {
             current_bytes: None,
             file_bytes: None,
             verdict: None,
+            declared: None,
             knobs: Vec::new(),
         };
         Report {
@@ -357,7 +368,7 @@ pub(crate) mod tests {
             "88.9%",
             "24.00",
             "0.93",
-            "red",
+            "(red)",
             "390.0 MiB",
             "max*",
         ] {

@@ -14,6 +14,7 @@ pub(crate) mod sharing;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use justitia_policy::color::{Channel, Color, Declared, Standing};
 use justitia_policy::plan::{Knob, Plan, Value};
 use justitia_policy::snapshot::{
     CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
@@ -56,6 +57,7 @@ struct Cell {
     id: u64,
     weight: u32,
     load: Load,
+    color: Option<Color>,
     low: u64,
     high: Option<u64>,
     active: VecDeque<u64>,
@@ -103,6 +105,7 @@ impl PageCacheHost {
             id,
             weight,
             load,
+            color: None,
             low: 0,
             high: None,
             active: VecDeque::new(),
@@ -128,6 +131,11 @@ impl PageCacheHost {
     /// Changes what a group does.
     pub(crate) fn set_load(&mut self, id: u64, load: Load) {
         self.cell(id).load = load;
+    }
+
+    /// What a group declares from now on.
+    pub(crate) fn declare(&mut self, id: u64, color: Option<Color>) {
+        self.cell(id).color = color;
     }
 
     /// Changes a weight.
@@ -464,6 +472,13 @@ impl Cell {
             },
             cache: CacheCounters::default(),
             read_after_s: None,
+            declared: self.color.map(|color| Declared {
+                standing: Standing::Fresh,
+                color: Some(color),
+                channel: Channel::Xattr,
+                unchanged_s: 0.0,
+                reason: String::new(),
+            }),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Each managed group.
 
+use justitia_policy::color::ColorSource;
 use justitia_policy::plan::Knob;
 use justitia_policy::rates::CacheRates;
 
@@ -137,6 +138,52 @@ pub(in crate::web) const GROUP: &[Field] = &[
         Get::GroupState(&["green", "yellow", "red"], |group| {
             Some(group.verdict.as_ref()?.color.to_string())
         }),
+    ),
+    plain(
+        "groups[].color_source",
+        "",
+        "Whether its application declared that color, or it was inferred from stalls and share.",
+    ),
+    extra("Its application declares a color that counts: 1 yes, 0 no.").gauge(
+        "justitia_group_color_declared",
+        "",
+        verdict!(|v| Some(f64::from(u8::from(v.color_source == ColorSource::Declared)))),
+    ),
+    plain(
+        "groups[].declared",
+        "",
+        "What it declared: color and reason, by which channel, and whether that counts (fresh) or \
+         why it does not.",
+    ),
+    plain(
+        "groups[].declared.unchanged_s",
+        "s",
+        "How long ago that last changed.",
+    )
+    .gauge(
+        "justitia_group_color_unchanged_seconds",
+        "seconds",
+        Get::Group(|group| group.declared.as_ref().map(|said| said.unchanged_s)),
+    ),
+    plain(
+        "groups[].cap_bytes",
+        "B",
+        "Page cache it may hold while it gives memory to others by its color.",
+    )
+    .gauge(
+        "justitia_group_cap_bytes",
+        "bytes",
+        verdict!(|v| v.cap_bytes.map(|bytes| bytes as f64)),
+    ),
+    plain(
+        "groups[].working_set_bytes",
+        "B",
+        "Memory it needs to stay well, learned while memory was taken from it.",
+    )
+    .gauge(
+        "justitia_group_working_set_bytes",
+        "bytes",
+        verdict!(|v| v.working_set_bytes.map(|bytes| bytes as f64)),
     ),
     plain(
         "groups[].gain",

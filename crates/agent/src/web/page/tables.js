@@ -24,9 +24,17 @@ const COLUMNS = [
 
 function color(group) {
   if (!group.color) return DASH;
-  const word = element("span", { class: "state-word" }, group.color);
+  const word = element("span", { class: "state-word", title: whence(group) }, group.color);
   word.classList.add(group.color);
   return word;
+}
+
+// Where its color comes from; what its application says is text, never markup.
+function whence(group) {
+  const said = group.declared;
+  if (!said) return group.color_source;
+  const reason = said.reason ? `: ${said.reason}` : "";
+  return `${group.color_source}; ${said.channel} ${said.standing} for ${fixed(said.unchanged_s)} s${reason}`;
 }
 
 function cache(group) {

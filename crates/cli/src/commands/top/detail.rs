@@ -10,9 +10,10 @@ use super::picture::{Past, Picture, Series};
 use super::rows::Row;
 use super::theme::{faint, letter, strong, Theme};
 use super::{bars, format};
+use crate::commands::color;
 
 /// Lines it would like to have.
-pub(crate) const HEIGHT: usize = 14;
+pub(crate) const HEIGHT: usize = 16;
 /// From this width on the past stands beside the knobs.
 const SIDE_BY_SIDE: usize = 96;
 /// Cells of a name and of a number beside a sparkline.
@@ -38,12 +39,12 @@ pub(crate) fn lines(
             let half = width / 2 - 1;
             let mut left = history(past, row, half, theme);
             left.extend(knobs(group, half, theme));
-            let right = numbers(row, width - half - 2, theme);
+            let right = numbers(row, group, width - half - 2, theme);
             lines.extend(beside(left, right, half));
         } else {
             lines.extend(history(past, row, width, theme));
             lines.extend(knobs(group, width, theme));
-            lines.extend(numbers(row, width, theme));
+            lines.extend(numbers(row, group, width, theme));
         }
         lines.extend(writes(picture, past, width, theme));
     } else {
@@ -133,8 +134,10 @@ fn history(past: &Past, row: &Row, width: usize, theme: Theme) -> Vec<Line<'stat
 }
 
 /// What has no sparkline, as many to a line as fit.
-fn numbers(row: &Row, width: usize, theme: Theme) -> Vec<Line<'static>> {
+fn numbers(row: &Row, group: &GroupStatus, width: usize, theme: Theme) -> Vec<Line<'static>> {
     let values = &row.values;
+    let verdict = group.verdict.as_ref();
+    let working_set = verdict.and_then(|verdict| verdict.working_set_bytes);
     let texts = [
         format!(
             "entitled {}, threshold {}",
@@ -159,6 +162,8 @@ fn numbers(row: &Row, width: usize, theme: Theme) -> Vec<Line<'static>> {
             format::ratio(values.reclaim),
             format::ratio(values.throttled),
         ),
+        format!("color {}", format::harmless(&color::words(group))),
+        format!("working set {}", format::size(working_set)),
     ];
     let mut lines: Vec<String> = Vec::new();
     for text in texts {

@@ -1,7 +1,7 @@
 //! Reports for the tests of the screen: any number of groups, full or unknown.
 
 use justitia_agent::status::{GroupStatus, HostStatus, KnobStatus, Report, VerdictStatus};
-use justitia_policy::color::Color;
+use justitia_policy::color::{Color, ColorSource};
 use justitia_policy::config::{Mode, Objective};
 use justitia_policy::plan::{HostRates, Knob};
 use justitia_policy::rates::CacheRates;
@@ -72,7 +72,11 @@ pub(crate) fn group(path: &str, weight: u32) -> GroupStatus {
             },
             held_for_others_bytes: Some(1 << 20),
             held_by_others_bytes: Some(0),
+            color_source: ColorSource::Inferred,
+            cap_bytes: None,
+            working_set_bytes: None,
         }),
+        declared: None,
         knobs: vec![
             knob(Knob::MemoryLow, bytes.to_string(), "0"),
             knob(Knob::MemoryHigh, "max".into(), "max"),

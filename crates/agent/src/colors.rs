@@ -1,0 +1,201 @@
+//! Who declared which color, and whether that still counts.
+//!
+//! Two channels: the extended attribute `user.justitia.color` of a group's directory, read every
+//! tick, and the agent's socket. A declaration is fresh for a time to live since it last *changed*
+//! on this host's monotonic clock: no clock of a container is trusted, and an attribute that a dead
+//! probe left behind goes stale although it is still there. A value that is there when the agent
+//! begins is fresh for one time to live. Of two fresh declarations the later one wins.
+//!
+//! Invariants: whatever a container writes costs one short read a tick and at most
+//! [`justitia_cgroup::parse::color::LONGEST`] bytes of memory; what cannot be understood is as if nothing were declared, and is
+//! told with the reason; a read that fails does not renew what was read before.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use justitia_cgroup::parse::color::{declaration, NoColor};
+use justitia_cgroup::{xattr, Attribute, Buffer, Group};
+use justitia_policy::color::{Channel, Color, Declared, Standing};
+use justitia_policy::snapshot::GroupId;
+
+/// How long a declaration counts unless the configuration says otherwise.
+pub const TIME_TO_LIVE: Duration = Duration::from_secs(5);
+
+/// What somebody said about a group over the socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spoken {
+    /// The color.
+    pub color: Color,
+    /// Why, harmless and short.
+    pub reason: String,
+    /// For how long it counts; `None`: as long as any other.
+    pub time_to_live: Option<Duration>,
+}
+
+/// What was declared about each group.
+#[derive(Debug)]
+pub(crate) struct Colors {
+    time_to_live: Duration,
+    groups: HashMap<GroupId, Ways>,
+}
+
+/// The channels of one group.
+#[derive(Debug, Default)]
+struct Ways {
+    xattr: Option<Said>,
+    socket: Option<Said>,
+}
+
+/// The last word on one channel.
+#[derive(Debug)]
+struct Said {
+    /// As it was found, if it was short enough.
+    raw: Box<[u8]>,
+    /// Not `Stale`: that is told by the clock.
+    standing: Standing,
+    color: Option<Color>,
+    reason: String,
+    changed: Instant,
+    time_to_live: Option<Duration>,
+}
+
+impl Colors {
+    /// Nothing heard yet.
+    pub(crate) fn new(time_to_live: Duration) -> Colors {
+        Colors {
+            time_to_live,
+            groups: HashMap::new(),
+        }
+    }
+
+    /// Another time to live, for what was said before too.
+    pub(crate) fn set_time_to_live(&mut self, time_to_live: Duration) {
+        self.time_to_live = time_to_live;
+    }
+
+    /// Forgets groups that are gone.
+    pub(crate) fn retain(&mut self, stays: impl Fn(GroupId) -> bool) {
+        self.groups.retain(|&id, _| stays(id));
+    }
+
+    /// Takes in what was said over the socket; `None` takes back what was said there before.
+    pub(crate) fn hear(&mut self, id: GroupId, spoken: Option<Spoken>, now: Instant) {
+        let ways = self.groups.entry(id).or_default();
+        ways.socket = spoken.map(|spoken| Said {
+            raw: Box::default(),
+            standing: Standing::Fresh,
+            color: Some(spoken.color),
+            reason: spoken.reason,
+            changed: now,
+            time_to_live: spoken.time_to_live,
+        });
+    }
+
+    /// Reads a group's attribute, and says what is declared about the group now.
+    pub(crate) fn look(
+        &mut self,
+        group: &Group,
+        buffer: &mut Buffer,
+        now: Instant,
+    ) -> Option<Declared> {
+        let id = group.id();
+        match group.read_xattr(xattr::COLOR, buffer) {
+            Ok(Attribute::Set) => self.found(id, buffer.bytes(), now),
+            // Longer than the buffer is longer than allowed.
+            Ok(Attribute::Longer) => self.replace(id, Standing::TooLong, &[], now),
+            Ok(Attribute::Unset) => {
+                if self.groups.get(&id).is_some_and(|w| w.xattr.is_some()) {
+                    self.replace(id, Standing::Removed, &[], now);
+                }
+            }
+            Err(_) => self.replace(id, Standing::Unreadable, &[], now),
+        }
+        self.declared(id, now)
+    }
+
+    fn found(&mut self, id: GroupId, text: &[u8], now: Instant) {
+        let said = match declaration(text) {
+            Ok(said) => said,
+            Err(NoColor::TooLong) => return self.replace(id, Standing::TooLong, &[], now),
+            Err(NoColor::Malformed) => return self.replace(id, Standing::Malformed, text, now),
+        };
+        let ways = self.groups.entry(id).or_default();
+        let before = ways.xattr.as_ref();
+        let same = before.filter(|before| {
+            let kept = matches!(before.standing, Standing::Fresh | Standing::Unreadable);
+            kept && *before.raw == *text
+        });
+        let changed = same.map_or(now, |before| before.changed);
+        ways.xattr = Some(Said {
+            raw: text.into(),
+            standing: Standing::Fresh,
+            color: Some(said.color),
+            reason: said.reason,
+            changed,
+            time_to_live: None,
+        });
+    }
+
+    /// The attribute says nothing that counts.
+    fn replace(&mut self, id: GroupId, standing: Standing, raw: &[u8], now: Instant) {
+        let ways = self.groups.entry(id).or_default();
+        let before = ways.xattr.take();
+        if standing == Standing::Unreadable {
+            // What was read before may still be there, and is not renewed by being read again.
+            ways.xattr = before.map(|before| Said { standing, ..before });
+            return;
+        }
+        let same = before.as_ref().filter(|b| b.standing == standing);
+        ways.xattr = Some(Said {
+            raw: raw.into(),
+            standing,
+            changed: same.map_or(now, |before| before.changed),
+            color: before.and_then(|before| before.color),
+            reason: String::new(),
+            time_to_live: None,
+        });
+    }
+
+    /// What is declared about a group: the later of what is fresh, else the last there was.
+    fn declared(&self, id: GroupId, now: Instant) -> Option<Declared> {
+        let ways = self.groups.get(&id)?;
+        let said = [
+            (Channel::Xattr, ways.xattr.as_ref()),
+            (Channel::Socket, ways.socket.as_ref()),
+        ];
+        let heard = said.into_iter().filter_map(|(channel, said)| {
+            let said = said?;
+            let standing = said.standing_at(now, self.time_to_live);
+            Some((standing == Standing::Fresh, said.changed, channel, said))
+        });
+        let (fresh, changed, channel, said) =
+            heard.max_by_key(|&(fresh, changed, ..)| (fresh, changed))?;
+        let standing = match (fresh, said.standing) {
+            (false, Standing::Fresh) => Standing::Stale,
+            (_, standing) => standing,
+        };
+        let unchanged = now.saturating_duration_since(changed);
+        Some(Declared {
+            standing,
+            color: said.color,
+            channel,
+            unchanged_s: (unchanged.as_secs_f64() * 10.0).round() / 10.0,
+            reason: said.reason.clone(),
+        })
+    }
+}
+
+impl Said {
+    fn standing_at(&self, now: Instant, time_to_live: Duration) -> Standing {
+        let lives = self.time_to_live.unwrap_or(time_to_live);
+        let age = now.saturating_duration_since(self.changed);
+        match self.standing {
+            Standing::Fresh if age > lives => Standing::Stale,
+            standing => standing,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "colors_tests.rs"]
+mod tests;

@@ -1,0 +1,70 @@
+//! Who asks is answered, whoever asks nonsense is told what to ask, and nobody holds up others.
+
+use super::*;
+use justitia_policy::config::{Mode, Objective};
+use std::time::{Instant, UNIX_EPOCH};
+
+fn board() -> Arc<Board> {
+    Arc::new(Board::new(Setup {
+        mode: Mode::Proportional,
+        objective: Objective::Fair,
+        interval: Duration::from_secs(1),
+        since: UNIX_EPOCH,
+    }))
+}
+
+#[test]
+fn it_answers_with_the_last_tick_and_only_to_its_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agent.sock");
+    let board = board();
+    let server = Server::listen(&path, board.clone()).unwrap();
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    assert_eq!(ask(&path).unwrap().ticks_total, 0);
+    board.post(Tick {
+        count: 7,
+        ..Tick::default()
+    });
+    assert_eq!(ask(&path).unwrap().ticks_total, 7);
+    drop(server);
+    assert!(!path.exists());
+    assert!(ask(&path).unwrap_err().cause.contains("no agent listens"));
+}
+
+#[test]
+fn nonsense_is_answered_with_what_to_send() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agent.sock");
+    let _server = Server::listen(&path, board()).unwrap();
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.write_all(b"{\"ask\":\"everything\"}\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(
+        text.contains("\"error\"") && text.contains("status"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_client_that_says_nothing_holds_up_others_for_a_while_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agent.sock");
+    let _server = Server::listen(&path, board()).unwrap();
+    let _silent = UnixStream::connect(&path).unwrap();
+    let began = Instant::now();
+    ask(&path).unwrap();
+    assert!(began.elapsed() < 2 * PATIENCE);
+}
+
+#[test]
+fn a_socket_left_behind_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agent.sock");
+    drop(UnixListener::bind(&path).unwrap());
+    let _server = Server::listen(&path, board()).unwrap();
+    ask(&path).unwrap();
+}

@@ -1,0 +1,178 @@
+//! Colors through the whole agent on a fake host: a declaration moves a limit, and a limit does not
+//! outlive it.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fs, thread};
+
+use common::{host, text, BOOT};
+use justitia_agent::socket::{clear_color, declare_color, Server};
+use justitia_agent::status::GroupStatus;
+use justitia_agent::{Agent, Log, Settings};
+use justitia_cgroup::{xattr, CgroupFs, FakeFs};
+use justitia_discover::RuntimeDirs;
+use justitia_policy::color::{Channel, ColorSource, Standing};
+use justitia_policy::config::Mode;
+use justitia_policy::plan::Knob;
+use justitia_policy::snapshot::Host;
+use justitia_policy::units::Bytes;
+use justitia_policy::Color;
+
+const NAMES: [&str; 3] = ["sated", "hungry", "silent"];
+
+/// A full host; every group holds 200 MiB of page cache.
+fn full_host() -> Arc<FakeFs> {
+    let fake = host(&NAMES);
+    fake.set_host(Host {
+        total: Some(Bytes::mib(768)),
+        free: Some(Bytes::mib(12)),
+        file: Some(Bytes::mib(600)),
+        high_watermark: Some(Bytes::mib(16)),
+        ..Host::default()
+    });
+    for name in NAMES {
+        fake.update(&format!("/app/{name}"), |group| {
+            group.anon = Bytes::mib(10);
+            group.file = Bytes::mib(200);
+        });
+    }
+    fake
+}
+
+fn agent(fake: &Arc<FakeFs>, state: &Path, mode: Mode) -> Agent {
+    let mut settings = Settings {
+        manage: vec!["/app/*".into()],
+        state_dir: state.to_owned(),
+        color_ttl: Duration::from_millis(400),
+        ..Settings::default()
+    };
+    settings.policy.mode = mode;
+    // Steps of the test are shorter than a second.
+    settings.policy.colors.period_s = 0.1;
+    let log = Log::captured();
+    Agent::new(fake.clone(), settings, RuntimeDirs::none(), BOOT, log).unwrap()
+}
+
+fn declare(fake: &Arc<FakeFs>, name: &str, value: &str) {
+    let group = fake.open(&format!("/app/{name}")).unwrap();
+    group.set_xattr(xattr::COLOR, value).unwrap();
+}
+
+fn steps(agent: &mut Agent, steps: usize) {
+    for _ in 0..steps {
+        thread::sleep(Duration::from_millis(60));
+        agent.tick();
+    }
+}
+
+fn status(agent: &Agent, name: &str) -> GroupStatus {
+    agent.board().report().find(name).unwrap().clone()
+}
+
+fn high(fake: &FakeFs, name: &str) -> String {
+    text(fake, &format!("/app/{name}"), Knob::MemoryHigh)
+}
+
+#[test]
+fn a_green_group_gives_to_a_red_one_until_its_probe_is_gone() {
+    for mode in [Mode::Proportional, Mode::Memoplight] {
+        let (fake, state) = (full_host(), tempfile::tempdir().unwrap());
+        let mut agent = agent(&fake, state.path(), mode);
+        agent.tick();
+        for count in 0..6 {
+            declare(&fake, "sated", &format!("green {count} p99 3 ms"));
+            declare(&fake, "hungry", &format!("RED {count}"));
+            steps(&mut agent, 1);
+        }
+        thread::sleep(Duration::from_millis(60));
+        let limit: u64 = high(&fake, "sated").parse().unwrap();
+        assert!(limit < 212 << 20, "{mode:?}: {limit}");
+        assert_eq!(high(&fake, "hungry"), "max", "{mode:?}");
+        let sated = status(&agent, "sated");
+        let declared = sated.declared.unwrap();
+        assert_eq!(declared.standing, Standing::Fresh);
+        assert_eq!(declared.reason, "p99 3 ms");
+        let verdict = sated.verdict.unwrap();
+        assert_eq!(verdict.color_source, ColorSource::Declared);
+        assert!(verdict.cap_bytes.is_some_and(|cap| cap < 200 << 20));
+        // Both probes are gone: what they said goes stale.
+        thread::sleep(Duration::from_millis(500));
+        steps(&mut agent, 1);
+        thread::sleep(Duration::from_millis(60));
+        let declared = status(&agent, "sated").declared.unwrap();
+        assert_eq!(declared.standing, Standing::Stale);
+        if mode == Mode::Proportional {
+            assert_eq!(high(&fake, "sated"), "max");
+        }
+        agent.finish().unwrap();
+        assert_eq!(high(&fake, "sated"), "max", "{mode:?}");
+        assert_eq!(text(&fake, "/app/sated", Knob::MemoryLow), "0", "{mode:?}");
+    }
+}
+
+#[test]
+fn garbage_in_the_attribute_changes_nothing_and_is_told() {
+    let (fake, state) = (full_host(), tempfile::tempdir().unwrap());
+    let mut agent = agent(&fake, state.path(), Mode::Proportional);
+    declare(&fake, "hungry", "red");
+    agent.tick();
+    for (value, standing) in [
+        ("blue", Standing::Malformed),
+        ("\u{1b}[31mgreen", Standing::Malformed),
+        (&"green ".repeat(10_000), Standing::TooLong),
+    ] {
+        declare(&fake, "sated", value);
+        steps(&mut agent, 2);
+        let status = status(&agent, "sated");
+        assert_eq!(status.declared.unwrap().standing, standing);
+        let verdict = status.verdict.unwrap();
+        assert_eq!(verdict.color_source, ColorSource::Inferred);
+        assert_eq!(verdict.cap_bytes, None);
+        assert_eq!(high(&fake, "sated"), "max");
+    }
+    agent.finish().unwrap();
+}
+
+#[test]
+fn a_color_over_the_socket_counts_for_its_own_time() {
+    let (fake, state) = (full_host(), tempfile::tempdir().unwrap());
+    let mut agent = agent(&fake, state.path(), Mode::Proportional);
+    agent.tick();
+    let path = state.path().join("test.sock");
+    let server = Server::listen(&path, agent.board()).unwrap();
+    let hour = Some(Duration::from_secs(3600));
+    let heard = declare_color(&path, "sated", Color::Yellow, "queue 17", hour).unwrap();
+    assert_eq!(heard.path, "/app/sated");
+    declare_color(&path, "hungry", Color::Red, "", None).unwrap();
+    steps(&mut agent, 1);
+    let declared = status(&agent, "sated").declared.unwrap();
+    assert_eq!(
+        (declared.channel, declared.fresh()),
+        (Channel::Socket, Some(Color::Yellow))
+    );
+    assert_eq!(declared.reason, "queue 17");
+    thread::sleep(Duration::from_millis(500));
+    steps(&mut agent, 1);
+    let standing = |agent: &Agent, name| status(agent, name).declared.map(|said| said.standing);
+    assert_eq!(standing(&agent, "sated"), Some(Standing::Fresh));
+    assert_eq!(standing(&agent, "hungry"), Some(Standing::Stale));
+    // A later word of the group itself wins.
+    declare(&fake, "sated", "green");
+    steps(&mut agent, 1);
+    assert_eq!(
+        status(&agent, "sated").declared.unwrap().fresh(),
+        Some(Color::Green)
+    );
+    clear_color(&path, "sated").unwrap();
+    let group = fake.open("/app/sated").unwrap();
+    group.remove_xattr(xattr::COLOR).unwrap();
+    steps(&mut agent, 1);
+    assert_eq!(standing(&agent, "sated"), Some(Standing::Removed));
+    assert_eq!(standing(&agent, "silent"), None);
+    drop(server);
+    agent.finish().unwrap();
+    assert!(!fs::exists(&path).unwrap());
+}

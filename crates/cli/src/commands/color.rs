@@ -1,0 +1,344 @@
+//! `justitia color`: list, show, declare, clear.
+//!
+//! With an agent, a color goes over its socket: that needs no delegated attribute and takes a time
+//! to live of its own. Without one, it is set as the extended attribute `user.justitia.color` of the
+//! cgroup's directory, where the next agent finds it.
+
+use std::fmt::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use justitia_agent::config::{parse_color, parse_time};
+use justitia_agent::socket::color::LONGEST_TIME_TO_LIVE;
+use justitia_agent::socket::{ask, clear_color, declare_color, is_listening};
+use justitia_agent::status::{GroupStatus, Report};
+use justitia_agent::{run, Error, Settings};
+use justitia_cgroup::parse::color::{declaration, reason, LONGEST};
+use justitia_cgroup::{xattr, Attribute, Buffer, Fs, Group};
+use justitia_policy::color::{ColorSource, Declared, Standing};
+use justitia_policy::config::Mode;
+use justitia_policy::Color;
+use serde::Serialize;
+
+use super::explain;
+use crate::args::ColorArgs;
+use crate::output::{self, Column, Screen, Table};
+use crate::settings;
+
+const fn column(head: &'static str, rank: u8) -> Column {
+    Column {
+        head,
+        right: false,
+        rank,
+    }
+}
+
+const COLUMNS: [Column; 4] = [
+    column("GROUP", 0),
+    column("COLOR", 0),
+    column("BY", 1),
+    column("DECLARED", 2),
+];
+
+/// One group's color, as `--json` prints it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct ColorRecord {
+    path: String,
+    id: u64,
+    /// `None`: the agent has not made its first step.
+    color: Option<Color>,
+    color_source: Option<ColorSource>,
+    declared: Option<Declared>,
+}
+
+/// Lists, shows, declares or clears.
+pub(crate) fn run(args: &ColorArgs) -> Result<()> {
+    // What can be refused is refused before anybody is asked.
+    let color = args.color.as_deref().map(parse_color).transpose()?;
+    let time = args.time.as_deref().map(time_to_live).transpose()?;
+    let settings = settings::load(&args.config)?;
+    let socket = settings.socket();
+    let Some(name) = &args.group else {
+        return list(&ask(&socket)?, args.json);
+    };
+    if !is_listening(&socket) {
+        return without_agent(args, &settings, name, color);
+    }
+    if let Some(color) = color {
+        let heard = declare_color(&socket, name, color, &args.reason, time)?;
+        return said(args, &heard.path, &format!("declares {color}"));
+    }
+    if args.clear {
+        let heard = clear_color(&socket, name)?;
+        // What was set without an agent, or by the container, goes too.
+        let fs = run::open_host(Mode::Observe)?;
+        if let Ok(group) = fs.open(&heard.path) {
+            remove(&group)?;
+        }
+        return said(args, &heard.path, "declares no color any more");
+    }
+    let report = ask(&socket)?;
+    let group = explain::find(&report, name)?;
+    if args.json {
+        return output::print_json(&record(group));
+    }
+    output::print(&format!("{}: {}\n", group.path, words(group)))
+}
+
+fn list(report: &Report, json: bool) -> Result<()> {
+    if json {
+        let records: Vec<ColorRecord> = report.groups.iter().map(record).collect();
+        return output::print_json(&records);
+    }
+    if report.groups.is_empty() {
+        return Err(run::no_group("").into());
+    }
+    output::print(&table(report).render(Screen::stdout()))
+}
+
+fn table(report: &Report) -> Table {
+    let mut table = Table::new(&COLUMNS);
+    for group in &report.groups {
+        let verdict = group.verdict.as_ref();
+        let color = verdict.map(|verdict| verdict.color);
+        table.row(vec![
+            (group.path.clone(), None),
+            (color.map_or_else(|| "-".into(), |c| c.to_string()), color),
+            (
+                verdict.map_or_else(|| "-".into(), |v| v.color_source.to_string()),
+                None,
+            ),
+            (group.declared.as_ref().map_or_else(String::new, told), None),
+        ]);
+    }
+    table
+}
+
+/// The color of a group, where it comes from and why, in a line.
+pub(crate) fn words(group: &GroupStatus) -> String {
+    let mut text = match &group.verdict {
+        None => "no color before the first step".to_owned(),
+        Some(verdict) => format!("{}, {}", verdict.color, verdict.color_source),
+    };
+    if let Some(declared) = &group.declared {
+        let _ = write!(text, "; {}", told(declared));
+    }
+    text
+}
+
+/// What was declared, and how that stands.
+fn told(declared: &Declared) -> String {
+    let ago = format!("{:.1} s", declared.unchanged_s);
+    let channel = declared.channel;
+    let mut text = match (declared.standing, declared.color) {
+        (Standing::Fresh, _) => format!("{channel}, {ago} ago"),
+        (Standing::Stale, Some(color)) => format!("{channel} says {color}, stale: same for {ago}"),
+        (standing, Some(color)) => {
+            let standing = standing.words();
+            format!("{channel} {standing} since {ago}, {color} before")
+        }
+        (standing, None) => format!("{channel} {} since {ago}", standing.words()),
+    };
+    if !declared.reason.is_empty() {
+        let _ = write!(text, ": {}", declared.reason);
+    }
+    text
+}
+
+fn record(group: &GroupStatus) -> ColorRecord {
+    let verdict = group.verdict.as_ref();
+    ColorRecord {
+        path: group.path.clone(),
+        id: group.id,
+        color: verdict.map(|verdict| verdict.color),
+        color_source: verdict.map(|verdict| verdict.color_source),
+        declared: group.declared.clone(),
+    }
+}
+
+/// By the attribute alone.
+fn without_agent(
+    args: &ColorArgs,
+    settings: &Settings,
+    name: &str,
+    color: Option<Color>,
+) -> Result<()> {
+    if args.time.is_some() {
+        let cause = format!("no agent listens at {}", settings.socket().display());
+        let remedy = "leave out --for: without an agent the color waits as an xattr";
+        return Err(Error::failed(cause, remedy).into());
+    }
+    let fs = run::open_host(Mode::Observe)?;
+    let group = open(&fs, name)?;
+    if let Some(color) = color {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let value = value(color, now.unwrap_or_default().as_secs(), &args.reason);
+        group
+            .set_xattr(xattr::COLOR, &value)
+            .map_err(|error| cgroup_error(&error))?;
+        let what = format!("declares {color} to the next agent: none listens now");
+        return said(args, group.path(), &what);
+    }
+    if args.clear {
+        remove(&group)?;
+        return said(args, group.path(), "declares no color any more");
+    }
+    let text = read(&group)?;
+    if args.json {
+        return output::print_json(&serde_json::json!({
+            "path": group.path(),
+            "id": group.id(),
+            "xattr": text,
+        }));
+    }
+    output::print(&format!("{}: {text}; no agent listens\n", group.path()))
+}
+
+/// What the attribute says.
+fn read(group: &Group) -> Result<String, Error> {
+    let mut buffer = Buffer::new();
+    let found = group
+        .read_xattr(xattr::COLOR, &mut buffer)
+        .map_err(|error| cgroup_error(&error))?;
+    Ok(match (found, declaration(buffer.bytes())) {
+        (Attribute::Unset, _) => "declares no color".into(),
+        (Attribute::Longer, _) => "declares a color that is too long".into(),
+        (Attribute::Set, Ok(said)) => format!("declares {} {}", said.color, said.reason)
+            .trim_end()
+            .into(),
+        (Attribute::Set, Err(_)) => "declares what is no color".into(),
+    })
+}
+
+fn remove(group: &Group) -> Result<(), Error> {
+    group
+        .remove_xattr(xattr::COLOR)
+        .map_err(|error| cgroup_error(&error))
+}
+
+fn said(args: &ColorArgs, path: &str, what: &str) -> Result<()> {
+    if args.json {
+        return output::print_json(&serde_json::json!({ "path": path }));
+    }
+    output::print(&format!("{path} {what}\n"))
+}
+
+/// The attribute's value: the time makes it differ from the one before.
+fn value(color: Color, now_unix_s: u64, text: &str) -> String {
+    let mut value = format!("{color} {now_unix_s} {}", reason(text));
+    value.truncate(LONGEST);
+    value.truncate(value.trim_end().len());
+    value
+}
+
+fn open(fs: &Fs, name: &str) -> Result<Group, Error> {
+    let path = format!("/{}", name.trim_matches('/'));
+    let group = (path != "/").then(|| fs.open(&path));
+    match group {
+        Some(Ok(group)) => Ok(group),
+        _ => Err(Error::failed(
+            format!("there is no cgroup {name}, and no agent that knows it by a shorter name"),
+            "name a path below the cgroup2 mount, or start the agent",
+        )),
+    }
+}
+
+fn time_to_live(text: &str) -> Result<Duration, Error> {
+    parse_time("--for", text, 0.1..=LONGEST_TIME_TO_LIVE.as_secs_f64())
+        .map_err(|(cause, remedy)| Error::usage(cause, remedy))
+}
+
+fn cgroup_error(error: &justitia_cgroup::Error) -> Error {
+    if matches!(error, justitia_cgroup::Error::Denied { .. }) {
+        Error::environment(error, error.remedy())
+    } else {
+        Error::failed(error, error.remedy())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::status::tests::example;
+    use justitia_cgroup::FakeFs;
+    use justitia_policy::color::Channel;
+
+    fn declared(standing: Standing, color: Option<Color>) -> Declared {
+        Declared {
+            standing,
+            color,
+            channel: Channel::Xattr,
+            unchanged_s: 12.0,
+            reason: "p99 3 ms".into(),
+        }
+    }
+
+    #[test]
+    fn what_does_not_count_is_said_with_its_reason_and_since_when() {
+        let mut group = example().groups.remove(0);
+        assert_eq!(words(&group), "red, inferred");
+        group.declared = Some(declared(Standing::Stale, Some(Color::Green)));
+        assert_eq!(
+            words(&group),
+            "red, inferred; xattr says green, stale: same for 12.0 s: p99 3 ms"
+        );
+        for (standing, word) in [
+            (Standing::Removed, "removed"),
+            (Standing::Malformed, "malformed"),
+            (Standing::TooLong, "too long"),
+            (Standing::Unreadable, "unreadable"),
+        ] {
+            group.declared = Some(declared(standing, None));
+            let text = words(&group);
+            assert!(
+                text.contains(&format!("xattr {word} since 12.0 s")),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_list_has_every_group() {
+        let text = table(&example()).render(Screen {
+            width: None,
+            colors: false,
+        });
+        assert!(
+            text.contains("/app/db") && text.contains("/app/new"),
+            "{text}"
+        );
+        assert!(text.contains("inferred"), "{text}");
+    }
+
+    #[test]
+    fn a_color_set_without_an_agent_is_understood_by_one() {
+        let fake = FakeFs::new();
+        fake.mkdir("/app");
+        let fs: Fs = fake;
+        let group = open(&fs, "app").unwrap();
+        assert_eq!(read(&group).unwrap(), "declares no color");
+        let text = value(Color::Yellow, 1_763_654_400, &"queue \u{7}17 ".repeat(60));
+        assert!(text.len() <= LONGEST, "{}", text.len());
+        group.set_xattr(xattr::COLOR, &text).unwrap();
+        let said = declaration(text.as_bytes()).unwrap();
+        assert_eq!(said.color, Color::Yellow);
+        assert!(
+            said.reason.starts_with("queue ?17 queue"),
+            "{}",
+            said.reason
+        );
+        assert!(read(&group).unwrap().starts_with("declares yellow queue"));
+        remove(&group).unwrap();
+        assert_eq!(read(&group).unwrap(), "declares no color");
+        assert!(open(&fs, "/").is_err() && open(&fs, "/nowhere").is_err());
+    }
+
+    #[test]
+    fn a_time_is_bounded() {
+        assert_eq!(time_to_live("2m").unwrap(), Duration::from_secs(120));
+        for text in ["0", "8000h", "soon"] {
+            let error = time_to_live(text).unwrap_err();
+            assert_eq!(error.exit, justitia_agent::Exit::Usage, "{text}");
+        }
+    }
+}

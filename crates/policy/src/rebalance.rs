@@ -1,0 +1,196 @@
+//! Rebalancing: memory flows from groups that are well to groups that are not.
+//!
+//! The rules of MemOpLight (section IV, table II) as *caps* on page cache: a group that gives has a
+//! cap that starts at what it holds and comes down by a few percent each period. What enforces a
+//! cap, and who gets what is freed, is not decided here.
+//!
+//! ```text
+//! mode          who gives                                    while
+//! memoplight    green; yellow too, if the mode says so       somebody is red (yellow gives only then),
+//!                                                            or yellow (then only green gives)
+//! proportional  green; yellow when no green can give more    somebody declares red and could take more
+//! ```
+//!
+//! In both, only while memory is scarce: as long as there is free memory nobody needs another's, and
+//! free memory that nobody takes ends the taking. In between nothing moves. When there is no more
+//! reason to take, caps come up again by the same percentage, so that the next taking begins where
+//! the last one ended; a cap that no longer presses is dropped, and who turns red, or declares
+//! nothing any more, is free at once.
+//!
+//! Properties, each held by a test:
+//! - *nobody gives who is red*, or, in mode `proportional`, who declared nothing;
+//! - *slow*: no group gives more than its percentage in a period, whatever colors do;
+//! - *floors*: no cap falls below what must stay;
+//! - *unknown moves nothing*: neither a cap whose group cannot be read nor, if the host cannot be
+//!   read, any.
+//!
+//! Units: bytes, percent, seconds.
+
+use crate::color::Color;
+use crate::entitle::growing_demand;
+use crate::snapshot::Host;
+use crate::units::Bytes;
+
+/// Free memory above the high watermark below which memory is scarce: this part of all, at most.
+const SCARCE_DIVISOR: u64 = 32;
+const SCARCE_MOST: Bytes = Bytes(1 << 30);
+/// It is plenty from this many times as much.
+const PLENTY: f64 = 2.0;
+/// The kernel has not followed a cap that is exceeded by more than this part: it comes down no
+/// further until it has.
+const BEHIND: f64 = 0.1;
+/// Caps come up by at least this much, so that small groups do not wait for ever.
+const LEAST_STEP: Bytes = Bytes::mib(1);
+
+/// How much memory is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Supply {
+    /// Little: who wants more must take it from another.
+    Scarce,
+    /// Neither, or not known.
+    Between,
+    /// Enough: nothing has to be taken.
+    Plenty,
+}
+
+impl Supply {
+    /// Of a host. `Between` if it could not be read.
+    pub fn of(host: &Host) -> Supply {
+        let (Some(total), Some(free), Some(high)) = (host.total, host.free, host.high_watermark)
+        else {
+            return Supply::Between;
+        };
+        let little = Bytes(total.0 / SCARCE_DIVISOR).min(SCARCE_MOST);
+        let spare = free - high;
+        if spare < little {
+            Supply::Scarce
+        } else if spare < little.scale(PLENTY) {
+            Supply::Between
+        } else {
+            Supply::Plenty
+        }
+    }
+}
+
+/// One group in the rebalancing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Party {
+    /// The color that counts; `None`: it takes no part.
+    pub color: Option<Color>,
+    /// Page cache charged to it.
+    pub held: Option<Bytes>,
+    /// What the percentage is of.
+    pub basis: Option<Bytes>,
+    /// Page cache that must stay.
+    pub least: Bytes,
+    /// It could take more than it holds.
+    pub wants: bool,
+    /// Its cap so far.
+    pub cap: Option<Bytes>,
+}
+
+/// What happens to a group's cap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It has none.
+    Free,
+    /// It comes down.
+    Gives,
+    /// It stays as it is.
+    Stays,
+    /// It comes up.
+    Recovers,
+}
+
+/// Whether a period is over, and how much of the next one has passed. Steps that come a little
+/// early or late do not skip one.
+pub fn due(since_s: f64, elapsed_s: f64, period_s: f64) -> (bool, f64) {
+    let since_s = since_s + elapsed_s;
+    if since_s + elapsed_s.min(period_s) / 2.0 < period_s {
+        return (false, since_s);
+    }
+    // A long pause is one period, not many.
+    (true, (since_s - period_s).clamp(-period_s, period_s / 2.0))
+}
+
+/// Roles in mode `proportional`. Shape: one for each party.
+pub fn unified(parties: &[Party], supply: Supply) -> Vec<Role> {
+    let asked = parties
+        .iter()
+        .any(|party| party.color == Some(Color::Red) && party.wants);
+    let givers = match (asked, supply) {
+        (true, Supply::Scarce) => Role::Gives,
+        (true, Supply::Between) => Role::Stays,
+        _ => Role::Recovers,
+    };
+    let green_can = parties
+        .iter()
+        .any(|party| party.color == Some(Color::Green) && party.can_give());
+    parties
+        .iter()
+        .map(|party| match party.color {
+            None | Some(Color::Red) => Role::Free,
+            Some(Color::Yellow) if givers == Role::Gives && green_can => Role::Stays,
+            Some(Color::Green | Color::Yellow) => givers,
+        })
+        .collect()
+}
+
+/// Roles in mode `memoplight`: table II. In its fourth case both give, green ones first only in the
+/// order of one taking (section IV). Shape: one for each party.
+pub fn table_ii(parties: &[Party], supply: Supply, yellow_gives: bool) -> Vec<Role> {
+    let any = |color| parties.iter().any(|party| party.color == Some(color));
+    let (red, yellow) = (any(Color::Red), any(Color::Yellow));
+    let when = |asked: bool| match (asked, supply) {
+        (true, Supply::Scarce) => Role::Gives,
+        (true, Supply::Between) => Role::Stays,
+        _ => Role::Recovers,
+    };
+    parties
+        .iter()
+        .map(|party| match party.color {
+            None | Some(Color::Red) => Role::Free,
+            Some(Color::Green) => when(red || yellow),
+            Some(Color::Yellow) => when(red && yellow_gives),
+        })
+        .collect()
+}
+
+impl Party {
+    fn can_give(&self) -> bool {
+        self.held
+            .is_some_and(|held| self.cap.map_or(held, |cap| cap.min(held)) > self.least)
+    }
+
+    /// The cap after a step; `due`: a period is over.
+    pub fn moved(&self, role: Role, due: bool, percent: f64) -> Option<Bytes> {
+        if role == Role::Free {
+            return None;
+        }
+        let (Some(held), Some(basis)) = (self.held, self.basis) else {
+            return self.cap;
+        };
+        let step = basis.scale(percent / 100.0);
+        match role {
+            Role::Gives if due => {
+                let behind = |cap: Bytes| held > cap + cap.scale(BEHIND) + LEAST_STEP;
+                match self.cap {
+                    Some(cap) if behind(cap) => Some(cap.max(self.least)),
+                    cap => {
+                        let from = cap.map_or(held, |cap| cap.min(held));
+                        Some((from - step).max(self.least))
+                    }
+                }
+            }
+            Role::Recovers if due => {
+                let cap = self.cap? + step.max(LEAST_STEP);
+                (cap < growing_demand(held)).then_some(cap)
+            }
+            _ => self.cap.map(|cap| cap.max(self.least)),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "rebalance_tests.rs"]
+mod tests;

@@ -1,0 +1,179 @@
+//! Table II, and the properties that the module's first lines promise.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const G: Option<Color> = Some(Color::Green);
+const Y: Option<Color> = Some(Color::Yellow);
+const R: Option<Color> = Some(Color::Red);
+
+fn party(color: Option<Color>) -> Party {
+    Party {
+        color,
+        held: Some(Bytes::mib(100)),
+        basis: Some(Bytes::mib(100)),
+        least: Bytes::mib(1),
+        wants: true,
+        cap: None,
+    }
+}
+
+fn givers(roles: &[Role]) -> Vec<usize> {
+    (0..roles.len())
+        .filter(|&i| roles[i] == Role::Gives)
+        .collect()
+}
+
+#[test]
+fn the_four_cases_of_table_ii() {
+    for (colors, expected) in [
+        (vec![G, G], vec![]),
+        (vec![G, Y], vec![0]),
+        (vec![G, R], vec![0]),
+        (vec![G, Y, R], vec![0, 1]),
+    ] {
+        let parties: Vec<Party> = colors.iter().map(|&c| party(c)).collect();
+        let roles = table_ii(&parties, Supply::Scarce, true);
+        assert_eq!(givers(&roles), expected, "{colors:?}");
+        assert!(givers(&table_ii(&parties, Supply::Plenty, true)).is_empty());
+        assert!(givers(&table_ii(&parties, Supply::Between, true)).is_empty());
+    }
+    let without_yellow = table_ii(&[G, Y, R].map(party), Supply::Scarce, false);
+    assert_eq!(givers(&without_yellow), [0]);
+}
+
+#[test]
+fn yellow_gives_only_when_no_green_can_give_more() {
+    let mut parties = [G, Y, R].map(party);
+    assert_eq!(givers(&unified(&parties, Supply::Scarce)), [0]);
+    parties[0].cap = Some(Bytes::mib(1));
+    assert_eq!(givers(&unified(&parties, Supply::Scarce)), [0, 1]);
+    parties[0].held = None;
+    assert_eq!(givers(&unified(&parties, Supply::Scarce)), [0, 1]);
+    assert_eq!(givers(&unified(&parties[1..], Supply::Scarce)), [0]);
+}
+
+#[test]
+fn without_a_red_that_wants_more_nothing_is_taken() {
+    let mut parties = [G, Y, R].map(party);
+    parties[2].wants = false;
+    assert!(givers(&unified(&parties, Supply::Scarce)).is_empty());
+    assert!(givers(&unified(&parties[..2], Supply::Scarce)).is_empty());
+}
+
+#[test]
+fn a_taking_is_two_percent_and_comes_back_as_slowly() {
+    let mut green = party(G);
+    green.cap = green.moved(Role::Gives, true, 2.0);
+    assert_eq!(green.cap, Some(Bytes::mib(98)));
+    assert_eq!(green.moved(Role::Gives, false, 2.0), green.cap, "not due");
+    green.held = green.cap;
+    let back = green.moved(Role::Recovers, true, 2.0);
+    assert_eq!(back, Some(Bytes::mib(100)));
+    // It presses no more.
+    green.held = Some(Bytes::mib(40));
+    assert_eq!(green.moved(Role::Recovers, true, 2.0), None);
+    assert_eq!(green.moved(Role::Free, false, 2.0), None);
+}
+
+#[test]
+fn a_cap_that_the_kernel_has_not_followed_comes_down_no_further() {
+    let mut green = party(G);
+    green.cap = Some(Bytes::mib(60));
+    assert_eq!(green.moved(Role::Gives, true, 2.0), green.cap);
+}
+
+#[test]
+fn a_period_is_taken_once_however_steps_jitter() {
+    for jitter in [0.93, 0.999, 1.0, 1.004] {
+        let (mut since, mut taken) = (0.0, 0);
+        for _ in 0..1000 {
+            let (now, left) = due(since, jitter, 1.0);
+            since = left;
+            taken += u32::from(now);
+        }
+        let expected = 1000.0 * jitter;
+        assert!(
+            (f64::from(taken) - expected).abs() <= 1.0,
+            "{jitter}: {taken}"
+        );
+    }
+    let (mut since, mut taken) = (0.0, 0);
+    for _ in 0..100 {
+        let (now, left) = due(since, 1.0, 10.0);
+        since = left;
+        taken += u32::from(now);
+    }
+    assert_eq!(taken, 10);
+    let (now, left) = due(0.0, 3600.0, 1.0);
+    assert!(now && left <= 0.5, "a pause is one period: {left}");
+}
+
+#[test]
+fn what_is_unknown_moves_nothing() {
+    assert_eq!(Supply::of(&Host::default()), Supply::Between);
+    let mut green = party(G);
+    green.cap = Some(Bytes::mib(60));
+    green.held = None;
+    for role in [Role::Gives, Role::Recovers, Role::Stays] {
+        assert_eq!(green.moved(role, true, 2.0), green.cap);
+    }
+}
+
+#[test]
+fn scarce_between_and_plenty_are_apart() {
+    let host = |free| Host {
+        total: Some(Bytes::mib(3200)),
+        free: Some(Bytes::mib(free)),
+        high_watermark: Some(Bytes::mib(20)),
+        ..Host::default()
+    };
+    assert_eq!(Supply::of(&host(10)), Supply::Scarce);
+    assert_eq!(Supply::of(&host(119)), Supply::Scarce);
+    assert_eq!(Supply::of(&host(121)), Supply::Between);
+    assert_eq!(Supply::of(&host(221)), Supply::Plenty);
+}
+
+fn colors() -> impl Strategy<Value = Option<Color>> {
+    prop::sample::select(vec![G, Y, R, None])
+}
+
+proptest! {
+    #[test]
+    fn nobody_gives_fast_nor_below_its_floor_nor_while_red(
+        history in prop::collection::vec((colors(), colors(), 0u64..300, any::<bool>()), 1..100),
+        memoplight in any::<bool>(),
+    ) {
+        let mut cap: Option<Bytes> = None;
+        let mut held = Bytes::mib(200);
+        for (color, other, free, due) in history {
+            let least = Bytes::mib(20);
+            let one = Party { color, held: Some(held), basis: Some(held), least, cap, ..party(color) };
+            let supply = Supply::of(&Host {
+                total: Some(Bytes::mib(3200)),
+                free: Some(Bytes::mib(free)),
+                high_watermark: Some(Bytes::ZERO),
+                ..Host::default()
+            });
+            let parties = [one, party(other)];
+            let role = if memoplight {
+                table_ii(&parties, supply, true)[0]
+            } else {
+                unified(&parties, supply)[0]
+            };
+            let next = one.moved(role, due, 2.0);
+            if color.is_none() || color == R {
+                prop_assert_eq!(next, None);
+            }
+            if let Some(next) = next {
+                let from = cap.map_or(held, |cap| cap.min(held));
+                prop_assert!(next >= least);
+                prop_assert!(next >= from - held.scale(0.02) || next == least);
+            }
+            cap = next;
+            // The kernel follows; free groups grow.
+            held = cap.map_or(held + Bytes::mib(5), |cap| cap.min(held + Bytes::mib(5)));
+        }
+    }
+}
