@@ -41,14 +41,6 @@ pub(crate) fn color(group: &Group, memo: &Memo, of_ideal: Option<f64>) -> (Color
     }
 }
 
-/// Whether a group's demand is unbounded for its color: it declares red, and stalls. One that
-/// stalls for nothing is served by room to grow, and one that lies does not lock memory away.
-pub(crate) fn demands_all(group: &Group, memo: &Memo, config: &Config) -> bool {
-    config.mode == Mode::Proportional
-        && declared(group) == Some(Color::Red)
-        && memo.habits.contending() == Some(true)
-}
-
 /// Moves the caps of all leaves by one step. `since_s`: seconds since the last taking; returns the
 /// same for the next step.
 pub(crate) fn move_caps(

@@ -211,16 +211,15 @@ fn remember(before: Option<&Memo>, group: &Group, config: &Config, elapsed_s: f6
     }
 }
 
-/// Sets each leaf's demand: unbounded for who contends or claims by writing, or contends and
-/// declares red, what it holds and room to grow for others, no more than its cap for who gives. A
-/// group that does nothing keeps what it is entitled to and lends the rest. What it holds for
-/// others is not its demand but theirs.
+/// Sets each leaf's demand: unbounded for who contends or claims by writing, what it holds and
+/// room to grow for others, no more than its cap for who gives. A group that does nothing keeps
+/// what it is entitled to and lends the rest. What it holds for others is not its demand but
+/// theirs.
 fn set_demands(memos: &mut [Memo], groups: &[Group], shifts: &[Shift], config: &Config) {
     for ((memo, group), shift) in memos.iter_mut().zip(groups).zip(shifts) {
         let habits = &memo.habits;
         let busy = habits.contending() == Some(true) || habits.claiming();
         let demand = match group.memory.file {
-            Some(_) if balance::demands_all(group, memo, config) => None,
             Some(held) if !(busy && habits.writer()) => Some(growing_demand(shift.need(held))),
             _ => None,
         };

@@ -6,15 +6,14 @@ use justitia_policy::Color;
 
 use super::*;
 
-/// Files of 500 and 750 MiB.
-const FITS: u64 = 8000;
+/// A file of 750 MiB.
 const TOO_LARGE: u64 = 12_000;
 
 /// Two readers on a host of 600 MiB: one wants all of a file, the other has filled 300 MiB and
 /// needs only 80 of them from now on. Returns the rig and their ids.
-fn two(config: Config, chunks: u64) -> (Rig, u64, u64) {
+fn two(config: Config) -> (Rig, u64, u64) {
     let mut rig = Rig::new(config);
-    let hungry = rig.host.add(100, Load::Read { chunks });
+    let hungry = rig.host.add(100, Load::Read { chunks: TOO_LARGE });
     let sated = rig.host.add(100, Load::Idle);
     rig.host.fill(sated, 0..4800);
     rig.host.set_load(sated, Load::Read { chunks: 1280 });
@@ -39,10 +38,10 @@ fn held(snapshot: &Snapshot, id: u64) -> Bytes {
     group.memory.file.expect("the model knows")
 }
 
-/// A probe of the second group: red while it reads less than half of what memory could deliver.
+/// A probe of the second group: red while it reads clearly less than memory could deliver.
 fn probe(rig: &mut Rig, id: u64) {
     let rate = rig.periods.last().map_or(0, |moved| moved[1]);
-    let color = if rate < 100_000_000 {
+    let color = if rate < 170_000_000 {
         Color::Red
     } else {
         Color::Green
@@ -52,32 +51,26 @@ fn probe(rig: &mut Rig, id: u64) {
 
 #[test]
 fn what_the_satisfied_do_not_need_goes_to_who_does() {
-    let (mut silent, _, _) = two(Config::default(), FITS);
+    let (mut silent, _, _) = two(Config::default());
     silent.run(120);
-    for config in [Config::default(), memoplight()] {
-        let (mut rig, hungry, sated) = two(config, FITS);
-        rig.host.declare(hungry, Some(Color::Red));
-        let mut well = 0;
-        for second in 0..120 {
-            probe(&mut rig, sated);
-            rig.period();
-            let color = verdict(&rig, sated).color;
-            well += usize::from(second >= 60 && color == Color::Green);
-        }
-        let (with, without) = (rig.rates(40), silent.rates(40));
-        assert!(
-            with[0] > 1.1 * without[0],
-            "{:?}: {with:?} {without:?}",
-            config.mode
-        );
-        assert!(well >= 48, "{:?}: well for {well} of 60 s", config.mode);
-        assert!(with[1] > 0.8 * without[1], "{:?}: {with:?}", config.mode);
+    let (mut rig, hungry, sated) = two(Config::default());
+    rig.host.declare(hungry, Some(Color::Red));
+    let mut well = 0;
+    for second in 0..120 {
+        probe(&mut rig, sated);
+        rig.period();
+        let color = verdict(&rig, sated).color;
+        well += usize::from(second >= 60 && color == Color::Green);
     }
+    let (with, without) = (rig.rates(40), silent.rates(40));
+    assert!(with[0] > 1.1 * without[0], "{with:?} {without:?}");
+    assert!(with[1] > 0.9 * without[1], "{with:?} {without:?}");
+    assert!(well >= 54, "well for {well} of 60 s");
 }
 
 #[test]
 fn the_working_set_is_learned_and_kept() {
-    let (mut rig, hungry, sated) = two(Config::default(), TOO_LARGE);
+    let (mut rig, hungry, sated) = two(Config::default());
     rig.host.declare(hungry, Some(Color::Red));
     for _ in 0..150 {
         probe(&mut rig, sated);
@@ -95,7 +88,7 @@ fn the_working_set_is_learned_and_kept() {
 
 #[test]
 fn memoplight_takes_from_the_well_only_and_leaves_protection_alone() {
-    let (mut rig, hungry, sated) = two(memoplight(), TOO_LARGE);
+    let (mut rig, hungry, sated) = two(memoplight());
     rig.host.declare(hungry, Some(Color::Green));
     rig.host.declare(sated, Some(Color::Green));
     rig.run(15);
@@ -108,25 +101,25 @@ fn memoplight_takes_from_the_well_only_and_leaves_protection_alone() {
         assert!(writes.all(|w| w.knob == Knob::MemoryHigh && w.group.0 == sated));
     }
     let after = held(&rig.host.snapshot(), sated);
-    // 2 % twenty times, less what is not worth a write.
-    assert!(after < before.scale(0.80), "{before} -> {after}");
-    assert!(after > before.scale(0.60), "{before} -> {after}");
+    assert!(after < before.scale(0.75), "{before} -> {after}");
     rig.host.declare(hungry, Some(Color::Green));
     rig.run(1);
     assert!(verdict(&rig, sated).cap.is_some(), "not all at once");
 }
 
-/// Bandwidth of two victims beside a liar that declares `lie(second)`, in mode `proportional`.
+/// Bandwidth of two victims, one of which is red, beside a liar that declares `lie(second)`, in mode
+/// `proportional`.
 fn beside(liar: Load, victim: Load, lie: &dyn Fn(usize) -> Option<Color>) -> f64 {
     let mut rig = Rig::new(Config::default());
-    rig.host.add(100, victim);
+    let honest = rig.host.add(100, victim);
     let liar = rig.host.add(100, liar);
     rig.host.add(100, victim);
-    for second in 0..70 {
+    rig.host.declare(honest, Some(Color::Red));
+    for second in 0..50 {
         rig.host.declare(liar, lie(second));
         rig.period();
     }
-    let rates = rig.rates(50);
+    let rates = rig.rates(30);
     rates[0] + rates[2]
 }
 
@@ -142,15 +135,13 @@ fn who_lies_about_its_color_harms_nobody_else() {
             Color::Red
         })
     };
-    for liar in [READER, FILESERVER] {
-        for victim in [READER, FILESERVER] {
-            let honest = beside(liar, victim, &|_| None);
-            let red = beside(liar, victim, &|_| Some(Color::Red)) / honest;
-            let green = beside(liar, victim, &|_| Some(Color::Green)) / honest;
-            let flapping = beside(liar, victim, &flapping) / honest;
-            for (lie, ratio) in [("red", red), ("green", green), ("flapping", flapping)] {
-                assert!(ratio > 0.97, "{liar:?} {victim:?} {lie}: {ratio}");
-            }
+    for (liar, victim) in [(READER, FILESERVER), (FILESERVER, READER)] {
+        let honest = beside(liar, victim, &|_| None);
+        let red = beside(liar, victim, &|_| Some(Color::Red)) / honest;
+        let green = beside(liar, victim, &|_| Some(Color::Green)) / honest;
+        let flapping = beside(liar, victim, &flapping) / honest;
+        for (lie, ratio) in [("red", red), ("green", green), ("flapping", flapping)] {
+            assert!(ratio > 0.98, "{liar:?} {victim:?} {lie}: {ratio}");
         }
     }
 }
@@ -171,7 +162,7 @@ fn who_is_red_and_wants_nothing_takes_nothing() {
 
 #[test]
 fn when_nobody_is_red_any_more_everything_comes_back() {
-    let (mut rig, hungry, sated) = two(Config::default(), TOO_LARGE);
+    let (mut rig, hungry, sated) = two(Config::default());
     rig.host.declare(hungry, Some(Color::Red));
     rig.host.declare(sated, Some(Color::Green));
     rig.run(60);
