@@ -7,6 +7,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use justitia_agent::config::{MODES, OBJECTIVES, OBSERVERS};
 use justitia_lab::args::LabArgs;
 
+use crate::commands::probe::args::ProbeArgs;
+
 /// Gives each container or VM its share of buffered I/O, by one number: its weight.
 #[derive(Debug, Parser)]
 #[command(
@@ -44,6 +46,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// List, show, set or unset weights
     Weight(WeightArgs),
+    /// Measure an application and declare its color: green, yellow, red
+    Probe(Box<ProbeArgs>),
     /// Record what the agent sees and decides, step by step, into a file
     Record(RecordArgs),
     /// Run the policy over a record, as it was or with other decisions
