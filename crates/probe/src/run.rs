@@ -170,6 +170,7 @@ fn unanswered(config: &Config, course: &mut Loop<'_>, sampler: &mut Sampler) {
             "see whether the server hangs; the probe goes on trying",
         ));
     }
+    // Neither an answer nor a miss: it may still come.
     let too_slow = config.objective.max_latency.is_some_and(|max| taken > max);
     if too_slow && course.outage.is_none() {
         course.measured(&Measurement {
@@ -177,8 +178,6 @@ fn unanswered(config: &Config, course: &mut Loop<'_>, sampler: &mut Sampler) {
             note: Some("no answer yet".to_owned()),
             ..Measurement::default()
         });
-    } else {
-        course.judge.miss();
     }
 }
 

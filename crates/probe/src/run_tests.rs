@@ -152,6 +152,22 @@ fn an_answer_that_is_late_but_comes_is_slow_and_not_absent() {
 }
 
 #[test]
+fn a_measurement_that_takes_many_periods_is_no_gap() {
+    let config = config(|_| {
+        std::thread::sleep(8 * TICK);
+        Ok(says(Color::Green))
+    });
+    let config = Config {
+        objective: Objective::default(),
+        window: 3,
+        timeout: Duration::from_secs(5),
+        ..config
+    };
+    let (values, _) = run_for(&config, &Ear::default(), 60 * TICK);
+    assert!(values.last().unwrap().starts_with("green "), "{values:?}");
+}
+
+#[test]
 fn a_target_that_fails_is_told_once_and_found_again() {
     let config = config(|n| match n {
         0 | 3.. => Ok(says(Color::Green)),

@@ -27,6 +27,11 @@ pub trait Target: Send {
     }
 }
 
+/// The query when nobody names one. It reads nothing, so memory hardly matters to it.
+pub(crate) const CANARY: &str = "SELECT 1";
+/// What is said then.
+pub(crate) const CANARY_NOTE: &str = "latency of SELECT 1 only";
+
 /// Seconds on a clock that only goes forward.
 pub(crate) fn now_seconds() -> f64 {
     static START: OnceLock<Instant> = OnceLock::new();

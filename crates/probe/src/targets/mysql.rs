@@ -15,7 +15,7 @@ use std::time::Duration;
 use mysql::prelude::Queryable as _;
 use mysql::{Conn, Error, Opts, OptsBuilder};
 
-use super::{beyond, client_limit, now_seconds, timed, Target};
+use super::{beyond, client_limit, now_seconds, timed, Target, CANARY, CANARY_NOTE};
 use crate::error::Trouble;
 use crate::measure::{Measurement, Rate};
 use crate::secret::Secret;
@@ -114,8 +114,14 @@ impl Mysql {
             per_second: self.work.of(work, now_seconds()),
             latency_seconds: self.latency(connection)?,
             waiting: waiting(&status, self.config.parallel),
+            note: self.says_little().then(|| CANARY_NOTE.to_owned()),
             ..Measurement::default()
         })
+    }
+
+    /// Whether the latency is that of a query that reads nothing.
+    fn says_little(&self) -> bool {
+        self.config.latency && self.config.query.is_none() && self.schema == Some(false)
     }
 
     fn latency(&mut self, connection: &mut Conn) -> Result<Option<f64>, Trouble> {
@@ -131,7 +137,7 @@ impl Mysql {
             self.schema = Some(matches!(on, Ok(Some(1))));
         }
         if self.schema != Some(true) {
-            return time_of(connection, "SELECT 1").map(Some);
+            return time_of(connection, CANARY).map(Some);
         }
         let totals: Option<(Option<f64>, Option<f64>)> = connection
             .query_first(

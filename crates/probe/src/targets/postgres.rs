@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, NoTls, Statement};
 
-use super::{beyond, client_limit, now_seconds, Target};
+use super::{beyond, client_limit, now_seconds, Target, CANARY, CANARY_NOTE};
 use crate::error::Trouble;
 use crate::measure::{Measurement, Rate};
 use crate::secret::Secret;
@@ -107,7 +107,7 @@ impl Postgres {
             options.password(&password.0);
         }
         let canary = config.query.as_deref();
-        let canary = canary.or(config.latency.then_some("SELECT 1"));
+        let canary = canary.or(config.latency.then_some(CANARY));
         // One thread: the one that measures.
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -156,11 +156,16 @@ impl Postgres {
         let waiting = active
             .zip(stuck)
             .map(|(active, stuck)| beyond(active, self.config.parallel).max(stuck));
+        let says_little = self.config.latency && self.config.query.is_none();
         Ok(Measurement {
             per_second: commits.and_then(|commits| self.work.of(commits, now_seconds())),
             latency_seconds: latency,
             waiting: waiting.filter(|_| !hidden),
-            note: hidden.then(|| "what waits is hidden: grant pg_monitor to the user".to_owned()),
+            note: if hidden {
+                Some("what waits is hidden: grant pg_monitor to the user".to_owned())
+            } else {
+                says_little.then(|| CANARY_NOTE.to_owned())
+            },
             ..Measurement::default()
         })
     }

@@ -1,7 +1,7 @@
 //! Follows a file that grows, is truncated, or is renamed and made anew (logrotate).
 //!
-//! Reading starts at the end of the file that is there at first, and at the beginning of each later
-//! one. When the name leads to another file, what is left of the old one is read before. A line
+//! Reading starts at the end of the file that is there at the first look, and at the beginning of
+//! each later one. When the name leads to another file, what is left of the old one is read before. A line
 //! counts once its end is there. Per look no more than [`MOST_BYTES`] are read; what is skipped is
 //! counted.
 
@@ -28,7 +28,7 @@ struct Open {
 pub(super) struct Tail {
     path: PathBuf,
     open: Option<Open>,
-    /// Whether a file was ever open: only the first is read from its end.
+    /// Whether there was a first look: what was there then is old.
     begun: bool,
     /// The line whose end is not there yet.
     partial: Vec<u8>,
@@ -75,7 +75,10 @@ impl Tail {
             }
             // Between renaming and making anew: the old one is still open.
             Err(error) if error.kind() == ErrorKind::NotFound && self.open.is_some() => Ok(skipped),
-            Err(error) => Err(trouble(&self.path, &error)),
+            Err(error) => {
+                self.begun |= error.kind() == ErrorKind::NotFound;
+                Err(trouble(&self.path, &error))
+            }
         }
     }
 

@@ -133,15 +133,15 @@ fn a_truncated_file_is_read_from_its_beginning() {
 }
 
 #[test]
-fn a_missing_file_is_trouble_and_then_read_from_its_beginning_on() {
+fn a_file_that_was_missing_at_first_is_read_from_its_beginning() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let mut tail = Tail::new(path.clone());
     assert!(tail.read(|_| ()).is_err());
-    fs::write(&path, "before\n").unwrap();
+    fs::write(&path, "first\n").unwrap();
     let mut lines = Vec::new();
     tail.read(|line| lines.push(line.to_owned())).unwrap();
-    assert!(lines.is_empty(), "the first file is read from its end");
+    assert_eq!(lines, ["first"]);
 }
 
 #[test]
