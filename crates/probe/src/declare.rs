@@ -161,6 +161,10 @@ mod tests {
         fake.mkdir("/db");
         sink.declare("green 3 x").unwrap();
         assert_eq!(color_of(&fs, "/db").as_deref(), Some("green 3 x"));
+        fake.rmdir("/db");
+        fake.mkdir("/db");
+        sink.declare("green 4 x").unwrap();
+        assert_eq!(color_of(&fs, "/db").as_deref(), Some("green 4 x"));
     }
 
     #[test]

@@ -46,6 +46,16 @@ fn it_starts_red_and_says_so() {
 }
 
 #[test]
+fn what_is_not_measured_yet_counts_as_red() {
+    let mut judge = judge(5);
+    judge.judge(says(Color::Red));
+    for _ in 0..6 {
+        assert_eq!(judge.judge(says(Color::Green)).color, Color::Red);
+    }
+    assert_eq!(judge.judge(says(Color::Green)).color, Color::Green);
+}
+
+#[test]
 fn a_window_of_one_is_the_measurement_itself() {
     let mut judge = judge(1);
     for color in [Color::Green, Color::Red, Color::Yellow, Color::Green] {

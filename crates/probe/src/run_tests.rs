@@ -136,6 +136,10 @@ fn an_answer_that_is_late_but_comes_is_slow_and_not_absent() {
             ..Measurement::default()
         })
     });
+    let config = Config {
+        timeout: Duration::from_secs(5),
+        ..config
+    };
     let (values, told) = run_for(&config, &Ear::default(), 20 * TICK);
     assert!(
         values.iter().any(|value| value.contains("no answer yet")),

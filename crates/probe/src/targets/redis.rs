@@ -173,7 +173,9 @@ fn said(error: &RedisError) -> Trouble {
         _ if error.is_io_error() => {
             "check that the server runs and is reached by --host and --port"
         }
-        _ if error.code() == Some("NOAUTH") => "give the password with --password-file",
+        _ if matches!(error.code(), Some("NOAUTH" | "WRONGPASS")) => {
+            "give the user and the password with --user and --password-file"
+        }
         _ if error.code() == Some("NOPERM") => "allow the user the commands PING and INFO",
         _ => "see the server's message",
     };
