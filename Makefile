@@ -14,7 +14,7 @@ demo: build ## containers of weight 100 to 800, without and with Justitia, on a 
 	@scripts/demo $(OUT)/demo
 
 test: ## everything that can be tested, virtual machines included
-	@scripts/setup
+	@scripts/setup --test
 	@scripts/test
 
 bench: build ## cost of a tick over 10 to 5,000 groups

@@ -152,6 +152,14 @@ pub enum MountError {
         /// The mount.
         mount: String,
     },
+    /// This process is in a cgroup that no mount shows.
+    #[error("this process is in the cgroup {group}, which is not below the mount {mount}")]
+    Elsewhere {
+        /// The cgroup.
+        group: String,
+        /// A cgroup2 mount.
+        mount: String,
+    },
     /// The mount cannot be written.
     #[error("no permission to write to {mount} ({errno})")]
     NotWritable {
@@ -187,6 +195,9 @@ impl MountError {
             }
             MountError::MissingController { .. } => {
                 "boot without cgroup_disable=, with cgroup_enable=memory where the kernel needs it"
+            }
+            MountError::Elsewhere { .. } => {
+                "give the container a cgroup namespace of its own, or name the group"
             }
             MountError::NotWritable { .. } => {
                 "run as root on the host; in a container, with the host's cgroup2 mounted writable"

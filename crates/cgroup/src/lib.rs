@@ -31,7 +31,7 @@ pub use gauges::{Activity, Gauges, Want};
 pub use group::{xattr, Attribute, Group, Written};
 pub use parse::memory::MemoryEvents;
 pub use parse::proc::ProcessIo;
-pub use real::{boot_id, has_btf, resident_bytes, Facts, Mount, RealFs};
+pub use real::{boot_id, has_btf, resident_bytes, Facts, Mount, OwnGroup, RealFs};
 pub use writer::{Outcome, Ticket, WriteResult, Writer, WriterConfig};
 
 pub use justitia_policy::snapshot::GroupId;

@@ -7,6 +7,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use justitia_agent::config::{MODES, OBJECTIVES, OBSERVERS};
 use justitia_lab::args::LabArgs;
 
+use crate::commands::probe::args::ProbeArgs;
+
 /// Gives each container or VM its share of buffered I/O, by one number: its weight.
 #[derive(Debug, Parser)]
 #[command(
@@ -46,6 +48,8 @@ pub(crate) enum Command {
     Weight(WeightArgs),
     /// List, show, declare or clear colors: how well a group is
     Color(ColorArgs),
+    /// Measure an application and declare its color: green, yellow, red
+    Probe(Box<ProbeArgs>),
     /// Record what the agent sees and decides, step by step, into a file
     Record(RecordArgs),
     /// Run the policy over a record, as it was or with other decisions

@@ -75,8 +75,8 @@ fn the_contracts_commands_are_all_there_and_no_others() {
     assert_eq!(
         visible,
         [
-            "run", "status", "top", "plan", "explain", "weight", "color", "record", "replay",
-            "restore", "lab"
+            "run", "status", "top", "plan", "explain", "weight", "color", "probe", "record",
+            "replay", "restore", "lab"
         ]
     );
 }
@@ -113,6 +113,14 @@ fn the_contracts_command_lines_are_understood() {
         "justitia weight",
         "justitia weight /app/db 800",
         "justitia weight /app/db --unset",
+        "justitia probe mysql --min-tps 1700 --group db --password-file /p --max-waiting 2",
+        "justitia probe postgresql --max-latency 50ms --query SELECT --host /run/postgresql",
+        "justitia probe redis --max-latency 2ms --blocked --verbose --stats",
+        "justitia probe http http://localhost/ --max-latency 50ms --status-url http://localhost/s",
+        "justitia probe log /var/log/nginx/access.log --percentile 99 --max-latency 0.1 --once",
+        "justitia probe prometheus http://localhost:9090 up --red <1 --json",
+        "justitia probe exec --interval 5s --dry-run --window 3 -- check --its args",
+        "justitia probe exec --red >5 true",
         "justitia record --append --interval 500ms --seconds 10 /tmp/r.jrec",
         "justitia replay --mode observe --weight db=800 --weight /a/b=1 --csv /tmp/r.jrec",
         "justitia replay /tmp/r.jrec --from 1.5 --to 20 --export json /tmp/r.json --json",
@@ -137,6 +145,11 @@ fn contradictions_are_refused() {
         "justitia replay --json --csv /tmp/r.jrec",
         "justitia replay --export csv",
         "justitia statsu",
+        "justitia probe",
+        "justitia probe mysql --password secret",
+        "justitia probe exec",
+        "justitia probe redis --group db --self",
+        "justitia probe log",
     ] {
         assert!(parse(line).is_err(), "{line}");
     }

@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => commands::explain::run(&args),
         Command::Weight(args) => commands::weight::run(&args),
         Command::Color(args) => commands::color::run(&args),
+        Command::Probe(args) => commands::probe::run(&args),
         Command::Record(args) => commands::record::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Restore(args) => commands::restore::run(&args),

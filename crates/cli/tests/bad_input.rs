@@ -84,6 +84,24 @@ fn wrong_arguments_are_wrong_usage() {
             "1 to 10000",
         ),
         (&["weight", "/app/db", "5", "--unset"], "--unset", ""),
+        (&["probe"], "no command given", "justitia --help"),
+        (&["probe", "mysq"], "mysq", "did you mean mysql?"),
+        (&["probe", "mysql"], "--min-tps", "justitia --help"),
+        (
+            &["probe", "exec", "--interval", "1ms", "true"],
+            "interval 1ms",
+            "1s or 500ms",
+        ),
+        (
+            &["probe", "http", "https://h/", "--max-latency", "1s"],
+            "https://h/",
+            "exec with curl",
+        ),
+        (
+            &["probe", "prometheus", "http://a:b@h/", "up", "--red", "1"],
+            "must not carry",
+            "--password-file",
+        ),
         (&["completions", "csh"], "csh", "bash"),
     ] {
         let (said_cause, said_remedy) = refused(arguments, &[2]);

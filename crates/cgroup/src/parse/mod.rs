@@ -71,6 +71,7 @@ pub fn everything(text: &[u8]) {
     io::device_weights(text, |_, _| {});
     let _ = proc::process_io(text);
     let _ = proc::process_stat(text);
+    let _ = proc::unified_group(text);
     proc::pids(text, &mut Vec::new());
     let _ = mountinfo::cgroup_mounts(text);
     let _ = single(text);

@@ -36,6 +36,13 @@ pub fn process_io(text: &[u8]) -> Option<ProcessIo> {
     })
 }
 
+/// The path in the line `0::PATH` of `/proc/PID/cgroup`: the process's cgroup2.
+pub fn unified_group(text: &[u8]) -> Option<String> {
+    let path = lines(text).find_map(|line| line.strip_prefix(b"0::"))?;
+    path.starts_with(b"/")
+        .then(|| String::from_utf8_lossy(path).into_owned())
+}
+
 /// What identifies a process in `/proc/PID/stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessStat {

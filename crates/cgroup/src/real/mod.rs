@@ -10,6 +10,7 @@ mod directory;
 mod host;
 mod mount;
 mod own;
+mod own_group;
 mod process;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ pub use btf::has_btf;
 pub use host::boot_id;
 pub use mount::{Facts, Mount};
 pub use own::resident_bytes;
+pub use own_group::OwnGroup;
 
 use crate::fs::disk_name;
 use crate::{

@@ -5,6 +5,7 @@ pub(crate) mod explain;
 pub(crate) mod generate;
 pub(crate) mod lab;
 pub(crate) mod plan;
+pub(crate) mod probe;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod restore;

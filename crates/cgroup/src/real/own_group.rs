@@ -1,0 +1,158 @@
+//! The cgroup this process is in, as it sees it.
+//!
+//! Kernel files: `/proc/self/cgroup` (the line `0::PATH`), `/proc/self/mountinfo`. Both give paths
+//! relative to the root of the process's cgroup namespace, so that in a container with a namespace
+//! of its own both say `/`, and in one without both say the host's path.
+//!
+//! Needs no controller: who declares a color has none of the agent's rights.
+
+use std::path::PathBuf;
+
+use rustix::fs::{self, AtFlags};
+use rustix::io::Errno;
+
+use super::{relative, RealFs};
+use crate::parse::mountinfo::{cgroup_mounts, CgroupMount};
+use crate::parse::proc::unified_group;
+use crate::MountError;
+
+/// A file that every cgroup but the root of the hierarchy has.
+const NOT_IN_THE_ROOT: &str = "cgroup.type";
+
+/// Where cgroup2 is mounted for this process, and which of its directories the process is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnGroup {
+    /// The mount.
+    pub mount: PathBuf,
+    /// The cgroup's path below it.
+    pub path: String,
+}
+
+impl OwnGroup {
+    /// Finds both.
+    pub fn find() -> Result<OwnGroup, MountError> {
+        let mounts = cgroup_mounts(&read("/proc/self/mountinfo")?);
+        let own = read("/proc/self/cgroup")?;
+        OwnGroup::among(&mounts, &own)
+    }
+
+    fn among(mounts: &[CgroupMount], own: &[u8]) -> Result<OwnGroup, MountError> {
+        let own = unified_group(own).ok_or(MountError::NoCgroup2)?;
+        let mut v2 = mounts.iter().filter(|mount| mount.v2).peekable();
+        let Some(first) = v2.peek().map(|mount| mount.mount_point.clone()) else {
+            return Err(MountError::NoCgroup2);
+        };
+        v2.find_map(|mount| {
+            Some(OwnGroup {
+                mount: PathBuf::from(&mount.mount_point),
+                path: below(&mount.root, &own)?,
+            })
+        })
+        .ok_or(MountError::Elsewhere {
+            group: own,
+            mount: first,
+        })
+    }
+}
+
+/// The path of a cgroup below a mount that shows the tree from `root` on; `None`: not below it.
+fn below(root: &str, group: &str) -> Option<String> {
+    let rest = group.strip_prefix(root.trim_end_matches('/'))?;
+    let outside = group.split('/').any(|part| part == "..");
+    let whole = rest.is_empty() || rest.starts_with('/');
+    (whole && !outside).then(|| format!("/{}", rest.trim_matches('/')))
+}
+
+fn read(file: &str) -> Result<Vec<u8>, MountError> {
+    std::fs::read(file).map_err(|error| MountError::Unreadable {
+        file: file.to_owned(),
+        errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+    })
+}
+
+impl RealFs {
+    /// Whether this is the root of the whole hierarchy, which belongs to nobody. The root of a
+    /// container's own namespace is not.
+    pub fn is_hierarchy_root(&self, path: &str) -> bool {
+        let file = format!("{}/{NOT_IN_THE_ROOT}", relative(path));
+        let missing = fs::statat(&self.root, file.as_str(), AtFlags::empty());
+        self.shared.sign.is_some() && matches!(missing, Err(Errno::NOENT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(root: &str, at: &str, v2: bool) -> CgroupMount {
+        CgroupMount {
+            root: root.to_owned(),
+            mount_point: at.to_owned(),
+            v2,
+            read_only: false,
+            options: Vec::new(),
+        }
+    }
+
+    fn own(mounts: &[CgroupMount], text: &str) -> Result<(String, String), MountError> {
+        OwnGroup::among(mounts, text.as_bytes())
+            .map(|own| (own.mount.display().to_string(), own.path))
+    }
+
+    fn pair(mount: &str, path: &str) -> (String, String) {
+        (mount.to_owned(), path.to_owned())
+    }
+
+    #[test]
+    fn on_the_host_it_is_the_path_below_the_mount() {
+        let mounts = [mount("/", "/cg", true)];
+        assert_eq!(
+            own(&mounts, "0::/system.slice/db.service\n"),
+            Ok(pair("/cg", "/system.slice/db.service"))
+        );
+    }
+
+    #[test]
+    fn in_a_namespace_of_its_own_it_is_the_root() {
+        let mounts = [mount("/", "/cg", true)];
+        assert_eq!(own(&mounts, "0::/\n"), Ok(pair("/cg", "/")));
+    }
+
+    #[test]
+    fn where_a_part_of_the_tree_is_mounted_it_is_the_path_below_that_part() {
+        let mounts = [mount("/docker/abc", "/cg", true)];
+        assert_eq!(own(&mounts, "0::/docker/abc\n"), Ok(pair("/cg", "/")));
+        assert_eq!(own(&mounts, "0::/docker/abc/x\n"), Ok(pair("/cg", "/x")));
+        assert!(own(&mounts, "0::/docker/abcdef\n").is_err());
+    }
+
+    #[test]
+    fn of_several_mounts_the_one_that_shows_it_counts() {
+        let mounts = [
+            mount("/other", "/a", true),
+            mount("/", "/v1", false),
+            mount("/", "/b", true),
+        ];
+        assert_eq!(own(&mounts, "0::/x\n"), Ok(pair("/b", "/x")));
+    }
+
+    #[test]
+    fn outside_of_what_is_seen_is_an_error_that_names_both() {
+        let mounts = [mount("/", "/cg", true)];
+        let error = own(&mounts, "0::/../other\n").unwrap_err();
+        assert!(error.cause().contains("/../other") && error.cause().contains("/cg"));
+    }
+
+    #[test]
+    fn cgroup_v1_alone_has_none() {
+        let mounts = [mount("/", "/cg/memory", false)];
+        assert_eq!(own(&mounts, "4:memory:/x\n"), Err(MountError::NoCgroup2));
+    }
+
+    #[test]
+    fn an_ordinary_directory_is_no_hierarchy_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = RealFs::on_directory(dir.path()).unwrap();
+        assert!(!fs.is_hierarchy_root("/"));
+    }
+}

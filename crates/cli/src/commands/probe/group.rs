@@ -1,0 +1,69 @@
+//! Which cgroup a probe speaks for: the one it is in, or one by name.
+
+use std::sync::Arc;
+
+use justitia_agent::{run, Settings};
+use justitia_cgroup::{CgroupFs as _, Fs, Group, MountError, OwnGroup, RealFs};
+use justitia_discover::{RuntimeDirs, Scanner};
+use justitia_policy::config::Mode;
+use justitia_probe::{Error, Exit};
+
+/// The cgroup this process is in.
+pub(super) fn own() -> Result<Group, Error> {
+    let own = OwnGroup::find().map_err(|error| mount_error(&error))?;
+    open(
+        &RealFs::on_directory(&own.mount).map_err(|error| cgroup_error(&error))?,
+        &own.path,
+    )
+}
+
+/// A managed group by its name or path, or any by its path below the mount: `/` is the container's
+/// own top, seen from inside it.
+pub(super) fn named(name: &str, settings: &Settings) -> Result<Group, Error> {
+    if let Some(group) = managed(name, settings) {
+        return Ok(group);
+    }
+    let mount = OwnGroup::find().map(|own| own.mount);
+    let mount = mount.map_err(|error| mount_error(&error))?;
+    let fs = RealFs::on_directory(&mount).map_err(|error| cgroup_error(&error))?;
+    open(&fs, &format!("/{}", name.trim_matches('/'))).map_err(|error| match error.exit {
+        Exit::Failed => Error::new(
+            Exit::Failed,
+            format!("there is no cgroup {name}"),
+            "name a path below the cgroup2 mount; justitia weight lists the managed ones",
+        ),
+        _ => error,
+    })
+}
+
+/// Where groups cannot be discovered, as inside a container, none is.
+fn managed(name: &str, settings: &Settings) -> Option<Group> {
+    let fs: Fs = run::open_host(Mode::Observe).ok()?;
+    let mut scanner =
+        Scanner::new(Arc::clone(&fs), settings.discover(), RuntimeDirs::host()).ok()?;
+    scanner.rescan().ok()?;
+    scanner.find(name).map(|found| found.group.clone())
+}
+
+fn open(fs: &RealFs, path: &str) -> Result<Group, Error> {
+    if fs.is_hierarchy_root(path) {
+        return Err(Error::new(
+            Exit::Environment,
+            "the root cgroup belongs to nobody, so it has no color",
+            "run the probe in the container, or name its cgroup with --group; --dry-run only prints",
+        ));
+    }
+    fs.open(path).map_err(|error| cgroup_error(&error))
+}
+
+fn mount_error(error: &MountError) -> Error {
+    Error::new(Exit::Environment, error.cause(), error.remedy())
+}
+
+fn cgroup_error(error: &justitia_cgroup::Error) -> Error {
+    let exit = match error {
+        justitia_cgroup::Error::Denied { .. } => Exit::Environment,
+        _ => Exit::Failed,
+    };
+    Error::new(exit, error, error.remedy())
+}

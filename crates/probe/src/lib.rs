@@ -1,0 +1,37 @@
+//! Probes: how well an application is, in its own measure.
+//!
+//! MemOpLight, section IV-B: a probe collects, compares with an objective, communicates. Here:
+//! a [`Target`] measures ([`targets`]), the [`Objective`] gives one measurement a color, the
+//! [`Judge`] makes of these colors one that does not flap, [`run`] declares it once a period
+//! through a [`Sink`], which is normally the extended attribute of a cgroup.
+//!
+//! Units: seconds as `f64` where a value may be infinite (a request that failed), [`Duration`]
+//! otherwise; rates per second; everything that waits is counted, not timed.
+//!
+//! Invariants: what was not measured is not declared, so a dead target's color goes stale; a
+//! target that hangs blocks its own thread only; [`judge`] and [`objective`] are pure.
+//!
+//! Left out on purpose: TLS (a probe runs beside what it probes), deciding anything about memory.
+//!
+//! [`Duration`]: std::time::Duration
+
+pub mod declare;
+pub mod error;
+pub mod judge;
+pub mod measure;
+pub mod objective;
+pub mod run;
+mod sampler;
+pub mod secret;
+pub mod stats;
+pub mod targets;
+pub mod words;
+
+pub use declare::{Sink, XattrSink};
+pub use error::{Error, Exit, Trouble};
+pub use judge::Judge;
+pub use measure::Measurement;
+pub use objective::{Objective, Threshold};
+pub use run::{once, run, Config, Happening};
+pub use sampler::{Event, Open};
+pub use targets::Target;

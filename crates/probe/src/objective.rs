@@ -1,0 +1,210 @@
+//! The objective (SLO), and the color one measurement has under it. Pure.
+//!
+//! Green: the objective is met and nothing waits. Yellow: met, but work waits. Red: missed
+//! (MemOpLight, section IV-A). Three rules follow from what can be known:
+//!
+//! - **Little work is not bad work.** A throughput objective counts as missed only while work
+//!   waits: when nothing waits, all the work there is has been done, however little it was. (The
+//!   paper's probe does the same: with low load, handling that load is green.) A target of which
+//!   it is not known whether work waits cannot miss a throughput objective.
+//! - **Unknown is not bad, and not zero.** What was not measured is not held against the target;
+//!   a target that does not tell what waits is never yellow for it (the paper's web server).
+//! - **The objective is where a miss ends, not where it begins.** To be missed it must be missed
+//!   by more than `slack`; once red, it must be met in full. In between the color stays.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use justitia_policy::color::Color;
+
+use crate::measure::Measurement;
+use crate::words::{count, number, time};
+
+/// A limit for a number of the user's own choice: `>0.5` (or `0.5`) or `<100`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Threshold {
+    /// Crossed by what is larger.
+    Above(f64),
+    /// Crossed by what is smaller.
+    Below(f64),
+}
+
+impl Threshold {
+    /// Whether a value is beyond it by more than this share of the limit.
+    fn crossed(self, value: f64, slack: f64) -> bool {
+        match self {
+            Threshold::Above(limit) => value > limit + limit.abs() * slack,
+            Threshold::Below(limit) => value < limit - limit.abs() * slack,
+        }
+    }
+}
+
+impl FromStr for Threshold {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Threshold, String> {
+        let text = text.trim();
+        let (below, rest) = match text.strip_prefix('<') {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('>').unwrap_or(text)),
+        };
+        match rest.trim().parse::<f64>() {
+            Ok(limit) if limit.is_finite() && below => Ok(Threshold::Below(limit)),
+            Ok(limit) if limit.is_finite() => Ok(Threshold::Above(limit)),
+            _ => Err(format!("{text} is not a limit such as '>0.5' or '<100'")),
+        }
+    }
+}
+
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Threshold::Above(limit) => write!(f, "over {}", number(*limit)),
+            Threshold::Below(limit) => write!(f, "under {}", number(*limit)),
+        }
+    }
+}
+
+/// What the application is to achieve.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Objective {
+    /// Work per second, as long as there is work.
+    pub min_per_second: Option<f64>,
+    /// Longest time that work may take.
+    pub max_latency: Option<Duration>,
+    /// More than this waiting is work that waits.
+    pub max_waiting: f64,
+    /// Beyond it the target's own number is red.
+    pub red: Option<Threshold>,
+    /// Beyond it the target's own number is yellow.
+    pub yellow: Option<Threshold>,
+    /// By what part of the limit it must be missed before that counts.
+    pub slack: f64,
+}
+
+impl Default for Objective {
+    fn default() -> Objective {
+        Objective {
+            min_per_second: None,
+            max_latency: None,
+            max_waiting: 0.0,
+            red: None,
+            yellow: None,
+            slack: 0.05,
+        }
+    }
+}
+
+/// The order of badness: green 0, yellow 1, red 2.
+pub fn badness(color: Color) -> u8 {
+    match color {
+        Color::Green => 0,
+        Color::Yellow => 1,
+        Color::Red => 2,
+    }
+}
+
+/// The worse of two colors.
+pub fn worse(one: Color, other: Color) -> Color {
+    if badness(one) >= badness(other) {
+        one
+    } else {
+        other
+    }
+}
+
+impl Objective {
+    /// The color of one measurement, seen from the color that is declared `now`.
+    pub fn color(&self, seen: &Measurement, now: Color) -> Color {
+        let said = seen.color.unwrap_or(Color::Green);
+        let to_red = self.slack_towards(Color::Red, now);
+        let to_yellow = self.slack_towards(Color::Yellow, now);
+        let crossed = |limit: Option<Threshold>, slack: f64| {
+            limit
+                .zip(seen.value)
+                .is_some_and(|(limit, value)| limit.crossed(value, slack))
+        };
+        let ours = if self.too_slow(seen, to_red)
+            || self.too_little(seen, to_red)
+            || crossed(self.red, to_red)
+        {
+            Color::Red
+        } else if self.waits(seen) || crossed(self.yellow, to_yellow) {
+            Color::Yellow
+        } else {
+            Color::Green
+        };
+        worse(said, ours)
+    }
+
+    /// Slack is only for what is not that bad yet.
+    fn slack_towards(&self, color: Color, now: Color) -> f64 {
+        if badness(now) < badness(color) {
+            self.slack
+        } else {
+            0.0
+        }
+    }
+
+    fn too_slow(&self, seen: &Measurement, slack: f64) -> bool {
+        self.max_latency
+            .zip(seen.latency_seconds)
+            .is_some_and(|(max, latency)| latency > max.as_secs_f64() * (1.0 + slack))
+    }
+
+    fn too_little(&self, seen: &Measurement, slack: f64) -> bool {
+        let little = self
+            .min_per_second
+            .zip(seen.per_second)
+            .is_some_and(|(min, rate)| rate < min * (1.0 - slack));
+        little && self.waits(seen)
+    }
+
+    fn waits(&self, seen: &Measurement) -> bool {
+        seen.waiting
+            .is_some_and(|waiting| waiting > self.max_waiting)
+    }
+
+    /// What was seen against what is wanted, in words.
+    pub fn describe(&self, seen: &Measurement) -> String {
+        let mut parts = Vec::new();
+        if let Some(latency) = seen.latency_seconds {
+            parts.push(match self.max_latency {
+                Some(max) => format!("latency {} of {}", time(latency), time(max.as_secs_f64())),
+                None => format!("latency {}", time(latency)),
+            });
+        }
+        if let Some(rate) = seen.per_second {
+            parts.push(match self.min_per_second {
+                Some(min) => format!("{}/s of {}", number(rate), number(min)),
+                None => format!("{}/s", number(rate)),
+            });
+        }
+        if let Some(waiting) = seen.waiting {
+            parts.push(format!("{} waiting", count(waiting)));
+        }
+        if let Some(value) = seen.value {
+            let limit = match (self.red, self.yellow) {
+                (Some(red), _) if red.crossed(value, 0.0) => format!(" ({red})"),
+                (_, Some(yellow)) if yellow.crossed(value, 0.0) => format!(" ({yellow})"),
+                _ => String::new(),
+            };
+            parts.push(format!("value {}{limit}", number(value)));
+        }
+        if let Some(color) = seen.color {
+            parts.push(format!("says {color}"));
+        }
+        if let Some(note) = &seen.note {
+            parts.push(note.clone());
+        }
+        if parts.is_empty() {
+            parts.push("answers".to_owned());
+        }
+        parts.join(", ")
+    }
+}
+
+#[cfg(test)]
+#[path = "objective_tests.rs"]
+mod tests;

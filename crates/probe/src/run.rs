@@ -1,0 +1,289 @@
+//! The loop of a probe: once a period measure, judge, declare.
+//!
+//! A period declares at most once: as soon as its measurement is there, or at its end when the
+//! measurement is still under way but has already taken longer than the latency objective allows
+//! (a slow answer is an answer; only one slower than the timeout is none). A period without either
+//! declares nothing, so the color goes stale. What happened is told to a closure; nothing here
+//! prints.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use crate::declare::{value, Sink};
+use crate::error::{Error, Exit, Trouble};
+use crate::judge::{Judge, Verdict};
+use crate::measure::Measurement;
+use crate::objective::Objective;
+use crate::sampler::{Event, Open, Sampler};
+use crate::words::time;
+
+use justitia_policy::color::Color;
+
+/// How a probe runs.
+pub struct Config {
+    /// Makes the target.
+    pub open: Open,
+    /// What it is to achieve.
+    pub objective: Objective,
+    /// Measurements in the judge's window.
+    pub window: usize,
+    /// Time from one measurement to the next.
+    pub interval: Duration,
+    /// After this long a measurement hangs.
+    pub timeout: Duration,
+}
+
+/// What the loop tells of itself.
+#[derive(Debug)]
+pub enum Happening<'a> {
+    /// A period ended, with a declaration.
+    Period {
+        /// Number of the declaration.
+        count: u64,
+        /// What was measured.
+        seen: &'a Measurement,
+        /// What is declared.
+        verdict: &'a Verdict,
+    },
+    /// A period ended without anything to declare.
+    Silent(&'a Trouble),
+    /// The declared color is another one than before.
+    Changed {
+        /// Before; `None` at the start.
+        from: Option<Color>,
+        /// Now.
+        verdict: &'a Verdict,
+    },
+    /// The target cannot be measured; told once, and again when the cause is another one.
+    Lost(&'a Trouble),
+    /// It can be measured again.
+    Found {
+        /// How long it could not.
+        after: Duration,
+    },
+    /// The color could not be declared; told once.
+    Undeclared(&'a Error),
+    /// It can be declared again.
+    Declared,
+}
+
+/// How often another cause is told while a target stays lost.
+const MOST_CAUSES: u32 = 3;
+
+/// The target's absence.
+struct Outage {
+    since: Instant,
+    cause: String,
+    told: u32,
+}
+
+struct Loop<'a> {
+    sink: &'a mut dyn Sink,
+    tell: &'a mut dyn FnMut(Happening<'_>),
+    judge: Judge,
+    count: u64,
+    color: Option<Color>,
+    outage: Option<Outage>,
+    undeclared: bool,
+}
+
+/// Probes until [`Event::Stop`]. An error: the color cannot be declared at all.
+pub fn run(
+    config: &Config,
+    sink: &mut dyn Sink,
+    events: (Sender<Event>, &Receiver<Event>),
+    tell: &mut dyn FnMut(Happening<'_>),
+) -> Result<(), Error> {
+    let (sender, receiver) = events;
+    let mut sampler = Sampler::new(config.open.clone(), sender);
+    let mut course = Loop {
+        sink,
+        tell,
+        judge: Judge::new(config.objective.clone(), config.window),
+        count: 0,
+        color: None,
+        outage: None,
+        undeclared: false,
+    };
+    // The paper's start color; and a probe that has no right to declare ends here.
+    course.sink.declare(&value(Color::Red, 0, "starting"))?;
+    let mut next = Instant::now();
+    loop {
+        sampler.ask(Instant::now());
+        next = following(next, config.interval, Instant::now());
+        if !period(config, &mut course, &mut sampler, receiver, next) {
+            break;
+        }
+    }
+    course.sink.withdraw();
+    Ok(())
+}
+
+/// One period, until `end`; `false` when the probe is to end.
+fn period(
+    config: &Config,
+    course: &mut Loop<'_>,
+    sampler: &mut Sampler,
+    receiver: &Receiver<Event>,
+    end: Instant,
+) -> bool {
+    let mut done = false;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match receiver.recv_timeout(left) {
+            Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
+            Ok(Event::Answer { worker, result }) => {
+                if !sampler.answered(worker) || done {
+                    continue;
+                }
+                done = true;
+                match result {
+                    Ok(seen) => {
+                        sampler.worked();
+                        course.measured(&seen);
+                    }
+                    Err(trouble) => {
+                        sampler.failed(Instant::now());
+                        course.lost(&trouble);
+                    }
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => break,
+        }
+    }
+    if !done {
+        unanswered(config, course, sampler);
+    }
+    true
+}
+
+/// A period in which no answer came.
+fn unanswered(config: &Config, course: &mut Loop<'_>, sampler: &mut Sampler) {
+    let now = Instant::now();
+    let Some(taken) = sampler.under_way(now) else {
+        return course.silent();
+    };
+    if taken >= config.timeout {
+        sampler.give_up(now);
+        return course.lost(&Trouble::new(
+            format!("no answer within {}", time(config.timeout.as_secs_f64())),
+            "see whether the server hangs; the probe goes on trying",
+        ));
+    }
+    // Neither an answer nor a miss: it may still come.
+    let too_slow = config.objective.max_latency.is_some_and(|max| taken > max);
+    if too_slow && course.outage.is_none() {
+        course.measured(&Measurement {
+            latency_seconds: Some(taken.as_secs_f64()),
+            note: Some("no answer yet".to_owned()),
+            ..Measurement::default()
+        });
+    }
+}
+
+impl Loop<'_> {
+    fn measured(&mut self, seen: &Measurement) {
+        if let Some(outage) = self.outage.take() {
+            let after = outage.since.elapsed();
+            (self.tell)(Happening::Found { after });
+        }
+        let verdict = self.judge.judge(seen.clone());
+        self.count += 1;
+        let declared = self
+            .sink
+            .declare(&value(verdict.color, self.count, &verdict.reason));
+        match declared {
+            Ok(()) if self.undeclared => {
+                self.undeclared = false;
+                (self.tell)(Happening::Declared);
+            }
+            Ok(()) => {}
+            Err(error) => {
+                if !self.undeclared {
+                    (self.tell)(Happening::Undeclared(&error));
+                }
+                self.undeclared = true;
+            }
+        }
+        (self.tell)(Happening::Period {
+            count: self.count,
+            seen,
+            verdict: &verdict,
+        });
+        if self.color != Some(verdict.color) {
+            let from = self.color.replace(verdict.color);
+            (self.tell)(Happening::Changed {
+                from,
+                verdict: &verdict,
+            });
+        }
+    }
+
+    fn lost(&mut self, trouble: &Trouble) {
+        self.judge.miss();
+        let outage = self.outage.get_or_insert_with(|| Outage {
+            since: Instant::now(),
+            cause: String::new(),
+            told: 0,
+        });
+        if outage.cause != trouble.cause && outage.told < MOST_CAUSES {
+            outage.told += 1;
+            (self.tell)(Happening::Lost(trouble));
+        }
+        outage.cause.clone_from(&trouble.cause);
+        (self.tell)(Happening::Silent(trouble));
+    }
+
+    /// Between two tries.
+    fn silent(&mut self) {
+        self.judge.miss();
+        let cause = self.outage.as_ref().map_or("not measured", |o| &o.cause);
+        let trouble = Trouble::new(cause, "the probe goes on trying");
+        (self.tell)(Happening::Silent(&trouble));
+    }
+}
+
+/// The start of the next period: one interval after the last, or from now on when that is past.
+fn following(last: Instant, interval: Duration, now: Instant) -> Instant {
+    let next = last + interval;
+    if next > now {
+        next
+    } else {
+        now + interval
+    }
+}
+
+/// Measures once, twice if the first time is only a base for what grows.
+pub fn once(config: &Config, events: (Sender<Event>, &Receiver<Event>)) -> Result<Verdict, Error> {
+    let (sender, receiver) = events;
+    let twice = (config.open)().needs_two();
+    let mut sampler = Sampler::new(config.open.clone(), sender);
+    let mut answer = || {
+        sampler.ask(Instant::now());
+        match receiver.recv_timeout(config.timeout) {
+            Ok(Event::Answer { worker, result }) => {
+                sampler.answered(worker);
+                result.map_err(|trouble| Error::new(Exit::Failed, trouble.cause, trouble.remedy))
+            }
+            Ok(Event::Stop) => Err(Error::new(Exit::Failed, "interrupted", "run it again")),
+            Err(_) => Err(Error::new(
+                Exit::Failed,
+                format!("no answer within {}", time(config.timeout.as_secs_f64())),
+                "see whether the server hangs, or allow more with --timeout",
+            )),
+        }
+    };
+    let mut seen = answer()?;
+    if twice {
+        std::thread::sleep(config.interval);
+        seen = answer()?;
+    }
+    Ok(Verdict {
+        color: config.objective.color(&seen, Color::Green),
+        reason: config.objective.describe(&seen),
+    })
+}
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

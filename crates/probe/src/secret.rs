@@ -1,0 +1,193 @@
+//! Passwords, from where other users cannot read them: a file, the environment, or the file the
+//! server's own client uses. Never the command line, which every user of the machine can list.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Exit};
+
+/// A password; not shown by `{:?}`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// The first line of a file.
+pub fn of_file(path: &Path) -> Result<Secret, Error> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Error::new(
+            Exit::Failed,
+            format!("cannot read the password in {}: {error}", path.display()),
+            "check the path and that this user may read it",
+        )
+    })?;
+    Ok(Secret(text.lines().next().unwrap_or_default().to_owned()))
+}
+
+/// From the file if one is named, else from the environment variable.
+pub fn find(file: Option<&Path>, variable: &str) -> Result<Option<Secret>, Error> {
+    match file {
+        Some(path) => of_file(path).map(Some),
+        None => Ok(std::env::var(variable).ok().map(Secret)),
+    }
+}
+
+/// Refuses an address that carries a password.
+pub fn refuse_in_address(address: &str) -> Result<(), Error> {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains('@') {
+        return Err(Error::usage(
+            "an address on the command line must not carry a user or a password",
+            "use --user and --password-file: everybody can list the arguments of a process",
+        ));
+    }
+    Ok(())
+}
+
+/// What the `[client]` sections of MySQL's option files say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MysqlDefaults {
+    /// `user`.
+    pub user: Option<String>,
+    /// `password`.
+    pub password: Option<Secret>,
+    /// `host`.
+    pub host: Option<String>,
+    /// `port`.
+    pub port: Option<u16>,
+    /// `socket`.
+    pub socket: Option<PathBuf>,
+}
+
+impl MysqlDefaults {
+    /// Reads an option file. Later lines win, as in the server's own clients. `!include` is not
+    /// followed.
+    pub fn parse(text: &str) -> MysqlDefaults {
+        let mut found = MysqlDefaults::default();
+        let mut ours = false;
+        for line in text.lines().map(str::trim) {
+            if let Some(section) = line.strip_prefix('[') {
+                let name = section.trim_end_matches(']');
+                ours = ["client", "client-server", "client-mariadb"].contains(&name);
+                continue;
+            }
+            if !ours || line.starts_with(['#', ';', '!']) {
+                continue;
+            }
+            let Some((key, value)) = line.split_once('=') else {
+                continue;
+            };
+            let value = unquoted(value.trim());
+            match key.trim() {
+                "user" => found.user = Some(value),
+                "password" => found.password = Some(Secret(value)),
+                "host" => found.host = Some(value),
+                "port" => found.port = value.parse().ok(),
+                "socket" => found.socket = Some(value.into()),
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// Without a pair of quotes around it; unquoted, without what follows ` #`.
+fn unquoted(value: &str) -> String {
+    for quote in ['"', '\''] {
+        if let Some(rest) = value.strip_prefix(quote) {
+            if let Some((inside, _)) = rest.rsplit_once(quote) {
+                return inside.to_owned();
+            }
+        }
+    }
+    value.split(" #").next().unwrap_or(value).trim().to_owned()
+}
+
+/// The password of PostgreSQL's `.pgpass`: `host:port:database:user:password`, where `*` matches
+/// everything and `\` escapes `:` and `\`. The first line that matches counts.
+pub fn pgpass(text: &str, host: &str, port: u16, database: &str, user: &str) -> Option<Secret> {
+    let port = port.to_string();
+    let wanted = [host, port.as_str(), database, user];
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .find_map(|line| {
+            let fields = pgpass_fields(line);
+            let (password, keys) = fields.split_last()?;
+            let matches = keys.len() == wanted.len()
+                && keys
+                    .iter()
+                    .zip(wanted)
+                    .all(|(key, wanted)| key == "*" || key == wanted);
+            matches.then(|| Secret(password.clone()))
+        })
+}
+
+fn pgpass_fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut chars = line.chars();
+    while let Some(char) = chars.next() {
+        let literal = match char {
+            '\\' => chars.next(),
+            ':' if fields.len() < 5 => {
+                fields.push(String::new());
+                continue;
+            }
+            char => Some(char),
+        };
+        if let Some(field) = fields.last_mut() {
+            field.extend(literal);
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_file_gives_what_the_client_would_use() {
+        let text = "[mysqld]\nuser=mysql\n[client]\nuser = probe # who\npassword='a#b c'\n\
+            # port=1\nport=3307\n[mysqldump]\nuser=other\n[client-mariadb]\nsocket=/run/s.sock\n";
+        let found = MysqlDefaults::parse(text);
+        assert_eq!(found.user.as_deref(), Some("probe"));
+        assert_eq!(found.password, Some(Secret("a#b c".into())));
+        assert_eq!(found.port, Some(3307));
+        assert_eq!(found.socket, Some("/run/s.sock".into()));
+        assert_eq!(found.host, None);
+    }
+
+    #[test]
+    fn the_first_line_of_pgpass_that_matches_counts() {
+        let text =
+            "# comment\nother:5432:*:probe:no\nlocalhost:*:*:probe:p\\:w\\\\:d\n*:*:*:*:last";
+        let find = |host, user| pgpass(text, host, 5432, "shop", user).map(|secret| secret.0);
+        assert_eq!(find("localhost", "probe").as_deref(), Some("p:w\\:d"));
+        assert_eq!(find("elsewhere", "probe").as_deref(), Some("last"));
+        assert_eq!(pgpass("a:b", "a", 1, "b", "c"), None);
+    }
+
+    #[test]
+    fn a_password_in_an_address_is_refused() {
+        for address in ["redis://:secret@host/", "user@host:80", "http://a:b@h/x"] {
+            assert!(refuse_in_address(address).is_err(), "{address}");
+        }
+        for address in [
+            "http://host/mail?to=a@b",
+            "redis://host:6379/0",
+            "/run/r.sock",
+        ] {
+            assert!(refuse_in_address(address).is_ok(), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_secret_does_not_show() {
+        assert!(!format!("{:?}", Secret("hush".into())).contains("hush"));
+    }
+}

@@ -1,0 +1,333 @@
+//! Any command: its exit code is a color (0 green, 1 yellow, 2 red), or the first number it prints
+//! is compared with thresholds.
+//!
+//! It runs in a process group of its own, without input. When it takes longer than the timeout,
+//! or ended and left something behind, the whole group is killed; the probe's end kills it too.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use justitia_policy::color::Color;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::process::{kill_process_group, pidfd_open, Pid, PidfdFlags, Signal};
+
+use super::Target;
+use crate::error::Trouble;
+use crate::measure::Measurement;
+
+/// Read of what a command prints, at most.
+const MOST_BYTES: usize = 64 << 10;
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Program and arguments.
+    pub command: Vec<OsString>,
+    /// Whether the number it prints counts and not its exit code.
+    pub prints: bool,
+    /// When it is killed.
+    pub timeout: Duration,
+    /// Where it is noted while it runs.
+    pub running: Running,
+}
+
+/// The process group of the command that runs, shared with whoever has to end it.
+#[derive(Debug, Clone, Default)]
+pub struct Running(Arc<Mutex<Option<Pid>>>);
+
+impl Running {
+    /// Kills the command that runs, if one does.
+    pub fn end(&self) {
+        let group = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(group) = *group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+
+    fn note(&self, group: Option<Pid>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = group;
+    }
+}
+
+/// A command.
+pub struct Exec(Config);
+
+impl Exec {
+    /// Not run yet.
+    pub fn new(config: Config) -> Exec {
+        Exec(config)
+    }
+
+    fn start(&self) -> Result<Child, Trouble> {
+        let Some((program, arguments)) = self.0.command.split_first() else {
+            return Err(Trouble::new("no command given", "give one after --"));
+        };
+        Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(|error| {
+                Trouble::new(
+                    format!("cannot run {}: {error}", program.to_string_lossy()),
+                    "check that the program is there and may be run",
+                )
+            })
+    }
+
+    /// Runs it to its end: what it printed, and how it ended; `None` when it was killed for time.
+    fn run(&self) -> Result<Option<(Vec<u8>, ExitStatus)>, Trouble> {
+        let deadline = Instant::now() + self.0.timeout;
+        let mut child = self.start()?;
+        let group = Pid::from_child(&child);
+        self.0.running.note(Some(group));
+        let waited = child_ended(&mut child, group, deadline);
+        // Before it is waited for: until then nobody else can have its number.
+        let _ = kill_process_group(group, Signal::KILL);
+        self.0.running.note(None);
+        let status = child.wait();
+        let Some(printed) = waited.map_err(|errno| lost(&errno))? else {
+            return Ok(None);
+        };
+        Ok(Some((printed, status.map_err(|error| lost(&error))?)))
+    }
+}
+
+impl Target for Exec {
+    fn measure(&mut self) -> Result<Measurement, Trouble> {
+        let Some((printed, status)) = self.run()? else {
+            return Err(Trouble::new(
+                format!("the command takes longer than {:?}", self.0.timeout),
+                "make it faster, or allow more with --timeout and --interval",
+            ));
+        };
+        if self.0.prints {
+            of_number(&printed, status)
+        } else {
+            of_status(status)
+        }
+    }
+}
+
+/// Reads what the child prints until it ends; `None`: not before the deadline. Closes the pipe.
+fn child_ended(
+    child: &mut Child,
+    group: Pid,
+    deadline: Instant,
+) -> Result<Option<Vec<u8>>, rustix::io::Errno> {
+    let pidfd = pidfd_open(group, PidfdFlags::empty())?;
+    let mut printed = Vec::new();
+    let mut pipe = child.stdout.take().map(OwnedFd::from);
+    if let Some(pipe) = &pipe {
+        rustix::io::ioctl_fionbio(pipe, true)?;
+    }
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        let mut polled = vec![PollFd::new(&pidfd, PollFlags::IN)];
+        if let Some(pipe) = &pipe {
+            polled.push(PollFd::new(pipe, PollFlags::IN));
+        }
+        let limit = Timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        match poll(&mut polled, Some(&limit)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let ended = !polled[0].revents().is_empty();
+        // What it printed before it ended is in the pipe by now.
+        let closed = match &pipe {
+            Some(pipe) => drain(pipe, &mut printed),
+            None => false,
+        };
+        if closed {
+            pipe = None;
+        }
+        if ended {
+            return Ok(Some(printed));
+        }
+    }
+}
+
+/// Reads what is there; `true` at the end.
+fn drain(pipe: impl AsFd, printed: &mut Vec<u8>) -> bool {
+    let mut block = [0; 4096];
+    loop {
+        match rustix::io::read(&pipe, &mut block) {
+            Ok(0) => return true,
+            Ok(read) => {
+                let room = MOST_BYTES - printed.len();
+                printed.extend_from_slice(&block[..read.min(room)]);
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => return false,
+            Err(_) => return true,
+        }
+    }
+}
+
+fn of_status(status: ExitStatus) -> Result<Measurement, Trouble> {
+    let color = match status.code() {
+        Some(0) => Color::Green,
+        Some(1) => Color::Yellow,
+        Some(2) => Color::Red,
+        _ => return Err(ended(status)),
+    };
+    Ok(Measurement {
+        color: Some(color),
+        ..Measurement::default()
+    })
+}
+
+fn of_number(printed: &[u8], status: ExitStatus) -> Result<Measurement, Trouble> {
+    if !status.success() {
+        return Err(ended(status));
+    }
+    let text = String::from_utf8_lossy(printed);
+    let number = text
+        .split_whitespace()
+        .find_map(|word| word.parse::<f64>().ok())
+        .filter(|number| !number.is_nan());
+    match number {
+        Some(value) => Ok(Measurement {
+            value: Some(value),
+            ..Measurement::default()
+        }),
+        None => Err(Trouble::new(
+            "the command prints no number",
+            "let it print one; without --red and --yellow its exit code counts",
+        )),
+    }
+}
+
+fn ended(status: ExitStatus) -> Trouble {
+    let how = match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exits with {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended in no known way".to_owned(),
+    };
+    Trouble::new(
+        format!("the command {how}"),
+        "0 is green, 1 yellow, 2 red; with thresholds it must exit with 0",
+    )
+}
+
+fn lost(error: &dyn std::fmt::Display) -> Trouble {
+    Trouble::new(
+        format!("cannot follow the command: {error}"),
+        "the probe goes on trying",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exec(command: &str, prints: bool, timeout: Duration) -> Exec {
+        Exec::new(Config {
+            command: ["sh", "-c", command].map(OsString::from).to_vec(),
+            prints,
+            timeout,
+            running: Running::default(),
+        })
+    }
+
+    fn quick(command: &str, prints: bool) -> Result<Measurement, Trouble> {
+        exec(command, prints, Duration::from_secs(10)).measure()
+    }
+
+    #[test]
+    fn exit_codes_are_colors_and_others_are_trouble() {
+        for (code, color) in [(0, Color::Green), (1, Color::Yellow), (2, Color::Red)] {
+            let seen = quick(&format!("exit {code}"), false).unwrap();
+            assert_eq!(seen.color, Some(color));
+        }
+        for command in ["exit 3", "exit 127", "kill -9 $$"] {
+            assert!(quick(command, false).is_err(), "{command}");
+        }
+    }
+
+    #[test]
+    fn the_first_number_printed_counts() {
+        let seen = quick("echo latency 0.25 of 9", true).unwrap();
+        assert_eq!(seen.value, Some(0.25));
+        assert!(quick("echo none", true).is_err());
+        assert!(quick("echo 5; exit 1", true).is_err());
+        assert!(quick("echo NaN", true).is_err());
+    }
+
+    #[test]
+    fn a_command_that_prints_without_end_does_not_fill_the_memory() {
+        let seen = quick("echo 7; head -c 3000000 /dev/zero", true).unwrap();
+        assert_eq!(seen.value, Some(7.0));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_trouble() {
+        let mut exec = Exec::new(Config {
+            command: vec!["/nonexistent/program".into()],
+            prints: false,
+            timeout: Duration::from_secs(1),
+            running: Running::default(),
+        });
+        assert!(exec.measure().unwrap_err().cause.contains("/nonexistent"));
+    }
+
+    /// Whether nobody is left in the group whose leader wrote its number into the file.
+    fn group_is_gone(file: &std::path::Path) -> bool {
+        let text = std::fs::read_to_string(file).unwrap();
+        let group = Pid::from_raw(text.trim().parse().unwrap()).unwrap();
+        (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            rustix::process::test_kill_process_group(group).is_err()
+        })
+    }
+
+    #[test]
+    fn one_that_hangs_is_killed_with_its_children() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        let command = format!("echo $$ >{}; sleep 60 & sleep 60", file.display());
+        let start = Instant::now();
+        let timeout = Duration::from_secs(1);
+        assert!(exec(&command, false, timeout).measure().is_err());
+        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(group_is_gone(&file));
+    }
+
+    #[test]
+    fn what_a_command_leaves_behind_neither_blocks_nor_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        let command = format!("echo $$ >{}; sleep 60 & exit 1", file.display());
+        let start = Instant::now();
+        let seen = quick(&command, false).unwrap();
+        assert_eq!(seen.color, Some(Color::Yellow));
+        assert!(start.elapsed() < Duration::from_secs(5));
+        assert!(group_is_gone(&file));
+    }
+
+    #[test]
+    fn the_end_of_the_probe_ends_the_command() {
+        let mut exec = exec("sleep 60", false, Duration::from_secs(60));
+        let running = exec.0.running.clone();
+        let start = Instant::now();
+        let thread = std::thread::spawn(move || exec.measure());
+        while running.0.lock().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        running.end();
+        assert!(thread.join().unwrap().is_err());
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+}

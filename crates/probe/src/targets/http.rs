@@ -1,0 +1,178 @@
+//! A URL, and nginx's counters.
+//!
+//! - Latency: of a GET of the URL, its body included, on a connection that is kept. A status of
+//!   500 or more is a request that failed, so it is slower than any objective; one of 400 to 499
+//!   says that the URL is wrong for a probe.
+//! - With the URL of nginx's `stub_status`: throughput is the growth of its requests, waiting is
+//!   what is being read or written beyond what may be at once (without our own request).
+
+use std::time::Duration;
+
+use ureq::{Agent, Error};
+
+use super::{beyond, client_limit, now_seconds, timed, Target};
+use crate::error::Trouble;
+use crate::measure::{Measurement, Rate};
+
+/// Longest body that is read, bytes.
+const MOST_BYTES: u64 = 8 << 20;
+
+/// What to get.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The URL, `http://`.
+    pub url: String,
+    /// URL of nginx's `stub_status`.
+    pub status_url: Option<String>,
+    /// Requests that may be worked on at once before more of them wait.
+    pub parallel: f64,
+    /// The probe's timeout.
+    pub timeout: Duration,
+}
+
+/// A web server.
+pub struct Http {
+    config: Config,
+    agent: Agent,
+    work: Rate,
+}
+
+impl Http {
+    /// Not connected yet.
+    pub fn new(config: Config) -> Http {
+        Http {
+            agent: agent(config.timeout),
+            config,
+            work: Rate::default(),
+        }
+    }
+}
+
+/// A client that takes every status for an answer, and goes where it is told and no further.
+pub(super) fn agent(timeout: Duration) -> Agent {
+    Agent::config_builder()
+        .timeout_global(Some(client_limit(timeout)))
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .proxy(None)
+        .user_agent("justitia-probe")
+        .build()
+        .into()
+}
+
+/// Status and body.
+pub(super) fn get(agent: &Agent, url: &str) -> Result<(u16, String), Trouble> {
+    let fetch = || -> Result<(u16, String), Error> {
+        let mut response = agent.get(url).call()?;
+        let body = response.body_mut().with_config().limit(MOST_BYTES);
+        let text = body.lossy_utf8(true).read_to_string()?;
+        Ok((response.status().as_u16(), text))
+    };
+    fetch().map_err(|error| said(url, &error))
+}
+
+impl Target for Http {
+    fn measure(&mut self) -> Result<Measurement, Trouble> {
+        let url = &self.config.url;
+        let ((status, _), seconds) = timed(|| get(&self.agent, url))?;
+        if (400..500).contains(&status) {
+            return Err(Trouble::new(
+                format!("{url} answers {status}"),
+                "name a URL that anybody may get",
+            ));
+        }
+        let failed = status >= 500;
+        let mut seen = Measurement {
+            latency_seconds: Some(if failed { f64::INFINITY } else { seconds }),
+            note: failed.then(|| format!("status {status}")),
+            ..Measurement::default()
+        };
+        if let Some(url) = &self.config.status_url {
+            let (_, text) = get(&self.agent, url)?;
+            let Some(stub) = Stub::parse(&text) else {
+                return Err(Trouble::new(
+                    format!("{url} does not answer as stub_status does"),
+                    "see docs/probes.md for the lines it needs in nginx's configuration",
+                ));
+            };
+            seen.per_second = self.work.of(stub.requests, now_seconds());
+            seen.waiting = Some(beyond(stub.working - 1.0, self.config.parallel));
+        }
+        Ok(seen)
+    }
+
+    fn needs_two(&self) -> bool {
+        self.config.status_url.is_some()
+    }
+}
+
+/// What `stub_status` tells.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Stub {
+    /// Since the server started.
+    requests: f64,
+    /// Being read or answered now, this one included.
+    working: f64,
+}
+
+impl Stub {
+    /// `server accepts handled requests` stands above three numbers; `Reading:` and so on before
+    /// theirs. nginx's own `Waiting` counts idle connections: nothing that waits.
+    fn parse(text: &str) -> Option<Stub> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let after = |word: &str, places: usize| -> Option<f64> {
+            let at = words.iter().position(|have| *have == word)?;
+            words.get(at + places)?.parse().ok()
+        };
+        Some(Stub {
+            requests: after("requests", 3)?,
+            working: after("Reading:", 1)? + after("Writing:", 1)?,
+        })
+    }
+}
+
+fn said(url: &str, error: &Error) -> Trouble {
+    let remedy = match error {
+        Error::BadUri(_) | Error::HostNotFound => "check the URL",
+        Error::RequireHttpsOnly(_) | Error::TlsRequired => {
+            "name an http:// URL on this machine, or use exec with curl"
+        }
+        Error::Timeout(_) => "see whether the server hangs; the probe goes on trying",
+        _ => "check that the server runs and listens there",
+    };
+    Trouble::new(format!("{url}: {error}"), remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &str = "Active connections: 291 \nserver accepts handled requests\n \
+        16630948 16630948 31070465 \nReading: 6 Writing: 179 Waiting: 106 \n";
+
+    #[test]
+    fn idle_connections_do_not_wait() {
+        assert_eq!(
+            Stub::parse(TEXT),
+            Some(Stub {
+                requests: 31_070_465.0,
+                working: 185.0
+            })
+        );
+    }
+
+    #[test]
+    fn another_page_is_not_taken_for_the_counters() {
+        for text in ["", "<html>requests are welcome</html>", "requests 1 2 3"] {
+            assert_eq!(Stub::parse(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_page_can_be_parsed(text in "\\PC*") {
+            let _ = Stub::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The access log of a web server: nginx or Apache, or any log with one line for each request.
+//!
+//! - Throughput: lines per second.
+//! - Latency: a percentile of the times in the lines since the last look. A request with a status
+//!   of 500 or more counts as slower than any.
+//! - Waiting: a log does not tell; requests show only once they are answered. A server that hangs
+//!   writes nothing, which looks like no requests: probe a URL to see that.
+
+mod line;
+mod tail;
+
+use std::path::PathBuf;
+
+use super::{now_seconds, Target};
+use crate::error::Trouble;
+use crate::measure::{percentile, Measurement, Rate};
+pub use line::{Field, Unit};
+use tail::Tail;
+
+/// What to read.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The file; it may be renamed and made anew, or truncated.
+    pub path: PathBuf,
+    /// Where in a line the time stands.
+    pub field: Field,
+    /// In what unit.
+    pub unit: Unit,
+    /// Which percentile counts.
+    pub percentile: f64,
+}
+
+/// A log.
+pub struct Log {
+    config: Config,
+    tail: Tail,
+    /// Lines since the probe started: a counter for the rate.
+    lines: f64,
+    work: Rate,
+}
+
+impl Log {
+    /// Reads what comes from the first measurement on.
+    pub fn new(config: Config) -> Log {
+        Log {
+            tail: Tail::new(config.path.clone()),
+            config,
+            lines: 0.0,
+            work: Rate::default(),
+        }
+    }
+}
+
+impl Target for Log {
+    fn measure(&mut self) -> Result<Measurement, Trouble> {
+        let Config { field, unit, .. } = &self.config;
+        let (mut times, mut failed, mut lines, mut strange) = (Vec::new(), 0u64, 0u64, 0u64);
+        let skipped = self.tail.read(|text| {
+            lines += 1;
+            if line::failed(text) {
+                failed += 1;
+                times.push(f64::INFINITY);
+            } else if let Some(seconds) = field.seconds(text, *unit) {
+                times.push(seconds);
+            } else {
+                strange += 1;
+            }
+        })?;
+        if lines > 0 && strange == lines {
+            return Err(Trouble::new(
+                format!(
+                    "{} has no time {field} in its lines",
+                    self.config.path.display()
+                ),
+                "add $request_time to nginx's log_format, or say where it is with --time-field",
+            ));
+        }
+        self.lines += lines as f64;
+        let mut notes = Vec::new();
+        if failed > 0 {
+            notes.push(format!("{failed} of {lines} failed"));
+        }
+        if skipped > 0 {
+            notes.push(format!("{skipped} bytes not read"));
+        }
+        Ok(Measurement {
+            per_second: self.work.of(self.lines, now_seconds()),
+            latency_seconds: percentile(&mut times, self.config.percentile),
+            note: (!notes.is_empty()).then(|| notes.join(", ")),
+            ..Measurement::default()
+        })
+    }
+
+    fn needs_two(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+#[path = "log/tests.rs"]
+mod tests;

@@ -1,0 +1,139 @@
+//! Follows a file that grows, is truncated, or is renamed and made anew (logrotate).
+//!
+//! Reading starts at the end of the file that is there at the first look, and at the beginning of
+//! each later one. When the name leads to another file, what is left of the old one is read before. A line
+//! counts once its end is there. Per look no more than [`MOST_BYTES`] are read; what is skipped is
+//! counted.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::PathBuf;
+
+use crate::error::Trouble;
+
+/// Read at one look, at most.
+const MOST_BYTES: u64 = 16 << 20;
+/// Read at once.
+const BLOCK_BYTES: usize = 64 << 10;
+/// Longest line; what comes after belongs to no line.
+const MOST_LINE_BYTES: usize = 64 << 10;
+
+struct Open {
+    file: File,
+    id: (u64, u64),
+    at: u64,
+}
+
+pub(super) struct Tail {
+    path: PathBuf,
+    open: Option<Open>,
+    /// Whether there was a first look: what was there then is old.
+    begun: bool,
+    /// The line whose end is not there yet.
+    partial: Vec<u8>,
+}
+
+impl Tail {
+    pub(super) fn new(path: PathBuf) -> Tail {
+        Tail {
+            path,
+            open: None,
+            begun: false,
+            partial: Vec::new(),
+        }
+    }
+
+    /// Bytes of the line whose end is not there yet.
+    #[cfg(test)]
+    pub(super) fn pending(&self) -> usize {
+        self.partial.len()
+    }
+
+    /// Hands each new line to `each`; gives the bytes that were skipped.
+    pub(super) fn read(&mut self, mut each: impl FnMut(&str)) -> Result<u64, Trouble> {
+        let mut skipped = 0;
+        if let Some(open) = &mut self.open {
+            skipped += open
+                .rest(&mut self.partial, &mut each)
+                .map_err(|error| trouble(&self.path, &error))?;
+        }
+        match std::fs::metadata(&self.path) {
+            Ok(there) => {
+                let id = (there.dev(), there.ino());
+                if self.open.as_ref().is_none_or(|open| open.id != id) {
+                    let mut open = self
+                        .open_file()
+                        .map_err(|error| trouble(&self.path, &error))?;
+                    self.partial.clear();
+                    skipped += open
+                        .rest(&mut self.partial, &mut each)
+                        .map_err(|error| trouble(&self.path, &error))?;
+                    self.open = Some(open);
+                }
+                Ok(skipped)
+            }
+            // Between renaming and making anew: the old one is still open.
+            Err(error) if error.kind() == ErrorKind::NotFound && self.open.is_some() => Ok(skipped),
+            Err(error) => {
+                self.begun |= error.kind() == ErrorKind::NotFound;
+                Err(trouble(&self.path, &error))
+            }
+        }
+    }
+
+    fn open_file(&mut self) -> io::Result<Open> {
+        let file = File::open(&self.path)?;
+        let meta = file.metadata()?;
+        let at = if self.begun { 0 } else { meta.len() };
+        self.begun = true;
+        Ok(Open {
+            id: (meta.dev(), meta.ino()),
+            file,
+            at,
+        })
+    }
+}
+
+impl Open {
+    /// Reads to the end.
+    fn rest(&mut self, partial: &mut Vec<u8>, each: &mut impl FnMut(&str)) -> io::Result<u64> {
+        let length = self.file.metadata()?.len();
+        if length < self.at {
+            self.at = 0;
+            partial.clear();
+        }
+        let skipped = (length - self.at).saturating_sub(MOST_BYTES);
+        if skipped > 0 {
+            self.at += skipped;
+            partial.clear();
+        }
+        let mut block = vec![0; BLOCK_BYTES.min((length - self.at) as usize)];
+        while self.at < length {
+            let read = self.file.read_at(&mut block, self.at)?;
+            if read == 0 {
+                break;
+            }
+            self.at += read as u64;
+            for piece in block[..read].split_inclusive(|&byte| byte == b'\n') {
+                if partial.len() < MOST_LINE_BYTES {
+                    partial.extend_from_slice(piece);
+                }
+                if piece.ends_with(b"\n") {
+                    each(String::from_utf8_lossy(partial).trim_end());
+                    partial.clear();
+                }
+            }
+        }
+        Ok(skipped)
+    }
+}
+
+fn trouble(path: &std::path::Path, error: &io::Error) -> Trouble {
+    let remedy = match error.kind() {
+        ErrorKind::NotFound => "check the path; the probe waits for the file",
+        ErrorKind::PermissionDenied => "let this user read it (the group adm on Debian)",
+        _ => "check that it is a file that can be read",
+    };
+    Trouble::new(format!("cannot read {}: {error}", path.display()), remedy)
+}

@@ -1,0 +1,55 @@
+//! What can be probed. A target connects when it is first measured, drops its connection after an
+//! error, and connects anew the next time. Its clients have time limits of their own, somewhat
+//! longer than the probe's timeout, so that a thread that was given up comes to an end.
+
+pub mod exec;
+pub mod http;
+pub mod log;
+pub mod mysql;
+pub mod postgres;
+pub mod prometheus;
+pub mod redis;
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::error::Trouble;
+use crate::measure::Measurement;
+
+/// Something that can be measured.
+pub trait Target: Send {
+    /// Measures now. May block.
+    fn measure(&mut self) -> Result<Measurement, Trouble>;
+
+    /// Whether the first measurement is only the base of what grows.
+    fn needs_two(&self) -> bool {
+        false
+    }
+}
+
+/// The query when nobody names one. It reads nothing, so memory hardly matters to it.
+pub(crate) const CANARY: &str = "SELECT 1";
+/// What is said then.
+pub(crate) const CANARY_NOTE: &str = "latency of SELECT 1 only";
+
+/// Seconds on a clock that only goes forward.
+pub(crate) fn now_seconds() -> f64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_secs_f64()
+}
+
+/// What is beyond what may run at once waits.
+pub(crate) fn beyond(running: f64, parallel: f64) -> f64 {
+    (running - parallel).max(0.0)
+}
+
+/// The time limit of a client whose probe gives up after `timeout`.
+pub(crate) fn client_limit(timeout: Duration) -> Duration {
+    timeout + Duration::from_secs(1)
+}
+
+/// Takes the time of something that may fail.
+pub(crate) fn timed<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<(T, f64), E> {
+    let start = Instant::now();
+    work().map(|result| (result, start.elapsed().as_secs_f64()))
+}

@@ -1,0 +1,264 @@
+//! MySQL and MariaDB.
+//!
+//! - Throughput: growth of a counter of `SHOW GLOBAL STATUS`, `Com_commit` unless told.
+//! - Latency: of a query of the user's; else the mean of all statements since the last look, where
+//!   the performance schema is on (times there are picoseconds); else of `SELECT 1`, which tells
+//!   little more than that the server answers.
+//! - Waiting: statements running beyond those that may run at once (`Threads_running` without our
+//!   own), pages being read (`Innodb_data_pending_reads`), or transactions that wait for row locks
+//!   (`Innodb_row_lock_current_waits`), whichever are most: they overlap, so they are not added.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mysql::prelude::Queryable as _;
+use mysql::{Conn, Error, Opts, OptsBuilder};
+
+use super::{beyond, client_limit, now_seconds, timed, Target, CANARY, CANARY_NOTE};
+use crate::error::Trouble;
+use crate::measure::{Measurement, Rate};
+use crate::secret::Secret;
+
+const RUNNING: &str = "Threads_running";
+const PENDING_READS: &str = "Innodb_data_pending_reads";
+const ROW_LOCK_WAITS: &str = "Innodb_row_lock_current_waits";
+/// Picoseconds in a second.
+const PICO: f64 = 1e12;
+
+/// How to reach and read a server.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Host name or address; ignored with a socket.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Path of the server's socket.
+    pub socket: Option<PathBuf>,
+    /// User.
+    pub user: Option<String>,
+    /// Password.
+    pub password: Option<Secret>,
+    /// Database the query runs in.
+    pub database: Option<String>,
+    /// Status counter that counts the work.
+    pub count: String,
+    /// Query whose latency counts.
+    pub query: Option<String>,
+    /// Whether somebody asks for the latency.
+    pub latency: bool,
+    /// Statements that may run at once before more of them wait.
+    pub parallel: f64,
+    /// The probe's timeout.
+    pub timeout: Duration,
+}
+
+/// A server.
+pub struct Mysql {
+    config: Config,
+    connection: Option<Conn>,
+    work: Rate,
+    /// Statements and their total time when last looked.
+    statements: Option<(f64, f64)>,
+    /// Whether the performance schema tells, once known.
+    schema: Option<bool>,
+}
+
+impl Mysql {
+    /// Not connected yet.
+    pub fn new(config: Config) -> Mysql {
+        Mysql {
+            config,
+            connection: None,
+            work: Rate::default(),
+            statements: None,
+            schema: None,
+        }
+    }
+
+    fn options(&self) -> Opts {
+        let config = &self.config;
+        let limit = Some(client_limit(config.timeout));
+        let socket = config.socket.as_ref().map(|path| path.to_string_lossy());
+        OptsBuilder::new()
+            .ip_or_hostname(Some(config.host.clone()))
+            .tcp_port(config.port)
+            .socket(socket)
+            // Otherwise the client moves from TCP to a socket that the server names, which in a
+            // container is somebody else's path.
+            .prefer_socket(false)
+            .user(config.user.clone())
+            .pass(config.password.clone().map(|secret| secret.0))
+            .db_name(config.database.clone())
+            .tcp_connect_timeout(limit)
+            .read_timeout(limit)
+            .write_timeout(limit)
+            .into()
+    }
+
+    fn look(&mut self, connection: &mut Conn) -> Result<Measurement, Trouble> {
+        let count = self.config.count.clone();
+        let sql = format!(
+            "SHOW GLOBAL STATUS WHERE Variable_name IN \
+             ('{count}', '{RUNNING}', '{PENDING_READS}', '{ROW_LOCK_WAITS}')"
+        );
+        let rows: Vec<(String, String)> = connection.query(sql).map_err(|e| said(&e))?;
+        let status = numbers(&rows);
+        let Some(work) = status.get(&count.to_lowercase()).copied() else {
+            return Err(Trouble::new(
+                format!("the server has no status counter {count}"),
+                "name one of SHOW GLOBAL STATUS with --count",
+            ));
+        };
+        Ok(Measurement {
+            per_second: self.work.of(work, now_seconds()),
+            latency_seconds: self.latency(connection)?,
+            waiting: waiting(&status, self.config.parallel),
+            note: self.says_little().then(|| CANARY_NOTE.to_owned()),
+            ..Measurement::default()
+        })
+    }
+
+    /// Whether the latency is that of a query that reads nothing.
+    fn says_little(&self) -> bool {
+        self.config.latency && self.config.query.is_none() && self.schema == Some(false)
+    }
+
+    fn latency(&mut self, connection: &mut Conn) -> Result<Option<f64>, Trouble> {
+        if let Some(query) = self.config.query.clone() {
+            return time_of(connection, &query).map(Some);
+        }
+        if !self.config.latency {
+            return Ok(None);
+        }
+        if self.schema.is_none() {
+            let on: Result<Option<u8>, Error> =
+                connection.query_first("SELECT @@performance_schema");
+            self.schema = Some(matches!(on, Ok(Some(1))));
+        }
+        if self.schema != Some(true) {
+            return time_of(connection, CANARY).map(Some);
+        }
+        let totals: Option<(Option<f64>, Option<f64>)> = connection
+            .query_first(
+                "SELECT CAST(SUM(count_star) AS DOUBLE), CAST(SUM(sum_timer_wait) AS DOUBLE) FROM \
+                 performance_schema.events_statements_summary_global_by_event_name",
+            )
+            .map_err(|error| said(&error))?;
+        Ok(match totals {
+            Some((Some(count), Some(time))) => mean(&mut self.statements, count, time / PICO),
+            _ => None,
+        })
+    }
+}
+
+impl Target for Mysql {
+    fn measure(&mut self) -> Result<Measurement, Trouble> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => Conn::new(self.options()).map_err(|error| said(&error))?,
+        };
+        let seen = self.look(&mut connection);
+        if seen.is_ok() {
+            self.connection = Some(connection);
+        } else {
+            self.work.forget();
+            self.statements = None;
+        }
+        seen
+    }
+
+    fn needs_two(&self) -> bool {
+        true
+    }
+}
+
+fn time_of(connection: &mut Conn, query: &str) -> Result<f64, Trouble> {
+    timed(|| connection.query_drop(query))
+        .map(|((), seconds)| seconds)
+        .map_err(|error| said(&error))
+}
+
+/// The mean time since the last totals; `None` when there was no last time or no statement.
+fn mean(last: &mut Option<(f64, f64)>, count: f64, time: f64) -> Option<f64> {
+    let (before, then) = last.replace((count, time))?;
+    (count > before && time >= then).then(|| (time - then) / (count - before))
+}
+
+/// The numbers of a status listing, by lower-case name.
+fn numbers(rows: &[(String, String)]) -> HashMap<String, f64> {
+    rows.iter()
+        .filter_map(|(name, value)| Some((name.to_lowercase(), value.parse().ok()?)))
+        .collect()
+}
+
+/// What waits; `None` without `Threads_running`.
+fn waiting(status: &HashMap<String, f64>, parallel: f64) -> Option<f64> {
+    let of = |name: &str| status.get(&name.to_lowercase()).copied();
+    let others = of(RUNNING)? - 1.0;
+    let engine = [PENDING_READS, ROW_LOCK_WAITS].into_iter().filter_map(of);
+    Some(engine.fold(beyond(others, parallel), f64::max))
+}
+
+fn said(error: &Error) -> Trouble {
+    let remedy = match error {
+        Error::MySqlError(said) => match said.code {
+            1044 | 1045 | 1698 => "check --user and --password-file, and the user's host",
+            1142 | 1143 => "grant the user SELECT on what is read",
+            1226 | 1040 => "the server has no connection to spare; raise max_connections",
+            _ => "see the server's message",
+        },
+        Error::IoError(_) | Error::DriverError(_) => {
+            "check that the server runs and is reached by --socket, or --host and --port"
+        }
+        _ => "check that a MySQL or MariaDB server listens there",
+    };
+    Trouble::new(format!("MySQL: {error}"), remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(pairs: &[(&str, &str)]) -> HashMap<String, f64> {
+        let rows: Vec<(String, String)> = pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        numbers(&rows)
+    }
+
+    #[test]
+    fn statements_beyond_those_that_may_run_wait_and_ours_does_not_count() {
+        let running = |n| waiting(&status(&[("Threads_running", n)]), 2.0);
+        assert_eq!(running("1"), Some(0.0));
+        assert_eq!(running("3"), Some(0.0));
+        assert_eq!(running("8"), Some(5.0));
+        assert_eq!(waiting(&status(&[]), 2.0), None);
+    }
+
+    #[test]
+    fn one_statement_that_waits_for_the_disk_is_enough() {
+        let seen = status(&[("THREADS_RUNNING", "2"), ("Innodb_data_pending_reads", "1")]);
+        assert_eq!(waiting(&seen, 8.0), Some(1.0));
+    }
+
+    #[test]
+    fn what_waits_is_not_counted_twice() {
+        let seen = status(&[
+            ("Threads_running", "5"),
+            ("Innodb_data_pending_reads", "3"),
+            ("Innodb_row_lock_current_waits", "2"),
+        ]);
+        assert_eq!(waiting(&seen, 1.0), Some(3.0));
+    }
+
+    #[test]
+    fn the_mean_is_that_of_the_statements_since_the_last_look() {
+        let mut last = None;
+        assert_eq!(mean(&mut last, 100.0, 5.0), None);
+        assert_eq!(mean(&mut last, 110.0, 6.0), Some(0.1));
+        assert_eq!(mean(&mut last, 110.0, 6.0), None);
+        assert_eq!(mean(&mut last, 3.0, 1.0), None);
+    }
+}

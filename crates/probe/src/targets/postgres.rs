@@ -1,0 +1,244 @@
+//! PostgreSQL 10 and later.
+//!
+//! - Throughput: growth of `xact_commit` of one database, or of all.
+//! - Latency: of a query of the user's, else of `SELECT 1`.
+//! - Waiting: client statements active beyond those that may run at once, or those that wait for a
+//!   lock, a buffer or the disk (`wait_event_type`), whichever are more. Other users' sessions show
+//!   only to members of `pg_monitor`; without that right what waits is not known.
+
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Error, NoTls, Statement};
+
+use super::{beyond, client_limit, now_seconds, Target, CANARY, CANARY_NOTE};
+use crate::error::Trouble;
+use crate::measure::{Measurement, Rate};
+use crate::secret::Secret;
+use crate::words::time;
+
+const LOOK: &str = "\
+SELECT (SELECT sum(xact_commit) FROM pg_stat_database
+        WHERE $1::text IS NULL OR datname = $1::text)::float8,
+       (count(*) FILTER (WHERE backend_type = 'client backend' AND state = 'active'))::float8,
+       (count(*) FILTER (WHERE backend_type = 'client backend' AND state = 'active'
+          AND wait_event_type IN ('Lock', 'LWLock', 'BufferPin', 'BufferIO', 'IO', 'IPC')))::float8,
+       count(*) FILTER (WHERE query = '<insufficient privilege>') > 0
+FROM pg_stat_activity WHERE pid <> pg_backend_pid()";
+
+/// How to reach and read a server.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Host name or address, or the directory of its socket.
+    pub host: String,
+    /// Port, also part of the socket's name.
+    pub port: u16,
+    /// User.
+    pub user: String,
+    /// Password.
+    pub password: Option<Secret>,
+    /// Database to connect to.
+    pub database: String,
+    /// Whether only that database's work counts.
+    pub one_database: bool,
+    /// Query whose latency counts.
+    pub query: Option<String>,
+    /// Whether somebody asks for the latency.
+    pub latency: bool,
+    /// Statements that may run at once before more of them wait.
+    pub parallel: f64,
+    /// The probe's timeout.
+    pub timeout: Duration,
+}
+
+/// A connection. Its half that reads and writes is a task of the runtime, which ends with it.
+struct Session {
+    client: Client,
+    look: Statement,
+    query: Option<Statement>,
+    runtime: Runtime,
+}
+
+/// Why there is no measurement.
+enum Failure {
+    Server(Error),
+    Time(Duration),
+    Runtime(io::Error),
+}
+
+/// A server.
+pub struct Postgres {
+    config: Config,
+    session: Option<Session>,
+    work: Rate,
+}
+
+impl Postgres {
+    /// Not connected yet.
+    pub fn new(config: Config) -> Postgres {
+        Postgres {
+            config,
+            session: None,
+            work: Rate::default(),
+        }
+    }
+
+    fn connect(&self) -> Result<Session, Failure> {
+        let config = &self.config;
+        let limit = client_limit(config.timeout);
+        let mut options = tokio_postgres::Config::new();
+        options
+            .port(config.port)
+            .user(&config.user)
+            .dbname(&config.database)
+            .application_name("justitia-probe")
+            // The server gives up our statements, too.
+            .options(format!("-c statement_timeout={}", limit.as_millis()));
+        if config.host.starts_with('/') {
+            options.host_path(PathBuf::from(&config.host));
+        } else {
+            options.host(&config.host);
+        }
+        if let Some(password) = &config.password {
+            options.password(&password.0);
+        }
+        let canary = config.query.as_deref();
+        let canary = canary.or(config.latency.then_some(CANARY));
+        // One thread: the one that measures.
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Failure::Runtime)?;
+        let (client, look, query) = within(&runtime, limit, async {
+            let (client, connection) = options.connect(NoTls).await?;
+            tokio::spawn(connection);
+            let look = client.prepare(LOOK).await?;
+            let query = match canary {
+                Some(query) => Some(client.prepare(query).await?),
+                None => None,
+            };
+            Ok((client, look, query))
+        })?;
+        Ok(Session {
+            client,
+            look,
+            query,
+            runtime,
+        })
+    }
+
+    fn look(&mut self, session: &Session) -> Result<Measurement, Failure> {
+        let database = self.config.one_database.then_some(&self.config.database);
+        let Session { client, .. } = session;
+        let limit = client_limit(self.config.timeout);
+        let (row, latency) = within(&session.runtime, limit, async {
+            let row = client.query_one(&session.look, &[&database]).await?;
+            let start = Instant::now();
+            let latency = match &session.query {
+                Some(query) => {
+                    client.query(query, &[]).await?;
+                    Some(start.elapsed().as_secs_f64())
+                }
+                None => None,
+            };
+            Ok((row, latency))
+        })?;
+        let number = |column| {
+            row.try_get::<_, Option<f64>>(column)
+                .map_err(Failure::Server)
+        };
+        let (commits, active, stuck) = (number(0)?, number(1)?, number(2)?);
+        let hidden: bool = row.try_get(3).map_err(Failure::Server)?;
+        let waiting = active
+            .zip(stuck)
+            .map(|(active, stuck)| beyond(active, self.config.parallel).max(stuck));
+        let says_little = self.config.latency && self.config.query.is_none();
+        Ok(Measurement {
+            per_second: commits.and_then(|commits| self.work.of(commits, now_seconds())),
+            latency_seconds: latency,
+            waiting: waiting.filter(|_| !hidden),
+            note: if hidden {
+                Some("what waits is hidden: grant pg_monitor to the user".to_owned())
+            } else {
+                says_little.then(|| CANARY_NOTE.to_owned())
+            },
+            ..Measurement::default()
+        })
+    }
+}
+
+/// Does the work, but no longer than that: the client itself has no limits.
+fn within<T>(
+    runtime: &Runtime,
+    limit: Duration,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Failure> {
+    let result = runtime.block_on(async { tokio::time::timeout(limit, work).await });
+    match result {
+        Ok(result) => result.map_err(Failure::Server),
+        Err(_) => Err(Failure::Time(limit)),
+    }
+}
+
+impl Target for Postgres {
+    fn measure(&mut self) -> Result<Measurement, Trouble> {
+        let session = match self.session.take() {
+            Some(session) => session,
+            None => self.connect().map_err(|failure| failure.said())?,
+        };
+        match self.look(&session) {
+            Ok(seen) => {
+                self.session = Some(session);
+                Ok(seen)
+            }
+            Err(failure) => {
+                self.work.forget();
+                Err(failure.said())
+            }
+        }
+    }
+
+    fn needs_two(&self) -> bool {
+        true
+    }
+}
+
+impl Failure {
+    fn said(&self) -> Trouble {
+        match self {
+            Failure::Server(error) => said(error),
+            Failure::Time(limit) => Trouble::new(
+                format!("PostgreSQL: no answer within {}", time(limit.as_secs_f64())),
+                "see whether the server hangs; the probe goes on trying",
+            ),
+            Failure::Runtime(error) => Trouble::new(
+                format!("PostgreSQL: the client cannot start: {error}"),
+                "raise the limit of open files",
+            ),
+        }
+    }
+}
+
+fn said(error: &Error) -> Trouble {
+    use std::error::Error as _;
+    let cause = match (error.as_db_error(), error.source()) {
+        (Some(said), _) => format!("PostgreSQL: {}", said.message()),
+        (None, Some(source)) => format!("PostgreSQL: {error}: {source}"),
+        (None, None) => format!("PostgreSQL: {error}"),
+    };
+    let remedy = match error.code().map(SqlState::code) {
+        Some("28P01" | "28000") => "check --user, --password-file and the server's pg_hba.conf",
+        Some("3D000") => "name a database that exists with --database",
+        Some("57P03") => "the server is starting or stopping; the probe goes on trying",
+        Some("53300") => "the server has no connection to spare; raise max_connections",
+        Some("42501") => "grant the user what the query reads",
+        Some("57014") => "the query takes longer than --timeout",
+        Some(_) => "see the server's message",
+        None => "check that the server runs and is reached by --host and --port",
+    };
+    Trouble::new(cause, remedy)
+}

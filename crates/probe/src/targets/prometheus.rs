@@ -1,0 +1,161 @@
+//! An instant query to Prometheus (or what speaks its API): one number, against thresholds.
+//!
+//! A query without a result, with several, or with NaN has no number: nothing is declared then.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::Value;
+use ureq::Agent;
+
+use super::{http, Target};
+use crate::error::Trouble;
+use crate::measure::Measurement;
+
+/// What to ask.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Address of the server, `http://host:9090`.
+    pub url: String,
+    /// The query.
+    pub query: String,
+    /// The probe's timeout.
+    pub timeout: Duration,
+}
+
+/// A query.
+pub struct Prometheus {
+    url: String,
+    agent: Agent,
+}
+
+impl Prometheus {
+    /// Not connected yet.
+    pub fn new(config: &Config) -> Prometheus {
+        let base = config.url.trim_end_matches('/');
+        Prometheus {
+            url: format!("{base}/api/v1/query?query={}", encoded(&config.query)),
+            agent: http::agent(config.timeout),
+        }
+    }
+}
+
+impl Target for Prometheus {
+    fn measure(&mut self) -> Result<Measurement, Trouble> {
+        let (status, text) = http::get(&self.agent, &self.url)?;
+        let value = answer(status, &text)?;
+        Ok(Measurement {
+            value: Some(value),
+            ..Measurement::default()
+        })
+    }
+}
+
+/// Percent-encodes all but letters, digits and `-._~`.
+fn encoded(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+/// The number in an answer.
+fn answer(status: u16, text: &str) -> Result<f64, Trouble> {
+    let document: Value = serde_json::from_str(text).map_err(|_| {
+        Trouble::new(
+            format!("the answer (status {status}) is not Prometheus's"),
+            "name the address of the Prometheus server, such as http://localhost:9090",
+        )
+    })?;
+    if document["status"] != "success" {
+        let said = document["error"].as_str().unwrap_or("no reason given");
+        return Err(Trouble::new(
+            format!("Prometheus refuses the query: {said}"),
+            "try the query on its web page",
+        ));
+    }
+    let data = &document["data"];
+    let sample = match data["resultType"].as_str() {
+        Some("scalar") => &data["result"],
+        Some("vector") => match data["result"].as_array().map(Vec::as_slice) {
+            Some([one]) => &one["value"],
+            Some([]) => {
+                return Err(Trouble::new(
+                    "the query has no result",
+                    "see whether the target is scraped; \"or vector(0)\" gives a default",
+                ))
+            }
+            Some(many) => {
+                return Err(Trouble::new(
+                    format!("the query has {} results", many.len()),
+                    "aggregate them to one, with max() or sum()",
+                ))
+            }
+            None => &Value::Null,
+        },
+        _ => &Value::Null,
+    };
+    let number = sample[1].as_str().and_then(|text| text.parse::<f64>().ok());
+    number.filter(|number| !number.is_nan()).ok_or_else(|| {
+        Trouble::new(
+            "the query has no number as its result",
+            "ask for an instant vector of one series or a scalar",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn vector(results: &str) -> String {
+        format!(r#"{{"status":"success","data":{{"resultType":"vector","result":[{results}]}}}}"#)
+    }
+
+    #[test]
+    fn one_series_or_a_scalar_is_a_number() {
+        let one = vector(r#"{"metric":{"job":"x"},"value":[1700000000.1,"0.25"]}"#);
+        assert_eq!(answer(200, &one), Ok(0.25));
+        let scalar = r#"{"status":"success","data":{"resultType":"scalar","result":[1,"+Inf"]}}"#;
+        assert_eq!(answer(200, scalar), Ok(f64::INFINITY));
+    }
+
+    #[test]
+    fn what_is_no_number_says_why() {
+        let series = r#"{"metric":{},"value":[1,"2"]}"#;
+        for (text, cause) in [
+            (vector(""), "no result"),
+            (vector(&format!("{series},{series}")), "2 results"),
+            (vector(r#"{"metric":{},"value":[1,"NaN"]}"#), "no number"),
+            (
+                r#"{"status":"error","error":"parse error"}"#.to_owned(),
+                "parse error",
+            ),
+            ("<html>".to_owned(), "not Prometheus's"),
+            ("{}".to_owned(), "no reason given"),
+        ] {
+            let trouble = answer(400, &text).unwrap_err();
+            assert!(trouble.cause.contains(cause), "{trouble:?}");
+        }
+    }
+
+    #[test]
+    fn a_query_survives_the_address() {
+        assert_eq!(encoded("a{b=\"c d\"}>1"), "a%7Bb%3D%22c%20d%22%7D%3E1");
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_can_be_read(text in "\\PC*", inner in "\\PC*") {
+            let _ = answer(200, &text);
+            let _ = answer(200, &vector(&inner));
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Redis and Valkey.
+//!
+//! - Throughput: growth of `total_commands_processed`.
+//! - Latency: of a PING. Redis serves one command after the other, so a PING waits behind whatever
+//!   waits: its time is that of everybody's commands. While the dataset is loading no command is
+//!   served, and the PING counts as failed.
+//! - Waiting: writes that had to wait for the disk since the last look (`aof_delayed_fsync`), and,
+//!   if told, clients in a blocking command (`blocked_clients`). These mostly wait for another
+//!   client and not for the server, so they do not count unless told.
+
+use std::time::Duration;
+
+use redis::{Client, Connection, ErrorKind, RedisError, ServerErrorKind};
+
+use super::{client_limit, now_seconds, timed, Target};
+use crate::error::Trouble;
+use crate::measure::{Measurement, Rate};
+use crate::secret::Secret;
+
+/// How to reach a server.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Host name or address, or the path of its socket.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// User of the access control list; none: the default user.
+    pub user: Option<String>,
+    /// Password.
+    pub password: Option<Secret>,
+    /// Whether clients in blocking commands count as work that waits.
+    pub blocked: bool,
+    /// The probe's timeout.
+    pub timeout: Duration,
+}
+
+/// A server.
+pub struct Redis {
+    config: Config,
+    connection: Option<Connection>,
+    work: Rate,
+    delayed: Option<f64>,
+}
+
+impl Redis {
+    /// Not connected yet.
+    pub fn new(config: Config) -> Redis {
+        Redis {
+            config,
+            connection: None,
+            work: Rate::default(),
+            delayed: None,
+        }
+    }
+
+    fn connect(&self) -> Result<Connection, RedisError> {
+        let config = &self.config;
+        let address = if config.host.starts_with('/') {
+            redis::ConnectionAddr::Unix(config.host.clone().into())
+        } else {
+            redis::ConnectionAddr::Tcp(config.host.clone(), config.port)
+        };
+        // Nothing is said while connecting, where no limit of time holds yet.
+        let settings = redis::RedisConnectionInfo::default().set_skip_set_lib_name();
+        let info = redis::IntoConnectionInfo::into_connection_info(address)?;
+        let limit = client_limit(config.timeout);
+        let client = Client::open(info.set_redis_settings(settings))?;
+        let mut connection = client.get_connection_with_timeout(limit)?;
+        connection.set_read_timeout(Some(limit))?;
+        connection.set_write_timeout(Some(limit))?;
+        if let Some(password) = &config.password {
+            let mut auth = redis::cmd("AUTH");
+            auth.arg(&config.user).arg(&password.0);
+            auth.query::<()>(&mut connection)?;
+        }
+        Ok(connection)
+    }
+
+    fn look(&mut self, connection: &mut Connection) -> Result<Measurement, RedisError> {
+        let ping = timed(|| redis::cmd("PING").query::<String>(connection));
+        let (latency, note) = match ping {
+            Ok((_, seconds)) => (seconds, None),
+            Err(error) if is_loading(&error) => (f64::INFINITY, Some("loading".to_owned())),
+            Err(error) => return Err(error),
+        };
+        let info: String = redis::cmd("INFO").query(connection)?;
+        let info = Info::parse(&info);
+        Ok(Measurement {
+            per_second: info
+                .commands
+                .and_then(|commands| self.work.of(commands, now_seconds())),
+            latency_seconds: Some(latency),
+            waiting: info.waiting(&mut self.delayed, self.config.blocked),
+            note,
+            ..Measurement::default()
+        })
+    }
+}
+
+impl Target for Redis {
+    fn measure(&mut self) -> Result<Measurement, Trouble> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connect().map_err(|error| said(&error))?,
+        };
+        match self.look(&mut connection) {
+            Ok(seen) => {
+                self.connection = Some(connection);
+                Ok(seen)
+            }
+            Err(error) => {
+                self.work.forget();
+                self.delayed = None;
+                Err(said(&error))
+            }
+        }
+    }
+
+    fn needs_two(&self) -> bool {
+        true
+    }
+}
+
+/// What we read of the text of INFO.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Info {
+    commands: Option<f64>,
+    blocked: Option<f64>,
+    delayed: Option<f64>,
+}
+
+impl Info {
+    /// Lines are `key:value`; sections begin with `#`.
+    fn parse(text: &str) -> Info {
+        let mut info = Info::default();
+        for line in text.lines() {
+            let Some((key, value)) = line.split_once(':') else {
+                continue;
+            };
+            let value = value.trim().parse::<f64>().ok().filter(|n| n.is_finite());
+            match key {
+                "total_commands_processed" => info.commands = value,
+                "blocked_clients" => info.blocked = value,
+                "aof_delayed_fsync" => info.delayed = value,
+                _ => {}
+            }
+        }
+        info
+    }
+
+    /// What waits, given the delayed writes at the last look. Without an append-only file no
+    /// write waits for it; without anything that we count nothing is known.
+    fn waiting(self, last: &mut Option<f64>, blocked: bool) -> Option<f64> {
+        let delayed = self.delayed.map(|delayed| {
+            let before = last.replace(delayed).unwrap_or(delayed);
+            (delayed - before).max(0.0)
+        });
+        let blocked = self.blocked.filter(|_| blocked);
+        match (delayed, blocked) {
+            (None, None) => None,
+            (delayed, blocked) => Some(delayed.unwrap_or(0.0) + blocked.unwrap_or(0.0)),
+        }
+    }
+}
+
+fn is_loading(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading)
+}
+
+fn said(error: &RedisError) -> Trouble {
+    let remedy = match error.kind() {
+        ErrorKind::AuthenticationFailed => "check --user and --password-file",
+        _ if error.is_io_error() => {
+            "check that the server runs and is reached by --host and --port"
+        }
+        _ if matches!(error.code(), Some("NOAUTH" | "WRONGPASS")) => {
+            "give the user and the password with --user and --password-file"
+        }
+        _ if error.code() == Some("NOPERM") => "allow the user the commands PING and INFO",
+        _ => "see the server's message",
+    };
+    Trouble::new(format!("Redis: {error}"), remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &str = "# Clients\r\nconnected_clients:3\r\nblocked_clients:2\r\n\r\n# Stats\r\n\
+        total_commands_processed:1234\r\ninstantaneous_ops_per_sec:7\r\n";
+
+    #[test]
+    fn the_text_of_info_is_understood() {
+        assert_eq!(
+            Info::parse(TEXT),
+            Info {
+                commands: Some(1234.0),
+                blocked: Some(2.0),
+                delayed: None
+            }
+        );
+    }
+
+    #[test]
+    fn clients_that_block_wait_only_if_told() {
+        let info = Info::parse(TEXT);
+        assert_eq!(info.waiting(&mut None, true), Some(2.0));
+        assert_eq!(info.waiting(&mut None, false), None);
+    }
+
+    #[test]
+    fn writes_delayed_since_the_last_look_wait() {
+        let mut last = None;
+        let at = |delayed| Info {
+            delayed: Some(delayed),
+            ..Info::default()
+        };
+        assert_eq!(at(5.0).waiting(&mut last, false), Some(0.0));
+        assert_eq!(at(8.0).waiting(&mut last, false), Some(3.0));
+        assert_eq!(at(0.0).waiting(&mut last, false), Some(0.0));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_can_be_parsed(text in "\\PC*") {
+            let _ = Info::parse(&text).waiting(&mut None, true);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Numbers for people, and times from people.
+
+use std::time::Duration;
+
+/// A number with three significant digits or none after the point.
+pub fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 100.0 || size == 0.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 1.0 => 2,
+        _ => 4,
+    };
+    let text = format!("{value:.digits$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+/// A count.
+pub fn count(value: f64) -> String {
+    format!("{value:.0}")
+}
+
+/// A time in seconds, in the unit that suits it.
+pub fn time(seconds: f64) -> String {
+    if seconds.is_infinite() {
+        "failed".to_owned()
+    } else if seconds >= 1.0 {
+        format!("{} s", number(seconds))
+    } else if seconds >= 0.001 {
+        format!("{} ms", number(seconds * 1e3))
+    } else {
+        format!("{} us", number(seconds * 1e6))
+    }
+}
+
+/// A time such as `50ms`, `1.5s`, `250us` or `2` (seconds); positive and at most an hour.
+pub fn parse_time(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let (number, unit) = if let Some(number) = text.strip_suffix("us") {
+        (number, 1e-6)
+    } else if let Some(number) = text.strip_suffix("ms") {
+        (number, 1e-3)
+    } else {
+        (text.strip_suffix('s').unwrap_or(text), 1.0)
+    };
+    let seconds = number.trim().parse::<f64>().ok()? * unit;
+    (seconds > 0.0 && seconds <= 3600.0).then(|| Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, text) in [
+            (1711.4, "1711"),
+            (42.25, "42.2"),
+            (5.0, "5"),
+            (0.25, "0.25"),
+            (0.0, "0"),
+            (-3.5, "-3.5"),
+            (100.0, "100"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn times_come_in_their_unit() {
+        assert_eq!(time(0.0501), "50.1 ms");
+        assert_eq!(time(2.0), "2 s");
+        assert_eq!(time(0.000_25), "250 us");
+        assert_eq!(time(f64::INFINITY), "failed");
+    }
+
+    #[test]
+    fn times_are_understood_with_and_without_unit() {
+        assert_eq!(parse_time("50ms"), Some(Duration::from_millis(50)));
+        assert_eq!(parse_time("1.5s"), Some(Duration::from_millis(1500)));
+        assert_eq!(parse_time("250us"), Some(Duration::from_micros(250)));
+        assert_eq!(parse_time("2"), Some(Duration::from_secs(2)));
+        for wrong in ["", "0", "-1s", "soon", "2h", "NaN", "inf", "4000s"] {
+            assert_eq!(parse_time(wrong), None, "{wrong}");
+        }
+    }
+}

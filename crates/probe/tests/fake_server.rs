@@ -1,0 +1,228 @@
+//! Servers that hang, talk nonsense, drip or hang up: every client comes to an end by itself, with
+//! an error and not with a measurement.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use justitia_probe::targets::{http, mysql, postgres, prometheus, redis};
+use justitia_probe::Target;
+
+const TIMEOUT: Duration = Duration::from_millis(300);
+/// A client may take somewhat longer than the probe's timeout, but not much.
+const LIMIT: Duration = Duration::from_secs(4);
+
+/// A server that does this with each connection; its port.
+fn server(treat: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let treat = treat.clone();
+            thread::spawn(move || treat(stream));
+        }
+    });
+    port
+}
+
+fn hangs(mut stream: TcpStream) {
+    // Reads everything, answers nothing.
+    let mut block = [0; 1024];
+    while stream.read(&mut block).is_ok_and(|read| read > 0) {}
+}
+
+fn hangs_up(stream: TcpStream) {
+    drop(stream);
+}
+
+fn babbles(mut stream: TcpStream) {
+    let text: Vec<u8> = (0..4096u32).map(|i| (i * 7919 % 251) as u8).collect();
+    let _ = stream.write_all(&text);
+}
+
+fn drips(mut stream: TcpStream) {
+    while stream.write_all(b"H").is_ok() {
+        thread::sleep(Duration::from_millis(500));
+    }
+}
+
+fn targets(port: u16) -> Vec<(&'static str, Box<dyn Target>)> {
+    let host = || "127.0.0.1".to_owned();
+    let url = format!("http://127.0.0.1:{port}");
+    vec![
+        (
+            "mysql",
+            Box::new(mysql::Mysql::new(mysql::Config {
+                host: host(),
+                port,
+                socket: None,
+                user: Some("probe".into()),
+                password: None,
+                database: None,
+                count: "Com_commit".into(),
+                query: None,
+                latency: true,
+                parallel: 1.0,
+                timeout: TIMEOUT,
+            })),
+        ),
+        (
+            "postgres",
+            Box::new(postgres::Postgres::new(postgres::Config {
+                host: host(),
+                port,
+                user: "probe".into(),
+                password: None,
+                database: "postgres".into(),
+                one_database: false,
+                query: None,
+                latency: true,
+                parallel: 1.0,
+                timeout: TIMEOUT,
+            })),
+        ),
+        (
+            "redis",
+            Box::new(redis::Redis::new(redis::Config {
+                host: host(),
+                port,
+                user: None,
+                password: Some(justitia_probe::secret::Secret("p".into())),
+                blocked: false,
+                timeout: TIMEOUT,
+            })),
+        ),
+        (
+            "http",
+            Box::new(http::Http::new(http::Config {
+                url: url.clone(),
+                status_url: None,
+                parallel: 1.0,
+                timeout: TIMEOUT,
+            })),
+        ),
+        (
+            "prometheus",
+            Box::new(prometheus::Prometheus::new(&prometheus::Config {
+                url,
+                query: "up".into(),
+                timeout: TIMEOUT,
+            })),
+        ),
+    ]
+}
+
+/// Each target fails against this port within the limit, twice: the second time it connects anew.
+fn all_fail(port: u16) {
+    let threads: Vec<_> = targets(port)
+        .into_iter()
+        .map(|(name, mut target)| {
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    let start = Instant::now();
+                    let trouble = target.measure().expect_err(name);
+                    assert!(start.elapsed() < LIMIT, "{name}: {:?}", start.elapsed());
+                    assert!(!trouble.cause.is_empty() && !trouble.remedy.is_empty());
+                    assert!(!trouble.cause.contains('\n'), "{name}: {trouble}");
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_hangs_is_given_up_by_the_client_itself() {
+    all_fail(server(hangs));
+}
+
+#[test]
+fn a_server_that_hangs_up_is_trouble() {
+    all_fail(server(hangs_up));
+}
+
+#[test]
+fn a_server_that_talks_nonsense_is_trouble() {
+    all_fail(server(babbles));
+}
+
+#[test]
+fn a_server_that_drips_is_given_up_by_those_with_one_limit_for_everything() {
+    let port = server(drips);
+    for (name, mut target) in targets(port) {
+        // The others have a limit for each read; the sampler gives them up.
+        if ["postgres", "http", "prometheus"].contains(&name) {
+            let start = Instant::now();
+            target.measure().expect_err(name);
+            assert!(start.elapsed() < LIMIT, "{name}: {:?}", start.elapsed());
+        }
+    }
+}
+
+#[test]
+fn a_port_nobody_listens_on_is_trouble_at_once() {
+    let port = {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    all_fail(port);
+}
+
+/// Answers each GET with this status and body.
+fn web(answer: &'static str) -> u16 {
+    server(move |mut stream| {
+        let mut block = [0; 4096];
+        while stream.read(&mut block).is_ok_and(|read| read > 0) {
+            if stream.write_all(answer.as_bytes()).is_err() {
+                break;
+            }
+        }
+    })
+}
+
+fn get(port: u16) -> Result<justitia_probe::Measurement, justitia_probe::Trouble> {
+    http::Http::new(http::Config {
+        url: format!("http://127.0.0.1:{port}/"),
+        status_url: None,
+        parallel: 1.0,
+        timeout: TIMEOUT,
+    })
+    .measure()
+}
+
+#[test]
+fn an_error_of_the_server_is_a_failed_request_and_one_of_ours_is_trouble() {
+    let down = web("HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(get(down).unwrap().latency_seconds, Some(f64::INFINITY));
+    let missing = web("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+    assert!(get(missing).unwrap_err().cause.contains("404"));
+    let fine = web("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    assert!(get(fine).unwrap().latency_seconds.unwrap() < 1.0);
+}
+
+#[test]
+fn a_redirect_is_an_answer_and_is_not_followed() {
+    let port =
+        web("HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\nContent-Length: 0\r\n\r\n");
+    assert!(get(port)
+        .unwrap()
+        .latency_seconds
+        .is_some_and(f64::is_finite));
+}
+
+#[test]
+fn a_prometheus_answer_becomes_the_value() {
+    let port = web(
+        "HTTP/1.1 200 OK\r\nContent-Length: 86\r\n\r\n\
+         {\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[{\"value\":[1,\"0.5\"]}]}}    ",
+    );
+    let mut target = prometheus::Prometheus::new(&prometheus::Config {
+        url: format!("http://127.0.0.1:{port}/"),
+        query: "up".into(),
+        timeout: TIMEOUT,
+    });
+    assert_eq!(target.measure().unwrap().value, Some(0.5));
+}

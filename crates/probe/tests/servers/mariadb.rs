@@ -1,0 +1,172 @@
+//! MariaDB.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use justitia_probe::secret::Secret;
+use justitia_probe::targets::mysql::{Config, Mysql};
+use justitia_probe::Target as _;
+use mysql::prelude::Queryable as _;
+use mysql::{Conn, OptsBuilder};
+
+use crate::start::{command, directory, port, run, Server};
+use crate::{goes_stale_and_recovers, ready, survives_everything, until, LIMIT, TIMEOUT};
+
+fn server(schema: bool) -> (Server, Config) {
+    let dir = directory();
+    let data = dir.path().join("data");
+    let mut install = command("mariadb-install-db");
+    install
+        .arg("--no-defaults")
+        .arg(format!("--datadir={}", data.display()))
+        .args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
+    run(install);
+    let port = port();
+    let server = Server::start(dir, move |dir| {
+        let mut server = command("mariadbd");
+        server
+            .arg("--no-defaults")
+            .arg(format!("--datadir={}", dir.join("data").display()))
+            .arg(format!("--socket={}", dir.join("sock").display()))
+            .arg(format!("--pid-file={}", dir.join("pid").display()))
+            .arg(format!("--port={port}"))
+            .arg(format!("--performance-schema={}", u8::from(schema)))
+            .args([
+                "--bind-address=127.0.0.1",
+                "--innodb-flush-log-at-trx-commit=0",
+                "--innodb-buffer-pool-size=16M",
+            ]);
+        server
+    });
+    let config = Config {
+        host: "127.0.0.1".into(),
+        port,
+        socket: None,
+        user: Some("root".into()),
+        password: None,
+        database: None,
+        count: "Com_commit".into(),
+        query: None,
+        latency: true,
+        parallel: 2.0,
+        timeout: TIMEOUT,
+    };
+    (server, config)
+}
+
+fn connect(config: &Config) -> Conn {
+    let options = OptsBuilder::new()
+        .ip_or_hostname(Some("127.0.0.1"))
+        .tcp_port(config.port)
+        .prefer_socket(false)
+        .user(config.user.clone());
+    Conn::new(options).unwrap()
+}
+
+#[test]
+#[ignore = "needs the servers of scripts/setup --test; make test runs it"]
+fn mariadb_counts_transactions_and_sees_who_waits() {
+    let (server, config) = server(true);
+    let mut target = Mysql::new(config.clone());
+    ready(&mut target);
+    let idle = until(&mut target, |seen| seen.per_second == Some(0.0));
+    assert_eq!(idle.waiting, Some(0.0));
+    assert!(idle.latency_seconds.is_some_and(|latency| latency < 1.0));
+
+    let mut owner = connect(&config);
+    owner.query_drop("CREATE DATABASE shop").unwrap();
+    owner
+        .query_drop("CREATE TABLE shop.t (id INT PRIMARY KEY, n INT) ENGINE=InnoDB")
+        .unwrap();
+    owner
+        .query_drop("INSERT INTO shop.t VALUES (1, 0)")
+        .unwrap();
+
+    let go_on = Arc::new(AtomicBool::new(true));
+    let (working, theirs) = (Arc::clone(&go_on), config.clone());
+    let worker = thread::spawn(move || {
+        let mut connection = connect(&theirs);
+        let mut done = 0u32;
+        while working.load(Ordering::Relaxed) {
+            for statement in ["BEGIN", "UPDATE shop.t SET n = n + 1", "COMMIT"] {
+                connection.query_drop(statement).unwrap();
+            }
+            done += 1;
+            thread::sleep(Duration::from_millis(10));
+        }
+        done
+    });
+    target.measure().unwrap();
+    thread::sleep(Duration::from_secs(1));
+    let busy = target.measure().unwrap();
+    go_on.store(false, Ordering::Relaxed);
+    assert!(worker.join().unwrap() > 0);
+    let rate = busy.per_second.unwrap();
+    assert!((5.0..101.0).contains(&rate), "{busy:?}");
+    assert!(busy.latency_seconds.is_some_and(|latency| latency > 0.0));
+
+    // One transaction holds the row, two more want it.
+    owner.query_drop("BEGIN").unwrap();
+    owner.query_drop("UPDATE shop.t SET n = 0").unwrap();
+    let blocked: Vec<_> = (0..2)
+        .map(|_| {
+            let theirs = config.clone();
+            thread::spawn(move || {
+                connect(&theirs)
+                    .query_drop("UPDATE shop.t SET n = 1")
+                    .unwrap();
+            })
+        })
+        .collect();
+    until(&mut target, |seen| seen.waiting == Some(2.0));
+    owner.query_drop("COMMIT").unwrap();
+    for thread in blocked {
+        thread.join().unwrap();
+    }
+    until(&mut target, |seen| seen.waiting == Some(0.0));
+
+    let canary = Config {
+        query: Some("SELECT SLEEP(0.2)".into()),
+        socket: Some(server.path("sock")),
+        ..config.clone()
+    };
+    let seen = Mysql::new(canary).measure().unwrap();
+    assert!(seen.latency_seconds.is_some_and(|latency| latency >= 0.2));
+
+    let wrong = Config {
+        password: Some(Secret("wrong".into())),
+        ..config.clone()
+    };
+    let trouble = Mysql::new(wrong).measure().unwrap_err();
+    assert!(trouble.remedy.contains("--password-file"), "{trouble:?}");
+    let nothing = Config {
+        count: "No_such_counter".into(),
+        ..config.clone()
+    };
+    let trouble = Mysql::new(nothing).measure().unwrap_err();
+    assert!(trouble.cause.contains("No_such_counter"), "{trouble:?}");
+    let nowhere = Config {
+        socket: Some(PathBuf::from("/nonexistent/sock")),
+        ..config
+    };
+    let trouble = Mysql::new(nowhere).measure().unwrap_err();
+    assert!(trouble.remedy.contains("--socket"), "{trouble:?}");
+}
+
+#[test]
+#[ignore = "needs the servers of scripts/setup --test; make test runs it"]
+fn mariadb_stopped_killed_and_started_again() {
+    let (mut server, config) = server(false);
+    let mut target = Mysql::new(config.clone());
+    survives_everything(&mut server, &mut target);
+    // The performance schema is off: the latency is that of SELECT 1.
+    let seen = target.measure().unwrap();
+    assert!(seen
+        .latency_seconds
+        .is_some_and(|latency| latency < LIMIT.as_secs_f64()));
+    let open = Arc::new(move || Box::new(Mysql::new(config.clone())) as _);
+    goes_stale_and_recovers(&mut server, open);
+}
