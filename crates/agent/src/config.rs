@@ -17,10 +17,14 @@
 //! gain_limit = 8.0
 //! dead_band = 0.02
 //! stall_share = 0.05
+//! [doctor]                     # findings of justitia doctor that are accepted
+//! silence = [{ check = "swap-none", reason = "no swap by decision" }]
 //! ```
 //!
 //! A key nobody knows is refused, with its line and the nearest key there is: a misspelt key that
 //! is ignored looks like a feature that does not work.
+
+mod doctor;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,6 +34,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use justitia_discover::{DiscoverConfig, Glob};
+use justitia_doctor::Silence;
 use justitia_policy::config::{FeedbackConfig, Mode, Objective};
 use justitia_policy::units::Weight;
 use serde::de::{DeserializeOwned, IntoDeserializer};
@@ -80,6 +85,8 @@ pub struct Settings {
     pub socket: Option<PathBuf>,
     /// Where the live page and the metrics are; `None`: nowhere.
     pub listen: Option<SocketAddr>,
+    /// Findings of the doctor that are accepted.
+    pub silences: Vec<Silence>,
 }
 
 impl Default for Settings {
@@ -94,6 +101,7 @@ impl Default for Settings {
             state_dir: PathBuf::from(STATE_DIR),
             socket: None,
             listen: Some(DEFAULT_LISTEN),
+            silences: Vec::new(),
         }
     }
 }
@@ -135,6 +143,7 @@ impl Settings {
             )
         });
         settings.policy.feedback = source.feedback(&sections.feedback)?;
+        settings.silences = source.silences()?;
         Ok(settings)
     }
 
@@ -165,7 +174,7 @@ struct Sections {
     feedback: Section,
 }
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "mode",
     "objective",
     "interval",
@@ -177,6 +186,7 @@ const KEYS: [&str; 11] = [
     "state_dir",
     "socket",
     "listen",
+    "doctor",
 ];
 
 /// The text, for lines in messages.
@@ -223,7 +233,7 @@ impl Source<'_> {
                     .map_err(|(cause, remedy)| self.error(&span, &cause, &remedy))?;
             }
             // Read as sections.
-            "weights" | "feedback" => {}
+            "weights" | "feedback" | "doctor" => {}
             unknown => return Err(self.unknown_key(key, unknown, &KEYS)),
         }
         Ok(())

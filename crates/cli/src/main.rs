@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => commands::plan::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
         Command::Weight(args) => commands::weight::run(&args),
+        Command::Doctor(args) => commands::doctor::run(&args),
         Command::Record(args) => commands::record::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Restore(args) => commands::restore::run(&args),

@@ -4,6 +4,7 @@
 //! `None`. They never allocate per line and never panic, whatever the bytes (property-tested
 //! here, fuzzed in `fuzz/`).
 
+pub mod host;
 pub mod io;
 pub mod memory;
 pub mod mountinfo;
@@ -73,4 +74,5 @@ pub fn everything(text: &[u8]) {
     proc::pids(text, &mut Vec::new());
     let _ = mountinfo::cgroup_mounts(text);
     let _ = single(text);
+    host::everything(text);
 }
