@@ -23,12 +23,15 @@
 //! [memoplight]                 # the mode of this name
 //! yellow = true                # yellow groups give too while another is red
 //! working_set = false          # nothing is taken below the learned working set
+//! [doctor]                     # findings of justitia doctor that are accepted
+//! silence = [{ check = "swap-none", reason = "no swap by decision" }]
 //! ```
 //!
 //! A key nobody knows is refused, with its line and the nearest key there is: a misspelt key that
 //! is ignored looks like a feature that does not work.
 
 mod colors;
+mod doctor;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,6 +41,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use justitia_discover::{DiscoverConfig, Glob};
+use justitia_doctor::Silence;
 use justitia_policy::config::{FeedbackConfig, Mode, Objective};
 use justitia_policy::units::Weight;
 use serde::de::{DeserializeOwned, IntoDeserializer};
@@ -92,6 +96,8 @@ pub struct Settings {
     pub socket: Option<PathBuf>,
     /// Where the live page and the metrics are; `None`: nowhere.
     pub listen: Option<SocketAddr>,
+    /// Findings of the doctor that are accepted.
+    pub silences: Vec<Silence>,
 }
 
 impl Default for Settings {
@@ -107,6 +113,7 @@ impl Default for Settings {
             state_dir: PathBuf::from(STATE_DIR),
             socket: None,
             listen: Some(DEFAULT_LISTEN),
+            silences: Vec::new(),
         }
     }
 }
@@ -149,6 +156,7 @@ impl Settings {
         });
         settings.policy.feedback = source.feedback(&sections.feedback)?;
         settings.policy.memoplight = source.memoplight(&sections.memoplight)?;
+        settings.silences = source.silences()?;
         Ok(settings)
     }
 
@@ -181,7 +189,7 @@ struct Sections {
     memoplight: Section,
 }
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "mode",
     "objective",
     "interval",
@@ -197,6 +205,7 @@ const KEYS: [&str; 15] = [
     "state_dir",
     "socket",
     "listen",
+    "doctor",
 ];
 
 /// The text, for lines in messages.
@@ -246,7 +255,7 @@ impl Source<'_> {
                 self.set_color(settings, key, value)?;
             }
             // Read as sections.
-            "weights" | "feedback" | "memoplight" => {}
+            "weights" | "feedback" | "memoplight" | "doctor" => {}
             unknown => return Err(self.unknown_key(key, unknown, &KEYS)),
         }
         Ok(())

@@ -28,11 +28,17 @@ pub enum File {
     CgroupEvents,
     CgroupControllers,
     BfqLowLatency,
+    MemoryMin,
+    MemorySwapCurrent,
+    MemorySwapMax,
+    CgroupType,
+    CgroupStat,
+    IoCostQos,
 }
 
 impl File {
     /// All of them, in the order of their numbers.
-    pub const ALL: [File; 17] = [
+    pub const ALL: [File; 23] = [
         File::MemoryCurrent,
         File::MemoryStat,
         File::MemoryPressure,
@@ -50,6 +56,12 @@ impl File {
         File::CgroupEvents,
         File::CgroupControllers,
         File::BfqLowLatency,
+        File::MemoryMin,
+        File::MemorySwapCurrent,
+        File::MemorySwapMax,
+        File::CgroupType,
+        File::CgroupStat,
+        File::IoCostQos,
     ];
 
     /// Its name in the directory.
@@ -72,6 +84,12 @@ impl File {
             File::CgroupEvents => "cgroup.events",
             File::CgroupControllers => "cgroup.controllers",
             File::BfqLowLatency => "low_latency",
+            File::MemoryMin => "memory.min",
+            File::MemorySwapCurrent => "memory.swap.current",
+            File::MemorySwapMax => "memory.swap.max",
+            File::CgroupType => "cgroup.type",
+            File::CgroupStat => "cgroup.stat",
+            File::IoCostQos => "io.cost.qos",
         }
     }
 
@@ -161,7 +179,7 @@ mod tests {
             assert_eq!(file as usize, number);
             assert_eq!(File::from_name(file.name()), Some(file));
         }
-        assert_eq!(File::from_name("memory.swap.max"), None);
+        assert_eq!(File::from_name("memory.oom.group"), None);
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod gauges;
 mod group;
 pub mod parse;
 mod real;
+pub mod survey;
 pub mod writer;
 
 pub use error::{Error, MountError};

@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Color(ColorArgs),
     /// Measure an application and declare its color: green, yellow, red
     Probe(Box<ProbeArgs>),
+    /// Find what will hurt when memory gets scarce: limits, protections, dirty pages, weights
+    Doctor(DoctorArgs),
     /// Record what the agent sees and decides, step by step, into a file
     Record(RecordArgs),
     /// Run the policy over a record, as it was or with other decisions
@@ -297,6 +299,37 @@ pub(crate) struct ColorArgs {
     /// Take back what was declared
     #[arg(long, requires = "group", conflicts_with = "color")]
     pub(crate) clear: bool,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `justitia doctor`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Looks at the host and all its cgroups, changes nothing, needs no agent. Each \
+finding comes with
+what was seen, what it leads to and what to do. What could not be read is said, and is
+never taken for fine. Findings that are meant so are silenced in the configuration, with
+a reason: silence = [{ check = \"swap-none\", reason = \"...\" }] in [doctor].
+
+Exit codes: 0 nothing found, 1 something found, 69 nothing found, but not everything
+could be told.
+
+Examples:
+  justitia doctor
+  justitia doctor /app/db           what concerns this group
+  justitia doctor --json | jq '.checks[] | select(.verdict == \"finding\")'"
+)]
+pub(crate) struct DoctorArgs {
+    /// Only what concerns this cgroup: itself, what is above and below it, the host
+    #[arg(value_name = "GROUP")]
+    pub(crate) group: Option<String>,
+    /// Time between the two looks that give the rates; 0: look once, without rates
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=60))]
+    pub(crate) seconds: u64,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
     /// Print JSON

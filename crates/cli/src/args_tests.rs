@@ -75,8 +75,8 @@ fn the_contracts_commands_are_all_there_and_no_others() {
     assert_eq!(
         visible,
         [
-            "run", "status", "top", "plan", "explain", "weight", "color", "probe", "record",
-            "replay", "restore", "lab"
+            "run", "status", "top", "plan", "explain", "weight", "color", "probe", "doctor",
+            "record", "replay", "restore", "lab"
         ]
     );
 }
@@ -85,7 +85,7 @@ fn the_contracts_commands_are_all_there_and_no_others() {
 fn whatever_can_be_read_can_be_read_as_json() {
     for (name, command) in commands() {
         if [
-            "status", "top", "plan", "explain", "weight", "replay", "restore",
+            "status", "top", "plan", "explain", "weight", "doctor", "replay", "restore",
         ]
         .contains(&name.as_str())
         {
@@ -125,6 +125,8 @@ fn the_contracts_command_lines_are_understood() {
         "justitia replay --mode observe --weight db=800 --weight /a/b=1 --csv /tmp/r.jrec",
         "justitia replay /tmp/r.jrec --from 1.5 --to 20 --export json /tmp/r.json --json",
         "justitia replay --at 3 /tmp/r.jrec --json",
+        "justitia doctor",
+        "justitia doctor /app/db --seconds 5 --json",
         "justitia restore --state-dir /tmp/s",
         "justitia lab list",
         "justitia completions zsh",
@@ -144,6 +146,8 @@ fn contradictions_are_refused() {
         "justitia weight /app/db 5 --unset",
         "justitia replay --json --csv /tmp/r.jrec",
         "justitia replay --export csv",
+        "justitia doctor --seconds 61",
+        "justitia doctor /a /b",
         "justitia statsu",
         "justitia probe",
         "justitia probe mysql --password secret",

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Command::Weight(args) => commands::weight::run(&args),
         Command::Color(args) => commands::color::run(&args),
         Command::Probe(args) => commands::probe::run(&args),
+        Command::Doctor(args) => commands::doctor::run(&args),
         Command::Record(args) => commands::record::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Restore(args) => commands::restore::run(&args),

@@ -9,6 +9,7 @@
 //! Invariants: discovering changes nothing on the host; a runtime's record that cannot be read or
 //! understood is no record; a weight out of range is no weight.
 
+mod asked;
 pub mod glob;
 pub mod kind;
 pub mod oci;
@@ -17,6 +18,7 @@ mod scanner;
 mod tests;
 mod weight;
 
+pub use asked::Owners;
 pub use glob::{Glob, GlobError};
 pub use kind::Kind;
 pub use oci::RuntimeDirs;

@@ -34,6 +34,8 @@ pub(super) struct State {
     /// Why it cannot be opened.
     pub(super) shut: Option<Errno>,
     pub(super) pids: Vec<u32>,
+    /// How often each file was read, or refused.
+    pub(super) reads: BTreeMap<File, u32>,
     /// Eventfds of those who poll a file.
     pub(super) watches: BTreeMap<File, Vec<OwnedFd>>,
 }
@@ -105,6 +107,7 @@ impl Directory for FakeDirectory {
     fn read(&self, file: File, buffer: &mut Buffer) -> Result<(), Errno> {
         self.alive()?;
         let mut state = self.lock();
+        *state.reads.entry(file).or_default() += 1;
         state.access(file)?;
         state.group.show(file, &state.pids, buffer.refill())
     }

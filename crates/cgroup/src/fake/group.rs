@@ -24,6 +24,8 @@ pub struct FakeGroup {
     pub file_writeback: Bytes,
     pub active_file: Bytes,
     pub refault_pages: u64,
+    /// `workingset_activate_file`.
+    pub activate_pages: u64,
     pub memory_some_us: u64,
     pub memory_full_us: u64,
     pub io_some_us: u64,
@@ -31,9 +33,12 @@ pub struct FakeGroup {
     pub cpu_some_us: u64,
     /// Bytes read and written by device.
     pub io: BTreeMap<Device, (u64, u64)>,
+    pub min: Limit,
     pub low: Limit,
     pub high: Limit,
     pub max: Limit,
+    pub swap: Bytes,
+    pub swap_max: Limit,
     /// `None`: no such file.
     pub io_weight: Option<u32>,
     /// `None`: no such file.
@@ -42,6 +47,14 @@ pub struct FakeGroup {
     pub low_latency: Option<bool>,
     /// Whether `memory.reclaim` exists.
     pub reclaim: bool,
+    /// A threaded cgroup, as `cgroup.type` tells.
+    pub threaded: bool,
+    /// Cgroups below it that live, as `cgroup.stat` counts them.
+    pub descendants: u64,
+    /// Cgroups below it that were removed and still hold memory.
+    pub dying: u64,
+    /// `io.cost.qos`, of the root only; `None`: no such file.
+    pub io_cost_qos: Option<String>,
     pub events: MemoryEvents,
 }
 
@@ -58,19 +71,27 @@ impl Default for FakeGroup {
             file_writeback: Bytes::ZERO,
             active_file: Bytes::ZERO,
             refault_pages: 0,
+            activate_pages: 0,
             memory_some_us: 0,
             memory_full_us: 0,
             io_some_us: 0,
             io_full_us: 0,
             cpu_some_us: 0,
             io: BTreeMap::new(),
+            min: Limit::Bytes(Bytes::ZERO),
             low: Limit::Bytes(Bytes::ZERO),
             high: Limit::Max,
             max: Limit::Max,
+            swap: Bytes::ZERO,
+            swap_max: Limit::Max,
             io_weight: Some(100),
             bfq_weight: None,
             low_latency: None,
             reclaim: true,
+            threaded: false,
+            descendants: 0,
+            dying: 0,
+            io_cost_qos: None,
             events: MemoryEvents {
                 low: Some(0),
                 high: Some(0),
@@ -132,6 +153,7 @@ impl FakeGroup {
                 )
             }),
             File::MemoryEvents => self.show_events(&mut text),
+            File::MemoryReclaim if !self.reclaim => return Err(Errno::NOENT),
             File::MemoryReclaim => return Err(Errno::INVAL),
             File::CgroupProcs => pids.iter().try_for_each(|pid| writeln!(text, "{pid}")),
             File::CgroupEvents => {
@@ -141,6 +163,20 @@ impl FakeGroup {
             File::BfqLowLatency => {
                 let on = self.low_latency.ok_or(Errno::NOENT)?;
                 writeln!(text, "{}", u8::from(on))
+            }
+            File::MemoryMin => writeln!(text, "{}", self.min),
+            File::MemorySwapCurrent => writeln!(text, "{}", self.swap.0),
+            File::MemorySwapMax => writeln!(text, "{}", self.swap_max),
+            File::CgroupType if self.threaded => writeln!(text, "threaded"),
+            File::CgroupType => writeln!(text, "domain"),
+            File::CgroupStat => writeln!(
+                text,
+                "nr_descendants {}\nnr_dying_descendants {}",
+                self.descendants, self.dying
+            ),
+            File::IoCostQos => {
+                let qos = self.io_cost_qos.as_deref().ok_or(Errno::NOENT)?;
+                writeln!(text, "{qos}")
             }
         };
         shown.map_err(|_| Errno::IO)?;
@@ -165,7 +201,7 @@ impl FakeGroup {
             ("unevictable", 0),
             ("workingset_refault_anon", 0),
             ("workingset_refault_file", self.refault_pages),
-            ("workingset_activate_file", 0),
+            ("workingset_activate_file", self.activate_pages),
             ("pgscan", 0),
             ("pgsteal", 0),
         ] {

@@ -201,6 +201,14 @@ impl FakeFs {
         self.directory(path).lock().faults.clear();
     }
 
+    /// How often each file of a group was read, or refused, by name.
+    pub fn reads(&self, path: &str) -> BTreeMap<&'static str, u32> {
+        let directory = self.directory(path);
+        let state = directory.lock();
+        let reads = state.reads.iter();
+        reads.map(|(file, count)| (file.name(), *count)).collect()
+    }
+
     /// Every write by us that reached a file, in order: path, file, text.
     pub fn writes(&self) -> Vec<(String, String, String)> {
         self.journal

@@ -127,6 +127,16 @@ pub struct MemInfo {
     pub buffers: Option<Bytes>,
     /// `Shmem`.
     pub shmem: Option<Bytes>,
+    /// `MemAvailable`: what could be had without swapping.
+    pub available: Option<Bytes>,
+    /// `AnonPages`.
+    pub anon: Option<Bytes>,
+    /// `Dirty`.
+    pub dirty: Option<Bytes>,
+    /// `SwapTotal`.
+    pub swap_total: Option<Bytes>,
+    /// `SwapFree`.
+    pub swap_free: Option<Bytes>,
 }
 
 impl MemInfo {
@@ -147,6 +157,11 @@ pub fn meminfo(text: &[u8]) -> MemInfo {
             Some(b"Cached:") => &mut info.cached,
             Some(b"Buffers:") => &mut info.buffers,
             Some(b"Shmem:") => &mut info.shmem,
+            Some(b"MemAvailable:") => &mut info.available,
+            Some(b"AnonPages:") => &mut info.anon,
+            Some(b"Dirty:") => &mut info.dirty,
+            Some(b"SwapTotal:") => &mut info.swap_total,
+            Some(b"SwapFree:") => &mut info.swap_free,
             _ => continue,
         };
         *field = words

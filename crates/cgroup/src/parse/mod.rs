@@ -5,6 +5,7 @@
 //! here, fuzzed in `fuzz/`).
 
 pub mod color;
+pub mod host;
 pub mod io;
 pub mod memory;
 pub mod mountinfo;
@@ -76,4 +77,5 @@ pub fn everything(text: &[u8]) {
     let _ = mountinfo::cgroup_mounts(text);
     let _ = single(text);
     let _ = color::declaration(text);
+    host::everything(text);
 }

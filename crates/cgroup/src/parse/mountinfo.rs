@@ -55,7 +55,7 @@ fn cgroup_mount(line: &[u8]) -> Option<CgroupMount> {
     })
 }
 
-fn comma_separated(field: &[u8]) -> Vec<String> {
+pub(super) fn comma_separated(field: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(field)
         .split(',')
         .filter(|option| !option.is_empty())
@@ -64,7 +64,7 @@ fn comma_separated(field: &[u8]) -> Vec<String> {
 }
 
 /// Undoes the kernel's octal escapes (`\040` is a space).
-fn unescape(field: &[u8]) -> String {
+pub(super) fn unescape(field: &[u8]) -> String {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&byte, tail)) = rest.split_first() {

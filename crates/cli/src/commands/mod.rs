@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub(crate) mod color;
+pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod generate;
 pub(crate) mod lab;

@@ -1,0 +1,273 @@
+//! Files that describe the host rather than a group: `/proc/swaps`, `/proc/diskstats`,
+//! `/proc/self/mountinfo`, `queue/scheduler`, `lru_gen/enabled`, and the root's `io.cost.qos` and
+//! `cgroup.stat`.
+//!
+//! Units: bytes; sectors of these files are always 512 bytes.
+
+use super::mountinfo::{comma_separated, unescape};
+use super::{io, keyed, lines, number, words};
+use crate::Device;
+
+/// Bytes of a sector in `/proc/diskstats` and `size`, whatever the disk's own are.
+pub const SECTOR: u64 = 512;
+
+/// One line of `/proc/swaps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Swap {
+    /// The device or file.
+    pub name: String,
+    /// Its size, bytes.
+    pub size: u64,
+    /// What is in use of it, bytes.
+    pub used: u64,
+}
+
+impl Swap {
+    /// Compressed memory rather than a disk.
+    pub fn is_zram(&self) -> bool {
+        let name = self.name.rsplit('/').next().unwrap_or_default();
+        name.starts_with("zram")
+    }
+}
+
+/// Parses `/proc/swaps`: a head line, then name, type, size and use in KiB, priority.
+pub fn swaps(text: &[u8]) -> Vec<Swap> {
+    let swap = |line| {
+        let mut words = words(line);
+        let name = unescape(words.next()?);
+        let size = number(words.nth(1)?)?;
+        let used = number(words.next()?)?;
+        Some(Swap {
+            name,
+            size: size.checked_mul(1024)?,
+            used: used.checked_mul(1024)?,
+        })
+    };
+    lines(text).filter_map(swap).collect()
+}
+
+/// What a disk did since boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskCounters {
+    /// Which.
+    pub device: Device,
+    /// Bytes written.
+    pub written: u64,
+    /// Milliseconds in which it had something to do.
+    pub busy_ms: u64,
+}
+
+/// Parses `/proc/diskstats`. A line that is too short is left out.
+pub fn diskstats(text: &[u8]) -> Vec<DiskCounters> {
+    let counters = |line| {
+        let mut fields = words(line);
+        let mut next = || fields.next().and_then(number);
+        let device = Device {
+            major: u32::try_from(next()?).ok()?,
+            minor: u32::try_from(next()?).ok()?,
+        };
+        // The name, then reads, merged, sectors read, ms; writes, merged, sectors written, ms; in
+        // flight, ms busy.
+        let mut fields = fields.skip(1).map(number);
+        let written = fields.nth(6)??.checked_mul(SECTOR)?;
+        let busy_ms = fields.nth(2)??;
+        Some(DiskCounters {
+            device,
+            written,
+            busy_ms,
+        })
+    };
+    lines(text).filter_map(counters).collect()
+}
+
+/// A mounted file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FsMount {
+    /// Where.
+    pub mount_point: String,
+    /// `ext4`, `xfs`, `fuse.sshfs`, ...
+    pub kind: String,
+    /// The device, or what stands for it.
+    pub source: String,
+    /// Mounted read-only.
+    pub read_only: bool,
+    /// Options of the file system.
+    pub options: Vec<String>,
+}
+
+/// All mounts of `/proc/self/mountinfo`, in the order they were mounted.
+pub fn mounts(text: &[u8]) -> Vec<FsMount> {
+    let mount = |line| {
+        let mut fields = words(line);
+        let mount_point = unescape(fields.nth(4)?);
+        let flags = fields.next()?;
+        let mut tail = fields.skip_while(|&field| field != b"-").skip(1);
+        let kind = String::from_utf8_lossy(tail.next()?).into_owned();
+        let source = unescape(tail.next()?);
+        let options = comma_separated(tail.next().unwrap_or_default());
+        let read_only = comma_separated(flags)
+            .iter()
+            .chain(&options)
+            .any(|option| option == "ro");
+        Some(FsMount {
+            mount_point,
+            kind,
+            source,
+            read_only,
+            options,
+        })
+    };
+    lines(text).filter_map(mount).collect()
+}
+
+/// A disk's `queue/scheduler`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scheduler {
+    /// The one in brackets.
+    pub active: String,
+    /// All that can be selected now, the active one too.
+    pub offered: Vec<String>,
+}
+
+/// Parses `none [bfq] mq-deadline`; a disk without queue says `none`.
+pub fn scheduler(text: &[u8]) -> Option<Scheduler> {
+    let mut scheduler = Scheduler::default();
+    for word in words(text) {
+        let inner = word.strip_prefix(b"[").and_then(|w| w.strip_suffix(b"]"));
+        let name = String::from_utf8_lossy(inner.unwrap_or(word)).into_owned();
+        if inner.is_some() {
+            scheduler.active.clone_from(&name);
+        }
+        scheduler.offered.push(name);
+    }
+    if scheduler.active.is_empty() {
+        let [only] = &scheduler.offered[..] else {
+            return None;
+        };
+        scheduler.active.clone_from(only);
+    }
+    Some(scheduler)
+}
+
+/// Parses `lru_gen/enabled`: hexadecimal bits, `0x0007`.
+pub fn lru_gen(text: &[u8]) -> Option<u64> {
+    let digits = text.trim_ascii().strip_prefix(b"0x")?;
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// Devices on which `io.cost.qos` is enabled.
+pub fn io_cost(text: &[u8]) -> Vec<Device> {
+    let enabled = |line| {
+        let mut words = words(line);
+        let device = io::device(words.next()?)?;
+        words.any(|word| word == b"enable=1").then_some(device)
+    };
+    lines(text).filter_map(enabled).collect()
+}
+
+/// Counts of `cgroup.stat`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Descendants {
+    /// Cgroups below that live.
+    pub living: Option<u64>,
+    /// Cgroups below that were removed and are still there, because something holds them.
+    pub dying: Option<u64>,
+}
+
+/// Parses `cgroup.stat`.
+pub fn descendants(text: &[u8]) -> Descendants {
+    let mut counts = Descendants::default();
+    for (key, value) in keyed(text) {
+        match key {
+            b"nr_descendants" => counts.living = Some(value),
+            b"nr_dying_descendants" => counts.dying = Some(value),
+            _ => {}
+        }
+    }
+    counts
+}
+
+/// Hands the same bytes to every parser of this module.
+pub(super) fn everything(text: &[u8]) {
+    let _ = swaps(text);
+    let _ = diskstats(text);
+    let _ = mounts(text);
+    let _ = scheduler(text);
+    let _ = lru_gen(text);
+    let _ = io_cost(text);
+    let _ = descendants(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SDA: Device = Device { major: 8, minor: 0 };
+
+    #[test]
+    fn swaps_are_bytes_and_zram_is_told_from_a_disk() {
+        let text = b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+/dev/zram0                              partition\t1024\t\t12\t\t100\n\
+/dev/sda2                               partition\t2048\t\t0\t\t-2\n";
+        let swaps = swaps(text);
+        assert_eq!((swaps[0].size, swaps[0].used), (1 << 20, 12 << 10));
+        assert!(swaps[0].is_zram() && !swaps[1].is_zram());
+        assert_eq!(swaps.len(), 2, "the head is no swap");
+    }
+
+    #[test]
+    fn written_bytes_and_busy_time_come_from_their_own_columns() {
+        let text = b"   8       0 sda 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n 8 1 sda1 1 2\n";
+        let counters = diskstats(text);
+        assert_eq!(counters.len(), 1);
+        assert_eq!(counters[0].device, SDA);
+        assert_eq!((counters[0].written, counters[0].busy_ms), (7 * 512, 10));
+    }
+
+    #[test]
+    fn a_mount_has_its_type_its_source_and_both_kinds_of_options() {
+        let text = b"40 1 8:1 / /a\\040b rw,noatime shared:1 - ext4 /dev/sda1 rw,data=journal\n\
+41 1 0:9 / /cd ro - iso9660 /dev/sr0 ro\n";
+        let mounts = mounts(text);
+        assert_eq!(
+            (mounts[0].mount_point.as_str(), mounts[0].kind.as_str()),
+            ("/a b", "ext4")
+        );
+        assert_eq!(mounts[0].source, "/dev/sda1");
+        assert!(!mounts[0].read_only && mounts[1].read_only);
+        assert!(mounts[0]
+            .options
+            .iter()
+            .any(|option| option == "data=journal"));
+    }
+
+    #[test]
+    fn the_active_scheduler_is_the_one_in_brackets_or_the_only_one() {
+        let several = scheduler(b"none [bfq] mq-deadline\n").unwrap();
+        assert_eq!(several.active, "bfq");
+        assert_eq!(several.offered, ["none", "bfq", "mq-deadline"]);
+        assert_eq!(scheduler(b"none\n").unwrap().active, "none");
+        assert_eq!(scheduler(b"none bfq\n"), None);
+        assert_eq!(scheduler(b""), None);
+    }
+
+    #[test]
+    fn bits_of_the_multi_generational_lru_are_hexadecimal() {
+        assert_eq!(lru_gen(b"0x0007\n"), Some(7));
+        assert_eq!(lru_gen(b"0x0000\n"), Some(0));
+        assert_eq!(lru_gen(b"7\n"), None);
+    }
+
+    #[test]
+    fn only_devices_with_io_cost_enabled_are_listed() {
+        let text = b"8:0 enable=1 ctrl=auto rpct=0.00\n8:16 enable=0 ctrl=user\n";
+        assert_eq!(io_cost(text), [SDA]);
+    }
+
+    #[test]
+    fn the_living_and_the_dying_are_told_apart() {
+        let counts = descendants(b"nr_descendants 5\nnr_subsys_memory 5\nnr_dying_descendants 7\n");
+        assert_eq!((counts.living, counts.dying), (Some(5), Some(7)));
+        assert_eq!(descendants(b"").dying, None);
+    }
+}

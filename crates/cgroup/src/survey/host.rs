@@ -1,0 +1,254 @@
+//! One look at the host's own files.
+
+use rustix::io::Errno;
+
+use super::{HostFiles, Known, Unread};
+use crate::parse::host::{
+    diskstats, lru_gen, mounts, scheduler, swaps, DiskCounters, FsMount, Scheduler, Swap,
+};
+use crate::parse::memory::{meminfo, MemInfo};
+use crate::parse::mountinfo::{cgroup_mounts, CgroupMount};
+use crate::parse::{io, psi, single};
+use crate::{Buffer, Device, File};
+
+const BLOCK: &str = "/sys/block";
+const VM: &str = "/proc/sys/vm";
+const LRU_GEN: &str = "/sys/kernel/mm/lru_gen";
+
+/// A disk: a block device that is not made of other ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// `nvme0n1`.
+    pub name: String,
+    /// Its number.
+    pub device: Known<Device>,
+    /// What serves its queue.
+    pub scheduler: Known<Scheduler>,
+    /// Whether it spins, or says so.
+    pub rotational: Known<bool>,
+}
+
+/// What the host's files say. Sysctls are as their files hold them.
+#[derive(Debug, Clone)]
+pub struct HostFacts {
+    /// The kernel's release; shown, never compared.
+    pub release: Known<String>,
+    /// `/proc/meminfo`.
+    pub memory: Known<MemInfo>,
+    /// Swap devices and files.
+    pub swaps: Known<Vec<Swap>>,
+    /// `vm.swappiness`.
+    pub swappiness: Known<u64>,
+    /// `vm.dirty_ratio`, percent; 0: `dirty_bytes` counts.
+    pub dirty_ratio: Known<u64>,
+    /// `vm.dirty_bytes`; 0: `dirty_ratio` counts.
+    pub dirty_bytes: Known<u64>,
+    /// The bits of the multi-generational LRU; `None`: the kernel has none.
+    pub lru_gen: Known<Option<u64>>,
+    /// `lru_gen/min_ttl_ms`.
+    pub lru_gen_min_ttl_ms: Known<Option<u64>>,
+    /// Whether pressure stall information is counted.
+    pub psi: Known<bool>,
+    /// Whether the kernel describes its types (BTF).
+    pub btf: Known<bool>,
+    /// Cgroup mounts, v1 and v2.
+    pub cgroups: Known<Vec<CgroupMount>>,
+    /// Controllers of the cgroup2 mount; `None`: there is no such mount.
+    pub controllers: Known<Option<Vec<String>>>,
+    /// All mounts.
+    pub mounts: Known<Vec<FsMount>>,
+    /// Disks that have a size.
+    pub disks: Known<Vec<Disk>>,
+}
+
+impl HostFacts {
+    /// Reads each file once.
+    pub fn read(files: &dyn HostFiles) -> HostFacts {
+        let reader = &mut Reader {
+            files,
+            buffer: Buffer::new(),
+        };
+        let mountinfo = reader.parsed("/proc/self/mountinfo", |text| {
+            Some((cgroup_mounts(text), mounts(text)))
+        });
+        let (cgroups, mounts) = match mountinfo {
+            Ok((cgroups, mounts)) => (Ok(cgroups), Ok(mounts)),
+            Err(unread) => (Err(unread.clone()), Err(unread)),
+        };
+        HostFacts {
+            release: reader.parsed("/proc/sys/kernel/osrelease", |text| {
+                Some(String::from_utf8_lossy(text).trim().to_owned())
+            }),
+            memory: reader.parsed("/proc/meminfo", |text| Some(meminfo(text))),
+            // A kernel without swap has no such file.
+            swaps: reader
+                .maybe("/proc/swaps", |text| Some(swaps(text)))
+                .map(Option::unwrap_or_default),
+            swappiness: reader.parsed(&format!("{VM}/swappiness"), single),
+            dirty_ratio: reader.parsed(&format!("{VM}/dirty_ratio"), single),
+            dirty_bytes: reader.parsed(&format!("{VM}/dirty_bytes"), single),
+            lru_gen: reader.maybe(&format!("{LRU_GEN}/enabled"), lru_gen),
+            lru_gen_min_ttl_ms: reader.maybe(&format!("{LRU_GEN}/min_ttl_ms"), single),
+            psi: reader.psi(),
+            btf: reader.exists("/sys/kernel/btf/vmlinux"),
+            controllers: reader.controllers(&cgroups),
+            cgroups,
+            mounts,
+            disks: reader.disks(),
+        }
+    }
+
+    /// What the disks did since boot: read twice for a rate.
+    pub fn disk_counters(files: &dyn HostFiles) -> Known<Vec<DiskCounters>> {
+        let mut reader = Reader {
+            files,
+            buffer: Buffer::new(),
+        };
+        reader.parsed("/proc/diskstats", |text| Some(diskstats(text)))
+    }
+
+    /// Where cgroup2 is mounted; of several mounts the first that shows its root.
+    pub fn cgroup2(&self) -> Known<Option<&CgroupMount>> {
+        match &self.cgroups {
+            Ok(mounts) => Ok(cgroup2_of(mounts)),
+            Err(unread) => Err(unread.clone()),
+        }
+    }
+}
+
+fn cgroup2_of(mounts: &[CgroupMount]) -> Option<&CgroupMount> {
+    let v2 = || mounts.iter().filter(|mount| mount.v2);
+    v2().find(|mount| mount.root == "/").or_else(|| v2().next())
+}
+
+struct Reader<'a> {
+    files: &'a dyn HostFiles,
+    buffer: Buffer,
+}
+
+impl Reader<'_> {
+    fn parsed<T>(&mut self, path: &str, parse: impl FnOnce(&[u8]) -> Option<T>) -> Known<T> {
+        self.files
+            .read(path, &mut self.buffer)
+            .map_err(|errno| Unread::from_errno(path, errno))?;
+        parse(self.buffer.bytes()).ok_or_else(|| Unread::malformed(path))
+    }
+
+    fn maybe<T>(&mut self, path: &str, parse: impl FnOnce(&[u8]) -> Option<T>) -> Known<Option<T>> {
+        match self.files.read(path, &mut self.buffer) {
+            Ok(()) => parse(self.buffer.bytes())
+                .map(Some)
+                .ok_or_else(|| Unread::malformed(path)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(Unread::from_errno(path, errno)),
+        }
+    }
+
+    fn exists(&self, path: &str) -> Known<bool> {
+        self.files
+            .exists(path)
+            .map_err(|errno| Unread::from_errno(path, errno))
+    }
+
+    /// The file exists but refuses to be read where PSI is compiled in and switched off.
+    fn psi(&mut self) -> Known<bool> {
+        let path = "/proc/pressure/memory";
+        match self.files.read(path, &mut self.buffer) {
+            Ok(()) if psi::totals(self.buffer.bytes()).some_us.is_some() => Ok(true),
+            Ok(()) => Err(Unread::malformed(path)),
+            Err(Errno::NOENT | Errno::OPNOTSUPP) => Ok(false),
+            Err(errno) => Err(Unread::from_errno(path, errno)),
+        }
+    }
+
+    fn controllers(&mut self, mounts: &Known<Vec<CgroupMount>>) -> Known<Option<Vec<String>>> {
+        let mounts = mounts.as_ref().map_err(Clone::clone)?;
+        let Some(mount) = cgroup2_of(mounts) else {
+            return Ok(None);
+        };
+        let path = format!("{}/{}", mount.mount_point, File::CgroupControllers.name());
+        self.parsed(&path, |text| {
+            let text = String::from_utf8_lossy(text);
+            Some(Some(text.split_whitespace().map(str::to_owned).collect()))
+        })
+    }
+
+    fn disks(&mut self) -> Known<Vec<Disk>> {
+        let names = match self.files.list(BLOCK) {
+            Ok(names) => names,
+            Err(Errno::NOENT) => Vec::new(),
+            Err(errno) => return Err(Unread::from_errno(BLOCK, errno)),
+        };
+        let mut disks = Vec::new();
+        for name in names {
+            let dir = format!("{BLOCK}/{name}");
+            // Loop, zram, device mapper and RAID have no hardware behind them.
+            if !self.exists(&format!("{dir}/device"))? {
+                continue;
+            }
+            if self.parsed(&format!("{dir}/size"), single) == Ok(0) {
+                continue;
+            }
+            disks.push(Disk {
+                device: self.parsed(&format!("{dir}/dev"), |text| io::device(text.trim_ascii())),
+                scheduler: self.parsed(&format!("{dir}/queue/scheduler"), scheduler),
+                rotational: self
+                    .parsed(&format!("{dir}/queue/rotational"), single)
+                    .map(|number| number != 0),
+                name,
+            });
+        }
+        Ok(disks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::FakeHost;
+    use super::*;
+
+    fn host() -> FakeHost {
+        let host = FakeHost::new();
+        host.set(
+            "/proc/self/mountinfo",
+            "31 23 0:28 / /cg rw - cgroup2 none rw\n40 1 8:1 / / rw - ext4 /dev/sda1 rw\n",
+        );
+        host.set("/cg/cgroup.controllers", "cpu memory\n");
+        host.set("/proc/meminfo", "MemTotal: 1000 kB\nSwapTotal: 8 kB\n");
+        host.set("/sys/block/sda/device/model", "x\n");
+        host.set("/sys/block/sda/size", "100\n");
+        host.set("/sys/block/sda/dev", "8:0\n");
+        host.set("/sys/block/sda/queue/scheduler", "[none] bfq\n");
+        host.set("/sys/block/loop0/size", "100\n");
+        host
+    }
+
+    #[test]
+    fn a_disk_has_hardware_behind_it() {
+        let facts = HostFacts::read(&host());
+        let disks = facts.disks.unwrap();
+        assert_eq!(disks.len(), 1);
+        assert_eq!(disks[0].name, "sda");
+        assert_eq!(disks[0].scheduler.as_ref().unwrap().active, "none");
+        assert!(disks[0].rotational.is_err(), "unknown is not false");
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why_and_what_is_not_there_says_so() {
+        let host = host();
+        host.refuse("/sys/kernel/mm/lru_gen/enabled", Errno::ACCESS);
+        host.refuse("/proc/pressure/memory", Errno::OPNOTSUPP);
+        let facts = HostFacts::read(&host);
+        let unread = facts.lru_gen.unwrap_err();
+        assert_eq!(
+            unread.to_string(),
+            "/sys/kernel/mm/lru_gen/enabled: permission denied"
+        );
+        assert_eq!(facts.lru_gen_min_ttl_ms, Ok(None));
+        assert_eq!(facts.psi, Ok(false));
+        assert!(facts.swappiness.is_err());
+        assert_eq!(facts.swaps, Ok(Vec::new()));
+        let controllers = facts.controllers.unwrap().unwrap();
+        assert_eq!(controllers, ["cpu", "memory"]);
+    }
+}

@@ -1,0 +1,123 @@
+//! `justitia doctor`: pitfalls of this host, with evidence, consequence and remedy.
+//!
+//! Needs no agent and changes nothing. Exit codes: 0 nothing found and everything could be told,
+//! 1 something found that the configuration does not silence, 69 nothing found, but not everything
+//! could be told.
+
+mod render;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use justitia_agent::config::GLOB_REMEDY;
+use justitia_agent::socket::ask;
+use justitia_agent::{Error, Settings};
+use justitia_cgroup::survey::{HostFacts, Known, RealHost, Unread};
+use justitia_cgroup::{Fs, RealFs};
+use justitia_discover::{Owners, RuntimeDirs};
+use justitia_doctor::{examine, gather, Facts, Look, Report, Verdict};
+use justitia_policy::config::Mode;
+
+use crate::args::DoctorArgs;
+use crate::output::{self, Screen};
+use crate::settings;
+
+/// Looks, and says what is wrong.
+pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
+    let settings = settings::load(&args.config)?;
+    let owners = Owners::new(&settings.discover(), RuntimeDirs::host())
+        .map_err(|error| Error::usage(error, GLOB_REMEDY))?;
+    let host = RealHost::default();
+    let facts = gather(Look {
+        host: &host,
+        groups: &open,
+        owners: &owners,
+        managed: managed(&settings),
+        window: Duration::from_secs(args.seconds),
+        wait: &mut std::thread::sleep,
+    });
+    let group = args
+        .group
+        .as_deref()
+        .map(|name| find(&facts, name))
+        .transpose()?;
+    let report = examine(&facts, &settings.silences, group);
+    if args.json {
+        output::print_json(&report)?;
+    } else {
+        output::print(&render::render(&report, Screen::stdout()))?;
+    }
+    verdict(&report)
+}
+
+/// The host's cgroups, whatever controllers they have.
+fn open(host: &HostFacts) -> Known<Fs> {
+    let Some(mount) = host.cgroup2()? else {
+        return Err(Unread::new("cgroups", "no cgroup2 file system is mounted"));
+    };
+    match RealFs::on_directory(&mount.mount_point) {
+        Ok(fs) => Ok(Arc::new(fs)),
+        Err(error) => Err(Unread::new(&mount.mount_point, error.to_string())),
+    }
+}
+
+/// What a running agent writes to. Without one that can be asked: nothing.
+fn managed(settings: &Settings) -> HashSet<String> {
+    match ask(&settings.socket()) {
+        Ok(report) if report.mode != Mode::Observe => {
+            report.groups.into_iter().map(|group| group.path).collect()
+        }
+        _ => HashSet::new(),
+    }
+}
+
+/// The path of the group with this path, or the only one whose path ends so.
+fn find<'a>(facts: &'a Facts, name: &str) -> Result<&'a str, Error> {
+    if let Err(unread) = &facts.tree {
+        let remedy = "without GROUP the host itself is looked at";
+        return Err(Error::environment(unread, remedy));
+    }
+    let path = format!("/{}", name.trim_matches('/'));
+    let paths = || facts.groups.iter().map(|group| group.path.as_str());
+    if let Some(found) = paths().find(|have| *have == path) {
+        return Ok(found);
+    }
+    let mut ending = paths().filter(|have| have.ends_with(&path));
+    match (ending.next(), ending.next()) {
+        (Some(found), None) => Ok(found),
+        (Some(one), Some(other)) => Err(Error::failed(
+            format!("{name} may be {one} or {other}"),
+            "give the whole path",
+        )),
+        (None, _) => Err(Error::failed(
+            format!("there is no cgroup {name}"),
+            "give its path relative to the cgroup2 mount, as systemd-cgls shows it",
+        )),
+    }
+}
+
+fn verdict(report: &Report) -> Result<()> {
+    let number = |count, what| match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    };
+    match report.verdict {
+        Verdict::Finding => Err(Error::failed(
+            number(report.findings_total, "finding"),
+            "each has its remedy; one that is meant so can be silenced in [doctor] of the \
+             configuration",
+        )
+        .into()),
+        Verdict::CouldNotTell => Err(Error::environment(
+            format!(
+                "nothing found, but {} could not tell",
+                number(report.could_not_tell_total, "check")
+            ),
+            "run it as root on the host, for at least one second; what is missing is listed",
+        )
+        .into()),
+        Verdict::Silenced | Verdict::Fine => Ok(()),
+    }
+}

@@ -1,0 +1,304 @@
+//! The report for people: what was found first, the worst on top; what is fine in one line.
+
+use std::fmt::Write as _;
+
+use justitia_doctor::{CheckReport, FindingReport, Report, Severity, Subject, Verdict};
+use justitia_policy::color::Color;
+
+use crate::output::{self, Screen};
+
+/// Findings of one check that are shown; `--json` has all.
+const SHOWN: usize = 5;
+/// What could not be read, for one check.
+const REASONS: usize = 3;
+
+/// The report as text.
+pub(crate) fn render(report: &Report, screen: Screen) -> String {
+    let mut page = Page {
+        text: String::new(),
+        screen,
+    };
+    let mut found: Vec<&CheckReport> = with(report, Verdict::Finding).collect();
+    found.sort_by_key(|check| std::cmp::Reverse(check.severity));
+    for check in found {
+        page.finding(check);
+    }
+    page.silenced(report);
+    page.unknown(report);
+    page.fine(report);
+    page.foot(report);
+    page.text
+}
+
+fn with(report: &Report, verdict: Verdict) -> impl Iterator<Item = &CheckReport> {
+    let checks = report.checks.iter();
+    checks.filter(move |check| check.verdict == verdict)
+}
+
+struct Page {
+    text: String,
+    screen: Screen,
+}
+
+impl Page {
+    fn finding(&mut self, check: &CheckReport) {
+        let severity = match check.severity {
+            Severity::Critical => self.screen.paint(Color::Red, "critical"),
+            Severity::Warning => self.screen.paint(Color::Yellow, "warning"),
+            Severity::Note => "note".to_owned(),
+        };
+        let _ = writeln!(self.text, "{severity}: {} ({})", check.title, check.id);
+        let open: Vec<&FindingReport> = check
+            .findings
+            .iter()
+            .filter(|finding| finding.silenced.is_none())
+            .collect();
+        for finding in open.iter().take(SHOWN) {
+            let line = format!("{}: {}", subject(&finding.subject), finding.evidence);
+            self.wrapped("  ", "    ", &line);
+            for remedy in &finding.remedy {
+                // Commands are not broken: they are copied.
+                let _ = writeln!(self.text, "    > {remedy}");
+            }
+        }
+        if let Some(more @ 1..) = open.len().checked_sub(SHOWN) {
+            let _ = writeln!(self.text, "  and {more} more, in --json");
+        }
+        self.wrapped("  if left so: ", "    ", check.consequence);
+        let _ = writeln!(self.text, "  more: {}\n", check.documentation);
+    }
+
+    fn silenced(&mut self, report: &Report) {
+        if report.silenced_total == 0 {
+            return;
+        }
+        let _ = writeln!(self.text, "silenced by the configuration");
+        for check in &report.checks {
+            for finding in &check.findings {
+                if let Some(reason) = &finding.silenced {
+                    let line = format!(
+                        "{} of {}: {} (because: {reason})",
+                        check.id,
+                        subject(&finding.subject),
+                        finding.evidence
+                    );
+                    self.wrapped("  ", "    ", &line);
+                }
+            }
+        }
+        self.text.push('\n');
+    }
+
+    fn unknown(&mut self, report: &Report) {
+        if report.could_not_tell_total == 0 {
+            return;
+        }
+        let _ = writeln!(self.text, "could not tell");
+        for check in &report.checks {
+            let reasons = &check.could_not_tell;
+            if reasons.is_empty() {
+                continue;
+            }
+            let shown = &reasons[..reasons.len().min(REASONS)];
+            let mut line = format!("{}: {}", check.id, shown.join("; "));
+            if let Some(more @ 1..) = reasons.len().checked_sub(REASONS) {
+                let _ = write!(line, "; and {more} more");
+            }
+            self.wrapped("  ", "    ", &line);
+        }
+        self.text.push('\n');
+    }
+
+    fn fine(&mut self, report: &Report) {
+        let fine: Vec<&str> = with(report, Verdict::Fine).map(|check| check.id).collect();
+        if !fine.is_empty() {
+            self.wrapped("fine: ", "  ", &fine.join(", "));
+            self.text.push('\n');
+        }
+    }
+
+    fn foot(&mut self, report: &Report) {
+        let host = &report.host;
+        let kernel = host.kernel.as_deref().unwrap_or("of unknown release");
+        let looked = match host.window_s {
+            Some(window) => format!("looked twice, {window:.1} s apart"),
+            None => "looked once: no rates".to_owned(),
+        };
+        let line = format!(
+            "Linux {kernel}, {} of memory, {} free, {} of swap, {} cgroups, {looked}",
+            output::bytes(host.memory_bytes),
+            output::bytes(host.free_bytes),
+            output::bytes(host.swap_bytes),
+            host.groups_total,
+        );
+        self.wrapped("", "  ", &line);
+        let _ = writeln!(
+            self.text,
+            "{} found, {} silenced, {} could not tell",
+            report.findings_total, report.silenced_total, report.could_not_tell_total
+        );
+    }
+
+    /// Words that fit the screen; lines after the first are indented by `rest`.
+    fn wrapped(&mut self, first: &str, rest: &str, words: &str) {
+        let width = self.screen.width.unwrap_or(usize::MAX);
+        let mut line = first.to_owned();
+        let mut empty = true;
+        for word in words.split(' ') {
+            let length = line.chars().count() + word.chars().count() + usize::from(!empty);
+            if length > width && !empty {
+                let _ = writeln!(self.text, "{line}");
+                rest.clone_into(&mut line);
+                empty = true;
+            }
+            if !empty {
+                line.push(' ');
+            }
+            line.push_str(word);
+            empty = false;
+        }
+        let _ = writeln!(self.text, "{line}");
+    }
+}
+
+fn subject(subject: &Subject) -> String {
+    match subject {
+        Subject::Host => "host".to_owned(),
+        Subject::Group(path) | Subject::Mount(path) => path.clone(),
+        Subject::Disk(name) => format!("disk {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use justitia_doctor::HostReport;
+
+    use super::*;
+
+    fn finding(subject: Subject, evidence: &str, silenced: Option<&str>) -> FindingReport {
+        FindingReport {
+            subject,
+            evidence: evidence.into(),
+            numbers: std::collections::BTreeMap::new(),
+            remedy: vec!["echo 512M > /cg/app/db/memory.low".into()],
+            silenced: silenced.map(str::to_owned),
+        }
+    }
+
+    fn check(
+        id: &'static str,
+        severity: Severity,
+        verdict: Verdict,
+        findings: Vec<FindingReport>,
+        could_not_tell: &[&str],
+    ) -> CheckReport {
+        CheckReport {
+            id,
+            title: "a title",
+            severity,
+            verdict,
+            consequence: "a long consequence that has to be wrapped where the terminal is narrow",
+            needs: "files",
+            documentation: format!("docs/doctor.md#{id}"),
+            findings,
+            could_not_tell: could_not_tell.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    fn report() -> Report {
+        let group = || Subject::Group("/app/db".into());
+        let many = (0..7).map(|_| finding(group(), "uses 1.0 GiB of 1.1 GiB", None));
+        Report {
+            verdict: Verdict::Finding,
+            findings_total: 8,
+            silenced_total: 1,
+            could_not_tell_total: 1,
+            host: HostReport {
+                kernel: Some("6.12.0".into()),
+                memory_bytes: Some(1 << 30),
+                free_bytes: None,
+                swap_bytes: Some(0),
+                groups_total: 12,
+                window_s: Some(1.0),
+            },
+            checks: vec![
+                check(
+                    "a-warning",
+                    Severity::Warning,
+                    Verdict::Finding,
+                    many.collect(),
+                    &[],
+                ),
+                check(
+                    "a-crisis",
+                    Severity::Critical,
+                    Verdict::Finding,
+                    vec![finding(Subject::Disk("sda".into()), "is full", None)],
+                    &[],
+                ),
+                check(
+                    "a-habit",
+                    Severity::Note,
+                    Verdict::Silenced,
+                    vec![finding(Subject::Host, "no swap", Some("so decided"))],
+                    &[],
+                ),
+                check(
+                    "a-riddle",
+                    Severity::Note,
+                    Verdict::CouldNotTell,
+                    vec![],
+                    &["a", "b", "c", "d"],
+                ),
+                check("a-joy", Severity::Note, Verdict::Fine, vec![], &[]),
+            ],
+        }
+    }
+
+    fn text(width: Option<usize>) -> String {
+        let screen = Screen {
+            width,
+            colors: false,
+        };
+        render(&report(), screen)
+    }
+
+    #[test]
+    fn the_worst_stands_on_top_and_everything_is_said() {
+        let text = text(None);
+        assert!(
+            text.starts_with("critical: a title (a-crisis)\n  disk sda: is full\n"),
+            "{text}"
+        );
+        for words in [
+            "warning: a title (a-warning)",
+            "  /app/db: uses 1.0 GiB of 1.1 GiB\n    > echo 512M > /cg/app/db/memory.low\n",
+            "  and 2 more, in --json\n",
+            "  more: docs/doctor.md#a-warning\n",
+            "  a-habit of host: no swap (because: so decided)\n",
+            "  a-riddle: a; b; c; and 1 more\n",
+            "fine: a-joy\n",
+            "1.0 GiB of memory, - free, 0 B of swap, 12 cgroups, looked twice, 1.0 s apart\n",
+            "8 found, 1 silenced, 1 could not tell\n",
+        ] {
+            assert!(text.contains(words), "{words}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn sentences_fit_the_terminal_and_commands_stay_whole() {
+        let text = text(Some(40));
+        for line in text.lines() {
+            let command = line.trim_start().starts_with('>') || line.contains("more: ");
+            assert!(
+                command || line.chars().count() <= 40 || !line.contains("  "),
+                "{line}"
+            );
+        }
+        assert!(text.contains("\n    wrapped"), "{text}");
+        assert!(
+            text.contains("> echo 512M > /cg/app/db/memory.low\n"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! What one cgroup is, and what weight its owner stated for it somewhere else than in the kernel's
+//! files: configuration, xattr, OCI annotation, OCI blockIO.
+//!
+//! For those who look at every cgroup of a host once, as the doctor does; the agent's list of
+//! managed groups is kept by [`crate::Scanner`]. The order of preference is the same.
+
+use justitia_policy::snapshot::WeightSource;
+use justitia_policy::units::Weight;
+
+use crate::oci::Records;
+use crate::{kind, DiscoverConfig, Glob, GlobError, Kind, RuntimeDirs};
+
+/// Knows what owners wrote down.
+#[derive(Debug)]
+pub struct Owners {
+    manage: Vec<Glob>,
+    weights: Vec<(Glob, Weight)>,
+    records: Records,
+}
+
+impl Owners {
+    /// Reads the runtimes' records.
+    pub fn new(config: &DiscoverConfig, runtime: RuntimeDirs) -> Result<Owners, GlobError> {
+        let manage = config.manage.iter().map(|glob| Glob::new(glob));
+        let weights = config
+            .weights
+            .iter()
+            .map(|(glob, weight)| Ok((Glob::new(glob)?, *weight)));
+        let mut records = Records::new(runtime);
+        records.refresh();
+        Ok(Owners {
+            manage: manage.collect::<Result<_, _>>()?,
+            weights: weights.collect::<Result<_, _>>()?,
+            records,
+        })
+    }
+
+    /// Whether somebody runs a workload in it: a container, a pod, a virtual machine, or what the
+    /// configuration has managed. `None`: nothing says so.
+    pub fn workload(&self, path: &str) -> Option<Kind> {
+        let named = kind::of_path(path).map(|named| named.kind);
+        if self.manage.iter().any(|glob| glob.matches(path)) {
+            return Some(named.unwrap_or(Kind::Group));
+        }
+        let recorded = || self.records.is_container(path).then_some(Kind::Container);
+        named
+            .filter(|kind| *kind != Kind::Service)
+            .or_else(recorded)
+    }
+
+    /// The weight stated for it; `xattr` is the text of its `user.justitia.weight`.
+    pub fn weight(&self, path: &str, xattr: Option<&str>) -> Option<(Weight, WeightSource)> {
+        if let Some((_, weight)) = self.weights.iter().find(|(glob, _)| glob.matches(path)) {
+            return Some((*weight, WeightSource::Config));
+        }
+        let stated = xattr
+            .and_then(|text| text.parse().ok())
+            .and_then(|value| Weight::new(value).ok());
+        if let Some(weight) = stated {
+            return Some((weight, WeightSource::Xattr));
+        }
+        let name = kind::of_path(path).map(|named| named.name);
+        let record = self.records.of_cgroup(path, name.as_deref())?;
+        match (record.annotation, record.block_io) {
+            (Some(weight), _) => Some((weight, WeightSource::OciAnnotation)),
+            (None, Some(weight)) => Some((weight, WeightSource::OciBlockIo)),
+            (None, None) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owners() -> Owners {
+        let config = DiscoverConfig {
+            manage: vec!["/app/*".into()],
+            weights: vec![("/app/db".into(), Weight::new(800).unwrap())],
+            ..DiscoverConfig::default()
+        };
+        Owners::new(&config, RuntimeDirs::none()).unwrap()
+    }
+
+    #[test]
+    fn a_service_is_a_workload_only_when_the_configuration_has_it_managed() {
+        let owners = owners();
+        assert_eq!(owners.workload("/app/db"), Some(Kind::Group));
+        assert_eq!(owners.workload("/app/x.service"), Some(Kind::Service));
+        assert_eq!(owners.workload("/system.slice/cron.service"), None);
+        let container = "/system.slice/docker-0123456789ab.scope";
+        assert_eq!(owners.workload(container), Some(Kind::Container));
+    }
+
+    #[test]
+    fn the_configuration_wins_over_the_attribute_and_nonsense_is_no_weight() {
+        let owners = owners();
+        let weight = |path, xattr| owners.weight(path, xattr).map(|(weight, _)| weight.get());
+        assert_eq!(weight("/app/db", Some("300")), Some(800));
+        assert_eq!(weight("/app/web", Some("300")), Some(300));
+        assert_eq!(weight("/app/web", Some("heavy")), None);
+        assert_eq!(weight("/app/web", None), None);
+    }
+}

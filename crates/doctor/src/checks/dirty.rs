@@ -1,0 +1,102 @@
+//! Dirty limits that are large against the disk. Who allocates when all that can be reclaimed is
+//! dirty waits until it is written; how long that can take is the dirty limit over the speed of
+//! the slowest disk.
+
+use justitia_cgroup::survey::{Disk, Known};
+use justitia_policy::units::Bytes;
+
+use crate::check::{Check, Finding, Outcome, Severity, Subject};
+use crate::facts::Facts;
+
+pub(crate) const SLOW_DISK: Check = Check {
+    id: "dirty-limit-slow-disk",
+    title: "a dirty limit that a disk needs long to write",
+    severity: Severity::Warning,
+    needs: "vm.dirty_ratio, vm.dirty_bytes, MemAvailable, /proc/diskstats twice, \
+            queue/rotational",
+    consequence:
+        "an allocation that finds only dirty page cache, a sync or an fsync waits until it \
+                  is written: tens of seconds of standstill",
+    run: slow_disk,
+};
+
+/// Longer than this, seconds, nobody should have to wait.
+const PATIENCE_S: f64 = 10.0;
+/// Taken for the speed of a disk that spins, bytes per second, as long as it was not measured.
+const SPINNING: f64 = 100e6;
+/// The same of one that does not.
+const SOLID: f64 = 500e6;
+/// A disk that was busy for so much of the time writes as fast as it can.
+const BUSY: f64 = 0.9;
+
+/// How much may be dirty on this host before writers wait (`vm.dirty_bytes`, or `vm.dirty_ratio` of
+/// what could be page cache).
+pub(crate) fn limit(facts: &Facts) -> Known<Bytes> {
+    let bytes = facts.host.dirty_bytes.clone()?;
+    if bytes > 0 {
+        return Ok(Bytes(bytes));
+    }
+    let ratio = facts.host.dirty_ratio.clone()?;
+    let available = facts.meminfo(|info| info.available, "MemAvailable")?;
+    Ok(available.scale(ratio as f64 / 100.0))
+}
+
+/// Bytes per second, if the disk was seen to do its best.
+fn measured(facts: &Facts, disk: &Disk) -> Option<f64> {
+    let window = facts.window_s?;
+    let device = disk.device.clone().ok()?;
+    let [first, second] = [0, 1].map(|look| {
+        let disks = facts.disk_counters[look].as_ref().ok()?;
+        disks.iter().find(|disk| disk.device == device).copied()
+    });
+    let (first, second) = (first?, second?);
+    let busy = second.busy_ms.saturating_sub(first.busy_ms) as f64 / 1000.0 / window;
+    let written = second.written.saturating_sub(first.written) as f64 / window;
+    // Busy with reads, it does not tell how fast it writes.
+    (busy >= BUSY && written >= 1e6).then_some(written)
+}
+
+fn slow_disk(facts: &Facts, out: &mut Outcome) {
+    let Some(limit) = out.known(limit(facts)) else {
+        return;
+    };
+    let Some(disks) = out.known(facts.disks()) else {
+        return;
+    };
+    for disk in disks {
+        let (speed, how) = if let Some(speed) = measured(facts, disk) {
+            (speed, "as measured just now")
+        } else {
+            let Some(spins) = out.known(disk.rotational.clone()) else {
+                continue;
+            };
+            if spins {
+                (SPINNING, "taken for a disk that spins")
+            } else {
+                (SOLID, "taken for a solid-state disk")
+            }
+        };
+        let wait_s = limit.as_f64() / speed;
+        if wait_s <= PATIENCE_S {
+            continue;
+        }
+        let fits = (speed * PATIENCE_S / 2.0) as u64;
+        out.find(
+            Finding::new(
+                Subject::Disk(disk.name.clone()),
+                format!(
+                    "up to {limit} may be dirty; at {:.0} MB/s ({how}) writing them takes \
+                     {wait_s:.0} s",
+                    speed / 1e6
+                ),
+            )
+            .bytes("dirty_limit_bytes", limit)
+            .number("disk_bytes_per_s", speed)
+            .number("wait_s", wait_s)
+            .remedy(format!(
+                "sysctl vm.dirty_bytes={fits} vm.dirty_background_bytes={}",
+                fits / 2
+            )),
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! What the host lacks for any of this to work: cgroup v2, its controllers, features of the kernel.
+
+use justitia_cgroup::survey::Unread;
+
+use super::about;
+use crate::check::{Check, Finding, Outcome, Severity, Subject};
+use crate::facts::{Facts, GroupFacts};
+use crate::remedy;
+
+pub(crate) const CGROUP_V1: Check = Check {
+    id: "cgroup-v1",
+    title: "controllers on cgroup v1",
+    severity: Severity::Critical,
+    needs: "cgroup mounts (/proc/self/mountinfo)",
+    consequence:
+        "buffered writes are throttled and charged without regard to groups, there is no \
+                  memory.low that works and no pressure per group: Justitia cannot manage this host",
+    run: cgroup_v1,
+};
+
+pub(crate) const CONTROLLERS_OFF: Check = Check {
+    id: "controllers-off",
+    title: "workloads without the memory or the io controller",
+    severity: Severity::Warning,
+    needs: "which files the groups have",
+    consequence: "the group's memory or I/O is its parent's: it has no share, no limit and no \
+                  protection of its own",
+    run: controllers_off,
+};
+
+pub(crate) const FEATURES: Check = Check {
+    id: "kernel-features",
+    title: "features of the kernel that Justitia would use",
+    severity: Severity::Note,
+    needs: "the files cgroup.controllers, memory.reclaim, memory.stat, /sys/kernel/btf, \
+            queue/scheduler, /proc/self/mountinfo",
+    consequence: "Justitia works without them, but less exactly; each finding says what is lost",
+    run: features,
+};
+
+const UNIFIED: &str =
+    "add systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=all to the kernel's command line and reboot";
+
+fn cgroup_v1(facts: &Facts, out: &mut Outcome) {
+    if out.known(facts.host.cgroups.clone()).is_none() {
+        return;
+    }
+    for controller in ["memory", "blkio"] {
+        if let Some(at) = facts.v1_mount(controller) {
+            out.find(
+                Finding::new(
+                    Subject::Host,
+                    format!("the {controller} controller is on cgroup v1 at {at}"),
+                )
+                .remedy(UNIFIED),
+            );
+        }
+    }
+    match out.known(facts.host.cgroup2()) {
+        Some(None) if out.findings.is_empty() => out.find(
+            Finding::new(Subject::Host, "no cgroup file system is mounted")
+                .remedy("mount -t cgroup2 -o memory_recursiveprot none /sys/fs/cgroup"),
+        ),
+        Some(Some(mount)) if mount.root != "/" => {
+            let why = format!("only {} of them is mounted here", mount.root);
+            let _ = out.known::<()>(Err(Unread::new("the host's cgroups", why)));
+        }
+        _ => {}
+    }
+}
+
+fn controllers_off(facts: &Facts, out: &mut Outcome) {
+    let memory = out.memory_groups(facts).is_some();
+    let io = out.io_groups(facts).is_some();
+    for group in &facts.groups {
+        let Some(kind) = group.workload else { continue };
+        if out.known(group.threaded.clone()) != Some(false) {
+            continue;
+        }
+        let current = out.known(group.current.clone());
+        let written = out.known(group.written[0].clone());
+        let mut missing = Vec::new();
+        if memory && current == Some(None) {
+            missing.push("memory");
+        }
+        if io && written == Some(None) {
+            missing.push("io");
+        }
+        if missing.is_empty() {
+            continue;
+        }
+        out.find(
+            Finding::new(
+                about(group),
+                format!("this {kind} has no {} controller", missing.join(" and no ")),
+            )
+            .remedy(enable(facts, group, &missing)),
+        );
+    }
+}
+
+/// Enables controllers for a group: in its parent, and in all above that.
+fn enable(facts: &Facts, group: &GroupFacts, controllers: &[&str]) -> String {
+    if let Some(unit) = remedy::unit(&group.path) {
+        let accounting: Vec<&str> = controllers
+            .iter()
+            .map(|controller| match *controller {
+                "memory" => "MemoryAccounting=yes",
+                _ => "IOAccounting=yes",
+            })
+            .collect();
+        return format!("systemctl set-property {unit} {}", accounting.join(" "));
+    }
+    let above = group.path.rsplit_once('/').map_or("", |(above, _)| above);
+    format!(
+        "echo '+{}' > {}{above}/cgroup.subtree_control, in every group above it first",
+        controllers.join(" +"),
+        facts.mount_point
+    )
+}
+
+fn features(facts: &Facts, out: &mut Outcome) {
+    let mut lacks = |what: &str, cost: &str, remedy: &str| {
+        out.find(Finding::new(Subject::Host, format!("{what}: {cost}")).remedy(remedy));
+    };
+    if facts.host.btf == Ok(false) {
+        lacks(
+            "no BTF",
+            "traffic is counted by /proc instead of BPF, without hits, misses and evictions",
+            "boot a kernel built with CONFIG_DEBUG_INFO_BTF",
+        );
+    }
+    if facts.reclaim == Some(false) {
+        lacks(
+            "no memory.reclaim",
+            "memory cannot be taken from one group on purpose; corrections wait for pressure",
+            "boot Linux 5.19 or later",
+        );
+    }
+    let refaults = |group: &GroupFacts| match &group.stat[0] {
+        Ok(Some(stat)) => Some(stat.workingset_refault_file.is_some()),
+        _ => None,
+    };
+    if facts.groups.iter().find_map(refaults) == Some(false) {
+        lacks(
+            "no workingset_refault_file in memory.stat",
+            "reads that were hits with more memory are not seen",
+            "boot Linux 5.9 or later",
+        );
+    }
+    if let Ok(Some(mount)) = facts.host.cgroup2() {
+        if mount.read_only {
+            lacks(
+                "cgroup2 is mounted read-only",
+                "Justitia can observe, but not manage",
+                "run it on the host, or in a container with the host's cgroup2 writable",
+            );
+        }
+    }
+    for (controller, v1_name) in [("memory", "memory"), ("io", "blkio")] {
+        let missing = match &facts.host.controllers {
+            Ok(Some(have)) => !have.iter().any(|have| have == controller),
+            _ => false,
+        };
+        // Where it is on v1, that is another check's finding.
+        if missing && facts.v1_mount(v1_name).is_none() {
+            lacks(
+                &format!("no {controller} controller"),
+                "Justitia cannot manage this host",
+                "boot without cgroup_disable=, with cgroup_enable=memory where the kernel needs it",
+            );
+        }
+    }
+    no_scheduler(facts, out);
+    let _ = out.known(facts.host.btf.clone());
+    let _ = out.known(facts.host.cgroups.clone());
+    let _ = out.memory_groups(facts);
+    if facts.reclaim.is_none() && facts.memory_groups().is_ok() {
+        let why = "there is no group to look in";
+        let _ = out.known::<()>(Err(Unread::new("the file memory.reclaim", why)));
+    }
+}
+
+/// No disk offers BFQ and none has io.cost: weights have nobody to act through.
+fn no_scheduler(facts: &Facts, out: &mut Outcome) {
+    let cost = out.known(facts.io_cost.clone());
+    let (Some(cost), Some(disks)) = (cost, out.known(facts.disks())) else {
+        return;
+    };
+    if disks.is_empty() || !cost.is_empty() {
+        return;
+    }
+    for disk in disks {
+        match out.known(disk.scheduler.clone()) {
+            Some(scheduler) if scheduler.offered.iter().any(|name| name == "bfq") => return,
+            Some(_) => {}
+            None => return,
+        }
+    }
+    out.find(
+        Finding::new(
+            Subject::Host,
+            "no scheduler that knows weights: direct I/O and reads from the disk do not follow \
+             them, page cache and buffered writes do",
+        )
+        .remedy("modprobe bfq, or a kernel built with CONFIG_IOSCHED_BFQ"),
+    );
+}

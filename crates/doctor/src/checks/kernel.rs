@@ -1,0 +1,175 @@
+//! The state of the kernel's own machinery: the multi-generational LRU, cgroups that will not die,
+//! pressure stall information.
+
+use justitia_cgroup::File;
+use justitia_policy::units::Bytes;
+
+use super::{about, largest};
+use crate::check::{Check, Finding, Outcome, Severity, Subject};
+use crate::facts::{Facts, ROOT};
+use crate::remedy;
+
+pub(crate) const MGLRU: Check = Check {
+    id: "mglru-protection",
+    title: "protection by memory.low under the multi-generational LRU",
+    severity: Severity::Note,
+    needs: "MGLRU (/sys/kernel/mm/lru_gen), all groups (memory.low)",
+    consequence:
+        "kernels 6.1 to 6.12 take from a group above its memory.low without regard to how \
+                  far above it is: protection holds, proportions do not; newer ones scale. With \
+                  min_ttl_ms processes are killed before a working set is given up",
+    run: mglru,
+};
+
+pub(crate) const ZOMBIES: Check = Check {
+    id: "zombie-cgroups",
+    title: "removed cgroups that still hold memory",
+    severity: Severity::Warning,
+    needs: "all groups (cgroup.stat)",
+    consequence: "their page cache is charged to nobody who lives, reclaim walks through all of \
+                  them, and reading statistics gets slow",
+    run: zombies,
+};
+
+pub(crate) const PSI_OFF: Check = Check {
+    id: "psi-off",
+    title: "pressure stall information is off",
+    severity: Severity::Critical,
+    needs: "the host (/proc/pressure), all groups (memory.pressure)",
+    consequence: "nobody can tell who waits for memory or I/O: Justitia finds no contention and \
+                  does nothing, oomd and systemd-oomd do not act",
+    run: psi_off,
+};
+
+fn mglru(facts: &Facts, out: &mut Outcome) {
+    let Some(bits) = out.known(facts.host.lru_gen.clone()) else {
+        return;
+    };
+    // The lowest bit is the main switch.
+    if bits.is_none_or(|bits| bits & 1 == 0) {
+        return;
+    }
+    let off = "echo n > /sys/kernel/mm/lru_gen/enabled";
+    if let Some(Some(ttl)) = out.known(facts.host.lru_gen_min_ttl_ms.clone()) {
+        if ttl > 0 {
+            out.find(
+                Finding::new(
+                    Subject::Host,
+                    format!("min_ttl_ms is {ttl}: what was used in that time is never evicted"),
+                )
+                .number("min_ttl_ms", ttl as f64)
+                .remedy("echo 0 > /sys/kernel/mm/lru_gen/min_ttl_ms"),
+            );
+        }
+    }
+    let Some(groups) = out.memory_groups(facts) else {
+        return;
+    };
+    let protected: Vec<(&str, Bytes)> = groups
+        .iter()
+        .skip(1)
+        .filter_map(|group| {
+            let low = out.known(group.protection(File::MemoryLow))?;
+            (low > Bytes::ZERO).then_some((group.path.as_str(), low))
+        })
+        .collect();
+    if protected.is_empty() {
+        return;
+    }
+    let release = facts.host.release.clone();
+    out.find(
+        Finding::new(
+            Subject::Host,
+            format!(
+                "MGLRU is on (kernel {}), with memory.low on {}: {}",
+                release.unwrap_or_else(|_| "unknown".to_owned()),
+                super::groups(protected.len()),
+                largest(protected.clone())
+            ),
+        )
+        .number("protected_groups", protected.len() as f64)
+        .remedy(off),
+    );
+}
+
+/// Fewer dying groups than this are on their way out.
+const MANY: u64 = 100;
+
+fn zombies(facts: &Facts, out: &mut Outcome) {
+    if out.tree(facts).is_none() {
+        return;
+    }
+    let Some(root) = facts.groups.first() else {
+        return;
+    };
+    let counts = out.known(root.descendants.clone()).flatten();
+    let Some((dying, living)) = counts.and_then(|counts| counts.dying.zip(counts.living)) else {
+        let why = justitia_cgroup::survey::Unread::new("dying cgroups", "are not counted here");
+        let _ = out.known::<()>(Err(why));
+        return;
+    };
+    if dying < MANY || dying <= living {
+        return;
+    }
+    let of = |at: &usize| {
+        let group = &facts.groups[*at];
+        let counts = group.descendants.as_ref().ok()?.as_ref()?;
+        Some((group, counts.dying?))
+    };
+    let worst = facts.groups[ROOT]
+        .children
+        .iter()
+        .filter_map(of)
+        .max_by_key(|(_, dying)| *dying)
+        .filter(|(_, dying)| *dying > 0);
+    let mut finding = Finding::new(
+        Subject::Host,
+        match worst {
+            Some((group, most)) => format!(
+                "{dying} removed cgroups beside {living} that live; {most} of them below {}",
+                group.path
+            ),
+            None => format!("{dying} removed cgroups beside {living} that live"),
+        },
+    )
+    .number("dying", dying as f64)
+    .number("living", living as f64);
+    if let Some((group, _)) = worst {
+        finding = finding.remedy(remedy::write(facts, group, File::MemoryReclaim, "1G"));
+    }
+    out.find(
+        finding
+            .remedy("in a quiet hour: sync; echo 3 > /proc/sys/vm/drop_caches")
+            .remedy("reuse the groups of short jobs instead of making new ones"),
+    );
+}
+
+fn psi_off(facts: &Facts, out: &mut Outcome) {
+    match out.known(facts.host.psi.clone()) {
+        None => return,
+        Some(false) => {
+            return out.find(
+                Finding::new(
+                    Subject::Host,
+                    "the kernel counts no pressure: it was built without, or booted without psi=1",
+                )
+                .remedy("add psi=1 to the kernel's command line and reboot"),
+            );
+        }
+        Some(true) => {}
+    }
+    if out.tree(facts).is_none() {
+        return;
+    }
+    for group in facts.groups.iter().skip(1) {
+        if out.known(group.psi.clone()) == Some(false) {
+            let path = group.path.trim_end_matches('/');
+            out.find(
+                Finding::new(about(group), "its pressure is not counted").remedy(format!(
+                    "echo 1 > {}{path}/cgroup.pressure",
+                    facts.mount_point
+                )),
+            );
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Groups whose limit does not hold what they work with: anonymous memory takes the place of page
+//! cache, and page cache that is used again and again has been evicted each time.
+//!
+//! Refaults are pages that were evicted so recently that they would have been hits with a little
+//! more room (`mm/workingset.c`); activations are those that had been hot.
+
+use justitia_cgroup::parse::memory::MemoryStat;
+use justitia_cgroup::File;
+use justitia_policy::units::Bytes;
+
+use super::{about, percent};
+use crate::check::{Check, Finding, Outcome, Severity};
+use crate::facts::{Facts, GroupFacts};
+use crate::remedy;
+
+pub(crate) const TOO_SMALL: Check = Check {
+    id: "limit-too-small",
+    title: "limits too small for anonymous memory and hot page cache",
+    severity: Severity::Warning,
+    needs: "all groups (memory.current, memory.high, memory.max, memory.events; memory.stat twice)",
+    consequence: "hot pages are evicted and read again from the disk, which slows the group and \
+                  loads the disk for everybody; when anonymous memory reaches the limit, processes \
+                  are killed",
+    run: too_small,
+};
+
+pub(crate) const CACHE_STARVED: Check = Check {
+    id: "page-cache-starved",
+    title: "page cache starved by anonymous memory inside a limit",
+    severity: Severity::Critical,
+    needs: "all groups (memory.current, memory.high, memory.max; memory.stat twice)",
+    consequence: "every read goes to the disk, mapped program code too: the group crawls although \
+                  the host has memory",
+    run: cache_starved,
+};
+
+/// Refaults below this are noise: 100 pages of 4 KiB are 0.4 MB/s.
+const REFAULTS_PER_S: f64 = 100.0;
+/// From this share of its limit on a group is at it: charges come in batches.
+const AT_LIMIT: f64 = 0.9;
+/// Below this share of the limit, page cache is what anonymous memory left over.
+const STARVED: f64 = 0.1;
+/// Growth of anonymous memory that is a trend, bytes per second.
+const GROWTH_PER_S: f64 = (1 << 20) as f64;
+/// A limit that is reached sooner than this, seconds, is worth a word.
+const SOON_S: f64 = 300.0;
+/// How much larger a limit is proposed to be when the need is not known.
+const MORE: f64 = 1.25;
+
+/// A group at its limit that reads again what it had.
+struct Thrashing<'a> {
+    group: &'a GroupFacts,
+    limit: Bytes,
+    current: Bytes,
+    cache: Bytes,
+    anon: Bytes,
+    refaults: f64,
+    /// Activations per second, where they are counted.
+    activations: Option<f64>,
+}
+
+fn refaults(stat: &MemoryStat) -> Option<u64> {
+    stat.workingset_refault_file
+}
+
+/// The groups that thrash. What could not be read of a limited group is noted.
+fn thrashing<'a>(facts: &'a Facts, out: &mut Outcome) -> Vec<Thrashing<'a>> {
+    let Some(groups) = out.memory_groups(facts) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for group in groups.iter().skip(1) {
+        let Some(Some(limit)) = out.known(group.own_limit()) else {
+            continue;
+        };
+        let rate = facts.rate(group, refaults, "workingset_refault_file");
+        let (Some(Some(current)), Some(Some(refaults))) =
+            (out.known(group.current.clone()), out.known(rate))
+        else {
+            continue;
+        };
+        let (Some(Some(cache)), Some(Some(anon))) =
+            (out.known(group.file()), out.known(group.anon()))
+        else {
+            continue;
+        };
+        if current.as_f64() < AT_LIMIT * limit.as_f64() || refaults < REFAULTS_PER_S {
+            continue;
+        }
+        let activations = facts.rate(
+            group,
+            |stat| stat.workingset_activate_file,
+            "workingset_activate_file",
+        );
+        found.push(Thrashing {
+            group,
+            limit,
+            current,
+            cache,
+            anon,
+            refaults,
+            activations: activations.ok().flatten(),
+        });
+    }
+    found
+}
+
+impl Thrashing<'_> {
+    fn is_starved(&self) -> bool {
+        self.cache.as_f64() < STARVED * self.limit.as_f64()
+    }
+
+    fn finding(&self, facts: &Facts, what: &str) -> Finding {
+        let megabytes = self.refaults * facts.page as f64 / 1e6;
+        let hot = self.activations.map_or_else(String::new, |activations| {
+            format!(", {activations:.0} of them hot")
+        });
+        Finding::new(
+            about(self.group),
+            format!(
+                "{what}: uses {} of {}, page cache {} ({}), anonymous {} ({}), and reads {:.0} \
+                 pages/s again ({megabytes:.1} MB/s{hot})",
+                self.current,
+                self.limit,
+                self.cache,
+                percent(self.cache, self.limit),
+                self.anon,
+                percent(self.anon, self.limit),
+                self.refaults,
+            ),
+        )
+        .bytes("limit_bytes", self.limit)
+        .bytes("current_bytes", self.current)
+        .bytes("page_cache_bytes", self.cache)
+        .bytes("anon_bytes", self.anon)
+        .number("refaults_per_s", self.refaults)
+    }
+}
+
+/// The knob that limits a group to this.
+fn limiting(group: &GroupFacts, limit: Bytes) -> File {
+    let max = group.knobs.max.clone().ok().flatten();
+    if max.and_then(justitia_policy::units::Limit::bytes) == Some(limit) {
+        File::MemoryMax
+    } else {
+        File::MemoryHigh
+    }
+}
+
+fn too_small(facts: &Facts, out: &mut Outcome) {
+    for thrashing in thrashing(facts, out) {
+        if thrashing.is_starved() {
+            continue;
+        }
+        let file = limiting(thrashing.group, thrashing.limit);
+        let more = thrashing.limit.scale(MORE);
+        out.find(
+            thrashing
+                .finding(facts, "its hot page cache does not fit")
+                .remedy(remedy::set(facts, thrashing.group, file, more)),
+        );
+    }
+    let Ok(groups) = facts.memory_groups() else {
+        return;
+    };
+    for group in groups.iter().skip(1) {
+        let Ok(Some(limit)) = group.own_limit() else {
+            continue;
+        };
+        growing(facts, group, limit, out);
+        killed(facts, group, limit, out);
+    }
+}
+
+fn growing(facts: &Facts, group: &GroupFacts, limit: Bytes, out: &mut Outcome) {
+    let growth = out.known(facts.rate(group, |stat| stat.anon, "anon"));
+    let (Some(Some(growth)), Ok(Some(anon))) = (growth, group.anon()) else {
+        return;
+    };
+    if growth < GROWTH_PER_S {
+        return;
+    }
+    let left_s = (limit - anon).as_f64() / growth;
+    if left_s >= SOON_S {
+        return;
+    }
+    out.find(
+        Finding::new(
+            about(group),
+            format!(
+                "anonymous memory is {anon} of {limit} and grows by {}/s: it fills the limit in \
+                 {left_s:.0} s",
+                Bytes::from_f64(growth)
+            ),
+        )
+        .bytes("limit_bytes", limit)
+        .bytes("anon_bytes", anon)
+        .number("anon_bytes_per_s", growth)
+        .number("full_in_s", left_s)
+        .remedy(remedy::set(
+            facts,
+            group,
+            limiting(group, limit),
+            limit.scale(MORE),
+        ))
+        .remedy("bound the application's heap below the limit, if this is no start-up"),
+    );
+}
+
+fn killed(facts: &Facts, group: &GroupFacts, limit: Bytes, out: &mut Outcome) {
+    let Some(Some(events)) = out.known(group.events.clone()) else {
+        return;
+    };
+    let Some(kills) = events.oom_kill.filter(|kills| *kills > 0) else {
+        return;
+    };
+    out.find(
+        Finding::new(
+            about(group),
+            format!(
+                "processes of it killed for lack of memory, under its limit of {limit}: {kills}"
+            ),
+        )
+        .bytes("limit_bytes", limit)
+        .number("oom_kills", kills as f64)
+        .remedy(remedy::set(
+            facts,
+            group,
+            limiting(group, limit),
+            limit.scale(MORE),
+        )),
+    );
+}
+
+fn cache_starved(facts: &Facts, out: &mut Outcome) {
+    for thrashing in thrashing(facts, out) {
+        if !thrashing.is_starved() {
+            continue;
+        }
+        let group = thrashing.group;
+        let file = limiting(group, thrashing.limit);
+        // Room for the anonymous memory it has and a quarter of that for page cache.
+        let wanted = thrashing.anon.scale(MORE).max(thrashing.limit.scale(MORE));
+        out.find(
+            thrashing
+                .finding(facts, "anonymous memory left its page cache no room")
+                .remedy(remedy::set(facts, group, file, wanted))
+                .remedy("shrink the application's heap"),
+        );
+    }
+}

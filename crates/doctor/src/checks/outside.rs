@@ -1,0 +1,226 @@
+//! Memory outside all limits: the root group's own, and of slices that nobody bounded. Backups and
+//! log shippers live there; their page cache takes from everybody, and their dirty pages make
+//! everybody wait.
+
+use justitia_policy::units::Bytes;
+
+use super::percent;
+use crate::check::{Check, Finding, Outcome, Severity, Subject};
+use crate::facts::{Facts, GroupFacts, ROOT};
+use crate::remedy;
+use justitia_cgroup::survey::Known;
+use justitia_cgroup::File;
+
+pub(crate) const UNBOUNDED: Check = Check {
+    id: "outside-unbounded",
+    title: "page cache of the root group or of slices that nothing bounds",
+    severity: Severity::Warning,
+    needs: "all groups (memory.stat, memory.high, memory.max), MemTotal",
+    consequence: "backups and log shippers push the workloads' page cache out: they may take \
+                  everything that is not protected",
+    run: unbounded,
+};
+
+pub(crate) const DIRTYING: Check = Check {
+    id: "outside-dirtying",
+    title: "the root group or an unbounded slice that fills memory with dirty pages",
+    severity: Severity::Warning,
+    needs: "all groups (memory.stat, memory.high, memory.max), vm.dirty_ratio, vm.dirty_bytes, \
+            MemAvailable",
+    consequence: "reclaim for a workload's allocation finds dirty pages and waits for the disk; \
+                  writers are throttled together",
+    run: dirtying,
+};
+
+/// Page cache of one outsider from this share of memory on matters.
+const CACHE_OF_RAM: f64 = 0.1;
+/// Dirty pages of one outsider from this share of the dirty limit on matter.
+const DIRTY_OF_LIMIT: f64 = 0.25;
+
+type Field = fn(&GroupFacts) -> Known<Option<Bytes>>;
+
+/// Whether a group is somebody's business: a workload, or bounded.
+fn is_inside(group: &GroupFacts) -> Known<bool> {
+    if group.workload.is_some() {
+        return Ok(true);
+    }
+    Ok(group.own_limit()?.is_some())
+}
+
+/// What each outsider holds: the root by itself, and each group below it without what is inside.
+fn outsiders<'a>(
+    facts: &'a Facts,
+    field: Field,
+    out: &mut Outcome,
+) -> Vec<(&'a GroupFacts, Bytes)> {
+    let Some(groups) = out.memory_groups(facts) else {
+        return Vec::new();
+    };
+    let insiders = groups.iter().skip(1).any(|g| is_inside(g) == Ok(true));
+    let Some(root) = groups.first().filter(|_| insiders) else {
+        // Nobody is there to be harmed, but for those of whom it is not known.
+        for group in groups.iter().skip(1) {
+            let _ = out.known(is_inside(group));
+        }
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    // Who could not be opened may be inside of anybody.
+    if !facts.closed.is_empty() {
+        return found;
+    }
+    let mut below = Bytes::ZERO;
+    for top in facts.children(root) {
+        let Some(all) = out.known(field(top)) else {
+            return Vec::new();
+        };
+        let all = all.unwrap_or_default();
+        below = below + all;
+        if out.known(is_inside(top)) == Some(false) {
+            if let Some(inside) = inside_of(facts, top, field, out) {
+                found.push((top, all - inside));
+            }
+        }
+    }
+    if let Some(all) = out.known(field(root)) {
+        found.push((root, all.unwrap_or_default() - below));
+    }
+    found
+}
+
+/// What the topmost insiders below a group hold; `None`: not known, of one of them at least.
+fn inside_of(facts: &Facts, group: &GroupFacts, field: Field, out: &mut Outcome) -> Option<Bytes> {
+    let mut sum = Some(Bytes::ZERO);
+    // All of them are asked, so that all that is unknown is noted.
+    for child in facts.children(group) {
+        let inside = match out.known(is_inside(child)) {
+            Some(true) => out.known(field(child)).map(Option::unwrap_or_default),
+            Some(false) => inside_of(facts, child, field, out),
+            None => None,
+        };
+        sum = sum.zip(inside).map(|(sum, inside)| sum + inside);
+    }
+    sum
+}
+
+fn subject(group: &GroupFacts) -> (Subject, &'static str) {
+    if group.parent.is_none() {
+        (Subject::Host, "the root group itself")
+    } else {
+        (Subject::Group(group.path.clone()), "it")
+    }
+}
+
+/// The outsider below a group, or itself, to which most of what it holds belongs.
+fn culprit<'a>(facts: &'a Facts, group: &'a GroupFacts, field: Field) -> &'a GroupFacts {
+    let mut at = group;
+    let holds = |group: &GroupFacts| field(group).ok().flatten().unwrap_or_default();
+    loop {
+        let outsiders = facts
+            .children(at)
+            .filter(|child| is_inside(child) == Ok(false));
+        let Some(most) = outsiders.max_by_key(|child| holds(child)) else {
+            return at;
+        };
+        let own = holds(at) - holds_inside(facts, at, field);
+        if holds(most).as_f64() < own.as_f64() / 2.0 {
+            return at;
+        }
+        at = most;
+    }
+}
+
+fn holds_inside(facts: &Facts, group: &GroupFacts, field: Field) -> Bytes {
+    // What is unknown was noted when the outsiders were looked for.
+    inside_of(facts, group, field, &mut Outcome::default()).unwrap_or_default()
+}
+
+/// The finding with who is behind it, and how to bound that. A bound on a group with workloads
+/// below it would hit them, too.
+fn bounded(
+    facts: &Facts,
+    group: &GroupFacts,
+    field: Field,
+    mut finding: Finding,
+    room: Bytes,
+) -> Finding {
+    if group.parent.is_none() {
+        return finding.remedy(
+            "move what runs in the root group into a slice of its own, for example \
+             systemd-run --slice=backup.slice -p MemoryHigh=512M COMMAND",
+        );
+    }
+    let culprit = culprit(facts, group, field);
+    if culprit.path != group.path {
+        finding.evidence.push_str("; most of it is ");
+        finding.evidence.push_str(&culprit.path);
+        finding.evidence.push_str("'s");
+    }
+    if facts
+        .children(culprit)
+        .any(|child| is_inside(child) != Ok(false))
+    {
+        return finding.remedy(format!(
+            "move the workloads below {} into a slice of their own, then bound it with MemoryHigh=",
+            culprit.path
+        ));
+    }
+    let others = culprit.anon().ok().flatten().unwrap_or_default();
+    finding.remedy(remedy::set(facts, culprit, File::MemoryHigh, others + room))
+}
+
+fn unbounded(facts: &Facts, out: &mut Outcome) {
+    let Some(ram) = out.known(facts.ram()) else {
+        return;
+    };
+    for (group, cache) in outsiders(facts, GroupFacts::file, out) {
+        if cache.as_f64() < CACHE_OF_RAM * ram.as_f64() {
+            continue;
+        }
+        let (subject, who) = subject(group);
+        let finding = Finding::new(
+            subject,
+            format!(
+                "{who} holds {cache} of page cache outside any limit, {} of memory",
+                percent(cache, ram)
+            ),
+        )
+        .bytes("page_cache_bytes", cache)
+        .bytes("memory_bytes", ram);
+        let room = ram.scale(CACHE_OF_RAM / 2.0);
+        out.find(bounded(facts, group, GroupFacts::file, finding, room));
+    }
+}
+
+fn dirtying(facts: &Facts, out: &mut Outcome) {
+    let Some(limit) = out.known(super::dirty::limit(facts)) else {
+        return;
+    };
+    for (group, dirty) in outsiders(facts, GroupFacts::dirty, out) {
+        if dirty.as_f64() < DIRTY_OF_LIMIT * limit.as_f64() || limit == Bytes::ZERO {
+            continue;
+        }
+        let (subject, who) = subject(group);
+        // The root's own writes are what its children's do not explain; those are not told apart.
+        let rate = facts
+            .groups
+            .get(ROOT)
+            .filter(|root| root.path != group.path);
+        let rate = rate.and_then(|_| facts.write_rate(group).ok().flatten());
+        let rate = rate.map_or_else(String::new, |rate| {
+            format!(", writing {:.1} MB/s to disk", rate / 1e6)
+        });
+        let finding = Finding::new(
+            subject,
+            format!(
+                "{who} holds {dirty} of dirty page cache outside any limit, {} of the host's \
+                 dirty limit of {limit}{rate}",
+                percent(dirty, limit)
+            ),
+        )
+        .bytes("dirty_bytes", dirty)
+        .bytes("dirty_limit_bytes", limit);
+        let room = limit.scale(DIRTY_OF_LIMIT);
+        out.find(bounded(facts, group, GroupFacts::dirty, finding, room));
+    }
+}

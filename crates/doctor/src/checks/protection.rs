@@ -1,0 +1,328 @@
+//! Protections (`memory.min`, `memory.low`) that do not protect. Kernel: `effective_protection` in
+//! `mm/page_counter.c`: below the top level a group's protection is at most its parent's, divided
+//! in the ratio of what the children use of theirs; with `memory_recursiveprot` what nobody claims
+//! of the parent's goes to all children in the ratio of their usage.
+
+use justitia_cgroup::survey::Known;
+use justitia_cgroup::File;
+use justitia_policy::units::Bytes;
+
+use super::{about, largest, percent};
+use crate::check::{Check, Finding, Outcome, Severity, Subject};
+use crate::facts::{Facts, GroupFacts};
+use crate::remedy;
+
+pub(crate) const EXCEEDS_MEMORY: Check = Check {
+    id: "protection-exceeds-memory",
+    title: "protections that together exceed what there is to protect",
+    severity: Severity::Warning,
+    needs: "all groups (memory.min, memory.low, memory.current), MemTotal",
+    consequence: "at the top, reclaim finds nothing it may take and the OOM killer runs (min) or \
+                  protection is ignored (low); below, everybody's protection is scaled down",
+    run: exceeds_memory,
+};
+
+pub(crate) const CUT_OFF: Check = Check {
+    id: "protection-cut-off",
+    title: "protections below an ancestor that has none",
+    severity: Severity::Warning,
+    needs: "all groups (memory.min, memory.low)",
+    consequence:
+        "the protection is worth nothing against reclaim from outside the ancestor: it is \
+                  at most the ancestor's, which is 0",
+    run: cut_off,
+};
+
+pub(crate) const RECURSIVE_MISSING: Check = Check {
+    id: "recursiveprot-missing",
+    title: "a parent's protection that reaches none of its children",
+    severity: Severity::Warning,
+    needs: "mount options, all groups (memory.min, memory.low, memory.current)",
+    consequence:
+        "without the mount option memory_recursiveprot, protection of a parent counts only \
+                  for children that claim it",
+    run: recursive_missing,
+};
+
+pub(crate) const RECURSIVE_UNCLAIMED: Check = Check {
+    id: "recursiveprot-unclaimed",
+    title: "a parent's protection that goes to children who did not ask",
+    severity: Severity::Warning,
+    needs: "mount options, all groups (memory.low, memory.current)",
+    consequence: "what the children do not claim is handed to all of them in the ratio of their \
+                  usage: the largest gets most, and the proportions of their own memory.low are lost",
+    run: recursive_unclaimed,
+};
+
+const KINDS: [File; 2] = [File::MemoryMin, File::MemoryLow];
+
+/// Protections above this share of memory leave reclaim too little.
+const MOST_OF_RAM: f64 = 0.9;
+
+/// How far children may be over their parent: usage moves while it is read.
+const SLACK: f64 = 1.05;
+
+/// What a group claims of its parent's protection: its own, as far as it uses it.
+fn claim(group: &GroupFacts, file: File) -> Known<Bytes> {
+    let own = group.protection(file)?;
+    if own == Bytes::ZERO {
+        return Ok(own);
+    }
+    Ok(match group.current.clone()? {
+        Some(current) => own.min(current),
+        None => Bytes::ZERO,
+    })
+}
+
+fn exceeds_memory(facts: &Facts, out: &mut Outcome) {
+    let Some(groups) = out.memory_groups(facts) else {
+        return;
+    };
+    let ram = out.known(facts.ram());
+    for file in KINDS {
+        if let (Some(ram), Some(root)) = (ram, groups.first()) {
+            at_the_top(facts, root, ram, file, out);
+        }
+        for parent in groups.iter().skip(1) {
+            let Some(own) = out.known(parent.protection(file)) else {
+                continue;
+            };
+            if own == Bytes::ZERO {
+                continue;
+            }
+            let claims = known_claims(facts, parent, file, out);
+            let sum: Bytes = claims.iter().map(|(_, claim)| *claim).sum();
+            if sum <= own.scale(SLACK) + Bytes::mib(1) {
+                continue;
+            }
+            out.find(
+                Finding::new(
+                    about(parent),
+                    format!(
+                        "children claim {sum} of its {} of {own}, {}: {}",
+                        file.name(),
+                        percent(sum, own),
+                        largest(claims)
+                    ),
+                )
+                .bytes("claims_bytes", sum)
+                .bytes("protection_bytes", own)
+                .remedy(remedy::set(facts, parent, file, sum)),
+            );
+        }
+    }
+}
+
+fn at_the_top(facts: &Facts, root: &GroupFacts, ram: Bytes, file: File, out: &mut Outcome) {
+    let mut protections = Vec::new();
+    for group in facts.children(root) {
+        match out.known(group.protection(file)) {
+            // `max` is all that the group may ever have.
+            Some(Bytes(u64::MAX)) => {
+                let limit = out.known(group.own_limit()).flatten();
+                protections.push((group.path.as_str(), limit.unwrap_or(ram)));
+            }
+            Some(bytes) if bytes > Bytes::ZERO => protections.push((group.path.as_str(), bytes)),
+            _ => {}
+        }
+    }
+    let sum: Bytes = protections.iter().map(|(_, bytes)| *bytes).sum();
+    if sum.as_f64() <= MOST_OF_RAM * ram.as_f64() {
+        return;
+    }
+    let most = ram.scale(MOST_OF_RAM);
+    out.find(
+        Finding::new(
+            Subject::Host,
+            format!(
+                "{} of the top-level groups sums to {sum}, {} of the {ram} of memory: {}",
+                file.name(),
+                percent(sum, ram),
+                largest(protections)
+            ),
+        )
+        .bytes("protections_bytes", sum)
+        .bytes("memory_bytes", ram)
+        .remedy(format!(
+            "lower them to {most} in all, so that reclaim has something to take"
+        )),
+    );
+}
+
+/// What the children claim, as far as it is known; `None` in place of a sum that would be too small.
+fn all_claims<'a>(
+    facts: &'a Facts,
+    parent: &'a GroupFacts,
+    file: File,
+    out: &mut Outcome,
+) -> Option<Vec<(&'a str, Bytes)>> {
+    // Who could not be opened may be a child of any group.
+    let mut complete = facts.closed.is_empty();
+    let mut claims = Vec::new();
+    for child in facts.children(parent) {
+        match out.known(claim(child, file)) {
+            Some(claim) if claim > Bytes::ZERO => claims.push((child.path.as_str(), claim)),
+            Some(_) => {}
+            None => complete = false,
+        }
+    }
+    complete.then_some(claims)
+}
+
+/// The same, where too small a sum misleads nobody.
+fn known_claims<'a>(
+    facts: &'a Facts,
+    parent: &'a GroupFacts,
+    file: File,
+    out: &mut Outcome,
+) -> Vec<(&'a str, Bytes)> {
+    facts
+        .children(parent)
+        .filter_map(|child| Some((child.path.as_str(), out.known(claim(child, file))?)))
+        .filter(|(_, claim)| *claim > Bytes::ZERO)
+        .collect()
+}
+
+fn cut_off(facts: &Facts, out: &mut Outcome) {
+    let Some(groups) = out.memory_groups(facts) else {
+        return;
+    };
+    for group in groups.iter().skip(1) {
+        for file in KINDS {
+            let Some(own) = out.known(group.protection(file)) else {
+                continue;
+            };
+            if own == Bytes::ZERO {
+                continue;
+            }
+            let bare: Vec<&GroupFacts> = facts
+                .ancestors(group)
+                .filter(|above| out.known(above.protection(file)) == Some(Bytes::ZERO))
+                .collect();
+            let Some(top) = bare.last() else { continue };
+            let needed = match group.current {
+                Ok(Some(current)) => own.min(current),
+                _ => own,
+            };
+            let mut finding = Finding::new(
+                about(group),
+                format!(
+                    "has {} of {own}, but {} has 0: effectively nothing is protected",
+                    file.name(),
+                    top.path
+                ),
+            )
+            .bytes("protection_bytes", own)
+            .bytes("effective_bytes", Bytes::ZERO);
+            for above in bare {
+                finding = finding.remedy(remedy::set(facts, above, file, needed));
+            }
+            out.find(finding);
+        }
+    }
+}
+
+fn recursive_missing(facts: &Facts, out: &mut Outcome) {
+    let Some(groups) = out.memory_groups(facts) else {
+        return;
+    };
+    if out.known(facts.recursive_protection()) != Some(false) {
+        return;
+    }
+    for parent in groups.iter().skip(1) {
+        for file in KINDS {
+            let Some(own) = out.known(parent.protection(file)) else {
+                continue;
+            };
+            let children = facts.children(parent).filter(|child| has_memory(child));
+            if own == Bytes::ZERO || children.count() == 0 {
+                continue;
+            }
+            if all_claims(facts, parent, file, out).is_none_or(|claims| !claims.is_empty()) {
+                continue;
+            }
+            out.find(
+                Finding::new(
+                    about(parent),
+                    format!(
+                        "has {} of {own}, none of its children has any, and {} is mounted without \
+                         memory_recursiveprot",
+                        file.name(),
+                        facts.mount_point
+                    ),
+                )
+                .bytes("protection_bytes", own)
+                .remedy(format!(
+                    "mount -o remount,memory_recursiveprot {}",
+                    facts.mount_point
+                ))
+                .remedy("set it on the children that are to be protected"),
+            );
+        }
+    }
+}
+
+fn has_memory(group: &GroupFacts) -> bool {
+    !matches!(group.current, Ok(None))
+}
+
+/// Less than this share of a parent's protection may stay unclaimed: usage moves while it is read.
+const UNCLAIMED_SHARE: f64 = 0.1;
+const UNCLAIMED_LEAST: Bytes = Bytes::mib(4);
+
+fn recursive_unclaimed(facts: &Facts, out: &mut Outcome) {
+    let Some(groups) = out.memory_groups(facts) else {
+        return;
+    };
+    if out.known(facts.recursive_protection()) != Some(true) {
+        return;
+    }
+    let file = File::MemoryLow;
+    for parent in groups.iter().skip(1) {
+        let (Some(own), Some(Some(current))) = (
+            out.known(parent.protection(file)),
+            out.known(parent.current.clone()),
+        ) else {
+            continue;
+        };
+        let own = own.min(current);
+        if own == Bytes::ZERO {
+            continue;
+        }
+        let Some(claims) = all_claims(facts, parent, file, out) else {
+            continue;
+        };
+        let claimed: Bytes = claims.iter().map(|(_, claim)| *claim).sum();
+        let unclaimed = own - claimed;
+        let too_much = own.scale(UNCLAIMED_SHARE).max(UNCLAIMED_LEAST);
+        // Nobody claims: the operator protects the children as one.
+        if claims.is_empty() || unclaimed <= too_much {
+            continue;
+        }
+        // Who gets it: those that use more than their own protection.
+        let gainers: Vec<(&str, Bytes)> = facts
+            .children(parent)
+            .filter_map(|child| {
+                let over = child.current.clone().ok()?? - child.protection(file).ok()?;
+                (over > Bytes::ZERO).then_some((child.path.as_str(), over))
+            })
+            .collect();
+        if gainers.is_empty() {
+            continue;
+        }
+        out.find(
+            Finding::new(
+                about(parent),
+                format!(
+                    "{unclaimed} of its {} of {own} are claimed by no child and go by usage to {}",
+                    file.name(),
+                    largest(gainers)
+                ),
+            )
+            .bytes("unclaimed_bytes", unclaimed)
+            .bytes("claimed_bytes", claimed)
+            .bytes("protection_bytes", own)
+            .remedy(remedy::set(facts, parent, file, claimed)),
+        );
+    }
+}

@@ -1,0 +1,198 @@
+//! A limit reserves nothing. Two ways in which that shows before it hurts: limits that together
+//! promise more than there is, and limits that can only be reached by taking from others.
+
+use justitia_cgroup::File;
+use justitia_policy::units::Bytes;
+
+use super::{about, largest, percent};
+use crate::check::{Check, Finding, Outcome, Severity, Subject};
+use crate::facts::{At, Facts, GroupFacts, ROOT};
+use crate::remedy;
+
+pub(crate) const LIMITS_EXCEED_MEMORY: Check = Check {
+    id: "limits-exceed-memory",
+    title: "limits that together promise more memory than there is",
+    severity: Severity::Warning,
+    needs: "all groups (memory.max, memory.high), MemTotal",
+    consequence: "when the groups use what they may, they reclaim from each other or are killed; \
+                  a limit is no reservation",
+    run: limits_exceed_memory,
+};
+
+pub(crate) const MEMORY_NOT_RESERVED: Check = Check {
+    id: "memory-not-reserved",
+    title: "groups that can reach their limit only by reclaim from others",
+    severity: Severity::Warning,
+    needs: "all groups (memory.current, memory.min, memory.low, memory.high, memory.max), MemFree",
+    consequence: "an allocation well below the limit waits for reclaim, for seconds if the page \
+                  cache to be taken is dirty: slow starts, slow requests",
+    run: memory_not_reserved,
+};
+
+/// What a group may claim of its parent: its limit, or, without one, what is claimed below it.
+/// Children stand behind their parents, so the sums are made from the end.
+fn claims(groups: &[GroupFacts], out: &mut Outcome) -> Vec<Bytes> {
+    let mut claims = vec![Bytes::ZERO; groups.len()];
+    for (at, group) in groups.iter().enumerate().rev() {
+        let limit = out.known(group.own_limit()).flatten();
+        claims[at] = limit.unwrap_or(claims[at]);
+        if let Some(parent) = group.parent {
+            claims[parent] = claims[parent] + claims[at];
+        }
+    }
+    claims
+}
+
+fn limits_exceed_memory(facts: &Facts, out: &mut Outcome) {
+    let Some(groups) = out.memory_groups(facts) else {
+        return;
+    };
+    let claims = claims(groups, out);
+    let ram = out.known(facts.ram());
+    for (at, group) in groups.iter().enumerate() {
+        let capacity = match at {
+            ROOT => ram,
+            // What could not be read was noted above.
+            _ => group.own_limit().ok().flatten(),
+        };
+        let children = || {
+            let claiming = group
+                .children
+                .iter()
+                .filter(|at| claims[**at] > Bytes::ZERO);
+            claiming.map(|at| (groups[*at].path.as_str(), claims[*at]))
+        };
+        let sum: Bytes = children().map(|(_, claim)| claim).sum();
+        if let Some(capacity) = capacity.filter(|capacity| sum > *capacity) {
+            out.find(exceeded(
+                facts,
+                at,
+                sum,
+                capacity,
+                &children().collect::<Vec<_>>(),
+            ));
+        }
+    }
+}
+
+fn exceeded(
+    facts: &Facts,
+    at: At,
+    sum: Bytes,
+    capacity: Bytes,
+    children: &[(&str, Bytes)],
+) -> Finding {
+    let group = &facts.groups[at];
+    let (subject, of) = if at == ROOT {
+        (Subject::Host, "of memory".to_owned())
+    } else {
+        (about(group), format!("that {} may have", group.path))
+    };
+    let factor = capacity.as_f64() / sum.as_f64();
+    let mut finding = Finding::new(
+        subject,
+        format!(
+            "limits sum to {sum}, {} of the {capacity} {of}: {}",
+            percent(sum, capacity),
+            largest(children.to_vec())
+        ),
+    )
+    .bytes("limits_bytes", sum)
+    .bytes("capacity_bytes", capacity);
+    let largest = children.iter().max_by_key(|(_, claim)| *claim);
+    let found = largest.and_then(|(path, claim)| {
+        let group = facts.groups.iter().find(|group| group.path == *path)?;
+        let limited = group.own_limit().ok().flatten().is_some();
+        limited.then_some((group, *claim))
+    });
+    if let Some((group, claim)) = found {
+        let fits = claim.scale(factor);
+        finding = finding.remedy(remedy::set(facts, group, File::MemoryMax, fits));
+    }
+    finding.remedy(format!(
+        "multiply each of these limits by {factor:.2}, or protect (memory.low) what each must have"
+    ))
+}
+
+/// Groups with less left to their limit do not matter.
+const LEAST_HEADROOM: Bytes = Bytes::mib(1);
+
+fn memory_not_reserved(facts: &Facts, out: &mut Outcome) {
+    let Some(groups) = out.memory_groups(facts) else {
+        return;
+    };
+    let recursive = out.known(facts.recursive_protection());
+    let mut unreserved: Vec<(&GroupFacts, Bytes, Bytes)> = Vec::new();
+    for group in groups.iter().skip(1) {
+        let Some(Some(limit)) = out.known(group.own_limit()) else {
+            continue;
+        };
+        // Only the topmost limits: what is below shares them.
+        let above = facts
+            .ancestors(group)
+            .any(|above| above.own_limit().is_ok_and(|limit| limit.is_some()));
+        if above || out.known(is_protected(facts, group, recursive)) != Some(false) {
+            continue;
+        }
+        let Some(Some(current)) = out.known(group.current.clone()) else {
+            continue;
+        };
+        let headroom = limit - current;
+        if headroom >= LEAST_HEADROOM {
+            unreserved.push((group, limit, headroom));
+        }
+    }
+    let all: Bytes = unreserved.iter().map(|(.., headroom)| *headroom).sum();
+    let Some(free) = out.known(facts.meminfo(|info| info.free, "MemFree")) else {
+        return;
+    };
+    if all <= free {
+        return;
+    }
+    let dirty = facts.meminfo(|info| info.dirty, "Dirty").ok();
+    let dirty = dirty.map_or_else(String::new, |dirty| {
+        format!(", and {dirty} of the page cache are dirty")
+    });
+    for (group, limit, headroom) in unreserved {
+        let current = limit - headroom;
+        let needs = group.anon().ok().flatten().unwrap_or(current);
+        out.find(
+            Finding::new(
+                about(group),
+                format!(
+                    "may grow by {headroom} to its limit of {limit}, nothing of it is protected; \
+                     {free} are free for {all} that such groups may still claim{dirty}"
+                ),
+            )
+            .bytes("headroom_bytes", headroom)
+            .bytes("limit_bytes", limit)
+            .bytes("free_bytes", free)
+            .bytes("claims_bytes", all)
+            .remedy(remedy::set(facts, group, File::MemoryLow, current))
+            .remedy(remedy::set(facts, group, File::MemoryMin, needs)),
+        );
+    }
+}
+
+/// Whether anything is protected for a group: by itself, or by an ancestor that hands it on.
+fn is_protected(
+    facts: &Facts,
+    group: &GroupFacts,
+    recursive: Option<bool>,
+) -> justitia_cgroup::survey::Known<bool> {
+    let has = |group: &GroupFacts| {
+        let min = group.protection(File::MemoryMin)?;
+        Ok(min > Bytes::ZERO || group.protection(File::MemoryLow)? > Bytes::ZERO)
+    };
+    if has(group)? {
+        return Ok(true);
+    }
+    if recursive == Some(true) {
+        for above in facts.ancestors(group) {
+            if has(above)? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,149 @@
+//! Swap: none where anonymous memory fills the host, unbounded where memory is bounded, and
+//! swappiness that leaves reclaim no choice. With cgroup v2 a group has no swappiness of its own:
+//! its `memory.swap.max` is what decides.
+
+use justitia_cgroup::File;
+use justitia_policy::units::{Bytes, Limit};
+
+use super::{about, percent};
+use crate::check::{Check, Finding, Outcome, Severity, Subject};
+use crate::facts::Facts;
+use crate::remedy;
+
+pub(crate) const NONE: Check = Check {
+    id: "swap-none",
+    title: "no swap on a host full of anonymous memory",
+    severity: Severity::Note,
+    needs: "swap devices (/proc/swaps), AnonPages, MemTotal",
+    consequence:
+        "anonymous memory cannot be reclaimed: all pressure falls on the page cache, down \
+                  to mapped program code, and then the OOM killer runs",
+    run: none,
+};
+
+pub(crate) const UNLIMITED: Check = Check {
+    id: "swap-unlimited",
+    title: "a group that is limited in memory, but not in swap",
+    severity: Severity::Note,
+    needs: "swap devices, all groups (memory.max, memory.swap.current, memory.swap.max)",
+    consequence: "over its limit the group swaps instead of failing, and its swapping loads the \
+                  disk that everybody's page cache is read from",
+    run: unlimited,
+};
+
+pub(crate) const SWAPPINESS: Check = Check {
+    id: "swappiness-extreme",
+    title: "a swappiness that leaves reclaim no choice",
+    severity: Severity::Warning,
+    needs: "vm.swappiness, /proc/swaps",
+    consequence: "0: idle anonymous memory is never swapped until the page cache is gone; above \
+                  100: swapping is taken to be cheaper than reading, which a disk is not",
+    run: swappiness,
+};
+
+/// From this share of memory on, anonymous memory is most of it.
+const FULL_OF_ANON: f64 = 0.5;
+/// Swap in use from this share of the limit on matters.
+const SWAPPED: f64 = 0.05;
+/// Above this the kernel takes swapping to be the cheaper I/O: meant for zram and zswap.
+const EVEN: u64 = 100;
+
+fn none(facts: &Facts, out: &mut Outcome) {
+    let Some(swaps) = out.known(facts.host.swaps.clone()) else {
+        return;
+    };
+    if !swaps.is_empty() {
+        return;
+    }
+    let anon = out.known(facts.meminfo(|info| info.anon, "AnonPages"));
+    let (Some(anon), Some(ram)) = (anon, out.known(facts.ram())) else {
+        return;
+    };
+    if anon.as_f64() < FULL_OF_ANON * ram.as_f64() {
+        return;
+    }
+    out.find(
+        Finding::new(
+            Subject::Host,
+            format!(
+                "no swap, and {anon} of anonymous memory, {} of {ram}",
+                percent(anon, ram)
+            ),
+        )
+        .bytes("anon_bytes", anon)
+        .bytes("memory_bytes", ram)
+        .remedy("modprobe zram && zramctl --find --size 25%, mkswap and swapon it")
+        .remedy("fallocate -l 4G /swapfile && chmod 600 /swapfile && mkswap /swapfile && swapon /swapfile"),
+    );
+}
+
+fn unlimited(facts: &Facts, out: &mut Outcome) {
+    let Some(swaps) = out.known(facts.host.swaps.clone()) else {
+        return;
+    };
+    if swaps.is_empty() {
+        return;
+    }
+    let Some(groups) = out.memory_groups(facts) else {
+        return;
+    };
+    for group in groups.iter().skip(1) {
+        let Some(limit) = out
+            .known(group.knobs.max.clone())
+            .flatten()
+            .and_then(Limit::bytes)
+        else {
+            continue;
+        };
+        if out.known(group.knobs.swap_max.clone()).flatten() != Some(Limit::Max) {
+            continue;
+        }
+        let Some(Some(used)) = out.known(group.swap.clone()) else {
+            continue;
+        };
+        if used.as_f64() < SWAPPED * limit.as_f64() || used == Bytes::ZERO {
+            continue;
+        }
+        out.find(
+            Finding::new(
+                about(group),
+                format!(
+                    "limited to {limit} of memory, and {used} of it are in swap, {} more than the \
+                     limit, without a bound",
+                    percent(used, limit)
+                ),
+            )
+            .bytes("limit_bytes", limit)
+            .bytes("swap_bytes", used)
+            .remedy(remedy::set(facts, group, File::MemorySwapMax, used))
+            .remedy(remedy::write(facts, group, File::MemorySwapMax, "0")),
+        );
+    }
+}
+
+fn swappiness(facts: &Facts, out: &mut Outcome) {
+    let swaps = out.known(facts.host.swaps.clone());
+    let value = out.known(facts.host.swappiness.clone());
+    let (Some(swaps), Some(value)) = (swaps, value) else {
+        return;
+    };
+    // Without swap it means nothing.
+    let Some(swap) = swaps.iter().find(|swap| !swap.is_zram()).or(swaps.first()) else {
+        return;
+    };
+    let evidence = if value == 0 {
+        format!(
+            "vm.swappiness is 0, and {} of swap stand ready",
+            Bytes(swaps.iter().map(|swap| swap.size).sum())
+        )
+    } else if value > EVEN && !swap.is_zram() {
+        format!("vm.swappiness is {value}, and {} is a disk", swap.name)
+    } else {
+        return;
+    };
+    out.find(
+        Finding::new(Subject::Host, evidence)
+            .number("swappiness", value as f64)
+            .remedy("sysctl vm.swappiness=10, and the same in a file of /etc/sysctl.d"),
+    );
+}

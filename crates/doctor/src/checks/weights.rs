@@ -1,0 +1,258 @@
+//! Weights that cannot act: nothing in the block layer that knows them, numbers that a tool
+//! distorted on the way, writes that are not charged to who wrote.
+//!
+//! `io.weight` needs io.cost, `io.bfq.weight` needs BFQ; the other schedulers know no weights.
+//! runc turns `--blkio-weight` W into `io.weight` 1 + (W - 10) * 9999 / 990, which makes 3940 of 400
+//! and leaves a container without one at 100. systemd squeezes `IOWeight=` W > 100 into BFQ's range
+//! as 100 + (W - 100) / 11.
+
+use justitia_cgroup::survey::Unread;
+use justitia_cgroup::File;
+use justitia_policy::snapshot::WeightSource;
+use justitia_policy::units::Weight;
+
+use super::about;
+use crate::check::{Check, Finding, Outcome, Severity, Subject};
+use crate::facts::{Facts, GroupFacts};
+use crate::remedy;
+
+pub(crate) const NOT_ENFORCED: Check = Check {
+    id: "weights-not-enforced",
+    title: "I/O weights on a disk whose scheduler knows none",
+    severity: Severity::Warning,
+    needs: "all groups (io.weight, io.bfq.weight), io.cost.qos, queue/scheduler",
+    consequence:
+        "the weights are accepted and do nothing: everybody gets the same of this disk, or \
+                  whoever asks most gets most",
+    run: not_enforced,
+};
+
+pub(crate) const DISTORTED: Check = Check {
+    id: "weights-distorted",
+    title: "a weight in the kernel's file that is not what its owner asked for",
+    severity: Severity::Warning,
+    needs: "all groups (io.weight, io.bfq.weight), the container runtimes' records",
+    consequence:
+        "the ratio between groups is another one than configured: too steep against groups \
+                  without a weight, or nearly flat",
+    run: distorted,
+};
+
+pub(crate) const WRITEBACK_NOT_CHARGED: Check = Check {
+    id: "writeback-not-charged",
+    title: "a file system whose writes are charged to nobody",
+    severity: Severity::Note,
+    needs: "mounts (/proc/self/mountinfo)",
+    consequence: "buffered writes go to the disk as the root group's: no weight, no limit and no \
+                  memory.high orders them by group",
+    run: writeback_not_charged,
+};
+
+const BFQ: &str = "bfq";
+
+/// A weight that somebody set, in the file that shows it.
+fn set_weight(group: &GroupFacts, out: &mut Outcome) -> Option<u32> {
+    let files = [group.bfq_weight.clone(), group.io_weight.clone()];
+    let asked = out.known(group.asked.clone()).flatten();
+    let [bfq, io] = files.map(|known| out.known(known).flatten());
+    asked
+        .map(|(weight, _)| weight.get())
+        .into_iter()
+        .chain(bfq)
+        .chain(io)
+        .find(|weight| *weight != Weight::DEFAULT.get())
+}
+
+fn not_enforced(facts: &Facts, out: &mut Outcome) {
+    if out.tree(facts).is_none() {
+        return;
+    }
+    let weighted: Vec<(&GroupFacts, u32)> = facts
+        .groups
+        .iter()
+        .filter_map(|group| Some((group, set_weight(group, out)?)))
+        .collect();
+    let Some((example, weight)) = weighted.first() else {
+        return;
+    };
+    let cost = out.known(facts.io_cost.clone());
+    let (Some(cost), Some(disks)) = (cost, out.known(facts.disks())) else {
+        return;
+    };
+    if disks.is_empty() {
+        let why = "the host shows no disk";
+        let _ = out.known::<()>(Err(Unread::new("schedulers", why)));
+    }
+    for disk in disks {
+        let Some(scheduler) = out.known(disk.scheduler.clone()) else {
+            continue;
+        };
+        if scheduler.active == BFQ {
+            continue;
+        }
+        let Some(device) = out.known(disk.device.clone()) else {
+            continue;
+        };
+        if cost.contains(&device) {
+            continue;
+        }
+        let qos = remedy::file_path(facts, "/", File::IoCostQos);
+        let mut finding = Finding::new(
+            Subject::Disk(disk.name.clone()),
+            format!(
+                "its scheduler is {3} and io.cost is off, with a weight other than 100 on {0} ({1} \
+                 has {2})",
+                super::groups(weighted.len()),
+                example.path,
+                weight,
+                scheduler.active
+            ),
+        )
+        .number("weighted_groups", weighted.len() as f64);
+        let offered = scheduler.offered.iter().any(|name| name == BFQ);
+        let load = if offered { "" } else { "modprobe bfq && " };
+        finding = finding.remedy(format!(
+            "{load}echo bfq > /sys/block/{}/queue/scheduler",
+            disk.name
+        ));
+        out.find(finding.remedy(format!("echo '{device} enable=1' > {qos}")));
+    }
+}
+
+/// What runc writes to `io.weight` for a `blockIO.weight`.
+pub(crate) fn by_runc(weight: u32) -> u32 {
+    1 + weight.saturating_sub(10) * 9999 / 990
+}
+
+/// What systemd writes to `io.bfq.weight` for an `IOWeight=`.
+pub(crate) fn by_systemd(weight: u32) -> u32 {
+    if weight <= 100 {
+        weight
+    } else {
+        100 + (weight - 100) * 900 / 9900
+    }
+}
+
+fn distorted(facts: &Facts, out: &mut Outcome) {
+    if out.tree(facts).is_none() {
+        return;
+    }
+    for group in facts.groups.iter().skip(1) {
+        // A running agent writes weights of its own into the files of those it manages.
+        if group.managed {
+            continue;
+        }
+        let io = out.known(group.io_weight.clone()).flatten();
+        let bfq = out.known(group.bfq_weight.clone()).flatten();
+        let asked = out.known(group.asked.clone()).flatten();
+        let asked = asked.filter(|(_, source)| *source == WeightSource::OciBlockIo);
+        let found = match (asked, bfq, io) {
+            (Some((asked, _)), Some(bfq), _) => {
+                let asked = asked.get();
+                (bfq != asked).then_some((File::IoBfqWeight, bfq, asked, "blkio-weight"))
+            }
+            (Some((asked, _)), None, Some(io)) => {
+                let asked = asked.get();
+                (io != asked).then_some((File::IoWeight, io, asked, "blkio-weight"))
+            }
+            (None, Some(bfq), Some(io)) if io != Weight::DEFAULT.get() => {
+                (bfq != io).then_some((File::IoBfqWeight, bfq, io, "IOWeight"))
+            }
+            _ => None,
+        };
+        if let Some((file, holds, asked, by)) = found {
+            out.find(distortion(facts, group, file, holds, asked, by));
+        }
+    }
+}
+
+fn distortion(
+    facts: &Facts,
+    group: &GroupFacts,
+    file: File,
+    holds: u32,
+    asked: u32,
+    by: &str,
+) -> Finding {
+    let who = if holds == by_runc(asked) {
+        ", runc's conversion"
+    } else if holds == by_systemd(asked) {
+        ", systemd's conversion"
+    } else {
+        ""
+    };
+    let default = f64::from(Weight::DEFAULT.get());
+    // BFQ takes no more than 1000.
+    let value = match file {
+        File::IoBfqWeight => asked.min(1000).to_string(),
+        _ => format!("'default {asked}'"),
+    };
+    Finding::new(
+        about(group),
+        format!(
+            "{by} asks for {asked}, {} holds {holds}{who}: {:.2} times a group without a weight \
+             instead of {:.2} times",
+            file.name(),
+            f64::from(holds) / default,
+            f64::from(asked) / default
+        ),
+    )
+    .number("asked", f64::from(asked))
+    .number("holds", f64::from(holds))
+    .remedy(remedy::write(facts, group, file, &value))
+    .remedy("justitia run: it goes by the weight that was asked for")
+}
+
+/// File systems with per-cgroup writeback. `ext3` is served by ext4's code.
+const CHARGED: [&str; 6] = ["ext2", "ext3", "ext4", "btrfs", "f2fs", "xfs"];
+/// Those that keep data on disks or servers and are known to be without.
+const UNCHARGED: [&str; 24] = [
+    "zfs", "bcachefs", "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "vfat", "exfat",
+    "msdos", "ntfs", "ntfs3", "hfsplus", "jfs", "reiserfs", "ocfs2", "gfs2", "lustre", "nilfs2",
+    "udf", "minix", "fuseblk",
+];
+/// FUSE file systems that hold no data of workloads.
+const DESKTOP: [&str; 3] = ["fuse.lxcfs", "fuse.portal", "fuse.gvfsd-fuse"];
+
+fn writeback_not_charged(facts: &Facts, out: &mut Outcome) {
+    let Some(mounts) = out.known(facts.host.mounts.clone()) else {
+        return;
+    };
+    let mut seen = Vec::new();
+    for mount in &mounts {
+        let boot = ["/boot", "/efi"].iter().any(|at| {
+            mount
+                .mount_point
+                .strip_prefix(at)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        });
+        let kind = mount.kind.as_str();
+        if mount.read_only || boot || DESKTOP.contains(&kind) || seen.contains(&&mount.source) {
+            continue;
+        }
+        let journaled = mount.options.iter().any(|option| option == "data=journal");
+        let why = if CHARGED.contains(&kind) {
+            if !(journaled && kind.starts_with("ext")) {
+                continue;
+            }
+            format!("{kind} with data=journal has no cgroup writeback")
+        } else if UNCHARGED.contains(&kind) || kind.starts_with("fuse.") {
+            format!("{kind} has no cgroup writeback")
+        } else {
+            continue;
+        };
+        seen.push(&mount.source);
+        let remedy = if journaled {
+            "mount it with data=ordered".to_owned()
+        } else {
+            "keep data that groups write in bulk on ext4, xfs or btrfs".to_owned()
+        };
+        out.find(
+            Finding::new(
+                Subject::Mount(mount.mount_point.clone()),
+                format!("{why} ({})", mount.source),
+            )
+            .remedy(remedy),
+        );
+    }
+}

@@ -1,0 +1,305 @@
+//! What the checks look at: the host, every cgroup of it, and what moved between two looks.
+//!
+//! Units: bytes, pages in the counters of `memory.stat`, seconds. A value is [`Known`] or says why
+//! it is not; `Ok(None)` is a file that the group does not have, which is a fact, too: without the
+//! memory controller a group's memory is its parent's.
+
+use justitia_cgroup::parse::host::{Descendants, DiskCounters};
+use justitia_cgroup::parse::memory::{MemInfo, MemoryStat};
+use justitia_cgroup::survey::{Disk, HostFacts, Known, Unread};
+use justitia_cgroup::{Device, File, MemoryEvents};
+use justitia_discover::Kind;
+use justitia_policy::snapshot::WeightSource;
+use justitia_policy::units::{Bytes, Limit, Weight};
+
+/// Devices below `/dev` that mounts come from and that are no disks.
+const NO_DISKS: [&str; 4] = ["loop", "zram", "ram", "fuse"];
+
+/// Place of a group in [`Facts::groups`].
+pub(crate) type At = usize;
+
+/// The root of the tree.
+pub(crate) const ROOT: At = 0;
+
+/// Everything that was seen.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// The host's own files.
+    pub host: HostFacts,
+    /// Where cgroup2 is mounted, for commands that are shown.
+    pub mount_point: String,
+    /// Whether cgroups could be looked at.
+    pub tree: Known<()>,
+    /// All groups, parents before children, the root first. Empty without a tree.
+    pub groups: Vec<GroupFacts>,
+    /// Groups that are there and could not be opened or listed.
+    pub closed: Vec<Unread>,
+    /// Time between the two looks; `None`: there was only one.
+    pub window_s: Option<f64>,
+    /// Bytes of a page.
+    pub page: u64,
+    /// Devices with io.cost enabled.
+    pub io_cost: Known<Vec<Device>>,
+    /// Whether groups have `memory.reclaim`; `None`: there is no group that could.
+    pub reclaim: Option<bool>,
+    /// What the disks did, first and second look.
+    pub disk_counters: [Known<Vec<DiskCounters>>; 2],
+}
+
+/// The limits and protections of a group.
+#[derive(Debug, Clone)]
+#[allow(missing_docs, reason = "the kernel's names")]
+pub struct Knobs {
+    pub min: Known<Option<Limit>>,
+    pub low: Known<Option<Limit>>,
+    pub high: Known<Option<Limit>>,
+    pub max: Known<Option<Limit>>,
+    pub swap_max: Known<Option<Limit>>,
+}
+
+/// One cgroup.
+#[derive(Debug, Clone)]
+pub struct GroupFacts {
+    /// Relative to the mount, `/` for the root.
+    pub path: String,
+    /// Its parent; `None` for the root.
+    pub parent: Option<usize>,
+    /// Groups directly below it.
+    pub children: Vec<usize>,
+    /// What runs in it, if it is a container, a pod, a VM, or managed by configuration.
+    pub workload: Option<Kind>,
+    /// A running agent manages it: what its knobs hold is the agent's.
+    pub managed: bool,
+    /// A threaded group has no memory of its own.
+    pub threaded: Known<bool>,
+    /// Limits and protections.
+    pub knobs: Knobs,
+    /// `memory.current`; the root has none.
+    pub current: Known<Option<Bytes>>,
+    /// `memory.swap.current`.
+    pub swap: Known<Option<Bytes>>,
+    /// `memory.stat`, first and second look.
+    pub stat: [Known<Option<MemoryStat>>; 2],
+    /// `memory.events`.
+    pub events: Known<Option<MemoryEvents>>,
+    /// The default of `io.weight`.
+    pub io_weight: Known<Option<u32>>,
+    /// The default of `io.bfq.weight`.
+    pub bfq_weight: Known<Option<u32>>,
+    /// The weight its owner stated elsewhere.
+    pub asked: Known<Option<(Weight, WeightSource)>>,
+    /// Bytes written to all devices by `io.stat`, first and second look; `None`: no io controller.
+    pub written: [Known<Option<u64>>; 2],
+    /// `cgroup.stat`.
+    pub descendants: Known<Option<Descendants>>,
+    /// Whether its pressure is counted.
+    pub psi: Known<bool>,
+    /// Time between its two looks.
+    pub window_s: Option<f64>,
+}
+
+impl GroupFacts {
+    /// Page cache of the first look: `file - shmem`.
+    pub fn file(&self) -> Known<Option<Bytes>> {
+        self.stat(|stat| stat.memory().file, "file and shmem")
+    }
+
+    /// Anonymous memory of the first look.
+    pub fn anon(&self) -> Known<Option<Bytes>> {
+        self.stat(|stat| stat.anon.map(Bytes), "anon")
+    }
+
+    /// Dirty pages and those being written.
+    pub fn dirty(&self) -> Known<Option<Bytes>> {
+        self.stat(|stat| stat.memory().file_dirty, "file_dirty")
+    }
+
+    fn stat(
+        &self,
+        field: impl Fn(&MemoryStat) -> Option<Bytes>,
+        name: &str,
+    ) -> Known<Option<Bytes>> {
+        match self.stat[0].as_ref().map_err(Clone::clone)? {
+            None => Ok(None),
+            Some(stat) => field(stat).map(Some).ok_or_else(|| self.lacks(name)),
+        }
+    }
+
+    /// Time between the two looks at it.
+    fn window(&self) -> Known<f64> {
+        self.window_s
+            .filter(|window| *window > 0.0)
+            .ok_or_else(|| Unread::new("rates", "there was only one look (--seconds 0)"))
+    }
+
+    fn lacks(&self, name: &str) -> Unread {
+        let what = format!("{} of {}", File::MemoryStat.name(), self.path);
+        Unread::new(what, format!("has no {name}"))
+    }
+
+    /// What its own knobs limit it to: the smaller of max and high. What a running agent set as
+    /// high is no decision of the owner's.
+    pub fn own_limit(&self) -> Known<Option<Bytes>> {
+        let bytes = |knob: &Known<Option<Limit>>| match knob {
+            Ok(limit) => Ok(limit.and_then(Limit::bytes)),
+            Err(unread) => Err(unread.clone()),
+        };
+        let max = bytes(&self.knobs.max)?;
+        let high = if self.managed {
+            None
+        } else {
+            bytes(&self.knobs.high)?
+        };
+        Ok([max, high].into_iter().flatten().min())
+    }
+
+    /// A protection (`min` or `low`) in bytes: `max` is all there is, no file is none.
+    pub fn protection(&self, file: File) -> Known<Bytes> {
+        let knob = if file == File::MemoryMin {
+            &self.knobs.min
+        } else {
+            &self.knobs.low
+        };
+        match knob {
+            Ok(None) => Ok(Bytes::ZERO),
+            Ok(Some(Limit::Bytes(bytes))) => Ok(*bytes),
+            Ok(Some(Limit::Max)) => Ok(Bytes(u64::MAX)),
+            Err(unread) => Err(unread.clone()),
+        }
+    }
+}
+
+impl Facts {
+    /// The groups, if their memory can be told; what stands in the way otherwise.
+    pub fn memory_groups(&self) -> Known<&[GroupFacts]> {
+        self.controlled_groups("memory", "memory")
+    }
+
+    /// The groups, if their I/O can be told.
+    pub fn io_groups(&self) -> Known<&[GroupFacts]> {
+        self.controlled_groups("io", "blkio")
+    }
+
+    fn controlled_groups(&self, controller: &str, v1_name: &str) -> Known<&[GroupFacts]> {
+        self.tree.clone()?;
+        let controllers = self.host.controllers.as_ref().map_err(Clone::clone)?;
+        let have = controllers.iter().flatten();
+        if have.into_iter().any(|have| have == controller) {
+            return Ok(&self.groups);
+        }
+        let what = format!("the {controller} of cgroups");
+        let why = match self.v1_mount(v1_name) {
+            Some(at) => format!("the {v1_name} controller is on cgroup v1 at {at}"),
+            None => format!("the {controller} controller is not available"),
+        };
+        Err(Unread::new(what, why))
+    }
+
+    /// Where a controller's v1 hierarchy is mounted.
+    pub fn v1_mount(&self, controller: &str) -> Option<&str> {
+        let mounts = self.host.cgroups.as_ref().ok()?;
+        let mount = mounts
+            .iter()
+            .find(|mount| !mount.v2 && mount.has(controller))?;
+        Some(&mount.mount_point)
+    }
+
+    /// Memory of the host.
+    pub fn meminfo(&self, field: impl Fn(&MemInfo) -> Option<Bytes>, name: &str) -> Known<Bytes> {
+        let info = self.host.memory.as_ref().map_err(Clone::clone)?;
+        field(info).ok_or_else(|| Unread::new("the host's memory", format!("has no {name}")))
+    }
+
+    /// `MemTotal`.
+    pub fn ram(&self) -> Known<Bytes> {
+        self.meminfo(|info| info.total, "MemTotal")
+    }
+
+    /// How fast a counter of `memory.stat` grows, per second. Negative: it shrinks. `None`: the group
+    /// has no memory controller, or is gone.
+    pub fn rate(
+        &self,
+        group: &GroupFacts,
+        field: impl Fn(&MemoryStat) -> Option<u64>,
+        name: &str,
+    ) -> Known<Option<f64>> {
+        let look = |stat: &Known<Option<MemoryStat>>| match stat.as_ref().map_err(Clone::clone)? {
+            None => Ok(None),
+            Some(stat) => field(stat).map(Some).ok_or_else(|| group.lacks(name)),
+        };
+        let Some(first) = look(&group.stat[0])? else {
+            return Ok(None);
+        };
+        let window = group.window()?;
+        let second = look(&group.stat[1])?;
+        Ok(second.map(|second| (second as f64 - first as f64) / window))
+    }
+
+    /// Bytes per second that a group writes; `None` without the io controller.
+    pub fn write_rate(&self, group: &GroupFacts) -> Known<Option<f64>> {
+        let [first, second] = group.written.clone();
+        let Some(first) = first? else {
+            return Ok(None);
+        };
+        let window = group.window()?;
+        Ok(second?.map(|second| second.saturating_sub(first) as f64 / window))
+    }
+
+    /// From a group's parent up to below the root.
+    pub fn ancestors<'a>(&'a self, group: &GroupFacts) -> impl Iterator<Item = &'a GroupFacts> {
+        let mut next = group.parent;
+        std::iter::from_fn(move || {
+            let at = next.filter(|at| *at != ROOT)?;
+            let group = self.groups.get(at)?;
+            next = group.parent;
+            Some(group)
+        })
+    }
+
+    /// The groups directly below one.
+    pub fn children<'a>(&'a self, group: &'a GroupFacts) -> impl Iterator<Item = &'a GroupFacts> {
+        group.children.iter().filter_map(|at| self.groups.get(*at))
+    }
+
+    /// Whether unclaimed protection of a parent goes to its children.
+    pub fn recursive_protection(&self) -> Known<bool> {
+        match self.host.cgroup2()? {
+            Some(mount) => Ok(mount.has("memory_recursiveprot")),
+            None => Err(Unread::new("memory_recursiveprot", "no cgroup2 is mounted")),
+        }
+    }
+
+    /// Disks that matter: those that file systems are on, or all, where a mount's source does not
+    /// tell its disk (device mapper, RAID).
+    pub fn disks(&self) -> Known<Vec<&Disk>> {
+        let disks = self.host.disks.as_ref().map_err(Clone::clone)?;
+        let mounts = self.host.mounts.as_ref().map_err(Clone::clone)?;
+        let sources = mounts
+            .iter()
+            .filter_map(|mount| mount.source.strip_prefix("/dev/"))
+            .filter(|source| !NO_DISKS.iter().any(|name| source.starts_with(name)));
+        let mut used = Vec::new();
+        for source in sources {
+            match disks.iter().find(|disk| is_part_of(source, &disk.name)) {
+                Some(disk) => used.push(disk),
+                None => return Ok(disks.iter().collect()),
+            }
+        }
+        if used.is_empty() {
+            return Ok(disks.iter().collect());
+        }
+        used.sort_by(|a, b| a.name.cmp(&b.name));
+        used.dedup();
+        Ok(used)
+    }
+}
+
+/// Whether a device is a disk or a partition of it: `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`, but
+/// not `sdaa`.
+fn is_part_of(device: &str, disk: &str) -> bool {
+    let Some(rest) = device.strip_prefix(disk) else {
+        return false;
+    };
+    let digits = rest.strip_prefix('p').unwrap_or(rest);
+    rest.is_empty() || (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+}

@@ -1,0 +1,275 @@
+//! One pass over the host, and a second one over the counters of which rates are made.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use justitia_cgroup::parse::{host, io, memory, single};
+use justitia_cgroup::survey::{page_size, HostFacts, HostFiles, Known, Unread};
+use justitia_cgroup::{xattr, Buffer, Child, Error, File, Fs, Group, GroupId};
+use justitia_discover::Owners;
+use justitia_policy::units::Bytes;
+
+use crate::facts::{Facts, GroupFacts, Knobs};
+
+/// Where to look.
+pub struct Look<'a> {
+    /// The host's own files.
+    pub host: &'a dyn HostFiles,
+    /// Opens its cgroups, or says why there are none to look at.
+    pub groups: &'a dyn Fn(&HostFacts) -> Known<Fs>,
+    /// What owners wrote down.
+    pub owners: &'a Owners,
+    /// Paths that a running agent manages.
+    pub managed: HashSet<String>,
+    /// Time between the two looks; zero: only one.
+    pub window: Duration,
+    /// Lets that time pass.
+    pub wait: &'a mut dyn FnMut(Duration),
+}
+
+/// Looks at everything. A group that vanishes meanwhile was never there.
+pub fn gather(look: Look) -> Facts {
+    let host = HostFacts::read(look.host);
+    let groups = (look.groups)(&host);
+    let mount_point = match host.cgroup2() {
+        Ok(Some(mount)) => mount.mount_point.clone(),
+        _ => String::new(),
+    };
+    let mut facts = Facts {
+        disk_counters: [0, 1].map(|_| Err(no_second_look())),
+        host,
+        mount_point,
+        tree: Ok(()),
+        groups: Vec::new(),
+        closed: Vec::new(),
+        window_s: None,
+        page: page_size(),
+        io_cost: Err(Unread::new("io.cost", "no cgroups could be looked at")),
+        reclaim: None,
+    };
+    let mut walk = Walk {
+        facts: &mut facts,
+        owners: look.owners,
+        managed: look.managed,
+        buffer: Buffer::new(),
+        seen: Vec::new(),
+    };
+    match &groups {
+        Ok(fs) => walk.whole_tree(fs),
+        Err(unread) => walk.facts.tree = Err(unread.clone()),
+    }
+    let begin = Instant::now();
+    walk.facts.disk_counters[0] = HostFacts::disk_counters(look.host);
+    if look.window > Duration::ZERO {
+        (look.wait)(look.window);
+        if let Ok(fs) = &groups {
+            walk.second_look(fs, look.window);
+        }
+        walk.facts.disk_counters[1] = HostFacts::disk_counters(look.host);
+        let window = begin.elapsed().max(look.window);
+        walk.facts.window_s = Some(window.as_secs_f64());
+    }
+    facts
+}
+
+fn no_second_look() -> Unread {
+    Unread::new("rates", "there was only one look (--seconds 0)")
+}
+
+struct Walk<'a> {
+    facts: &'a mut Facts,
+    owners: &'a Owners,
+    managed: HashSet<String>,
+    buffer: Buffer,
+    /// Which group each of the facts' is, and when it was looked at. They are not kept open: there
+    /// may be more of them than a process may have files.
+    seen: Vec<(GroupId, Instant)>,
+}
+
+impl Walk<'_> {
+    fn whole_tree(&mut self, fs: &Fs) {
+        let root = fs.open("/").and_then(|root| {
+            self.group(&root, None)?;
+            Ok(root)
+        });
+        match root {
+            Ok(root) => self.facts.io_cost = self.io_cost(&root),
+            Err(error) => {
+                self.facts.tree = Err(unread("the root cgroup", &error));
+                return;
+            }
+        }
+        let mut next = 0;
+        let mut children: Vec<Child> = Vec::new();
+        while next < self.facts.groups.len() {
+            let parent = self.facts.groups[next].path.clone();
+            if let Err(error) = fs.children(&parent, &mut children) {
+                if !error.is_gone() {
+                    self.facts.closed.push(unread(&parent, &error));
+                }
+            }
+            children.sort_unstable();
+            for child in children.drain(..) {
+                let path = format!("{}/{}", parent.trim_end_matches('/'), child.name);
+                let seen = fs
+                    .open(&path)
+                    .and_then(|group| self.group(&group, Some(next)));
+                match seen {
+                    Ok(()) => {
+                        let at = self.facts.groups.len() - 1;
+                        self.facts.groups[next].children.push(at);
+                    }
+                    Err(error) if error.is_gone() => {}
+                    Err(error) => self.facts.closed.push(unread(&path, &error)),
+                }
+            }
+            next += 1;
+        }
+    }
+
+    fn io_cost(&mut self, root: &Group) -> Known<Vec<justitia_cgroup::Device>> {
+        let devices = root.known(File::IoCostQos, &mut self.buffer, |text| {
+            Some(host::io_cost(text))
+        });
+        match devices {
+            // Without the file the kernel has no io.cost.
+            Ok(known) => known.map(Option::unwrap_or_default),
+            Err(error) => Err(unread("io.cost", &error)),
+        }
+    }
+
+    /// Reads each file of a group once. An error means that the group is gone.
+    fn group(&mut self, group: &Group, parent: Option<usize>) -> Result<(), Error> {
+        let path = group.path().to_owned();
+        let seen = Instant::now();
+        let buffer = &mut self.buffer;
+        // The root has statistics, but neither limits nor weights, and its pressure is the host's.
+        let inner = parent.is_some();
+        let asked = match group.xattr(xattr::WEIGHT) {
+            Ok(xattr) => Ok(self.owners.weight(&path, xattr.as_deref())),
+            Err(error) if error.is_gone() => return Err(error),
+            Err(error) => Err(unread(&path, &error)),
+        };
+        let mut limit = |file| inner_file(inner, || group.known(file, buffer, memory::limit));
+        let knobs = Knobs {
+            min: limit(File::MemoryMin)?,
+            low: limit(File::MemoryLow)?,
+            high: limit(File::MemoryHigh)?,
+            max: limit(File::MemoryMax)?,
+            swap_max: limit(File::MemorySwapMax)?,
+        };
+        let mut bytes = |file| inner_file(inner, || group.known(file, buffer, single));
+        let current = bytes(File::MemoryCurrent)?.map(|number| number.map(Bytes));
+        let swap = bytes(File::MemorySwapCurrent)?.map(|number| number.map(Bytes));
+        let mut weight = |file| inner_file(inner, || group.known(file, buffer, io::default_weight));
+        let io_weight = weight(File::IoWeight)?;
+        let bfq_weight = weight(File::IoBfqWeight)?;
+        let threaded = inner_file(inner, || {
+            group.known(File::CgroupType, buffer, |text| {
+                Some(text.trim_ascii() == b"threaded")
+            })
+        })?;
+        let events = inner_file(inner, || {
+            group.known(File::MemoryEvents, buffer, |text| {
+                Some(memory::events(text))
+            })
+        })?;
+        let psi = if inner {
+            group.counts_pressure(buffer)?
+        } else {
+            Ok(true)
+        };
+        let has_memory = matches!(current, Ok(Some(_)));
+        let facts = GroupFacts {
+            parent,
+            children: Vec::new(),
+            workload: self.owners.workload(&path),
+            managed: self.managed.contains(&path),
+            threaded: threaded.map(Option::unwrap_or_default),
+            knobs,
+            current,
+            swap,
+            stat: [
+                group.known(File::MemoryStat, buffer, |text| Some(memory::stat(text)))?,
+                Err(no_second_look()),
+            ],
+            events,
+            io_weight,
+            bfq_weight,
+            asked,
+            written: [written(group, buffer)?, Err(no_second_look())],
+            descendants: group.known(File::CgroupStat, buffer, |text| {
+                Some(host::descendants(text))
+            })?,
+            psi,
+            window_s: None,
+            path,
+        };
+        if has_memory && self.facts.reclaim.is_none() {
+            self.facts.reclaim = Some(group.has(File::MemoryReclaim));
+        }
+        self.facts.groups.push(facts);
+        self.seen.push((group.id(), seen));
+        Ok(())
+    }
+
+    /// The counters again. A group that is gone meanwhile has none.
+    fn second_look(&mut self, fs: &Fs, least: Duration) {
+        let buffer = &mut self.buffer;
+        for (facts, (id, seen)) in self.facts.groups.iter_mut().zip(&self.seen) {
+            facts.window_s = Some(seen.elapsed().max(least).as_secs_f64());
+            let opened = match fs.open(&facts.path) {
+                // Another one under the same path tells nothing about this one.
+                Ok(group) if group.id() == *id => Ok(Some(group)),
+                Ok(_) => Ok(None),
+                Err(error) if error.is_gone() => Ok(None),
+                Err(error) => Err(unread(&facts.path, &error)),
+            };
+            let stat = |group: &Group| {
+                group.known(File::MemoryStat, buffer, |text| Some(memory::stat(text)))
+            };
+            facts.stat[1] = again(&facts.stat[0], &opened, stat);
+            facts.written[1] = again(&facts.written[0], &opened, |group| written(group, buffer));
+        }
+    }
+}
+
+/// Reads what the first look did find, if the group is still there.
+fn again<T>(
+    first: &Known<Option<T>>,
+    opened: &Known<Option<Group>>,
+    read: impl FnOnce(&Group) -> Result<Known<Option<T>>, Error>,
+) -> Known<Option<T>> {
+    let group = opened.as_ref().map_err(Clone::clone)?;
+    match (first, group) {
+        (Ok(None), _) | (_, None) => Ok(None),
+        // An error: it is gone since it was opened.
+        (_, Some(group)) => read(group).unwrap_or(Ok(None)),
+    }
+}
+
+/// A file that the root does not have.
+fn inner_file<T>(
+    inner: bool,
+    read: impl FnOnce() -> Result<Known<Option<T>>, Error>,
+) -> Result<Known<Option<T>>, Error> {
+    if inner {
+        read()
+    } else {
+        Ok(Ok(None))
+    }
+}
+
+fn written(group: &Group, buffer: &mut Buffer) -> Result<Known<Option<u64>>, Error> {
+    group.known(File::IoStat, buffer, |text| {
+        let mut sum = 0u64;
+        io::stat(text, |_, bytes| {
+            sum = sum.saturating_add(bytes.written.unwrap_or(0));
+        });
+        Some(sum)
+    })
+}
+
+fn unread(what: &str, error: &Error) -> Unread {
+    Unread::new(what, error.to_string())
+}

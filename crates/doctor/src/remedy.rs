@@ -1,0 +1,121 @@
+//! The exact command or setting that changes a knob, by who owns the group: Docker, Podman,
+//! Kubernetes, systemd, or nobody but the file itself.
+//!
+//! Sizes are rounded up to MiB: `512M` is understood by the kernel, systemd, Docker and Podman.
+
+use justitia_cgroup::File;
+use justitia_policy::units::Bytes;
+
+use crate::facts::{Facts, GroupFacts};
+
+/// A size as it is written into knobs.
+pub(crate) fn size(bytes: Bytes) -> String {
+    format!("{}M", bytes.0.div_ceil(1 << 20).max(1))
+}
+
+/// Sets a memory knob of a group.
+pub(crate) fn set(facts: &Facts, group: &GroupFacts, file: File, bytes: Bytes) -> String {
+    let size = size(bytes);
+    match owner(&group.path) {
+        Owner::Engine { program, id } => {
+            let option = match file {
+                File::MemoryMax => Some("--memory"),
+                File::MemoryLow => Some("--memory-reservation"),
+                _ => None,
+            };
+            match option {
+                Some(option) => format!("{program} update {option} {size} {id}"),
+                None => write(facts, group, file, &size),
+            }
+        }
+        Owner::Kubernetes => match file {
+            File::MemoryMax => format!("in the pod's spec: resources.limits.memory: {size}i"),
+            _ => format!(
+                "in the pod's spec: resources.requests.memory: {size}i, with the kubelet's feature MemoryQoS"
+            ),
+        },
+        Owner::Unit(unit) => match property(file) {
+            Some(property) => format!("systemctl set-property {unit} {property}={size}"),
+            None => write(facts, group, file, &size),
+        },
+        Owner::Nobody => write(facts, group, file, &size),
+    }
+}
+
+/// Writes a value to a file of a group, whoever owns it.
+pub(crate) fn write(facts: &Facts, group: &GroupFacts, file: File, value: &str) -> String {
+    let path = file_path(facts, &group.path, file);
+    format!("echo {value} > {path}")
+}
+
+/// Where a file of a group is.
+pub(crate) fn file_path(facts: &Facts, group: &str, file: File) -> String {
+    let group = group.trim_end_matches('/');
+    let path = format!("{}{group}/{}", facts.mount_point, file.name());
+    if path.contains([' ', '\\', '$', '\'']) {
+        format!("'{}'", path.replace('\'', "'\\''"))
+    } else {
+        path
+    }
+}
+
+/// The systemd unit behind a path, if it ends in one.
+pub(crate) fn unit(path: &str) -> Option<&str> {
+    let last = path.rsplit('/').next()?;
+    let is_unit = [".service", ".slice", ".scope"]
+        .iter()
+        .any(|ending| last.ends_with(ending));
+    is_unit.then_some(last)
+}
+
+enum Owner<'a> {
+    Engine { program: &'static str, id: &'a str },
+    Kubernetes,
+    Unit(&'a str),
+    Nobody,
+}
+
+fn owner(path: &str) -> Owner<'_> {
+    if path.contains("kubepods") {
+        return Owner::Kubernetes;
+    }
+    let mut parts = path.rsplit('/');
+    let last = parts.next().unwrap_or_default();
+    let parent = parts.next().unwrap_or_default();
+    let scope = last.strip_suffix(".scope").unwrap_or(last);
+    if let Some(id) = scope.strip_prefix("docker-") {
+        return Owner::Engine {
+            program: "docker",
+            id: short(id),
+        };
+    }
+    if parent == "docker" {
+        return Owner::Engine {
+            program: "docker",
+            id: short(last),
+        };
+    }
+    if let Some(id) = scope.strip_prefix("libpod-") {
+        return Owner::Engine {
+            program: "podman",
+            id: short(id),
+        };
+    }
+    unit(path).map_or(Owner::Nobody, Owner::Unit)
+}
+
+/// The first twelve digits, as the engines print them.
+fn short(id: &str) -> &str {
+    id.get(..12).unwrap_or(id)
+}
+
+fn property(file: File) -> Option<&'static str> {
+    match file {
+        File::MemoryMin => Some("MemoryMin"),
+        File::MemoryLow => Some("MemoryLow"),
+        File::MemoryHigh => Some("MemoryHigh"),
+        File::MemoryMax => Some("MemoryMax"),
+        File::MemorySwapMax => Some("MemorySwapMax"),
+        _ => None,
+    }
+}

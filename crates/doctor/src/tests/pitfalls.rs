@@ -1,0 +1,352 @@
+//! For every check a host that has the pitfall: it is found, with its numbers.
+
+use justitia_policy::units::{Bytes, Limit};
+
+use super::{check, gib, machine, mib, Host, GIB, MOUNTS};
+use crate::{examine, Subject, Verdict, CHECKS};
+
+pub(super) struct Pitfall {
+    pub(super) check: &'static str,
+    /// What is wrong from the beginning.
+    pub(super) build: fn(&Host),
+    /// What happens between the two looks.
+    pub(super) meanwhile: fn(&Host),
+    pub(super) about: Subject,
+    /// Words of the evidence.
+    pub(super) evidence: &'static [&'static str],
+    /// Words of one of the remedies.
+    pub(super) remedy: &'static str,
+}
+
+pub(super) fn nothing(_: &Host) {}
+
+pub(super) fn group(path: &str) -> Subject {
+    Subject::Group(path.to_owned())
+}
+
+pub(super) fn disk() -> Subject {
+    Subject::Disk("sda".to_owned())
+}
+
+/// A group at its limit that reads its pages again.
+fn refaults(host: &Host) {
+    host.group("/app/db", |db| db.refault_pages += 1000);
+}
+
+fn reservation() -> Vec<Pitfall> {
+    vec![
+        Pitfall {
+            check: "limits-exceed-memory",
+            build: |host| {
+                host.group("/app/db", |db| db.max = gib(12));
+                host.group("/app/web", |web| web.max = gib(8));
+            },
+            meanwhile: nothing,
+            about: Subject::Host,
+            evidence: &["21.0 GiB", "131 %", "16.0 GiB", "/app 20.0 GiB"],
+            remedy: "by 0.76",
+        },
+        Pitfall {
+            check: "limits-exceed-memory",
+            build: |host| host.group("/app", |app| app.max = gib(5)),
+            meanwhile: nothing,
+            about: group("/app"),
+            evidence: &["6.0 GiB", "120 %", "that /app may have", "/app/db 4.0 GiB"],
+            remedy: "echo 3414M > /sys/fs/cgroup/app/db/memory.max",
+        },
+        Pitfall {
+            check: "memory-not-reserved",
+            build: |host| {
+                for path in ["/app", "/app/db", "/app/web"] {
+                    host.group(path, |group| group.low = mib(0));
+                }
+                host.meminfo(GIB / 2, GIB);
+            },
+            meanwhile: nothing,
+            about: group("/app/db"),
+            evidence: &[
+                "grow by 1.0 GiB",
+                "limit of 4.0 GiB",
+                "512.0 MiB are free",
+                "2.0 MiB",
+            ],
+            remedy: "echo 3072M > /sys/fs/cgroup/app/db/memory.low",
+        },
+        Pitfall {
+            check: "protection-exceeds-memory",
+            build: |host| host.group("/app", |app| app.low = gib(15)),
+            meanwhile: nothing,
+            about: Subject::Host,
+            evidence: &["memory.low", "15.0 GiB", "94 %", "16.0 GiB"],
+            remedy: "14.4 GiB",
+        },
+        Pitfall {
+            check: "protection-exceeds-memory",
+            build: |host| host.group("/app", |app| app.low = gib(2)),
+            meanwhile: nothing,
+            about: group("/app"),
+            evidence: &["claim 3.0 GiB", "2.0 GiB", "150 %", "/app/db 2.0 GiB"],
+            remedy: "echo 3072M > /sys/fs/cgroup/app/memory.low",
+        },
+        Pitfall {
+            check: "protection-cut-off",
+            build: |host| host.group("/app", |app| app.low = mib(0)),
+            meanwhile: nothing,
+            about: group("/app/db"),
+            evidence: &["memory.low of 2.0 GiB", "/app has 0"],
+            remedy: "echo 2048M > /sys/fs/cgroup/app/memory.low",
+        },
+        Pitfall {
+            check: "recursiveprot-missing",
+            build: |host| {
+                let mounts = MOUNTS.replace(",memory_recursiveprot", "");
+                host.files.set("/proc/self/mountinfo", &mounts);
+                for path in ["/app/db", "/app/web"] {
+                    host.group(path, |group| group.low = mib(0));
+                }
+            },
+            meanwhile: nothing,
+            about: group("/app"),
+            evidence: &["memory.low of 3.0 GiB", "/sys/fs/cgroup is mounted without"],
+            remedy: "mount -o remount,memory_recursiveprot /sys/fs/cgroup",
+        },
+        Pitfall {
+            check: "recursiveprot-unclaimed",
+            build: |host| host.group("/app/web", |web| web.low = mib(0)),
+            meanwhile: nothing,
+            about: group("/app"),
+            evidence: &["1.0 GiB of its memory.low of 3.0 GiB", "/app/web 1.0 GiB"],
+            remedy: "echo 2048M > /sys/fs/cgroup/app/memory.low",
+        },
+    ]
+}
+
+fn limits() -> Vec<Pitfall> {
+    vec![
+        Pitfall {
+            check: "limit-too-small",
+            build: |host| host.group("/app/db", |db| db.max = mib(3200)),
+            meanwhile: refaults,
+            about: group("/app/db"),
+            evidence: &[
+                "does not fit",
+                "3.0 GiB of 3.1 GiB",
+                "2.0 GiB (64 %)",
+                "1000 pages/s",
+            ],
+            remedy: "echo 4000M > /sys/fs/cgroup/app/db/memory.max",
+        },
+        Pitfall {
+            check: "limit-too-small",
+            build: nothing,
+            meanwhile: |host| host.group("/app/db", |db| db.anon = Bytes(GIB + (64 << 20))),
+            about: group("/app/db"),
+            evidence: &["1.0 GiB of 4.0 GiB", "64.0 MiB/s", "in 48 s"],
+            remedy: "echo 5120M > /sys/fs/cgroup/app/db/memory.max",
+        },
+        Pitfall {
+            check: "limit-too-small",
+            build: |host| host.group("/app/db", |db| db.events.oom_kill = Some(3)),
+            meanwhile: nothing,
+            about: group("/app/db"),
+            evidence: &["killed for lack of memory", ": 3", "4.0 GiB"],
+            remedy: "memory.max",
+        },
+        Pitfall {
+            check: "page-cache-starved",
+            build: |host| {
+                host.group("/app/db", |db| {
+                    db.max = mib(3200);
+                    db.anon = Bytes::mib(3000);
+                    db.file = Bytes::mib(100);
+                });
+            },
+            meanwhile: refaults,
+            about: group("/app/db"),
+            evidence: &[
+                "no room",
+                "page cache 100.0 MiB (3 %)",
+                "2.9 GiB (94 %)",
+                "4.1 MB/s",
+            ],
+            remedy: "echo 4000M > /sys/fs/cgroup/app/db/memory.max",
+        },
+    ]
+}
+
+fn outsiders() -> Vec<Pitfall> {
+    vec![
+        Pitfall {
+            check: "outside-unbounded",
+            build: |host| {
+                host.group("/system.slice", |slice| {
+                    slice.high = Limit::Max;
+                    slice.file = Bytes(4 * GIB);
+                });
+                host.group("/", |root| root.file = Bytes(7 * GIB));
+            },
+            meanwhile: nothing,
+            about: group("/system.slice"),
+            evidence: &["4.0 GiB", "25 %"],
+            remedy: "systemctl set-property system.slice MemoryHigh=",
+        },
+        Pitfall {
+            check: "outside-unbounded",
+            build: |host| {
+                host.group("/system.slice", |slice| {
+                    slice.high = Limit::Max;
+                    slice.file = Bytes(6 * GIB);
+                });
+                // A bound on the slice would hit the container in it.
+                host.group("/system.slice/docker-0123456789ab.scope", |container| {
+                    container.file = Bytes(2 * GIB);
+                });
+                host.group("/system.slice/cron.service", |cron| {
+                    cron.file = Bytes(3 * GIB);
+                    cron.anon = Bytes::mib(100);
+                });
+                host.group("/", |root| root.file = Bytes(9 * GIB));
+            },
+            meanwhile: nothing,
+            about: group("/system.slice"),
+            evidence: &[
+                "4.0 GiB",
+                "25 %",
+                "most of it is /system.slice/cron.service's",
+            ],
+            remedy: "systemctl set-property cron.service MemoryHigh=920M",
+        },
+        Pitfall {
+            check: "outside-unbounded",
+            build: |host| host.group("/", |root| root.file = Bytes(5 * GIB)),
+            meanwhile: nothing,
+            about: Subject::Host,
+            evidence: &["the root group itself holds 2.0 GiB", "12 %"],
+            remedy: "systemd-run --slice=",
+        },
+        Pitfall {
+            check: "outside-dirtying",
+            build: |host| {
+                host.group("/system.slice", |slice| {
+                    slice.high = Limit::Max;
+                    slice.file = Bytes::mib(300);
+                    slice.file_dirty = Bytes::mib(128);
+                });
+            },
+            meanwhile: |host| {
+                let device = justitia_cgroup::Device { major: 8, minor: 0 };
+                host.group("/system.slice", |slice| {
+                    slice.io.insert(device, (0, 5_000_000));
+                });
+            },
+            about: group("/system.slice"),
+            evidence: &["128.0 MiB of dirty", "50 %", "256.0 MiB", "5.0 MB/s"],
+            remedy: "MemoryHigh=",
+        },
+    ]
+}
+
+fn pitfalls() -> Vec<Pitfall> {
+    let mut all = reservation();
+    all.extend(limits());
+    all.extend(outsiders());
+    all.extend(machine::host_wide());
+    all.extend(machine::lacking());
+    all.extend(machine::weights());
+    all.extend(machine::kernel());
+    all
+}
+
+#[test]
+fn every_check_finds_its_pitfall_with_its_numbers() {
+    for pitfall in pitfalls() {
+        let host = Host::healthy();
+        (pitfall.build)(&host);
+        let report = examine(&host.look(1, pitfall.meanwhile), &[], None);
+        let check = check(&report, pitfall.check);
+        assert_eq!(check.verdict, Verdict::Finding, "{check:#?}");
+        let matching = check.findings.iter().find(|finding| {
+            let has = |word: &&str| finding.evidence.contains(*word);
+            finding.subject == pitfall.about && pitfall.evidence.iter().all(has)
+        });
+        let Some(finding) = matching else {
+            panic!("{:?} {:?}: {check:#?}", pitfall.about, pitfall.evidence);
+        };
+        assert!(
+            finding
+                .remedy
+                .iter()
+                .any(|line| line.contains(pitfall.remedy)),
+            "{}: {finding:#?}",
+            pitfall.remedy
+        );
+    }
+}
+
+#[test]
+fn every_check_has_a_pitfall_in_the_table() {
+    let pitfalls = pitfalls();
+    for check in &CHECKS {
+        assert!(
+            pitfalls.iter().any(|pitfall| pitfall.check == check.id),
+            "{}",
+            check.id
+        );
+    }
+}
+
+#[test]
+fn a_small_anonymous_group_without_refaults_is_not_starved() {
+    let host = Host::healthy();
+    host.group("/app/db", |db| {
+        db.max = mib(3200);
+        db.anon = Bytes::mib(3000);
+        db.file = Bytes::mib(100);
+    });
+    let report = host.report();
+    for id in ["page-cache-starved", "limit-too-small"] {
+        assert_eq!(check(&report, id).verdict, Verdict::Fine);
+    }
+}
+
+#[test]
+fn what_a_running_agent_wrote_is_no_decision_of_the_owners() {
+    let mut host = Host::healthy();
+    host.group("/app/db", |db| {
+        db.max = Limit::Max;
+        db.high = gib(3);
+        db.bfq_weight = Some(200);
+    });
+    host.managed.insert("/app/db".into());
+    let report = examine(&host.look(1, refaults), &[], None);
+    for id in ["limit-too-small", "weights-distorted"] {
+        let check = check(&report, id);
+        assert_eq!(check.verdict, Verdict::Fine, "{check:#?}");
+    }
+}
+
+#[test]
+fn weights_that_nobody_set_need_no_scheduler() {
+    let host = Host::healthy();
+    host.group("/app/db", |db| {
+        db.io_weight = Some(100);
+        db.bfq_weight = None;
+    });
+    host.files
+        .set("/sys/block/sda/queue/scheduler", "[none] bfq\n");
+    let report = host.report();
+    let check = check(&report, "weights-not-enforced");
+    assert_eq!(check.verdict, Verdict::Fine, "{check:#?}");
+}
+
+#[test]
+fn io_cost_serves_where_the_scheduler_does_not() {
+    let host = Host::healthy();
+    host.files.set("/sys/block/sda/queue/scheduler", "[none]\n");
+    host.group("/", |root| {
+        root.io_cost_qos = Some("8:0 enable=1 ctrl=auto".into());
+    });
+    let report = host.report();
+    let check = check(&report, "weights-not-enforced");
+    assert_eq!(check.verdict, Verdict::Fine, "{check:#?}");
+}
