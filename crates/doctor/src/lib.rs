@@ -1,6 +1,6 @@
 //! Memory-pressure pitfalls of a host, found before they hurt.
 //!
-//! Three layers: **facts** ([`gather`] looks at the host once, and at what moves twice), **checks**
+//! Three layers: **facts** ([`gather()`] looks at the host once, at what moves twice), **checks**
 //! ([`CHECKS`], pure functions of the facts) and the **report** ([`Report`]). A check ends in one
 //! of three ways: it found something, all is well, or it could not tell and says why. What is
 //! unknown is never well.

@@ -64,11 +64,10 @@ fn set_weight(group: &GroupFacts, out: &mut Outcome) -> Option<u32> {
 }
 
 fn not_enforced(facts: &Facts, out: &mut Outcome) {
-    if out.tree(facts).is_none() {
+    let Some(groups) = out.io_groups(facts) else {
         return;
-    }
-    let weighted: Vec<(&GroupFacts, u32)> = facts
-        .groups
+    };
+    let weighted: Vec<(&GroupFacts, u32)> = groups
         .iter()
         .filter_map(|group| Some((group, set_weight(group, out)?)))
         .collect();
@@ -134,10 +133,10 @@ pub(crate) fn by_systemd(weight: u32) -> u32 {
 }
 
 fn distorted(facts: &Facts, out: &mut Outcome) {
-    if out.tree(facts).is_none() {
+    let Some(groups) = out.io_groups(facts) else {
         return;
-    }
-    for group in facts.groups.iter().skip(1) {
+    };
+    for group in groups.iter().skip(1) {
         // A running agent writes weights of its own into the files of those it manages.
         if group.managed {
             continue;

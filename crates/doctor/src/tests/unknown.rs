@@ -224,6 +224,11 @@ fn memory_on_cgroup_v1_is_named_as_the_reason() {
         check.could_not_tell,
         ["the memory of cgroups: the memory controller is on cgroup v1 at /cg/memory"]
     );
+    let weights = super::check(&report, "weights-not-enforced");
+    assert_eq!(
+        weights.could_not_tell,
+        ["the io of cgroups: the io controller is not available"]
+    );
 }
 
 #[test]

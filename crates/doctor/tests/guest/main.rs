@@ -6,7 +6,7 @@
 
 mod pitfalls;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -142,7 +142,7 @@ fn drop_caches() {
     set("/proc/sys/vm/drop_caches", "3");
 }
 
-/// A host put right: BFQ on the disks with file systems, the classic LRU. What it was before comes
+/// A host put right: BFQ on all disks, the classic LRU. What it was before comes
 /// back at the end: other tests run in the same guest.
 struct Right(Vec<(PathBuf, String)>);
 
@@ -160,16 +160,10 @@ fn put_right() -> Right {
         set(&path, text);
         before.push((path, was));
     };
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    let disks: BTreeSet<&str> = mounts
-        .lines()
-        .filter_map(|line| line.strip_prefix("/dev/")?.split(' ').next())
-        .collect();
-    for disk in disks {
-        change(
-            Path::new("/sys/block").join(disk).join("queue/scheduler"),
-            "bfq",
-        );
+    for disk in fs::read_dir("/sys/block").unwrap().flatten() {
+        if disk.path().join("device").exists() {
+            change(disk.path().join("queue/scheduler"), "bfq");
+        }
     }
     change(PathBuf::from(LRU_GEN), "n");
     drop_caches();

@@ -218,7 +218,7 @@ fn page_cache_that_anonymous_memory_starves_is_found_and_room_silences_it() {
     let file = dir.path().join("table");
     fs::write(&file, vec![7; 32 << 20]).unwrap();
     drop_caches();
-    let _hog = Hog::start(&db, 84 * MIB, &file);
+    let _hog = Hog::start(&db, 88 * MIB, &file);
     std::thread::sleep(Duration::from_secs(10));
     let report = diagnose(3);
     let subject = tree.subject("db");

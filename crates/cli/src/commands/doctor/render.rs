@@ -9,7 +9,7 @@ use crate::output::{self, Screen};
 
 /// Findings of one check that are shown; `--json` has all.
 const SHOWN: usize = 5;
-/// What could not be read, for one check.
+/// What could not be read, for one check or several that miss the same.
 const REASONS: usize = 3;
 
 /// The report as text.
@@ -94,13 +94,21 @@ impl Page {
             return;
         }
         let _ = writeln!(self.text, "could not tell");
+        // Many checks miss the same: said once.
+        let mut by_reason: Vec<(&[String], Vec<&str>)> = Vec::new();
         for check in &report.checks {
-            let reasons = &check.could_not_tell;
+            let reasons = &check.could_not_tell[..];
             if reasons.is_empty() {
                 continue;
             }
+            match by_reason.iter_mut().find(|(same, _)| *same == reasons) {
+                Some((_, ids)) => ids.push(check.id),
+                None => by_reason.push((reasons, vec![check.id])),
+            }
+        }
+        for (reasons, ids) in by_reason {
             let shown = &reasons[..reasons.len().min(REASONS)];
-            let mut line = format!("{}: {}", check.id, shown.join("; "));
+            let mut line = format!("{}: {}", ids.join(", "), shown.join("; "));
             if let Some(more @ 1..) = reasons.len().checked_sub(REASONS) {
                 let _ = write!(line, "; and {more} more");
             }
@@ -125,7 +133,7 @@ impl Page {
             None => "looked once: no rates".to_owned(),
         };
         let line = format!(
-            "Linux {kernel}, {} of memory, {} free, {} of swap, {} cgroups, {looked}",
+            "Linux {kernel}, {} of memory, {} free, {} of swap; cgroups: {}; {looked}",
             output::bytes(host.memory_bytes),
             output::bytes(host.free_bytes),
             output::bytes(host.swap_bytes),
@@ -212,7 +220,7 @@ mod tests {
             verdict: Verdict::Finding,
             findings_total: 8,
             silenced_total: 1,
-            could_not_tell_total: 1,
+            could_not_tell_total: 2,
             host: HostReport {
                 kernel: Some("6.12.0".into()),
                 memory_bytes: Some(1 << 30),
@@ -250,6 +258,13 @@ mod tests {
                     vec![],
                     &["a", "b", "c", "d"],
                 ),
+                check(
+                    "another-riddle",
+                    Severity::Note,
+                    Verdict::CouldNotTell,
+                    vec![],
+                    &["a", "b", "c", "d"],
+                ),
                 check("a-joy", Severity::Note, Verdict::Fine, vec![], &[]),
             ],
         }
@@ -276,10 +291,10 @@ mod tests {
             "  and 2 more, in --json\n",
             "  more: docs/doctor.md#a-warning\n",
             "  a-habit of host: no swap (because: so decided)\n",
-            "  a-riddle: a; b; c; and 1 more\n",
+            "  a-riddle, another-riddle: a; b; c; and 1 more\n",
             "fine: a-joy\n",
-            "1.0 GiB of memory, - free, 0 B of swap, 12 cgroups, looked twice, 1.0 s apart\n",
-            "8 found, 1 silenced, 1 could not tell\n",
+            "1.0 GiB of memory, - free, 0 B of swap; cgroups: 12; looked twice, 1.0 s apart\n",
+            "8 found, 1 silenced, 2 could not tell\n",
         ] {
             assert!(text.contains(words), "{words}:\n{text}");
         }
@@ -295,7 +310,7 @@ mod tests {
                 "{line}"
             );
         }
-        assert!(text.contains("\n    wrapped"), "{text}");
+        assert!(text.contains("\n    has to be wrapped"), "{text}");
         assert!(
             text.contains("> echo 512M > /cg/app/db/memory.low\n"),
             "{text}"
