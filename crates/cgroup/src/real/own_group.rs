@@ -71,7 +71,7 @@ fn read(file: &str) -> Result<Vec<u8>, MountError> {
 }
 
 impl RealFs {
-    /// Whether this is the root of the whole hierarchy, which belongs to nobody. The root of a
+    /// Whether this cgroup, which is there, is the root of the whole hierarchy, which belongs to nobody. The root of a
     /// container's own namespace is not.
     pub fn is_hierarchy_root(&self, path: &str) -> bool {
         let file = format!("{}/{NOT_IN_THE_ROOT}", relative(path));

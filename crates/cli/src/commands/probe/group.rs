@@ -46,6 +46,7 @@ fn managed(name: &str, settings: &Settings) -> Option<Group> {
 }
 
 fn open(fs: &RealFs, path: &str) -> Result<Group, Error> {
+    let group = fs.open(path).map_err(|error| cgroup_error(&error))?;
     if fs.is_hierarchy_root(path) {
         return Err(Error::new(
             Exit::Environment,
@@ -53,7 +54,7 @@ fn open(fs: &RealFs, path: &str) -> Result<Group, Error> {
             "run the probe in the container, or name its cgroup with --group; --dry-run only prints",
         ));
     }
-    fs.open(path).map_err(|error| cgroup_error(&error))
+    Ok(group)
 }
 
 fn mount_error(error: &MountError) -> Error {
