@@ -157,6 +157,8 @@ impl Recorder {
         let mut begun = false;
         run::watch(settings, &Log::stderr(false), stop, |tick, step| {
             if !std::mem::replace(&mut begun, true) {
+                // Loading the programs that count may take longer than what is to be recorded.
+                self.began = Instant::now();
                 self.session(Source::Own, None, settings.interval)?;
             }
             self.tick(&own_tick(tick, &step))
