@@ -1,0 +1,163 @@
+# The guest's part of tests/live.rs, behind the lab tests' prologue: three groups write and read, an
+# agent manages them, and every command that looks at it is asked. Nothing is judged here: each
+# command's output, messages and exit status travel with the report.
+
+justitia=/opt/justitia/justitia
+cgroups=/sys/fs/cgroup
+out=/run/out
+groups="light middle heavy"
+
+# What a command says, under a name.
+keep() { # NAME COMMAND...
+    local name=$1
+    shift
+    timeout 30 "$@" >"$out/$name" 2>"$out/$name.err" </dev/null
+    echo $? >"$out/$name.status"
+}
+
+# An answer over HTTP, head and all.
+get() { # NAME PATH [PORT [HOST]]
+    local port=${3:-9619}
+    keep "$1" bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$0" || exit 1
+        printf "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n" "$1" "$2" >&3
+        cat <&3' "$port" "$2" "${4:-127.0.0.1:$port}"
+}
+
+# Every setting of every cgroup and the disk's: what only a writer changes.
+knobs() { # NAME
+    {
+        find $cgroups -type f -perm -600 ! -name '*.pressure' ! -name '*.peak' \
+            ! -name cgroup.procs ! -name cgroup.threads | sort
+        echo "/sys/block/${data#/dev/}/queue/iosched/low_latency"
+    } | while read -r file; do
+        mapfile -t lines <"$file" && echo "$file: ${lines[*]}"
+    done 2>/dev/null >"$out/$1"
+}
+
+# Reads with hits and misses, and writes, until the guest ends. Nice, so that who looks is served.
+load() { # GROUP
+    (
+        echo "$BASHPID" >"$cgroups/app/$1/cgroup.procs"
+        exec nice -n 19 fio --output="/run/fio.$1" --directory=/data --thread --ioengine=psync \
+            --fallocate=none --time_based --runtime=600 \
+            --name="$1-reads" --rw=randread --bs=16k --size=64m --rate=6m --invalidate=0 \
+            --name="$1-writes" --rw=write --bs=64k --size=48m
+    ) >/dev/null 2>&1 </dev/null &
+}
+
+# An agent in a group of its own; its process id is in $agent.
+start() { # NAME ARGUMENTS...
+    local name=$1 try
+    shift
+    (
+        echo "$BASHPID" >$cgroups/agent/cgroup.procs
+        exec $justitia run --manage '/app/*' "$@"
+    ) >"$out/$name.log" 2>&1 </dev/null &
+    agent=$!
+    for try in {1..60}; do
+        $justitia status >/dev/null 2>&1 && return
+        sleep 0.25
+    done
+    cat "$out/$name.log"
+    give_up "the agent does not answer"
+}
+
+finish() { # NAME
+    kill -TERM "$agent"
+    wait "$agent"
+    echo $? >"$out/$1.status"
+}
+
+ticks() { grep -o '"ticks_total": *[0-9]*' "$out/$1" | grep -o '[0-9]*$'; }
+
+set_up
+busybox ip link set lo up || give_up "no loopback interface"
+mkdir $out
+echo "+memory +io" >$cgroups/cgroup.subtree_control || give_up "no controllers"
+mkdir $cgroups/agent $cgroups/app && echo "+memory +io" >$cgroups/app/cgroup.subtree_control
+for group in $groups; do mkdir "$cgroups/app/$group"; done
+keep weight-heavy $justitia weight /app/heavy 800
+knobs knobs.before
+
+echo "@justitia the load begins"
+for group in $groups; do load "$group"; done
+start agent --verbose --interval 4s
+for try in {1..40}; do
+    keep waiting $justitia status --json
+    [ "$(grep -c '"contending": true' "$out/waiting")" -ge 2 ] && break
+    sleep 1
+done
+echo "@justitia the groups contend after $try looks"
+
+timeout 40 $justitia top --json --interval 1s >"$out/top.lines" 2>/dev/null </dev/null &
+stream=$!
+$justitia record --seconds 20 /run/agent.jrec >"$out/record" 2>"$out/record.err" </dev/null &
+recorder=$!
+
+# One step, seen in every way: as often as it takes for no step to come between.
+for try in {1..12}; do
+    keep before.json $justitia status --json
+    get metrics /metrics
+    get api-status /api/status
+    keep top-80 env COLUMNS=80 $justitia top --once
+    keep top-120 env COLUMNS=120 $justitia top --once
+    keep after.json $justitia status --json
+    [ "$(ticks before.json)" = "$(ticks after.json)" ] && break
+done
+echo "@justitia one step seen in every way after $try tries"
+keep status $justitia status
+keep fields $justitia status --fields
+keep fields.json $justitia status --fields --json
+keep plan $justitia plan
+keep explain $justitia explain heavy
+keep explain.json $justitia explain /app/heavy --json
+keep explain-nobody $justitia explain nobody
+get page /
+get script /app.js
+get nowhere /nowhere
+get health /healthz
+get foreign / 9619 evil.example
+knobs knobs.during
+
+keep weight-middle $justitia weight /app/middle 300
+for try in {1..20}; do
+    $justitia explain middle 2>/dev/null | grep -q '300 from' && break
+    sleep 1
+done
+echo "@justitia the new weight is followed after $try looks"
+wait $recorder
+echo $? >"$out/record.status"
+kill $stream
+get history /api/history
+keep status-300 $justitia status --json
+echo "@justitia the agent ends"
+finish agent
+knobs knobs.after
+
+keep replay.json $justitia replay --json /run/agent.jrec
+keep replay $justitia replay /run/agent.jrec
+keep replay-at $justitia replay --at 4 /run/agent.jrec
+keep replay-other $justitia replay --json --weight light=800 /run/agent.jrec
+cp /run/agent.jrec "$out/agent.jrec"
+keep status-nobody $justitia status
+keep top-nobody $justitia top --once
+
+echo "@justitia a record without an agent"
+keep own $justitia record --manage '/app/*' --seconds 4 /run/own.jrec
+keep own-replay.json $justitia replay --json /run/own.jrec
+knobs knobs.own
+
+echo "@justitia an agent that counts through /proc"
+start proc --observer proc --listen 127.0.0.1:9620
+sleep 5
+keep proc.json $justitia status --json
+get proc-metrics /metrics 9620
+keep proc-top env COLUMNS=80 $justitia top --once
+finish proc
+knobs knobs.proc
+
+for file in "$out"/*; do
+    printf '@@ %s %s\n' "${file##*/}" "$(stat -c %s "$file")"
+    cat "$file"
+    echo
+done | report

@@ -1,0 +1,102 @@
+//! A strict reader of the `OpenMetrics` text format, as far as the agent uses it.
+
+use std::collections::BTreeMap;
+
+/// Samples by name and labels; the labels sorted by name.
+pub(crate) struct Metrics {
+    /// The type of each family.
+    pub(crate) kinds: BTreeMap<String, String>,
+    samples: BTreeMap<(String, BTreeMap<String, String>), f64>,
+}
+
+impl Metrics {
+    /// Reads all of it, and panics where it breaks the format's rules.
+    pub(crate) fn read(text: &str) -> Metrics {
+        let body = text.strip_suffix("# EOF\n").expect("the end mark");
+        let mut kinds = BTreeMap::new();
+        let mut samples = BTreeMap::new();
+        let mut family = String::new();
+        for line in body.lines() {
+            if let Some(about) = line.strip_prefix("# ") {
+                let (what, about) = about.split_once(' ').expect("a name");
+                let (name, about) = about.split_once(' ').expect("something about it");
+                match what {
+                    "TYPE" => {
+                        name.clone_into(&mut family);
+                        let before = kinds.insert(family.clone(), about.to_owned());
+                        assert!(before.is_none(), "{name} comes twice");
+                    }
+                    "UNIT" => assert!(name.ends_with(&format!("_{about}")), "{line}"),
+                    "HELP" => assert!(!about.is_empty(), "{line}"),
+                    _ => panic!("{line}"),
+                }
+                assert_eq!(name, family, "{line}");
+                continue;
+            }
+            let (series, value) = line.rsplit_once(' ').expect("a value");
+            let (name, labels) = match series.split_once('{') {
+                Some((name, labels)) => (name, labels.strip_suffix('}').expect("an end")),
+                None => (series, ""),
+            };
+            let suffix = match kinds[&family].as_str() {
+                "counter" => "_total",
+                "info" => "_info",
+                _ => "",
+            };
+            assert_eq!(name, format!("{family}{suffix}"), "{line}");
+            let value = match value {
+                "+Inf" => f64::INFINITY,
+                number => number.parse().expect("a number"),
+            };
+            let series = (name.to_owned(), read_labels(labels));
+            let before = samples.insert(series, value);
+            assert!(before.is_none(), "{line} comes twice");
+        }
+        Metrics { kinds, samples }
+    }
+
+    /// The value of a series; `None` if it has no sample.
+    pub(crate) fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let labels = labels.iter();
+        let labels = labels.map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        let series = (name.to_owned(), labels.collect());
+        self.samples.get(&series).copied()
+    }
+
+    /// How many samples have this name.
+    pub(crate) fn count(&self, name: &str) -> usize {
+        self.samples.keys().filter(|(n, _)| n == name).count()
+    }
+
+    /// The labels of the only sample of this name.
+    pub(crate) fn labels(&self, name: &str) -> &BTreeMap<String, String> {
+        let mut found = self.samples.keys().filter(|(n, _)| n == name);
+        let (_, labels) = found.next().expect("a sample");
+        assert!(found.next().is_none(), "more than one {name}");
+        labels
+    }
+}
+
+/// `name="value",..` without braces; a quote, backslash or line break in a value is escaped.
+fn read_labels(mut text: &str) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    while !text.is_empty() {
+        let (name, rest) = text.split_once("=\"").expect("a label");
+        let mut value = String::new();
+        let mut chars = rest.char_indices();
+        let end = loop {
+            match chars.next().expect("a closing quote") {
+                (at, '"') => break at,
+                (_, '\\') => value.push(match chars.next().expect("an escaped character") {
+                    (_, 'n') => '\n',
+                    (_, c) => c,
+                }),
+                (_, c) => value.push(c),
+            }
+        };
+        assert!(labels.insert(name.to_owned(), value).is_none(), "{text}");
+        let rest = &rest[end + 1..];
+        text = rest.strip_prefix(',').unwrap_or(rest);
+    }
+    labels
+}
