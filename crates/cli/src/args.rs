@@ -239,7 +239,7 @@ pub(crate) struct ExplainArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "A weight set here is the extended attribute user.justitia.weight of the \
-cgroup's directory: a\nrunning agent follows it at once, and it goes with the cgroup. The \
+cgroup's directory: a\nrunning agent follows it within ten seconds, and it goes with the cgroup. The \
 configuration file wins over it.
 
 Examples:
