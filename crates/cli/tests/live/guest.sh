@@ -40,7 +40,8 @@ load() { # GROUP
         echo "$BASHPID" >"$cgroups/app/$1/cgroup.procs"
         exec nice -n 19 fio --output="/run/fio.$1" --directory=/data --thread --ioengine=psync \
             --fallocate=none --time_based --runtime=600 \
-            --name="$1-reads" --rw=randread --bs=16k --size=64m --rate=6m --invalidate=0 \
+            --name="$1-reads" --rw=randread --norandommap \
+            --random_distribution=zipf:1.2 --bs=16k --size=64m --rate=6m --invalidate=0 \
             --name="$1-writes" --rw=write --bs=64k --size=48m
     ) >/dev/null 2>&1 </dev/null &
 }

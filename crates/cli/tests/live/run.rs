@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use justitia_lab::kernels::Series;
@@ -29,12 +29,14 @@ pub(crate) struct Answer<'a> {
 ///
 /// With `JUSTITIA_TEST_KEEP=DIR` everything it said is written there, for people to look at.
 pub(crate) fn run() -> &'static Run {
-    static RUN: OnceLock<Run> = OnceLock::new();
-    RUN.get_or_init(|| {
+    // A run that failed fails all tests at once: nobody boots again.
+    static RUN: LazyLock<Run> = LazyLock::new(|| {
         let dir = tempfile::tempdir().unwrap();
         let mut spec = machine(Series::V6_12, &format!("{PROLOGUE}{SCRIPT}"), dir.path());
         spec.memory_bytes = 448 << 20;
         spec.data_bytes = 1 << 30;
+        // Two agents load their programs.
+        spec.patches_text = true;
         spec.disk_mbps = Some(40);
         spec.timeout = LIMIT;
         spec.binaries.push(env!("CARGO_BIN_EXE_justitia").into());
@@ -49,7 +51,8 @@ pub(crate) fn run() -> &'static Run {
             std::fs::copy(&output.console_log, keep.join("console.log")).unwrap();
         }
         run
-    })
+    });
+    &RUN
 }
 
 /// The files of a report: a line `@@ NAME LENGTH` before each, a line break behind it.
