@@ -2,7 +2,7 @@
 //!
 //! MemOpLight, section IV-B: a probe collects, compares with an objective, communicates. Here:
 //! a [`Target`] measures ([`targets`]), the [`Objective`] gives one measurement a color, the
-//! [`Judge`] makes of these colors one that does not flap, [`run`] declares it once a period
+//! [`Judge`] makes of these colors one that does not flap, [`run()`] declares it once a period
 //! through a [`Sink`], which is normally the extended attribute of a cgroup.
 //!
 //! Units: seconds as `f64` where a value may be infinite (a request that failed), [`Duration`]
