@@ -28,6 +28,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use justitia_discover::Priors;
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::GroupId;
 
@@ -89,12 +90,7 @@ impl Journal {
     /// Reads the journal in `dir`, or begins one. One of another boot is discarded.
     pub fn open(dir: &Path, boot: &str) -> Result<Journal> {
         let path = dir.join(FILE);
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(Error::io("read", &path, &error)),
-        };
-        let read = replay(&text, boot, &path)?;
+        let read = read(&path, boot)?;
         let file = begin(&path, boot, &read.entries)?;
         let lines = read.entries.len() * 2;
         let length = length_of(&file, &path)?;
@@ -109,6 +105,13 @@ impl Journal {
             length,
             damaged,
         })
+    }
+
+    /// What the knobs in the journal in `dir` held before the agent that keeps it, or did so in this
+    /// boot, wrote to them. Only reads; nothing without a journal.
+    pub fn priors(dir: &Path, boot: &str) -> Result<Priors> {
+        let entries = read(&dir.join(FILE), boot)?.entries.into_iter();
+        Ok(entries.map(|(knob, entry)| (knob, entry.prior)).collect())
     }
 
     /// Whether there is a journal in this directory.
@@ -278,6 +281,16 @@ fn length_of(file: &File, path: &Path) -> Result<u64> {
 struct Replay {
     entries: BTreeMap<(GroupId, Knob), Entry>,
     damaged: usize,
+}
+
+/// What a journal holds; nothing if it is not there.
+fn read(path: &Path, boot: &str) -> Result<Replay> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(Error::io("read", path, &error)),
+    };
+    replay(&text, boot, path)
 }
 
 fn replay(text: &[u8], boot: &str, path: &Path) -> Result<Replay> {

@@ -48,6 +48,12 @@ fn what_was_held_and_written_is_read_back() {
         "/app/g 7"
     );
     assert_eq!(again.damaged(), 0);
+    let priors = Journal::priors(dir.path(), BOOT).unwrap();
+    let max = Value::Limit(Limit::Max);
+    assert_eq!(priors[&(GroupId(7), Knob::MemoryHigh)], max);
+    assert_eq!(priors.len(), 2);
+    let elsewhere = Journal::priors(&dir.path().join("none"), BOOT).unwrap();
+    assert!(elsewhere.is_empty());
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use justitia_cgroup::{Buffer, Fs, Group, Want};
-use justitia_discover::{DiscoverConfig, RuntimeDirs, Scanner};
+use justitia_discover::{DiscoverConfig, Priors, RuntimeDirs, Scanner};
 use justitia_observe::{ProcIo, Sample, TrafficSource, Watched};
 use justitia_policy::entitle::non_file;
 use justitia_policy::plan::{Knob, Value};
@@ -106,6 +106,11 @@ impl Observer {
     /// Name of the source that counts.
     pub fn counts_by(&self) -> &'static str {
         self.traffic.name()
+    }
+
+    /// What knobs held before an agent wrote to them, if this one only looks.
+    pub fn set_priors(&mut self, priors: Priors) {
+        self.scanner.set_priors(priors);
     }
 
     /// How long a declared color counts from now on.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use justitia_cgroup::{Fs, Mount, RealFs, WriterConfig};
-use justitia_discover::RuntimeDirs;
+use justitia_discover::{Priors, RuntimeDirs};
 use justitia_policy::config::Mode;
 use rustix::mm::{mlockall, MlockAllFlags};
 use rustix::process::{getrlimit, setpriority_process, setrlimit, Resource as Limited, Rlimit};
@@ -165,6 +165,11 @@ impl<'a> Page<'a> {
     }
 }
 
+/// What the knobs that an agent wrote held before, for who looks at the host beside it.
+pub fn priors(settings: &Settings) -> Result<Priors> {
+    Journal::priors(&settings.state_dir, &justitia_cgroup::boot_id())
+}
+
 /// Restores what a dead agent left behind; `None` if there is no journal.
 pub fn restore_host(settings: &Settings) -> Result<Option<Restored>> {
     if !Journal::exists(&settings.state_dir) {
@@ -234,6 +239,7 @@ pub fn watch(
     let fs = open_host(Mode::Observe)?;
     let source = traffic_source(settings.observer, &fs, log)?;
     let mut observer = Observer::new(fs, settings.discover(), RuntimeDirs::host())?;
+    observer.set_priors(priors(settings)?);
     observer.count_by(source);
     watch_by(observer, settings, stop, see)
 }

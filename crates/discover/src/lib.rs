@@ -23,3 +23,4 @@ pub use glob::{Glob, GlobError};
 pub use kind::Kind;
 pub use oci::RuntimeDirs;
 pub use scanner::{Changes, DiscoverConfig, Discovered, Scanner};
+pub use weight::Priors;

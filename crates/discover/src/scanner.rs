@@ -13,6 +13,7 @@ use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
 use crate::oci::Records;
+use crate::weight::Priors;
 use crate::{kind, weight, Glob, GlobError, Kind, RuntimeDirs};
 
 /// What the operator says about discovery.
@@ -73,6 +74,7 @@ pub struct Scanner {
     groups: Vec<Discovered>,
     /// What the kernel's files said when a group was found.
     files: HashMap<GroupId, Option<Weight>>,
+    priors: Priors,
 }
 
 /// What a path turned out to be in a walk.
@@ -97,6 +99,7 @@ impl Scanner {
             records: Records::new(runtime),
             groups: Vec::new(),
             files: HashMap::new(),
+            priors: Priors::new(),
         })
     }
 
@@ -125,6 +128,12 @@ impl Scanner {
     pub fn set_file_weight(&mut self, group: GroupId, weight: Option<Weight>) {
         let weight = weight.filter(|weight| *weight != Weight::DEFAULT);
         self.files.insert(group, weight);
+    }
+
+    /// For who looks beside an agent that runs, or behind one that crashed: what the knobs that it
+    /// wrote held before. Counts for groups that are not found yet.
+    pub fn set_priors(&mut self, priors: Priors) {
+        self.priors = priors;
     }
 
     /// Takes over what another scanner knows of the kernel's files, which nobody can read there any
@@ -265,7 +274,7 @@ impl Scanner {
         let group = self.fs.open(path)?;
         let id = group.id();
         if let Entry::Vacant(unread) = self.files.entry(id) {
-            unread.insert(weight::of_files(&group)?);
+            unread.insert(weight::of_files(&group, &self.priors)?);
         }
         Ok(Discovered {
             group,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use justitia_cgroup::{xattr, CgroupFs, FakeFs, Fs};
+use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
@@ -276,6 +277,28 @@ fn the_kernels_files_count_once_before_we_write_to_them() {
     scanner.set_file_weight(id, Some(weight(55)));
     assert_eq!(scanner.rescan().unwrap().reweighted, [id]);
     assert_eq!(weights(&scanner), [55, 800]);
+}
+
+#[test]
+fn what_a_running_agent_wrote_is_not_taken_for_its_owners_weight() {
+    let fs = fake(&["/app/default", "/app/runc", "/app/systemd"]);
+    fs.update("/app/default", |group| group.bfq_weight = Some(33));
+    fs.update("/app/runc", |group| group.bfq_weight = Some(77));
+    fs.update("/app/systemd", |group| {
+        group.io_weight = Some(800);
+        group.bfq_weight = Some(500);
+    });
+    let mut scanner = scanner(&fs, &["/app/*"], RuntimeDirs::none());
+    let id = |path: &str| fs.open(path).unwrap().id();
+    let prior = |path, weight| ((id(path), Knob::IoBfqWeight), Value::Weight(weight));
+    scanner.set_priors(Priors::from([
+        prior("/app/default", 100),
+        prior("/app/runc", 400),
+        prior("/app/systemd", 163),
+    ]));
+    scanner.rescan().unwrap();
+    let weights = scanner.groups().iter().map(|group| group.weight.get());
+    assert_eq!(weights.collect::<Vec<_>>(), [100, 400, 800]);
 }
 
 #[test]

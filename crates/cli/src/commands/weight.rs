@@ -63,6 +63,7 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     let fs = run::open_host(Mode::Observe)?;
     let mut scanner = Scanner::new(fs.clone(), settings.discover(), RuntimeDirs::host())
         .map_err(|error| Error::usage(error, justitia_agent::config::GLOB_REMEDY))?;
+    scanner.set_priors(run::priors(&settings)?);
     scanner.rescan().map_err(|error| cgroup_error(&error))?;
     let Some(name) = &args.group else {
         return list(&scanner, args.json);
