@@ -13,10 +13,10 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use common::{machine, report_of, PROLOGUE};
+use common::{built, machine, report_of, PROLOGUE};
 use justitia_lab::kernels::Series;
 
 /// How a test says that it belongs here.
@@ -46,7 +46,7 @@ export PATH=/run/bin:$PATH TMPDIR=/data JUSTITIA_TEST_CGROUP2=/sys/fs/cgroup RUS
 job | while read -r program rounds filter; do
     echo "@justitia $program" >/dev/console
     export JUSTITIA_TEST_ROUNDS=$rounds
-    timeout 600 "/opt/justitia/$program" $filter --ignored --test-threads=1 --nocapture 2>&1 </dev/null
+    timeout $((600 + 15 * rounds)) "/opt/justitia/$program" $filter --ignored --test-threads=1 --nocapture 2>&1 </dev/null
     echo "exit status of $program: $?"
 done | report
 "#;
@@ -76,18 +76,10 @@ fn packages() -> BTreeSet<String> {
 
 /// Builds the packages' test binaries and says where they are.
 fn build(packages: &BTreeSet<String>) -> Vec<PathBuf> {
-    let output = Command::new(env!("CARGO"))
-        .current_dir(workspace())
-        .args(["test", "--no-run", "--message-format=json", "--quiet"])
-        .args(packages.iter().flat_map(|name| ["-p", name]))
-        .stderr(Stdio::inherit())
-        .output()
-        .expect("cargo starts");
-    assert!(output.status.success(), "cargo: {}", output.status);
-    String::from_utf8(output.stdout)
-        .unwrap()
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+    let mut arguments = vec!["test"];
+    arguments.extend(packages.iter().flat_map(|name| ["-p", name]));
+    built(&arguments)
+        .iter()
         .filter(|message| message["profile"]["test"] == true)
         .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
         .collect()
@@ -127,7 +119,6 @@ fn run(series: Series, packages: &BTreeSet<String>, skipped: Option<&str>) {
     let script = format!("{PROLOGUE}{SCRIPT}");
     let mut spec = machine(series, &script, dir.path());
     spec.memory_bytes = 1 << 30;
-    spec.timeout = Duration::from_secs(1200);
     spec.patches_text = true;
     spec.binaries.extend(binaries.iter().cloned());
     let names: Vec<_> = binaries
@@ -137,6 +128,10 @@ fn run(series: Series, packages: &BTreeSet<String>, skipped: Option<&str>) {
     let filter = std::env::var("JUSTITIA_TEST_FILTER").unwrap_or_default();
     let skip = skipped.map_or(String::new(), |name| format!("--skip {name}"));
     let rounds = std::env::var("JUSTITIA_TEST_ROUNDS").unwrap_or_else(|_| ROUNDS.to_owned());
+    let more = rounds
+        .parse()
+        .map(|rounds: u64| Duration::from_secs(15 * rounds));
+    spec.timeout = Duration::from_secs(1200) + more.expect("JUSTITIA_TEST_ROUNDS is a number");
     let job: Vec<String> = names
         .iter()
         .map(|name| format!("{name} {rounds} {filter} {skip}\n"))

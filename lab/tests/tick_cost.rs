@@ -8,10 +8,9 @@
 mod common;
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{machine, report_of, PROLOGUE};
+use common::{built, machine, report_of, PROLOGUE};
 use justitia_lab::kernels::Series;
 
 /// One group in ten is busy. Its processes are the benchmark itself, which needs a name that does
@@ -28,17 +27,8 @@ done | report
 
 /// Builds the benchmark and says where it is.
 fn benchmark() -> PathBuf {
-    let output = Command::new(env!("CARGO"))
-        .args(["bench", "-p", "justitia-agent", "--bench", "tick"])
-        .args(["--no-run", "--message-format=json", "--quiet"])
-        .stderr(Stdio::inherit())
-        .output()
-        .expect("cargo starts");
-    assert!(output.status.success(), "cargo: {}", output.status);
-    String::from_utf8(output.stdout)
-        .unwrap()
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+    built(&["bench", "-p", "justitia-agent", "--bench", "tick"])
+        .iter()
         .filter(|message| message["target"]["name"] == "tick")
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
         .expect("an executable")

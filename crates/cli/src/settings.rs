@@ -68,3 +68,12 @@ impl PolicyArgs {
             || self.interval.is_some()
     }
 }
+
+/// What went wrong with a cgroup, and which kind of failure it is.
+pub(crate) fn cgroup_error(error: &justitia_cgroup::Error) -> Error {
+    if matches!(error, justitia_cgroup::Error::Denied { .. }) {
+        Error::environment(error, error.remedy())
+    } else {
+        Error::failed(error, error.remedy())
+    }
+}

@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use justitia_lab::error::LabError;
@@ -89,4 +90,22 @@ pub(crate) fn report_of(spec: &VmSpec, job: &str) -> (GuestOutput, String) {
     });
     let report = String::from_utf8_lossy(&output.report).into_owned();
     (output, report)
+}
+
+/// Builds with cargo, without running anything; returns its messages about programs.
+pub(crate) fn built(arguments: &[&str]) -> Vec<serde_json::Value> {
+    let output = Command::new(env!("CARGO"))
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .args(arguments)
+        .args(["--no-run", "--message-format=json", "--quiet"])
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("cargo starts");
+    assert!(output.status.success(), "cargo: {}", output.status);
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["executable"].is_string())
+        .collect()
 }

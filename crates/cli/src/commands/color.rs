@@ -175,7 +175,7 @@ fn without_agent(
         let value = value(color, now.unwrap_or_default().as_secs(), &args.reason);
         group
             .set_xattr(xattr::COLOR, &value)
-            .map_err(|error| cgroup_error(&error))?;
+            .map_err(|error| settings::cgroup_error(&error))?;
         let what = format!("declares {color} to the next agent: none listens now");
         return said(args, group.path(), &what);
     }
@@ -199,7 +199,7 @@ fn read(group: &Group) -> Result<String, Error> {
     let mut buffer = Buffer::new();
     let found = group
         .read_xattr(xattr::COLOR, &mut buffer)
-        .map_err(|error| cgroup_error(&error))?;
+        .map_err(|error| settings::cgroup_error(&error))?;
     Ok(match (found, declaration(buffer.bytes())) {
         (Attribute::Unset, _) => "declares no color".into(),
         (Attribute::Longer, _) => "declares a color that is too long".into(),
@@ -213,7 +213,7 @@ fn read(group: &Group) -> Result<String, Error> {
 fn remove(group: &Group) -> Result<(), Error> {
     group
         .remove_xattr(xattr::COLOR)
-        .map_err(|error| cgroup_error(&error))
+        .map_err(|error| settings::cgroup_error(&error))
 }
 
 fn said(args: &ColorArgs, path: &str, what: &str) -> Result<()> {
@@ -246,14 +246,6 @@ fn open(fs: &Fs, name: &str) -> Result<Group, Error> {
 fn time_to_live(text: &str) -> Result<Duration, Error> {
     parse_time("--for", text, 0.1..=LONGEST_TIME_TO_LIVE.as_secs_f64())
         .map_err(|(cause, remedy)| Error::usage(cause, remedy))
-}
-
-fn cgroup_error(error: &justitia_cgroup::Error) -> Error {
-    if matches!(error, justitia_cgroup::Error::Denied { .. }) {
-        Error::environment(error, error.remedy())
-    } else {
-        Error::failed(error, error.remedy())
-    }
 }
 
 #[cfg(test)]

@@ -64,7 +64,9 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     let mut scanner = Scanner::new(fs.clone(), settings.discover(), RuntimeDirs::host())
         .map_err(|error| Error::usage(error, justitia_agent::config::GLOB_REMEDY))?;
     scanner.set_priors(run::priors(&settings)?);
-    scanner.rescan().map_err(|error| cgroup_error(&error))?;
+    scanner
+        .rescan()
+        .map_err(|error| settings::cgroup_error(&error))?;
     let Some(name) = &args.group else {
         return list(&scanner, args.json);
     };
@@ -72,14 +74,16 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     if let Some(weight) = new {
         group
             .set_xattr(xattr::WEIGHT, &weight.to_string())
-            .map_err(|error| cgroup_error(&error))?;
+            .map_err(|error| settings::cgroup_error(&error))?;
     } else if args.unset {
         group
             .remove_xattr(xattr::WEIGHT)
-            .map_err(|error| cgroup_error(&error))?;
+            .map_err(|error| settings::cgroup_error(&error))?;
     }
     if new.is_some() || args.unset {
-        scanner.rescan().map_err(|error| cgroup_error(&error))?;
+        scanner
+            .rescan()
+            .map_err(|error| settings::cgroup_error(&error))?;
     }
     let record = record(&scanner, &group)?;
     if args.json {
@@ -160,7 +164,7 @@ fn record(scanner: &Scanner, group: &Group) -> Result<WeightRecord, Error> {
     }
     let set = group
         .xattr(xattr::WEIGHT)
-        .map_err(|error| cgroup_error(&error))?;
+        .map_err(|error| settings::cgroup_error(&error))?;
     let set = set.and_then(|text| parse_weight(&text).ok());
     Ok(WeightRecord {
         path: group.path().to_owned(),
@@ -187,14 +191,6 @@ fn parse_weight(text: &str) -> Result<Weight, Error> {
             WEIGHT_REMEDY,
         )
     })
-}
-
-fn cgroup_error(error: &justitia_cgroup::Error) -> Error {
-    if matches!(error, justitia_cgroup::Error::Denied { .. }) {
-        Error::environment(error, error.remedy())
-    } else {
-        Error::failed(error, error.remedy())
-    }
 }
 
 #[cfg(test)]
