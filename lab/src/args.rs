@@ -85,7 +85,7 @@ pub struct OverheadArgs {
 /// Arguments of `justitia lab run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// Which experiment: fileserver, readmix, reread or sharing
+    /// Which experiment: see 'justitia lab list'
     #[arg(value_name = "EXPERIMENT")]
     pub experiment: String,
     /// Directory for result.json, report.html and the guests' consoles
@@ -103,7 +103,7 @@ pub struct RunArgs {
     /// Names of the containers, as many as weights; a slash nests: tenant/web
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub names: Vec<String>,
-    /// Seconds of the measured phase [default: the experiment's own]
+    /// Seconds of the measured phase, with databases of each phase [default: the experiment's own]
     #[arg(long, value_name = "N")]
     pub seconds: Option<u32>,
     /// Run all policies this many times, back to back, and report medians
@@ -145,9 +145,9 @@ pub struct GuestArgs {
     /// Reclaim: the two-list LRU or the multi-generational one
     #[arg(long, value_enum, default_value = "classic", value_name = "LRU")]
     pub lru: LruArg,
-    /// Block scheduler of the data disk
-    #[arg(long, value_enum, default_value = "bfq", value_name = "NAME")]
-    pub scheduler: SchedulerArg,
+    /// Block scheduler of the data disk [default: bfq; none with databases]
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub scheduler: Option<SchedulerArg>,
     /// Mount options of the ext4 under test, for example `noauto_da_alloc`
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     pub mount_options: String,
@@ -203,6 +203,20 @@ pub struct LoadArgs {
     /// after the second reads (sharing)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub polluter: Option<u64>,
+    /// The high load of one container, transactions per second; all other loads and the objectives
+    /// keep their ratio to it (databases)
+    #[arg(long, value_name = "N")]
+    pub rate: Option<u32>,
+    /// Size of each database (databases)
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub database_size: Option<u64>,
+    /// Requests per second that the data disk serves (databases)
+    #[arg(long, value_name = "N")]
+    pub disk_iops: Option<u32>,
+    /// Let this container declare green, red, flap, garbage, huge or nothing (silent) instead of its
+    /// color (databases)
+    #[arg(long, value_name = "NAME=WHAT")]
+    pub lie: Vec<String>,
 }
 
 /// The agent under test.
@@ -215,6 +229,15 @@ pub struct AgentArgs {
     /// Kill the agent after this many measured seconds and start it again a second later
     #[arg(long, value_name = "SECONDS")]
     pub kill_agent_at: Option<u32>,
+    /// Part of a container's memory taken in each period, percent (databases, memoplight)
+    #[arg(long, value_name = "N")]
+    pub percent: Option<u32>,
+    /// Seconds of a period (databases, memoplight)
+    #[arg(long, value_name = "SECONDS")]
+    pub period: Option<u32>,
+    /// Take from GREEN containers only, never from YELLOW ones (databases, memoplight)
+    #[arg(long)]
+    pub no_yellow: bool,
 }
 
 /// [`Lru`] on the command line.
@@ -323,7 +346,10 @@ mod tests {
         assert_eq!(run.policies, ["conventional", "proportional"]);
         assert_eq!(run.guest.memory, Some(768 << 20));
         assert_eq!(Lru::from(run.guest.lru), Lru::Mglru);
-        assert_eq!(Scheduler::from(run.guest.scheduler), Scheduler::None);
+        assert_eq!(
+            run.guest.scheduler.map(Scheduler::from),
+            Some(Scheduler::None)
+        );
         assert_eq!(run.agent.agent_arg, ["--interval=2s"]);
     }
 }

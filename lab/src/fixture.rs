@@ -11,8 +11,8 @@ use serde_json::json;
 use crate::args::{LabArgs, LabCommand, RunArgs};
 use crate::experiments::{runs_agent, Settings};
 use crate::protocol::{
-    AgentCost, ContainerJob, ContainerReport, FileReport, FileSample, GuestJob, GuestReport, Load,
-    PolicyUnderTest, Sample,
+    AgentCost, ContainerJob, ContainerReport, FileReport, FileSample, GuardRole, GuestJob,
+    GuestReport, Load, PhaseReport, PolicyUnderTest, Sample,
 };
 use crate::study::{Document, Environment, RunRecord};
 
@@ -121,7 +121,9 @@ fn shape(policy: PolicyUnderTest) -> (f64, f64) {
         PolicyUnderTest::Memcg => (1.25, 0.86),
         PolicyUnderTest::Direct => (0.85, 0.5),
         PolicyUnderTest::Justitia => (0.75, 0.99),
-        PolicyUnderTest::Proportional | PolicyUnderTest::FirstTouch => (1.0, 1.02),
+        PolicyUnderTest::Proportional | PolicyUnderTest::FirstTouch | PolicyUnderTest::Guarded => {
+            (1.0, 1.02)
+        }
         PolicyUnderTest::Strict => (1.0, 0.9),
     }
 }
@@ -185,9 +187,32 @@ fn containers(job: &GuestJob) -> Vec<ContainerReport> {
                 slow_ops: 1,
                 max_latency_us: 2_100_000,
                 finished_at_s: finished,
+                phases: phases(job.policy, &container.load),
             }
         })
         .collect()
+}
+
+/// The phases of a load that has some: under pressure a tenth of the bandwidth, unless guarded.
+fn phases(policy: PolicyUnderTest, load: &Load) -> Vec<PhaseReport> {
+    let Load::Guard(GuardRole::Starter { .. } | GuardRole::Server { .. }) = load else {
+        return Vec::new();
+    };
+    let pressed = if policy == PolicyUnderTest::Guarded {
+        1
+    } else {
+        10
+    };
+    let phase = |name: &str, slower: u64| PhaseReport {
+        name: name.into(),
+        seconds: Some(2.0 * slower as f64),
+        bytes: 100_000_000,
+        ops: 1000,
+        p50_us: Some(900),
+        p99_us: Some(4000 * slower),
+        max_us: Some(5000 * slower),
+    };
+    vec![phase("quiet", 1), phase("pressed", pressed)]
 }
 
 /// The shared file, if there is one: it stays under proportional and is halved by others.

@@ -26,7 +26,7 @@ mod tools_disk;
 pub use ext4::ROOT_PARTUUID;
 pub use tools_disk::tools_image;
 
-use ext4::{make_ext4, tree_bytes, write_file, write_partition_table, PARTITION_START};
+use ext4::{make_ext4, room_for, write_file, write_partition_table, PARTITION_START};
 
 /// What every guest needs.
 pub const BASE_PACKAGES: &[&str] = &[
@@ -184,7 +184,7 @@ fn build_root(
     }
     finish_tree(&tree)?;
     let image = scratch.path().join("root.img");
-    let bytes = tree_bytes(&tree) * 5 / 4 + (48 << 20);
+    let bytes = room_for(&tree, 48 << 20);
     make_ext4(&tree, &image, "root", bytes, PARTITION_START)?;
     write_partition_table(&image, bytes)?;
     cache.adopt_image(&image, name)

@@ -22,7 +22,7 @@ use crate::error::LabError;
 use crate::fetch::{Package, World};
 use crate::tools;
 
-const FLAVOR: &str = "-cloud-amd64";
+pub(crate) const FLAVOR: &str = "-cloud-amd64";
 
 /// An index may list a version that the archive has just dropped; older ones are tried then.
 const DOWNLOAD_ATTEMPTS: usize = 3;
@@ -55,7 +55,7 @@ impl Series {
     }
 
     /// The suites that carry it.
-    fn suites(self) -> &'static [&'static str] {
+    pub(crate) fn suites(self) -> &'static [&'static str] {
         match self {
             Self::V6_1 => &["bookworm", "bookworm-security"],
             Self::V6_12 => &["bookworm-backports"],

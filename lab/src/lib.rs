@@ -2,12 +2,14 @@
 pub mod args;
 pub mod cache;
 pub mod console;
+pub mod databases;
 pub mod error;
 pub mod experiments;
 pub mod fetch;
 #[cfg(test)]
 mod fixture;
 pub mod guest;
+pub mod headers;
 pub mod host;
 pub mod image;
 pub mod kernels;

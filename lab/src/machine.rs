@@ -13,7 +13,7 @@ use crate::error::LabError;
 use crate::experiments::{runs_agent, Settings, Workload};
 use crate::host::CpuTime;
 use crate::protocol::{GuestJob, GuestReport, Job};
-use crate::vm::{self, VmSpec};
+use crate::vm::{self, DataDisk, VmSpec};
 
 /// Runs jobs.
 pub trait Guest {
@@ -64,7 +64,9 @@ impl Machine {
                 memory_bytes: settings.memory_bytes,
                 cpus: settings.cpus,
                 disk_mbps: Some(settings.disk_mb_per_s),
+                disk_iops: None,
                 data_bytes: data_bytes(settings),
+                data: DataDisk::Scratch,
                 binaries,
                 modules: vec!["bfq".to_owned()],
                 extra_packages: Vec::new(),
@@ -122,6 +124,7 @@ fn file_set_bytes(settings: &Settings) -> u64 {
         Workload::Readmix(p) => containers * p.file_bytes,
         Workload::Reread(p) => containers * p.file_bytes + p.polluter_bytes,
         Workload::Sharing(p) => p.bytes(containers),
+        Workload::Guard(p) => p.bytes(),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::kernels::Series;
 use crate::machine::{job_text, program, understood};
 use crate::progress::Progress;
 use crate::protocol::{Job, OverheadJob, OverheadLoad, OverheadReport};
-use crate::vm::{self, VmSpec};
+use crate::vm::{self, DataDisk, VmSpec};
 
 /// Name of the record.
 pub const RESULT: &str = "overhead.json";
@@ -46,7 +46,9 @@ pub fn run(args: &OverheadArgs) -> Result<String, LabError> {
         memory_bytes: MEMORY_BYTES,
         cpus: args.cpus,
         disk_mbps: Some(DISK_MB_PER_S),
+        disk_iops: None,
         data_bytes: 4 << 30,
+        data: DataDisk::Scratch,
         binaries: vec![program("justitia-lab-guest")?, program("justitia")?],
         modules: vec!["bfq".to_owned()],
         extra_packages: Vec::new(),

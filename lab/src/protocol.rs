@@ -10,6 +10,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::databases::protocol::{DatabasesJob, PrepareJob};
+
+mod guard;
+
+pub use guard::{GuardRole, PhaseReport, RootStream, Surroundings, TimedCommand};
+
 /// A console line that begins with this is progress meant for the person who waits.
 pub const PROGRESS_PREFIX: &str = "@justitia ";
 
@@ -21,6 +27,10 @@ pub enum Job {
     Experiment(GuestJob),
     /// What observing costs; answered with an [`OverheadReport`].
     Overhead(OverheadJob),
+    /// One policy with databases; answered with a [`DatabasesReport`](crate::databases::protocol::DatabasesReport).
+    Databases(DatabasesJob),
+    /// The databases themselves; answered with a [`PrepareReport`](crate::databases::protocol::PrepareReport).
+    PrepareDatabases(PrepareJob),
 }
 
 /// What one boot of a guest does.
@@ -46,6 +56,9 @@ pub struct GuestJob {
     /// Kill the agent with SIGKILL after this many measured seconds and start it again one second
     /// later (the crash experiment); `None` leaves it alone.
     pub kill_agent_at_s: Option<u32>,
+    /// What happens around the containers.
+    #[serde(default)]
+    pub surroundings: Surroundings,
     /// Seed of every random choice.
     pub seed: u64,
 }
@@ -123,6 +136,8 @@ pub enum Load {
         /// Second at which a polluter begins.
         from_s: u32,
     },
+    /// The experiments about the guard.
+    Guard(GuardRole),
 }
 
 /// What a container does with a shared file.
@@ -157,6 +172,8 @@ pub enum PolicyUnderTest {
     Strict,
     /// Agent in mode `observe`: measures and writes nothing.
     Observe,
+    /// Agent in mode `proportional` with the guard.
+    Guarded,
 }
 
 /// Which LRU the guest kernel uses.
@@ -251,6 +268,9 @@ pub struct ContainerReport {
     /// loads without an end (fileserver, readmix) and for those that were stopped before it.
     #[serde(default)]
     pub finished_at_s: Option<f64>,
+    /// The phases of its load, for loads that have some.
+    #[serde(default)]
+    pub phases: Vec<PhaseReport>,
 }
 
 /// A container at one second. Counters are cumulative since the start of the measured phase.

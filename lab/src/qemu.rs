@@ -65,6 +65,10 @@ pub struct Disk {
     pub read_only: bool,
     /// Reads and writes together, in 10^6 bytes per second; `None` is unlimited.
     pub mbps: Option<u32>,
+    /// Requests per second, reads and writes together; `None` is unlimited.
+    pub iops: Option<u32>,
+    /// Is what the guest writes thrown away, and the image left as it is?
+    pub forgets: bool,
 }
 
 impl Disk {
@@ -75,6 +79,8 @@ impl Disk {
             serial,
             read_only: true,
             mbps: None,
+            iops: None,
+            forgets: false,
         }
     }
 
@@ -85,6 +91,8 @@ impl Disk {
             serial,
             read_only: false,
             mbps,
+            iops: None,
+            forgets: false,
         }
     }
 }
@@ -114,23 +122,33 @@ pub struct Machine {
     pub counts_instructions: bool,
 }
 
+/// What runs the guest, and which processor it sees.
+fn processor(machine: &Machine) -> (&'static str, String) {
+    if machine.accelerator == Accelerator::Kvm {
+        return ("kvm", "host".into());
+    }
+    let old = machine.qemu_major < 10;
+    let mut cpu = String::from("max");
+    if old {
+        cpu.push_str(",la57=off,cx16=off");
+    }
+    if machine.counts_instructions {
+        // An instruction that moves a string counts once for each item; without those that move
+        // bytes, kernel and libc move words, which is nearer to what a processor does.
+        cpu.push_str(",erms=off,fsrm=off");
+    }
+    let single = machine.counts_instructions || old && machine.patches_text;
+    let accelerator = if single {
+        "tcg,thread=single"
+    } else {
+        "tcg,thread=multi"
+    };
+    (accelerator, cpu)
+}
+
 /// The arguments for [`QEMU`].
 pub fn arguments(machine: &Machine) -> Vec<String> {
-    let (accelerator, cpu) = match machine.accelerator {
-        Accelerator::Kvm => ("kvm", "host"),
-        Accelerator::Tcg if machine.counts_instructions && machine.qemu_major >= 10 => {
-            ("tcg,thread=single", "max")
-        }
-        Accelerator::Tcg
-            if machine.qemu_major < 10 && (machine.patches_text || machine.counts_instructions) =>
-        {
-            ("tcg,thread=single", "max,la57=off,cx16=off")
-        }
-        Accelerator::Tcg if machine.qemu_major < 10 => {
-            ("tcg,thread=multi", "max,la57=off,cx16=off")
-        }
-        Accelerator::Tcg => ("tcg,thread=multi", "max"),
-    };
+    let (accelerator, cpu) = processor(machine);
     let mut arguments = words(&[
         "-nodefaults",
         "-no-user-config",
@@ -142,7 +160,7 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
         "-accel",
         accelerator,
         "-cpu",
-        cpu,
+        &cpu,
     ]);
     if machine.counts_instructions && machine.accelerator == Accelerator::Tcg {
         arguments.extend(words(&["-icount", "shift=1,align=off,sleep=on"]));
@@ -187,10 +205,14 @@ fn drive(disk: &Disk) -> String {
         disk.serial
     );
     let read_only = if disk.read_only { ",readonly=on" } else { "" };
+    let snapshot = if disk.forgets { ",snapshot=on" } else { "" };
     let throttle = disk.mbps.map_or_else(String::new, |mbps| {
         format!(",throttling.bps-total={}", u64::from(mbps) * 1_000_000)
     });
-    text + read_only + &throttle
+    let requests = disk
+        .iops
+        .map_or_else(String::new, |iops| format!(",throttling.iops-total={iops}"));
+    text + read_only + snapshot + &throttle + &requests
 }
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -298,7 +320,10 @@ mod tests {
 
     #[test]
     fn a_clock_of_instructions_is_for_emulation_in_one_thread() {
-        for (major, cpu) in [(7, "max,la57=off,cx16=off"), (10, "max")] {
+        for (major, cpu) in [
+            (7, "max,la57=off,cx16=off,erms=off,fsrm=off"),
+            (10, "max,erms=off,fsrm=off"),
+        ] {
             let counting = |accelerator| Machine {
                 counts_instructions: true,
                 ..machine(accelerator, major)
@@ -346,6 +371,15 @@ mod tests {
             value_of(&arguments, "-device"),
             ["nvme,drive=root,serial=root", "nvme,drive=data,serial=data"]
         );
+    }
+
+    #[test]
+    fn a_disk_that_forgets_leaves_its_image_alone_and_may_limit_requests() {
+        let mut disk = Disk::private(Path::new("/r/d"), SERIAL_DATA, None);
+        disk.iops = Some(300);
+        disk.forgets = true;
+        let drive = drive(&disk);
+        assert!(drive.ends_with("file=/r/d,snapshot=on,throttling.iops-total=300"));
     }
 
     #[test]

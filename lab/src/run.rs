@@ -14,6 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{json, Value};
 
 use crate::args::{LabArgs, LabCommand, ListArgs, ReportArgs, RunArgs};
+use crate::databases;
 use crate::error::LabError;
 use crate::experiments::{self, policy_meaning, policy_name, Settings};
 use crate::kernels::Series;
@@ -42,6 +43,9 @@ pub fn main(args: &LabArgs) -> Result<(), LabError> {
 }
 
 fn run_experiment(args: &RunArgs) -> Result<(), LabError> {
+    if databases::scenario::find(&args.experiment).is_some() {
+        return run_databases(args);
+    }
     let series: Vec<&str> = Series::ALL.iter().map(|series| series.name()).collect();
     let settings = Settings::from_args(args, &series)?;
     fs::create_dir_all(&args.out).map_err(|error| LabError::io("create", &args.out, error))?;
@@ -61,6 +65,18 @@ fn run_experiment(args: &RunArgs) -> Result<(), LabError> {
         print(&format!("report: {}\n", args.out.join(REPORT).display()))?;
     }
     Ok(())
+}
+
+fn run_databases(args: &RunArgs) -> Result<(), LabError> {
+    fs::create_dir_all(&args.out).map_err(|error| LabError::io("create", &args.out, error))?;
+    probe_writable(&args.out)?;
+    let command = command_line(std::env::args(), &args.out);
+    let document = databases::run(args, &command)?;
+    if args.json {
+        return print(&document.render());
+    }
+    print(&databases::table::render(&document))?;
+    print(&format!("report: {}\n", args.out.join(REPORT).display()))
 }
 
 /// Runs every policy of every run and writes the result after each complete run.
@@ -183,7 +199,7 @@ fn outcome(settings: &Settings, record: &RunRecord) -> String {
 
 fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
     if args.json {
-        let list: Vec<Value> = experiments::ALL
+        let mut list: Vec<Value> = experiments::ALL
             .iter()
             .map(|experiment| {
                 json!({
@@ -197,6 +213,16 @@ fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
                 })
             })
             .collect();
+        list.extend(databases::scenario::ALL.iter().map(|scenario| {
+            json!({
+                "name": scenario.name,
+                "claim": scenario.claim,
+                "policies": scenario.policies,
+                "seconds": scenario.phase_s,
+                "memory_bytes": scenario.memory_bytes,
+                "disk_iops": scenario.disk_iops,
+            })
+        }));
         return print(&layout::render(&Value::from(list)));
     }
     let mut text = String::from("experiments\n");
@@ -206,8 +232,13 @@ fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
             .iter()
             .map(|p| policy_name(*p))
             .collect();
-        let _ = writeln!(text, "  {:<12}{}", experiment.name, experiment.claim);
-        let _ = writeln!(text, "  {:<12}compares {}", "", policies.join(", "));
+        let _ = writeln!(text, "  {:<17}{}", experiment.name, experiment.claim);
+        let _ = writeln!(text, "  {:<17}compares {}", "", policies.join(", "));
+    }
+    for scenario in databases::scenario::ALL {
+        let policies: Vec<&str> = scenario.policies.iter().map(|p| p.name()).collect();
+        let _ = writeln!(text, "  {:<17}{}", scenario.name, scenario.claim);
+        let _ = writeln!(text, "  {:<17}compares {}", "", policies.join(", "));
     }
     text += "\npolicies\n";
     for policy in experiments::POLICIES {
@@ -218,11 +249,19 @@ fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
             policy_meaning(policy)
         );
     }
+    text += "\npolicies of the experiments with databases\n";
+    for policy in databases::protocol::Policy::ALL {
+        let _ = writeln!(text, "  {:<14}{}", policy.name(), policy.meaning());
+    }
     print(&text)
 }
 
 fn render_again(args: &ReportArgs) -> Result<(), LabError> {
     let path = args.dir.join(RESULT);
+    if let Some(document) = databases::read(&path) {
+        databases::write(&args.dir, &document)?;
+        return print(&databases::table::render(&document));
+    }
     let text = fs::read_to_string(&path).map_err(|error| {
         LabError::usage(
             format!("cannot read {}: {error}", path.display()),

@@ -48,6 +48,7 @@ fn setup(document: &Document) -> String {
             )
         }
         Measure::Completion => "until each file was read".to_owned(),
+        Measure::Phases => format!("{} s in phases", settings.seconds),
     };
     let runs = if settings.runs > 1 {
         format!("median of {} runs", settings.runs)
@@ -104,6 +105,7 @@ fn rows(document: &Document) -> Vec<Vec<String>> {
     }
     rows.push(Vec::new());
     rows.extend(residency(&results));
+    rows.extend(phases(&results));
     for (label, field, digits) in FOOTER {
         if results
             .iter()
@@ -118,6 +120,31 @@ fn rows(document: &Document) -> Vec<Vec<String>> {
             row.push(known(field(&result.figures), digits));
         }
         rows.push(row);
+    }
+    rows
+}
+
+/// The phases of each container: bandwidth and the longest operations.
+fn phases(results: &[&PolicyResult]) -> Vec<Vec<String>> {
+    let Some(first) = results.first() else {
+        return Vec::new();
+    };
+    let known = |value: Option<f64>, digits: usize| {
+        value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+    };
+    let mut rows = Vec::new();
+    for (c, container) in first.figures.containers.iter().enumerate() {
+        for (p, phase) in container.phases.iter().enumerate() {
+            let mut row = vec![String::new(); FIXED];
+            row[0] = format!("{} {} MB/s, p99 ms", container.name, phase.name);
+            for result in results {
+                let containers = &result.figures.containers;
+                let phase = containers.get(c).and_then(|c| c.phases.get(p));
+                row.push(known(phase.and_then(|p| p.mb_per_s), 1));
+                row.push(known(phase.and_then(|p| p.p99_ms), 1));
+            }
+            rows.push(row);
+        }
     }
     rows
 }

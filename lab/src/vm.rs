@@ -48,8 +48,12 @@ pub struct VmSpec {
     pub cpus: u32,
     /// Limit of the data disk, reads and writes together, in 10^6 bytes per second.
     pub disk_mbps: Option<u32>,
+    /// Limit of the data disk in requests per second.
+    pub disk_iops: Option<u32>,
     /// Size of the empty data disk in bytes; 0 for none.
     pub data_bytes: u64,
+    /// Where the data disk comes from and what becomes of it.
+    pub data: DataDisk,
     /// Programs put into `/opt/justitia`; one must be called `justitia-lab-guest`.
     pub binaries: Vec<PathBuf>,
     /// Kernel modules put into `/opt/justitia/modules`, with what they depend on.
@@ -66,6 +70,18 @@ pub struct VmSpec {
     pub patches_text: bool,
     /// See [`Machine::counts_instructions`].
     pub counts_instructions: bool,
+}
+
+/// Where a guest's data disk comes from and what becomes of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum DataDisk {
+    /// Empty, and gone with the run.
+    #[default]
+    Scratch,
+    /// Empty, at this path, and kept.
+    MadeAt(PathBuf),
+    /// This image; what the guest writes is thrown away.
+    From(PathBuf),
 }
 
 /// What a guest left.
@@ -254,12 +270,18 @@ fn machine(
         Disk::shared(&prepared.tools, SERIAL_TOOLS),
         Disk::private(mailbox_path, SERIAL_MAILBOX, None),
     ];
-    if spec.data_bytes > 0 {
-        let path = dir.join("data");
-        File::create(&path)
-            .and_then(|file| file.set_len(spec.data_bytes))
-            .map_err(|error| LabError::io("create", &path, error))?;
-        disks.push(Disk::private(&path, SERIAL_DATA, spec.disk_mbps));
+    let data = match &spec.data {
+        DataDisk::Scratch if spec.data_bytes == 0 => None,
+        DataDisk::Scratch => Some(empty(dir.join("data"), spec.data_bytes)?),
+        DataDisk::MadeAt(path) => Some(empty(path.clone(), spec.data_bytes)?),
+        DataDisk::From(path) => Some(path.clone()),
+    };
+    if let Some(path) = data {
+        disks.push(Disk {
+            iops: spec.disk_iops,
+            forgets: matches!(spec.data, DataDisk::From(_)),
+            ..Disk::private(&path, SERIAL_DATA, spec.disk_mbps)
+        });
     }
     Ok(Machine {
         accelerator: prepared.accelerator,
@@ -272,6 +294,14 @@ fn machine(
         patches_text: spec.patches_text,
         counts_instructions: spec.counts_instructions,
     })
+}
+
+/// A sparse file of this size.
+fn empty(path: PathBuf, bytes: u64) -> Result<PathBuf, LabError> {
+    File::create(&path)
+        .and_then(|file| file.set_len(bytes))
+        .map_err(|error| LabError::io("create", &path, error))?;
+    Ok(path)
 }
 
 /// KVM only where this kernel really reaches its init on it; the answer is kept until the machine

@@ -20,6 +20,7 @@ use crate::log::Log;
 use crate::notify::Notifier;
 use crate::observe::{Change, Observer};
 use crate::pace::{Control, Pace, Woken};
+use crate::reserve::Reservations;
 use crate::restore::{restore, Restored};
 use crate::socket::{Board, Step};
 use crate::status::{source_words, Priors, Problem, Setup, Tick};
@@ -41,6 +42,7 @@ pub struct Agent {
     longest: Duration,
     /// Of some groups it could not be told whether they are gone.
     unsure: bool,
+    reservations: Reservations,
 }
 
 impl Agent {
@@ -96,6 +98,7 @@ impl Agent {
             observed_at: None,
             longest: Duration::ZERO,
             unsure: false,
+            reservations: Reservations::default(),
         })
     }
 
@@ -166,6 +169,16 @@ impl Agent {
         for (group, spoken) in self.board.take_calls() {
             self.observer.hear_color(group, spoken);
         }
+        for asked in self.board.take_asked() {
+            self.log.info(format_args!(
+                "{} reserved for {} for {:?}",
+                asked.bytes, asked.path, asked.time
+            ));
+            self.reservations.take_in(asked, began);
+        }
+        let reservations = self.reservations.holding(began);
+        let guarding = self.settings.policy.guard.enabled || !reservations.is_empty();
+        self.observer.look_at_root(guarding);
         let observation = self.observer.observe();
         let observed = began.elapsed();
         problems.extend(observation.problems);
@@ -177,6 +190,14 @@ impl Agent {
             problems.push(general(&error));
         }
         let mut snapshot = observation.snapshot;
+        if self.settings.policy.guard.enabled && snapshot.outside.is_some_and(|root| !root.reclaim)
+        {
+            self.log.warn_once(
+                "page cache of the root cgroup and of what nobody manages is not bounded here: with the \
+                 multi-generational LRU, reclaim from the root takes from protected groups too",
+            );
+        }
+        snapshot.reservations = reservations;
         // Knobs that somebody took over are known by now; the snapshot must say so.
         let priors = self.applier.priors();
         for group in &mut snapshot.groups {
@@ -226,6 +247,7 @@ impl Agent {
             longest: self.longest,
             observer: Some(self.observer.counts_by()),
             writes_total: self.applier.submitted(),
+            reclaimed: self.applier.reclaimed(),
         };
         let step = Step {
             at,

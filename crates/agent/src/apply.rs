@@ -8,7 +8,13 @@
 //! Whose a knob is says `owner.rs`. One that is the user's is left alone; the journal forgets
 //! it, so that we never restore it.
 //!
+//! `memory.reclaim` holds no value: nothing is recorded of it, and there is nothing to restore. The
+//! kernel keeps its writer until it has the pages, so these writes have threads of their own
+//! ([`reclaim`]): a slow one delays no limit and no protection.
+//!
 //! Decides nothing: what to write is the plan's.
+
+mod reclaim;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -27,6 +33,10 @@ use crate::record::{rounded, same};
 use crate::restore::find;
 use crate::status::{Priors, Problem, KNOBS};
 
+use reclaim::Reclaimer;
+
+pub use reclaim::Reclaimed;
+
 /// How long queued writes may take when the agent stops.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
@@ -41,6 +51,7 @@ pub struct Applier {
     priors: Arc<Priors>,
     outcomes: Vec<Outcome>,
     submitted: u64,
+    reclaimer: Reclaimer,
 }
 
 impl Applier {
@@ -55,6 +66,7 @@ impl Applier {
             priors: Arc::default(),
             outcomes: Vec::new(),
             submitted: 0,
+            reclaimer: Reclaimer::default(),
         };
         applier.post_priors();
         applier
@@ -70,9 +82,14 @@ impl Applier {
         self.submitted
     }
 
+    /// What was asked of `memory.reclaim` so far.
+    pub fn reclaimed(&self) -> Reclaimed {
+        self.reclaimer.totals()
+    }
+
     /// Takes in how earlier writes went.
     pub fn settle(&mut self, observer: &mut Observer) -> Vec<Problem> {
-        let mut problems = Vec::new();
+        let mut problems = self.reclaimer.settle(observer);
         self.writer.outcomes(&mut self.outcomes);
         for outcome in self.outcomes.drain(..) {
             let key = (outcome.group, outcome.knob);
@@ -138,12 +155,17 @@ impl Applier {
         let mut records = Vec::with_capacity(plan.writes.len());
         let mut submits: Vec<(Group, Knob, Value)> = Vec::with_capacity(plan.writes.len());
         let mut lost = Vec::new();
+        let mut asks = Vec::new();
         for write in &plan.writes {
             let (id, knob, value) = (write.group, write.knob, write.value);
             let Some(group) = observer.group(id) else {
                 continue;
             };
             if self.owners.is_foreign(id, knob) || self.in_flight.contains_key(&(id, knob)) {
+                continue;
+            }
+            if knob == Knob::MemoryReclaim {
+                asks.push((group.clone(), value));
                 continue;
             }
             if knob.holds_value() {
@@ -202,6 +224,15 @@ impl Applier {
             self.in_flight.insert((group.id(), knob), value);
             self.writer.submit(&group, knob, value);
             self.submitted += 1;
+        }
+        for (group, value) in asks {
+            if self.log.is_verbose() {
+                self.debug_write(&group, Knob::MemoryReclaim, value, plan);
+            }
+            match self.reclaimer.ask(&group, value) {
+                Ok(asked) => self.submitted += u64::from(asked),
+                Err(problem) => problems.push(problem),
+            }
         }
         Ok(problems)
     }

@@ -23,6 +23,10 @@
 //! [memoplight]                 # the mode of this name
 //! yellow = true                # yellow groups give too while another is red
 //! working_set = false          # nothing is taken below the learned working set
+//! [guard]                      # free memory before somebody needs it
+//! enabled = false
+//! reserve = "2%"               # kept free above the watermarks; a part of memory, or "512M"
+//! root_share = "10%"           # page cache of the root cgroup and of what nobody manages
 //! [doctor]                     # findings of justitia doctor that are accepted
 //! silence = [{ check = "swap-none", reason = "no swap by decision" }]
 //! ```
@@ -32,6 +36,7 @@
 
 mod colors;
 mod doctor;
+mod guard;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,6 +54,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 pub use colors::{parse_color, parse_time, COLORS};
+pub use guard::parse_size;
 
 use crate::error::{plain, Error, Exit, Result};
 use crate::web::{parse_listen, DEFAULT_LISTEN};
@@ -156,6 +162,7 @@ impl Settings {
         });
         settings.policy.feedback = source.feedback(&sections.feedback)?;
         settings.policy.memoplight = source.memoplight(&sections.memoplight)?;
+        settings.policy.guard = source.guard(&sections.guard)?;
         settings.silences = source.silences()?;
         Ok(settings)
     }
@@ -187,9 +194,11 @@ struct Sections {
     feedback: Section,
     #[serde(default)]
     memoplight: Section,
+    #[serde(default)]
+    guard: Section,
 }
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "mode",
     "objective",
     "interval",
@@ -199,6 +208,7 @@ const KEYS: [&str; 16] = [
     "weights",
     "feedback",
     "memoplight",
+    "guard",
     "color_ttl",
     "color_period",
     "color_percent",
@@ -255,7 +265,7 @@ impl Source<'_> {
                 self.set_color(settings, key, value)?;
             }
             // Read as sections.
-            "weights" | "feedback" | "memoplight" | "doctor" => {}
+            "weights" | "feedback" | "memoplight" | "guard" | "doctor" => {}
             unknown => return Err(self.unknown_key(key, unknown, &KEYS)),
         }
         Ok(())

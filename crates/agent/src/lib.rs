@@ -25,6 +25,7 @@ pub mod observe;
 mod owner;
 pub mod pace;
 mod record;
+pub mod reserve;
 pub mod restore;
 pub mod run;
 pub mod socket;

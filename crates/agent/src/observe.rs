@@ -20,7 +20,9 @@ use justitia_discover::{DiscoverConfig, Priors, RuntimeDirs, Scanner};
 use justitia_observe::{ProcIo, Sample, TrafficSource, Watched};
 use justitia_policy::entitle::non_file;
 use justitia_policy::plan::{Knob, Value};
-use justitia_policy::snapshot::{self, BlockDevice, ForeignKnobs, GroupId, Snapshot, WeightSource};
+use justitia_policy::snapshot::{
+    self, BlockDevice, ForeignKnobs, GroupId, Outside, Snapshot, WeightSource,
+};
 use justitia_policy::units::{Bytes, Weight};
 
 use crate::colors::{Colors, Spoken, TIME_TO_LIVE};
@@ -67,6 +69,8 @@ pub struct Observer {
     tracked: Vec<Tracked>,
     index: HashMap<GroupId, usize>,
     disks: Disks,
+    /// The root cgroup, while the guard needs it.
+    root: Option<Group>,
     colors: Colors,
     buffer: Buffer,
     tick: u64,
@@ -89,6 +93,7 @@ impl Observer {
             tracked: Vec::new(),
             index: HashMap::new(),
             disks: Disks::default(),
+            root: None,
             colors: Colors::new(TIME_TO_LIVE),
             buffer: Buffer::new(),
             tick: 0,
@@ -143,7 +148,18 @@ impl Observer {
     /// The open group (or disk) of this id, if it is watched.
     pub fn group(&self, id: GroupId) -> Option<&Group> {
         let group = self.index.get(&id).map(|&at| &self.tracked[at].group);
-        group.or_else(|| self.disks.group(id))
+        group
+            .or_else(|| self.disks.group(id))
+            .or_else(|| self.root.as_ref().filter(|root| root.id() == id))
+    }
+
+    /// Whether the policy is to know of the root cgroup.
+    pub fn look_at_root(&mut self, wanted: bool) {
+        if !wanted {
+            self.root = None;
+        } else if self.root.is_none() {
+            self.root = self.fs.open("/").ok();
+        }
     }
 
     /// What was last seen of this disk.
@@ -235,6 +251,11 @@ impl Observer {
         self.look_at_colors();
         observation.snapshot.shared = self.traffic.shared();
         self.disks.observe(&self.fs, &mut observation);
+        observation.snapshot.outside = self.root.as_ref().map(|root| Outside {
+            root: root.id(),
+            reclaim: self.fs.multi_generational() == Some(false)
+                && root.can_write(Knob::MemoryReclaim),
+        });
         observation.snapshot.host = self.fs.read_host();
         observation.snapshot.groups = self
             .tracked

@@ -140,7 +140,10 @@ impl Pace {
             let finite = matches!(write.value, Value::Limit(Limit::Bytes(_)));
             if !finite {
                 self.throttled.remove(&id);
-            } else if matches!(write.reason, Reason::AboveShare { .. } | Reason::Rebalance) {
+            } else if matches!(
+                write.reason,
+                Reason::AboveShare { .. } | Reason::Rebalance | Reason::Reserved
+            ) {
                 self.throttled.insert(id);
             }
             // A throttle that makes room stays a throttle.

@@ -199,6 +199,7 @@ pub fn look(settings: &Settings) -> Result<Report> {
 pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Report> {
     let mut observer = Observer::new(fs, settings.discover(), runtime)?;
     observer.set_color_ttl(settings.color_ttl);
+    observer.look_at_root(settings.policy.guard.enabled);
     let began = Instant::now();
     let first = observer.observe();
     if observer.managed() == 0 {

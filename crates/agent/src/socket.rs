@@ -5,9 +5,11 @@
 //!
 //! Request: `{"ask":"status"}`. Answer: `{"ok":REPORT}` or `{"error":{"cause":..,"remedy":..}}`.
 //! To `{"ask":"ticks"}` the answer does not end: see [`ticks`]. A color is declared with
-//! `{"ask":"color",..}`: see [`color`].
+//! `{"ask":"color",..}`: see [`color`]. Memory is reserved with `{"ask":"reserve",..}`: see
+//! [`mod@reserve`].
 
 pub mod color;
+pub mod reserve;
 pub mod ticks;
 
 pub use color::{clear_color, declare_color};
@@ -24,11 +26,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use justitia_policy::snapshot::GroupId;
+use justitia_policy::units::Bytes;
 use justitia_policy::{Color, Config, State};
 use serde::{Deserialize, Serialize};
 
 use crate::colors::Spoken;
 use crate::error::{plain, Error, Result};
+use crate::reserve::Asked;
 use crate::status::{Report, Setup, Tick};
 
 use ticks::Streams;
@@ -39,6 +43,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
 /// Requests are short.
 const LONGEST_REQUEST: u64 = 4096;
+/// Reservations that wait for one step.
+const MOST_ASKED: usize = 64;
 
 /// What can be asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +72,15 @@ pub enum Request {
         /// Its path, or the last part of it.
         group: String,
     },
+    /// Memory is to be free for a group.
+    Reserve {
+        /// Its path, or the last part of it.
+        group: String,
+        /// How much; zero takes it back.
+        bytes: u64,
+        /// For how long, milliseconds.
+        for_ms: u64,
+    },
 }
 
 /// What is answered.
@@ -80,6 +95,17 @@ pub enum Answer {
         path: String,
         /// Its cgroup id.
         id: u64,
+    },
+    /// Memory is reserved from the next step on.
+    Reserved {
+        /// Path of the group.
+        path: String,
+        /// How much.
+        bytes: u64,
+        /// For how long, milliseconds.
+        for_ms: u64,
+        /// The group is there and managed.
+        managed: bool,
     },
     /// The request was not understood.
     Error {
@@ -111,6 +137,8 @@ pub struct Board {
     changed: Condvar,
     /// Colors that were told since the last step: at most one for each managed group.
     calls: Mutex<Calls>,
+    /// Memory that was asked to be reserved since the last step.
+    asked: Mutex<Vec<Asked>>,
 }
 
 /// What was told of each group; `None`: it is taken back.
@@ -135,6 +163,7 @@ impl Board {
             posted: Mutex::new(posted),
             changed: Condvar::new(),
             calls: Mutex::default(),
+            asked: Mutex::default(),
         }
     }
 
@@ -176,6 +205,22 @@ impl Board {
     pub fn take_calls(&self) -> Calls {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *calls)
+    }
+
+    /// Leaves a reservation for the next step. Of many at once the last ones count.
+    fn ask_to_reserve(&self, what: Asked) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.retain(|known| known.path != what.path);
+        if asked.len() >= MOST_ASKED {
+            asked.remove(0);
+        }
+        asked.push(what);
+    }
+
+    /// The reservations that were asked for since this was asked last.
+    pub fn take_asked(&self) -> Vec<Asked> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *asked)
     }
 
     /// The report of the last tick.
@@ -287,6 +332,11 @@ fn answer(mut stream: UnixStream, board: &Board, streams: &mut Streams) -> io::R
             for_ms,
         }) => color::hear(board, &group, Some(color::spoken(color, &reason, for_ms))),
         Ok(Request::ClearColor { group }) => color::hear(board, &group, None),
+        Ok(Request::Reserve {
+            group,
+            bytes,
+            for_ms,
+        }) => reserve::hear(board, &group, Bytes(bytes), for_ms),
         Err(error) => Answer::Error {
             cause: format!("request not understood: {error}"),
             remedy: "send {\"ask\":\"status\"} and a line break".into(),
@@ -303,7 +353,7 @@ pub fn ask(path: &Path) -> Result<Report> {
     match serde_json::from_str(&text) {
         Ok(Answer::Ok(report)) => Ok(*report),
         Ok(Answer::Error { cause, remedy }) => Err(Error::failed(cause, remedy)),
-        Ok(Answer::Heard { .. }) => {
+        Ok(Answer::Heard { .. } | Answer::Reserved { .. }) => {
             let error = <serde_json::Error as serde::de::Error>::custom("no report");
             Err(not_understood(path, &error))
         }

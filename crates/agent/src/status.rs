@@ -14,6 +14,11 @@ use justitia_policy::rates::CacheRates;
 use justitia_policy::snapshot::{BlockDevice, Group, GroupId, Knobs, Snapshot, WeightSource};
 use serde::{Deserialize, Serialize};
 
+mod guard;
+
+pub use crate::apply::Reclaimed;
+pub use guard::{GuardStatus, ReservationStatus};
+
 /// Prior values of the knobs we hold, shared between ticks until one is added or dropped.
 pub type Priors = BTreeMap<(GroupId, Knob), Value>;
 
@@ -38,6 +43,8 @@ pub struct Tick {
     pub observer: Option<&'static str>,
     /// Knobs written since the agent began.
     pub writes_total: u64,
+    /// What was asked of `memory.reclaim` since the agent began.
+    pub reclaimed: Reclaimed,
 }
 
 /// What does not change from tick to tick.
@@ -89,6 +96,9 @@ pub struct Report {
     /// Disks that BFQ schedules.
     #[serde(default)]
     pub devices: Vec<DeviceStatus>,
+    /// The guard; `None`: it has nothing to do.
+    #[serde(default)]
+    pub guard: Option<GuardStatus>,
     /// What the last step wrote, or would have written in mode `observe`.
     pub writes: Vec<PlannedWrite>,
     /// What stands in the way.
@@ -293,6 +303,7 @@ impl Report {
             },
             groups: groups.collect(),
             devices: devices.collect(),
+            guard: GuardStatus::of(tick),
             writes: planned_writes(&tick.snapshot, &tick.plan),
             problems: tick.problems.clone(),
         }
@@ -425,6 +436,14 @@ pub fn is_foreign(knobs: &Knobs, knob: Knob) -> bool {
     }
 }
 
+/// The path of what is neither a group of the snapshot nor a disk.
+fn other_path(snapshot: &Snapshot, id: GroupId) -> String {
+    match snapshot.outside {
+        Some(outside) if outside.root == id => "/".to_owned(),
+        _ => id.to_string(),
+    }
+}
+
 fn planned_writes(snapshot: &Snapshot, plan: &Plan) -> Vec<PlannedWrite> {
     let groups = snapshot.groups.iter().map(|group| (group.id, group));
     let groups: BTreeMap<GroupId, &Group> = groups.collect();
@@ -438,7 +457,7 @@ fn planned_writes(snapshot: &Snapshot, plan: &Plan) -> Vec<PlannedWrite> {
             .and_then(|group| knob_value(&group.knobs, write.knob))
             .or(disk.and_then(|disk| disk.low_latency).map(Value::Switch));
         PlannedWrite {
-            path: path.map_or_else(|| write.group.to_string(), Clone::clone),
+            path: path.map_or_else(|| other_path(snapshot, write.group), Clone::clone),
             knob: write.knob,
             now: now.map(|value| value.to_string()),
             value: write.value.to_string(),

@@ -42,6 +42,10 @@ const RHYTHMS: [Rhythm; 4] = [
     },
 ];
 
+/// A group that is read in full only every so many ticks does not hold its files open in between:
+/// descriptors are few, and busy groups need theirs in each tick.
+const SELDOM: u64 = 16;
+
 /// Stall below this, microseconds per full read, is no activity.
 const QUIET_STALL_US: u64 = 1_000;
 
@@ -168,7 +172,18 @@ impl Tracked {
             self.knows_knobs = true;
         }
         if self.rhythm(tick).full > 1 || self.rhythm(tick + 1).full > 1 {
-            self.activity = self.group.activity(buffer).ok();
+            let seen = Activity {
+                current: gauges.memory.current,
+                io_some_us: gauges.pressure.io_some_us,
+            };
+            // Of an inner group no pressure was read.
+            self.activity = match self.seen.weight {
+                Some(_) => Some(seen),
+                None => self.group.activity(buffer).ok(),
+            };
+        }
+        if self.rhythm(tick).full >= SELDOM {
+            self.group.release();
         }
     }
 

@@ -15,7 +15,7 @@ use justitia_policy::snapshot::{GroupId, Host};
 use rustix::io::Errno;
 
 use crate::parse::proc::ProcessIo;
-use crate::{Buffer, Error, File, Group};
+use crate::{parse, Buffer, Error, File, Group};
 
 /// A shared handle to a host's cgroups.
 pub type Fs = Arc<dyn CgroupFs>;
@@ -48,8 +48,16 @@ pub trait CgroupFs: Send + Sync {
 
     /// Time since boot, suspended time included: the clock of process start times.
     fn now_boottime(&self) -> Duration;
+
+    /// Whether the multi-generational LRU is in force, under which reclaim from the root takes from
+    /// protected groups too (`mm/vmscan.c`, `shrink_one`). `None`: not known.
+    fn multi_generational(&self) -> Option<bool> {
+        None
+    }
 }
 
+/// Attributes longer than this are not read (`ERANGE`): ours are a number, or a color and its reason.
+pub(crate) const LONGEST_ATTRIBUTE: usize = parse::color::LONGEST + 1;
 /// What paths of disks begin with. No cgroup's path does: theirs begin with a slash.
 const BLOCK: &str = "block:";
 /// Set in the ids of disks: sysfs and cgroup2 both count their inodes from 1.
@@ -102,7 +110,8 @@ pub trait Directory: Send + Sync {
     /// Whether the file is there for writing, without touching it.
     fn can_write(&self, file: File) -> bool;
 
-    /// Reads an extended attribute of the directory; `ENODATA` when it is not set.
+    /// Reads an extended attribute of the directory; `ENODATA` when it is not set, `ERANGE` when it
+    /// is longer than any of ours.
     fn xattr(&self, name: &str, buffer: &mut Buffer) -> Result<(), Errno>;
 
     /// Sets (`Some`) or removes (`None`) an extended attribute of the directory.
@@ -114,7 +123,8 @@ pub trait Directory: Send + Sync {
     /// What was learned about this kernel, shared by all its cgroups.
     fn quirks(&self) -> &Quirks;
 
-    /// Gives back cached file descriptors, for a group that went quiet.
+    /// Gives back cached file descriptors, for a group that went quiet; those that tell whether it
+    /// stirs stay.
     fn release(&self) {}
 }
 

@@ -56,7 +56,7 @@ pub enum Attribute {
     Unset,
     /// It is in the buffer.
     Set,
-    /// It is longer than the buffer: some thousand bytes.
+    /// It is longer than any of ours: a number, or a color and its reason.
     Longer,
 }
 
@@ -81,7 +81,8 @@ impl Group {
         self.0.exists()
     }
 
-    /// Closes the files of a quiet group; they reopen when they are read again.
+    /// Closes the files of a quiet group but those of [`Group::activity`]; they reopen when they are
+    /// read again.
     pub fn release(&self) {
         self.0.release();
     }
@@ -136,6 +137,11 @@ impl Group {
             Err(Error::Absent { .. }) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a knob can be written, as far as can be told without writing it.
+    pub fn can_write(&self, knob: Knob) -> bool {
+        self.0.can_write(File::of_knob(knob))
     }
 
     /// Writes a knob and waits for the kernel, which may take seconds for `memory.high` and

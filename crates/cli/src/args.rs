@@ -8,6 +8,8 @@ use justitia_agent::config::{MODES, OBJECTIVES, OBSERVERS};
 use justitia_lab::args::LabArgs;
 
 use crate::commands::probe::args::ProbeArgs;
+use crate::commands::reserve::ReserveArgs;
+use crate::commands::warm::WarmArgs;
 
 /// Gives each container or VM its share of buffered I/O, by one number: its weight.
 #[derive(Debug, Parser)]
@@ -52,6 +54,10 @@ pub(crate) enum Command {
     Probe(Box<ProbeArgs>),
     /// Find what will hurt when memory gets scarce: limits, protections, dirty pages, weights
     Doctor(DoctorArgs),
+    /// Have memory free for a group that is about to start
+    Reserve(ReserveArgs),
+    /// Read files into the page cache, within what their group is entitled to
+    Warm(WarmArgs),
     /// Record what the agent sees and decides, step by step, into a file
     Record(RecordArgs),
     /// Run the policy over a record, as it was or with other decisions

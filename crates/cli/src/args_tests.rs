@@ -76,7 +76,7 @@ fn the_contracts_commands_are_all_there_and_no_others() {
         visible,
         [
             "run", "status", "top", "plan", "explain", "weight", "color", "probe", "doctor",
-            "record", "replay", "restore", "lab"
+            "reserve", "warm", "record", "replay", "restore", "lab"
         ]
     );
 }
@@ -85,7 +85,8 @@ fn the_contracts_commands_are_all_there_and_no_others() {
 fn whatever_can_be_read_can_be_read_as_json() {
     for (name, command) in commands() {
         if [
-            "status", "top", "plan", "explain", "weight", "doctor", "replay", "restore",
+            "status", "top", "plan", "explain", "weight", "doctor", "reserve", "warm", "replay",
+            "restore",
         ]
         .contains(&name.as_str())
         {

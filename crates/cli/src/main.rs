@@ -27,6 +27,8 @@ fn main() -> ExitCode {
         Command::Color(args) => commands::color::run(&args),
         Command::Probe(args) => commands::probe::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
+        Command::Reserve(args) => commands::reserve::run(&args),
+        Command::Warm(args) => commands::warm::run(&args),
         Command::Record(args) => commands::record::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Restore(args) => commands::restore::run(&args),

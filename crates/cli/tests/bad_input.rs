@@ -160,6 +160,77 @@ fn without_an_agent_there_is_nobody_to_ask() {
     }
 }
 
+#[test]
+fn reserving_and_warming_refuse_nonsense_and_need_an_agent() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().to_str().unwrap();
+    for (arguments, cause, remedy) in [
+        (&["reserve", "db"][..], "<SIZE>", "--help"),
+        (&["reserve", "db", "much"], "SIZE much is not a size", "4G"),
+        (&["reserve", "db", "-4G"], "-4", "--help"),
+        (&["reserve", "db", "4X"], "SIZE 4X", "4G"),
+        (
+            &["reserve", "db", "0"],
+            "nothing is to be reserved",
+            "--clear",
+        ),
+        (&["reserve", "db", "1G", "--for", "0"], "--for 0", "5s"),
+        (&["reserve", "db", "1G", "--for", "2h"], "--for 2h", "1h"),
+        (&["reserve", "db", "1G", "--clear"], "--clear", "--help"),
+        (&["warm"], "<PATH>", "--help"),
+    ] {
+        let (said, what_to_do) = refused(arguments, &[2]);
+        assert!(said.contains(cause), "{arguments:?}: {said}");
+        assert!(what_to_do.contains(remedy), "{arguments:?}: {what_to_do}");
+    }
+    let (cause, _) = refused(&["warm", "/nonexistent/file"], &[1]);
+    assert!(cause.contains("/nonexistent/file"), "{cause}");
+    for arguments in [
+        &["reserve", "/app/db", "1G", "--state-dir", state][..],
+        &[
+            "reserve",
+            "/app/db",
+            "--clear",
+            "--json",
+            "--state-dir",
+            state,
+        ],
+        &["warm", "Cargo.toml", "--state-dir", state],
+    ] {
+        let (cause, remedy) = refused(arguments, &[69]);
+        assert!(cause.starts_with("no agent listens at"), "{cause}");
+        assert!(remedy.contains("justitia run"), "{remedy}");
+    }
+}
+
+#[test]
+fn the_guards_configuration_is_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    for (config, cause, remedy) in [
+        (
+            "[guard]\nenable = true\n",
+            ":2: unknown key enable",
+            "enabled",
+        ),
+        (
+            "[guard]\nenabled = 1\n",
+            ":2: enabled is not",
+            "true or false",
+        ),
+        ("[guard]\nreserve = '95%'\n", ":2: reserve 95%", "2%"),
+        (
+            "[guard]\nroot_share = 'all'\n",
+            ":2: root_share all",
+            "512M",
+        ),
+        ("[guard]\nreserve = 5\n", ":2: reserve is not", "2%"),
+    ] {
+        let (said_cause, said_remedy) = refused_over(config, dir.path());
+        assert!(said_cause.contains(cause), "{said_cause}");
+        assert!(said_remedy.contains(remedy), "{said_remedy}");
+    }
+}
+
 /// On a host without cgroup v2 memory or without permission this is exit code 69, elsewhere no
 /// group matches: in each case the host stays as it is.
 #[test]

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::units::Bytes;
+
 /// How much of the policy is in force.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -44,6 +46,52 @@ pub struct Config {
     pub colors: ColorConfig,
     /// Mode `memoplight`.
     pub memoplight: MemoplightConfig,
+    /// Memory that is free before somebody asks for it.
+    pub guard: GuardConfig,
+}
+
+/// Parameters of the guard.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GuardConfig {
+    /// Keeps the reserve, and bounds who is not managed. What `justitia reserve` asks for is done
+    /// without it too.
+    pub enabled: bool,
+    /// Memory to be kept free above the zones' high watermarks.
+    pub reserve: Amount,
+    /// Page cache that the root cgroup and groups that nobody manages may hold while memory is
+    /// scarce.
+    pub root_share: Amount,
+}
+
+impl Default for GuardConfig {
+    fn default() -> Self {
+        GuardConfig {
+            enabled: false,
+            reserve: Amount::Percent(2.0),
+            root_share: Amount::Percent(10.0),
+        }
+    }
+}
+
+/// An amount of memory, absolute or as a part of all.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Amount {
+    /// Bytes.
+    Bytes(Bytes),
+    /// Percent of all memory.
+    Percent(f64),
+}
+
+impl Amount {
+    /// In bytes, never more than there is.
+    pub fn of(self, total: Bytes) -> Bytes {
+        match self {
+            Amount::Bytes(bytes) => bytes.min(total),
+            Amount::Percent(percent) => total.scale(percent / 100.0).min(total),
+        }
+    }
 }
 
 /// How fast memory moves between colors.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! snapshot -> rates -> habits -> ownership, balance (colors) -> entitle (shares)
-//!          -> feedback, limits -> writes -> plan
+//!          -> feedback, limits, guard -> writes -> plan
 //! ```
 //!
 //! [`step()`] goes through them in this order. Every quantity names its unit; a value that could
@@ -15,6 +15,7 @@ pub mod color;
 pub mod config;
 pub mod entitle;
 pub mod feedback;
+pub mod guard;
 pub mod habits;
 pub mod limits;
 pub mod metrics;

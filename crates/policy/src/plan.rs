@@ -122,6 +122,20 @@ pub enum Reason {
     Rebalance,
     /// Groups contend, and the scheduler would not serve them by their weights.
     WeightsMustHold,
+    /// It holds more page cache than its share, and the reserve of free memory is not kept.
+    KeepFree {
+        /// What is to be free above the watermarks.
+        reserve: Bytes,
+        /// Page cache it holds above its share.
+        over: Bytes,
+    },
+    /// Who is not managed, the root cgroup first of all, holds more page cache than its share.
+    RootShare {
+        /// How much more.
+        over: Bytes,
+    },
+    /// Memory is reserved for another group, and this one is held at its share meanwhile.
+    Reserved,
 }
 
 impl fmt::Display for Reason {
@@ -148,6 +162,14 @@ impl fmt::Display for Reason {
             Reason::BlockShare { gain } => write!(f, "block share follows gain {gain:.2}"),
             Reason::Rebalance => f.write_str("rebalancing between colors"),
             Reason::WeightsMustHold => f.write_str("BFQ's low_latency overrides weights"),
+            Reason::KeepFree { reserve, over } => write!(
+                f,
+                "{over} of page cache above its share, and {reserve} are to be free"
+            ),
+            Reason::RootShare { over } => {
+                write!(f, "unmanaged page cache is {over} above its share")
+            }
+            Reason::Reserved => f.write_str("held at its share: memory is reserved for another"),
         }
     }
 }
@@ -256,6 +278,28 @@ pub struct Plan {
     /// How much the host waited since the last step.
     #[serde(default)]
     pub host: HostRates,
+    /// What the guard thought; `None`: it has nothing to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Guarded>,
+}
+
+/// What the guard thought. Bytes; free memory is counted above the zones' high watermarks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guarded {
+    /// What is to be free: the standing reserve, and what was reserved and not taken up yet.
+    pub reserve: Bytes,
+    /// Of that, what was reserved.
+    pub reserved: Bytes,
+    /// What is free.
+    pub spare: Option<Bytes>,
+    /// What has to be taken from somebody.
+    pub missing: Bytes,
+    /// Page cache of the root cgroup and of groups that nobody manages.
+    pub unmanaged: Option<Bytes>,
+    /// What of that is theirs; `None`: nothing bounds it here.
+    pub unmanaged_share: Option<Bytes>,
+    /// What this step asks for, from all.
+    pub asked: Bytes,
 }
 
 #[cfg(test)]

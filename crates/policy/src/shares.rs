@@ -146,7 +146,7 @@ fn fill_siblings(total: u128, siblings: &[usize], claims: &[Claim], allocation: 
     let rising = rising_at_level(total, siblings, claims, allocation);
     let fixed: u128 = siblings
         .iter()
-        .filter(|i| !rising.contains(i))
+        .filter(|i| rising.binary_search(i).is_err())
         .map(|&i| allocation[i])
         .sum();
     let parts: Vec<(usize, u128)> = rising.iter().map(|&i| (i, claims[i].weight)).collect();
@@ -173,7 +173,7 @@ fn rising_at_level(
             breaks.push((claim.cap, claim.weight, i, false));
         }
     }
-    breaks.sort_by(|a, b| {
+    breaks.sort_unstable_by(|a, b| {
         (a.0 * b.1)
             .cmp(&(b.0 * a.1))
             .then(b.3.cmp(&a.3))

@@ -36,6 +36,32 @@ pub struct Snapshot {
     /// payer's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<Vec<SharedFile>>,
+    /// The root cgroup, where the guard is in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside: Option<Outside>,
+    /// Memory that is to be free for groups that are about to start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reservations: Vec<Reservation>,
+}
+
+/// The root cgroup: what is charged to no group below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outside {
+    /// Its id.
+    pub root: GroupId,
+    /// Its `memory.reclaim` can be written, and takes nothing from protected groups.
+    pub reclaim: bool,
+}
+
+/// Memory that is to be free until a group has taken it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// Path of the group; it need not be there yet.
+    pub path: String,
+    /// How much.
+    pub bytes: Bytes,
+    /// Seconds until it expires.
+    pub left_s: f64,
 }
 
 /// A file that several groups use (paper, III.B.2). The kernel charges a page to the group that

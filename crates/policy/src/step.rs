@@ -16,6 +16,9 @@
 //!
 //! With objective `strict`, everybody who contends takes part in 3, readers too.
 //!
+//! What the guard keeps free is no page cache to be divided in 2, and where memory is reserved,
+//! limits make room for it ([`crate::guard`]).
+//!
 //! Declared colors come before 2 and after 3: a group that gives has a cap on its demand and on its
 //! limit ([`crate::balance`]). Mode `memoplight` knows nothing else.
 
@@ -28,6 +31,7 @@ use crate::balance;
 use crate::config::{Config, Mode, Objective};
 use crate::entitle::{capacity, growing_demand, non_file, protections, Tree};
 use crate::feedback::{adjust, Controller, Measured};
+use crate::guard::{self, Need, Pace};
 use crate::habits::Habits;
 use crate::limits;
 use crate::ownership::{Claims, Shift};
@@ -53,13 +57,15 @@ pub const STATE_VERSION: u32 = 1;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
-    groups: BTreeMap<GroupId, Memo>,
+    /// Boxed: making the map sorts its entries, which are large.
+    groups: BTreeMap<GroupId, Box<Memo>>,
     /// The host's stalls so far.
     waited: Pressure,
     /// Writers were ordered in this mode at least once: the disks are to serve them by weight.
     weights_must_hold: bool,
     /// Seconds since memory was last taken for a color.
     rebalanced_s: f64,
+    guard: guard::Memory,
 }
 
 /// What is remembered of one group.
@@ -79,6 +85,8 @@ pub(crate) struct Memo {
     /// It had a cap before this step.
     pub(crate) was_capped: bool,
     pub(crate) working_set: WorkingSet,
+    /// How hard the guard may take from it.
+    pub(crate) pace: Pace,
 }
 
 /// What a step worked out for one leaf.
@@ -102,6 +110,8 @@ pub(crate) struct Decided {
     pub participant: bool,
     /// The limit is what a color makes of it.
     pub rebalanced: bool,
+    /// The limit is what a reservation for another group makes of it.
+    pub makes_room: bool,
 }
 
 /// Decides: from what was remembered and what is seen now to what is remembered next and what is
@@ -117,7 +127,10 @@ pub fn step(
     let tree = Tree::of(snapshot);
     let mut memos: Vec<Memo> = groups
         .iter()
-        .map(|group| remember(state.groups.get(&group.id), group, config, elapsed_s))
+        .map(|group| {
+            let before = state.groups.get(&group.id).map(AsRef::as_ref);
+            remember(before, group, config, elapsed_s)
+        })
         .collect();
     let proportions = proportions(&tree.nodes(groups, |_| true, |_| None));
     let shared = snapshot.shared.as_deref().unwrap_or_default();
@@ -133,7 +146,8 @@ pub fn step(
     );
     set_demands(&mut memos, groups, &claims.wanted(groups.len()), config);
 
-    let capacity = capacity(&snapshot.host, groups, &tree);
+    let mut need = Need::of(&state.guard, snapshot, config);
+    let capacity = capacity(&snapshot.host, groups, &tree).map(|all| all - need.reserve());
     let nodes = tree.nodes(groups, |_| true, |i| memos[i].demand);
     let entitled = divide(capacity.unwrap_or_default(), &nodes);
 
@@ -159,6 +173,7 @@ pub fn step(
         }
         Mode::Justitia | Mode::Observe => {}
     }
+    guard::limit_at_shares(&mut need, &mut decided, groups, &tree);
 
     let mut plan = Plan::default();
     if config.mode == Mode::Memoplight {
@@ -168,6 +183,9 @@ pub fn step(
         let low = capacity.map(|_| protections(groups, &tree, &thresholds));
         plan.writes = writes::plan(groups, &tree, &decided, low.as_deref());
     }
+    let (guard, guarded, asks) = guard::decide(need, snapshot, &decided, &mut memos, &tree, config);
+    plan.guard = guarded;
+    plan.writes.extend(asks);
     for i in (0..groups.len()).filter(|&i| tree.leaf[i]) {
         plan.verdicts
             .push(verdict(&groups[i], &memos[i], &decided[i], proportions[i]));
@@ -181,11 +199,13 @@ pub fn step(
         let switches = writes::hold_weights(&snapshot.devices);
         plan.writes.splice(0..0, switches);
     }
+    let ids = groups.iter().map(|group| group.id);
     let state = State {
-        groups: groups.iter().map(|g| g.id).zip(memos).collect(),
+        groups: ids.zip(memos.into_iter().map(Box::new)).collect(),
         waited: snapshot.host.pressure,
         weights_must_hold,
         rebalanced_s,
+        guard,
     };
     (state, plan)
 }

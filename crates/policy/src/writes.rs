@@ -132,6 +132,7 @@ fn high_write(group: &Group, decided: &Decided) -> Option<Write> {
         {
             Reason::MakeRoom
         }
+        _ if decided.makes_room => Reason::Reserved,
         _ if decided.rebalanced => Reason::Rebalance,
         (Limit::Max, _) => Reason::NoContention,
         _ if !decided.participant => Reason::AtEntitlement,

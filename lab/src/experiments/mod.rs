@@ -7,6 +7,7 @@
 
 pub mod containers;
 pub mod fileserver;
+pub mod guard;
 pub mod paper;
 pub mod readmix;
 pub mod reread;
@@ -16,7 +17,7 @@ pub mod sharing;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
-use crate::protocol::{Load, PolicyUnderTest};
+use crate::protocol::{Load, PolicyUnderTest, Surroundings};
 
 pub use containers::ContainerSpec;
 pub use paper::PaperFigure;
@@ -32,6 +33,8 @@ pub enum Measure {
     Completion,
     /// What stays in the page cache; bandwidth is beside the point.
     Residency,
+    /// A quiet phase and one under pressure, which the load times itself.
+    Phases,
 }
 
 /// The part of an experiment that is the same whatever the command line says.
@@ -60,15 +63,18 @@ pub struct Description {
 }
 
 /// All experiments.
-pub const ALL: [&Description; 4] = [
+pub const ALL: [&Description; 7] = [
     &fileserver::DESCRIPTION,
     &readmix::DESCRIPTION,
     &reread::DESCRIPTION,
     &sharing::DESCRIPTION,
+    &guard::STARTUP,
+    &guard::STOLEN,
+    &guard::ROOT,
 ];
 
 /// All policies an experiment can compare, in the order they are reported.
-pub const POLICIES: [PolicyUnderTest; 8] = [
+pub const POLICIES: [PolicyUnderTest; 9] = [
     PolicyUnderTest::Conventional,
     PolicyUnderTest::Memcg,
     PolicyUnderTest::Direct,
@@ -77,6 +83,7 @@ pub const POLICIES: [PolicyUnderTest; 8] = [
     PolicyUnderTest::FirstTouch,
     PolicyUnderTest::Strict,
     PolicyUnderTest::Observe,
+    PolicyUnderTest::Guarded,
 ];
 
 /// The name of a policy on the command line and in result.json.
@@ -90,6 +97,7 @@ pub fn policy_name(policy: PolicyUnderTest) -> &'static str {
         PolicyUnderTest::FirstTouch => "first-touch",
         PolicyUnderTest::Strict => "strict",
         PolicyUnderTest::Observe => "observe",
+        PolicyUnderTest::Guarded => "guarded",
     }
 }
 
@@ -108,6 +116,9 @@ pub fn policy_meaning(policy: PolicyUnderTest) -> &'static str {
         }
         PolicyUnderTest::Strict => "agent: the same with objective strict, PV at any cost",
         PolicyUnderTest::Observe => "agent that measures and writes nothing",
+        PolicyUnderTest::Guarded => {
+            "agent: proportional with the guard, and what an operator asks of it"
+        }
     }
 }
 
@@ -120,6 +131,7 @@ pub fn runs_agent(policy: PolicyUnderTest) -> bool {
             | PolicyUnderTest::FirstTouch
             | PolicyUnderTest::Strict
             | PolicyUnderTest::Observe
+            | PolicyUnderTest::Guarded
     )
 }
 
@@ -135,6 +147,8 @@ pub enum Workload {
     Reread(reread::Parameters),
     /// See [`sharing`].
     Sharing(sharing::Parameters),
+    /// See [`guard`].
+    Guard(guard::Parameters),
 }
 
 impl Workload {
@@ -152,6 +166,7 @@ impl Workload {
             Self::Readmix(parameters) => parameters.load(),
             Self::Reread(parameters) => parameters.load(direct),
             Self::Sharing(parameters) => parameters.load(place, from_s as u32),
+            Self::Guard(parameters) => parameters.load(place),
         }
     }
 
@@ -163,6 +178,14 @@ impl Workload {
         }
     }
 
+    /// What happens around these containers.
+    pub fn surroundings(&self, containers: &[ContainerSpec]) -> Surroundings {
+        match self {
+            Self::Guard(parameters) => parameters.surroundings(containers),
+            _ => Surroundings::default(),
+        }
+    }
+
     /// Parameter names and values for a person.
     pub fn table(&self) -> Vec<(&'static str, String)> {
         match self {
@@ -170,6 +193,7 @@ impl Workload {
             Self::Readmix(parameters) => parameters.table(),
             Self::Reread(parameters) => parameters.table(),
             Self::Sharing(parameters) => parameters.table(),
+            Self::Guard(parameters) => parameters.table(),
         }
     }
 }
@@ -182,7 +206,8 @@ pub fn find(name: &str) -> Result<&'static Description, LabError> {
     ALL.into_iter()
         .find(|experiment| experiment.name == name)
         .ok_or_else(|| {
-            let names: Vec<&str> = ALL.iter().map(|experiment| experiment.name).collect();
+            let databases = crate::databases::scenario::ALL.iter().map(|s| s.name);
+            let names: Vec<&str> = ALL.iter().map(|e| e.name).chain(databases).collect();
             LabError::usage(
                 format!("unknown experiment '{name}'"),
                 did_you_mean(name, &names),

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::containers::{containers, ContainerSpec};
+use super::guard::{self, Pitfall};
 use super::{did_you_mean, fileserver, find, find_policy, policy_name, readmix, reread, sharing};
 use super::{Measure, Workload};
 use crate::args::{LoadArgs, RunArgs};
@@ -74,6 +75,9 @@ impl Settings {
         let workload = match description.name {
             "fileserver" => Workload::Fileserver(fileserver::Parameters::from_args(&args.load)?),
             "readmix" => Workload::Readmix(readmix::Parameters::from_args(&args.load)?),
+            "startup" => Workload::Guard(guard::Parameters::of(Pitfall::Startup)),
+            "stolen" => Workload::Guard(guard::Parameters::of(Pitfall::Stolen)),
+            "root" => Workload::Guard(guard::Parameters::of(Pitfall::Root)),
             "sharing" => Workload::Sharing(sharing::Parameters::from_args(&args.load)?),
             _ => Workload::Reread(reread::Parameters::from_args(&args.load)?),
         };
@@ -110,7 +114,7 @@ impl Settings {
             cpus: args.guest.cpus,
             disk_mb_per_s,
             lru: args.guest.lru.into(),
-            scheduler: args.guest.scheduler.into(),
+            scheduler: args.guest.scheduler.map_or(Scheduler::Bfq, Into::into),
             mount_options: args.guest.mount_options.clone(),
             runs: args.runs,
             seed: args.seed,
@@ -139,6 +143,7 @@ impl Settings {
             mount_options: self.mount_options.clone(),
             agent_args: self.agent_args.clone(),
             polluter_bytes: self.workload.polluter_bytes(),
+            surroundings: self.workload.surroundings(&self.containers),
             kill_agent_at_s: self.kill_agent_at_s.filter(|_| super::runs_agent(policy)),
             seed: self.seed.wrapping_add(u64::from(run)),
         }
@@ -162,7 +167,7 @@ pub fn in_range(option: &str, value: u64, least: u64, most: u64) -> Result<(), L
 /// The first 20 s, or the first third of a short run; a fixed job has no warm-up.
 fn warmup_s(measure: Measure, seconds: u32) -> f64 {
     match measure {
-        Measure::Completion => 0.0,
+        Measure::Completion | Measure::Phases => 0.0,
         Measure::Window | Measure::Residency if seconds > 40 => 20.0,
         Measure::Window | Measure::Residency => f64::from(seconds) / 3.0,
     }
@@ -185,6 +190,11 @@ fn policies(
         let cached = match workload {
             Workload::Readmix(_) => Some("readmix"),
             Workload::Sharing(_) => Some("sharing"),
+            Workload::Guard(parameters) => Some(match parameters.pitfall {
+                Pitfall::Startup => "startup",
+                Pitfall::Stolen => "stolen",
+                Pitfall::Root => "root",
+            }),
             _ => None,
         };
         if let (PolicyUnderTest::Direct, Some(experiment)) = (policy, cached) {
@@ -205,7 +215,8 @@ fn policies(
 /// Refuses load options that the experiment would silently ignore.
 fn options_fit(experiment: &str, load: &LoadArgs) -> Result<(), LabError> {
     let fileserver: &[&str] = &["fileserver"];
-    let given: [(&str, bool, &[&str]); 15] = [
+    let databases: &[&str] = &["the experiments with databases"];
+    let given: [(&str, bool, &[&str]); 19] = [
         (
             "--threads",
             load.threads.is_some(),
@@ -253,6 +264,10 @@ fn options_fit(experiment: &str, load: &LoadArgs) -> Result<(), LabError> {
             load.polluter.is_some(),
             &["reread", "sharing"],
         ),
+        ("--rate", load.rate.is_some(), databases),
+        ("--database-size", load.database_size.is_some(), databases),
+        ("--disk-iops", load.disk_iops.is_some(), databases),
+        ("--lie", !load.lie.is_empty(), databases),
     ];
     let ignored = given
         .iter()

@@ -148,3 +148,23 @@ fn only_the_direct_policy_bypasses_the_page_cache() {
         Some(256 << 20)
     );
 }
+
+#[test]
+fn the_pitfalls_have_their_surroundings_and_their_commands() {
+    let startup = settings("startup").unwrap();
+    let job = startup.job(PolicyUnderTest::Guarded, 0);
+    assert_eq!(job.surroundings.vm["dirty_ratio"], "70");
+    let line = job.surroundings.commands[0].arguments.join(" ");
+    assert_eq!(line, "reserve /app/w400 494927872 --for 60s");
+    let stolen = settings("stolen").unwrap();
+    let job = stolen.job(PolicyUnderTest::Guarded, 0);
+    assert_eq!(job.surroundings.memory_max, [Some(256 << 20)]);
+    let line = job.surroundings.commands[0].arguments.join(" ");
+    assert!(line.ends_with("/w300/set/own --group /app/w400"), "{line}");
+    let root = settings("root").unwrap();
+    let job = root.job(PolicyUnderTest::Conventional, 0);
+    assert!(job.surroundings.root_stream.is_some() && job.surroundings.commands.is_empty());
+    for line in ["startup --policies direct", "root --file-size 1M"] {
+        assert!(settings(line).is_err(), "{line}");
+    }
+}

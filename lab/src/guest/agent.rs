@@ -40,16 +40,17 @@ pub fn arguments(policy: PolicyUnderTest, config: &str, extra: &[String]) -> Opt
             return None;
         }
         PolicyUnderTest::Justitia => "justitia",
-        PolicyUnderTest::Proportional | PolicyUnderTest::FirstTouch | PolicyUnderTest::Strict => {
-            "proportional"
-        }
+        PolicyUnderTest::Proportional
+        | PolicyUnderTest::FirstTouch
+        | PolicyUnderTest::Strict
+        | PolicyUnderTest::Guarded => "proportional",
         PolicyUnderTest::Observe => "observe",
     };
     let mut arguments: Vec<String> = ["run", "--mode", mode, "--manage", "/app/*"]
         .iter()
         .map(ToString::to_string)
         .collect();
-    if policy == PolicyUnderTest::Strict {
+    if configuration(policy).is_some() {
         arguments.extend(["--config".to_owned(), config.to_owned()]);
     }
     if policy == PolicyUnderTest::FirstTouch {
@@ -57,6 +58,15 @@ pub fn arguments(policy: PolicyUnderTest, config: &str, extra: &[String]) -> Opt
     }
     arguments.extend(extra.iter().cloned());
     Some(arguments)
+}
+
+/// The configuration file of a policy that has one.
+fn configuration(policy: PolicyUnderTest) -> Option<&'static str> {
+    match policy {
+        PolicyUnderTest::Strict => Some("objective = \"strict\"\n"),
+        PolicyUnderTest::Guarded => Some("[guard]\nenabled = true\n"),
+        _ => None,
+    }
 }
 
 fn notify_path() -> PathBuf {
@@ -89,9 +99,15 @@ impl Agent {
         let Some(arguments) = arguments(policy, &config.to_string_lossy(), extra) else {
             return Ok(None);
         };
-        if policy == PolicyUnderTest::Strict {
-            files::write(&config, "objective = \"strict\"\n")?;
+        if let Some(text) = configuration(policy) {
+            files::write(&config, text)?;
         }
+        Self::launch(arguments).map(Some)
+    }
+
+    /// Starts the agent with these arguments and waits until it is ready.
+    pub fn launch(arguments: Vec<String>) -> Result<Self> {
+        let state = Path::new(STATE);
         let _ = fs::remove_file(notify_path());
         let notify = UnixDatagram::bind(notify_path()).context("cannot make the notify socket")?;
         notify.set_nonblocking(true)?;
@@ -108,7 +124,7 @@ impl Agent {
         };
         agent.spawn()?;
         agent.wait_until_ready()?;
-        Ok(Some(agent))
+        Ok(agent)
     }
 
     /// Starts the process.

@@ -212,7 +212,7 @@ fn nesting_weights(jobs: &[ContainerJob]) -> BTreeMap<String, u64> {
 }
 
 /// Writes a weight to io.bfq.weight where there is BFQ, and to io.weight where there is that.
-fn set_weight(group: &Path, weight: u64) -> Result<()> {
+pub(super) fn set_weight(group: &Path, weight: u64) -> Result<()> {
     let bfq = group.join("io.bfq.weight");
     if bfq.exists() {
         files::write(&bfq, &weight.clamp(1, MAX_BFQ_WEIGHT).to_string())?;
@@ -237,7 +237,7 @@ fn load_under(policy: PolicyUnderTest, load: &Load) -> Result<Load> {
         match &mut load {
             Load::Fileserver { direct, .. } | Load::Reread { direct, .. } => *direct = true,
             Load::Readmix { .. } => bail!("readmix has no direct I/O variant"),
-            Load::Sharing { .. } => bail!("sharing has no direct I/O variant"),
+            Load::Sharing { .. } | Load::Guard(_) => bail!("this load has no direct I/O variant"),
         }
     }
     Ok(load)
@@ -245,7 +245,7 @@ fn load_under(policy: PolicyUnderTest, load: &Load) -> Result<Load> {
 
 /// How the container sees the guest's programs: symbolic links are repeated in its root, real
 /// directories are mounted.
-fn system_binds(root: &Path, rootfs: &Path) -> Result<Vec<Bind>> {
+pub(super) fn system_binds(root: &Path, rootfs: &Path) -> Result<Vec<Bind>> {
     let mut binds = Vec::new();
     for name in SYSTEM_DIRS {
         let source = root.join(name);

@@ -4,7 +4,7 @@
 //! skips a second rather than crowding two samples together.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -14,6 +14,7 @@ use super::disks::GuestDisk;
 use super::progress;
 use super::residency::Watched;
 use super::sample::{since, Sampler};
+use super::surroundings::Running;
 use crate::load::shared::monotonic_ns;
 use crate::protocol::{FileReport, FileSample, GuestJob, Sample};
 
@@ -34,6 +35,8 @@ pub struct Measured {
     pub seconds: f64,
     /// `justitia status --json`.
     pub agent_status: Option<serde_json::Value>,
+    /// What the commands of the job said.
+    pub commands: Vec<String>,
 }
 
 /// Runs the phase.
@@ -46,12 +49,14 @@ pub fn measure(
 ) -> Result<Measured> {
     let mut series = Series::open(containers, data);
     let mut files: Vec<FileReport> = watched.iter().map(report_of).collect();
+    let has_agent = agent.is_some();
     let mut events = Events::new(job, agent);
     let start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
     for container in containers {
         container.page.go(start_ns);
     }
     series.begin();
+    let around = Running::start(&job.surroundings, Instant::now() + LEAD, has_agent);
     look(watched, &mut files, 0.0);
     progress(&format!("measuring for {} s", job.seconds));
     let end_s = u64::from(job.seconds);
@@ -78,12 +83,14 @@ pub fn measure(
         }
     }
     progress(&format!("measured, {}", series.speed()));
+    let commands = around.end()?;
     let seconds = series.samples[0].last().map_or(0.0, |s| s.at_s);
     Ok(Measured {
         samples: series.samples,
         files,
         seconds,
         agent_status: events.status(),
+        commands,
     })
 }
 

@@ -16,6 +16,7 @@
 
 pub mod agent;
 pub mod container;
+pub mod databases;
 pub mod disks;
 pub mod files;
 pub mod knobs;
@@ -26,6 +27,7 @@ pub mod residency;
 pub mod run;
 pub mod sample;
 pub mod setup;
+pub mod surroundings;
 
 use std::io::Write;
 use std::panic;
@@ -56,6 +58,8 @@ fn driver() -> Result<()> {
     match disks::receive(&mailbox.node)? {
         Job::Experiment(job) => disks::send(&mailbox.node, &run::run(&job)?),
         Job::Overhead(job) => disks::send(&mailbox.node, &overhead::run(&job)?),
+        Job::Databases(job) => disks::send(&mailbox.node, &databases::run(&job)?),
+        Job::PrepareDatabases(job) => disks::send(&mailbox.node, &databases::prepare(&job)?),
     }
 }
 

@@ -12,7 +12,7 @@ use super::container::{self, Container};
 use super::disks::{self, GuestDisk};
 use super::measure::{self, Measured};
 use super::residency::Watched;
-use super::{files, knobs, progress, setup};
+use super::{files, knobs, progress, setup, surroundings};
 use crate::load::io::{write, Buffer, IO_BYTES};
 use crate::load::shared::{Command as Order, Status};
 use crate::load::sharing::{OWN_FILE, SHARED_FILE};
@@ -37,7 +37,9 @@ const SYSTEM_RESERVE_BYTES: u64 = 64 << 20;
 pub fn run(job: &GuestJob) -> Result<GuestReport> {
     let mut environment: BTreeMap<String, String> = setup::facts(job)?.into_iter().collect();
     let data = prepare_guest(job, &mut environment)?;
+    surroundings::set_vm(&job.surroundings)?;
     let containers = start_containers(job)?;
+    surroundings::limit(&job.surroundings, &containers)?;
     let preparing = Instant::now();
     let caching_counts = job
         .containers
@@ -48,6 +50,7 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
         stage = enforce(job, &containers)?;
     }
     prepare_files(&containers)?;
+    surroundings::prepare(&job.surroundings)?;
     if !caching_counts {
         setup::drop_caches()?;
     }
@@ -70,6 +73,9 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     let watched = watched_files(job)?;
     let measured = measure::measure(job, &containers, &data, &watched, agent.as_mut())?;
 
+    for (number, said) in (1..).zip(&measured.commands) {
+        environment.insert(format!("command_{number}"), said.clone());
+    }
     for container in &containers {
         container.page.set_command(Order::Stop);
     }
@@ -186,7 +192,7 @@ fn partition(containers: &[Container]) -> Result<()> {
 
 /// `memory.max` per container: 90 % of what is left of RAM after the system's reserve, in the
 /// ratio of the weights, whole pages.
-fn static_limits(mem_total: u64, weights: &[u32]) -> Vec<u64> {
+pub(super) fn static_limits(mem_total: u64, weights: &[u32]) -> Vec<u64> {
     let budget = mem_total.saturating_sub(SYSTEM_RESERVE_BYTES) / 10 * 9;
     let sum: u64 = weights.iter().map(|&w| u64::from(w)).sum();
     weights
@@ -252,6 +258,7 @@ fn report(
                 slow_ops: counters.slow_ops,
                 max_latency_us: counters.max_latency_us,
                 finished_at_s: container.page.finished_at_s(),
+                phases: container.page.phase_reports(),
             }
         })
         .collect();

@@ -171,6 +171,11 @@ pub fn make_data(disk: &GuestDisk, options: &str) -> Result<String> {
             "lazy_itable_init=0,assume_storage_prezeroed=1",
         ])
         .arg(&disk.node))?;
+    mount_data(disk, options)
+}
+
+/// Mounts the data file system that is on the disk; answers the options in force.
+pub fn mount_data(disk: &GuestDisk, options: &str) -> Result<String> {
     let target = data_dir();
     let data = std::ffi::CString::new(options)?;
     mount(

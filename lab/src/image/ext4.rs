@@ -17,6 +17,8 @@ pub const ROOT_PARTUUID: &str = "4a555354-01";
 const ROOT_SIGNATURE: u32 = 0x4a55_5354;
 /// Where the partition begins, in bytes.
 pub(super) const PARTITION_START: u64 = 1 << 20;
+/// The largest block `mke2fs` takes.
+const BLOCK: u64 = 4096;
 
 /// Writes a file with its mode, and the directories above it.
 pub(super) fn write_file(path: &Path, content: &[u8], mode: u32) -> Result<(), LabError> {
@@ -27,7 +29,7 @@ pub(super) fn write_file(path: &Path, content: &[u8], mode: u32) -> Result<(), L
         .map_err(|error| LabError::io("write", path, error))
 }
 
-/// Makes an ext4 file system of `bytes` with the tree's content, owned by root, at an offset.
+/// Makes an ext4 file system of `bytes`, whole blocks, with the tree's content, owned by root, at an offset.
 pub(super) fn make_ext4(
     tree: &Path,
     image: &Path,
@@ -61,7 +63,7 @@ pub(super) fn make_ext4(
         .arg("-d")
         .arg(tree)
         .arg(image)
-        .arg(format!("{}k", bytes.div_ceil(1024)));
+        .arg(format!("{}k", bytes / 1024));
     tools::run(&mut command, "check that the cache's file system has room").map(drop)
 }
 
@@ -80,21 +82,31 @@ fn partition_table(bytes: u64) -> [u8; 512] {
     let entry = &mut sector[446..462];
     entry[4] = 0x83;
     entry[8..12].copy_from_slice(&((PARTITION_START / 512) as u32).to_le_bytes());
-    entry[12..16].copy_from_slice(&(bytes.div_ceil(512) as u32).to_le_bytes());
+    entry[12..16].copy_from_slice(&((bytes / 512) as u32).to_le_bytes());
     sector[510..].copy_from_slice(&[0x55, 0xaa]);
     sector
 }
 
+/// Size of a file system with room for a tree and `spare` bytes more: whole blocks, because the
+/// kernel mounts none that ends behind its partition.
+pub(super) fn room_for(tree: &Path, spare: u64) -> u64 {
+    (tree_bytes(tree) * 5 / 4 + spare).next_multiple_of(BLOCK)
+}
+
 /// Disk space of a tree, files rounded up to blocks.
-pub(super) fn tree_bytes(tree: &Path) -> u64 {
+fn tree_bytes(tree: &Path) -> u64 {
     let entries = fs::read_dir(tree).into_iter().flatten().flatten();
     entries
         .map(|entry| match entry.file_type() {
-            Ok(kind) if kind.is_dir() => 4096 + tree_bytes(&entry.path()),
+            Ok(kind) if kind.is_dir() => BLOCK + tree_bytes(&entry.path()),
             Ok(kind) if kind.is_file() => {
-                entry.metadata().map_or(0, |data| data.len()).div_ceil(4096) * 4096 + 256
+                entry
+                    .metadata()
+                    .map_or(0, |data| data.len())
+                    .next_multiple_of(BLOCK)
+                    + 256
             }
-            _ => 4096,
+            _ => BLOCK,
         })
         .sum()
 }
@@ -102,6 +114,18 @@ pub(super) fn tree_bytes(tree: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_system_ends_where_its_partition_does() {
+        let tree = tempfile::tempdir().unwrap();
+        for spare in [1, 511, 512, 513, 1024, 1536, 4095, 4096] {
+            let bytes = room_for(tree.path(), spare);
+            assert!(bytes >= spare && bytes % BLOCK == 0, "{spare}: {bytes}");
+            let table = partition_table(bytes);
+            let sectors = u32::from_le_bytes(table[458..462].try_into().unwrap());
+            assert_eq!(u64::from(sectors) * 512, bytes);
+        }
+    }
 
     #[test]
     fn the_partition_table_carries_the_identity_on_the_kernel_command_line() {

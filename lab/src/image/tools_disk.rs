@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::ext4::{make_ext4, tree_bytes, write_file};
+use super::ext4::{make_ext4, room_for, write_file};
 use crate::cache::{sha256_bytes, Cache, CacheLock};
 use crate::error::LabError;
 use crate::kernels::Kernel;
@@ -68,13 +68,7 @@ pub fn tools_image(
         write_file(&tree.join(name), content, *mode)?;
     }
     let image = scratch.path().join("tools.img");
-    make_ext4(
-        &tree,
-        &image,
-        "tools",
-        tree_bytes(&tree) * 5 / 4 + (8 << 20),
-        0,
-    )?;
+    make_ext4(&tree, &image, "tools", room_for(&tree, 8 << 20), 0)?;
     cache.adopt_image(&image, &name)
 }
 

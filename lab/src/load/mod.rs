@@ -15,7 +15,9 @@
 
 pub mod fileserver;
 pub mod fileset;
+pub mod guard;
 pub mod io;
+pub mod phases;
 pub mod random;
 pub mod readmix;
 pub mod reread;
@@ -162,6 +164,11 @@ fn build(spec: &Spec) -> Result<Box<dyn Workload>> {
             own_bytes,
             every: Duration::from_secs(every_s.into()),
             from: Duration::from_secs(from_s.into()),
+        }),
+        Load::Guard(ref role) => Box::new(guard::Guard {
+            role: role.clone(),
+            path: spec.data.join(sharing::OWN_FILE),
+            seed: spec.seed,
         }),
     })
 }

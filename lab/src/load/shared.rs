@@ -20,6 +20,9 @@ use anyhow::{Context, Result};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 use rustix::time::{clock_gettime, ClockId};
 
+use super::phases::{Phase, NAMES};
+use crate::protocol::PhaseReport;
+
 /// Operations longer than this are counted apart.
 pub const SLOW_OP: Duration = Duration::from_secs(2);
 
@@ -69,6 +72,7 @@ pub struct Page {
     latency_us: AtomicU64,
     slow_ops: AtomicU64,
     max_latency_us: AtomicU64,
+    phases: [Phase; NAMES.len()],
 }
 
 /// The counters of a page at one moment.
@@ -184,6 +188,24 @@ impl Page {
         if latency > SLOW_OP {
             self.slow_ops.fetch_add(1, Relaxed);
         }
+    }
+
+    /// A phase of the load.
+    pub fn phase(&self, phase: usize) -> &Phase {
+        &self.phases[phase.min(NAMES.len() - 1)]
+    }
+
+    /// The phases that had operations; none for loads without phases.
+    pub fn phase_reports(&self) -> Vec<PhaseReport> {
+        let reports: Vec<PhaseReport> = NAMES
+            .iter()
+            .zip(&self.phases)
+            .map(|(name, phase)| phase.report(name))
+            .collect();
+        if reports.iter().all(|report| report.ops == 0) {
+            return Vec::new();
+        }
+        reports
     }
 
     /// The counters now.

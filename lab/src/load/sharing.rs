@@ -82,7 +82,7 @@ impl Workload for Sharing {
 
 /// Writes a file without leaving it in the page cache; its size is rounded down to what direct I/O
 /// can write.
-fn write_uncached(path: &Path, bytes: u64) -> Result<()> {
+pub(crate) fn write_uncached(path: &Path, bytes: u64) -> Result<()> {
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir).context("cannot make the data directory")?;
     }
@@ -93,7 +93,7 @@ fn write_uncached(path: &Path, bytes: u64) -> Result<()> {
     out.sync_all().context("fsync")
 }
 
-fn read_once(path: &Path) -> Result<()> {
+pub(crate) fn read_once(path: &Path) -> Result<()> {
     let mut file = open(OpenOptions::new().read(true), false, path)?;
     read_all(&mut file, &mut Buffer::new(REQUEST_BYTES), |_| (), || false)
 }
@@ -120,7 +120,7 @@ fn again_and_again(path: &Path, start: Instant, every: Duration, page: &Page) ->
 }
 
 /// Rests until then; false when the page says stop.
-fn rest_until(then: Instant, page: &Page) -> bool {
+pub(crate) fn rest_until(then: Instant, page: &Page) -> bool {
     while !page.stopped() {
         let left = then.saturating_duration_since(Instant::now());
         if left.is_zero() {

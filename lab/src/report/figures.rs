@@ -15,7 +15,7 @@ use crate::study::Document;
 /// second, which a wide mean would smear over the rest.
 fn smoothing_s(measure: Measure) -> f64 {
     match measure {
-        Measure::Window | Measure::Residency => 2.5,
+        Measure::Window | Measure::Residency | Measure::Phases => 2.5,
         Measure::Completion => 0.5,
     }
 }

@@ -7,6 +7,7 @@
 pub mod charts;
 pub mod figures;
 pub mod html;
+pub mod phases;
 pub mod plot;
 pub mod style;
 pub mod tables;
@@ -48,6 +49,8 @@ pub fn render(document: &Document) -> String {
     if settings.measure == Measure::Residency {
         page.push_str(&figures::residency(document));
         page.push_str(&tables::residency(document));
+    } else if settings.measure == Measure::Phases {
+        page.push_str(&phases::table(document));
     } else {
         page.push_str(&cards(document));
         page.push_str(&figures::by_weight(document));
@@ -67,6 +70,11 @@ fn question(experiment: &str) -> &'static str {
     match experiment {
         "fileserver" => "buffered writers get bandwidth in the ratio of their weights",
         "readmix" => "cached readers keep what they have while weights are enforced",
+        "startup" => {
+            "applications that start get their memory at once, whatever the page cache holds"
+        }
+        "stolen" => "page cache stays when the anonymous memory of its group grows",
+        "root" => "groups within their limit keep their page cache whatever the root cgroup does",
         "sharing" => "shared files stay for their heaviest user, whoever touched them first",
         _ => "cached files survive memory pressure in the ratio of the weights",
     }
@@ -79,6 +87,9 @@ fn title(document: &Document) -> String {
     let Some((subject, base)) = contrast(document) else {
         return format!("{}, {count} containers", document.experiment);
     };
+    if settings.measure == Measure::Phases {
+        return phases::title(document, subject, base);
+    }
     if settings.measure == Measure::Residency {
         let least = |policy: PolicyUnderTest| {
             let files = &document.policies[&policy].figures.files;
@@ -113,6 +124,7 @@ fn title(document: &Document) -> String {
 pub(crate) fn contrast(document: &Document) -> Option<(PolicyUnderTest, PolicyUnderTest)> {
     let has = |policy: &PolicyUnderTest| document.policies.contains_key(policy);
     let subjects = [
+        PolicyUnderTest::Guarded,
         PolicyUnderTest::Proportional,
         PolicyUnderTest::Justitia,
         PolicyUnderTest::Strict,
@@ -213,6 +225,7 @@ pub(crate) fn window_words(document: &Document) -> String {
             fixed(settings.warmup_s, 0)
         ),
         Measure::Completion => "each container until its file was read".to_owned(),
+        Measure::Phases => format!("{} s", settings.seconds),
     }
 }
 
@@ -232,6 +245,11 @@ fn how_to_read(document: &Document) -> String {
     let expected = find(&document.experiment).map_or("", |description| description.expected);
     let bandwidth = match document.environment.settings.measure {
         Measure::Window => "Bandwidth is what applications read and wrote through the page cache.",
+        Measure::Phases => {
+            "A phase's bandwidth is what was read, or touched of anonymous memory, over its \
+             length. An operation is one request, or 2 MiB of memory touched; percentiles are \
+             upper bounds, at most an eighth too high. Bandwidth elsewhere is of the whole run."
+        }
         Measure::Residency => {
             "A file's residency is what mincore(2) says once a second; <i>least</i> is the lowest \
              value after the pollution began. Bandwidth is what applications read."

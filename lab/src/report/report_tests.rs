@@ -136,3 +136,14 @@ fn sample_pages_can_be_written() {
         std::fs::write(path, render(&fixture::document(line))).unwrap();
     }
 }
+
+#[test]
+fn phases_are_told_in_the_headline_and_in_a_table() {
+    let page = render(&fixture::document("startup"));
+    assert!(page.contains("MB/s, p99"), "the headline");
+    assert!(page.contains("Quiet and under pressure"));
+    for cell in ["pressed", "guarded", "conventional", "40.00"] {
+        assert!(page.contains(cell), "{cell}");
+    }
+    assert!(!render(&fixture::document("reread")).contains("Quiet and under"));
+}

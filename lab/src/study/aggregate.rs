@@ -114,7 +114,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     }
 }
 
-fn merge(values: &[&Value]) -> Value {
+pub(crate) fn merge(values: &[&Value]) -> Value {
     let known: Vec<&Value> = values
         .iter()
         .copied()

@@ -12,6 +12,7 @@ pub mod document;
 pub mod ideal;
 pub mod json;
 pub mod notes;
+pub mod phases;
 pub mod record;
 pub mod residency;
 pub mod window;
@@ -19,6 +20,7 @@ pub mod window;
 use serde::{Deserialize, Serialize};
 
 pub use document::{Document, Environment, PolicyResult};
+pub use phases::PhaseFigures;
 pub use record::RunRecord;
 pub use residency::FileFigures;
 
@@ -109,4 +111,7 @@ pub struct ContainerFigures {
     pub io_stall_percent: Option<f64>,
     /// When its fixed job was done (reread); null if it was not.
     pub finished_at_s: Option<f64>,
+    /// Its phases (startup, stolen, root).
+    #[serde(default)]
+    pub phases: Vec<PhaseFigures>,
 }

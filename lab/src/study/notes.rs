@@ -16,7 +16,7 @@ pub fn notes(document: &Document) -> Vec<String> {
     for (policy, result) in document.in_order() {
         let name = policy_name(policy);
         let figures = &result.figures;
-        let compared = settings.measure != Measure::Residency;
+        let compared = !matches!(settings.measure, Measure::Residency | Measure::Phases);
         if compared && figures.pv.is_none() && settings.containers.len() > 1 {
             notes.push(format!(
                 "{name}: no PV, because a container moved nothing in the window"

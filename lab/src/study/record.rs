@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::residency::FileSeries;
 use crate::experiments::Measure;
-use crate::protocol::{AgentCost, ContainerReport, GuestReport, Sample};
+use crate::protocol::{AgentCost, ContainerReport, GuestReport, PhaseReport, Sample};
 
 /// One policy of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -69,6 +69,9 @@ pub struct Series {
     pub max_latency_us: u64,
     /// When its fixed job was done.
     pub finished_at_s: Option<f64>,
+    /// Phases that the load timed itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseReport>,
     /// Time of each sample.
     pub at_s: Vec<f64>,
     /// See [`Sample`]; likewise below.
@@ -110,6 +113,7 @@ impl Series {
             slow_ops: report.slow_ops,
             max_latency_us: report.max_latency_us,
             finished_at_s: report.finished_at_s,
+            phases: report.phases.clone(),
             at_s: column(samples, |s| s.at_s),
             read_bytes: column(samples, |s| s.read_bytes),
             write_bytes: column(samples, |s| s.write_bytes),
@@ -162,7 +166,7 @@ impl RunRecord {
     /// while they are is part of the experiment. `None` if that is not known.
     pub fn agent_alive_s(&self, measure: Measure) -> Option<f64> {
         let alive_s = match measure {
-            Measure::Window => self.seconds,
+            Measure::Window | Measure::Phases => self.seconds,
             Measure::Completion | Measure::Residency => self.seconds + self.prepare_s?,
         };
         (alive_s > 0.0).then_some(alive_s)

@@ -7,6 +7,7 @@
 //! it to the others; `pv_while_all_work` is the PV until the first was done.
 //! [`Measure::Residency`]: what stayed of the watched files; bandwidth is that of the window, and
 //! its ratios are not compared.
+//! [`Measure::Phases`]: likewise; what counts are the phases that the load timed itself.
 //! PV, share error and utility come from `justitia_policy::metrics`.
 
 use justitia_policy::metrics::{proportionality_variation, share_error, utility};
@@ -14,7 +15,7 @@ use justitia_policy::metrics::{proportionality_variation, share_error, utility};
 use super::ideal;
 use super::record::{RunRecord, Series};
 use super::residency::FileFigures;
-use super::{ContainerFigures, Figures};
+use super::{ContainerFigures, Figures, PhaseFigures};
 use crate::experiments::{Measure, Settings};
 
 const MB: f64 = 1e6;
@@ -39,7 +40,9 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
         .series
         .iter()
         .map(|series| match settings.measure {
-            Measure::Window | Measure::Residency => Tally::of(series, from_s, to_s),
+            Measure::Window | Measure::Residency | Measure::Phases => {
+                Tally::of(series, from_s, to_s)
+            }
             Measure::Completion => match finished_at_s(series) {
                 Some(done) => Tally::whole_job(series, done),
                 None => Tally::of(series, 0.0, to_s),
@@ -77,6 +80,11 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
             mb_per_s: Some(all[i]),
             read_mb_per_s: Some(reads[i]),
             write_mb_per_s: Some(writes[i]),
+            phases: record
+                .series
+                .get(i)
+                .map(|series| series.phases.iter().map(PhaseFigures::of).collect())
+                .unwrap_or_default(),
             ..tally.container()
         })
         .collect();
@@ -85,7 +93,7 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
     let per_second = |part: fn(&Tally) -> f64| ratio(sum(part) / MB, seconds);
     let in_window = settings.measure != Measure::Completion;
     // Who shares files does not compete for bandwidth.
-    let compared = settings.measure != Measure::Residency;
+    let compared = !matches!(settings.measure, Measure::Residency | Measure::Phases);
     let pv = |rates: &[f64]| {
         compared
             .then(|| proportionality_variation(&weights, rates))

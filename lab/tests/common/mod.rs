@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use justitia_lab::error::LabError;
 use justitia_lab::kernels::Series;
-use justitia_lab::vm::{run_guest, GuestOutput, VmSpec};
+use justitia_lab::vm::{run_guest, DataDisk, GuestOutput, VmSpec};
 
 /// Begins a guest program. `job` prints the job, `report` sends its input as the report,
 /// `set_up` brings the modules, BFQ on the data disk, cgroup2 and a file system on `/data`.
@@ -58,7 +58,9 @@ pub(crate) fn machine(series: Series, script: &str, dir: &Path) -> VmSpec {
         memory_bytes: 512 << 20,
         cpus: 2,
         disk_mbps: None,
+        disk_iops: None,
         data_bytes: 256 << 20,
+        data: DataDisk::Scratch,
         binaries: vec![guest_program(script, dir)],
         modules: vec!["bfq".into()],
         extra_packages: Vec::new(),

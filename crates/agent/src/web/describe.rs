@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::fields::{AGENT, GROUP};
+use super::fields::{AGENT, GROUP, GUARD};
 use super::own::Own;
 use crate::status::{DeviceStatus, GroupStatus, Report};
 
@@ -114,7 +114,7 @@ impl Get {
 
 /// Everything, the agent and the host first.
 pub fn fields() -> impl Iterator<Item = &'static Field> {
-    AGENT.iter().chain(GROUP)
+    AGENT.iter().chain(GUARD).chain(GROUP)
 }
 
 /// Every metric family with its help.

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use justitia_policy::color::{Channel, Color, ColorSource, Declared, Standing};
 use justitia_policy::metrics::{proportionality_variation, share_error};
-use justitia_policy::plan::{HostRates, Knob, Plan, Reason, Value, Verdict, Write};
+use justitia_policy::plan::{Guarded, HostRates, Knob, Plan, Reason, Value, Verdict, Write};
 use justitia_policy::rates::CacheRates;
 use justitia_policy::snapshot::{
-    BlockDevice, CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic,
-    WeightSource,
+    BlockDevice, CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Reservation,
+    Snapshot, Traffic, WeightSource,
 };
 use justitia_policy::units::{Bytes, Limit, Weight};
 
-use super::{Problem, Tick};
+use super::{Problem, Reclaimed, Tick};
 
 /// Names of the first groups; the others are numbered.
 const NAMES: [&str; 8] = [
@@ -58,6 +58,15 @@ pub(crate) fn tick(count: u64, groups: usize) -> Tick {
             io_full: Some(0.32),
         },
         verdicts: made.iter().map(|(_, verdict)| verdict.clone()).collect(),
+        guard: Some(Guarded {
+            reserve: Bytes::mib(672),
+            reserved: Bytes::mib(512),
+            spare: Some(Bytes::mib(90)),
+            missing: Bytes::mib(614),
+            unmanaged: Some(Bytes::mib(400)),
+            unmanaged_share: Some(Bytes::mib(819)),
+            asked: Bytes::mib(614),
+        }),
     };
     Tick {
         snapshot: Snapshot {
@@ -76,6 +85,12 @@ pub(crate) fn tick(count: u64, groups: usize) -> Tick {
                 foreign: false,
             }],
             shared: Some(Vec::new()),
+            outside: None,
+            reservations: vec![Reservation {
+                path: "/app/next".into(),
+                bytes: Bytes::mib(512),
+                left_s: 42.0,
+            }],
         },
         plan,
         problems: vec![Problem {
@@ -88,6 +103,11 @@ pub(crate) fn tick(count: u64, groups: usize) -> Tick {
         longest: Duration::from_micros(5100),
         observer: Some("bpf"),
         writes_total: count * 6,
+        reclaimed: Reclaimed {
+            asked: count << 24,
+            taken: count << 23,
+            partial: count,
+        },
         ..Tick::default()
     }
 }
@@ -192,7 +212,7 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
     (seen, verdict)
 }
 
-fn writes(group: &Group, verdict: &Verdict) -> [Write; 2] {
+fn writes(group: &Group, verdict: &Verdict) -> [Write; 3] {
     let write = |knob, value, reason| Write {
         group: group.id,
         knob,
@@ -214,6 +234,14 @@ fn writes(group: &Group, verdict: &Verdict) -> [Write; 2] {
             Reason::AboveShare {
                 of_ideal: verdict.of_ideal.unwrap_or(1.0),
                 gain: verdict.gain,
+            },
+        ),
+        write(
+            Knob::MemoryReclaim,
+            Value::Reclaim(Bytes::mib(20)),
+            Reason::KeepFree {
+                reserve: Bytes::mib(672),
+                over: Bytes::mib(70),
             },
         ),
     ]

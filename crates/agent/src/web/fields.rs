@@ -1,11 +1,13 @@
 //! The table of [`super::describe`]: [`AGENT`] is about the agent, the host and its disks,
-//! [`GROUP`] about each group.
+//! [`GROUP`] about each group, [`GUARD`] about the guard.
 
 mod agent;
 mod group;
+mod guard;
 
 pub(super) use agent::AGENT;
 pub(super) use group::GROUP;
+pub(super) use guard::GUARD;
 
 use super::describe::{Field, Get, Kind, Metric};
 

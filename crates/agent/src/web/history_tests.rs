@@ -219,7 +219,7 @@ fn the_same_decision_again_is_counted() {
     let (history, now) = history(5, 1);
     let answer = json(&history, 0, now);
     let decisions = answer["decisions"].as_array().unwrap();
-    assert_eq!(decisions.len(), 2);
+    assert_eq!(decisions.len(), 3);
     let low = decisions
         .iter()
         .find(|one| one["knob"] == "memory.low")

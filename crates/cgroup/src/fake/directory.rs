@@ -10,6 +10,7 @@ use rustix::event::{eventfd, EventfdFlags};
 use rustix::io::Errno;
 
 use super::{FakeGroup, Fault, Gate};
+use crate::fs::LONGEST_ATTRIBUTE;
 use crate::{Buffer, Directory, File, PsiTrigger, Quirks, Watch, WatchKind};
 
 /// Writes by us, in order: path, file, text.
@@ -152,6 +153,9 @@ impl Directory for FakeDirectory {
         self.alive()?;
         let state = self.lock();
         let value = state.xattrs.get(name).ok_or(Errno::NODATA)?;
+        if value.len() > LONGEST_ATTRIBUTE {
+            return Err(Errno::RANGE);
+        }
         buffer.refill().extend_from_slice(value);
         Ok(())
     }

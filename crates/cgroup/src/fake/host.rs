@@ -41,6 +41,7 @@ struct State {
     stacked: BTreeSet<Device>,
     now: Duration,
     host_watches: Vec<(Resource, OwnedFd)>,
+    multi_generational: bool,
 }
 
 impl FakeFs {
@@ -61,6 +62,7 @@ impl FakeFs {
                 stacked: BTreeSet::new(),
                 now: Duration::from_secs(1000),
                 host_watches: Vec::new(),
+                multi_generational: false,
             }),
             quirks: Arc::default(),
             journal: Journal::default(),
@@ -140,6 +142,11 @@ impl FakeFs {
     pub fn recreate(&self, path: &str) -> GroupId {
         self.rmdir(path);
         self.mkdir(path)
+    }
+
+    /// Switches the multi-generational LRU.
+    pub fn set_multi_generational(&self, on: bool) {
+        self.lock().multi_generational = on;
     }
 
     /// Changes a group's state.
@@ -407,6 +414,10 @@ impl CgroupFs for FakeFs {
             fd: theirs,
             kind: WatchKind::Counter,
         })
+    }
+
+    fn multi_generational(&self) -> Option<bool> {
+        Some(self.lock().multi_generational)
     }
 
     fn now_boottime(&self) -> Duration {

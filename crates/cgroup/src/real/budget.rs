@@ -46,6 +46,12 @@ impl Budget {
         Budget::new((files.saturating_sub(RESERVE) / 2).clamp(0, MOST))
     }
 
+    /// Descriptors that may still be kept.
+    #[cfg(test)]
+    pub(crate) fn left(&self) -> i64 {
+        self.left.load(Ordering::Relaxed)
+    }
+
     /// One descriptor's worth, kept until it is dropped. `modest`: only while more than half of
     /// the budget is left, for files that are worth less.
     pub(crate) fn take(self: &Arc<Budget>, modest: bool) -> Option<Permit> {

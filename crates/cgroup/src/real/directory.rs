@@ -8,17 +8,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use justitia_policy::snapshot::GroupId;
-use rustix::buffer::spare_capacity;
 use rustix::fs::{self, Access, AtFlags, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 
 use super::budget::{Budget, Kept};
-use crate::fs::directory_id;
+use crate::fs::{directory_id, LONGEST_ATTRIBUTE};
 use crate::{Buffer, Directory, File, PsiTrigger, Quirks, Watch, WatchKind};
 
 /// Files up to this number are kept open, those up to `HOT` first.
-const CACHED: usize = File::MemoryEvents as usize + 1;
+const CACHED: usize = File::CgroupProcs as usize + 1;
 const HOT: usize = File::CpuPressure as usize + 1;
+/// What [`Group::activity`](crate::Group::activity) reads.
+const PROBED: [usize; 2] = [File::MemoryCurrent as usize, File::IoPressure as usize];
 /// A file that was missing is looked for again after this many misses: controllers can be
 /// enabled, schedulers selected.
 const LOOK_AGAIN: u8 = 64;
@@ -168,7 +169,11 @@ impl Directory for RealDirectory {
     }
 
     fn xattr(&self, name: &str, buffer: &mut Buffer) -> Result<(), Errno> {
-        fs::fgetxattr(&self.dir, name, spare_capacity(buffer.refill())).map(|_| ())
+        // The kernel allocates and clears as many bytes as it is offered.
+        let mut room = [0; LONGEST_ATTRIBUTE];
+        let length = fs::fgetxattr(&self.dir, name, &mut room)?;
+        buffer.refill().extend_from_slice(&room[..length]);
+        Ok(())
     }
 
     fn set_xattr(&self, name: &str, value: Option<&[u8]>) -> Result<(), Errno> {
@@ -199,6 +204,10 @@ impl Directory for RealDirectory {
 
     fn release(&self) {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.kept = Default::default();
+        for (number, kept) in cache.kept.iter_mut().enumerate() {
+            if !PROBED.contains(&number) {
+                *kept = None;
+            }
+        }
     }
 }

@@ -204,6 +204,15 @@ impl CgroupFs for RealFs {
         })
     }
 
+    fn multi_generational(&self) -> Option<bool> {
+        match std::fs::read("/sys/kernel/mm/lru_gen/enabled") {
+            Ok(text) => Some(crate::parse::host::lru_gen(&text)? & 1 == 1),
+            // A kernel without it.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(false),
+            Err(_) => None,
+        }
+    }
+
     fn now_boottime(&self) -> Duration {
         let now = clock_gettime(ClockId::Boottime);
         Duration::new(

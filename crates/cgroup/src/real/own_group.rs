@@ -8,13 +8,13 @@
 
 use std::path::PathBuf;
 
-use rustix::fs::{self, AtFlags};
+use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{relative, RealFs};
 use crate::parse::mountinfo::{cgroup_mounts, CgroupMount};
 use crate::parse::proc::unified_group;
-use crate::MountError;
+use crate::{Error, File, MountError};
 
 /// A file that every cgroup but the root of the hierarchy has.
 const NOT_IN_THE_ROOT: &str = "cgroup.type";
@@ -71,6 +71,18 @@ fn read(file: &str) -> Result<Vec<u8>, MountError> {
 }
 
 impl RealFs {
+    /// Moves this process, all its threads, into a cgroup. What it touches from then on is charged
+    /// there; a group whose children have controllers takes no processes (`EBUSY`).
+    pub fn join(&self, path: &str) -> Result<(), Error> {
+        let file = File::CgroupProcs.name();
+        let name = format!("{}/{file}", relative(path));
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        fs::openat(&self.root, name.as_str(), flags, Mode::empty())
+            .and_then(|procs| rustix::io::write(&procs, b"0"))
+            .map(drop)
+            .map_err(|errno| Error::from_errno(path, file, errno))
+    }
+
     /// Whether this cgroup, which is there, is the root of the whole hierarchy, which belongs to nobody. The root of a
     /// container's own namespace is not.
     pub fn is_hierarchy_root(&self, path: &str) -> bool {

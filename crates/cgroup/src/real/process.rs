@@ -19,6 +19,7 @@ pub(crate) struct RealProcess {
     pid: u32,
     start_ticks: u64,
     io: Option<Kept>,
+    budget: Arc<Budget>,
 }
 
 impl RealProcess {
@@ -26,17 +27,12 @@ impl RealProcess {
         // Both files through one directory: they are of one process.
         let dir = open_directory(pid)?;
         let stat = read_stat(&dir, &mut Buffer::new())?;
-        let io = match budget.take(true) {
-            Some(permit) => Some(Kept {
-                fd: open_file(&dir, "io")?,
-                _permit: permit,
-            }),
-            None => None,
-        };
+        let io = keep(&dir, budget)?;
         Ok(RealProcess {
             pid,
             start_ticks: stat.start_ticks,
             io,
+            budget: Arc::clone(budget),
         })
     }
 
@@ -66,11 +62,28 @@ impl Process for RealProcess {
         if let Some(kept) = &self.io {
             buffer.pread(&kept.fd, false)?;
         } else {
+            // Groups that went quiet since may have given theirs back.
             let (dir, _) = self.look(buffer)?;
-            buffer.pread(open_file(&dir, "io")?, false)?;
+            self.io = keep(&dir, &self.budget)?;
+            match &self.io {
+                Some(kept) => buffer.pread(&kept.fd, false)?,
+                None => buffer.pread(open_file(&dir, "io")?, false)?,
+            }
         }
         process_io(buffer.bytes()).ok_or(Errno::NODATA)
     }
+}
+
+/// Opens `io` to be kept open, if there is a descriptor to spare.
+fn keep(dir: &OwnedFd, budget: &Arc<Budget>) -> Result<Option<Kept>, Errno> {
+    let Some(permit) = budget.take(true) else {
+        return Ok(None);
+    };
+    let fd = open_file(dir, "io")?;
+    Ok(Some(Kept {
+        fd,
+        _permit: permit,
+    }))
 }
 
 fn open_directory(pid: u32) -> Result<OwnedFd, Errno> {
@@ -119,6 +132,17 @@ mod tests {
             assert_eq!(process.io(&mut buffer), Err(Errno::SRCH));
             assert_eq!(process.parent(&mut buffer), Err(Errno::SRCH));
         }
+    }
+
+    #[test]
+    fn a_process_keeps_its_file_open_as_soon_as_a_descriptor_is_free() {
+        let budget = Budget::new(2);
+        let taken = budget.take(false);
+        let mut me = RealProcess::open(std::process::id(), &budget).unwrap();
+        let mut buffer = Buffer::new();
+        assert!(me.io(&mut buffer).is_ok() && me.io.is_none());
+        drop(taken);
+        assert!(me.io(&mut buffer).is_ok() && me.io.is_some());
     }
 
     #[test]

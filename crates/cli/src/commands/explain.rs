@@ -82,6 +82,14 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> String {
             output::bytes(group.file_bytes)
         ),
     );
+    let reservations = report.guard.iter().flat_map(|guard| &guard.reservations);
+    for reservation in reservations.filter(|known| known.path == group.path) {
+        let bytes = output::bytes(Some(reservation.bytes));
+        line(
+            "reserved",
+            format!("{bytes} of free memory, {:.0} s left", reservation.left_s),
+        );
+    }
     match &group.verdict {
         None => line("verdict", "none before the first step".into()),
         Some(verdict) => {
@@ -218,6 +226,40 @@ mod tests {
             "memory.high     391.0 MiB      no contention",
         ] {
             assert!(text.contains(words), "{words}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_reservation_and_what_was_taken_are_told() {
+        use justitia_agent::status::{GuardStatus, ReservationStatus};
+        let mut report = example();
+        report.guard = Some(GuardStatus {
+            reserve_bytes: 600 << 20,
+            spare_bytes: Some(20 << 20),
+            taken_total_bytes: 7 << 20,
+            reservations: vec![ReservationStatus {
+                path: "/app/db".into(),
+                bytes: 512 << 20,
+                left_s: 41.6,
+            }],
+            ..GuardStatus::default()
+        });
+        let group = find(&report, "db").unwrap();
+        let screen = Screen {
+            width: None,
+            colors: false,
+        };
+        let text = render(&report, group, screen);
+        let told = "reserved    512.0 MiB of free memory, 42 s left";
+        assert!(text.contains(told), "{text}");
+        let other = find(&report, "new").unwrap();
+        assert!(!render(&report, other, screen).contains("reserved"));
+        let status = crate::commands::status::tests::rendered(&report);
+        for words in [
+            "guard: 600.0 MiB to be free, 20.0 MiB are",
+            "512.0 MiB for /app/db",
+        ] {
+            assert!(status.contains(words), "{words}:\n{status}");
         }
     }
 

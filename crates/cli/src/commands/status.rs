@@ -5,7 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use justitia_agent::socket::ask;
-use justitia_agent::status::{source_words, DeviceStatus, GroupStatus, Report, VerdictStatus};
+use justitia_agent::status::{
+    source_words, DeviceStatus, GroupStatus, GuardStatus, Report, VerdictStatus,
+};
 use justitia_agent::web::describe;
 use justitia_policy::color::ColorSource;
 use justitia_policy::plan::Knob;
@@ -161,10 +163,34 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> String {
         let (name, now, prior) = device_words(device);
         let _ = write!(text, "\n{name} {now}; before us: {prior}\n");
     }
+    if let Some(guard) = &report.guard {
+        push_guard(&mut text, guard);
+    }
     for problem in &report.problems {
         let _ = write!(text, "\nproblem: {}\n  {}\n", problem.cause, problem.remedy);
     }
     text
+}
+
+/// What is to be free, for whom, and what was taken for it.
+fn push_guard(text: &mut String, guard: &GuardStatus) {
+    let _ = write!(
+        text,
+        "\nguard: {} to be free, {} are; asked for {} of page cache so far, {} in full\n",
+        output::bytes(Some(guard.reserve_bytes)),
+        output::bytes(guard.spare_bytes),
+        output::bytes(Some(guard.asked_total_bytes)),
+        output::bytes(Some(guard.taken_total_bytes)),
+    );
+    for reservation in &guard.reservations {
+        let _ = writeln!(
+            text,
+            "  reserved: {} for {}, {:.0} s left",
+            output::bytes(Some(reservation.bytes)),
+            reservation.path,
+            reservation.left_s,
+        );
+    }
 }
 
 fn row(group: &GroupStatus) -> Vec<(String, Option<justitia_policy::color::Color>)> {
@@ -253,6 +279,15 @@ pub(crate) mod tests {
     use justitia_policy::rates::CacheRates;
     use justitia_policy::snapshot::WeightSource;
 
+    /// A report as it is printed into a file.
+    pub(crate) fn rendered(report: &Report) -> String {
+        let screen = Screen {
+            width: None,
+            colors: false,
+        };
+        render(report, 1, screen)
+    }
+
     /// A report with one group of each kind.
     pub(crate) fn example() -> Report {
         let knob = |knob, now: &str, prior: Option<&str>, foreign| KnobStatus {
@@ -324,6 +359,7 @@ pub(crate) mod tests {
                 ..HostStatus::default()
             },
             groups: vec![db, new],
+            guard: None,
             devices: vec![DeviceStatus {
                 path: "block:nvme0n1".into(),
                 low_latency: Some(false),

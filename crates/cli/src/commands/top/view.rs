@@ -205,18 +205,24 @@ fn header(app: &App, width: usize) -> Vec<Line<'static>> {
     lines.push(fit(first, width));
     let host = &report.host;
     let stalled = &host.stalled;
-    lines.push(fit(
-        vec![
-            pair(1, "free", &format::size(host.free_bytes)),
-            pair(5, "of", &format::size(host.total_bytes)),
-            pair(6, "page cache", &format::size(host.file_bytes)),
-            part(3, "pressure", faint()),
-            pair(2, "memory", &format::percent(stalled.memory_some)),
-            pair(4, "full", &format::percent(stalled.memory_full)),
-            pair(2, "io", &format::percent(stalled.io_some)),
-        ],
-        width,
-    ));
+    let mut second = vec![
+        pair(1, "free", &format::size(host.free_bytes)),
+        pair(5, "of", &format::size(host.total_bytes)),
+        pair(6, "page cache", &format::size(host.file_bytes)),
+        part(3, "pressure", faint()),
+        pair(2, "memory", &format::percent(stalled.memory_some)),
+        pair(4, "full", &format::percent(stalled.memory_full)),
+        pair(2, "io", &format::percent(stalled.io_some)),
+    ];
+    if let Some(guard) = &report.guard {
+        second.push(pair(3, "reserve", &format::size(Some(guard.reserve_bytes))));
+        second.push(pair(
+            5,
+            "taken",
+            &format::size(Some(guard.taken_total_bytes)),
+        ));
+    }
+    lines.push(fit(second, width));
     if let Some(problem) = report.problems.first() {
         let text = match report.problems.len() {
             1 => format!("problem: {}", problem.cause),

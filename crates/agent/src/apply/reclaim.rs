@@ -1,0 +1,104 @@
+//! Writes of `memory.reclaim`: threads of their own, started when they are first needed.
+//!
+//! One write for each group at a time: while the kernel still works on the last one, a new one is
+//! not begun, however late it is. A late one is no problem of anybody's. Bytes are those asked for:
+//! how much a partial reclaim took, the kernel does not say.
+
+use std::collections::HashMap;
+
+use justitia_cgroup::{Group, Outcome, WriteResult, Writer, WriterConfig, Written};
+use justitia_policy::plan::{Knob, Value};
+use justitia_policy::snapshot::GroupId;
+
+use crate::agent::start_writer;
+use crate::observe::Observer;
+use crate::status::Problem;
+
+/// How many groups are reclaimed at once, and how many more may hang.
+const CONFIG: fn() -> WriterConfig = || WriterConfig {
+    workers: 1,
+    max_stuck: 3,
+    ..WriterConfig::default()
+};
+
+/// What was asked of `memory.reclaim` since the agent began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Bytes asked for, by writes that ended.
+    pub asked: u64,
+    /// Of that, by writes that the kernel fulfilled.
+    pub taken: u64,
+    /// Writes that it fulfilled in part only (`EAGAIN`).
+    pub partial: u64,
+}
+
+/// The threads, and what is on its way.
+#[derive(Debug, Default)]
+pub(super) struct Reclaimer {
+    writer: Option<Writer>,
+    in_flight: HashMap<GroupId, u64>,
+    totals: Reclaimed,
+    outcomes: Vec<Outcome>,
+}
+
+impl Reclaimer {
+    /// The bytes so far.
+    pub(super) fn totals(&self) -> Reclaimed {
+        self.totals
+    }
+
+    /// Asks for a group's page cache; `false`: the last time has not ended.
+    pub(super) fn ask(&mut self, group: &Group, value: Value) -> Result<bool, Problem> {
+        let Value::Reclaim(bytes) = value else {
+            return Ok(false);
+        };
+        if self.in_flight.contains_key(&group.id()) {
+            return Ok(false);
+        }
+        if self.writer.is_none() {
+            let started = start_writer(CONFIG());
+            self.writer = Some(started.map_err(|error| Problem {
+                group: None,
+                cause: error.cause,
+                remedy: error.remedy,
+            })?);
+        }
+        if let Some(writer) = &self.writer {
+            writer.submit(group, Knob::MemoryReclaim, value);
+            self.in_flight.insert(group.id(), bytes.0);
+        }
+        Ok(true)
+    }
+
+    /// Takes in how earlier ones went.
+    pub(super) fn settle(&mut self, observer: &Observer) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let Some(writer) = &self.writer else {
+            return problems;
+        };
+        writer.outcomes(&mut self.outcomes);
+        for outcome in self.outcomes.drain(..) {
+            let fulfilled = match &outcome.result {
+                // It goes on in the kernel; what it comes to is told later.
+                WriteResult::TimedOut => continue,
+                WriteResult::Done | WriteResult::Late(Ok(Written::Done)) => Some(true),
+                WriteResult::Partial | WriteResult::Late(Ok(Written::Partial)) => Some(false),
+                WriteResult::Failed(error) | WriteResult::Late(Err(error)) => {
+                    if !error.is_gone() {
+                        let path = observer.group(outcome.group).map_or("", Group::path);
+                        problems.push(Problem::of(path, error));
+                    }
+                    None
+                }
+                WriteResult::Superseded => None,
+            };
+            let asked = self.in_flight.remove(&outcome.group).unwrap_or(0);
+            if let Some(fulfilled) = fulfilled {
+                self.totals.asked += asked;
+                self.totals.taken += if fulfilled { asked } else { 0 };
+                self.totals.partial += u64::from(!fulfilled);
+            }
+        }
+        problems
+    }
+}

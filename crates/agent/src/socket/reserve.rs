@@ -1,0 +1,193 @@
+//! Reservations over the socket.
+//!
+//! ```text
+//! {"ask":"reserve","group":"/app/db","bytes":4294967296,"for_ms":60000}
+//! {"reserved":{"path":"/app/db","bytes":4294967296,"for_ms":60000,"managed":true}}
+//! ```
+//!
+//! `group` is a managed group, by its path or the last part of it, or the path of one that is not
+//! there yet. Zero bytes take a reservation back. What cannot be made free is refused: memory that
+//! the groups hold besides page cache, and mapped page cache, is not reserved from anybody.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::time::Duration;
+
+use justitia_policy::config::Mode;
+use justitia_policy::entitle::non_file;
+use justitia_policy::snapshot::{Group, Snapshot};
+use justitia_policy::units::{Bytes, Limit};
+
+use super::{is_listening, not_understood, request, unreachable_at, Answer, Board, Request};
+use crate::error::{Error, Result};
+use crate::reserve::Asked;
+
+/// Who starts later than this reserves later.
+pub const LONGEST: Duration = Duration::from_secs(3600);
+/// The shortest that an agent can act within.
+pub const SHORTEST: Duration = Duration::from_secs(1);
+
+/// What the agent holds now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reserved {
+    /// For whom.
+    pub path: String,
+    /// How much; zero: nothing any more.
+    pub bytes: Bytes,
+    /// For how long.
+    pub time: Duration,
+    /// The group is there and managed.
+    pub managed: bool,
+}
+
+/// Asks the agent that listens at `path` to make memory free for a group.
+pub fn reserve(path: &Path, group: &str, bytes: Bytes, time: Duration) -> Result<Reserved> {
+    if !is_listening(path) {
+        return Err(Error::environment(
+            format!(
+                "no agent listens at {}: nobody can reserve memory",
+                path.display()
+            ),
+            "start it: systemctl start justitia, or justitia run; or name its --state-dir",
+        ));
+    }
+    let mut text = String::new();
+    let asked = Request::Reserve {
+        group: group.to_owned(),
+        bytes: bytes.0,
+        for_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+    };
+    request(path, &asked)
+        .and_then(|mut stream| stream.read_to_string(&mut text))
+        .map_err(|error| unreachable_at(path, &error))?;
+    match serde_json::from_str(&text) {
+        Ok(Answer::Reserved {
+            path,
+            bytes,
+            for_ms,
+            managed,
+        }) => Ok(Reserved {
+            path,
+            bytes: Bytes(bytes),
+            time: Duration::from_millis(for_ms),
+            managed,
+        }),
+        Ok(Answer::Error { cause, remedy }) => Err(Error::failed(cause, remedy)),
+        Ok(_) => {
+            let error = <serde_json::Error as serde::de::Error>::custom("no reservation");
+            Err(not_understood(path, &error))
+        }
+        Err(error) => Err(not_understood(path, &error)),
+    }
+}
+
+/// The agent's side: puts it on the board for the next step, or says why it cannot be done.
+pub(super) fn hear(board: &Board, name: &str, bytes: Bytes, for_ms: u64) -> Answer {
+    let (setup, tick) = board.last();
+    let refused = |(cause, remedy): (String, String)| Answer::Error { cause, remedy };
+    if setup.mode == Mode::Observe {
+        return refused((
+            "the agent runs in mode observe: it takes memory from nobody".into(),
+            "start it in another mode".into(),
+        ));
+    }
+    let snapshot = &tick.snapshot;
+    let known = board.report().find(name).map(|group| group.path.clone());
+    let path = match known {
+        Some(path) => path,
+        None if name.len() > 1 && name.starts_with('/') => name.trim_end_matches('/').to_owned(),
+        None => {
+            return refused((
+                format!("{} is not the name of one managed group", one_line(name)),
+                "see justitia status for them; for one that is not there yet give its whole path, \
+                 such as /app/db"
+                    .into(),
+            ));
+        }
+    };
+    let group = snapshot.groups.iter().find(|group| group.path == path);
+    if let Err(why) = possible(snapshot, group, &path, bytes) {
+        return refused(why);
+    }
+    let time = Duration::from_millis(for_ms).clamp(SHORTEST, LONGEST);
+    board.ask_to_reserve(Asked {
+        path: path.clone(),
+        bytes,
+        time,
+    });
+    Answer::Reserved {
+        path,
+        bytes: bytes.0,
+        for_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+        managed: group.is_some(),
+    }
+}
+
+fn one_line(name: &str) -> String {
+    justitia_cgroup::parse::color::reason(name)
+}
+
+/// Whether so much could be free for this group. Errors as cause and remedy.
+fn possible(
+    snapshot: &Snapshot,
+    group: Option<&Group>,
+    path: &str,
+    bytes: Bytes,
+) -> std::result::Result<(), (String, String)> {
+    if bytes == Bytes::ZERO {
+        return Ok(());
+    }
+    if let Some(room) = group.and_then(room_below_limits) {
+        if bytes > room {
+            return Err((
+                format!("{path} may grow by {room} only: its own limits come before {bytes}"),
+                "reserve less, or raise its memory.max or memory.high".into(),
+            ));
+        }
+    }
+    let Some(most) = could_be_free(snapshot, path) else {
+        return Err((
+            "the agent does not know yet how much memory there is".into(),
+            "try again in a second".into(),
+        ));
+    };
+    if bytes > most {
+        return Err((
+            format!("{bytes} cannot be made free: {most} at most are free or page cache that may be taken"),
+            format!("reserve {most} or less, or stop something that holds memory"),
+        ));
+    }
+    Ok(())
+}
+
+fn room_below_limits(group: &Group) -> Option<Bytes> {
+    let limits = [group.knobs.max, group.knobs.operator.high];
+    let lowest = limits
+        .into_iter()
+        .flatten()
+        .filter_map(Limit::bytes)
+        .min()?;
+    // Its own page cache makes way for what it allocates.
+    Some(lowest - non_file(group)?)
+}
+
+/// What is free, and page cache that is neither mapped nor reserved for others already.
+fn could_be_free(snapshot: &Snapshot, path: &str) -> Option<Bytes> {
+    let host = &snapshot.host;
+    let all = host.free? + host.file? - host.high_watermark?;
+    // Refused is what is certainly too much: mapped pages that are not known are not counted.
+    let leaves = snapshot
+        .groups
+        .iter()
+        .filter(|group| group.weight.is_some());
+    let mapped: Bytes = leaves.filter_map(|group| group.memory.file_mapped).sum();
+    let others = snapshot
+        .reservations
+        .iter()
+        .filter(|known| known.path != path);
+    Some(all - mapped - others.map(|known| known.bytes).sum())
+}
+
+#[cfg(test)]
+#[path = "reserve_tests.rs"]
+mod tests;

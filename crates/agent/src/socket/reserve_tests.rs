@@ -1,0 +1,93 @@
+//! What can be made free is reserved; what cannot is refused with its reason.
+
+use super::*;
+use crate::socket::Server;
+use crate::status::{Setup, Tick};
+use crate::web::example;
+use justitia_policy::config::Objective;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+fn board(mode: Mode, tick: Tick) -> Arc<Board> {
+    let board = Board::new(Setup {
+        mode,
+        objective: Objective::Fair,
+        interval: Duration::from_secs(1),
+        since: UNIX_EPOCH,
+    });
+    board.post(tick);
+    Arc::new(board)
+}
+
+fn refusal(board: &Board, name: &str, bytes: Bytes) -> String {
+    match hear(board, name, bytes, 1000) {
+        Answer::Error { cause, remedy } => {
+            assert!(!remedy.is_empty() && board.take_asked().is_empty());
+            cause
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_possible_waits_for_the_next_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agent.sock");
+    let board = board(Mode::Proportional, example::tick(1, 3));
+    let _server = Server::listen(&path, board.clone()).unwrap();
+    let minute = Duration::from_secs(60);
+    let reserved = reserve(&path, "db", Bytes::mib(100), minute).unwrap();
+    assert_eq!((&*reserved.path, reserved.managed), ("/app/db", true));
+    let later = reserve(&path, "/app/later/", Bytes::mib(10), minute).unwrap();
+    assert_eq!((&*later.path, later.managed), ("/app/later", false));
+    let asked = board.take_asked();
+    assert_eq!(asked.len(), 2);
+    assert_eq!((asked[0].bytes, asked[0].time), (Bytes::mib(100), minute));
+    reserve(&path, "db", Bytes::ZERO, minute).unwrap();
+    assert_eq!(board.take_asked()[0].bytes, Bytes::ZERO);
+}
+
+#[test]
+fn what_is_impossible_is_refused() {
+    let board = board(Mode::Proportional, example::tick(1, 3));
+    let cause = refusal(&board, "db", Bytes::mib(1 << 20));
+    assert!(cause.contains("cannot be made free"), "{cause}");
+    assert!(refusal(&board, "dbb", Bytes::mib(1)).contains("dbb"));
+    let mut tick = example::tick(1, 3);
+    let db = tick
+        .snapshot
+        .groups
+        .iter_mut()
+        .find(|g| g.path == "/app/db");
+    let db = db.unwrap();
+    db.knobs.max = Some(Limit::Bytes(non_file(db).unwrap() + Bytes::mib(50)));
+    board.post(tick);
+    assert!(refusal(&board, "db", Bytes::mib(51)).contains("its own limits"));
+    board.post(Tick::default());
+    let cause = refusal(&board, "/app/db", Bytes::mib(1));
+    assert!(cause.contains("does not know yet"), "{cause}");
+}
+
+#[test]
+fn an_agent_that_only_observes_reserves_nothing() {
+    let board = board(Mode::Observe, example::tick(1, 3));
+    assert!(refusal(&board, "db", Bytes::mib(1)).contains("mode observe"));
+}
+
+#[test]
+fn without_an_agent_the_environment_is_to_blame() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("nobody.sock");
+    let error = reserve(&path, "db", Bytes::mib(1), LONGEST).unwrap_err();
+    assert_eq!(error.exit.code(), 69);
+    assert!(error.remedy.contains("justitia run"), "{error}");
+}
+
+#[test]
+fn a_request_is_one_documented_line() {
+    let line = r#"{"ask":"reserve","group":"/app/db","bytes":4294967296,"for_ms":60000}"#;
+    let request: Request = serde_json::from_str(line).unwrap();
+    assert_eq!(serde_json::to_string(&request).unwrap(), line);
+    let wrong = r#"{"ask":"reserve","group":"/app/db","bytes":-1,"for_ms":1}"#;
+    assert!(serde_json::from_str::<Request>(wrong).is_err());
+}

@@ -1,0 +1,143 @@
+//! `justitia reserve`: asks the running agent to have memory free for a group that is about to
+//! start. The agent takes page cache from those above their share until it is free, holds them at
+//! their share meanwhile, and forgets the reservation when the group has taken the memory or the
+//! time is over.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use justitia_agent::config::{parse_size, parse_time};
+use justitia_agent::socket::reserve::{reserve, Reserved, LONGEST, SHORTEST};
+use justitia_agent::Error;
+use justitia_policy::units::Bytes;
+use serde::Serialize;
+
+use crate::args::ConfigArgs;
+use crate::output;
+use crate::settings;
+
+/// Arguments of `justitia reserve`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The memory is free when justitia status says so: dirty pages have to be written \
+first, at the speed
+of the disk. Reserve that much earlier. The reservation shrinks by what the group takes, ends
+with its time, and protects nothing else. Needs a running agent.
+
+Examples:
+  justitia reserve /app/db 4G --for 60s
+  justitia reserve db 512M
+  justitia reserve /app/later 2G --for 5m   a group that is not there yet
+  justitia reserve /app/db --clear"
+)]
+pub(crate) struct ReserveArgs {
+    /// Path of the group relative to the cgroup2 mount, or the last part of a managed one's
+    #[arg(value_name = "GROUP")]
+    pub(crate) group: String,
+    /// How much, such as 4G or 512M
+    #[arg(
+        value_name = "SIZE",
+        required_unless_present = "clear",
+        allow_negative_numbers = true
+    )]
+    pub(crate) size: Option<String>,
+    /// For how long at most, 1s to 1h
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        default_value = "60s",
+        allow_negative_numbers = true
+    )]
+    pub(crate) time: String,
+    /// Take the reservation back
+    #[arg(long, conflicts_with = "size")]
+    pub(crate) clear: bool,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Printed {
+    path: String,
+    bytes: u64,
+    for_s: f64,
+    managed: bool,
+}
+
+/// Asks, and says what is reserved.
+pub(crate) fn run(args: &ReserveArgs) -> Result<()> {
+    let (bytes, time) = asked(args)?;
+    let socket = settings::load(&args.config)?.socket();
+    let reserved = reserve(&socket, &args.group, bytes, time)?;
+    if args.json {
+        return output::print_json(&Printed {
+            path: reserved.path,
+            bytes: reserved.bytes.0,
+            for_s: reserved.time.as_secs_f64(),
+            managed: reserved.managed,
+        });
+    }
+    output::print(&words(&reserved))
+}
+
+/// What the arguments ask for, before anybody is asked.
+fn asked(args: &ReserveArgs) -> justitia_agent::Result<(Bytes, Duration)> {
+    let usage = |(cause, remedy): (String, String)| Error::usage(cause, remedy);
+    let range = SHORTEST.as_secs_f64()..=LONGEST.as_secs_f64();
+    let time = parse_time("--for", &args.time, range).map_err(usage)?;
+    let bytes = match &args.size {
+        Some(text) if !args.clear => parse_size("SIZE", text).map_err(usage)?.page_aligned(),
+        _ => return Ok((Bytes::ZERO, time)),
+    };
+    if bytes == Bytes::ZERO {
+        return Err(Error::usage(
+            "nothing is to be reserved",
+            "name a size such as 512M, or --clear to take a reservation back",
+        ));
+    }
+    Ok((bytes, time))
+}
+
+fn words(reserved: &Reserved) -> String {
+    let path = &reserved.path;
+    if reserved.bytes == Bytes::ZERO {
+        return format!("nothing is reserved for {path} any more\n");
+    }
+    let kept = format!(
+        "{} reserved for {path}, for {} s\n",
+        reserved.bytes,
+        reserved.time.as_secs()
+    );
+    if reserved.managed {
+        return kept;
+    }
+    kept + "  it is not there yet, or not managed: what it takes is then not taken off\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_reserved_is_said_and_whether_the_group_is_known() {
+        let mut reserved = Reserved {
+            path: "/app/db".into(),
+            bytes: Bytes::mib(512),
+            time: Duration::from_secs(60),
+            managed: true,
+        };
+        assert_eq!(
+            words(&reserved),
+            "512.0 MiB reserved for /app/db, for 60 s\n"
+        );
+        reserved.managed = false;
+        assert!(words(&reserved).contains("not managed"));
+        reserved.bytes = Bytes::ZERO;
+        assert!(words(&reserved).starts_with("nothing is reserved"));
+    }
+}

@@ -1,0 +1,299 @@
+//! `justitia warm`: reads files into the page cache before they are needed.
+//!
+//! The kernel charges a page to the cgroup of who reads it first. So the command reads from inside
+//! the group that is to pay, its own or `--group`, and stops before that group holds more page
+//! cache than it is entitled to: the larger of what the agent grants it now and what its weight
+//! earns it when everybody wants memory. Less where the group's own `memory.max` or `memory.high`
+//! leaves less. Pages that are in the page cache already cost nothing, whoever pays for them.
+//!
+//! Plain reads rather than `posix_fadvise`: they go no faster than the disk, and what they fetched
+//! is there when they return. Units: bytes, seconds.
+
+mod files;
+
+use std::fs::File;
+use std::io::{ErrorKind, IsTerminal as _, Read as _, Write as _};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::Args;
+use justitia_agent::socket::{ask, is_listening};
+use justitia_agent::status::{GroupStatus, Report};
+use justitia_agent::Error;
+use justitia_cgroup::{Buffer, CgroupFs as _, Group, OwnGroup, RealFs, Want};
+use justitia_policy::units::{Bytes, Limit};
+use serde::Serialize;
+
+use super::explain;
+use crate::args::ConfigArgs;
+use crate::output;
+use crate::settings;
+
+/// Bytes per read, and between two looks at what the group holds.
+const PIECE: usize = 1 << 20;
+/// A run longer than this says how far it is.
+const SILENT: Duration = Duration::from_secs(2);
+/// Room that is left below a limit, so that the group does not run into it.
+const MARGIN: Bytes = Bytes::mib(2);
+
+/// Arguments of `justitia warm`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The group that reads pays: the one this command runs in, or --group, into which \
+it moves first
+(that needs root, and a group without groups below it). Stops when the group holds the page
+cache it is entitled to. Directories are read with all that is in them; symbolic links are
+not followed. Needs a running agent that manages the group.
+
+Examples:
+  justitia warm /var/lib/mysql --group /app/db
+  justitia warm /srv/index /srv/names --group cache --json"
+)]
+pub(crate) struct WarmArgs {
+    /// Files, or directories with files
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// The managed group that pays, by its path or the last part of it [default: this command's]
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) group: Option<String>,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Warmed {
+    /// Who paid.
+    group: String,
+    /// Files found, and their size.
+    files: usize,
+    total_bytes: u64,
+    /// What was read of them.
+    read_bytes: u64,
+    /// All of it was read.
+    complete: bool,
+    /// What the group may hold, and held before and after.
+    entitled_bytes: u64,
+    held_before_bytes: Option<u64>,
+    held_after_bytes: Option<u64>,
+    seconds: f64,
+}
+
+/// Reads the files.
+pub(crate) fn run(args: &WarmArgs) -> Result<()> {
+    let found = files::find(&args.paths)?;
+    let socket = settings::load(&args.config)?.socket();
+    if !is_listening(&socket) {
+        return Err(Error::environment(
+            format!(
+                "no agent listens at {}: nobody knows what the group is entitled to",
+                socket.display()
+            ),
+            "start it: systemctl start justitia, or justitia run; or name its --state-dir",
+        )
+        .into());
+    }
+    let report = ask(&socket)?;
+    let own =
+        OwnGroup::find().map_err(|error| Error::environment(error.cause(), error.remedy()))?;
+    let name = args.group.as_deref().unwrap_or(&own.path);
+    let status = payer(&report, name, args.group.is_some())?;
+    let entitled = entitled(&report, status).ok_or_else(|| {
+        Error::failed(
+            format!(
+                "the agent does not know yet what {} is entitled to",
+                status.path
+            ),
+            "try again in a second",
+        )
+    })?;
+    let fs = RealFs::on_directory(&own.mount).map_err(|error| cgroup(&error))?;
+    let group = fs.open(&status.path).map_err(|error| cgroup(&error))?;
+    if args.group.is_some() {
+        fs.join(&status.path).map_err(|error| cannot_join(&error))?;
+    }
+    let warmed = warm(&found, &group, entitled)?;
+    if args.json {
+        output::print_json(&warmed)?;
+    } else if warmed.complete {
+        output::print(&words(&warmed))?;
+    }
+    if warmed.complete {
+        return Ok(());
+    }
+    Err(Error::failed(
+        format!(
+            "{} of {} read: {} then held the {entitled} of page cache that it may",
+            Bytes(warmed.read_bytes),
+            Bytes(warmed.total_bytes),
+            warmed.group,
+        ),
+        "warm fewer files, give the group more weight, or raise its memory.max",
+    )
+    .into())
+}
+
+fn payer<'a>(
+    report: &'a Report,
+    name: &str,
+    named: bool,
+) -> justitia_agent::Result<&'a GroupStatus> {
+    if named {
+        return explain::find(report, name);
+    }
+    report
+        .groups
+        .iter()
+        .find(|group| group.path == name)
+        .ok_or_else(|| {
+            Error::failed(
+                format!("this command runs in {name}, which the agent does not manage"),
+                "say who pays with --group; justitia status lists the managed groups",
+            )
+        })
+}
+
+/// Page cache that the group may hold: what it is granted, or what its weight earns it when all
+/// want memory, whichever is more; never beyond its own limits. `None`: not known.
+fn entitled(report: &Report, group: &GroupStatus) -> Option<Bytes> {
+    let verdict = group.verdict.as_ref()?;
+    let host = &report.host;
+    let cache =
+        Bytes(host.file_bytes?) + Bytes(host.free_bytes?) - Bytes(host.high_watermark_bytes?);
+    let earned = cache.scale(verdict.proportion);
+    Some(earned.max(Bytes(verdict.entitlement_bytes)))
+}
+
+/// What the group's own limits leave to page cache.
+fn below_limits(group: &Group, buffer: &mut Buffer) -> Option<Bytes> {
+    let gauges = group.gauges(Want::ALL, buffer).ok()?;
+    let limits = [gauges.knobs.high, gauges.knobs.max];
+    let lowest = limits
+        .into_iter()
+        .flatten()
+        .filter_map(Limit::bytes)
+        .min()?;
+    let other = gauges.memory.current? - gauges.memory.file?;
+    Some(lowest - other - MARGIN)
+}
+
+fn held(group: &Group, buffer: &mut Buffer) -> Option<Bytes> {
+    group.gauges(Want::MEMORY, buffer).ok()?.memory.file
+}
+
+/// Reads file after file until the group holds what it may.
+fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> justitia_agent::Result<Warmed> {
+    let mut buffer = Buffer::new();
+    let most = below_limits(group, &mut buffer).map_or(entitled, |room| room.min(entitled));
+    let before = held(group, &mut buffer);
+    let total: u64 = found.iter().map(|file| file.bytes).sum();
+    let mut progress = Progress::new(total);
+    let mut piece = vec![0; PIECE];
+    let mut read = 0;
+    let mut complete = true;
+    'files: for one in found {
+        let mut file =
+            File::open(&one.path).map_err(|error| Error::io("read", &one.path, &error))?;
+        loop {
+            // Unknown is not room.
+            let full =
+                held(group, &mut buffer).is_none_or(|held| held + Bytes(PIECE as u64) > most);
+            if full {
+                complete = false;
+                break 'files;
+            }
+            match file.read(&mut piece) {
+                Ok(0) => break,
+                Ok(bytes) => read += bytes as u64,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io("read", &one.path, &error)),
+            }
+            progress.tell(read);
+        }
+    }
+    progress.end();
+    Ok(Warmed {
+        group: group.path().to_owned(),
+        files: found.len(),
+        total_bytes: total,
+        read_bytes: read,
+        complete,
+        entitled_bytes: most.0,
+        held_before_bytes: before.map(|bytes| bytes.0),
+        held_after_bytes: held(group, &mut buffer).map(|bytes| bytes.0),
+        seconds: progress.began.elapsed().as_secs_f64(),
+    })
+}
+
+fn words(warmed: &Warmed) -> String {
+    format!(
+        "{} in {} files read in {:.1} s; {} holds {} of the {} of page cache that it may\n",
+        Bytes(warmed.read_bytes),
+        warmed.files,
+        warmed.seconds,
+        warmed.group,
+        output::bytes(warmed.held_after_bytes),
+        Bytes(warmed.entitled_bytes),
+    )
+}
+
+/// Says on a terminal how far a long run is.
+struct Progress {
+    began: Instant,
+    told: Instant,
+    total: u64,
+    shown: bool,
+}
+
+impl Progress {
+    fn new(total: u64) -> Progress {
+        let now = Instant::now();
+        Progress {
+            began: now,
+            told: now,
+            total,
+            shown: false,
+        }
+    }
+
+    fn tell(&mut self, read: u64) {
+        if self.told.elapsed() < SILENT || !std::io::stderr().is_terminal() {
+            return;
+        }
+        self.told = Instant::now();
+        self.shown = true;
+        let (read, total) = (Bytes(read), Bytes(self.total));
+        let _ = write!(std::io::stderr(), "\r{read} of {total} read ");
+    }
+
+    fn end(&self) {
+        if self.shown {
+            let _ = writeln!(std::io::stderr());
+        }
+    }
+}
+
+fn cgroup(error: &justitia_cgroup::Error) -> Error {
+    match error {
+        justitia_cgroup::Error::Denied { .. } => Error::environment(error, error.remedy()),
+        _ => Error::failed(error, error.remedy()),
+    }
+}
+
+fn cannot_join(error: &justitia_cgroup::Error) -> Error {
+    match error {
+        justitia_cgroup::Error::Busy { path, .. } => Error::failed(
+            format!("{path} has groups below it, so no process can be in it"),
+            "name one of those with --group",
+        ),
+        other => cgroup(other),
+    }
+}
+
+#[cfg(test)]
+#[path = "warm/tests.rs"]
+mod tests;

@@ -1,0 +1,87 @@
+//! What may be held, and which files are meant.
+
+use super::*;
+use crate::commands::status::tests::example;
+use justitia_cgroup::{FakeFs, Fs};
+use std::fs;
+
+fn bytes_of(found: &[files::Found]) -> Vec<u64> {
+    found.iter().map(|file| file.bytes).collect()
+}
+
+#[test]
+fn directories_are_read_with_all_that_is_in_them_and_each_file_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::create_dir(root.join("sub")).unwrap();
+    fs::write(root.join("b"), [0; 20]).unwrap();
+    fs::write(root.join("sub/a"), [0; 10]).unwrap();
+    fs::hard_link(root.join("b"), root.join("c")).unwrap();
+    std::os::unix::fs::symlink(root, root.join("sub/loop")).unwrap();
+    let found = files::find(&[root.to_owned(), root.join("b")]).unwrap();
+    assert_eq!(bytes_of(&found), [20, 10]);
+    let link = root.join("link");
+    std::os::unix::fs::symlink(root.join("b"), &link).unwrap();
+    assert_eq!(bytes_of(&files::find(&[link]).unwrap()), [20]);
+}
+
+#[test]
+fn a_path_that_is_not_there_and_a_directory_without_files_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = files::find(&[dir.path().join("none")]).unwrap_err();
+    assert!(error.cause.contains("none"), "{error}");
+    let error = files::find(&[dir.path().to_owned()]).unwrap_err();
+    assert!(error.cause.contains("no regular file"), "{error}");
+}
+
+#[test]
+fn a_group_may_hold_what_its_weight_earns_or_what_it_is_granted() {
+    let mut report = example();
+    let mib = |n: u64| Some(n << 20);
+    report.host.file_bytes = mib(900);
+    report.host.free_bytes = mib(110);
+    report.host.high_watermark_bytes = mib(10);
+    let group = |report: &Report| report.groups[0].clone();
+    let mut db = group(&report);
+    let verdict = db.verdict.as_mut().unwrap();
+    verdict.proportion = 0.25;
+    verdict.entitlement_bytes = 8 << 20;
+    assert_eq!(entitled(&report, &db), Some(Bytes::mib(250)));
+    db.verdict.as_mut().unwrap().entitlement_bytes = 400 << 20;
+    assert_eq!(entitled(&report, &db), Some(Bytes::mib(400)));
+    report.host.free_bytes = None;
+    assert_eq!(entitled(&report, &db), None);
+}
+
+#[test]
+fn reading_stops_before_the_group_holds_more_than_it_may() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), vec![1; 3 << 20]).unwrap();
+    let found = files::find(&[dir.path().to_owned()]).unwrap();
+    let fake = FakeFs::new();
+    fake.mkdir("/app/db");
+    let fs: Fs = fake.clone();
+    let group = fs.open("/app/db").unwrap();
+    let warmed = warm(&found, &group, Bytes::mib(64)).unwrap();
+    assert!(warmed.complete && warmed.read_bytes == 3 << 20);
+    // It holds all it may.
+    fake.update("/app/db", |group| group.file = Bytes::mib(64));
+    let warmed = warm(&found, &group, Bytes::mib(64)).unwrap();
+    assert!(!warmed.complete && warmed.read_bytes == 0);
+    // Its own limit leaves less.
+    fake.update("/app/db", |group| {
+        group.file = Bytes::mib(10);
+        group.anon = Bytes::mib(20);
+        group.max = Limit::Bytes(Bytes::mib(33));
+    });
+    let warmed = warm(&found, &group, Bytes::mib(64)).unwrap();
+    assert_eq!(warmed.entitled_bytes, 11 << 20);
+}
+
+#[test]
+fn who_runs_outside_of_all_groups_is_told_to_say_who_pays() {
+    let report = example();
+    let error = payer(&report, "/user.slice/me", false).unwrap_err();
+    assert!(error.remedy.contains("--group"), "{error}");
+    assert_eq!(payer(&report, "db", true).unwrap().path, "/app/db");
+}

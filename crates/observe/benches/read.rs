@@ -1,0 +1,142 @@
+//! What being observed costs a read: `cargo bench -p justitia-observe`, as root on a cgroup2 host.
+//!
+//! Reads 4 KiB at random from a cached file, by one system call each, and prints the CPU time of a
+//! call: with nothing attached; with a program that does nothing behind `filemap_read`, which is
+//! the kernel's own price for looking there at all; with the observer, while another group is
+//! watched, and while the reader's own is.
+
+use std::error::Error;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use justitia_cgroup::{Fs, Mount, RealFs};
+use justitia_observe::bpf::{probe, Observer};
+use justitia_observe::{TrafficSource, Watched};
+use libbpf_rs::{Link, ObjectBuilder};
+use rustix::fs::{fadvise, Advice};
+use rustix::time::{clock_gettime, ClockId};
+
+const BLOCK: usize = 4096;
+const BLOCKS: u64 = 16 << 10;
+const CALLS: u32 = 100_000;
+/// Rounds; the least of them counts, because everything that disturbs only adds.
+const ROUNDS: u32 = 5;
+
+fn main() {
+    if let Err(error) = compare() {
+        eprintln!("cannot measure here: {error}; run as root on a cgroup2 host with BPF");
+        std::process::exit(69);
+    }
+}
+
+fn compare() -> Result<(), Box<dyn Error>> {
+    let mount = Mount::detect()?;
+    let file = tempfile::tempfile()?;
+    for block in 0..BLOCKS {
+        file.write_all_at(&[1; BLOCK], block * BLOCK as u64)?;
+    }
+    file.sync_all()?;
+    fadvise(&file, 0, None, Advice::Random)?;
+    let mut buffer = [0; BLOCK];
+    for block in 0..BLOCKS {
+        file.read_exact_at(&mut buffer, block * BLOCK as u64)?;
+    }
+
+    println!("{:<34} {:>10} {:>8}", "attached", "ns a call", "of that");
+    let nothing = call_ns(&file)?;
+    let say = |what: &str, ns: f64| {
+        println!(
+            "{what:<34} {ns:>10.0} {:>+7.1} %",
+            (ns / nothing - 1.0) * 100.0
+        );
+    };
+    say("nothing", nothing);
+    let link = idle()?;
+    say("a program that does nothing", call_ns(&file)?);
+    drop(link);
+
+    let fs: Fs = Arc::new(RealFs::new(&mount)?);
+    let mut observer = Observer::open(Arc::clone(&fs), &probe())?;
+    for (what, inside) in [
+        ("the observer, of another group", false),
+        ("the observer", true),
+    ] {
+        let scratch = Scratch::new(mount.path().join("justitia-bench-read"))?;
+        let group = fs.open("/justitia-bench-read")?;
+        if inside {
+            scratch.enter()?;
+        }
+        let watched = Watched {
+            group: &group,
+            active: true,
+        };
+        observer.sample(&[watched], &mut Vec::new());
+        say(what, call_ns(&file)?);
+    }
+    Ok(())
+}
+
+/// CPU time of one read.
+fn call_ns(file: &fs::File) -> Result<f64, std::io::Error> {
+    let mut least = f64::INFINITY;
+    let mut buffer = [0; BLOCK];
+    let mut random = 1_u64;
+    for _ in 0..ROUNDS {
+        let before = cpu_ns();
+        for _ in 0..CALLS {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            file.read_exact_at(&mut buffer, (random >> 33) % BLOCKS * BLOCK as u64)?;
+        }
+        least = least.min((cpu_ns() - before) / f64::from(CALLS));
+    }
+    Ok(least)
+}
+
+fn cpu_ns() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+/// Attaches the program of the probe that returns at once.
+fn idle() -> Result<Link, Box<dyn Error>> {
+    let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/probe.o"));
+    let mut open = ObjectBuilder::default().open_memory(bytes)?;
+    for mut program in open.progs_mut() {
+        let wanted = program.name() == "probe_function";
+        program.set_autoload(wanted);
+    }
+    let object = open.load()?;
+    let program = object
+        .progs_mut()
+        .find(|program| program.name() == "probe_function")
+        .ok_or("the program is not there")?;
+    // The link keeps the program.
+    Ok(program.attach()?)
+}
+
+/// A cgroup for this process, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(path: PathBuf) -> std::io::Result<Scratch> {
+        fs::create_dir(&path)?;
+        Ok(Scratch(path))
+    }
+
+    fn enter(&self) -> std::io::Result<()> {
+        fs::write(self.0.join("cgroup.procs"), "0")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Some(parent) = self.0.parent() {
+            let _ = fs::write(parent.join("cgroup.procs"), "0");
+        }
+        let _ = fs::remove_dir(&self.0);
+    }
+}

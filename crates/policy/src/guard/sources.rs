@@ -1,0 +1,70 @@
+//! Who can give page cache, and how much of what is missing each one gives.
+
+use crate::entitle::non_file;
+use crate::limits;
+use crate::shares::{divide, Node};
+use crate::snapshot::Group;
+use crate::units::{Bytes, Limit};
+
+/// Somebody who holds page cache above its share.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Source {
+    /// Page cache above its share.
+    pub over: Bytes,
+    /// Of that, what reclaim can take now.
+    pub takeable: Bytes,
+}
+
+impl Source {
+    /// A group with this share of page cache. `None` if it cannot be read.
+    pub fn of(group: &Group, share: Bytes) -> Option<Source> {
+        let held = group.memory.file?;
+        let other = non_file(group)?;
+        // Dirty pages that are not known may be all of them.
+        let dirty = group.memory.file_dirty.unwrap_or(held);
+        let keep = share
+            .max(limits::floor(group))
+            .max(protected_by_others(group) - other);
+        let over = held - keep;
+        let clean = held - limits::floor(group) - dirty;
+        Some(Source {
+            over,
+            takeable: over.min(clean),
+        })
+    }
+
+    /// The same, taking only this part of it.
+    #[must_use]
+    pub fn paced(self, factor: f64) -> Source {
+        Source {
+            takeable: self.takeable.scale(factor).min(self.takeable),
+            ..self
+        }
+    }
+}
+
+/// Protection that is not ours: the operator's, or a foreign writer's.
+fn protected_by_others(group: &Group) -> Bytes {
+    let foreign = group.knobs.low.filter(|_| group.knobs.foreign.low);
+    let low = foreign.max(group.knobs.operator.low);
+    match low {
+        Some(Limit::Max) => Bytes(u64::MAX),
+        Some(Limit::Bytes(bytes)) => bytes,
+        None => Bytes::ZERO,
+    }
+}
+
+/// What to take from each so that `missing` bytes become free: in proportion to the overage, no
+/// more than can be taken. Shape: one amount for each source.
+pub fn takes(missing: Bytes, sources: &[Source]) -> Vec<Bytes> {
+    let nodes: Vec<Node> = sources
+        .iter()
+        .map(|source| Node {
+            parent: None,
+            weight: Some(source.over.0),
+            floor: Bytes::ZERO,
+            demand: Some(source.takeable),
+        })
+        .collect();
+    divide(missing, &nodes)
+}

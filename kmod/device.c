@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Backing devices: their dirty pages, and how many they should have.
+ *
+ * The setpoint of all devices together lies between the kernel's background threshold, above which
+ * flushers write, and its freerun ceiling ((background + limit) / 2), above which it throttles writers
+ * itself: flushers always have work, and the kernel's throttle rests. Both are the kernel's own figures,
+ * from /proc/vmstat, because the functions behind them are not exported. Each device that was used in
+ * the last seconds gets its part of that in the ratio of what it writes, as the kernel divides its own
+ * limit; a device that has not written yet gets a sixteenth.
+ *
+ * Pages are counted in the device's bdi_writebacks (one per cgroup), by their per-CPU counters without
+ * exactness.
+ */
+#include <linux/fs.h>
+#include <linux/jiffies.h>
+#include <linux/math64.h>
+#include <linux/slab.h>
+
+#include "justitia.h"
+
+/* A device that nobody wrote to for this long gives up its part, and for that long its slot. */
+#define IDLE (2 * HZ)
+#define FORGOTTEN (60 * HZ)
+
+struct jg_device jg_devices[JG_DEVICES];
+static DEFINE_SPINLOCK(devices_lock);
+
+void jg_devices_init(void)
+{
+	int i;
+
+	for (i = 0; i < JG_DEVICES; i++) {
+		struct jg_device *device = &jg_devices[i];
+
+		device->slot = i;
+		spin_lock_init(&device->lock);
+		INIT_LIST_HEAD(&device->members);
+		timer_setup(&device->timer, jg_tick, 0);
+		INIT_LIST_HEAD(&device->members);
+		jq_queue_init(&device->queue);
+	}
+}
+
+static void begin(struct jg_device *device, struct backing_dev_info *bdi)
+{
+	spin_lock_bh(&device->lock);
+	jq_queue_init(&device->queue);
+	jq_set_order(&device->queue, jg.config.order, jg.config.aging, jg.config.lag_pages);
+	device->bdi = bdi_get(bdi);
+	device->stamp = jiffies - 1;
+	device->sweep_at = jiffies;
+	device->stuck_since = 0;
+	device->open = false;
+	device->timed_out = device->killed = device->opened = device->longest_wait_ns = 0;
+	device->written = device->rate = 0;
+	device->used_at = jiffies;
+	WRITE_ONCE(device->setpoint, READ_ONCE(jg.setpoint) / 16);
+	spin_unlock_bh(&device->lock);
+	/* Pairs with the acquire in jg_device_of(). */
+	smp_store_release(&device->bdi_id, bdi->id);
+}
+
+/* The slot of a device, claimed if it has none; NULL when all are taken. Under RCU, does not sleep. */
+struct jg_device *jg_device_of(struct backing_dev_info *bdi)
+{
+	struct jg_device *free = NULL, *found = NULL;
+	int i;
+
+	for (i = 0; i < JG_DEVICES; i++)
+		if (smp_load_acquire(&jg_devices[i].bdi_id) == bdi->id)
+			return &jg_devices[i];
+	spin_lock(&devices_lock);
+	for (i = 0; i < JG_DEVICES && !found; i++) {
+		if (jg_devices[i].bdi_id == bdi->id)
+			found = &jg_devices[i];
+		else if (!jg_devices[i].bdi && !free)
+			free = &jg_devices[i];
+	}
+	if (!found && free) {
+		begin(free, bdi);
+		found = free;
+	}
+	spin_unlock(&devices_lock);
+	if (!found)
+		atomic64_inc(&jg.devices_refused);
+	return found;
+}
+
+static u64 sum(struct backing_dev_info *bdi, enum wb_stat_item item)
+{
+	struct bdi_writeback *wb;
+	u64 pages = 0;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(wb, &bdi->wb_list, bdi_node)
+		pages += wb_stat(wb, item);
+	rcu_read_unlock();
+	return pages;
+}
+
+/* Dirty pages and those in flight. With the device's lock. */
+void jg_device_count(struct jg_device *device)
+{
+	device->dirty = sum(device->bdi, WB_RECLAIMABLE);
+	device->writeback = sum(device->bdi, WB_WRITEBACK);
+}
+
+/* Takes a device's slot back unless somebody is there. With jg_mutex. */
+static bool forget(struct jg_device *device)
+{
+	u64 id = device->bdi_id;
+	struct backing_dev_info *bdi = device->bdi;
+
+	WRITE_ONCE(device->bdi_id, 0);
+	/* Who found it before is a user, or gone, after this; and nobody finds it. */
+	synchronize_rcu();
+	if (atomic_read(&device->users) || READ_ONCE(device->queue.length)) {
+		smp_store_release(&device->bdi_id, id);
+		return false;
+	}
+	timer_delete_sync(&device->timer);
+	jg_members_drop(device);
+	device->setpoint = 0;
+	/* From here the slot is free: whoever claims it looks at this under its lock. */
+	spin_lock(&devices_lock);
+	device->bdi = NULL;
+	spin_unlock(&devices_lock);
+	bdi_put(bdi);
+	return true;
+}
+
+/* Setpoints, from what devices wrote since the last look; slots that nobody needs. With jg_mutex. */
+void jg_devices_look(void)
+{
+	u64 all = 0;
+	int i, used = 0;
+
+	for (i = 0; i < JG_DEVICES; i++) {
+		struct jg_device *device = &jg_devices[i];
+		u64 written, delta;
+
+		if (!READ_ONCE(device->bdi_id))
+			continue;
+		if (!device->bdi->dev || time_after(jiffies, READ_ONCE(device->used_at) + FORGOTTEN)) {
+			forget(device);
+			continue;
+		}
+		/* Counters of cgroups that went away are missing from the sum. */
+		written = sum(device->bdi, WB_WRITTEN);
+		delta = device->written && written > device->written ? written - device->written : 0;
+		device->written = written;
+		delta *= 256;
+		WRITE_ONCE(device->rate, device->rate ? device->rate + delta / 4 - device->rate / 4 : delta);
+		if (time_after(jiffies, READ_ONCE(device->used_at) + IDLE))
+			continue;
+		all += device->rate;
+		used++;
+	}
+	for (i = 0; i < JG_DEVICES; i++) {
+		struct jg_device *device = &jg_devices[i];
+		u64 part = jg.setpoint;
+
+		if (!READ_ONCE(device->bdi_id))
+			continue;
+		if (used > 1 && all)
+			part = div64_u64(jg.setpoint * min(device->rate, all), all);
+		WRITE_ONCE(device->setpoint, max(part, jg.setpoint / 16));
+	}
+}
+
+/* With jg_mutex; the gate is open and the hook detached. */
+void jg_devices_forget(void)
+{
+	int i;
+
+	for (i = 0; i < JG_DEVICES; i++)
+		if (jg_devices[i].bdi_id)
+			WARN_ON_ONCE(!forget(&jg_devices[i]));
+}
+
+static u64 field(const char *text, const char *name)
+{
+	const char *at = strstr(text, name);
+	unsigned long long value;
+
+	if (!at || sscanf(at + strlen(name), "%llu", &value) != 1)
+		return 0;
+	return value;
+}
+
+/* The thresholds and the setpoint between them; none of them when one does not make sense. With
+ * jg_mutex; sleeps. */
+bool jg_read_thresholds(void)
+{
+	enum { ROOM = 16384 };
+	u64 background = 0, limit = 0, freerun, setpoint = 0;
+	char *text = kmalloc(ROOM, GFP_KERNEL);
+	struct file *file;
+	loff_t at = 0;
+	ssize_t got = 0;
+
+	if (!text)
+		return jg.setpoint;
+	file = filp_open("/proc/vmstat", O_RDONLY, 0);
+	if (!IS_ERR(file)) {
+		while (at < ROOM - 1 && (got = kernel_read(file, text + at, ROOM - 1 - at, &at)) > 0)
+			;
+		filp_close(file, NULL);
+		text[at] = 0;
+		background = field(text, "\nnr_dirty_background_threshold ");
+		limit = field(text, "\nnr_dirty_threshold ");
+	}
+	kfree(text);
+	freerun = (background + limit) / 2;
+	if (background && freerun > background + 16)
+		setpoint = background + div_u64((freerun - background) * jg.config.setpoint_permille, 1000);
+	jg.background = background;
+	jg.freerun = freerun;
+	WRITE_ONCE(jg.setpoint, setpoint);
+	return setpoint;
+}

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Credits: who passes, who waits, who is granted.
+ *
+ * A group has a pool of credits at each device, in pages. Its writers take from it what they have
+ * dirtied; one that finds it short waits in the device's queue for a batch. What may be granted is
+ *
+ *     budget = setpoint - (dirty + in flight) - credits granted and not yet dirtied
+ *
+ * counted anew at most once a jiffy, and once a jiffy by a timer while somebody waits: there is no
+ * hook where writeback completes. As long as the budget lasts nobody waits.
+ *
+ * Budget comes in bursts (a commit of the journal stops all writers while the device goes on), and in
+ * a burst nobody waits, so nobody is ordered. Hence a pace: not faster than
+ *
+ *     (pages written per second) * (1 + PUSH * budget / setpoint)
+ *
+ * and without limit while less than half of the setpoint is used. Like the kernel's own position
+ * control it holds the device at the setpoint: below it credits come faster than pages are written.
+ *
+ * Opens by itself: over the setpoint with nothing in flight, first one writer is let through, so that
+ * the original can start the flusher, and after STUCK the device opens for a second. The same after a
+ * wait that ended by time-out during which nobody was granted and no page was written. A time-out alone
+ * lets that writer pass; its group pays for what it takes. Credits that lie still for RESTS go back.
+ */
+#include <linux/jiffies.h>
+#include <linux/ktime.h>
+#include <linux/math64.h>
+#include <linux/sched/signal.h>
+
+#define JQ_SHELL
+#include "justitia.h"
+
+#define CREATE_TRACE_POINTS
+#include "trace.h"
+
+#define STUCK (HZ / 2)
+#define OPEN_FOR HZ
+#define RESTS (HZ / 5)
+#define PUSH 1
+/* Pace that was not used is kept for so many jiffies. */
+#define KEPT 2
+/* A light group's writers wait longer than the heaviest's, up to this factor. */
+#define TIMEOUT_FACTOR 10
+
+static struct jg_device *device_of(struct jq_queue *queue)
+{
+	return container_of(queue, struct jg_device, queue);
+}
+
+static struct jg_member *member_of(struct jq_waiter *waiter)
+{
+	return container_of(waiter->group, struct jg_member, q);
+}
+
+static void jq_lock(struct jq_queue *queue)
+{
+	spin_lock_bh(&device_of(queue)->lock);
+}
+
+static void jq_unlock(struct jq_queue *queue)
+{
+	spin_unlock_bh(&device_of(queue)->lock);
+}
+
+static enum jq_wakeup jq_park(struct jq_waiter *waiter, u64 deadline)
+{
+	s64 left = (s64)(deadline - get_jiffies_64());
+
+	set_current_state(TASK_KILLABLE);
+	/* The wake-up comes after the grant: whoever has not seen it here is woken. */
+	if (jq_granted(waiter) || left <= 0 || fatal_signal_pending(current))
+		__set_current_state(TASK_RUNNING);
+	else
+		/* Counts as waiting for I/O, as in the original. */
+		io_schedule_timeout((long)left);
+	if (fatal_signal_pending(current))
+		return JQ_KILLED;
+	return (s64)(deadline - get_jiffies_64()) > 0 ? JQ_WOKEN : JQ_TIMED_OUT;
+}
+
+/* A granted waiter's credits and its wake-up. With the device's lock. */
+static void jq_wake(struct jq_waiter *waiter)
+{
+	struct jg_member *member = member_of(waiter);
+	struct jg_device *device = member->device;
+
+	atomic_long_add(waiter->cost, &member->pool);
+	trace_justitia_grant(device->bdi_id, member->group->id, waiter->cost, device->queue.length,
+			     device->budget);
+	if (waiter->sleeper.task != current)
+		wake_up_process(waiter->sleeper.task);
+}
+
+/* Lets a waiter pass without a grant. With the device's lock. */
+static void let_go(struct jg_device *device, struct jq_waiter *waiter)
+{
+	jq_release(&device->queue, waiter);
+	if (waiter->sleeper.task != current)
+		wake_up_process(waiter->sleeper.task);
+}
+
+/* Everybody passes, and nobody owes or owns. With the device's lock. */
+static void let_all_go(struct jg_device *device)
+{
+	struct jg_member *member;
+	struct jq_waiter *waiter;
+
+	while ((waiter = jq_peek(&device->queue)))
+		let_go(device, waiter);
+	list_for_each_entry(member, &device->members, node)
+		atomic_long_set(&member->pool, 0);
+}
+
+static void open_for_a_while(struct jg_device *device)
+{
+	device->open = true;
+	device->open_until = jiffies + OPEN_FOR;
+	device->stuck_since = 0;
+	device->opened++;
+	let_all_go(device);
+}
+
+static bool is_open(struct jg_device *device)
+{
+	if (device->open && !time_before(jiffies, device->open_until))
+		device->open = false;
+	return device->open;
+}
+
+/* Credits that nobody uses go back. With the device's lock. */
+static void sweep(struct jg_device *device)
+{
+	struct jg_member *member;
+
+	if (time_before(jiffies, device->sweep_at))
+		return;
+	device->sweep_at = jiffies + RESTS;
+	list_for_each_entry(member, &device->members, node) {
+		s64 pages = atomic64_read(&member->pages);
+		long pool = atomic_long_read(&member->pool);
+
+		if (pages == member->swept_pages && pool > 0 &&
+		    atomic_long_cmpxchg(&member->pool, pool, 0) == pool)
+			jq_refund(&device->queue, &member->q, min_t(long, pool, JQ_COST_MAX));
+		member->swept_pages = pages;
+	}
+}
+
+/* Pages that may be granted now as the pace allows. */
+static void set_pace(struct jg_device *device, unsigned long elapsed)
+{
+	u64 setpoint = READ_ONCE(device->setpoint);
+	u64 per_jiffy, most;
+
+	/* Rate is in 1/256 page for each look of the clock, five of them a second. */
+	per_jiffy = READ_ONCE(device->rate) / (HZ / 5);
+	if (!per_jiffy || !setpoint || device->budget * 2 >= (s64)setpoint) {
+		device->pace = S64_MAX;
+		return;
+	}
+	if (device->budget > 0)
+		per_jiffy = div64_u64(per_jiffy * (setpoint + PUSH * device->budget), setpoint);
+	most = max_t(u64, per_jiffy * KEPT, (u64)READ_ONCE(jg.config.batch_pages) << 8);
+	if (device->pace == S64_MAX)
+		device->pace = 0;
+	device->pace = min_t(s64, device->pace + per_jiffy * min(elapsed, (unsigned long)KEPT), most);
+}
+
+/* Counts what may be granted. With the device's lock; any context. */
+void jg_refresh(struct jg_device *device)
+{
+	unsigned long elapsed = jiffies - device->stamp;
+	struct jg_member *member;
+
+	device->stamp = jiffies;
+	sweep(device);
+	jg_device_count(device);
+	device->unspent = 0;
+	list_for_each_entry(member, &device->members, node)
+		device->unspent += max(atomic_long_read(&member->pool), 0L);
+	device->budget = (s64)READ_ONCE(device->setpoint) -
+			 (s64)(device->dirty + device->writeback + device->unspent);
+	set_pace(device, elapsed);
+}
+
+/* Over the setpoint and no writeback that would change it. With the device's lock. */
+static void look_whether_stuck(struct jg_device *device)
+{
+	struct jq_waiter *next = jq_peek(&device->queue);
+
+	if (!next || device->writeback || device->budget >= (s64)next->cost) {
+		device->stuck_since = 0;
+		return;
+	}
+	if (!device->stuck_since) {
+		device->stuck_since = jiffies | 1;
+		return;
+	}
+	if (time_after(jiffies, device->stuck_since + STUCK))
+		open_for_a_while(device);
+	else if (time_after(jiffies, device->stuck_since + 2))
+		jq_wake(jq_grant(&device->queue));
+}
+
+static void pump(struct jg_device *device)
+{
+	s64 now, used;
+
+	if (device->stamp != jiffies) {
+		jg_refresh(device);
+		look_whether_stuck(device);
+	}
+	now = device->budget;
+	if (device->pace != S64_MAX)
+		now = min(now, device->pace >> 8);
+	used = now - jq_pump(&device->queue, now);
+	device->budget -= used;
+	if (device->pace != S64_MAX)
+		device->pace -= used << 8;
+}
+
+/* Every jiffy while somebody waits. Softirq. */
+void jg_tick(struct timer_list *timer)
+{
+	struct jg_device *device = container_of(timer, struct jg_device, timer);
+
+	jq_lock(&device->queue);
+	if (!jg_closed() || is_open(device))
+		let_all_go(device);
+	else
+		pump(device);
+	if (device->queue.length)
+		mod_timer(&device->timer, jiffies + 1);
+	jq_unlock(&device->queue);
+}
+
+/* What a writer asks for: a batch, or what it dirtied if that is more; never so much that it could not
+ * be granted. */
+static u32 cost_of(struct jg_device *device, long pages)
+{
+	u64 setpoint = READ_ONCE(device->setpoint);
+	u64 cost = min_t(u64, READ_ONCE(jg.config.batch_pages), max_t(u64, setpoint / 64, 1));
+
+	cost = max_t(u64, cost, pages);
+	return (u32)clamp_t(u64, min_t(u64, cost, setpoint / 4), 1, JQ_COST_MAX);
+}
+
+static u64 patience(struct jg_member *member)
+{
+	u32 weight = max(READ_ONCE(member->group->weight), 1U);
+	u32 factor = clamp_t(u32, READ_ONCE(jg.heaviest) / weight, 1, TIMEOUT_FACTOR);
+
+	return max(msecs_to_jiffies(READ_ONCE(jg.config.timeout_ms) * factor), 1UL);
+}
+
+/* How far things had come when a wait began. */
+struct jg_progress {
+	u64 turn;
+	u64 pages;
+};
+
+/* What a wait came to. */
+static void account(struct jg_device *device, struct jg_member *member, struct jq_waiter *waiter,
+		    enum jq_end end, u64 waited_ns, const struct jg_progress *before)
+{
+	struct jq_queue *queue = &device->queue;
+
+	jq_lock(queue);
+	member->waits++;
+	member->wait_ns += waited_ns;
+	device->longest_wait_ns = max(device->longest_wait_ns, waited_ns);
+	if (end == JQ_END_KILLED) {
+		device->killed++;
+	} else if (end == JQ_END_TIMED_OUT) {
+		device->timed_out++;
+		member->timed_out++;
+		trace_justitia_timeout(device->bdi_id, member->group->id, waiter->cost, queue->length,
+				       device->budget);
+		jq_charge(queue, &member->q, waiter->cost);
+		atomic_long_add(waiter->cost, &member->pool);
+		jg_refresh(device);
+		if (queue->turn == before->turn && device->dirty + device->writeback >= before->pages)
+			open_for_a_while(device);
+	}
+	jq_unlock(queue);
+}
+
+/* Waits until the group's account is in order again. Sleeps, killably and for a bounded time. The
+ * caller holds the group and is a user of the device. */
+static void wait_turn(struct jg_device *device, struct jg_member *member, long pages)
+{
+	struct jq_waiter waiter = { .sleeper.task = current };
+	struct jq_queue *queue = &device->queue;
+	struct jg_progress before;
+	u64 begin;
+	enum jq_end end;
+
+	jq_lock(queue);
+	if (member->dead || is_open(device) || !jg_closed()) {
+		atomic_long_set(&member->pool, 0);
+		jq_unlock(queue);
+		return;
+	}
+	/* Somebody else's grant may have come in between. */
+	if (atomic_long_read(&member->pool) >= 0) {
+		jq_unlock(queue);
+		return;
+	}
+	jq_enqueue(queue, &member->q, &waiter, cost_of(device, pages));
+	pump(device);
+	if (jq_granted(&waiter)) {
+		jq_unlock(queue);
+		return;
+	}
+	before = (struct jg_progress){ queue->turn, device->dirty + device->writeback };
+	trace_justitia_enqueue(device->bdi_id, member->group->id, waiter.cost, queue->length,
+			       device->budget);
+	if (!timer_pending(&device->timer))
+		mod_timer(&device->timer, jiffies + 1);
+	jq_unlock(queue);
+	begin = ktime_get_ns();
+	end = jq_wait(queue, &waiter, get_jiffies_64() + patience(member));
+	account(device, member, &waiter, end, ktime_get_ns() - begin, &before);
+}
+
+/* A writer that dirtied pages: takes credits, or waits for them. False when it is nobody's business:
+ * no weight, no room, a file system without writeback or with limits of its own. May sleep. */
+bool jg_admit(struct address_space *mapping, long pages)
+{
+	struct backing_dev_info *bdi = inode_to_bdi(mapping->host);
+	struct jg_device *device;
+	struct jg_member *member;
+	struct jg_group *group;
+
+	if ((bdi->capabilities & (BDI_CAP_WRITEBACK | BDI_CAP_STRICTLIMIT)) != BDI_CAP_WRITEBACK)
+		return false;
+	rcu_read_lock();
+	group = jg_group_of_current();
+	device = group ? jg_device_of(bdi) : NULL;
+	member = device ? jg_member_of(group, device) : NULL;
+	if (!member) {
+		rcu_read_unlock();
+		return false;
+	}
+	if (READ_ONCE(device->used_at) != jiffies)
+		WRITE_ONCE(device->used_at, jiffies);
+	atomic64_add(pages, &member->pages);
+	if (atomic_long_sub_return(pages, &member->pool) >= 0 ||
+	    !refcount_inc_not_zero(&group->refs)) {
+		rcu_read_unlock();
+		return true;
+	}
+	atomic_inc(&device->users);
+	rcu_read_unlock();
+	wait_turn(device, member, pages);
+	atomic_dec(&device->users);
+	jg_group_put(group);
+	return true;
+}
+
+/* May sleep. */
+void jg_let_everybody_go(struct jg_device *device)
+{
+	jq_lock(&device->queue);
+	let_all_go(device);
+	jq_unlock(&device->queue);
+}
+
+/* The group has lost its weight: its writers pass, and nobody enqueues in it again. */
+void jg_let_group_go(struct jg_member *member)
+{
+	struct jg_device *device = member->device;
+
+	jq_lock(&device->queue);
+	member->dead = true;
+	while (member->q.first)
+		let_go(device, member->q.first);
+	list_del_init(&member->node);
+	jq_unlock(&device->queue);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the parts of the module share.
+ *
+ *   main.c     load and unload, the gate's state, the clock that watches over it
+ *   hook.c     the redirected function; who must not wait; pages dirtied by a task
+ *   gate.c     credits: who passes, who waits, who is granted; opens when it does not get on
+ *   device.c   backing devices, their dirty pages and setpoints
+ *   group.c    weights by cgroup, and a group's account at a device
+ *   control.c  /dev/justitia
+ *   queue.h    the order of those who wait
+ *
+ * Locks, outermost first: jg_mutex (settings, groups, devices come and go), devices_lock (a slot is
+ * claimed), jg_device.lock (queue and accounts; taken from softirq by the timer, so with _bh
+ * elsewhere). RCU protects groups, members and the claim on a device slot against readers in the hook.
+ */
+#ifndef JUSTITIA_H
+#define JUSTITIA_H
+
+#include <linux/atomic.h>
+#include <linux/backing-dev.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/refcount.h>
+#include <linux/rcupdate.h>
+#include <linux/sched.h>
+#include <linux/spinlock.h>
+#include <linux/timer.h>
+
+#include "abi.h"
+
+/* The queue's shell is in gate.c alone, which defines JQ_SHELL. */
+#define JQ_SLEEPER
+struct jq_sleeper {
+	struct task_struct *task;
+};
+#include "queue.h"
+
+#define JG_DEVICES 16
+#define JG_GROUPS_MAX 8192
+
+#undef pr_fmt
+#define pr_fmt(fmt) "justitia: " fmt
+
+struct jg_group;
+
+/* A group's account at a device. */
+struct jg_member {
+	struct jq_group q;		/* device lock */
+	struct jg_group *group;
+	struct jg_device *device;
+	atomic_long_t pool;		/* pages granted and not yet dirtied; negative: owed */
+	atomic64_t pages;
+	struct list_head node;		/* in jg_device.members, device lock */
+	bool dead;			/* device lock: nobody may enqueue any more */
+	s64 swept_pages;		/* pages when it was last looked whether credits rest */
+	u64 waits;
+	u64 wait_ns;
+	u64 timed_out;
+	struct rcu_head rcu;
+};
+
+struct jg_group {
+	u64 id;
+	u32 weight;
+	refcount_t refs;
+	struct hlist_node node;		/* jg_mutex; read under RCU */
+	struct jg_group *next_hidden;	/* jg_mutex, when all are removed */
+	struct jg_member *members[JG_DEVICES];
+	struct rcu_head rcu;
+};
+
+struct jg_device {
+	u64 bdi_id;			/* 0: free. Set last, read under RCU */
+	struct backing_dev_info *bdi;	/* a reference */
+	int slot;
+	atomic_t users;			/* tasks between leaving RCU and their last look */
+	spinlock_t lock;
+	/* Everything below with the lock. */
+	struct jq_queue queue;
+	struct timer_list timer;
+	struct list_head members;
+	unsigned long stamp;		/* jiffies of the last look at the counters */
+	s64 budget;			/* pages that may still be granted */
+	s64 pace;			/* ... and how fast, in 1/256 pages; S64_MAX: at once */
+	u64 dirty, writeback, unspent;
+	unsigned long sweep_at;
+	unsigned long stuck_since;	/* over the setpoint with nothing in flight; 0: is not */
+	unsigned long open_until;
+	bool open;
+	u64 timed_out, killed, opened;
+	u64 longest_wait_ns;
+	/* The clock's alone. */
+	u64 setpoint;			/* read with READ_ONCE */
+	u64 written;			/* WB_WRITTEN at the last look */
+	u64 rate;			/* 1/256 pages per look, smoothed; read with READ_ONCE */
+	unsigned long used_at;		/* jiffies of the last call, written by the hook */
+};
+
+struct jg_state {
+	int open_reason;		/* JUSTITIA_OPEN_* or 0: closed */
+	unsigned long deadline;		/* of the heartbeat, jiffies */
+	struct justitia_config config;
+	u64 background, freerun, setpoint;	/* pages; 0: unknown */
+	u32 heaviest;			/* weight */
+	u32 groups;
+	bool enabled;
+	u64 heartbeats, heartbeats_lost;
+	atomic64_t devices_refused;
+};
+
+extern struct jg_state jg;
+extern struct mutex jg_mutex;
+extern struct jg_device jg_devices[JG_DEVICES];
+
+/* Whether the gate orders anybody now. Any context. */
+static inline bool jg_closed(void)
+{
+	return !READ_ONCE(jg.open_reason) && time_before(jiffies, READ_ONCE(jg.deadline));
+}
+
+/* main.c. With jg_mutex; may sleep. */
+void jg_set_enabled(bool enabled);
+void jg_decide_open(void);
+
+/* hook.c. May sleep. */
+int jg_hook_attach(void);
+void jg_hook_detach(void);
+u64 jg_hook_calls(bool passed);
+
+/* gate.c */
+bool jg_admit(struct address_space *mapping, long pages);
+void jg_let_everybody_go(struct jg_device *device);
+void jg_let_group_go(struct jg_member *member);
+void jg_tick(struct timer_list *timer);
+void jg_refresh(struct jg_device *device);
+
+/* device.c */
+void jg_devices_init(void);
+struct jg_device *jg_device_of(struct backing_dev_info *bdi);
+void jg_device_count(struct jg_device *device);
+void jg_devices_look(void);
+void jg_devices_forget(void);
+bool jg_read_thresholds(void);
+
+/* group.c */
+struct jg_group *jg_group_of_current(void);
+struct jg_member *jg_member_of(struct jg_group *group, struct jg_device *device);
+void jg_group_put(struct jg_group *group);
+int jg_group_set(u64 id, u32 weight);
+void jg_groups_forget(void);
+void jg_members_drop(struct jg_device *device);
+u32 jg_members_list(struct justitia_member *to, u32 capacity);
+
+/* control.c */
+int jg_control_init(void);
+void jg_control_exit(void);
+
+#endif

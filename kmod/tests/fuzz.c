@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * Any bytes are a sequence of operations on which queue and model agree. Built with libFuzzer:
+ * `make -C kmod fuzz` runs it for a minute, SECONDS=N for longer; `make check` only for a moment.
+ */
+#include "model.h"
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t length);
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t length)
+{
+	static struct model m;
+
+	model_start(&m);
+	play(&m, bytes, length);
+	return 0;
+}

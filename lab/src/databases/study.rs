@@ -1,0 +1,359 @@
+//! From samples to figures: transactions and satisfied time, for each container and phase.
+//!
+//! - transactions: what sysbench reported, in whole seconds;
+//! - satisfied: part of the seconds with a known color that were GREEN or YELLOW. For all
+//!   containers together it is the mean over the containers, as in the paper's table VII;
+//! - a stopped container has no figures for that phase: unknown is not zero.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::protocol::{DatabaseJob, DatabasesReport, Policy};
+use super::record::Series;
+use super::settings::Settings;
+use crate::protocol::AgentCost;
+use crate::study::aggregate::{median, merge, Range};
+use crate::study::json as layout;
+
+/// Version of the layout; readers refuse another.
+pub const SCHEMA: u32 = 1;
+
+/// result.json of an experiment with databases.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// Version of the layout.
+    pub schema: u32,
+    /// Name of the experiment.
+    pub experiment: String,
+    /// `uname -r` of the guest.
+    pub kernel: String,
+    /// All that is needed to make it again.
+    pub environment: Environment,
+    /// Figures and record of each policy.
+    pub policies: BTreeMap<Policy, PolicyResult>,
+}
+
+/// Where and how it was run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// The command that made it.
+    pub command: String,
+    /// Version of Justitia.
+    pub justitia_version: String,
+    /// When it ended, seconds since 1970.
+    pub recorded_at_s: u64,
+    /// Facts the guest read back.
+    pub guest: BTreeMap<String, String>,
+    /// Facts about the virtual machine.
+    pub machine: BTreeMap<String, String>,
+    /// Every choice, with its default resolved.
+    pub databases: Settings,
+}
+
+impl Environment {
+    /// Of an experiment that has not begun.
+    pub fn new(command: &str, settings: Settings) -> Self {
+        Self {
+            command: command.to_owned(),
+            justitia_version: env!("CARGO_PKG_VERSION").to_owned(),
+            recorded_at_s: 0,
+            guest: BTreeMap::new(),
+            machine: BTreeMap::new(),
+            databases: settings,
+        }
+    }
+}
+
+/// One policy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PolicyResult {
+    /// Medians over the runs.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Total transactions over the runs.
+    pub transactions_range: Option<Range>,
+    /// Satisfied time over the runs.
+    pub satisfied_range: Option<Range>,
+    /// Runs, each with its figures and series.
+    pub runs: Vec<StudiedRun>,
+}
+
+/// Figures of one policy.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Each container.
+    pub containers: Vec<ContainerFigures>,
+    /// Transactions of all containers.
+    pub transactions: f64,
+    /// Mean over the containers of the fraction of time satisfied.
+    pub satisfied: Option<f64>,
+    /// Transactions of all containers in each phase.
+    pub phase_transactions: Vec<f64>,
+}
+
+/// Figures of one container.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ContainerFigures {
+    /// Its name.
+    pub name: String,
+    /// Its I/O weight.
+    pub weight: u32,
+    /// Its objective, transactions per second.
+    pub objective_tps: u32,
+    /// Transactions in all phases.
+    pub transactions: f64,
+    /// Fraction of time satisfied.
+    pub satisfied: Option<f64>,
+    /// Each phase.
+    pub phases: Vec<PhaseFigures>,
+}
+
+/// Figures of one container in one phase.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhaseFigures {
+    /// What it was offered; null: stopped.
+    pub offered_tps: Option<u32>,
+    /// Transactions.
+    pub transactions: f64,
+    /// Median rate.
+    pub median_tps: Option<f64>,
+    /// Rate of the first five seconds with a report: what an empty cache serves.
+    pub first_tps: Option<f64>,
+    /// Fraction of time satisfied.
+    pub satisfied: Option<f64>,
+    /// Mean memory.current, 10^6 bytes.
+    pub memory_mb: Option<f64>,
+    /// Mean page cache, 10^6 bytes.
+    pub cache_mb: Option<f64>,
+    /// Reads from the disk per second.
+    pub reads_per_s: Option<f64>,
+}
+
+/// One policy of one run, as recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunRecord {
+    /// Number of the run, from 1.
+    pub run: u32,
+    /// Its seed.
+    pub seed: u64,
+    /// Part of the host's CPU time that went to others, 0 to 1.
+    pub host_busy_with_others: Option<f64>,
+    /// Boots that failed before this one.
+    pub failed_boots: u32,
+    /// What the guest said.
+    pub report: DatabasesReport,
+}
+
+/// One run with its figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StudiedRun {
+    /// Number of the run, from 1.
+    pub run: u32,
+    /// Its seed.
+    pub seed: u64,
+    /// Part of the host's CPU time that went to others, 0 to 1.
+    pub host_busy_with_others: Option<f64>,
+    /// Boots that failed before this one.
+    pub failed_boots: u32,
+    /// Its figures.
+    pub figures: Figures,
+    /// When each phase began and ended.
+    pub phases: Vec<(f64, f64)>,
+    /// What the agent cost.
+    pub agent: Option<AgentCost>,
+    /// The end of its log.
+    pub agent_log: String,
+    /// Knobs it left changed.
+    pub knobs_left: Vec<String>,
+    /// Static limit of each container.
+    pub limits: Vec<Option<u64>>,
+    /// Samples of each container.
+    pub series: Vec<Series>,
+}
+
+impl Document {
+    /// Studies the records.
+    pub fn study(
+        experiment: &str,
+        environment: Environment,
+        records: BTreeMap<Policy, Vec<RunRecord>>,
+    ) -> Self {
+        let kernel = records
+            .values()
+            .flatten()
+            .map(|record| record.report.kernel.clone())
+            .next()
+            .unwrap_or_default();
+        let policies = records
+            .into_iter()
+            .map(|(policy, records)| (policy, result(&environment.databases, records)))
+            .collect();
+        Self {
+            schema: SCHEMA,
+            experiment: experiment.to_owned(),
+            kernel,
+            environment,
+            policies,
+        }
+    }
+
+    /// As result.json.
+    pub fn render(&self) -> String {
+        layout::render(&serde_json::to_value(self).unwrap_or_default())
+    }
+}
+
+fn result(settings: &Settings, records: Vec<RunRecord>) -> PolicyResult {
+    let runs: Vec<StudiedRun> = records
+        .into_iter()
+        .map(|record| studied(settings, record))
+        .collect();
+    let each: Vec<&Figures> = runs.iter().map(|run| &run.figures).collect();
+    PolicyResult {
+        figures: medians(&each),
+        transactions_range: Range::of(each.iter().map(|f| Some(f.transactions))),
+        satisfied_range: Range::of(each.iter().map(|f| f.satisfied)),
+        runs,
+    }
+}
+
+fn studied(settings: &Settings, record: RunRecord) -> StudiedRun {
+    let report = record.report;
+    let series: Vec<Series> = report
+        .containers
+        .iter()
+        .map(|container| Series::of(&container.samples))
+        .collect();
+    StudiedRun {
+        run: record.run,
+        seed: record.seed,
+        host_busy_with_others: record.host_busy_with_others,
+        failed_boots: record.failed_boots,
+        figures: figures(settings, &series),
+        phases: report.phases,
+        agent: report.agent,
+        agent_log: report.agent_log,
+        knobs_left: report.knobs_left,
+        limits: report.containers.iter().map(|c| c.limit_bytes).collect(),
+        series,
+    }
+}
+
+/// Median of every number over the runs.
+fn medians(runs: &[&Figures]) -> Figures {
+    let values: Vec<serde_json::Value> = runs
+        .iter()
+        .filter_map(|run| serde_json::to_value(run).ok())
+        .collect();
+    serde_json::from_value(merge(&values.iter().collect::<Vec<_>>())).unwrap_or_default()
+}
+
+/// Figures of one run.
+pub fn figures(settings: &Settings, series: &[Series]) -> Figures {
+    let containers: Vec<ContainerFigures> = settings
+        .containers
+        .iter()
+        .zip(series)
+        .map(|(job, series)| container(job, series))
+        .collect();
+    let phase_transactions = (0..settings.phases.len())
+        .map(|phase| {
+            let of = |c: &ContainerFigures| c.phases.get(phase).map_or(0.0, |p| p.transactions);
+            containers.iter().map(of).sum()
+        })
+        .collect();
+    let satisfied: Vec<f64> = containers.iter().filter_map(|c| c.satisfied).collect();
+    Figures {
+        transactions: containers.iter().map(|c| c.transactions).sum(),
+        satisfied: mean(&satisfied),
+        phase_transactions,
+        containers,
+    }
+}
+
+fn container(job: &DatabaseJob, series: &Series) -> ContainerFigures {
+    let mut before = 0.0;
+    let phases: Vec<PhaseFigures> = (0..job.offered_tps.len())
+        .map(|phase| {
+            let places: Vec<usize> = series.places(phase).collect();
+            let until = places.last().map_or(before, |p| series.transactions[*p]);
+            let figures = in_phase(series, &places, job.offered_tps[phase], until - before);
+            before = until;
+            figures
+        })
+        .collect();
+    let all: Vec<usize> = (0..series.at_s.len()).collect();
+    ContainerFigures {
+        name: job.name.clone(),
+        weight: job.weight,
+        objective_tps: job.objective_tps,
+        transactions: before,
+        satisfied: satisfied(series, &all),
+        phases,
+    }
+}
+
+fn in_phase(
+    series: &Series,
+    places: &[usize],
+    offered_tps: Option<u32>,
+    transactions: f64,
+) -> PhaseFigures {
+    let known = |column: &[Option<u64>]| -> Vec<f64> {
+        let values = places.iter().filter_map(|p| column[*p]);
+        values.map(|bytes| bytes as f64 / 1e6).collect()
+    };
+    let tps: Vec<f64> = places.iter().filter_map(|p| series.tps[*p]).collect();
+    let reads = places.first().zip(places.last()).and_then(|(&from, &to)| {
+        let reads = series.device_reads[to]?.saturating_sub(series.device_reads[from]?);
+        let seconds = series.at_s[to] - series.at_s[from];
+        (seconds > 0.0).then(|| reads as f64 / seconds)
+    });
+    let runs = offered_tps.is_some();
+    PhaseFigures {
+        offered_tps,
+        transactions,
+        median_tps: median(tps.iter().copied()),
+        first_tps: mean(&tps[..tps.len().min(5)]),
+        satisfied: satisfied(series, places),
+        memory_mb: mean(&known(&series.memory_bytes)).filter(|_| runs),
+        cache_mb: mean(&known(&series.file_bytes)).filter(|_| runs),
+        reads_per_s: reads.filter(|_| runs),
+    }
+}
+
+/// Part of the samples with a known color whose objective was met.
+fn satisfied(series: &Series, places: &[usize]) -> Option<f64> {
+    let colors = places.iter().filter_map(|p| series.color[*p]);
+    let met: Vec<f64> = colors
+        .map(|color| f64::from(u8::from(color.is_satisfied())))
+        .collect();
+    mean(&met)
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// What a run came to, for the one who waits.
+pub fn one_line(settings: &Settings, record: &RunRecord) -> String {
+    let series: Vec<Series> = record
+        .report
+        .containers
+        .iter()
+        .map(|container| Series::of(&container.samples))
+        .collect();
+    let figures = figures(settings, &series);
+    let satisfied = figures.satisfied.map_or("unknown".to_owned(), |part| {
+        format!("{:.0} %", part * 100.0)
+    });
+    format!(
+        "{:.0} transactions, satisfied {satisfied}",
+        figures.transactions
+    )
+}
+
+#[cfg(test)]
+#[path = "study_tests.rs"]
+mod tests;

@@ -1,0 +1,65 @@
+//! How a container is, judged from what its clients see.
+//!
+//! The rule is that of the paper's probe (section IV.A): GREEN when nothing waits, YELLOW when
+//! something waits and the objective is met, RED when it is missed. A container that is offered less
+//! than its objective only has to serve what it is offered.
+//!
+//! This is what satisfied time is counted with, second by second and under every policy. It is not
+//! what the agent sees: that is what the container's probe declares ([`super::probe`]), which knows
+//! only the server and waits some seconds before it changes its mind.
+
+use crate::databases::protocol::Color;
+
+/// Part of the objective that counts as met: arrivals are random, and a second is short.
+const TOLERANCE: f64 = 0.95;
+
+/// What the clients of one container saw in the last whole second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seen {
+    /// Transactions.
+    pub tps: f64,
+    /// Transactions that wait for a client thread.
+    pub queue: u64,
+}
+
+/// The color of a container with this objective that is offered this much. The queue is seen at one
+/// instant and arrivals come in bursts, so one waiting transaction for each of the `threads` is none.
+pub fn judge(objective_tps: u32, offered_tps: u32, threads: u32, seen: Seen) -> Color {
+    if seen.queue <= u64::from(threads) {
+        return Color::Green;
+    }
+    let asked = f64::from(objective_tps.min(offered_tps));
+    if seen.tps >= asked * TOLERANCE {
+        Color::Yellow
+    } else {
+        Color::Red
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(objective: u32, offered: u32, tps: f64, queue: u64) -> Color {
+        judge(objective, offered, 4, Seen { tps, queue })
+    }
+
+    #[test]
+    fn a_container_for_which_nobody_waits_is_green_at_any_load() {
+        assert_eq!(of(1000, 2000, 2000.0, 0), Color::Green);
+        assert_eq!(of(1000, 20, 14.0, 0), Color::Green);
+        assert_eq!(of(1000, 2000, 900.0, 4), Color::Green);
+    }
+
+    #[test]
+    fn waiting_work_is_yellow_at_the_objective_and_red_below_it() {
+        assert_eq!(of(1000, 2000, 960.0, 7), Color::Yellow);
+        assert_eq!(of(1000, 2000, 940.0, 7), Color::Red);
+    }
+
+    #[test]
+    fn nobody_has_to_serve_more_than_is_offered() {
+        assert_eq!(of(1000, 200, 195.0, 5), Color::Yellow);
+        assert_eq!(of(1000, 200, 100.0, 5), Color::Red);
+    }
+}

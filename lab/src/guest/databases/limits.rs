@@ -1,0 +1,101 @@
+//! Static limits: what an operator sets who knows the machine and not the load.
+//!
+//! They are set when memory is full, every container having read its whole database, and divide 90
+//! percent of the page cache that all hold then, in the ratio of the scenario's limits. What a
+//! server needs beside page cache is added to its own. The paper divides the whole memory, of which
+//! anonymous memory is next to nothing there; here it would be more than the smallest limit.
+//!
+//! Units: bytes.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::server::Server;
+use crate::databases::protocol::{DatabasesJob, Policy};
+use crate::guest::files;
+use crate::guest::setup::CGROUP;
+
+/// Memory of one container.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Held {
+    file: u64,
+    other: u64,
+}
+
+/// Puts the policy's static limits in force; answers each container's.
+pub fn enforce(job: &DatabasesJob, servers: &[Server]) -> Result<Vec<Option<u64>>> {
+    let knob = match job.policy {
+        Policy::Max => "memory.max",
+        Policy::Soft | Policy::Memoplight => "memory.low",
+        Policy::Conventional | Policy::Proportional => return Ok(vec![None; servers.len()]),
+    };
+    let held = servers
+        .iter()
+        .map(|server| held(&server.group))
+        .collect::<Result<Vec<Held>>>()?;
+    let parts: Vec<u32> = job.containers.iter().map(|c| c.limit_part).collect();
+    let limits = divide(&held, &parts);
+    if knob == "memory.low" {
+        // Protection ends at the first ancestor that has none.
+        let sum: u64 = limits.iter().sum();
+        let parent = Path::new(CGROUP).join("app").join(knob);
+        files::write(&parent, &sum.to_string())?;
+    }
+    for (server, limit) in servers.iter().zip(&limits) {
+        files::write(&server.group.join(knob), &limit.to_string())?;
+    }
+    Ok(limits.into_iter().map(Some).collect())
+}
+
+fn held(group: &Path) -> Result<Held> {
+    let stat = files::read(&group.join("memory.stat"))?;
+    let current = files::limit_bytes(&files::read(&group.join("memory.current"))?);
+    let file = files::keyed(&stat, "file").zip(files::keyed(&stat, "shmem"));
+    let (file, shmem) = file.context("memory.stat tells no page cache")?;
+    let file = file.saturating_sub(shmem);
+    let current = current.context("memory.current is no number")?;
+    Ok(Held {
+        file,
+        other: current.saturating_sub(file),
+    })
+}
+
+fn divide(held: &[Held], parts: &[u32]) -> Vec<u64> {
+    let budget = held.iter().map(|h| h.file).sum::<u64>() / 10 * 9;
+    let sum: u64 = parts.iter().map(|&part| u64::from(part)).sum();
+    held.iter()
+        .zip(parts)
+        .map(|(held, &part)| {
+            let file = budget / sum.max(1) * u64::from(part);
+            (held.other + file) / 4096 * 4096
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_cache_is_divided_in_the_ratio_and_other_memory_is_each_ones_own() {
+        let held = [(60, 40), (30, 20)].map(|(file, other)| Held {
+            file: file << 20,
+            other: other << 20,
+        });
+        let limits = divide(&held, &[1800, 1000]);
+        let file: Vec<u64> = limits.iter().zip(held).map(|(l, h)| l - h.other).collect();
+        assert!((file[0] as f64 / file[1] as f64 - 1.8).abs() < 0.01);
+        assert!(file.iter().sum::<u64>() <= (90 << 20) / 10 * 9);
+        assert!(file.iter().sum::<u64>() > (90 << 20) / 100 * 89);
+    }
+
+    #[test]
+    fn a_group_that_cannot_be_read_has_no_limit_made_up_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(held(dir.path()).is_err());
+        std::fs::write(dir.path().join("memory.stat"), "anon 5\n").unwrap();
+        std::fs::write(dir.path().join("memory.current"), "9\n").unwrap();
+        assert!(held(dir.path()).is_err());
+    }
+}

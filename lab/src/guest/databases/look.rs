@@ -1,0 +1,78 @@
+//! One look at the kernel's counters of a container's group.
+//!
+//! A group that is gone, and a file this kernel does not have, read as `None`.
+
+use std::fs;
+use std::path::Path;
+
+use crate::databases::protocol::DatabaseSample;
+use crate::guest::files;
+
+/// Fills in what the kernel knows of the group at `dir`; `device` is the data disk's
+/// `major:minor`.
+pub fn look(dir: &Path, device: &str, sample: &mut DatabaseSample) {
+    let read = |name: &str| fs::read_to_string(dir.join(name)).ok();
+    let limit = |name: &str| read(name).and_then(|text| files::limit_bytes(&text));
+    sample.memory_bytes = limit("memory.current");
+    sample.low_bytes = limit("memory.low");
+    sample.high_bytes = limit("memory.high");
+    if let Some(stat) = read("memory.stat") {
+        sample.file_bytes = files::keyed(&stat, "file")
+            .zip(files::keyed(&stat, "shmem"))
+            .map(|(file, shmem)| file.saturating_sub(shmem));
+    }
+    if let Some(stat) = read("io.stat") {
+        sample.device_read_bytes = Some(files::io_stat(&stat, device, "rbytes"));
+        sample.device_reads = Some(files::io_stat(&stat, device, "rios"));
+    }
+}
+
+/// A sample of which nothing is known but its time.
+pub fn blank(at_s: f64, phase: usize) -> DatabaseSample {
+    DatabaseSample {
+        at_s,
+        phase: phase as u32,
+        transactions: 0.0,
+        tps: None,
+        queue: None,
+        latency_ms: None,
+        color: None,
+        declared: None,
+        memory_bytes: None,
+        file_bytes: None,
+        device_read_bytes: None,
+        device_reads: None,
+        low_bytes: None,
+        high_bytes: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_is_gone_is_unknown_and_not_zero() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut sample = blank(1.0, 0);
+        look(&dir.path().join("gone"), "259:1", &mut sample);
+        assert_eq!(sample, blank(1.0, 0));
+    }
+
+    #[test]
+    fn page_cache_is_file_without_shmem_and_max_is_no_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        put("memory.current", "500\n");
+        put("memory.stat", "anon 7\nfile 100\nshmem 10\n");
+        put("memory.high", "max\n");
+        put("io.stat", "259:1 rbytes=5 wbytes=6 rios=2 wios=1\n");
+        let mut sample = blank(1.0, 0);
+        look(dir.path(), "259:1", &mut sample);
+        assert_eq!(
+            (sample.memory_bytes, sample.file_bytes),
+            (Some(500), Some(90))
+        );
+        assert_eq!((sample.high_bytes, sample.device_reads), (None, Some(2)));
+    }
+}

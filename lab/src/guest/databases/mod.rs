@@ -1,0 +1,221 @@
+//! Databases in containers: one boot makes them, the others measure one policy each.
+//!
+//! [`prepare`] fills an empty data disk; the host keeps it and hands it to every measuring guest,
+//! which throws away what it writes. [`run`] then takes the steps of every experiment: containers,
+//! probes, a full page cache, static limits or the agent, phases. What is equal for all policies: the image,
+//! the load's seed, and that a probe declares every container's color.
+
+pub mod color;
+pub mod limits;
+pub mod look;
+pub mod phases;
+pub mod probe;
+pub mod server;
+pub mod sysbench;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{ensure, Context, Result};
+
+use super::agent::{self, Agent};
+use super::disks::{self, GuestDisk};
+use super::{files, knobs, progress, setup};
+use crate::databases::protocol::{
+    DatabaseReport, DatabasesJob, DatabasesReport, PrepareJob, PrepareReport,
+};
+use crate::protocol::Lru;
+use crate::qemu::SERIAL_DATA;
+use server::Server;
+
+/// Read-ahead of the data disk: one page of `InnoDB`. A point select of MariaDB 10.11 reads its leaf
+/// page and the next one; the kernel takes that for a sequential reader and adds as much as it may.
+const READ_AHEAD_KB: &str = "16";
+
+/// Makes the databases on the empty data disk.
+pub fn prepare(job: &PrepareJob) -> Result<PrepareReport> {
+    let began = Instant::now();
+    let data = disks::find(SERIAL_DATA)?;
+    setup::set_lru(Lru::Classic)?;
+    setup::make_data(&data, "")?;
+    progress(&format!("making a database of {} rows", job.rows));
+    let table_bytes = server::make(0, job.rows)?;
+    for index in 1..job.databases as usize {
+        progress(&format!("copying the database, {index}"));
+        let mut copy = Command::new("cp");
+        copy.arg("-r").arg(server::home(0)).arg(server::home(index));
+        setup::run(&mut copy)?;
+    }
+    progress("writing the databases out");
+    setup::run(Command::new("umount").arg(setup::data_dir()))?;
+    Ok(PrepareReport {
+        table_bytes,
+        seconds: began.elapsed().as_secs_f64(),
+    })
+}
+
+/// Measures one policy.
+pub fn run(job: &DatabasesJob) -> Result<DatabasesReport> {
+    ensure!(!job.containers.is_empty(), "the job has no containers");
+    let mut environment = BTreeMap::new();
+    let data = prepare_guest(job, &mut environment)?;
+    let servers = start_servers(job)?;
+    let mut phases = phases::Phases::new(job, &servers, &data);
+    phases.prepare()?;
+    let limits = limits::enforce(job, &servers)?;
+    let knobs_before = knobs::snapshot(Path::new(setup::CGROUP));
+    let mut agent = start_agent(job)?;
+    phases.run(agent.as_mut())?;
+    let (series, spans) = phases.finish();
+
+    if let Some(agent) = &mut agent {
+        let in_time = agent.end()?;
+        environment.insert("agent_ended_in_time".into(), in_time.to_string());
+    }
+    let knobs_after = knobs::snapshot(Path::new(setup::CGROUP));
+    let containers = job
+        .containers
+        .iter()
+        .zip(limits)
+        .zip(series)
+        .map(|((container, limit_bytes), samples)| DatabaseReport {
+            name: container.name.clone(),
+            limit_bytes,
+            samples,
+        })
+        .collect();
+    Ok(DatabasesReport {
+        kernel: rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned(),
+        environment,
+        containers,
+        phases: spans,
+        agent: agent.as_ref().map(Agent::cost),
+        agent_log: agent.as_ref().map(Agent::log).unwrap_or_default(),
+        knobs_left: left_changed(&knobs_before, &knobs_after),
+    })
+}
+
+/// LRU, scheduler, the databases' file system, the groups.
+fn prepare_guest(
+    job: &DatabasesJob,
+    environment: &mut BTreeMap<String, String>,
+) -> Result<GuestDisk> {
+    progress("preparing the guest");
+    let data = disks::find(SERIAL_DATA)?;
+    let mut fact = |name: &str, value: String| {
+        environment.insert(name.to_owned(), value);
+    };
+    fact("lru", setup::set_lru(job.lru)?);
+    fact("scheduler", setup::set_scheduler(&data, job.scheduler)?);
+    let read_ahead = Path::new("/sys/block")
+        .join(&data.name)
+        .join("queue/read_ahead_kb");
+    files::write(&read_ahead, READ_AHEAD_KB)?;
+    fact("read_ahead_kb", files::read(&read_ahead)?);
+    fact("mount_options", setup::mount_data(&data, "")?);
+    let meminfo = files::read(Path::new("/proc/meminfo"))?;
+    let mem_total = files::meminfo_bytes(&meminfo, "MemTotal").context("no MemTotal")?;
+    fact("mem_total_bytes", mem_total.to_string());
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    fact("cpus", cpus.to_string());
+    setup::make_group("/app")?;
+    setup::make_group("/load")?;
+    agent::make_group()?;
+    Ok(data)
+}
+
+fn start_servers(job: &DatabasesJob) -> Result<Vec<Server>> {
+    progress(&format!("starting {} servers", job.containers.len()));
+    let mut servers = Vec::new();
+    for (index, container) in job.containers.iter().enumerate() {
+        servers.push(Server::start(index, container, job.scheduler)?);
+    }
+    for server in &servers {
+        server.wait_until_ready()?;
+    }
+    Ok(servers)
+}
+
+fn start_agent(job: &DatabasesJob) -> Result<Option<Agent>> {
+    let Some(mode) = job.policy.agent_mode() else {
+        return Ok(None);
+    };
+    let mut arguments: Vec<String> = ["run", "--mode", mode, "--manage", "/app/*"]
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    if !job.agent_config.is_empty() {
+        let path = Path::new(setup::STATE).join("agent.toml");
+        files::write(&path, &job.agent_config)?;
+        arguments.extend(["--config".to_owned(), path.display().to_string()]);
+    }
+    arguments.extend(job.agent_args.iter().cloned());
+    let agent = Agent::launch(arguments)?;
+    progress("the agent runs");
+    Ok(Some(agent))
+}
+
+/// Knobs that differ, of groups that were there before and are there still: a stopped container has
+/// none any more, and the clients' groups are made in between.
+fn left_changed(
+    before: &BTreeMap<String, String>,
+    after: &BTreeMap<String, String>,
+) -> Vec<String> {
+    let lines = knobs::differences(&common(before, after), &common(after, before));
+    for line in &lines {
+        progress(&format!("knob not restored: {line}"));
+    }
+    lines
+}
+
+/// The entries of a map whose keys another one has too.
+fn common(
+    of: &BTreeMap<String, String>,
+    other: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    of.iter()
+        .filter(|(knob, _)| other.contains_key(*knob))
+        .map(|(knob, value)| (knob.clone(), value.clone()))
+        .collect()
+}
+
+/// Makes a command join a cgroup before it becomes its program.
+pub(super) fn enter_group(command: &mut Command, group: &Path) -> Result<()> {
+    let members = File::options()
+        .write(true)
+        .open(group.join("cgroup.procs"))
+        .with_context(|| format!("cannot join {}", group.display()))?;
+    // SAFETY: between fork and exec only one write(2) on an open descriptor runs, which is
+    // async-signal-safe; nothing is allocated on the success path.
+    unsafe {
+        command.pre_exec(move || (&members).write_all(b"0"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_groups_that_were_there_all_the_time_can_be_left_changed() {
+        let map = |pairs: &[(&str, &str)]| {
+            pairs
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect::<BTreeMap<_, _>>()
+        };
+        let before = map(&[("app/A/memory.low", "0"), ("app/B/memory.low", "0")]);
+        let after = map(&[("app/B/memory.low", "4096"), ("load/B/memory.low", "0")]);
+        let left = left_changed(&before, &after);
+        assert_eq!(left, ["app/B/memory.low: \"0\" -> \"4096\""]);
+    }
+}

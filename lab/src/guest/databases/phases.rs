@@ -1,0 +1,253 @@
+//! The phases: clients start and stop, probes run beside them, a sample a second.
+//!
+//! A sample carries the time it was really taken. Transactions are what sysbench reported until
+//! then; the part of a second between its last report and the end of the phase is lost, in every
+//! phase of every policy alike.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{ensure, Result};
+
+use super::color::{judge, Seen};
+use super::look::{blank, look};
+use super::probe::{declared, Declarer};
+use super::server::Server;
+use super::sysbench::{Load, Sysbench};
+use crate::databases::protocol::{DatabaseSample, DatabasesJob, Start};
+use crate::guest::agent::Agent;
+use crate::guest::disks::GuestDisk;
+use crate::guest::setup::{self, STATE};
+use crate::guest::{files, progress};
+use crate::load::shared::monotonic_ns;
+
+/// Seconds between two lines of progress.
+const PROGRESS_EVERY_S: u64 = 10;
+
+/// How much longer a sysbench is told to run than its phase lasts; the driver ends it.
+const SPARE_S: u32 = 60;
+
+/// One container's clients.
+#[derive(Debug, Default)]
+struct Clients {
+    running: Option<Sysbench>,
+    /// Transactions of the phases before.
+    done: f64,
+    /// Who declares the container's color.
+    declarer: Option<Declarer>,
+    stopped: bool,
+}
+
+/// All phases of a job.
+#[derive(Debug)]
+pub struct Phases<'a> {
+    job: &'a DatabasesJob,
+    servers: &'a [Server],
+    device: &'a str,
+    clients: Vec<Clients>,
+    series: Vec<Vec<DatabaseSample>>,
+    spans: Vec<(f64, f64)>,
+    begin_ns: u64,
+}
+
+impl<'a> Phases<'a> {
+    /// Nothing has begun.
+    pub fn new(job: &'a DatabasesJob, servers: &'a [Server], data: &'a GuestDisk) -> Self {
+        Self {
+            job,
+            servers,
+            device: &data.number,
+            clients: servers.iter().map(|_| Clients::default()).collect(),
+            series: vec![Vec::new(); servers.len()],
+            spans: Vec::new(),
+            begin_ns: 0,
+        }
+    }
+
+    /// Starts the probes and sees to what the page cache holds when the first phase begins.
+    pub fn prepare(&mut self) -> Result<()> {
+        self.start_declarers()?;
+        self.fill_cache(0)
+    }
+
+    /// Runs all phases.
+    pub fn run(&mut self, mut agent: Option<&mut Agent>) -> Result<()> {
+        for phase in 0..self.job.phases.len() {
+            if phase > 0 {
+                self.fill_cache(phase)?;
+            } else {
+                self.begin_ns = monotonic_ns();
+            }
+            let begin_s = self.now_s();
+            self.start_clients(phase)?;
+            progress(&format!(
+                "phase {} of {}, {} s",
+                phase + 1,
+                self.job.phases.len(),
+                self.job.phase_s
+            ));
+            for second in 1..=u64::from(self.job.phase_s) {
+                self.sleep_until(begin_s + second as f64);
+                self.sample(phase)?;
+                if let Some(agent) = agent.as_deref_mut() {
+                    agent.watch()?;
+                }
+                if second % PROGRESS_EVERY_S == 0 {
+                    progress(&self.status(phase));
+                }
+            }
+            self.stop_clients();
+            self.spans.push((begin_s, self.now_s()));
+        }
+        for declarer in self.clients.iter_mut().filter_map(|c| c.declarer.take()) {
+            declarer.stop();
+        }
+        Ok(())
+    }
+
+    fn start_declarers(&mut self) -> Result<()> {
+        for (index, container) in self.job.containers.iter().enumerate() {
+            let group = load_group(&container.name)?;
+            let server = &self.servers[index];
+            let declarer = Declarer::start(container, server, self.job.threads, &group)?;
+            self.clients[index].declarer = Some(declarer);
+        }
+        Ok(())
+    }
+
+    /// The samples of each container and the span of each phase.
+    pub fn finish(self) -> (Vec<Vec<DatabaseSample>>, Vec<(f64, f64)>) {
+        (self.series, self.spans)
+    }
+
+    fn now_s(&self) -> f64 {
+        monotonic_ns().saturating_sub(self.begin_ns) as f64 / 1e9
+    }
+
+    fn sleep_until(&self, at_s: f64) {
+        let rest = at_s - self.now_s();
+        if rest > 0.0 {
+            thread::sleep(Duration::from_secs_f64(rest));
+        }
+    }
+
+    /// What the page cache holds when the phase begins.
+    fn fill_cache(&self, phase: usize) -> Result<()> {
+        match self.job.phases[phase] {
+            Start::AsIs => return Ok(()),
+            Start::Cold => return setup::drop_caches(),
+            Start::Warm => progress("reading the databases"),
+        }
+        let mut readers = Vec::new();
+        for (index, server) in self.servers.iter().enumerate() {
+            if !self.clients[index].stopped {
+                readers.push(server.read_all(index)?);
+            }
+        }
+        for mut reader in readers {
+            ensure!(reader.wait()?.success(), "cannot read a database");
+        }
+        Ok(())
+    }
+
+    /// Starts the clients of a phase and stops the containers that have none.
+    fn start_clients(&mut self, phase: usize) -> Result<()> {
+        for (index, container) in self.job.containers.iter().enumerate() {
+            let clients = &mut self.clients[index];
+            let Some(rate) = container.offered_tps.get(phase).copied().flatten() else {
+                if !clients.stopped {
+                    if let Some(declarer) = clients.declarer.take() {
+                        declarer.stop();
+                    }
+                    self.servers[index].stop()?;
+                    clients.stopped = true;
+                }
+                continue;
+            };
+            let group = load_group(&container.name)?;
+            let log = Path::new(STATE).join(format!("sysbench-{}.log", container.name));
+            let load = Load {
+                socket: &self.servers[index].socket,
+                rate,
+                threads: self.job.threads,
+                rows: self.job.rows,
+                seconds: self.job.phase_s + SPARE_S,
+                seed: self
+                    .job
+                    .seed
+                    .wrapping_mul(1000)
+                    .wrapping_add((phase * 100 + index) as u64),
+            };
+            clients.running = Some(Sysbench::start(load, &group, &log)?);
+        }
+        Ok(())
+    }
+
+    fn stop_clients(&mut self) {
+        for clients in &mut self.clients {
+            if let Some(sysbench) = clients.running.take() {
+                clients.done += sysbench.said().transactions;
+                sysbench.stop();
+            }
+        }
+    }
+
+    fn sample(&mut self, phase: usize) -> Result<()> {
+        let at_s = self.now_s();
+        for (index, server) in self.servers.iter().enumerate() {
+            let clients = &mut self.clients[index];
+            let mut sample = blank(at_s, phase);
+            sample.transactions = clients.done;
+            look(&server.group, self.device, &mut sample);
+            if let Some(sysbench) = &mut clients.running {
+                sysbench.ensure_running()?;
+                server.ensure_alive()?;
+                let said = sysbench.said();
+                sample.transactions += said.transactions;
+                (sample.tps, sample.latency_ms) = (said.tps, said.latency_ms);
+                sample.queue = said.queue;
+                let seen = said
+                    .tps
+                    .zip(said.queue)
+                    .map(|(tps, queue)| Seen { tps, queue });
+                sample.color = seen.map(|seen| {
+                    let container = &self.job.containers[index];
+                    let offered = container.offered_tps[phase].unwrap_or_default();
+                    judge(container.objective_tps, offered, self.job.threads, seen)
+                });
+            }
+            if let Some(declarer) = &mut clients.declarer {
+                declarer.tick(&server.group)?;
+                sample.declared = declared(&server.group);
+            }
+            self.series[index].push(sample);
+        }
+        Ok(())
+    }
+
+    /// One line for people: what each container does.
+    fn status(&self, phase: usize) -> String {
+        let mut line = format!("phase {}:", phase + 1);
+        for (server, samples) in self.servers.iter().zip(&self.series) {
+            let Some(sample) = samples.last() else {
+                continue;
+            };
+            let tps = sample.tps.map_or("-".to_owned(), |tps| format!("{tps:.0}"));
+            let color = sample.color.map_or("-", |color| color.name());
+            let mb = sample.memory_bytes.unwrap_or_default() / 1_000_000;
+            let _ = write!(line, " {} {tps}/s {color} {mb} MB;", server.name);
+        }
+        line
+    }
+}
+
+fn load_group(name: &str) -> Result<PathBuf> {
+    let group = Path::new(setup::CGROUP).join("load").join(name);
+    fs::create_dir_all(&group)?;
+    // Fails where the group is not there, with its name in the error.
+    files::read(&group.join("cgroup.procs"))?;
+    Ok(group)
+}

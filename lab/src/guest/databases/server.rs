@@ -1,0 +1,280 @@
+//! MariaDB in a container of crun, made so small that the page cache decides.
+//!
+//! The buffer pool is the least that `InnoDB` accepts and reads go through the page cache
+//! (`innodb_flush_method=fsync`, no asynchronous I/O), so a point select is a hit or a miss of the
+//! container's page cache. Everything else that would hold memory or write is off. There are no
+//! system tables and no grants: the data directory is made by `mariadbd --bootstrap` from two
+//! statements, with sysbench's table, whose last column is so wide that two rows fill a page. That
+//! keeps the number of rows, and with it the time to make them under emulation, small.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure, Context, Result};
+
+use super::enter_group;
+use crate::databases::protocol::DatabaseJob;
+use crate::guest::container::system_binds;
+use crate::guest::oci::{self, Bind, Bundle};
+use crate::guest::setup::{data_dir, CGROUP, STATE};
+use crate::guest::{container, files};
+use crate::protocol::Scheduler;
+
+/// Options that making and serving share.
+const COMMON: &[&str] = &[
+    "--no-defaults",
+    "--user=root",
+    "--innodb-log-file-size=8M",
+    "--innodb-flush-method=fsync",
+    "--innodb-use-native-aio=OFF",
+    "--innodb-stats-persistent=OFF",
+    "--innodb-doublewrite=OFF",
+    "--innodb-temp-data-file-path=ibtmp1:1M:autoextend",
+    "--innodb-autoextend-increment=1",
+    "--innodb-buffer-pool-load-at-startup=OFF",
+    "--innodb-buffer-pool-dump-at-shutdown=OFF",
+    "--skip-performance-schema",
+    "--plugin-dir=/nonexistent",
+];
+
+/// Options of a server. `innodb-read-ahead-threshold=0` turns `InnoDB`'s read-ahead off; 64, by the
+/// manual the strictest, reads neighbors of many pages with so small a buffer pool (10.11: 1.6 pages
+/// more for each select).
+const SERVE: &[&str] = &[
+    "--datadir=/data/mysql",
+    "--tmpdir=/data/tmp",
+    "--socket=/data/socket",
+    "--pid-file=/data/tmp/pid",
+    "--skip-grant-tables",
+    "--skip-networking",
+    "--skip-log-bin",
+    "--innodb-buffer-pool-size=6M",
+    "--innodb-log-buffer-size=2M",
+    "--innodb-adaptive-hash-index=OFF",
+    "--innodb-read-ahead-threshold=0",
+    "--key-buffer-size=64K",
+    "--aria-pagecache-buffer-size=128K",
+    "--query-cache-type=0",
+    "--query-cache-size=0",
+    "--table-open-cache=64",
+    "--max-connections=64",
+    "--thread-cache-size=64",
+];
+
+/// How long a server may take until it accepts connections.
+const START_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// A data directory's place in the data file system.
+pub fn home(index: usize) -> PathBuf {
+    data_dir().join(format!("db{index}"))
+}
+
+/// Makes the data directory of one database with this many rows; answers the size of its table.
+pub fn make(index: usize, rows: u32) -> Result<u64> {
+    let home = home(index);
+    fs::create_dir_all(home.join("mysql/sbtest"))?;
+    fs::create_dir_all(home.join("tmp"))?;
+    let mut child = Command::new("mariadbd")
+        .args(COMMON)
+        .arg(format!("--datadir={}", home.join("mysql").display()))
+        .arg(format!("--tmpdir={}", home.join("tmp").display()))
+        .args(["--innodb-buffer-pool-size=128M", "--bootstrap"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot run mariadbd")?;
+    child
+        .stdin
+        .take()
+        .context("mariadbd takes no statements")?
+        .write_all(statements(rows).as_bytes())
+        .context("mariadbd took no statements")?;
+    let output = child.wait_with_output()?;
+    let log = String::from_utf8_lossy(&output.stderr);
+    let refused = log.lines().find(|line| line.starts_with("ERROR"));
+    ensure!(
+        output.status.success() && refused.is_none(),
+        "mariadbd could not make the database: {}",
+        refused.map_or_else(|| files::tail(&log, 5), str::to_owned)
+    );
+    Ok(fs::metadata(table(index))?.len())
+}
+
+/// The file of a database's only table.
+pub fn table(index: usize) -> PathBuf {
+    home(index).join("mysql/sbtest/sbtest1.ibd")
+}
+
+/// sysbench's table with a wide last column: two rows of about 7.2 KB fill a page of 16 KiB.
+fn statements(rows: u32) -> String {
+    format!(
+        "USE sbtest;\n\
+         CREATE TABLE sbtest1 (id INTEGER NOT NULL, k INTEGER NOT NULL DEFAULT 0, \
+         c CHAR(120) NOT NULL DEFAULT '', pad VARCHAR(8000) NOT NULL DEFAULT '', \
+         PRIMARY KEY (id)) ENGINE=InnoDB CHARACTER SET latin1;\n\
+         INSERT INTO sbtest1 SELECT seq, seq, REPEAT(MD5(seq), 3), REPEAT(MD5(seq), 220) \
+         FROM seq_1_to_{rows};\n"
+    )
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    /// Its name.
+    pub name: String,
+    /// Its cgroup.
+    pub group: PathBuf,
+    /// Its socket.
+    pub socket: PathBuf,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Creates and starts the container.
+    pub fn start(index: usize, job: &DatabaseJob, scheduler: Scheduler) -> Result<Self> {
+        let id = format!("db{index}-{}", job.name);
+        let dir = Path::new(STATE).join(&id);
+        let rootfs = dir.join("rootfs");
+        fs::create_dir_all(&rootfs).with_context(|| format!("cannot make {}", dir.display()))?;
+        let home = home(index);
+        let socket = home.join("socket");
+        // Left by whoever made the image, if at all.
+        let _ = fs::remove_file(&socket);
+        let cgroup = format!("/app/{}", job.name);
+        let mut binds = system_binds(Path::new("/"), &rootfs)?;
+        binds.push(Bind {
+            source: home,
+            target: "/data".into(),
+            writable: true,
+        });
+        let mut args = vec!["/usr/sbin/mariadbd"];
+        args.extend(COMMON);
+        args.extend(SERVE);
+        let config = oci::config(&Bundle {
+            hostname: &id,
+            cgroup: &cgroup,
+            weight: job.weight,
+            rootfs: &rootfs,
+            args: &args,
+            binds: &binds,
+        });
+        fs::write(dir.join("config.json"), serde_json::to_vec_pretty(&config)?)?;
+        let server = Self {
+            name: job.name.clone(),
+            group: PathBuf::from(format!("{CGROUP}{cgroup}")),
+            socket,
+            log: dir.join("log"),
+        };
+        server.create(&id, &dir)?;
+        if scheduler != Scheduler::Bfq {
+            container::set_weight(&server.group, u64::from(job.weight))?;
+        }
+        Ok(server)
+    }
+
+    fn create(&self, id: &str, bundle: &Path) -> Result<()> {
+        let log = File::create(&self.log)?;
+        let status = Command::new("crun")
+            .args(["--cgroup-manager=cgroupfs", "run", "-d", "--bundle"])
+            .arg(bundle)
+            .arg(id)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .status()
+            .context("cannot run crun")?;
+        ensure!(
+            status.success(),
+            "crun could not start {}: {}",
+            self.name,
+            self.log_tail()
+        );
+        Ok(())
+    }
+
+    /// Waits until it accepts connections.
+    pub fn wait_until_ready(&self) -> Result<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while UnixStream::connect(&self.socket).is_err() {
+            self.ensure_alive()?;
+            if Instant::now() >= deadline {
+                bail!("{} accepts no connections: {}", self.name, self.log_tail());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }
+
+    /// Fails when its processes are gone.
+    pub fn ensure_alive(&self) -> Result<()> {
+        ensure!(
+            self.populated(),
+            "the server of container {} ended: {}",
+            self.name,
+            self.log_tail()
+        );
+        Ok(())
+    }
+
+    fn populated(&self) -> bool {
+        fs::read_to_string(self.group.join("cgroup.events"))
+            .is_ok_and(|text| files::keyed(&text, "populated") == Some(1))
+    }
+
+    /// Reads the whole table once as a member of the container, so that its pages are charged to it.
+    pub fn read_all(&self, index: usize) -> Result<Child> {
+        let mut command = Command::new("cat");
+        command
+            .arg(table(index))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        enter_group(&mut command, &self.group)?;
+        command.spawn().context("cannot run cat")
+    }
+
+    /// Stops the container for good and removes its cgroup, as a container manager does: what it
+    /// had cached belongs to nobody from then on.
+    pub fn stop(&self) -> Result<()> {
+        files::write(&self.group.join("cgroup.kill"), "1")?;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            match fs::remove_dir(&self.group) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+                Err(error) if Instant::now() >= deadline => {
+                    return Err(error)
+                        .with_context(|| format!("cannot remove {}", self.group.display()))
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    fn log_tail(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        files::tail(&String::from_utf8_lossy(&text), 10)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_statement_stands_on_its_own_line() {
+        let text = statements(7);
+        assert!(text.lines().all(|line| line.ends_with(';')), "{text}");
+        assert!(text.contains("seq_1_to_7;"));
+    }
+
+    #[test]
+    fn a_server_caches_next_to_nothing_itself() {
+        assert!(SERVE.contains(&"--innodb-buffer-pool-size=6M"));
+        assert!(COMMON.contains(&"--innodb-flush-method=fsync"));
+    }
+}

@@ -1,0 +1,187 @@
+//! sysbench as the clients of one container: point selects at a given rate, a report each second.
+//!
+//! It runs outside the container, in a group of its own below `/load`, so that it neither takes
+//! from the container's memory nor counts as it. A phase is one process, because a running sysbench
+//! cannot change its rate; a new one also begins with an empty queue.
+//!
+//! The report of one second is two lines:
+//!
+//! ```text
+//! [ 7s ] thds: 8 tps: 199.83 qps: 199.83 (r/w/o: ...) lat (ms,95%): 5.67 err/s: 0.00 ...
+//! [ 7s ] queue length: 0, concurrency: 1
+//! ```
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{bail, Context, Result};
+
+use super::enter_group;
+use crate::guest::files;
+
+/// sysbench's own script.
+const SCRIPT: &str = "/usr/share/sysbench/oltp_point_select.lua";
+
+/// What one phase asks of sysbench.
+#[derive(Debug, Clone, Copy)]
+pub struct Load<'a> {
+    /// The server's socket.
+    pub socket: &'a Path,
+    /// Transactions per second.
+    pub rate: u32,
+    /// Client threads.
+    pub threads: u32,
+    /// Rows of the table.
+    pub rows: u32,
+    /// Longer than the phase: the driver ends it.
+    pub seconds: u32,
+    /// Seed of the keys.
+    pub seed: u64,
+}
+
+/// What sysbench has said so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Said {
+    /// Reports so far.
+    pub reports: u64,
+    /// Transactions in all of them.
+    pub transactions: f64,
+    /// Rate in the last one.
+    pub tps: Option<f64>,
+    /// 95th percentile of its latency.
+    pub latency_ms: Option<f64>,
+    /// Transactions waiting at its end.
+    pub queue: Option<u64>,
+}
+
+impl Said {
+    /// Takes one line of output in.
+    pub fn hear(&mut self, line: &str) {
+        if let Some(tps) = number_after(line, " tps: ") {
+            self.reports += 1;
+            self.transactions += tps;
+            self.tps = Some(tps);
+            self.latency_ms = number_after(line, "(ms,95%): ");
+        } else if let Some(queue) = number_after(line, "queue length: ") {
+            self.queue = Some(queue as u64);
+        }
+    }
+}
+
+fn number_after(line: &str, label: &str) -> Option<f64> {
+    let rest = line.strip_prefix('[')?.split_once(label)?.1;
+    let end = rest
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+/// A running sysbench.
+#[derive(Debug)]
+pub struct Sysbench {
+    child: Child,
+    said: Arc<Mutex<Said>>,
+    log: PathBuf,
+}
+
+impl Sysbench {
+    /// Starts it in the cgroup `group`.
+    pub fn start(load: Load, group: &Path, log: &Path) -> Result<Self> {
+        let mut command = Command::new("sysbench");
+        command
+            .arg(SCRIPT)
+            .arg(format!("--mysql-socket={}", load.socket.display()))
+            .args(["--mysql-user=root", "--mysql-db=sbtest", "--tables=1"])
+            .args(["--rand-type=uniform", "--report-interval=1", "--events=0"])
+            .arg(format!("--table-size={}", load.rows))
+            .arg(format!("--threads={}", load.threads))
+            .arg(format!("--rate={}", load.rate))
+            .arg(format!("--time={}", load.seconds))
+            .arg(format!("--rand-seed={}", load.seed & 0x7fff_ffff))
+            .arg("run")
+            .current_dir("/usr/share/sysbench")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(log)?);
+        enter_group(&mut command, group)?;
+        let mut child = command.spawn().context("cannot run sysbench")?;
+        let said = Arc::new(Mutex::new(Said::default()));
+        let output = child.stdout.take().context("sysbench has no output")?;
+        let shared = Arc::clone(&said);
+        let mut fatal = File::options().append(true).open(log)?;
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if line.starts_with("FATAL") {
+                    // The log only helps whoever reads the failure; without it the load goes on.
+                    let _ = writeln!(fatal, "{line}");
+                }
+                shared
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .hear(&line);
+            }
+        });
+        Ok(Self {
+            child,
+            said,
+            log: log.to_owned(),
+        })
+    }
+
+    /// What it has said so far.
+    pub fn said(&self) -> Said {
+        *self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fails when it ended although nobody asked it to.
+    pub fn ensure_running(&mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            let text = std::fs::read(&self.log).unwrap_or_default();
+            bail!(
+                "sysbench ended by itself ({status}): {}",
+                files::tail(&String::from_utf8_lossy(&text), 5)
+            );
+        }
+        Ok(())
+    }
+
+    /// Ends it.
+    pub fn stop(mut self) {
+        // A process that is already gone needs no signal.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_two_lines() {
+        let mut said = Said::default();
+        for line in [
+            "Threads started!",
+            "[ 1s ] thds: 4 tps: 25.95 qps: 25.95 (r/w/o: 25.95/0.00/0.00) lat (ms,95%): 0.70 err/s: 0.00 reconn/s: 0.00",
+            "[ 1s ] queue length: 12, concurrency: 4",
+            "[ 2s ] thds: 4 tps: 22.05 qps: 22.05 (r/w/o: 22.05/0.00/0.00) lat (ms,95%): 0.59 err/s: 0.00 reconn/s: 0.00",
+        ] {
+            said.hear(line);
+        }
+        assert_eq!((said.reports, said.queue), (2, Some(12)));
+        assert_eq!((said.tps, said.latency_ms), (Some(22.05), Some(0.59)));
+        assert!((said.transactions - 48.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_summary_at_the_end_is_no_report() {
+        let mut said = Said::default();
+        said.hear("    transactions:                        68     (21.58 per sec.)");
+        said.hear("Target transaction rate: 20/sec");
+        assert_eq!(said, Said::default());
+    }
+}

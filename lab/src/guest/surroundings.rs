@@ -1,0 +1,148 @@
+//! What happens around the containers: sysctls, limits, a stream of the root cgroup, commands.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::container::Container;
+use super::setup::{data_dir, TOOLS};
+use super::{files, progress};
+use crate::load::io::{open, Buffer, IO_BYTES};
+use crate::load::sharing::write_uncached;
+use crate::protocol::{RootStream, Surroundings, TimedCommand};
+
+/// Sets the sysctls.
+pub fn set_vm(surroundings: &Surroundings) -> Result<()> {
+    for (name, value) in &surroundings.vm {
+        files::write(&Path::new("/proc/sys/vm").join(name), value)?;
+    }
+    Ok(())
+}
+
+/// Limits the containers.
+pub fn limit(surroundings: &Surroundings, containers: &[Container]) -> Result<()> {
+    for (container, limit) in containers.iter().zip(&surroundings.memory_max) {
+        if let Some(limit) = limit {
+            files::write(&container.group.join("memory.max"), &limit.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+fn stream_file() -> PathBuf {
+    data_dir().join("root-stream")
+}
+
+/// Writes the file that the root cgroup is going to read.
+pub fn prepare(surroundings: &Surroundings) -> Result<()> {
+    match surroundings.root_stream {
+        Some(stream) => write_uncached(&stream_file(), stream.bytes),
+        None => Ok(()),
+    }
+}
+
+/// What runs beside the measurement, ended when dropped.
+#[derive(Debug)]
+pub struct Running {
+    stop: Arc<AtomicBool>,
+    stream: Option<JoinHandle<Result<()>>>,
+    commands: Vec<JoinHandle<String>>,
+}
+
+impl Running {
+    /// Starts all of it, relative to an instant; commands only where there is an agent.
+    pub fn start(surroundings: &Surroundings, start: Instant, agent: bool) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stream = surroundings.root_stream.map(|stream| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || read_over_and_over(stream, start, &stop))
+        });
+        let commands = surroundings.commands.iter().filter(|_| agent).cloned();
+        let commands = commands
+            .map(|command| {
+                let stop = Arc::clone(&stop);
+                thread::spawn(move || run(&command, start, &stop))
+            })
+            .collect();
+        Self {
+            stop,
+            stream,
+            commands,
+        }
+    }
+
+    /// Ends it; what the commands said.
+    pub fn end(mut self) -> Result<Vec<String>> {
+        self.stop.store(true, Ordering::Release);
+        let said = self.commands.drain(..);
+        let said = said.map(|thread| thread.join().unwrap_or_else(|_| "panicked".into()));
+        let said = said.collect();
+        match self.stream.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result.context("the stream of the root cgroup")?,
+            Some(Err(_)) => anyhow::bail!("the stream of the root cgroup panicked"),
+            None => {}
+        }
+        Ok(said)
+    }
+}
+
+/// Waits until a second after the start; false when it has to stop before.
+fn wait(start: Instant, at_s: u32, stop: &AtomicBool) -> bool {
+    let then = start + Duration::from_secs(at_s.into());
+    while !stop.load(Ordering::Acquire) {
+        let left = then.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        thread::sleep(left.min(Duration::from_millis(50)));
+    }
+    false
+}
+
+/// The driver is in the root cgroup, and so is what it reads.
+fn read_over_and_over(stream: RootStream, start: Instant, stop: &AtomicBool) -> Result<()> {
+    use std::io::Read as _;
+    if !wait(start, stream.from_s, stop) {
+        return Ok(());
+    }
+    progress("the root cgroup reads");
+    let mut file: File = open(OpenOptions::new().read(true), false, &stream_file())?;
+    let mut buffer = Buffer::new(IO_BYTES);
+    let mut offset = 0;
+    while !stop.load(Ordering::Acquire) {
+        let mut read = 0;
+        for _ in 0..2 {
+            file.seek(SeekFrom::Start(offset))?;
+            read = file.read(buffer.get_mut())? as u64;
+        }
+        offset = if read == 0 { 0 } else { offset + read };
+    }
+    Ok(())
+}
+
+fn run(command: &TimedCommand, start: Instant, stop: &AtomicBool) -> String {
+    let line = format!("justitia {}", command.arguments.join(" "));
+    if !wait(start, command.at_s, stop) {
+        return format!("{line}: not run");
+    }
+    let output = Command::new(Path::new(TOOLS).join("justitia"))
+        .args(&command.arguments)
+        .output();
+    let said = match output {
+        Ok(output) => {
+            let text = [output.stdout, output.stderr].concat();
+            let text = String::from_utf8_lossy(&text).trim().replace('\n', "; ");
+            format!("{line}: {text} ({})", output.status)
+        }
+        Err(error) => format!("{line}: {error}"),
+    };
+    progress(&said);
+    said
+}

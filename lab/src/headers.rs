@@ -1,0 +1,279 @@
+//! Headers of a cached kernel, and modules built against them.
+//!
+//! The packages (`linux-headers-RELEASE`, its `-common` part and `linux-kbuild-…`) come from the suite
+//! the kernel came from, at the kernel's own ABI: a module of another ABI is refused by it. They are
+//! kept below the cache as they were fetched, with their SHA-256, and unpacked afresh for each build,
+//! into a directory that vanishes; nothing is installed. Debian's headers name `/usr/src` in one
+//! Makefile, which is turned to where they were unpacked.
+//!
+//! The tools in `linux-kbuild` are programs of their suite: those of Debian 13 (kernel 7.2) do not run
+//! on Debian 12, and its compiler is another one; [`build_module`] says so.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cache::{sha256_file, Cache, CacheLock};
+use crate::error::LabError;
+use crate::fetch::{Package, World};
+use crate::kernels::{self, Kernel, Series, FLAVOR};
+use crate::tools;
+
+/// File name of a package -> SHA-256.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    packages: BTreeMap<String, String>,
+}
+
+/// The packages that hold the headers of `release`, out of an index.
+fn packages_of(index: &[Package], release: &str) -> Option<Vec<Package>> {
+    let find = |name: String| index.iter().find(|package| package.name == name).cloned();
+    let abi = release.strip_suffix(FLAVOR)?;
+    // Debian 12's own kernel has one kbuild for all its ABIs, named after the series.
+    let series = abi.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
+    Some(vec![
+        find(format!("linux-headers-{release}"))?,
+        find(format!("linux-headers-{abi}-common"))?,
+        find(format!("linux-kbuild-{abi}")).or_else(|| find(format!("linux-kbuild-{series}")))?,
+    ])
+}
+
+/// The packages of a kernel's headers: from the cache, if each is what was fetched. `None`: the archive
+/// has gone on to another ABI.
+fn obtain(
+    cache: &Cache,
+    _lock: &CacheLock,
+    series: Series,
+    kernel: &Kernel,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Option<Vec<PathBuf>>, LabError> {
+    let dir = cache.path("headers").join(&kernel.release);
+    if let Some(debs) = cached(&dir) {
+        return Ok(Some(debs));
+    }
+    progress(&format!("fetching the headers of {}", kernel.release));
+    let world = World::open(cache, series.suites())?;
+    let mut index = world.packages_with_prefix("linux-headers-")?;
+    index.extend(world.packages_with_prefix("linux-kbuild-")?);
+    let Some(packages) = packages_of(&index, &kernel.release) else {
+        return Ok(None);
+    };
+    let scratch = cache.run_dir()?;
+    let staging = scratch.path().join("headers");
+    let mut manifest = Manifest {
+        packages: BTreeMap::new(),
+    };
+    for deb in world.download(&packages, &staging)? {
+        let name = deb.file_name().unwrap_or_default().to_string_lossy();
+        manifest
+            .packages
+            .insert(name.into_owned(), sha256_file(&deb)?);
+    }
+    let text = serde_json::to_string_pretty(&manifest).expect("a manifest is plain data");
+    let path = staging.join("manifest.json");
+    fs::write(&path, text).map_err(|error| LabError::io("write", &path, error))?;
+    // Gone or damaged: the rename needs the name free, and its parent.
+    let _ = fs::remove_dir_all(&dir);
+    let parent = cache.path("headers");
+    fs::create_dir_all(&parent).map_err(|error| LabError::io("create", &parent, error))?;
+    fs::rename(&staging, &dir).map_err(|error| LabError::io("create", &dir, error))?;
+    cached(&dir).map(Some).ok_or_else(|| {
+        LabError::environment(
+            format!("{} vanished", dir.display()),
+            "do not remove the cache while the lab runs",
+        )
+    })
+}
+
+/// The headers of the cached kernel; when the archive no longer has them, those of the series' newest
+/// kernel, which takes the cached one's place.
+fn obtain_with_kernel(
+    cache: &Cache,
+    lock: &CacheLock,
+    series: Series,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(Kernel, Vec<PathBuf>), LabError> {
+    let kernel = kernels::obtain(cache, lock, series, progress)?;
+    if let Some(debs) = obtain(cache, lock, series, &kernel, progress)? {
+        return Ok((kernel, debs));
+    }
+    progress(&format!(
+        "the archive has no headers of {} any more",
+        kernel.release
+    ));
+    let old = cache.path("kernels").join(series.name());
+    fs::remove_dir_all(&old).map_err(|error| LabError::io("remove", &old, error))?;
+    let kernel = kernels::obtain(cache, lock, series, progress)?;
+    let debs = obtain(cache, lock, series, &kernel, progress)?.ok_or_else(|| {
+        LabError::environment(
+            format!("the archive has {} without its headers", kernel.release),
+            "try again when the archive is complete",
+        )
+    })?;
+    Ok((kernel, debs))
+}
+
+fn cached(dir: &Path) -> Option<Vec<PathBuf>> {
+    let text = fs::read_to_string(dir.join("manifest.json")).ok()?;
+    let manifest: Manifest = serde_json::from_str(&text).ok()?;
+    let intact = |(name, sum): (String, String)| {
+        let path = dir.join(name);
+        (sha256_file(&path).ok()? == sum).then_some(path)
+    };
+    manifest.packages.into_iter().map(intact).collect()
+}
+
+/// Builds the module whose sources are in `source` for the cached kernel of a series, and puts `NAME.ko`
+/// into `out`.
+///
+/// # Errors
+/// Environment: the headers cannot be had, or make, the kernel's compiler or the suite's build tools do
+/// not run here. Failed: the compiler refuses the sources; its messages are in the cause.
+pub fn build_module(
+    series: Series,
+    source: &Path,
+    name: &str,
+    out: &Path,
+    progress: &mut dyn FnMut(&str),
+) -> Result<PathBuf, LabError> {
+    let cache = Cache::open()?;
+    let lock = cache.lock(progress)?;
+    let (kernel, debs) = obtain_with_kernel(&cache, &lock, series, progress)?;
+    let scratch = cache.run_dir()?;
+    let tree = scratch.path().join("tree");
+    for deb in debs {
+        tools::run(
+            Command::new(tools::find("dpkg-deb")?)
+                .arg("--extract")
+                .arg(deb)
+                .arg(&tree),
+            "check that the cache's file system has room",
+        )?;
+    }
+    let headers = tree
+        .join("usr/src")
+        .join(format!("linux-headers-{}", kernel.release));
+    turn_to(&headers.join("Makefile"), &tree)?;
+    check_tools(&headers, series)?;
+    let work = scratch.path().join("module");
+    copy_sources(source, &work)?;
+    let output = Command::new(tools::find("make")?)
+        .arg("--silent")
+        .arg("-C")
+        .arg(&headers)
+        .arg(format!("M={}", work.display()))
+        .arg("modules")
+        .output()
+        .map_err(|error| LabError::io("run", Path::new("make"), error))?;
+    let built = work.join(format!("{name}.ko"));
+    if !output.status.success() || !built.exists() {
+        return Err(LabError::failed(
+            format!(
+                "{name} does not build for {}: {}",
+                kernel.release,
+                String::from_utf8_lossy(&output.stderr).trim()
+            ),
+            "correct the sources",
+        ));
+    }
+    let target = out.join(format!("{name}.ko"));
+    fs::copy(&built, &target).map_err(|error| LabError::io("write", &target, error))?;
+    Ok(target)
+}
+
+/// Replaces `/usr/src` in a Makefile of the headers by the same below `tree`.
+fn turn_to(makefile: &Path, tree: &Path) -> Result<(), LabError> {
+    let text =
+        fs::read_to_string(makefile).map_err(|error| LabError::io("read", makefile, error))?;
+    let turned = text.replace("/usr/src/", &format!("{}/usr/src/", tree.display()));
+    fs::write(makefile, turned).map_err(|error| LabError::io("write", makefile, error))
+}
+
+/// The suite's build tools and the kernel's compiler run here.
+fn check_tools(headers: &Path, series: Series) -> Result<(), LabError> {
+    let modpost = headers.join("scripts/mod/modpost");
+    // Without arguments it does nothing, and succeeds or complains; a loader that fails says 127 or 1
+    // and names GLIBC.
+    let output = Command::new(&modpost)
+        .output()
+        .map_err(|error| LabError::io("run", &modpost, error))?;
+    if String::from_utf8_lossy(&output.stderr).contains("GLIBC_") {
+        return Err(LabError::environment(
+            format!(
+                "the build tools of kernel {series} need a newer C library than this machine's"
+            ),
+            "build the module on the release that this kernel belongs to",
+        ));
+    }
+    Ok(())
+}
+
+/// The files of a source directory, without its subdirectories and without what an earlier build left.
+fn copy_sources(from: &Path, to: &Path) -> Result<(), LabError> {
+    fs::create_dir_all(to).map_err(|error| LabError::io("create", to, error))?;
+    let entries = fs::read_dir(from).map_err(|error| LabError::io("list", from, error))?;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let source = path
+            .extension()
+            .is_some_and(|ending| ending == "c" || ending == "h")
+            || path.ends_with("Kbuild");
+        if path.is_file() && source && !path.to_string_lossy().ends_with(".mod.c") {
+            let target = to.join(path.file_name().unwrap_or_default());
+            fs::copy(&path, &target).map_err(|error| LabError::io("write", &target, error))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(names: &[&str]) -> Vec<Package> {
+        let package = |name: &&str| Package {
+            name: (*name).into(),
+            version: "1".into(),
+        };
+        names.iter().map(package).collect()
+    }
+
+    fn names(index: &[Package], release: &str) -> Option<Vec<String>> {
+        packages_of(index, release).map(|list| list.into_iter().map(|p| p.name).collect())
+    }
+
+    #[test]
+    fn headers_are_those_of_the_kernels_own_abi() {
+        let index = index(&[
+            "linux-headers-6.12.96+deb12-cloud-amd64",
+            "linux-headers-6.12.95+deb12-cloud-amd64",
+            "linux-headers-6.12.95+deb12-common",
+            "linux-kbuild-6.12.96+deb12",
+            "linux-kbuild-6.12.95+deb12",
+        ]);
+        let expected = [
+            "linux-headers-6.12.95+deb12-cloud-amd64",
+            "linux-headers-6.12.95+deb12-common",
+            "linux-kbuild-6.12.95+deb12",
+        ];
+        assert_eq!(
+            names(&index, "6.12.95+deb12-cloud-amd64").unwrap(),
+            expected
+        );
+        assert_eq!(names(&index, "6.12.97+deb12-cloud-amd64"), None);
+    }
+
+    #[test]
+    fn one_kbuild_serves_all_abis_of_debian_12s_own_kernel() {
+        let index = index(&[
+            "linux-headers-6.1.0-56-cloud-amd64",
+            "linux-headers-6.1.0-56-common",
+            "linux-kbuild-6.1",
+        ]);
+        let found = names(&index, "6.1.0-56-cloud-amd64").unwrap();
+        assert_eq!(found[2], "linux-kbuild-6.1");
+    }
+}
