@@ -73,7 +73,8 @@ impl Machine {
                 timeout: time_limit(settings),
                 console_log: PathBuf::new(),
                 cmdline: Vec::new(),
-                patches_text: false,
+                // The killed agent's programs go, and its successor's come, beside a load that runs.
+                patches_text: settings.kill_agent_at_s.is_some(),
                 counts_instructions: false,
             },
         })

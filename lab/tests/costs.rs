@@ -24,6 +24,33 @@ job | while read -r program arguments; do
 done | report
 "#;
 
+/// Runs `justitia doctor` over as many cgroups as each of the job's lines says, each with a process
+/// and a little page cache, and prints what it took. Bash counts in milliseconds.
+const DOCTOR: &str = r#"
+set_up
+export TMPDIR=/data HOME=/run TIMEFORMAT='%R s elapsed, %U s user, %S s system'
+mkdir -p /run/justitia
+cd /sys/fs/cgroup || give_up "no cgroups"
+echo "+memory +io +pids" >cgroup.subtree_control || give_up "no controllers"
+job | while read -r groups; do
+    echo "@justitia doctor over $groups" >/dev/console
+    for ((n = 0; n < groups; n++)); do
+        [ -d "g$n" ] && continue
+        mkdir "g$n" || give_up "no cgroup"
+        (
+            echo "$BASHPID" >"g$n/cgroup.procs"
+            echo "$n" >"/data/$n"
+            exec sleep 100000 </dev/null >/dev/null 2>&1
+        ) &
+    done
+    sleep 2
+    for seconds in 0 1; do
+        { time /opt/justitia/justitia doctor --json --seconds $seconds >/run/report.json 2>/run/errors; } 2>/run/time
+        echo "$groups groups, --seconds $seconds: $(cat /run/time); $(grep -c '"verdict"' /run/report.json) verdicts"
+    done
+done | report
+"#;
+
 /// Builds a benchmark and says where it is.
 fn benchmark(package: &str, name: &str) -> PathBuf {
     built(&["bench", "-p", package, "--bench", name])
@@ -35,17 +62,22 @@ fn benchmark(package: &str, name: &str) -> PathBuf {
 
 /// Runs a benchmark once with each of these arguments; returns what it printed.
 fn count(package: &str, name: &str, arguments: &[&str]) -> String {
-    let dir = tempfile::tempdir().unwrap();
     let program = benchmark(package, name);
     let file = program.file_name().unwrap().to_string_lossy().into_owned();
-    let mut spec = machine(Series::V6_12, &format!("{PROLOGUE}{SCRIPT}"), dir.path());
+    let lines: Vec<String> = arguments.iter().map(|a| format!("{file} {a}\n")).collect();
+    counted(SCRIPT, program, &lines.concat())
+}
+
+/// Runs a script, with a program beside it, in the guest that counts.
+fn counted(script: &str, program: PathBuf, job: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = machine(Series::V6_12, &format!("{PROLOGUE}{script}"), dir.path());
     spec.binaries.push(program);
     spec.memory_bytes = 2 << 30;
     spec.data_bytes = 1 << 30;
     spec.counts_instructions = true;
     spec.timeout = Duration::from_secs(1800);
-    let lines: Vec<String> = arguments.iter().map(|a| format!("{file} {a}\n")).collect();
-    let (output, report) = report_of(&spec, &lines.concat());
+    let (output, report) = report_of(&spec, job);
     println!("{}\n{report}", output.kernel_release);
     report
 }
@@ -67,4 +99,13 @@ fn what_a_tick_over_real_cgroups_costs() {
 fn what_being_observed_costs_a_read() {
     let report = count("justitia-observe", "read", &[""]);
     assert!(report.contains("\nthe observer "), "{report}");
+}
+
+#[test]
+#[ignore = "boots a virtual machine; takes some minutes"]
+fn what_the_doctor_costs() {
+    let program = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/release/justitia");
+    assert!(program.exists(), "cargo build --release comes first");
+    let report = counted(DOCTOR, program, "10\n100\n1000\n");
+    assert!(report.contains("1000 groups, --seconds 1: "), "{report}");
 }

@@ -27,6 +27,10 @@ const READY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it may take to restore everything after SIGTERM.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a killed one may take until the kernel has let go of it. A write to `memory.high` ends
+/// at SIGKILL, but only after the pass of reclaim under way (mm/memcontrol.c, `memory_high_write`).
+const DEATH_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// How long `justitia status` may take.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -88,6 +92,8 @@ pub struct Agent {
     log: PathBuf,
     notify: UnixDatagram,
     child: Option<Child>,
+    killed: bool,
+    ready: bool,
     cost: AgentCost,
 }
 
@@ -117,6 +123,8 @@ impl Agent {
             log: state.join("agent.log"),
             notify,
             child: None,
+            killed: false,
+            ready: false,
             cost: AgentCost {
                 cpu_s: 0.0,
                 peak_rss_bytes: 0,
@@ -150,40 +158,38 @@ impl Agent {
                 .spawn()
                 .context("cannot start /opt/justitia/justitia")?,
         );
+        self.killed = false;
+        self.ready = false;
         Ok(())
     }
 
+    /// Waits until it says that it is ready.
     fn wait_until_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + READY_TIMEOUT;
-        while Instant::now() < deadline {
-            if self.drain_notifications() {
-                return Ok(());
-            }
+        while !self.ready && Instant::now() < deadline {
+            self.drain_notifications();
             self.ensure_running()?;
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
     }
 
-    /// Takes what the agent said on its notify socket, which would block it when full; true when
-    /// it said that it is ready.
-    fn drain_notifications(&self) -> bool {
+    /// Takes what the agent said on its notify socket, which would block it when full.
+    fn drain_notifications(&mut self) {
         let mut message = [0; 1024];
-        let mut ready = false;
         while let Ok(n) = self.notify.recv(&mut message) {
-            ready |= String::from_utf8_lossy(&message[..n])
+            self.ready |= String::from_utf8_lossy(&message[..n])
                 .lines()
                 .any(|line| line == "READY=1");
         }
-        ready
     }
 
     /// Reads its peak memory; an error when it ended although nobody asked it to.
     pub fn watch(&mut self) -> Result<()> {
+        self.drain_notifications();
         let Some(child) = &self.child else {
             return Ok(());
         };
-        self.drain_notifications();
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
         if let Some(peak) = files::meminfo_bytes(&status, "VmHWM") {
             self.cost.peak_rss_bytes = self.cost.peak_rss_bytes.max(peak);
@@ -192,7 +198,7 @@ impl Agent {
     }
 
     fn ensure_running(&mut self) -> Result<()> {
-        if self.reap()? {
+        if self.reap()? && !self.killed {
             bail!(
                 "the agent ended by itself; its log ends:\n{}",
                 self.log_tail(20)
@@ -227,21 +233,39 @@ impl Agent {
         Ok(true)
     }
 
-    /// SIGKILL: the crash under test.
-    pub fn kill(&mut self) -> Result<()> {
+    /// SIGKILL: the crash under test. Does not wait for the end; see [`Self::is_gone`].
+    pub fn kill(&mut self) {
         self.signal(Signal::KILL);
-        self.wait(END_TIMEOUT).map(drop)
+        self.killed = true;
+    }
+
+    /// Whether there is no process; a successor would be refused while there is one.
+    pub fn is_gone(&mut self) -> Result<bool> {
+        Ok(self.child.is_none() || self.reap()?)
+    }
+
+    /// Waits until a killed one is gone.
+    pub fn wait_until_gone(&mut self) -> Result<()> {
+        ensure!(
+            self.wait(DEATH_TIMEOUT)?,
+            "the killed agent is still there after {} s",
+            DEATH_TIMEOUT.as_secs()
+        );
+        Ok(())
     }
 
     /// Asks the agent to end and to restore what it changed. Answers whether it did in time; one
-    /// that did not is killed.
+    /// that did not is killed. One that was only just started comes up first: SIGTERM would find
+    /// it before it undoes what a killed one left.
     pub fn end(&mut self) -> Result<bool> {
+        self.wait_until_ready()?;
         self.watch()?;
         self.signal(Signal::TERM);
         if self.wait(END_TIMEOUT)? {
             return Ok(true);
         }
-        self.kill()?;
+        self.kill();
+        self.wait_until_gone()?;
         Ok(false)
     }
 

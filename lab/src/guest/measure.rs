@@ -24,6 +24,10 @@ const LEAD: Duration = Duration::from_millis(500);
 /// Seconds between two lines of progress.
 const PROGRESS_EVERY_S: u64 = 10;
 
+/// How long nobody is there after the agent was killed, at least; seconds, a little less than one
+/// sample.
+const DEAD_S: f64 = 0.9;
+
 /// What was measured.
 #[derive(Debug)]
 pub struct Measured {
@@ -83,6 +87,7 @@ pub fn measure(
         }
     }
     progress(&format!("measured, {}", series.speed()));
+    events.finish()?;
     let commands = around.end()?;
     let seconds = series.samples[0].last().map_or(0.0, |s| s.at_s);
     Ok(Measured {
@@ -167,7 +172,7 @@ impl<'a> Series<'a> {
 struct Events<'a> {
     agent: Option<&'a mut Agent>,
     kill_at_s: Option<f64>,
-    restart_at_s: Option<f64>,
+    killed_at_s: Option<f64>,
     status_at_s: f64,
     status: Option<StatusQuery>,
 }
@@ -177,7 +182,7 @@ impl<'a> Events<'a> {
         Self {
             agent,
             kill_at_s: job.kill_agent_at_s.map(f64::from),
-            restart_at_s: None,
+            killed_at_s: None,
             status_at_s: f64::from(job.seconds) * 2.0 / 3.0,
             status: None,
         }
@@ -190,17 +195,33 @@ impl<'a> Events<'a> {
         agent.watch()?;
         if self.kill_at_s.is_some_and(|at| at_s >= at) {
             self.kill_at_s = None;
-            agent.kill()?;
+            agent.kill();
             progress("the agent was killed");
-            self.restart_at_s = Some(at_s + 0.9);
-        } else if self.restart_at_s.is_some_and(|at| at_s >= at) {
-            self.restart_at_s = None;
-            agent.spawn()?;
-            progress("the agent was started again");
+            self.killed_at_s = Some(at_s);
+        } else if let Some(killed) = self.killed_at_s {
+            if at_s >= killed + DEAD_S && agent.is_gone()? {
+                self.killed_at_s = None;
+                agent.spawn()?;
+                progress(&format!(
+                    "the agent was started again after {:.0} s",
+                    at_s - killed
+                ));
+            }
         }
-        if self.status.is_none() && self.restart_at_s.is_none() && at_s >= self.status_at_s {
+        if self.status.is_none() && self.killed_at_s.is_none() && at_s >= self.status_at_s {
             self.status = Some(StatusQuery::start()?);
         }
+        Ok(())
+    }
+
+    /// A killed agent that outlived the phase has its successor now: what it left must be undone.
+    fn finish(&mut self) -> Result<()> {
+        let Some(agent) = self.agent.as_mut().filter(|_| self.killed_at_s.is_some()) else {
+            return Ok(());
+        };
+        agent.wait_until_gone()?;
+        agent.spawn()?;
+        progress("the agent was started again after the phase");
         Ok(())
     }
 

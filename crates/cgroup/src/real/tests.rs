@@ -240,28 +240,6 @@ fn a_removed_cgroup_is_gone_whether_its_files_were_open_or_not() {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn a_read_of_an_idle_real_cgroup_is_cheap() {
-    let scratch = Scratch::new("cost");
-    let group = scratch.fs.open(&scratch.name).unwrap();
-    let mut buffer = Buffer::new();
-    group.gauges(Want::ALL, &mut buffer).unwrap();
-    let rounds = 2000;
-    let start = std::time::Instant::now();
-    for _ in 0..rounds {
-        group.gauges(Want::ALL, &mut buffer).unwrap();
-    }
-    let full = start.elapsed() / rounds;
-    let start = std::time::Instant::now();
-    for _ in 0..rounds {
-        group.activity(&mut buffer).unwrap();
-    }
-    let probe = start.elapsed() / rounds;
-    println!("full read {full:?}, activity {probe:?}");
-    assert!(probe < full);
-}
-
-#[test]
-#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn a_leaf_has_no_children_and_a_parent_has_its_own() {
     let scratch = Scratch::new("children");
     let names = |path: &str| {
@@ -329,15 +307,11 @@ fn a_pressure_trigger_is_accepted_and_ends_with_its_group() {
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn reclaim_from_the_root_takes_from_the_unprotected() {
-    const SIZE: usize = 64 << 20;
+    const SIZE: u64 = 48 << 20;
     const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
     let (kept, given) = (Scratch::new("kept"), Scratch::new("given"));
     let files = tempfile::tempdir().unwrap();
     let groups = [&kept, &given].map(|scratch| scratch.fs.open(&scratch.name).unwrap());
-    let paths = [&kept, &given].map(|scratch| files.path().join(&scratch.name[1..]));
-    for path in &paths {
-        std::fs::write(path, vec![1; SIZE]).unwrap();
-    }
     let held = |group: &crate::Group| {
         let gauges = group.gauges(Want::MEMORY, &mut Buffer::new()).unwrap();
         gauges.memory.file.unwrap()
@@ -351,24 +325,29 @@ fn reclaim_from_the_root_takes_from_the_unprotected() {
         let _ = std::fs::write(LRU_GEN, generations);
         rustix::fs::sync();
         std::fs::write("/proc/sys/vm/drop_caches", "1").unwrap();
-        for (scratch, path) in [&kept, &given].into_iter().zip(&paths) {
+        // Who writes a file pays for it, whatever was left in the page cache before.
+        for scratch in [&kept, &given] {
+            let path = files.path().join(&scratch.name[1..]);
             let status = std::process::Command::new("sh")
-                .args(["-c", "echo $$ >$0/cgroup.procs && cat $1 >/dev/null"])
-                .args([&scratch.dir, path])
+                .args(["-c", "echo $$ >$0/cgroup.procs && head -c $2 /dev/zero >$1"])
+                .args([&scratch.dir, &path])
+                .arg(SIZE.to_string())
                 .status()
                 .unwrap();
             assert!(status.success());
         }
+        rustix::fs::sync();
         let before = groups.each_ref().map(held);
-        let whole = |held: &Bytes| *held >= Bytes(SIZE as u64 / 10 * 9);
-        assert!(before.iter().all(whole), "{before:?}");
-        let asked = Value::Reclaim(Bytes::mib(48));
+        let asked = Value::Reclaim(Bytes::mib(32));
         let written = root.write_knob(Knob::MemoryReclaim, asked).unwrap();
         let after = groups.each_ref().map(held);
-        println!("lru_gen {generations}, {written:?}: {before:?} {after:?}");
+        let numbers = format!("lru_gen {generations}, {written:?}: {before:?} {after:?}");
+        println!("{numbers}");
+        assert!(before.iter().all(|held| held.0 > SIZE / 2), "{numbers}");
         if kept.fs.multi_generational() == Some(false) {
-            assert!(before[0] - after[0] <= Bytes::mib(1), "protected");
-            assert!(before[1] - after[1] >= Bytes::mib(16), "not protected");
+            let [protected, not_protected] = [0, 1].map(|at| before[at] - after[at]);
+            assert!(not_protected >= Bytes::mib(8), "{numbers}");
+            assert!(protected.0 < not_protected.0 / 4, "{numbers}");
         }
     }
     if let Ok(text) = prior {

