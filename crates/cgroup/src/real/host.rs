@@ -51,6 +51,7 @@ impl HostReader {
                 host.total = info.total;
                 host.free = info.free;
                 host.file = info.file();
+                host.mapped = info.mapped;
             }
         }
         if state
