@@ -40,7 +40,7 @@ const AROUND_A_WINDOW_S: u64 = 20;
 pub fn run(args: &OverheadArgs) -> Result<String, LabError> {
     let (series, job) = job(args)?;
     fs::create_dir_all(&args.out).map_err(|error| LabError::io("create", &args.out, error))?;
-    let windows = u64::from(job.pairs) * 3 * job.loads.len() as u64;
+    let windows = (u64::from(job.pairs) * 3 + 1) * job.loads.len() as u64;
     let spec = VmSpec {
         kernel: series,
         memory_bytes: MEMORY_BYTES,
@@ -51,7 +51,7 @@ pub fn run(args: &OverheadArgs) -> Result<String, LabError> {
         data: DataDisk::Scratch,
         binaries: vec![program("justitia-lab-guest")?, program("justitia")?],
         modules: vec!["bfq".to_owned()],
-        extra_packages: Vec::new(),
+        extra_packages: vec!["bpftool".to_owned()],
         timeout: Duration::from_secs(300 + windows * (u64::from(job.seconds) + AROUND_A_WINDOW_S)),
         console_log: args.out.join("console").join("overhead.log"),
         cmdline: Vec::new(),

@@ -392,6 +392,26 @@ pub struct OverheadReport {
     pub environment: BTreeMap<String, String>,
     /// In the order they were measured.
     pub windows: Vec<Window>,
+    /// What each BPF program took under each load, in a window of its own: that the kernel takes
+    /// the time makes every run dearer.
+    pub programs: Vec<ProgramCost>,
+}
+
+/// What one BPF program took while a load ran.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProgramCost {
+    /// The load.
+    pub load: OverheadLoad,
+    /// Its name, as far as the kernel keeps it (15 characters).
+    pub name: String,
+    /// How often it ran.
+    pub runs: u64,
+    /// Time in it, nanoseconds, the kernel's looks at the clock left out.
+    pub ns: u64,
+    /// Operations of the load meanwhile.
+    pub ops: u64,
+    /// CPU time of the load's own tasks meanwhile, microseconds.
+    pub cpu_us: f64,
 }
 
 /// One load under one condition for a while.

@@ -24,7 +24,7 @@ use crate::experiments::fileserver;
 use crate::load::shared::{monotonic_ns, Command as Order, Status};
 use crate::protocol::{
     AgentCost, ContainerJob, Load, Lru, Observing, OverheadJob, OverheadLoad, OverheadReport,
-    PolicyUnderTest, Scheduler, Window,
+    PolicyUnderTest, ProgramCost, Scheduler, Window,
 };
 use crate::qemu::SERIAL_DATA;
 
@@ -34,6 +34,8 @@ const FILE_BYTES: u64 = 128 << 20;
 const SETTLE: Duration = Duration::from_secs(2);
 /// How long the container may take to be ready for an order.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// Switches the kernel's account of BPF programs.
+const BPF_STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 /// How long loads may take to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -51,6 +53,7 @@ pub fn run(job: &OverheadJob) -> Result<OverheadReport> {
     agent::make_group()?;
 
     let mut windows = Vec::new();
+    let mut programs = Vec::new();
     for &load in &job.loads {
         let running = Running::start(load, job)?;
         for pair in 0..job.pairs {
@@ -70,6 +73,8 @@ pub fn run(job: &OverheadJob) -> Result<OverheadReport> {
                 windows.push(Window { pair, ..window });
             }
         }
+        progress(&format!("{}, program by program", load.name()));
+        programs.extend(programs_of(&running, job.seconds)?);
         running.stop();
     }
     let kernel = rustix::system::uname();
@@ -77,6 +82,7 @@ pub fn run(job: &OverheadJob) -> Result<OverheadReport> {
         kernel: kernel.release().to_string_lossy().into_owned(),
         environment,
         windows,
+        programs,
     })
 }
 
@@ -105,6 +111,60 @@ fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Windo
         agent: cost,
         agent_alive_s: cost.map(|_| began.elapsed().as_secs_f64()),
     })
+}
+
+/// A window in which the kernel takes the time of each BPF program.
+fn programs_of(running: &Running, seconds: u32) -> Result<Vec<ProgramCost>> {
+    let extra = ["--observer".to_owned(), Observing::Bpf.name().to_owned()];
+    let mut agent = Agent::start(PolicyUnderTest::Observe, &extra)?;
+    thread::sleep(SETTLE);
+    files::write(Path::new(BPF_STATS), "1")?;
+    let before = program_times()?;
+    let done = running.work(seconds)?;
+    let after = program_times()?;
+    files::write(Path::new(BPF_STATS), "0")?;
+    if let Some(agent) = &mut agent {
+        agent.end()?;
+    }
+    Ok(after
+        .into_iter()
+        .map(|(id, (name, runs, ns))| {
+            let (runs_before, ns_before) = before.get(&id).map_or((0, 0), |b| (b.1, b.2));
+            ProgramCost {
+                load: running.load(),
+                name,
+                runs: runs - runs_before,
+                ns: ns - ns_before,
+                ops: done.ops,
+                cpu_us: done.cpu_us,
+            }
+        })
+        .collect())
+}
+
+/// Name, runs and nanoseconds of each program that ran, by its id.
+fn program_times() -> Result<BTreeMap<u64, (String, u64, u64)>> {
+    let output = Command::new("bpftool")
+        .args(["--json", "prog", "show"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run bpftool")?;
+    ensure!(output.status.success(), "bpftool failed: {}", output.status);
+    times_in(&output.stdout)
+}
+
+fn times_in(json: &[u8]) -> Result<BTreeMap<u64, (String, u64, u64)>> {
+    let programs: Vec<serde_json::Value> =
+        serde_json::from_slice(json).context("bpftool's output is not a list in JSON")?;
+    Ok(programs
+        .iter()
+        .filter_map(|program| {
+            let number = |key: &str| program[key].as_u64();
+            let name = program["name"].as_str()?.to_owned();
+            let times = (name, number("run_cnt")?, number("run_time_ns")?);
+            Some((number("id")?, times))
+        })
+        .collect())
 }
 
 /// What a load did in a window.
@@ -300,5 +360,15 @@ mod tests {
         assert!((done.seconds - 2.0).abs() < 1e-9);
         assert!((done.cpu_us - 1e6).abs() < 1e-3);
         assert!(done_by_fio(b"{}").is_err());
+    }
+
+    #[test]
+    fn programs_that_never_ran_have_no_times() {
+        let json = br#"[{"id": 7, "type": "tracing", "name": "filemap_read", "run_time_ns": 900,
+                         "run_cnt": 3}, {"id": 8, "type": "tracing", "name": "over_high"}]"#;
+        let times = times_in(json).unwrap();
+        assert_eq!(times.len(), 1);
+        assert_eq!(times[&7], ("filemap_read".to_owned(), 3, 900));
+        assert!(times_in(b"{\"error\": \"no\"}").is_err());
     }
 }

@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::{Observing, OverheadLoad, OverheadReport, Window};
+use crate::protocol::{Observing, OverheadLoad, OverheadReport, ProgramCost, Window};
 use crate::study::json as layout;
 
 /// Two-sided 95 % quantiles of Student's distribution for 1 to 30 degrees of freedom.
@@ -41,6 +41,9 @@ pub struct Document {
     pub comparisons: Vec<Comparison>,
     /// CPU of one core that the agent took, percent, by load and condition; median of the windows.
     pub agents: Vec<AgentCost>,
+    /// What each BPF program took, the dearest first.
+    #[serde(default)]
+    pub programs: Vec<ProgramCost>,
     /// Every window.
     pub windows: Vec<Window>,
 }
@@ -93,6 +96,9 @@ impl Document {
         environment.insert("acceleration".into(), accelerator.into());
         environment.insert("qemu".into(), qemu.into());
         let windows = report.windows;
+        let mut programs = report.programs;
+        programs.retain(|program| program.runs > 0);
+        programs.sort_by_key(|program| (program.load.name(), std::cmp::Reverse(program.ns)));
         let mut comparisons = Vec::new();
         let mut agents = Vec::new();
         for load in OverheadLoad::ALL {
@@ -116,6 +122,7 @@ impl Document {
             environment,
             comparisons,
             agents,
+            programs,
             windows,
         }
     }
@@ -156,6 +163,22 @@ impl Document {
                 a.observing.name(),
                 known(a.cpu_percent, "% of a core"),
                 known(a.peak_rss_mb, "MB at most"),
+            );
+        }
+        let _ = writeln!(
+            text,
+            "\n{:<12}{:<18}{:>14}{:>14}{:>24}",
+            "load", "program", "runs per op", "ns per run", "% of the load's CPU"
+        );
+        for p in &self.programs {
+            let _ = writeln!(
+                text,
+                "{:<12}{:<18}{:>14.2}{:>14.0}{:>24.2}",
+                p.load.name(),
+                p.name,
+                p.runs as f64 / p.ops.max(1) as f64,
+                p.ns as f64 / p.runs as f64,
+                p.ns as f64 / (p.cpu_us * 10.0),
             );
         }
         text
@@ -264,6 +287,7 @@ mod tests {
             kernel: "k".into(),
             environment: BTreeMap::new(),
             windows,
+            programs: Vec::new(),
         };
         Document::of(report, "tcg", "qemu")
     }
