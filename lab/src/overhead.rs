@@ -12,7 +12,6 @@
 pub mod study;
 
 use std::fs;
-use std::time::Duration;
 
 use crate::args::OverheadArgs;
 use crate::error::LabError;
@@ -21,7 +20,7 @@ use crate::experiments::settings::in_range;
 use crate::kernels::Series;
 use crate::machine::{job_text, program, understood};
 use crate::progress::Progress;
-use crate::protocol::{Job, OverheadJob, OverheadLoad, OverheadReport};
+use crate::protocol::{Clock, Job, OverheadJob, OverheadLoad, OverheadReport};
 use crate::vm::{self, DataDisk, VmSpec};
 
 /// Name of the record.
@@ -52,7 +51,10 @@ pub fn run(args: &OverheadArgs) -> Result<String, LabError> {
         binaries: vec![program("justitia-lab-guest")?, program("justitia")?],
         modules: vec!["bfq".to_owned()],
         extra_packages: vec!["bpftool".to_owned()],
-        timeout: Duration::from_secs(300 + windows * (u64::from(job.seconds) + AROUND_A_WINDOW_S)),
+        timeout: vm::time_limit(
+            Clock::Instructions,
+            300 + windows * (u64::from(job.seconds) + AROUND_A_WINDOW_S),
+        ),
         console_log: args.out.join("console").join("overhead.log"),
         cmdline: Vec::new(),
         // Programs come and go with every window.

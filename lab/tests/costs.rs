@@ -25,8 +25,9 @@ done | report
 "#;
 
 /// Runs `justitia doctor` over as many cgroups as each of the job's lines says, each with a process
-/// and a little page cache, and prints what it took. Bash counts in milliseconds.
-const DOCTOR: &str = r#"
+/// and a little page cache, and prints what it took (bash counts in milliseconds); then the agent,
+/// with and without BPF, for a minute, and prints its memory.
+const PROGRAM: &str = r#"
 set_up
 export TMPDIR=/data HOME=/run TIMEFORMAT='%R s elapsed, %U s user, %S s system'
 mkdir -p /run/justitia
@@ -47,6 +48,14 @@ job | while read -r groups; do
     for seconds in 0 1; do
         { time /opt/justitia/justitia doctor --json --seconds $seconds >/run/report.json 2>/run/errors; } 2>/run/time
         echo "$groups groups, --seconds $seconds: $(cat /run/time); $(grep -c '"verdict"' /run/report.json) verdicts"
+    done
+    for observer in proc bpf; do
+        /opt/justitia/justitia run --manage '/g*' --observer $observer --listen off >/run/log 2>&1 &
+        agent=$!
+        sleep 60
+        echo "$groups groups, agent with $observer: $(grep -E 'VmHWM|VmRSS' /proc/$agent/status | tr -s '\t\n ' ' ')"
+        kill $agent
+        wait $agent || echo "the agent: $? $(tail -n 3 /run/log)"
     done
 done | report
 "#;
@@ -103,9 +112,9 @@ fn what_being_observed_costs_a_read() {
 
 #[test]
 #[ignore = "boots a virtual machine; takes some minutes"]
-fn what_the_doctor_costs() {
+fn what_the_program_costs() {
     let program = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/release/justitia");
     assert!(program.exists(), "cargo build --release comes first");
-    let report = counted(DOCTOR, program, "10\n100\n1000\n");
+    let report = counted(PROGRAM, program, "10\n100\n1000\n");
     assert!(report.contains("1000 groups, --seconds 1: "), "{report}");
 }
