@@ -32,7 +32,8 @@ const EVERYWHERE: [&str; 2] = ["justitia-doctor", "justitia-observe"];
 /// Slow, and the kernel has little part in it: not run on every kernel.
 const ONCE: &str = "a_thousand_groups";
 
-/// Tests that need a boot of their own: their module.
+/// The package with tests that need a boot of their own, and the module they are in.
+const BOOTED_PACKAGE: &str = "justitia-doctor";
 const BOOTS: &str = "boots::";
 
 /// Those tests, the kernel, the words on its command line, and the speed of the disk in MB/s.
@@ -47,8 +48,9 @@ const BOOTED: [(&str, Series, &[&str], Option<u32>); 2] = [
     ("boots::hybrid_boot", Series::V6_1, &[], None),
 ];
 
-/// What the guests need besides BFQ: file systems without cgroup writeback, and mounts of files.
-const MODULES: [&str; 4] = ["loop", "vfat", "nls_cp437", "nls_ascii"];
+/// What the guests need besides BFQ: another scheduler, mounts of files, a file system without
+/// cgroup writeback.
+const MODULES: [&str; 5] = ["mq-deadline", "loop", "vfat", "nls_cp437", "nls_ascii"];
 
 /// How often programs are attached and detached under load. One thread of emulation needs some ten
 /// seconds for each; `JUSTITIA_TEST_ROUNDS=100` is for an evening.
@@ -65,6 +67,7 @@ echo "+memory +io" >/sys/fs/cgroup/cgroup.subtree_control || give_up "no control
 const SCRIPT: &str = r#"
 mkdir /run/bin && ln -s "$(command -v bash)" /run/bin/sh || give_up "no sh"
 export PATH=/run/bin:$PATH TMPDIR=/data JUSTITIA_TEST_CGROUP2=/sys/fs/cgroup RUST_BACKTRACE=1
+export JUSTITIA_TEST_PROGRESS=/dev/console
 job | while read -r program rounds filter; do
     echo "@justitia $program" >/dev/console
     export JUSTITIA_TEST_ROUNDS=$rounds
@@ -245,7 +248,7 @@ fn the_tests_for_every_kernel_pass_on_7_2() {
 #[test]
 #[ignore = "boots virtual machines"]
 fn what_only_a_boot_brings_is_found() {
-    let mut binaries = build(&packages());
+    let mut binaries = build(&BTreeSet::from([BOOTED_PACKAGE.to_owned()]));
     let of_boots = |binary: &PathBuf| {
         let mut names = ignored_tests(binary, &[]);
         names.retain(|name| name.starts_with(BOOTS));

@@ -150,6 +150,7 @@ fn memory_not_reserved(facts: &Facts, out: &mut Outcome) {
         return;
     }
     let dirty = facts.meminfo(|info| info.dirty, "Dirty").ok();
+    let dirty = dirty.filter(|dirty| *dirty > Bytes::ZERO);
     let dirty = dirty.map_or_else(String::new, |dirty| {
         format!(", and {dirty} of the page cache are dirty")
     });

@@ -146,10 +146,15 @@ fn limits() -> Vec<Pitfall> {
         },
         Pitfall {
             check: "limit-too-small",
-            build: |host| host.group("/app/db", |db| db.events.oom_kill = Some(3)),
+            build: |host| {
+                host.group("/app/db", |db| {
+                    db.events.oom_kill = Some(3);
+                    db.events_local.oom = Some(3);
+                });
+            },
             meanwhile: nothing,
             about: group("/app/db"),
-            evidence: &["killed for lack of memory", ": 3", "4.0 GiB"],
+            evidence: &["3 processes were killed for lack of memory", "4.0 GiB"],
             remedy: "memory.max",
         },
         Pitfall {
@@ -307,6 +312,20 @@ fn a_small_anonymous_group_without_refaults_is_not_starved() {
     for id in ["page-cache-starved", "limit-too-small"] {
         assert_eq!(check(&report, id).verdict, Verdict::Fine);
     }
+}
+
+#[test]
+fn a_kill_is_told_only_of_the_group_whose_limit_was_hit() {
+    let host = Host::healthy();
+    host.group("/app", |app| {
+        app.max = gib(8);
+        app.events.oom_kill = Some(1);
+    });
+    // In web the host's own OOM killer chose a process: no limit of its was hit.
+    host.group("/app/web", |web| web.events.oom_kill = Some(1));
+    let report = host.report();
+    let check = check(&report, "limit-too-small");
+    assert_eq!(check.verdict, Verdict::Fine, "{check:#?}");
 }
 
 #[test]

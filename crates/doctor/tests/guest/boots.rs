@@ -60,18 +60,6 @@ pub(crate) fn poor() -> Vec<Row> {
         },
         Row {
             check: "cgroup-v1",
-            case: "blkio on v1",
-            build: |_| {
-                mount_v1("blkio");
-                Ok(())
-            },
-            seconds: 0,
-            about: About::Host,
-            evidence: &["the blkio controller is on cgroup v1 at /run/v1"],
-            right: Right::By(|_| unmount_v1()),
-        },
-        Row {
-            check: "cgroup-v1",
             case: "no cgroup file system at all",
             build: |_| {
                 unmount(mount(), UnmountFlags::empty()).unwrap();
@@ -93,18 +81,32 @@ pub(crate) fn poor() -> Vec<Row> {
 
 /// A kernel that still has the memory controller of v1.
 pub(crate) fn hybrid() -> Vec<Row> {
-    vec![Row {
-        check: "cgroup-v1",
-        case: "memory on v1, cgroup2 without it",
-        build: |_| {
-            mount_v1("memory");
-            Ok(())
+    vec![
+        Row {
+            check: "cgroup-v1",
+            case: "memory on v1, cgroup2 without it",
+            build: |_| {
+                mount_v1("memory");
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Host,
+            evidence: &["the memory controller is on cgroup v1 at /run/v1"],
+            right: Right::By(|_| unmount_v1()),
         },
-        seconds: 0,
-        about: About::Host,
-        evidence: &["the memory controller is on cgroup v1 at /run/v1"],
-        right: Right::By(|_| unmount_v1()),
-    }]
+        Row {
+            check: "cgroup-v1",
+            case: "blkio on v1",
+            build: |_| {
+                mount_v1("blkio");
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Host,
+            evidence: &["the blkio controller is on cgroup v1 at /run/v1"],
+            right: Right::By(|_| unmount_v1()),
+        },
+    ]
 }
 
 #[test]

