@@ -45,7 +45,12 @@ const BOOTED: [(&str, Series, &[&str], Option<u32>); 2] = [
         Some(5),
     ),
     // Debian builds newer kernels without the memory controller of v1.
-    ("boots::hybrid_boot", Series::V6_1, &[], None),
+    (
+        "boots::hybrid_boot",
+        Series::V6_1,
+        &["cgroup_no_v1=named"],
+        None,
+    ),
 ];
 
 /// What the guests need besides BFQ: another scheduler, mounts of files, a file system without
