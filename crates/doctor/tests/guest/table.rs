@@ -192,7 +192,7 @@ fn until<T>(
     seconds: u64,
     id: &str,
     wanted: impl Fn(&CheckReport) -> Option<T>,
-) -> Result<T, CheckReport> {
+) -> Result<T, Box<CheckReport>> {
     let begin = Instant::now();
     loop {
         let report = scene.diagnose(seconds);
@@ -201,7 +201,7 @@ fn until<T>(
             return Ok(found);
         }
         if begin.elapsed() > PATIENCE {
-            return Err(check.clone());
+            return Err(Box::new(check.clone()));
         }
         std::thread::sleep(Duration::from_millis(300));
     }
