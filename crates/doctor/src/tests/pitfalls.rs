@@ -315,6 +315,34 @@ fn a_small_anonymous_group_without_refaults_is_not_starved() {
 }
 
 #[test]
+fn remedies_for_a_group_that_has_hardly_begun_do_not_go_by_what_it_uses() {
+    let host = Host::healthy();
+    for path in ["/app", "/app/web"] {
+        host.group(path, |group| group.low = mib(0));
+    }
+    host.group("/app/db", |db| {
+        (db.anon, db.file) = (Bytes::mib(1), Bytes::ZERO)
+    });
+    host.group("/app/web", |web| web.file = Bytes::mib(1));
+    host.meminfo(GIB, GIB);
+    let report = host.report();
+    for (id, remedy) in [
+        (
+            "protection-cut-off",
+            "echo 2048M > /sys/fs/cgroup/app/memory.low",
+        ),
+        (
+            "memory-not-reserved",
+            "set its memory.low to what it will need, at most",
+        ),
+    ] {
+        let findings = &check(&report, id).findings;
+        let mut remedies = findings.iter().flat_map(|finding| &finding.remedy);
+        assert!(remedies.any(|line| line.contains(remedy)), "{findings:#?}");
+    }
+}
+
+#[test]
 fn a_kill_is_told_only_of_the_group_whose_limit_was_hit() {
     let host = Host::healthy();
     host.group("/app", |app| {
