@@ -321,7 +321,8 @@ fn remedies_for_a_group_that_has_hardly_begun_do_not_go_by_what_it_uses() {
         host.group(path, |group| group.low = mib(0));
     }
     host.group("/app/db", |db| {
-        (db.anon, db.file) = (Bytes::mib(1), Bytes::ZERO)
+        db.anon = Bytes::mib(1);
+        db.file = Bytes::ZERO;
     });
     host.group("/app/web", |web| web.file = Bytes::mib(1));
     host.meminfo(GIB, GIB);
