@@ -184,17 +184,20 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
 }
 
 /// Quiet unless something breaks; a panic or an oops ends the guest at once; pressure information
-/// is on whatever the build's default, and cgroup v1 is out of the way.
+/// is on whatever the build's default, and cgroup v1 is out of the way. A word of the caller's takes
+/// the place of ours of the same key: of `cgroup_no_v1=` the kernel adds up all that it is given.
 fn kernel_command_line(extra: &[String]) -> String {
-    let mut line = format!(
+    let ours = format!(
         "root=PARTUUID={ROOT_PARTUUID} rootwait ro rootfstype=ext4 init=/sbin/justitia-init \
          console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off psi=1 cgroup_no_v1=all"
     );
-    for word in extra {
-        line.push(' ');
-        line.push_str(word);
-    }
-    line
+    let key = |word: &str| word.split('=').next().unwrap_or_default().to_owned();
+    let replaced: Vec<String> = extra.iter().map(|word| key(word)).collect();
+    let kept = ours
+        .split(' ')
+        .filter(|word| !replaced.contains(&key(word)));
+    let words: Vec<&str> = kept.chain(extra.iter().map(String::as_str)).collect();
+    words.join(" ")
 }
 
 fn drive(disk: &Disk) -> String {
@@ -358,6 +361,14 @@ mod tests {
                 "{word} in {line}"
             );
         }
+    }
+
+    #[test]
+    fn a_word_of_the_callers_takes_the_place_of_ours() {
+        let line = kernel_command_line(&["psi=0".into(), "cgroup_no_v1=named".into()]);
+        let with = |key: &str| line.split(' ').filter(|word| word.starts_with(key)).count();
+        assert_eq!((with("psi="), with("cgroup_no_v1=")), (1, 1), "{line}");
+        assert!(line.ends_with(" psi=0 cgroup_no_v1=named"), "{line}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Runs the workspace's tests that need root on a cgroup2 host, in guests with stock kernels: all
-//! of them on one kernel, those of the observer on every kernel, because its programs look into
-//! the kernel's own types.
+//! of them on one kernel; on every kernel those of the observer, whose programs look into the
+//! kernel's own types, and of the doctor, which judges what kernels make of their knobs. The
+//! doctor's has pitfalls, too, that only a boot brings: each such test has a guest of its own.
 //!
 //! Which they are is read off the sources: every crate that marks a test with [`MARK`]. They run as
 //! their unoptimized test binaries, so that arithmetic is checked, and all of them must have run.
@@ -25,24 +26,53 @@ const MARK: &str = "#[ignore = \"needs root on a cgroup2 host";
 /// Precedes a program's exit status in the report.
 const STATUS: &str = "exit status of ";
 
-/// The package whose tests run on every kernel.
-const EVERYWHERE: &str = "justitia-observe";
+/// The packages whose tests run on every kernel.
+const EVERYWHERE: [&str; 2] = ["justitia-doctor", "justitia-observe"];
 
 /// Slow, and the kernel has little part in it: not run on every kernel.
-const ONCE: &str = "a_thousand_groups_that_come_and_go";
+const ONCE: &str = "a_thousand_groups";
+
+/// The package with tests that need a boot of their own, and the module they are in.
+const BOOTED_PACKAGE: &str = "justitia-doctor";
+const BOOTS: &str = "boots::";
+
+/// Those tests, the kernel, the words on its command line, and the speed of the disk in MB/s.
+const BOOTED: [(&str, Series, &[&str], Option<u32>); 2] = [
+    (
+        "boots::poor_boot",
+        Series::V6_12,
+        &["psi=0", "cgroup_disable=memory"],
+        Some(5),
+    ),
+    // Debian builds newer kernels without the memory controller of v1.
+    (
+        "boots::hybrid_boot",
+        Series::V6_1,
+        &["cgroup_no_v1=named"],
+        None,
+    ),
+];
+
+/// What the guests need besides BFQ: another scheduler, mounts of files, a file system without
+/// cgroup writeback.
+const MODULES: [&str; 5] = ["mq-deadline", "loop", "vfat", "nls_cp437", "nls_ascii"];
 
 /// How often programs are attached and detached under load. One thread of emulation needs some ten
 /// seconds for each; `JUSTITIA_TEST_ROUNDS=100` is for an evening.
 const ROUNDS: &str = "3";
 
+/// Comes before [`SCRIPT`] where the controllers are to be cgroup2's.
+const CONTROLLERS: &str = r#"
+echo "+memory +io" >/sys/fs/cgroup/cgroup.subtree_control || give_up "no controllers"
+"#;
+
 /// Runs the programs whose names are the job's lines, with what stands behind the name: a filter,
 /// and how often to attach and detach. Temporary files go to the data disk: pages of a tmpfs could
 /// not be reclaimed. The guest has bash, but nothing under the name of `sh`.
 const SCRIPT: &str = r#"
-set_up
-echo "+memory +io" >/sys/fs/cgroup/cgroup.subtree_control || give_up "no controllers"
 mkdir /run/bin && ln -s "$(command -v bash)" /run/bin/sh || give_up "no sh"
 export PATH=/run/bin:$PATH TMPDIR=/data JUSTITIA_TEST_CGROUP2=/sys/fs/cgroup RUST_BACKTRACE=1
+export JUSTITIA_TEST_PROGRESS=/dev/console
 job | while read -r program rounds filter; do
     echo "@justitia $program" >/dev/console
     export JUSTITIA_TEST_ROUNDS=$rounds
@@ -85,18 +115,19 @@ fn build(packages: &BTreeSet<String>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// How many ignored tests a binary has, without those whose name contains `skipped`.
-fn ignored_tests(binary: &Path, skipped: Option<&str>) -> usize {
+/// The ignored tests of a binary that no word in `skipped` is a part of.
+fn ignored_tests(binary: &Path, skipped: &[&str]) -> Vec<String> {
     let output = Command::new(binary)
         .args(["--list", "--ignored", "--format=terse"])
         .output()
         .expect("a test binary starts");
     assert!(output.status.success(), "{}", output.status);
     let list = String::from_utf8(output.stdout).unwrap();
-    let tests = list.lines().filter(|line| line.ends_with(": test"));
-    tests
-        .filter(|line| skipped.is_none_or(|name| !line.contains(name)))
-        .count()
+    let names = list.lines().filter_map(|line| line.strip_suffix(": test"));
+    names
+        .filter(|name| !skipped.iter().any(|word| name.contains(word)))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The count in a test binary's last line.
@@ -107,72 +138,141 @@ fn passed(line: &str) -> Option<usize> {
     count.parse().ok()
 }
 
-/// Runs the marked tests of these packages on a kernel, without those whose name contains `skipped`.
-fn run(series: Series, packages: &BTreeSet<String>, skipped: Option<&str>) {
-    let count = |binary: &PathBuf| ignored_tests(binary, skipped);
+/// What to run, and in what kind of guest.
+struct Run<'a> {
+    series: Series,
+    binaries: Vec<PathBuf>,
+    /// Of how many tests; `None` where a filter of the caller's decides.
+    expected: Option<usize>,
+    /// For the test programs: which tests.
+    arguments: String,
+    /// What the guest does before.
+    preparation: &'a str,
+    cmdline: &'a [&'a str],
+    disk_mbps: Option<u32>,
+}
+
+impl Run<'_> {
+    /// Boots and runs; every program must end well, and every test must have run.
+    fn go(&self) {
+        let dir = tempfile::tempdir().unwrap();
+        // Passed on to the doctor's table.
+        let row = std::env::var("JUSTITIA_TEST_ROW").unwrap_or_default();
+        let row = format!("export JUSTITIA_TEST_ROW='{row}'\n");
+        let script = format!("{PROLOGUE}\nset_up\n{}{row}{SCRIPT}", self.preparation);
+        let mut spec = machine(self.series, &script, dir.path());
+        spec.memory_bytes = 1 << 30;
+        spec.data_bytes = 512 << 20;
+        spec.disk_mbps = self.disk_mbps;
+        spec.patches_text = true;
+        spec.cmdline = self.cmdline.iter().map(|word| (*word).to_owned()).collect();
+        spec.modules.extend(MODULES.map(str::to_owned));
+        spec.binaries.extend(self.binaries.iter().cloned());
+        let names: Vec<_> = self
+            .binaries
+            .iter()
+            .map(|path| path.file_name().unwrap().to_string_lossy())
+            .collect();
+        let rounds = std::env::var("JUSTITIA_TEST_ROUNDS").unwrap_or_else(|_| ROUNDS.to_owned());
+        let more = rounds
+            .parse()
+            .map(|rounds: u64| Duration::from_secs(15 * rounds));
+        spec.timeout = Duration::from_secs(1800) + more.expect("JUSTITIA_TEST_ROUNDS is a number");
+        let job: Vec<String> = names
+            .iter()
+            .map(|name| format!("{name} {rounds} {}\n", self.arguments))
+            .collect();
+        let (output, report) = report_of(&spec, &job.concat());
+        println!("{}\n{report}", output.kernel_release);
+
+        for name in names {
+            let ended_well = format!("{STATUS}{name}: 0");
+            assert!(
+                report.lines().any(|line| line == ended_well),
+                "{name} failed"
+            );
+        }
+        if let Some(expected) = self.expected {
+            let ran: usize = report.lines().filter_map(passed).sum();
+            assert_eq!(ran, expected, "every test must have run");
+        }
+    }
+}
+
+/// Runs the marked tests of these packages on a kernel, without those whose name contains a word of
+/// `skipped`.
+fn run(series: Series, packages: &BTreeSet<String>, skipped: &[&str]) {
+    let count = |binary: &PathBuf| ignored_tests(binary, skipped).len();
     let mut binaries = build(packages);
     binaries.retain(|binary| count(binary) > 0);
     let expected: usize = binaries.iter().map(count).sum();
     assert!(expected > 0, "no tests in {packages:?}");
-
-    let dir = tempfile::tempdir().unwrap();
-    let script = format!("{PROLOGUE}{SCRIPT}");
-    let mut spec = machine(series, &script, dir.path());
-    spec.memory_bytes = 1 << 30;
-    spec.patches_text = true;
-    spec.binaries.extend(binaries.iter().cloned());
-    let names: Vec<_> = binaries
-        .iter()
-        .map(|path| path.file_name().unwrap().to_string_lossy())
-        .collect();
     let filter = std::env::var("JUSTITIA_TEST_FILTER").unwrap_or_default();
-    let skip = skipped.map_or(String::new(), |name| format!("--skip {name}"));
-    let rounds = std::env::var("JUSTITIA_TEST_ROUNDS").unwrap_or_else(|_| ROUNDS.to_owned());
-    let more = rounds
-        .parse()
-        .map(|rounds: u64| Duration::from_secs(15 * rounds));
-    spec.timeout = Duration::from_secs(1200) + more.expect("JUSTITIA_TEST_ROUNDS is a number");
-    let job: Vec<String> = names
+    let skip: Vec<String> = skipped
         .iter()
-        .map(|name| format!("{name} {rounds} {filter} {skip}\n"))
+        .map(|word| format!("--skip {word}"))
         .collect();
-    let (output, report) = report_of(&spec, &job.concat());
-    println!("{}\n{report}", output.kernel_release);
-
-    for name in names {
-        let ended_well = format!("{STATUS}{name}: 0");
-        assert!(
-            report.lines().any(|line| line == ended_well),
-            "{name} failed"
-        );
+    Run {
+        series,
+        binaries,
+        expected: filter.is_empty().then_some(expected),
+        arguments: format!("{filter} {}", skip.join(" ")),
+        preparation: CONTROLLERS,
+        cmdline: &[],
+        disk_mbps: None,
     }
-    let ran: usize = report.lines().filter_map(passed).sum();
-    if filter.is_empty() {
-        assert_eq!(ran, expected, "every test must have run");
-    }
+    .go();
 }
 
-/// The observer's tests alone, on a kernel on which the others do not run.
+/// The tests of a few packages, on a kernel on which the others do not run.
 fn run_everywhere(series: Series) {
-    let packages = packages();
-    assert!(packages.contains(EVERYWHERE), "no tests in {EVERYWHERE}");
-    run(series, &BTreeSet::from([EVERYWHERE.to_owned()]), Some(ONCE));
+    let everywhere = BTreeSet::from(EVERYWHERE.map(str::to_owned));
+    let missing: Vec<_> = everywhere.difference(&packages()).cloned().collect();
+    assert!(missing.is_empty(), "no tests in {missing:?}");
+    run(series, &everywhere, &[BOOTS, ONCE]);
 }
 
 #[test]
 #[ignore = "boots a virtual machine"]
 fn tests_that_need_root_pass_on_6_12() {
-    run(Series::V6_12, &packages(), None);
+    run(Series::V6_12, &packages(), &[BOOTS]);
 }
 
 #[test]
 #[ignore = "boots a virtual machine"]
-fn the_observers_tests_pass_on_6_1() {
+fn the_tests_for_every_kernel_pass_on_6_1() {
     run_everywhere(Series::V6_1);
 }
 
 #[test]
 #[ignore = "boots a virtual machine"]
-fn the_observers_tests_pass_on_7_2() {
+fn the_tests_for_every_kernel_pass_on_7_2() {
     run_everywhere(Series::V7_2);
+}
+
+#[test]
+#[ignore = "boots virtual machines"]
+fn what_only_a_boot_brings_is_found() {
+    let mut binaries = build(&BTreeSet::from([BOOTED_PACKAGE.to_owned()]));
+    let of_boots = |binary: &PathBuf| {
+        let mut names = ignored_tests(binary, &[]);
+        names.retain(|name| name.starts_with(BOOTS));
+        names
+    };
+    binaries.retain(|binary| !of_boots(binary).is_empty());
+    let there: BTreeSet<String> = binaries.iter().flat_map(of_boots).collect();
+    let booted: BTreeSet<String> = BOOTED.map(|(name, ..)| name.to_owned()).into();
+    assert_eq!(there, booted, "each has a boot");
+    for (name, series, cmdline, disk_mbps) in BOOTED {
+        Run {
+            series,
+            binaries: binaries.clone(),
+            expected: Some(1),
+            arguments: format!("--exact {name}"),
+            preparation: "",
+            cmdline,
+            disk_mbps,
+        }
+        .go();
+    }
 }

@@ -34,11 +34,12 @@ pub enum File {
     CgroupType,
     CgroupStat,
     IoCostQos,
+    MemoryEventsLocal,
 }
 
 impl File {
     /// All of them, in the order of their numbers.
-    pub const ALL: [File; 23] = [
+    pub const ALL: [File; 24] = [
         File::MemoryCurrent,
         File::MemoryStat,
         File::MemoryPressure,
@@ -62,6 +63,7 @@ impl File {
         File::CgroupType,
         File::CgroupStat,
         File::IoCostQos,
+        File::MemoryEventsLocal,
     ];
 
     /// Its name in the directory.
@@ -90,6 +92,7 @@ impl File {
             File::CgroupType => "cgroup.type",
             File::CgroupStat => "cgroup.stat",
             File::IoCostQos => "io.cost.qos",
+            File::MemoryEventsLocal => "memory.events.local",
         }
     }
 

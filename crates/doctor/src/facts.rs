@@ -80,8 +80,10 @@ pub struct GroupFacts {
     pub swap: Known<Option<Bytes>>,
     /// `memory.stat`, first and second look.
     pub stat: [Known<Option<MemoryStat>>; 2],
-    /// `memory.events`.
+    /// `memory.events`: what happened to the group or below it.
     pub events: Known<Option<MemoryEvents>>,
+    /// `memory.events.local`: what happened to the group itself.
+    pub events_local: Known<Option<MemoryEvents>>,
     /// The default of `io.weight`.
     pub io_weight: Known<Option<u32>>,
     /// The default of `io.bfq.weight`.

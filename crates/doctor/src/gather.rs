@@ -169,11 +169,12 @@ impl Walk<'_> {
                 Some(text.trim_ascii() == b"threaded")
             })
         })?;
-        let events = inner_file(inner, || {
-            group.known(File::MemoryEvents, buffer, |text| {
-                Some(memory::events(text))
-            })
-        })?;
+        let mut happened = |file| {
+            let parse = |text: &[u8]| Some(memory::events(text));
+            inner_file(inner, || group.known(file, buffer, parse))
+        };
+        let events = happened(File::MemoryEvents)?;
+        let events_local = happened(File::MemoryEventsLocal)?;
         let psi = if inner {
             group.counts_pressure(buffer)?
         } else {
@@ -194,6 +195,7 @@ impl Walk<'_> {
                 Err(no_second_look()),
             ],
             events,
+            events_local,
             io_weight,
             bfq_weight,
             asked,

@@ -56,7 +56,17 @@ pub struct FakeGroup {
     /// `io.cost.qos`, of the root only; `None`: no such file.
     pub io_cost_qos: Option<String>,
     pub events: MemoryEvents,
+    /// Without what happened below it.
+    pub events_local: MemoryEvents,
 }
+
+const NO_EVENTS: MemoryEvents = MemoryEvents {
+    low: Some(0),
+    high: Some(0),
+    max: Some(0),
+    oom: Some(0),
+    oom_kill: Some(0),
+};
 
 impl Default for FakeGroup {
     /// An empty group as the kernel makes it, with every knob but BFQ's.
@@ -92,13 +102,8 @@ impl Default for FakeGroup {
             descendants: 0,
             dying: 0,
             io_cost_qos: None,
-            events: MemoryEvents {
-                low: Some(0),
-                high: Some(0),
-                max: Some(0),
-                oom: Some(0),
-                oom_kill: Some(0),
-            },
+            events: NO_EVENTS,
+            events_local: NO_EVENTS,
         }
     }
 }
@@ -152,7 +157,8 @@ impl FakeGroup {
                     "{device} rbytes={read} wbytes={written} rios=1 wios=1 dbytes=0 dios=0"
                 )
             }),
-            File::MemoryEvents => self.show_events(&mut text),
+            File::MemoryEvents => show_events(&self.events, &mut text),
+            File::MemoryEventsLocal => show_events(&self.events_local, &mut text),
             File::MemoryReclaim if !self.reclaim => return Err(Errno::NOENT),
             File::MemoryReclaim => return Err(Errno::INVAL),
             File::CgroupProcs => pids.iter().try_for_each(|pid| writeln!(text, "{pid}")),
@@ -210,22 +216,6 @@ impl FakeGroup {
         Ok(())
     }
 
-    fn show_events(&self, text: &mut String) -> std::fmt::Result {
-        let events = &self.events;
-        for (name, value) in [
-            ("low", events.low),
-            ("high", events.high),
-            ("max", events.max),
-            ("oom", events.oom),
-            ("oom_kill", events.oom_kill),
-        ] {
-            if let Some(value) = value {
-                writeln!(text, "{name} {value}")?;
-            }
-        }
-        Ok(())
-    }
-
     /// What a write does, as the kernel does it.
     pub(super) fn store(
         &mut self,
@@ -279,6 +269,21 @@ impl FakeGroup {
         }
         Ok(())
     }
+}
+
+fn show_events(events: &MemoryEvents, text: &mut String) -> std::fmt::Result {
+    for (name, value) in [
+        ("low", events.low),
+        ("high", events.high),
+        ("max", events.max),
+        ("oom", events.oom),
+        ("oom_kill", events.oom_kill),
+    ] {
+        if let Some(value) = value {
+            writeln!(text, "{name} {value}")?;
+        }
+    }
+    Ok(())
 }
 
 fn show_pressure(text: &mut String, some_us: u64, full_us: u64) -> std::fmt::Result {

@@ -17,7 +17,9 @@ pub(crate) const TOO_SMALL: Check = Check {
     id: "limit-too-small",
     title: "limits too small for anonymous memory and hot page cache",
     severity: Severity::Warning,
-    needs: "all groups (memory.current, memory.high, memory.max, memory.events; memory.stat twice)",
+    needs:
+        "all groups (memory.current, memory.high, memory.max, memory.events, memory.events.local; \
+            memory.stat twice)",
     consequence: "hot pages are evicted and read again from the disk, which slows the group and \
                   loads the disk for everybody; when anonymous memory reaches the limit, processes \
                   are killed",
@@ -208,17 +210,27 @@ fn growing(facts: &Facts, group: &GroupFacts, limit: Bytes, out: &mut Outcome) {
 }
 
 fn killed(facts: &Facts, group: &GroupFacts, limit: Bytes, out: &mut Outcome) {
-    let Some(Some(events)) = out.known(group.events.clone()) else {
+    // A kill is counted in all groups above, and in the killed one's even if the whole host had run
+    // out. Whose limit it was, only the group's own `oom` tells.
+    let (Some(Some(events)), Some(Some(local))) = (
+        out.known(group.events.clone()),
+        out.known(group.events_local.clone()),
+    ) else {
         return;
     };
-    let Some(kills) = events.oom_kill.filter(|kills| *kills > 0) else {
+    let counted = |count: Option<u64>| count.filter(|count| *count > 0);
+    let (Some(kills), Some(_)) = (counted(events.oom_kill), counted(local.oom)) else {
         return;
+    };
+    let processes = match kills {
+        1 => "1 process was".to_owned(),
+        kills => format!("{kills} processes were"),
     };
     out.find(
         Finding::new(
             about(group),
             format!(
-                "processes of it killed for lack of memory, under its limit of {limit}: {kills}"
+                "{processes} killed for lack of memory since it was made; its limit is {limit}"
             ),
         )
         .bytes("limit_bytes", limit)

@@ -200,8 +200,9 @@ fn cut_off(facts: &Facts, out: &mut Outcome) {
                 .filter(|above| out.known(above.protection(file)) == Some(Bytes::ZERO))
                 .collect();
             let Some(top) = bare.last() else { continue };
+            // What it asks for, though it may use less yet; `max` is no size.
             let needed = match group.current {
-                Ok(Some(current)) => own.min(current),
+                Ok(Some(current)) if own == Bytes(u64::MAX) => current,
                 _ => own,
             };
             let mut finding = Finding::new(

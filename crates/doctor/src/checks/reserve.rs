@@ -117,6 +117,9 @@ fn exceeded(
 /// Groups with less left to their limit do not matter.
 const LEAST_HEADROOM: Bytes = Bytes::mib(1);
 
+/// A group that uses less than this share of its limit has hardly begun.
+const HARDLY_BEGUN: f64 = 0.1;
+
 fn memory_not_reserved(facts: &Facts, out: &mut Outcome) {
     let Some(groups) = out.memory_groups(facts) else {
         return;
@@ -150,27 +153,34 @@ fn memory_not_reserved(facts: &Facts, out: &mut Outcome) {
         return;
     }
     let dirty = facts.meminfo(|info| info.dirty, "Dirty").ok();
+    let dirty = dirty.filter(|dirty| *dirty > Bytes::ZERO);
     let dirty = dirty.map_or_else(String::new, |dirty| {
         format!(", and {dirty} of the page cache are dirty")
     });
     for (group, limit, headroom) in unreserved {
         let current = limit - headroom;
         let needs = group.anon().ok().flatten().unwrap_or(current);
-        out.find(
-            Finding::new(
-                about(group),
-                format!(
-                    "may grow by {headroom} to its limit of {limit}, nothing of it is protected; \
+        let finding = Finding::new(
+            about(group),
+            format!(
+                "may grow by {headroom} to its limit of {limit}, nothing of it is protected; \
                      {free} are free for {all} that such groups may still claim{dirty}"
-                ),
-            )
-            .bytes("headroom_bytes", headroom)
-            .bytes("limit_bytes", limit)
-            .bytes("free_bytes", free)
-            .bytes("claims_bytes", all)
-            .remedy(remedy::set(facts, group, File::MemoryLow, current))
-            .remedy(remedy::set(facts, group, File::MemoryMin, needs)),
-        );
+            ),
+        )
+        .bytes("headroom_bytes", headroom)
+        .bytes("limit_bytes", limit)
+        .bytes("free_bytes", free)
+        .bytes("claims_bytes", all);
+        // What a group uses that has hardly begun tells nothing of what it needs.
+        out.find(if current < limit.scale(HARDLY_BEGUN) {
+            finding.remedy(format!(
+                "set its memory.low to what it will need, at most its limit of {limit}"
+            ))
+        } else {
+            finding
+                .remedy(remedy::set(facts, group, File::MemoryLow, current))
+                .remedy(remedy::set(facts, group, File::MemoryMin, needs))
+        });
     }
 }
 

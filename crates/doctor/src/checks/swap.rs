@@ -108,8 +108,8 @@ fn unlimited(facts: &Facts, out: &mut Outcome) {
             Finding::new(
                 about(group),
                 format!(
-                    "limited to {limit} of memory, and {used} of it are in swap, {} more than the \
-                     limit, without a bound",
+                    "limited to {limit} of memory, and uses {used} of swap besides, {} of that limit, \
+                     without a bound",
                     percent(used, limit)
                 ),
             )
@@ -137,7 +137,7 @@ fn swappiness(facts: &Facts, out: &mut Outcome) {
             Bytes(swaps.iter().map(|swap| swap.size).sum())
         )
     } else if value > EVEN && !swap.is_zram() {
-        format!("vm.swappiness is {value}, and {} is a disk", swap.name)
+        format!("vm.swappiness is {value}, and {} is on a disk", swap.name)
     } else {
         return;
     };

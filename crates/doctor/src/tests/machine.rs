@@ -26,7 +26,10 @@ pub(super) fn host_wide() -> Vec<Pitfall> {
             build: |host| host.group("/app/db", |db| db.swap = Bytes(GIB)),
             meanwhile: nothing,
             about: group("/app/db"),
-            evidence: &["limited to 4.0 GiB", "1.0 GiB", "25 %"],
+            evidence: &[
+                "limited to 4.0 GiB",
+                "uses 1.0 GiB of swap besides, 25 % of that limit",
+            ],
             remedy: "echo 0 > /sys/fs/cgroup/app/db/memory.swap.max",
         },
         Pitfall {
@@ -42,7 +45,7 @@ pub(super) fn host_wide() -> Vec<Pitfall> {
             build: |host| host.files.set("/proc/sys/vm/swappiness", "180\n"),
             meanwhile: nothing,
             about: Subject::Host,
-            evidence: &["vm.swappiness is 180", "/dev/sda2 is a disk"],
+            evidence: &["vm.swappiness is 180", "/dev/sda2 is on a disk"],
             remedy: "sysctl vm.swappiness=",
         },
         Pitfall {

@@ -146,10 +146,15 @@ fn limits() -> Vec<Pitfall> {
         },
         Pitfall {
             check: "limit-too-small",
-            build: |host| host.group("/app/db", |db| db.events.oom_kill = Some(3)),
+            build: |host| {
+                host.group("/app/db", |db| {
+                    db.events.oom_kill = Some(3);
+                    db.events_local.oom = Some(3);
+                });
+            },
             meanwhile: nothing,
             about: group("/app/db"),
-            evidence: &["killed for lack of memory", ": 3", "4.0 GiB"],
+            evidence: &["3 processes were killed for lack of memory", "4.0 GiB"],
             remedy: "memory.max",
         },
         Pitfall {
@@ -307,6 +312,49 @@ fn a_small_anonymous_group_without_refaults_is_not_starved() {
     for id in ["page-cache-starved", "limit-too-small"] {
         assert_eq!(check(&report, id).verdict, Verdict::Fine);
     }
+}
+
+#[test]
+fn remedies_for_a_group_that_has_hardly_begun_do_not_go_by_what_it_uses() {
+    let host = Host::healthy();
+    for path in ["/app", "/app/web"] {
+        host.group(path, |group| group.low = mib(0));
+    }
+    host.group("/app/db", |db| {
+        db.anon = Bytes::mib(1);
+        db.file = Bytes::ZERO;
+    });
+    host.group("/app/web", |web| web.file = Bytes::mib(1));
+    host.meminfo(GIB, GIB);
+    let report = host.report();
+    for (id, remedy) in [
+        (
+            "protection-cut-off",
+            "echo 2048M > /sys/fs/cgroup/app/memory.low",
+        ),
+        (
+            "memory-not-reserved",
+            "set its memory.low to what it will need, at most",
+        ),
+    ] {
+        let findings = &check(&report, id).findings;
+        let mut remedies = findings.iter().flat_map(|finding| &finding.remedy);
+        assert!(remedies.any(|line| line.contains(remedy)), "{findings:#?}");
+    }
+}
+
+#[test]
+fn a_kill_is_told_only_of_the_group_whose_limit_was_hit() {
+    let host = Host::healthy();
+    host.group("/app", |app| {
+        app.max = gib(8);
+        app.events.oom_kill = Some(1);
+    });
+    // In web the host's own OOM killer chose a process: no limit of its was hit.
+    host.group("/app/web", |web| web.events.oom_kill = Some(1));
+    let report = host.report();
+    let check = check(&report, "limit-too-small");
+    assert_eq!(check.verdict, Verdict::Fine, "{check:#?}");
 }
 
 #[test]

@@ -1,0 +1,422 @@
+//! Pitfalls of swap, weights, the kernel and the cgroup hierarchy: rows of the table.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::mount::MountFlags;
+
+use super::hog::{within, Job};
+use super::scene::{
+    data_disk, disks, drop_caches, load, mount, remount, run, select, set, Scene, LRU_GEN, MIB,
+};
+use super::table::{About, Right, Row};
+
+pub(crate) fn rows() -> Vec<Row> {
+    let mut rows = swap();
+    rows.extend(weights());
+    rows.extend(file_systems());
+    rows.extend(kernel());
+    rows.extend(hierarchy());
+    rows
+}
+
+fn swap() -> Vec<Row> {
+    vec![
+        Row {
+            check: "swap-none",
+            case: "most of RAM is anonymous",
+            build: |scene| {
+                scene.start(&scene.group("db"), &Job::Hold(600 * MIB));
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Host,
+            evidence: &["no swap, and", "of anonymous memory", "of {ram}"],
+            right: Right::By(|scene| scene.swap_on(16 * MIB)),
+        },
+        Row {
+            check: "swap-unlimited",
+            case: "a limited group swaps",
+            build: |scene| {
+                scene.swap_on(96 * MIB);
+                scene.knob("db", "memory.max", 32 * MIB);
+                scene.start(&scene.group("db"), &Job::Hold(64 * MIB));
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Group("db"),
+            evidence: &["limited to 32.0 MiB of memory", "of swap besides"],
+            right: Right::By(|scene| scene.knob("db", "memory.swap.max", 64 * MIB)),
+        },
+        Row {
+            check: "swappiness-extreme",
+            case: "0, with swap",
+            build: |scene| {
+                scene.swap_on(16 * MIB);
+                scene.sysctl("swappiness", 0);
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Host,
+            evidence: &["vm.swappiness is 0", "16.0 MiB of swap"],
+            right: Right::By(|scene| scene.sysctl("swappiness", 10)),
+        },
+        Row {
+            check: "swappiness-extreme",
+            case: "180, with swap on a disk",
+            build: |scene| {
+                scene.swap_on(16 * MIB);
+                scene.sysctl("swappiness", 180);
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Host,
+            evidence: &["vm.swappiness is 180", "/swap is on a disk"],
+            right: Right::By(|scene| scene.sysctl("swappiness", 10)),
+        },
+    ]
+}
+
+/// A container of which its runtime wrote down a weight of 400.
+fn container(scene: &Scene) {
+    let bundle = "run/containerd/io.containerd.runtime.v2.task/moby/0123456789ab";
+    let bundle = scene.files.path().join(bundle);
+    fs::create_dir_all(&bundle).unwrap();
+    let path = scene.path("0123456789ab");
+    let config = format!(
+        r#"{{"linux":{{"cgroupsPath":"{path}","resources":{{"blockIO":{{"weight":400}}}}}}}}"#
+    );
+    fs::write(bundle.join("config.json"), config).unwrap();
+}
+
+/// Takes BFQ out of the kernel.
+fn without_bfq(scene: &mut Scene) {
+    for disk in disks() {
+        select(&disk, "none");
+    }
+    scene.unload("bfq");
+}
+
+fn weights() -> Vec<Row> {
+    vec![
+        Row {
+            check: "weights-not-enforced",
+            case: "scheduler none, until it is BFQ",
+            build: |scene| {
+                set(scene.group("db").join("io.weight"), "default 800");
+                select(&data_disk(), "none");
+                Ok(())
+            },
+            seconds: 0,
+            about: About::DataDisk,
+            evidence: &["scheduler is none and io.cost is off", "{top}/db has 800"],
+            right: Right::By(|_| select(&data_disk(), "bfq")),
+        },
+        Row {
+            check: "weights-not-enforced",
+            case: "scheduler mq-deadline, until there is io.cost",
+            build: |scene| {
+                set(scene.group("db").join("io.weight"), "default 50");
+                let disk = data_disk();
+                let offered = format!("/sys/block/{disk}/queue/scheduler");
+                if !fs::read_to_string(offered).unwrap().contains("mq-deadline") {
+                    return Err("mq-deadline is a module that the guest was not given".into());
+                }
+                select(&disk, "mq-deadline");
+                Ok(())
+            },
+            seconds: 0,
+            about: About::DataDisk,
+            evidence: &["scheduler is mq-deadline", "{top}/db has 50"],
+            right: Right::By(|scene| {
+                let device = format!("/sys/block/{}/dev", data_disk());
+                let device = fs::read_to_string(device).unwrap().trim().to_owned();
+                let qos = mount().join("io.cost.qos");
+                set(&qos, &format!("{device} enable=1"));
+                scene.at_the_end(move || set(qos, &format!("{device} enable=0")));
+            }),
+        },
+        Row {
+            check: "weights-distorted",
+            case: "as systemd squeezes it",
+            build: |scene| {
+                set(scene.group("db").join("io.weight"), "default 400");
+                set(scene.group("db").join("io.bfq.weight"), "127");
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Group("db"),
+            evidence: &[
+                "IOWeight asks for 400",
+                "io.bfq.weight holds 127, systemd's",
+                "1.27",
+            ],
+            right: Right::By(|scene| set(scene.group("db").join("io.bfq.weight"), "400")),
+        },
+        Row {
+            check: "weights-distorted",
+            case: "as runc converts it, without BFQ",
+            build: |scene| {
+                without_bfq(scene);
+                container(scene);
+                set(
+                    scene.group("0123456789ab").join("io.weight"),
+                    "default 3940",
+                );
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Group("0123456789ab"),
+            evidence: &[
+                "blkio-weight asks for 400, io.weight holds 3940, runc's",
+                "39.40 times",
+            ],
+            right: Right::By(|scene| {
+                set(scene.group("0123456789ab").join("io.weight"), "default 400");
+            }),
+        },
+        Row {
+            check: "weights-distorted",
+            case: "a runtime's weight never written to BFQ's file",
+            build: |scene| {
+                container(scene);
+                scene.group("0123456789ab");
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Group("0123456789ab"),
+            evidence: &["blkio-weight asks for 400, io.bfq.weight holds 100"],
+            right: Right::By(|scene| {
+                set(scene.group("0123456789ab").join("io.bfq.weight"), "400");
+            }),
+        },
+    ]
+}
+
+/// Mounts a file of 32 MiB on the data disk, with a new file system in it.
+fn mount_image(scene: &mut Scene, format: fn(&Path), kind: &str, options: &str) {
+    let (image, dir) = (scene.file("image"), scene.file("mounted"));
+    fs::write(&image, vec![0; 32 << 20]).unwrap();
+    format(&image);
+    fs::create_dir(&dir).unwrap();
+    let [image, dir] = [image, dir].map(|path| path.to_string_lossy().into_owned());
+    let options = format!("loop,{options}");
+    run("mount", &["-t", kind, "-o", &options, &image, &dir]);
+    scene.note.clone_from(&dir);
+    scene.at_the_end(move || unmount(&dir));
+}
+
+fn ext4(image: &Path) {
+    let image = image.to_string_lossy();
+    run("mke2fs", &["-q", "-F", "-t", "ext4", &image]);
+}
+
+/// An empty FAT16 of 65,536 sectors; the guest has no program that makes one. In front is the boot
+/// sector, then twice the table of 66 sectors, then the root directory, all zeros.
+fn fat(image: &Path) {
+    let mut bytes = fs::read(image).unwrap();
+    let fields: [(usize, &[u8]); 12] = [
+        (0, &[0xeb, 0x3c, 0x90]),
+        // Bytes of a sector, sectors of a cluster, reserved sectors, tables, entries of the root.
+        (11, &512u16.to_le_bytes()),
+        (13, &[4, 1, 0, 2]),
+        (17, &512u16.to_le_bytes()),
+        // A fixed disk; sectors of a table; of a track, and heads.
+        (21, &[0xf8]),
+        (22, &66u16.to_le_bytes()),
+        (24, &[32, 0, 2, 0]),
+        (32, &65_536u32.to_le_bytes()),
+        (38, &[0x29]),
+        (54, b"FAT16   "),
+        (510, &[0x55, 0xaa]),
+        (512, &[0xf8, 0xff, 0xff, 0xff]),
+    ];
+    for (at, field) in fields {
+        bytes[at..at + field.len()].copy_from_slice(field);
+    }
+    let second = 512 * 67;
+    bytes[second..second + 4].copy_from_slice(&[0xf8, 0xff, 0xff, 0xff]);
+    fs::write(image, bytes).unwrap();
+}
+
+fn unmount(dir: &str) {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    if mounts.contains(dir) {
+        run("umount", &[dir]);
+    }
+}
+
+fn file_systems() -> Vec<Row> {
+    vec![
+        Row {
+            check: "writeback-not-charged",
+            case: "ext4 that journals data",
+            build: |scene| {
+                mount_image(scene, ext4, "ext4", "data=journal");
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Mount,
+            evidence: &["data=journal", "/dev/loop"],
+            right: Right::By(|scene| {
+                unmount(&scene.note);
+                let image = scene.file("image").to_string_lossy().into_owned();
+                run("mount", &["-o", "loop,data=ordered", &image, &scene.note]);
+            }),
+        },
+        Row {
+            check: "writeback-not-charged",
+            case: "FAT",
+            build: |scene| {
+                mount_image(scene, fat, "vfat", "rw");
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Mount,
+            evidence: &["vfat has no cgroup writeback", "/dev/loop"],
+            right: Right::By(|scene| unmount(&scene.note)),
+        },
+    ]
+}
+
+/// Leaves page cache of groups that are gone; says how many the kernel then counts.
+fn leave_zombies(scene: &Scene) -> u64 {
+    for at in 0..150 {
+        let job = scene.group("job");
+        let file = scene.file(&format!("job-{at}"));
+        within(&job, || fs::write(file, vec![1; 64 << 10]).unwrap());
+        fs::remove_dir(&job).unwrap();
+    }
+    let stat = fs::read_to_string(mount().join("cgroup.stat")).unwrap();
+    let dying = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("nr_dying_descendants "));
+    dying.and_then(|count| count.parse().ok()).unwrap()
+}
+
+fn kernel() -> Vec<Row> {
+    vec![
+        Row {
+            check: "mglru-protection",
+            case: "memory.low under MGLRU",
+            build: |scene| {
+                scene.knob("db", "memory.low", 64 * MIB);
+                set(LRU_GEN, "y");
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Host,
+            evidence: &["MGLRU is on", "{top}/db 64.0 MiB"],
+            right: Right::By(|_| set(LRU_GEN, "n")),
+        },
+        Row {
+            check: "mglru-protection",
+            case: "min_ttl_ms",
+            build: |scene| {
+                set(LRU_GEN, "y");
+                scene.change("/sys/kernel/mm/lru_gen/min_ttl_ms", "1000");
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Host,
+            evidence: &["min_ttl_ms is 1000"],
+            right: Right::By(|_| set("/sys/kernel/mm/lru_gen/min_ttl_ms", "0")),
+        },
+        Row {
+            check: "zombie-cgroups",
+            case: "removed with page cache",
+            build: |scene| match leave_zombies(scene) {
+                100.. => Ok(()),
+                dying => Err(format!("its parent gets the page cache, {dying} stay")),
+            },
+            seconds: 0,
+            about: About::Host,
+            evidence: &["removed cgroups beside", "below {top}"],
+            right: Right::By(|_| drop_caches()),
+        },
+        Row {
+            check: "psi-off",
+            case: "of a group",
+            build: |scene| {
+                let pressure = scene.group("db").join("cgroup.pressure");
+                if !pressure.exists() {
+                    return Err("it has no cgroup.pressure".into());
+                }
+                set(pressure, "0");
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Group("db"),
+            evidence: &["not counted"],
+            right: Right::By(|scene| set(scene.group("db").join("cgroup.pressure"), "1")),
+        },
+    ]
+}
+
+fn hierarchy() -> Vec<Row> {
+    vec![
+        Row {
+            check: "controllers-off",
+            case: "a workload whose parent hands nothing on",
+            build: |scene| {
+                scene.manage = vec![scene.path("app/*")];
+                scene.group("app");
+                scene.group("app/db");
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Group("app/db"),
+            evidence: &["no memory and no io controller"],
+            right: Right::By(|scene| {
+                set(
+                    scene.group("app").join("cgroup.subtree_control"),
+                    "+memory +io",
+                );
+            }),
+        },
+        Row {
+            check: "controllers-off",
+            case: "a workload without io",
+            build: |scene| {
+                scene.manage = vec![scene.path("app/*")];
+                set(scene.group("app").join("cgroup.subtree_control"), "+memory");
+                scene.group("app/db");
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Group("app/db"),
+            evidence: &["has no io controller"],
+            right: Right::By(|scene| {
+                set(scene.group("app").join("cgroup.subtree_control"), "+io");
+            }),
+        },
+        Row {
+            check: "kernel-features",
+            case: "cgroup2 read-only",
+            build: |scene| {
+                scene.at_the_end(|| remount(MountFlags::empty(), "memory_recursiveprot"));
+                remount(MountFlags::RDONLY, "memory_recursiveprot");
+                Ok(())
+            },
+            seconds: 0,
+            about: About::Host,
+            evidence: &["mounted read-only"],
+            right: Right::By(|_| remount(MountFlags::empty(), "memory_recursiveprot")),
+        },
+        Row {
+            check: "kernel-features",
+            case: "no scheduler that knows weights",
+            build: |scene| {
+                if Path::new("/sys/module/bfq/refcnt").exists() {
+                    without_bfq(scene);
+                    return Ok(());
+                }
+                Err("BFQ is built in".into())
+            },
+            seconds: 0,
+            about: About::Host,
+            evidence: &["no scheduler that knows weights"],
+            right: Right::By(|_| load("bfq")),
+        },
+    ]
+}
