@@ -104,7 +104,8 @@ fn policy_never_does_io_reads_a_clock_or_logs() {
 #[test]
 fn data_flows_one_way_through_the_crates() {
     let order = [
-        "policy", "record", "cgroup", "probe", "observe", "discover", "doctor", "agent", "cli",
+        "policy", "record", "cgroup", "probe", "observe", "discover", "vm", "doctor", "agent",
+        "cli",
     ];
     for (i, name) in order.iter().enumerate() {
         for dependency in dependencies(&format!("crates/{name}/Cargo.toml")) {
