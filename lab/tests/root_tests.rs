@@ -1,6 +1,6 @@
 //! Runs the workspace's tests that need root on a cgroup2 host, in guests with stock kernels: all
-//! of them on one kernel, those of the observer on every kernel, because its programs look into
-//! the kernel's own types.
+//! of them on one kernel, those of BPF programs on every kernel, because these look into the
+//! kernel's own types.
 //!
 //! Which they are is read off the sources: every crate that marks a test with [`MARK`]. They run as
 //! their unoptimized test binaries, so that arithmetic is checked, and all of them must have run.
@@ -25,8 +25,8 @@ const MARK: &str = "#[ignore = \"needs root on a cgroup2 host";
 /// Precedes a program's exit status in the report.
 const STATUS: &str = "exit status of ";
 
-/// The package whose tests run on every kernel.
-const EVERYWHERE: &str = "justitia-observe";
+/// The packages whose tests run on every kernel.
+const EVERYWHERE: [&str; 2] = ["justitia-observe", "justitia-vm"];
 
 /// Slow, and the kernel has little part in it: not run on every kernel.
 const ONCE: &str = "a_thousand_groups_that_come_and_go";
@@ -152,11 +152,12 @@ fn run(series: Series, packages: &BTreeSet<String>, skipped: Option<&str>) {
     }
 }
 
-/// The observer's tests alone, on a kernel on which the others do not run.
+/// The tests of BPF programs alone, on a kernel on which the others do not run.
 fn run_everywhere(series: Series) {
-    let packages = packages();
-    assert!(packages.contains(EVERYWHERE), "no tests in {EVERYWHERE}");
-    run(series, &BTreeSet::from([EVERYWHERE.to_owned()]), Some(ONCE));
+    let chosen: BTreeSet<String> = EVERYWHERE.map(str::to_owned).into();
+    let missing: Vec<_> = chosen.difference(&packages()).cloned().collect();
+    assert!(missing.is_empty(), "no tests in {missing:?}");
+    run(series, &chosen, Some(ONCE));
 }
 
 #[test]
@@ -167,12 +168,12 @@ fn tests_that_need_root_pass_on_6_12() {
 
 #[test]
 #[ignore = "boots a virtual machine"]
-fn the_observers_tests_pass_on_6_1() {
+fn the_tests_of_bpf_programs_pass_on_6_1() {
     run_everywhere(Series::V6_1);
 }
 
 #[test]
 #[ignore = "boots a virtual machine"]
-fn the_observers_tests_pass_on_7_2() {
+fn the_tests_of_bpf_programs_pass_on_7_2() {
     run_everywhere(Series::V7_2);
 }

@@ -9,7 +9,8 @@
  *
  * Requests: behind filemap_read(), where the bytes that were read are known exactly; where a
  * kernel cannot attach there, from the tracepoint mm_filemap_get_pages, which tells the range
- * still wanted once for each batch of pages of a call, so all but the first are left out.
+ * still wanted once for each batch of pages of a call, so all but the first are left out. A batch
+ * that ends at a page still being read is not told: pages before it go uncounted.
  * Insertion and writing: tracepoints that every kernel has.
  *
  * Counting is one compare-and-exchange for 16 pages, tried a few times; what is lost is counted.
@@ -91,6 +92,8 @@ struct {
 #define ONES 0x1111111111111111ull
 /* Words that one call may touch: 16 MiB of an image. */
 #define MAX_WORDS 256
+/* Blocks that one folio may span: 8 MiB where a page is 4 KiB. */
+#define MAX_FOLIO_BLOCKS 8
 
 static __always_inline void add(__u64 *counter, __u64 amount)
 {
@@ -290,13 +293,14 @@ int BPF_PROG(page_added, struct folio *folio)
 	struct image_key key = key_of(folio->mapping);
 	struct image *image = bpf_map_lookup_elem(&images, &key);
 	struct inserted *last;
-	__u64 index = folio->index;
+	__u64 index = folio->index, pages;
 	__u32 zero = 0;
 	void *map;
 
 	if (!image)
 		return 0;
-	add(&image->inserted_pages, folio_pages(folio));
+	pages = folio_pages(folio);
+	add(&image->inserted_pages, pages);
 	last = bpf_map_lookup_elem(&inserted, &zero);
 	if (last) {
 		last->mapping = folio->mapping;
@@ -304,8 +308,14 @@ int BPF_PROG(page_added, struct folio *folio)
 	}
 	/* Fetched ahead and perhaps never asked for: somebody has to look. */
 	map = bpf_map_lookup_elem(&pages_of, &key);
-	if (map && index / BLOCK_PAGES < image->blocks)
-		touch(map, image->blocks, index / BLOCK_PAGES);
+	if (!map)
+		return 0;
+	for (int i = 0; i < MAX_FOLIO_BLOCKS && i * BLOCK_PAGES < pages; i++) {
+		__u64 block = index / BLOCK_PAGES + i;
+
+		if (block < image->blocks)
+			touch(map, image->blocks, block);
+	}
 	return 0;
 }
 

@@ -91,8 +91,9 @@ fn kernel_device(major: u32, minor: u32) -> u64 {
 pub enum Tier {
     /// Behind `filemap_read`: each request, exactly.
     Function,
-    /// At `mm_filemap_get_pages`: a request within the one that the same thread made just before,
-    /// with the same end, is not seen.
+    /// At `mm_filemap_get_pages`, where there is no attaching behind functions. Not seen: a request
+    /// within the one that the same thread made just before, with the same end; and of a request
+    /// that has to wait for pages, sometimes the ones before these.
     Tracepoint,
 }
 
