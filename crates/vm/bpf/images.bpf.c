@@ -35,16 +35,25 @@ struct {
 	__type(value, struct image);
 } images SEC(".maps");
 
+/*
+ * The map of an image's pages. Sizes, not types: Linux 6.1 takes no map without types where the
+ * pattern has them, and user space makes these without.
+ */
 struct block_map {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_INNER_MAP);
 	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct block);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct block));
 };
 
-/* Never used: it makes the compiler describe `struct block` in full. */
-struct block_map described SEC(".maps");
+/* Never used: it makes the compiler describe `struct block`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct block);
+} described SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
@@ -142,24 +151,29 @@ static __always_inline void touch(void *map, __u64 blocks, __u64 at)
 		__sync_fetch_and_or(word, bit);
 }
 
+/* The counting of one call; on its stack. */
 struct count {
+	struct image_key key;
+	__u64 blocks;
+	/* Pages left to count. */
+	__u64 from;
+	__u64 to;
 	__u64 now;
 	/* Pages of this call asked for before, and pages that could not be counted. */
 	__u64 again;
 	__u64 lost;
-	bool write;
+	__u64 write;
 };
 
 /* Counts the pages [from, to) of one word, all within it. */
-static __always_inline void count_word(void *map, __u64 blocks, struct count *count, __u64 from,
-				       __u64 to)
+static __always_inline void count_word(void *map, struct count *count, __u64 from, __u64 to)
 {
 	__u32 index = from / BLOCK_PAGES;
 	__u64 set = lowest(to - from) << (4 * (from & 15));
 	struct block *block;
 	__u64 *word, old;
 
-	if (from / BLOCK_PAGES >= blocks)
+	if (from / BLOCK_PAGES >= count->blocks)
 		goto lost;
 	block = bpf_map_lookup_elem(map, &index);
 	if (!block)
@@ -180,7 +194,7 @@ static __always_inline void count_word(void *map, __u64 blocks, struct count *co
 				block->written_ns = count->now;
 			else
 				block->used_ns = count->now;
-			touch(map, blocks, index);
+			touch(map, count->blocks, index);
 			return;
 		}
 		old = seen;
@@ -189,16 +203,33 @@ lost:
 	count->lost += to - from;
 }
 
-/* Counts the pages [from, to). Not inlined: the verifier looks at it once for each program. */
+/* One word of a call; a callback, so that the verifier looks at it once. */
+static long count_next(__u32 step, struct count *count)
+{
+	__u64 from = count->from;
+	__u64 end = (from | (WORD_PAGES - 1)) + 1;
+	void *map;
+
+	if (from >= count->to)
+		return 1;
+	if (end > count->to)
+		end = count->to;
+	map = bpf_map_lookup_elem(&pages_of, &count->key);
+	if (!map)
+		return 1;
+	count_word(map, count, from, end);
+	count->from = end;
+	return 0;
+}
+
+/* Counts the pages [from, to). */
 static __noinline int count_pages(struct image_key *key, __u64 from, __u64 to, bool write)
 {
 	struct image *image = bpf_map_lookup_elem(&images, key);
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct count count = { .write = write };
+	struct count count = { .key = *key, .from = from, .to = to, .write = write };
 	struct machine *machine = NULL;
 	__u64 pages = to - from;
-	void *map;
-	__u64 blocks;
 
 	if (!image || to <= from)
 		return 0;
@@ -209,21 +240,11 @@ static __noinline int count_pages(struct image_key *key, __u64 from, __u64 to, b
 			return 0;
 		}
 	}
-	map = bpf_map_lookup_elem(&pages_of, key);
-	if (!map)
-		return 0;
-	blocks = image->blocks;
+	count.blocks = image->blocks;
 	count.now = bpf_ktime_get_ns();
-	for (int i = 0; i < MAX_WORDS && from < to; i++) {
-		__u64 end = (from | (WORD_PAGES - 1)) + 1;
-
-		if (end > to)
-			end = to;
-		count_word(map, blocks, &count, from, end);
-		from = end;
-	}
-	if (from < to)
-		count.lost += to - from;
+	bpf_loop(MAX_WORDS, count_next, &count, 0);
+	if (count.from < to)
+		count.lost += to - count.from;
 	if (count.lost)
 		add(&image->lost_pages, count.lost);
 	if (machine) {

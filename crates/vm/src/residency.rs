@@ -42,6 +42,21 @@ impl Sight {
         }
     }
 
+    /// Which pages of the first `bytes` of a file are there, as runs. By `mincore(2)`, the only one
+    /// that tells single pages.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn runs(file: &File, bytes: u64) -> io::Result<Vec<(u64, u64)>> {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        each_page(file, 0, bytes, |page, is_there| match runs.last_mut() {
+            Some(last) if is_there && last.1 == page => last.1 += 1,
+            _ if is_there => runs.push((page, page + 1)),
+            _ => {}
+        })?;
+        Ok(runs)
+    }
+
     /// What is there of `length` bytes from `offset` on, both whole pages.
     ///
     /// # Errors
@@ -99,8 +114,24 @@ fn cachestat(file: &File, offset: u64, length: u64) -> io::Result<Resident> {
 }
 
 fn mincore(file: &File, offset: u64, length: u64) -> io::Result<Resident> {
-    let page = rustix::param::page_size() as u64;
     let mut cached = 0;
+    each_page(file, offset, length, |_, is_there| {
+        cached += u64::from(is_there)
+    })?;
+    Ok(Resident {
+        cached,
+        dirty: None,
+    })
+}
+
+/// Tells of each page of a range whether it is there.
+fn each_page(
+    file: &File,
+    offset: u64,
+    length: u64,
+    mut tell: impl FnMut(u64, bool),
+) -> io::Result<()> {
+    let page = rustix::param::page_size() as u64;
     let mut at = offset;
     while at < offset + length {
         let bytes = WINDOW.min(offset + length - at) as usize;
@@ -126,13 +157,12 @@ fn mincore(file: &File, offset: u64, length: u64) -> io::Result<Resident> {
             }
         };
         result?;
-        cached += pages.iter().filter(|&&byte| byte & 1 != 0).count() as u64;
+        for (index, byte) in pages.iter().enumerate() {
+            tell(at / page + index as u64, byte & 1 != 0);
+        }
         at += bytes as u64;
     }
-    Ok(Resident {
-        cached,
-        dirty: None,
-    })
+    Ok(())
 }
 
 #[cfg(test)]
@@ -155,5 +185,6 @@ mod tests {
         let other = Sight::Mincore.resident(&file, 4 * page, 8 * page).unwrap();
         assert_eq!((other.cached, other.dirty), (4, None));
         assert_eq!(sight.resident(&file, 0, 0).unwrap(), Resident::default());
+        assert_eq!(Sight::runs(&file, 100 * page).unwrap(), [(0, 8)]);
     }
 }

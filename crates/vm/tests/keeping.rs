@@ -117,8 +117,9 @@ fn a_policy_holds_from_the_round_after_it_was_switched() {
         "the kernel's own policy drops nothing"
     );
     keeper.switch(Replacement::Justitia);
+    // What was fetched ahead before is not known to be unwanted.
     until(&mut keeper, "what was asked for once goes", |_| {
-        cached(&path, 0, PAGES) == 0
+        cached(&path, 0, 1024) == 0
     });
     keeper.switch(Replacement::Lfu);
     keeper.tick().unwrap();
@@ -193,11 +194,10 @@ fn a_page_of_a_shared_image_is_kept_when_another_machine_asks_for_it() {
         (Some(0), Some(128 * PAGE))
     );
     assert_eq!(two.images[0].machines, 2);
-    assert_eq!(
-        one.cached_bytes, two.cached_bytes,
-        "each is charged its part"
-    );
-    assert!(one.cached_bytes <= Some(64 * PAGE));
+    until(&mut keeper, "each is charged its part", |keeper| {
+        let (one, two) = (told(keeper, &first), told(keeper, &second));
+        one.cached_bytes == two.cached_bytes && one.cached_bytes == Some(64 * PAGE)
+    });
 }
 
 #[test]
@@ -215,4 +215,42 @@ fn a_machine_that_ends_is_forgotten_and_one_that_starts_is_found() {
     until(&mut keeper, "it is found", is_there);
     machine.kill();
     until(&mut keeper, "it is forgotten", |keeper| !is_there(keeper));
+}
+
+/// Two machines want more than there is. One has read its part and is idle, the other reads on.
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest (of 1 GiB: it fills the memory)"]
+fn when_memory_is_short_the_machine_used_longest_ago_gives_down_to_its_watermark() {
+    let dir = scratch();
+    let mut keeper = keeper(Replacement::Lfu);
+    let report = keeper.report();
+    let there = report.free_bytes.unwrap() + report.cache_bytes.unwrap();
+    assert!(
+        there < 2 << 30,
+        "this fills the host's memory: run it in a guest of 1 GiB"
+    );
+    let pages = there / 2 / PAGE;
+    let paths = ["idle", "busy"].map(|name| image(dir.path(), name, pages));
+    let mut machines = paths.map(|path| Machine::start(dir.path(), &[&path]));
+    until(&mut keeper, "both are found", |keeper| {
+        keeper.report().machines.len() >= 2
+    });
+    for machine in &mut machines {
+        for from in (0..pages - 64).step_by(64) {
+            machine.read(0, from, from + 64);
+            if from % 1024 == 0 {
+                keeper.tick().unwrap();
+            }
+        }
+    }
+    let [idle, busy] = machines.each_ref().map(|machine| told(&keeper, machine));
+    assert!(idle.evicted_bytes > Some(0), "it gave: {idle:#?}");
+    assert!(
+        idle.evicted_bytes > busy.evicted_bytes,
+        "it gave first: {idle:#?} {busy:#?}"
+    );
+    // The kernel may have taken more than we did; we stop at the watermark.
+    let given = idle.evicted_bytes.unwrap();
+    let above = (pages * PAGE).saturating_sub(idle.low_watermark_bytes.unwrap());
+    assert!(given <= above + (64 << 20), "{given} of {above}: {idle:#?}");
 }

@@ -160,8 +160,15 @@ impl Tracker {
         if !justitia_cgroup::has_btf(None) {
             return Err(refused("the kernel has no type information (BTF)"));
         }
-        let exact = Tracker::with(Tier::Function);
-        exact.or_else(|_| Tracker::with(Tier::Tracepoint))
+        Tracker::with(Tier::Function).or_else(|first| {
+            Tracker::with(Tier::Tracepoint).map_err(|second| {
+                // Both: which of them would have worked here is the kernel's to know.
+                let Error::Environment { cause, remedy } = first else {
+                    return first;
+                };
+                Error::environment(format!("{cause}; {second}"), remedy)
+            })
+        })
     }
 
     /// Loads and attaches a certain tier.
