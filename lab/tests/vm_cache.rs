@@ -4,6 +4,7 @@
 //!
 //! Needs root on a host with BTF, and `cargo build --release` first. Not part of `make test`:
 //! `cargo test --release -p justitia-lab --test vm_cache -- --ignored --nocapture`.
+//! `JUSTITIA_TEST_BINARY` names another `justitia` than `target/release/justitia`,
 //! `JUSTITIA_TEST_ROUNDS` repeats all of it (3), `JUSTITIA_TEST_FILTER` picks workloads by name.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -272,13 +273,18 @@ fn measure(setup: &Setup, policy: &str, workload: &str) -> Figures {
 
 fn setup(dir: &Path) -> Setup {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let justitia = workspace.join("target/release/justitia");
-    assert!(justitia.exists(), "build it first: cargo build --release");
+    let justitia = std::env::var_os("JUSTITIA_TEST_BINARY").map_or_else(
+        || workspace.join("target/release/justitia"),
+        PathBuf::from,
+    );
+    assert!(
+        justitia.exists(),
+        "build it first: cargo build --release; or say where it is in JUSTITIA_TEST_BINARY"
+    );
     let status = Command::new(env!("CARGO"))
         .current_dir(&workspace)
         .args([
             "build",
-            "--release",
             "-q",
             "-p",
             "justitia-vm",
@@ -288,7 +294,7 @@ fn setup(dir: &Path) -> Setup {
         .status()
         .unwrap();
     assert!(status.success());
-    let resident = workspace.join("target/release/examples/resident");
+    let resident = workspace.join("target/debug/examples/resident");
     let program = dir.join("justitia-lab-guest");
     fs::write(&program, GUEST).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();

@@ -184,6 +184,25 @@ fn only_apply_and_restore_write_to_the_host() {
 }
 
 #[test]
+fn images_of_machines_are_dropped_in_one_place_and_never_opened_for_writing() {
+    let sources = files("crates/vm/src", ".rs");
+    let found = offenders(&sources, &["fadvise(", "Advice::"], &["src/image.rs"]);
+    assert!(found.is_empty(), "{found:#?}");
+    let writes = [
+        ".write(true)",
+        ".append(true)",
+        "File::create",
+        "write_at",
+        "set_len(",
+    ];
+    let found = offenders(&sources, &writes, &[]);
+    assert!(found.is_empty(), "{found:#?}");
+    let reopened = files("crates/cgroup/src/real", "processes.rs");
+    let found = offenders(&reopened, &writes, &[]);
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
 fn every_unsafe_block_says_why_it_is_sound() {
     let mut bare = Vec::new();
     let mut sources = files("crates", ".rs");
