@@ -31,7 +31,7 @@ const GUEST_BYTES: u64 = 192 << 20;
 /// The disk.
 const DISK_BYTES: u64 = 512 << 20;
 const PAGE: u64 = 4096;
-const MIB: f64 = 1048576.0;
+const MIB: f64 = 1_048_576.0;
 
 /// Does what it is told on the console, line by line. The disk stays open, or the guest would drop
 /// what it cached of it.
@@ -41,6 +41,10 @@ for disk in /sys/block/nvme*; do
     [ "$serial" = data ] && data=/dev/${disk##*/}
 done
 exec 5<"$data"
+write() {
+    yes "$1" | head -c 65536 |
+        dd of="$data" bs=64k seek="$2" conv=notrunc,fsync iflag=fullblock status=none
+}
 echo "@done 0"
 while read -r line; do
     eval "$line"
@@ -273,24 +277,15 @@ fn measure(setup: &Setup, policy: &str, workload: &str) -> Figures {
 
 fn setup(dir: &Path) -> Setup {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let justitia = std::env::var_os("JUSTITIA_TEST_BINARY").map_or_else(
-        || workspace.join("target/release/justitia"),
-        PathBuf::from,
-    );
+    let justitia = std::env::var_os("JUSTITIA_TEST_BINARY")
+        .map_or_else(|| workspace.join("target/release/justitia"), PathBuf::from);
     assert!(
         justitia.exists(),
         "build it first: cargo build --release; or say where it is in JUSTITIA_TEST_BINARY"
     );
     let status = Command::new(env!("CARGO"))
         .current_dir(&workspace)
-        .args([
-            "build",
-            "-q",
-            "-p",
-            "justitia-vm",
-            "--example",
-            "resident",
-        ])
+        .args(["build", "-q", "-p", "justitia-vm", "--example", "resident"])
         .status()
         .unwrap();
     assert!(status.success());
@@ -383,14 +378,11 @@ fn what_the_host_caches_of_a_machine_and_what_that_brings() {
         let runs = results.get(&(workload, policy))?;
         Some(runs.iter().map(|run: &Figures| run[at]).sum::<f64>() / runs.len() as f64)
     };
-    for (workload, _) in WORKLOADS {
-        let pair = |at| {
-            Some((
-                mean(workload, "default", at)?,
-                mean(workload, "justitia", at)?,
-            ))
-        };
-        if let Some((default, ours)) = pair(5) {
+    // Of a loop that is larger than the guest's memory the host has to keep what the guest holds
+    // too, or fetch it again: it does not see the guest evict.
+    for workload in ["stream", "gzip", "random"] {
+        let pair = [mean(workload, "default", 5), mean(workload, "justitia", 5)];
+        if let [Some(default), Some(ours)] = pair {
             assert!(
                 ours <= default / 4.0,
                 "{workload}: cached twice {ours} against {default}"
@@ -403,4 +395,61 @@ fn what_the_host_caches_of_a_machine_and_what_that_brings() {
             "read again from the disk: {ours} against {none}"
         );
     }
+}
+
+/// Bytes of a write.
+const CHUNK: usize = 64 << 10;
+
+/// What `write N` writes.
+fn pattern(number: u64) -> Vec<u8> {
+    let line = format!("{number}\n").into_bytes();
+    line.into_iter().cycle().take(CHUNK).collect()
+}
+
+#[test]
+#[ignore = "boots a virtual machine"]
+fn what_a_guest_flushed_is_on_the_disk_when_its_power_is_cut_while_pages_are_dropped() {
+    const CHUNKS: u64 = 256;
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let setup = setup(dir.path());
+    let file = File::options().read(true).write(true).open(&setup.image);
+    let file = file.unwrap();
+    let mut truth = fs::read(&setup.image).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+
+    let mut guest = Guest::boot(&setup.machine, "writeback");
+    let keeper = Keeper::start(&setup.justitia, &setup.dir);
+    let mut state = 11u64;
+    for number in 0..200 {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let place = (state >> 33) % CHUNKS;
+        guest.run(&format!("write {number} {place}"));
+        let from = place as usize * CHUNK;
+        truth[from..from + CHUNK].copy_from_slice(&pattern(number));
+        // Past its own cache: from the host's, or the disk.
+        let read = (state >> 41) % CHUNKS;
+        guest.run(&format!(
+            "dd if=$data of=/dev/null bs=64k skip={read} count=4 iflag=direct status=none"
+        ));
+    }
+    // In the middle of a write that nobody was told of.
+    writeln!(guest.stdin, "write 1000 {CHUNKS}").unwrap();
+    drop(guest);
+    sleep(Duration::from_secs(1));
+    drop(keeper);
+
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let found = fs::read(&setup.image).unwrap();
+    assert_eq!(found.len(), truth.len());
+    let wrong: Vec<usize> = (found.chunks(CHUNK).zip(truth.chunks(CHUNK)).enumerate())
+        .filter(|(at, (found, truth))| *at as u64 != CHUNKS && found != truth)
+        .map(|(at, _)| at)
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "chunks that are not as they were flushed: {wrong:?}"
+    );
 }

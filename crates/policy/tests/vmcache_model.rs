@@ -161,8 +161,8 @@ fn of_a_hot_set_with_a_stream_through_it_the_host_keeps_only_what_the_guest_lost
     let pages: Vec<u64> = (0..60_000u64)
         .map(|at| {
             state = state
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             if at % 10 == 0 {
                 100_000 + at
             } else {

@@ -116,7 +116,7 @@ fn cachestat(file: &File, offset: u64, length: u64) -> io::Result<Resident> {
 fn mincore(file: &File, offset: u64, length: u64) -> io::Result<Resident> {
     let mut cached = 0;
     each_page(file, offset, length, |_, is_there| {
-        cached += u64::from(is_there)
+        cached += u64::from(is_there);
     })?;
     Ok(Resident {
         cached,

@@ -144,8 +144,8 @@ fn what_is_written_is_never_lost_and_goes_once_it_is_clean() {
     let mut state = 7u64;
     for round in 0..400u64 {
         state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         let from = (state >> 33) % (PAGES - 32);
         let to = from + 1 + state % 32;
         machine.write(0, from, to, round as u8);

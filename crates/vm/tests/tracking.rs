@@ -48,8 +48,8 @@ fn requests() -> Vec<(u64, u64)> {
     let mut state = 12345u64;
     let mut random = |below: u64| {
         state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     let mut requests: Vec<(u64, u64)> = vec![(0, 300), (0, 1), (PAGES - 1, PAGES)];

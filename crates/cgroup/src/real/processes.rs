@@ -10,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use justitia_policy::snapshot::Host;
+use rustix::fs::OFlags;
 
 use super::host::HostReader;
 use crate::parse::files::{device_of_mount, fd_info, systemd_group, FdInfo};
@@ -116,9 +117,10 @@ impl Processes {
     /// # Errors
     /// It is closed by now, or we may not open it.
     pub fn reopen(&self, pid: u32, fd: u32) -> io::Result<File> {
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         OpenOptions::new()
             .read(true)
-            .custom_flags((rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY).bits() as i32)
+            .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
             .open(self.of(pid, &format!("fd/{fd}")))
     }
 

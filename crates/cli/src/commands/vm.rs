@@ -180,10 +180,10 @@ fn look() -> Result<Report> {
 
 fn keep(args: &VmRunArgs) -> Result<()> {
     let interval = interval_of(&args.interval)?;
-    let weights = args.weight.iter().map(|text| weight(text)).collect();
+    let weights = args.weight.iter().map(|text| weight(text));
     let settings = Settings {
         replacement: named(&args.policy),
-        weights: weights_of(weights)?,
+        weights: weights.collect::<justitia_agent::Result<_>>()?,
         only_look: false,
     };
     let stop = stop_on_signals()?;
@@ -247,12 +247,6 @@ fn weight(text: &str) -> justitia_agent::Result<(String, Weight)> {
     let number = number.parse().map_err(|_| wrong("not a number"))?;
     let weight = Weight::new(number).map_err(|error| wrong(&error.to_string()))?;
     Ok((name.to_owned(), weight))
-}
-
-fn weights_of(
-    weights: Vec<justitia_agent::Result<(String, Weight)>>,
-) -> justitia_agent::Result<Vec<(String, Weight)>> {
-    weights.into_iter().collect()
 }
 
 fn switch(policy: Option<&str>, config: &ConfigArgs) -> Result<()> {

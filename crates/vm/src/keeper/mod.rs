@@ -211,13 +211,12 @@ impl Keeper {
 
     fn register(&mut self, image: &Image) -> Option<Book> {
         let tracker = self.tracker.as_ref()?;
-        let book = pages_to_count(image).and_then(|pages| {
+        pages_to_count(image).and_then(|pages| {
             tracker
                 .register(image.key, pages, None)
                 .map_err(|error| self.complaint = Some(format!("{}: {error}", image.path)))
                 .ok()
-        });
-        book
+        })
     }
 
     /// Images that have become larger than their books get larger ones.

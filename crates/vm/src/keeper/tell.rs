@@ -23,7 +23,7 @@ pub(super) fn report(keeper: &Keeper) -> Report {
         machines: machines
             .map(|(at, machine)| tell(keeper, at, machine))
             .collect(),
-        keeper_cpu_s: cpu_s(),
+        keeper_cpu_s: Some(cpu_s()),
     }
 }
 
@@ -124,9 +124,9 @@ fn bytes(pages: u64) -> u64 {
 }
 
 /// Processor time of this process, seconds.
-fn cpu_s() -> Option<f64> {
+fn cpu_s() -> f64 {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Some(used.tv_sec as f64 + used.tv_nsec as f64 / 1e9)
+    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
 }
 
 #[cfg(test)]
