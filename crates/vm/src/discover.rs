@@ -10,6 +10,7 @@
 //! Proxmox VE (`qemu.slice`), Kata Containers, a container, or none of these.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use justitia_cgroup::Processes;
 use justitia_discover::kind::{of_path, Kind};
@@ -94,6 +95,15 @@ pub fn find(processes: &Processes, known: &dyn Fn(Identity) -> bool) -> Result<F
     let mut found = Found::default();
     for pid in pids {
         let Some(program) = processes.program(pid) else {
+            // A kernel thread, one that ended, or another user's, whose arguments may be read.
+            let arguments = processes.arguments(pid).unwrap_or_default();
+            let name = arguments.first().map(Path::new).and_then(Path::file_name);
+            if name.is_some_and(|name| is_qemu(&name.to_string_lossy())) {
+                return Err(Error::environment(
+                    format!("process {pid} runs a machine and may not be looked at"),
+                    "run it as root",
+                ));
+            }
             continue;
         };
         let program = program.file_name().unwrap_or_default().to_string_lossy();
@@ -259,6 +269,24 @@ mod tests {
         assert!(is_memory(&line, "/mem/vm/qemu_back_mem.x (deleted)"));
         assert!(is_memory(&line, "/huge/a"));
         assert!(!is_memory(&line, "/mem/vm.qcow2"));
+    }
+
+    #[test]
+    fn a_machine_that_may_not_be_looked_at_is_not_taken_for_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let process = dir.path().join("77");
+        std::fs::create_dir(&process).unwrap();
+        std::fs::write(
+            process.join("cmdline"),
+            "/usr/bin/qemu-system-x86_64\0-m\01G\0",
+        )
+        .unwrap();
+        let processes = Processes::at(dir.path());
+        let error = find(&processes, &|_| false).unwrap_err();
+        assert!(error.to_string().contains("process 77"), "{error}");
+        // One that ended has no arguments.
+        std::fs::write(process.join("cmdline"), "").unwrap();
+        assert!(find(&processes, &|_| false).unwrap().machines.is_empty());
     }
 
     #[test]

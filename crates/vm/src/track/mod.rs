@@ -160,13 +160,14 @@ impl Tracker {
         if !justitia_cgroup::has_btf(None) {
             return Err(refused("the kernel has no type information (BTF)"));
         }
-        Tracker::with(Tier::Function).or_else(|first| {
-            Tracker::with(Tier::Tracepoint).map_err(|second| {
-                // Both: which of them would have worked here is the kernel's to know.
-                let Error::Environment { cause, remedy } = first else {
-                    return first;
-                };
-                Error::environment(format!("{cause}; {second}"), remedy)
+        Tracker::attach(Tier::Function).or_else(|first| {
+            Tracker::attach(Tier::Tracepoint).map_err(|second| {
+                // Both: which of them should have worked here is the kernel's to know.
+                refused(&if first == second {
+                    first
+                } else {
+                    format!("{first}; {second}")
+                })
             })
         })
     }
@@ -176,14 +177,18 @@ impl Tracker {
     /// # Errors
     /// Environment: this kernel does not take it.
     pub fn with(tier: Tier) -> Result<Tracker, Error> {
-        let object = load::load(&|program| ALWAYS.contains(&program) || program == tier.program())
-            .map_err(|reason| refused(&reason))?;
+        Tracker::attach(tier).map_err(|reason| refused(&reason))
+    }
+
+    fn attach(tier: Tier) -> Result<Tracker, String> {
+        let runs = |program: &str| ALWAYS.contains(&program) || program == tier.program();
+        let object = load::load(&runs)?;
         let mut links = Vec::new();
         for program in object.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            if ALWAYS.contains(&name.as_str()) || name == tier.program() {
+            if runs(&name) {
                 let link = program.attach();
-                links.push(link.map_err(|error| refused(&format!("{name}: {error}")))?);
+                links.push(link.map_err(|error| format!("{name}: {error}"))?);
             }
         }
         Ok(Tracker {
