@@ -278,7 +278,7 @@ mod tests {
         std::fs::create_dir(&process).unwrap();
         std::fs::write(
             process.join("cmdline"),
-            "/usr/bin/qemu-system-x86_64\0-m\01G\0",
+            "/usr/bin/qemu-system-x86_64\0-nodefaults\0",
         )
         .unwrap();
         let processes = Processes::at(dir.path());

@@ -134,6 +134,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A word after an operation, what that makes of a count, and whether it makes it fresh.
+    type Operation = (u64, fn(u8) -> u8, bool);
+
     fn nibble(word: u64, page: usize) -> (u8, bool) {
         let bits = (word >> (4 * page)) & 15;
         ((bits & 7) as u8, bits & 8 != 0)
@@ -145,7 +148,7 @@ mod tests {
             word: u64, from in 0usize..17, to in 0usize..17
         ) {
             let set = mask(from, to);
-            let operations: [(u64, fn(u8) -> u8, bool); 3] = [
+            let operations: [Operation; 3] = [
                 (requested(word, set), |count| (count + 1).min(MOST), true),
                 (written(word, set), |count| count.max(1), true),
                 (decayed(word, set), |count| if count > 1 { count - 1 } else { count }, false),
