@@ -1,6 +1,6 @@
 //! The counters of an image's pages, mapped into our memory.
 //!
-//! A [`Block`](justitia_policy::vmcache::pages::Block) of 256 pages is a record; behind the blocks
+//! A [`Block`] of 256 pages is a record; behind the blocks
 //! lies the summary, a bit for each block that was used since somebody looked. The programs change
 //! words while we do: every word is changed by one atomic operation, here and there.
 
