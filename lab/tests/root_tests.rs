@@ -119,6 +119,8 @@ fn run(series: Series, packages: &BTreeSet<String>, skipped: Option<&str>) {
     let script = format!("{PROLOGUE}{SCRIPT}");
     let mut spec = machine(series, &script, dir.path());
     spec.memory_bytes = 1 << 30;
+    // Files that fill the memory, twice over; sparse.
+    spec.data_bytes = 4 << 30;
     spec.patches_text = true;
     spec.binaries.extend(binaries.iter().cloned());
     let names: Vec<_> = binaries
