@@ -22,6 +22,8 @@ pub struct Resident {
     pub cached: u64,
     /// Of these, dirty or being written; `None`: not known.
     pub dirty: Option<u64>,
+    /// Of the dirty ones, those being written; `None`: not known.
+    pub in_flight: Option<u64>,
 }
 
 /// How residency is found out here.
@@ -110,6 +112,7 @@ fn cachestat(file: &File, offset: u64, length: u64) -> io::Result<Resident> {
     Ok(Resident {
         cached: found.cached,
         dirty: Some(found.dirty + found.writeback),
+        in_flight: Some(found.writeback),
     })
 }
 
@@ -121,6 +124,7 @@ fn mincore(file: &File, offset: u64, length: u64) -> io::Result<Resident> {
     Ok(Resident {
         cached,
         dirty: None,
+        in_flight: None,
     })
 }
 
