@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn clean_pages_are_dropped_and_dirty_ones_stay_as_they_are() {
         let page = rustix::param::page_size();
-        let mut file = on_disk();
+        let file = on_disk();
         let image = image_of(&file);
         let mut left_alone = !image.dirty_is_known();
         // The kernel may come to write them at any time: then they are made dirty once more.
