@@ -1,7 +1,7 @@
 //! Runs the workspace's tests that need root on a cgroup2 host, in guests with stock kernels: all
-//! of them on one kernel; on every kernel those of the observer, whose programs look into the
-//! kernel's own types, and of the doctor, which judges what kernels make of their knobs. The
-//! doctor's has pitfalls, too, that only a boot brings: each such test has a guest of its own.
+//! of them on one kernel; on every kernel those of BPF programs, which look into the kernel's own
+//! types, and of the doctor, which judges what kernels make of their knobs. The doctor has pitfalls,
+//! too, that only a boot brings: each such test has a guest of its own.
 //!
 //! Which they are is read off the sources: every crate that marks a test with [`MARK`]. They run as
 //! their unoptimized test binaries, so that arithmetic is checked, and all of them must have run.
@@ -27,7 +27,7 @@ const MARK: &str = "#[ignore = \"needs root on a cgroup2 host";
 const STATUS: &str = "exit status of ";
 
 /// The packages whose tests run on every kernel.
-const EVERYWHERE: [&str; 2] = ["justitia-doctor", "justitia-observe"];
+const EVERYWHERE: [&str; 3] = ["justitia-doctor", "justitia-observe", "justitia-vm"];
 
 /// Slow, and the kernel has little part in it: not run on every kernel.
 const ONCE: &str = "a_thousand_groups";
@@ -162,7 +162,8 @@ impl Run<'_> {
         let script = format!("{PROLOGUE}\nset_up\n{}{row}{SCRIPT}", self.preparation);
         let mut spec = machine(self.series, &script, dir.path());
         spec.memory_bytes = 1 << 30;
-        spec.data_bytes = 512 << 20;
+        // Files that fill the memory, twice over; sparse.
+        spec.data_bytes = 4 << 30;
         spec.disk_mbps = self.disk_mbps;
         spec.patches_text = true;
         spec.cmdline = self.cmdline.iter().map(|word| (*word).to_owned()).collect();

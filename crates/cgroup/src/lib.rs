@@ -30,9 +30,13 @@ pub use fs::{
 };
 pub use gauges::{Activity, Gauges, Want};
 pub use group::{xattr, Attribute, Group, Written};
+pub use parse::files::FdInfo;
 pub use parse::memory::MemoryEvents;
 pub use parse::proc::ProcessIo;
-pub use real::{boot_id, has_btf, resident_bytes, Facts, Mount, OwnGroup, RealFs};
+pub use real::{
+    boot_id, has_btf, resident_bytes, Facts, HostMemory, Mount, OpenFile, OwnGroup, Processes,
+    RealFs,
+};
 pub use writer::{Outcome, Ticket, WriteResult, Writer, WriterConfig};
 
 pub use justitia_policy::snapshot::GroupId;

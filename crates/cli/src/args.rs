@@ -9,6 +9,7 @@ use justitia_lab::args::LabArgs;
 
 use crate::commands::probe::args::ProbeArgs;
 use crate::commands::reserve::ReserveArgs;
+use crate::commands::vm::VmArgs;
 use crate::commands::warm::WarmArgs;
 
 /// Gives each container or VM its share of buffered I/O, by one number: its weight.
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     Reserve(ReserveArgs),
     /// Read files into the page cache, within what their group is entitled to
     Warm(WarmArgs),
+    /// Show what the host caches of virtual machines' disks, and keep only what guests come back for
+    Vm(Box<VmArgs>),
     /// Record what the agent sees and decides, step by step, into a file
     Record(RecordArgs),
     /// Run the policy over a record, as it was or with other decisions

@@ -76,7 +76,7 @@ fn the_contracts_commands_are_all_there_and_no_others() {
         visible,
         [
             "run", "status", "top", "plan", "explain", "weight", "color", "probe", "doctor",
-            "reserve", "warm", "record", "replay", "restore", "lab"
+            "reserve", "warm", "vm", "record", "replay", "restore", "lab"
         ]
     );
 }
@@ -85,8 +85,8 @@ fn the_contracts_commands_are_all_there_and_no_others() {
 fn whatever_can_be_read_can_be_read_as_json() {
     for (name, command) in commands() {
         if [
-            "status", "top", "plan", "explain", "weight", "doctor", "reserve", "warm", "replay",
-            "restore",
+            "status", "top", "plan", "explain", "weight", "doctor", "reserve", "warm", "vm",
+            "replay", "restore",
         ]
         .contains(&name.as_str())
         {
@@ -111,6 +111,9 @@ fn the_contracts_command_lines_are_understood() {
         "justitia top --json",
         "justitia plan --manage /app/* --json",
         "justitia explain /app/db --json",
+        "justitia vm --images --interval 1s --json",
+        "justitia vm run --policy lru2 --weight db=400 --weight web=100 --state-dir /tmp/s",
+        "justitia vm policy justitia",
         "justitia weight",
         "justitia weight /app/db 800",
         "justitia weight /app/db --unset",

@@ -102,6 +102,11 @@ fn wrong_arguments_are_wrong_usage() {
             "must not carry",
             "--password-file",
         ),
+        (&["vm", "--interval", "1ms"], "interval 1ms", "1s or 500ms"),
+        (&["vm", "run", "--policy", "mru"], "mru", "lru2"),
+        (&["vm", "run", "--weight", "db"], "--weight db", "NAME=N"),
+        (&["vm", "run", "--weight", "db=0"], "weight 0", "1 to 10000"),
+        (&["vm", "policy", "arc"], "arc", "justitia"),
         (&["completions", "csh"], "csh", "bash"),
     ] {
         let (said_cause, said_remedy) = refused(arguments, &[2]);
@@ -318,5 +323,17 @@ fn help_and_version_are_no_errors() {
             output.status.success() && !output.stdout.is_empty(),
             "{arguments:?}"
         );
+    }
+}
+
+#[test]
+fn a_policy_of_machines_needs_somebody_who_keeps_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let state_dir = dir.path().to_str().unwrap();
+    for policy in [&[][..], &["lfu"]] {
+        let arguments = [&["vm", "policy", "--state-dir", state_dir], policy].concat();
+        let (cause, remedy) = refused(&arguments, &[69]);
+        assert!(cause.contains("vm.sock"), "{cause}");
+        assert!(remedy.contains("justitia vm run"), "{remedy}");
     }
 }

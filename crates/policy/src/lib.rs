@@ -30,6 +30,7 @@ mod step;
 mod testing;
 pub mod units;
 mod verdicts;
+pub mod vmcache;
 pub mod working_set;
 mod writes;
 

@@ -104,7 +104,8 @@ fn policy_never_does_io_reads_a_clock_or_logs() {
 #[test]
 fn data_flows_one_way_through_the_crates() {
     let order = [
-        "policy", "record", "cgroup", "probe", "observe", "discover", "doctor", "agent", "cli",
+        "policy", "record", "cgroup", "probe", "observe", "discover", "vm", "doctor", "agent",
+        "cli",
     ];
     for (i, name) in order.iter().enumerate() {
         for dependency in dependencies(&format!("crates/{name}/Cargo.toml")) {
@@ -180,6 +181,25 @@ fn only_apply_and_restore_write_to_the_host() {
         let found = offenders(&sources, words, &allowed);
         assert!(found.is_empty(), "{found:#?}");
     }
+}
+
+#[test]
+fn images_of_machines_are_dropped_in_one_place_and_never_opened_for_writing() {
+    let sources = files("crates/vm/src", ".rs");
+    let found = offenders(&sources, &["fadvise(", "Advice::"], &["src/image.rs"]);
+    assert!(found.is_empty(), "{found:#?}");
+    let writes = [
+        ".write(true)",
+        ".append(true)",
+        "File::create",
+        "write_at",
+        "set_len(",
+    ];
+    let found = offenders(&sources, &writes, &[]);
+    assert!(found.is_empty(), "{found:#?}");
+    let reopened = files("crates/cgroup/src/real", "processes.rs");
+    let found = offenders(&reopened, &writes, &[]);
+    assert!(found.is_empty(), "{found:#?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! here, fuzzed in `fuzz/`).
 
 pub mod color;
+pub mod files;
 pub mod host;
 pub mod io;
 pub mod memory;
@@ -75,6 +76,9 @@ pub fn everything(text: &[u8]) {
     let _ = proc::unified_group(text);
     proc::pids(text, &mut Vec::new());
     let _ = mountinfo::cgroup_mounts(text);
+    let _ = files::fd_info(text);
+    let _ = files::device_of_mount(text, 1);
+    let _ = files::systemd_group(text);
     let _ = single(text);
     let _ = color::declaration(text);
     host::everything(text);

@@ -12,6 +12,7 @@ mod mount;
 mod own;
 mod own_group;
 mod process;
+mod processes;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,7 @@ pub use host::boot_id;
 pub use mount::{Facts, Mount};
 pub use own::resident_bytes;
 pub use own_group::OwnGroup;
+pub use processes::{HostMemory, OpenFile, Processes};
 
 use crate::fs::disk_name;
 use crate::{

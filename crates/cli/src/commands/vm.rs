@@ -1,0 +1,288 @@
+//! `justitia vm`: virtual machines and what the host's page cache holds of their images;
+//! `justitia vm run` keeps in it what guests come back for; `justitia vm policy` changes how.
+//!
+//! The profile is the running keeper's. Without one it is a single look, which counts nothing:
+//! requests are then unknown. Needs no agent and no cgroup v2.
+
+mod table;
+
+use std::path::PathBuf;
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use justitia_agent::config::parse_interval;
+use justitia_agent::Error;
+use justitia_cgroup::Processes;
+use justitia_policy::units::Weight;
+use justitia_policy::vmcache::Replacement;
+use justitia_vm::control::{self, Control};
+use justitia_vm::report::Report;
+use justitia_vm::{Keeper, Settings};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::args::ConfigArgs;
+use crate::output::{self, Screen};
+use crate::settings;
+
+/// The keeper's socket in the state directory.
+const SOCKET: &str = "vm.sock";
+
+/// Arguments of `justitia vm`.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "CACHED is what the host's page cache holds of a machine's disk images, LOW what it \
+may hold whatever
+others want. SECOND is what its guest came back for, HITS the share of its requests that was
+not read from disk, DROPPED what was not kept after its first request, EVICTED what it gave
+to others. What nobody counts is a dash: justitia vm run counts.
+
+Examples:
+  justitia vm
+  justitia vm --images              each image too
+  justitia vm --interval 1s         again and again
+  justitia vm --json | jq '.machines[] | {name, cached_bytes}'
+  justitia vm run                   keep only what guests come back for, until Ctrl-C
+  justitia vm policy lfu            another policy, while it runs"
+)]
+pub(crate) struct VmArgs {
+    /// What to do; without it: show the machines
+    #[command(subcommand)]
+    pub(crate) command: Option<VmCommand>,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Show each image
+    #[arg(long)]
+    pub(crate) images: bool,
+    /// Show it again this often, 100ms to 60s
+    #[arg(long, value_name = "TIME")]
+    pub(crate) interval: Option<String>,
+    /// Print JSON; with --interval one line each time
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What else there is to do with machines.
+#[derive(Debug, Subcommand)]
+pub(crate) enum VmCommand {
+    /// Keep in the page cache what guests come back for, until it is told to stop
+    #[command(
+        after_help = "Policies, which justitia vm policy changes while it runs:
+  default   the kernel's own: requests are counted, nothing is dropped
+  lru2      everything is kept; machines above their share give what was asked for once, then
+            what was not used for the longest time
+  lfu       everything is kept; they give what was asked for least often
+  justitia  kept on the second request; they give what was asked for least often
+
+A machine is above its share when it holds more than its part of half the memory that is free
+or cache. Nothing has to be put back when this ends. Images are never written, dirty pages
+never dropped, and images with cache=none are left alone.
+
+Examples:
+  justitia vm run
+  justitia vm run --policy default          only count
+  justitia vm run --weight db=400 --weight web=100"
+    )]
+    Run(VmRunArgs),
+    /// Show or change the policy of the running justitia vm run
+    #[command(after_help = "Examples:
+  justitia vm policy
+  justitia vm policy default")]
+    Policy {
+        /// The new policy
+        #[arg(value_name = "POLICY", value_parser = PossibleValuesParser::new(Replacement::NAMES))]
+        policy: Option<String>,
+        #[command(flatten)]
+        config: ConfigArgs,
+    },
+}
+
+/// Arguments of `justitia vm run`.
+#[derive(Debug, Args)]
+pub(crate) struct VmRunArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// What is kept
+    #[arg(long, value_name = "POLICY", default_value = "justitia",
+        value_parser = PossibleValuesParser::new(Replacement::NAMES))]
+    pub(crate) policy: String,
+    /// Time between two rounds, 100ms to 60s
+    #[arg(long, value_name = "TIME", default_value = "250ms")]
+    pub(crate) interval: String,
+    /// A machine's weight among the machines, 1 to 10000; may be repeated [default: 100 each]
+    #[arg(long, value_name = "NAME=N")]
+    pub(crate) weight: Vec<String>,
+}
+
+/// Does what was asked.
+pub(crate) fn run(args: &VmArgs) -> Result<()> {
+    match &args.command {
+        None => show(args),
+        Some(VmCommand::Run(args)) => keep(args),
+        Some(VmCommand::Policy { policy, config }) => switch(policy.as_deref(), config),
+    }
+}
+
+fn socket(config: &ConfigArgs) -> Result<PathBuf> {
+    Ok(settings::load(config)?.state_dir.join(SOCKET))
+}
+
+fn interval_of(text: &str) -> Result<Duration> {
+    Ok(parse_interval(text).map_err(|(cause, remedy)| Error::usage(cause, remedy))?)
+}
+
+/// A policy by a name that was checked already.
+fn named(name: &str) -> Replacement {
+    Replacement::named(name).unwrap_or_default()
+}
+
+fn failure(error: &justitia_vm::Error) -> Error {
+    match error {
+        justitia_vm::Error::Environment { .. } => Error::environment(error, error.remedy()),
+        justitia_vm::Error::Failed { .. } => Error::failed(error, error.remedy()),
+    }
+}
+
+fn show(args: &VmArgs) -> Result<()> {
+    let interval = args.interval.as_deref().map(interval_of).transpose()?;
+    let socket = socket(&args.config)?;
+    loop {
+        let report = match control::ask(&socket).map_err(|error| failure(&error))? {
+            Some(report) => report,
+            None => look()?,
+        };
+        match (args.json, interval) {
+            (true, None) => output::print_json(&report)?,
+            (true, Some(_)) => output::print(&(serde_json::to_string(&report)? + "\n"))?,
+            (false, _) => output::print(&table::text(&report, args.images, Screen::stdout()))?,
+        }
+        match interval {
+            Some(interval) => thread::sleep(interval),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// One look, without counting.
+fn look() -> Result<Report> {
+    let settings = Settings {
+        only_look: true,
+        ..Settings::default()
+    };
+    let keeper = Keeper::start(Processes::host(), settings);
+    Ok(keeper.map_err(|error| failure(&error))?.report())
+}
+
+fn keep(args: &VmRunArgs) -> Result<()> {
+    let interval = interval_of(&args.interval)?;
+    let weights = args.weight.iter().map(|text| weight(text));
+    let settings = Settings {
+        replacement: named(&args.policy),
+        weights: weights.collect::<justitia_agent::Result<_>>()?,
+        only_look: false,
+    };
+    let stop = stop_on_signals()?;
+    // The socket first: two keepers would count twice and drop for each other.
+    let control = Control::listen(&socket(&args.config)?).map_err(|error| failure(&error))?;
+    let mut keeper = Keeper::start(Processes::host(), settings).map_err(|error| failure(&error))?;
+    control.post(keeper.report());
+    let machines = keeper.report().machines.len();
+    let tier = keeper.report().tracking.unwrap_or_default();
+    output::print(&format!(
+        "looking after {machines} machines, policy {}, counting at {tier}; Ctrl-C ends it\n",
+        args.policy
+    ))?;
+    loop {
+        let began = Instant::now();
+        if let Some(replacement) = control.asked() {
+            output::print(&format!("policy {}\n", replacement.name()))?;
+            keeper.switch(replacement);
+        }
+        keeper.tick().map_err(|error| failure(&error))?;
+        if let Some(complaint) = keeper.complaint() {
+            eprintln!("justitia vm: {complaint}");
+        }
+        control.post(keeper.report());
+        match stop.recv_timeout(interval.saturating_sub(began.elapsed())) {
+            Err(RecvTimeoutError::Timeout) => {}
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Something arrives, or the other end goes, when it is time to stop. A second signal ends the
+/// process at once.
+fn stop_on_signals() -> Result<Receiver<()>> {
+    let (tell, stop) = channel();
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    thread::spawn(move || {
+        let mut told = false;
+        for _ in signals.forever() {
+            if told {
+                std::process::exit(1);
+            }
+            told = true;
+            let _ = tell.send(());
+        }
+    });
+    Ok(stop)
+}
+
+fn weight(text: &str) -> justitia_agent::Result<(String, Weight)> {
+    let wrong = |why: &str| {
+        Error::usage(
+            format!("--weight {text}: {why}"),
+            "write NAME=N with N from 1 to 10000, such as --weight db=400",
+        )
+    };
+    let (name, number) = text.rsplit_once('=').ok_or_else(|| wrong("no ="))?;
+    if name.is_empty() {
+        return Err(wrong("no name"));
+    }
+    let number = number.parse().map_err(|_| wrong("not a number"))?;
+    let weight = Weight::new(number).map_err(|error| wrong(&error.to_string()))?;
+    Ok((name.to_owned(), weight))
+}
+
+fn switch(policy: Option<&str>, config: &ConfigArgs) -> Result<()> {
+    let path = socket(config)?;
+    let report = match policy {
+        Some(policy) => control::switch(&path, named(policy)),
+        None => control::ask(&path),
+    };
+    let Some(report) = report.map_err(|error| failure(&error))? else {
+        return Err(Error::environment(
+            format!("no justitia vm run listens at {}", path.display()),
+            "start it: justitia vm run; or name its --state-dir",
+        )
+        .into());
+    };
+    let name = report.policy.map_or("none", Replacement::name);
+    output::print(&format!("{name}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_is_a_name_and_a_number() {
+        let (name, number) = weight("a=b=400").unwrap();
+        assert_eq!((name.as_str(), number.get()), ("a=b", 400));
+        for bad in ["db", "=5", "db=", "db=x", "db=0", "db=10001", "db=-1"] {
+            assert_eq!(weight(bad).unwrap_err().exit.code(), 2, "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_policy_that_is_offered_has_its_name() {
+        for name in Replacement::NAMES {
+            assert_eq!(named(name).name(), name);
+        }
+    }
+}

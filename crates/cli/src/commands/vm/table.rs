@@ -1,0 +1,151 @@
+//! The profile as a table.
+
+use std::fmt::Write as _;
+
+use justitia_policy::units::Bytes;
+use justitia_policy::vmcache::Replacement;
+use justitia_vm::report::{ImageReport, MachineReport, Report};
+
+use crate::output::{bytes, percent, Column, Screen, Table};
+
+const fn column(head: &'static str, right: bool, rank: u8) -> Column {
+    Column { head, right, rank }
+}
+
+const COLUMNS: [Column; 10] = [
+    column("MACHINE", false, 0),
+    column("PID", true, 3),
+    column("BY", false, 5),
+    column("CACHED", true, 0),
+    column("LOW", true, 4),
+    column("REQUESTED", true, 2),
+    column("SECOND", true, 1),
+    column("HITS", true, 0),
+    column("DROPPED", true, 1),
+    column("EVICTED", true, 2),
+];
+
+/// The machines, and each image if asked for.
+pub(super) fn text(report: &Report, images: bool, screen: Screen) -> String {
+    if report.machines.is_empty() {
+        return "no virtual machine runs here\n".to_owned();
+    }
+    let mut table = Table::new(&COLUMNS);
+    for machine in &report.machines {
+        table.row(machine_row(machine));
+        for image in machine.images.iter().filter(|_| images) {
+            table.row(image_row(image));
+        }
+    }
+    let mut text = table.render(screen);
+    let policy = report.policy.map_or("none", Replacement::name);
+    let _ = writeln!(
+        text,
+        "policy {policy}; {} free and {} page cache on the host",
+        bytes(report.free_bytes),
+        bytes(report.cache_bytes),
+    );
+    if report.policy.is_none() {
+        text.push_str("requests are not counted: justitia vm run counts them\n");
+    }
+    text
+}
+
+fn plain(cells: [String; 10]) -> Vec<(String, Option<justitia_policy::Color>)> {
+    cells.into_iter().map(|cell| (cell, None)).collect()
+}
+
+fn machine_row(machine: &MachineReport) -> Vec<(String, Option<justitia_policy::Color>)> {
+    plain([
+        machine.name.clone(),
+        machine.pid.to_string(),
+        machine.manager.clone(),
+        bytes(machine.cached_bytes),
+        bytes(machine.low_watermark_bytes),
+        bytes(machine.requested_bytes),
+        bytes(machine.second_bytes),
+        percent(machine.hit_ratio),
+        bytes(machine.dropped_bytes),
+        bytes(machine.evicted_bytes),
+    ])
+}
+
+fn image_row(image: &ImageReport) -> Vec<(String, Option<justitia_policy::Color>)> {
+    let mut notes = vec![image.path.clone()];
+    notes.extend(image.format.clone().filter(|format| format != "raw"));
+    if let Some(backing) = &image.backing {
+        notes.push(format!("on {backing}"));
+    }
+    if image.direct {
+        notes.push("cache=none".to_owned());
+    }
+    if image.machines > 1 {
+        notes.push(format!("shared by {}", image.machines));
+    }
+    let size = image.bytes.map(|bytes| Bytes(bytes).to_string());
+    let (path, notes) = notes.split_at(1);
+    let mut name = format!("  {}", path[0]);
+    let notes: Vec<String> = size.into_iter().chain(notes.iter().cloned()).collect();
+    if !notes.is_empty() {
+        let _ = write!(name, " ({})", notes.join(", "));
+    }
+    plain([
+        name,
+        String::new(),
+        String::new(),
+        bytes(image.cached_bytes),
+        String::new(),
+        bytes(image.requested_bytes),
+        bytes(image.second_bytes),
+        String::new(),
+        bytes(image.dropped_bytes),
+        bytes(image.evicted_bytes),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIDE: Screen = Screen {
+        width: None,
+        colors: false,
+    };
+
+    #[test]
+    fn what_is_not_counted_is_a_dash_and_said() {
+        let report = Report {
+            machines: vec![MachineReport {
+                name: "db".into(),
+                pid: 7,
+                manager: "plain".into(),
+                cached_bytes: Some(1 << 20),
+                images: vec![ImageReport {
+                    path: "/i/db.qcow2".into(),
+                    format: Some("qcow2".into()),
+                    bytes: Some(1 << 30),
+                    backing: Some("base.raw".into()),
+                    machines: 2,
+                    ..ImageReport::default()
+                }],
+                ..MachineReport::default()
+            }],
+            ..Report::default()
+        };
+        let told = text(&report, true, WIDE);
+        let row = told.lines().nth(1).unwrap();
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(cells[..5], ["db", "7", "plain", "1.0", "MiB"]);
+        assert!(cells[5..].iter().all(|cell| *cell == "-"), "{row}");
+        assert!(
+            told.contains("/i/db.qcow2 (1.0 GiB, qcow2, on base.raw, shared by 2)"),
+            "{told}"
+        );
+        assert!(told.contains("not counted"));
+        assert!(!text(&report, false, WIDE).contains("qcow2"));
+        assert_eq!(
+            text(&Report::default(), true, WIDE),
+            "no virtual machine runs here\n"
+        );
+    }
+}

@@ -1,0 +1,195 @@
+//! Requests of pages, counted in four bits each.
+//!
+//! A word of 64 bits counts 16 pages, a [`Block`] is 256 of them: 1 MiB of an image where a page
+//! is 4 KiB. Of a page's four bits, three count requests, from 0 (never asked for) to [`MOST`]
+//! (that or more), and the highest, *fresh*, says that it was used since somebody last looked.
+//!
+//! The kernel side does the same arithmetic (`crates/vm/bpf`); all 16 pages of a word at once, so
+//! that a request of 64 KiB is one atomic operation.
+
+/// Pages in a word.
+pub const PAGES_PER_WORD: usize = 16;
+/// Words in a block.
+pub const WORDS: usize = 16;
+/// Pages in a block.
+pub const PAGES_PER_BLOCK: usize = PAGES_PER_WORD * WORDS;
+/// The highest count.
+pub const MOST: u8 = 7;
+
+/// The lowest bit of each page.
+const ONES: u64 = 0x1111_1111_1111_1111;
+/// The fresh bit of each page.
+const FRESH: u64 = ONES << 3;
+
+/// The pages of a block, as words.
+pub type Block = [u64; WORDS];
+
+/// A set of pages of a word: bit `4 * n` stands for page `n`.
+pub type Mask = u64;
+
+/// Pages `from..to` of a word; what is beyond its 16 pages is left out.
+pub fn mask(from: usize, to: usize) -> Mask {
+    let below = |page: usize| match page {
+        0 => 0,
+        1..PAGES_PER_WORD => u64::MAX >> (64 - 4 * page),
+        _ => u64::MAX,
+    };
+    below(to) & !below(from.min(to)) & ONES
+}
+
+/// Each page of the set was requested: one more, up to [`MOST`], and fresh.
+#[must_use]
+pub fn requested(word: u64, set: Mask) -> u64 {
+    let full = word & (word >> 1) & (word >> 2) & ONES;
+    (word + (set & !full)) | set << 3
+}
+
+/// Each page of the set was written: the guest has it, so it counts as asked for once, not as come
+/// back for, and is fresh.
+#[must_use]
+pub fn written(word: u64, set: Mask) -> u64 {
+    let never = set & !at_least(word, 1);
+    (word | never) | set << 3
+}
+
+/// Pages asked for at least `count` times.
+pub fn at_least(word: u64, count: u8) -> Mask {
+    let (low, middle, high) = (word & ONES, word >> 1 & ONES, word >> 2 & ONES);
+    match count {
+        0 => ONES,
+        1 => low | middle | high,
+        2 => middle | high,
+        3 => (low & middle) | high,
+        4 => high,
+        5 => high & (low | middle),
+        6 => high & middle,
+        MOST => high & middle & low,
+        _ => 0,
+    }
+}
+
+/// Pages used since somebody last looked.
+pub fn fresh(word: u64) -> Mask {
+    word >> 3 & ONES
+}
+
+/// The fresh bits of a set, to be cleared by whoever looked.
+pub fn fresh_bits(set: Mask) -> u64 {
+    (set & ONES) << 3 & FRESH
+}
+
+/// Each page of the set asked for more than once loses one request.
+#[must_use]
+pub fn decayed(word: u64, set: Mask) -> u64 {
+    // At least 2, so the subtraction borrows from nobody.
+    word - (set & at_least(word, 2))
+}
+
+/// How often a page of a block was asked for.
+pub fn count(block: &Block, page: usize) -> u8 {
+    (block[page / PAGES_PER_WORD] >> (4 * (page % PAGES_PER_WORD)) & 7) as u8
+}
+
+/// Bytes of counters for an image of this many pages: blocks, each with two times of use.
+pub fn bytes_for(pages: u64) -> u64 {
+    pages.div_ceil(PAGES_PER_BLOCK as u64) * (8 * WORDS as u64 + 16)
+}
+
+/// Neighbouring pages `from..to` of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// The first page.
+    pub from: usize,
+    /// Behind the last page.
+    pub to: usize,
+}
+
+/// The pages that `choose` picks of each word, as runs in order.
+pub fn runs(block: &Block, choose: impl Fn(u64) -> Mask) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (at, &word) in block.iter().enumerate() {
+        let set = choose(word);
+        if set == 0 {
+            continue;
+        }
+        for page in 0..PAGES_PER_WORD {
+            if set >> (4 * page) & 1 == 0 {
+                continue;
+            }
+            let page = at * PAGES_PER_WORD + page;
+            match runs.last_mut() {
+                Some(run) if run.to == page => run.to += 1,
+                _ => runs.push(Run {
+                    from: page,
+                    to: page + 1,
+                }),
+            }
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A word after an operation, what that makes of a count, and whether it makes it fresh.
+    type Operation = (u64, fn(u8) -> u8, bool);
+
+    fn nibble(word: u64, page: usize) -> (u8, bool) {
+        let bits = (word >> (4 * page)) & 15;
+        ((bits & 7) as u8, bits & 8 != 0)
+    }
+
+    proptest! {
+        #[test]
+        fn sixteen_pages_at_once_are_sixteen_pages_one_by_one(
+            word: u64, from in 0usize..17, to in 0usize..17
+        ) {
+            let set = mask(from, to);
+            let operations: [Operation; 3] = [
+                (requested(word, set), |count| (count + 1).min(MOST), true),
+                (written(word, set), |count| count.max(1), true),
+                (decayed(word, set), |count| if count > 1 { count - 1 } else { count }, false),
+            ];
+            for (after, expected, freshens) in operations {
+                for page in 0..PAGES_PER_WORD {
+                    let (count, was_fresh) = nibble(word, page);
+                    let inside = (from..to).contains(&page);
+                    let wanted = if inside { expected(count) } else { count };
+                    let fresh = was_fresh || (inside && freshens);
+                    prop_assert_eq!(nibble(after, page), (wanted, fresh), "page {}", page);
+                }
+            }
+        }
+
+        #[test]
+        fn sets_by_count_are_what_the_counts_say(word: u64, least in 0u8..9) {
+            for page in 0..PAGES_PER_WORD {
+                let bit = at_least(word, least) >> (4 * page) & 1 == 1;
+                prop_assert_eq!(bit, nibble(word, page).0 >= least);
+                prop_assert_eq!(fresh(word) >> (4 * page) & 1 == 1, nibble(word, page).1);
+            }
+        }
+
+        #[test]
+        fn runs_are_apart_in_order_and_just_the_chosen_pages(block: Block) {
+            let found = runs(&block, |word| at_least(word, 4));
+            for pair in found.windows(2) {
+                prop_assert!(pair[0].to < pair[1].from);
+            }
+            for page in 0..PAGES_PER_BLOCK {
+                let inside = found.iter().any(|run| (run.from..run.to).contains(&page));
+                prop_assert_eq!(inside, count(&block, page) >= 4);
+            }
+        }
+    }
+
+    #[test]
+    fn an_image_of_a_hundred_gibibytes_takes_fourteen_mebibytes() {
+        let pages = (100u64 << 30) / 4096;
+        assert_eq!(pages / 2, 12_800 << 10, "four bits a page: 12.5 MiB");
+        assert!(bytes_for(pages) <= 15 << 20);
+    }
+}

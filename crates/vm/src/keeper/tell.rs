@@ -1,0 +1,142 @@
+//! From a keeper's state to its report.
+
+use justitia_policy::units::Bytes;
+
+use super::kept::Kept;
+use super::Keeper;
+use crate::discover::{Held, Machine};
+use crate::report::{ImageReport, MachineReport, Report};
+use crate::track::ImageCounts;
+
+pub(super) fn report(keeper: &Keeper) -> Report {
+    let shares = &keeper.shares;
+    let machines = keeper.machines.iter().enumerate();
+    Report {
+        policy: keeper.tracker.as_ref().map(|_| keeper.settings.replacement),
+        tracking: keeper
+            .tracker
+            .as_ref()
+            .map(|tracker| tracker.tier().to_string()),
+        free_bytes: shares.memory.map(|memory| memory.free.0),
+        cache_bytes: shares.memory.map(|memory| memory.cache.0),
+        reserve_bytes: shares.reserve.map(|reserve| reserve.0),
+        machines: machines
+            .map(|(at, machine)| tell(keeper, at, machine))
+            .collect(),
+        keeper_cpu_s: Some(cpu_s()),
+    }
+}
+
+fn tell(keeper: &Keeper, at: usize, machine: &Machine) -> MachineReport {
+    let counts = keeper
+        .tracker
+        .as_ref()
+        .and_then(|tracker| tracker.machine(machine.pid));
+    let its: Vec<&Kept> = keeper
+        .images
+        .values()
+        .filter(|kept| kept.users.contains(&machine.pid))
+        .collect();
+    let all = its.iter().filter_map(|kept| counts_of(keeper, kept));
+    let (requested, fetched) = all.fold((0, 0), |(requested, fetched), counts| {
+        (requested + counts.requested, fetched + counts.fetched)
+    });
+    let tracked = keeper.tracker.is_some();
+    let sum = |of: fn(&Kept) -> u64| tracked.then(|| bytes(its.iter().map(|kept| of(kept)).sum()));
+    MachineReport {
+        name: machine.name.clone(),
+        pid: machine.pid,
+        manager: machine.manager.name().to_owned(),
+        group: machine.group.clone(),
+        weight: keeper.weight(&machine.name).get(),
+        cached_bytes: keeper.shares.held.get(at).map(|held: &Bytes| held.0),
+        low_watermark_bytes: keeper.shares.watermarks.get(at).map(|mark| mark.0),
+        requested_bytes: counts.map(|counts| bytes(counts.requested)),
+        second_bytes: counts.map(|counts| bytes(counts.again)),
+        hit_ratio: hit_ratio(requested, fetched),
+        dropped_bytes: sum(|kept| kept.dropped_pages),
+        evicted_bytes: sum(|kept| kept.evicted_pages),
+        images: machine
+            .images
+            .iter()
+            .map(|held| image(keeper, held))
+            .collect(),
+    }
+}
+
+fn counts_of(keeper: &Keeper, kept: &Kept) -> Option<ImageCounts> {
+    keeper.tracker.as_ref()?.image(kept.image.key)
+}
+
+fn image(keeper: &Keeper, held: &Held) -> ImageReport {
+    let mut told = ImageReport {
+        path: held.path.clone(),
+        direct: held.direct,
+        writable: held.writable,
+        machines: machines_with(keeper, held),
+        ..ImageReport::default()
+    };
+    let Some(kept) = keeper.images.get(&held.identity) else {
+        return told;
+    };
+    let image = &kept.image;
+    let counts = kept.book.as_ref().and_then(|_| counts_of(keeper, kept));
+    let counted = |of: fn(&ImageCounts) -> u64| counts.as_ref().map(|counts| bytes(of(counts)));
+    let format = match (&image.qcow2, &image.damage) {
+        (Some(_), _) => "qcow2",
+        (None, Some(_)) => "damaged qcow2",
+        (None, None) => "raw",
+    };
+    told.format = Some(format.to_owned());
+    told.bytes = image.bytes().ok();
+    told.backing = image
+        .qcow2
+        .as_ref()
+        .and_then(|header| header.backing.clone());
+    told.cached_bytes = kept.resident.map(|resident| bytes(resident.cached));
+    told.dirty_bytes = kept.resident.and_then(|resident| resident.dirty.map(bytes));
+    told.requested_bytes = counted(|counts| counts.requested);
+    told.second_bytes = counted(|counts| counts.again);
+    told.fetched_bytes = counted(|counts| counts.fetched);
+    told.foreign_bytes = counted(|counts| counts.foreign);
+    told.lost_bytes = counted(|counts| counts.lost);
+    told.dropped_bytes = counts.map(|_| bytes(kept.dropped_pages));
+    told.evicted_bytes = counts.map(|_| bytes(kept.evicted_pages));
+    told.counter_bytes = kept.book.as_ref().map(crate::track::Book::bytes);
+    told
+}
+
+fn machines_with(keeper: &Keeper, held: &Held) -> usize {
+    let with = |machine: &&Machine| {
+        let mut images = machine.images.iter();
+        images.any(|other| other.identity == held.identity)
+    };
+    keeper.machines.iter().filter(with).count()
+}
+
+/// Of the pages asked for, the share that was not fetched; `None` if none was asked for.
+fn hit_ratio(requested: u64, fetched: u64) -> Option<f64> {
+    (requested > 0).then(|| 1.0 - fetched.min(requested) as f64 / requested as f64)
+}
+
+fn bytes(pages: u64) -> u64 {
+    pages * rustix::param::page_size() as u64
+}
+
+/// Processor time of this process, seconds.
+fn cpu_s() -> f64 {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hit_ratio;
+
+    #[test]
+    fn what_was_fetched_ahead_and_never_asked_for_does_not_make_the_ratio_negative() {
+        assert_eq!(hit_ratio(0, 5), None);
+        assert_eq!(hit_ratio(10, 0), Some(1.0));
+        assert_eq!(hit_ratio(10, 15), Some(0.0));
+    }
+}

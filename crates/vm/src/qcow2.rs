@@ -1,0 +1,139 @@
+//! The head of a qcow2 image: how large the disk in it is, and which image lies behind it.
+//!
+//! Source: QEMU's `docs/interop/qcow2.txt`. All numbers are big-endian. Nothing else of the format
+//! is needed: pages are counted by their place in the file, whatever lies there.
+
+/// Bytes to hand to [`parse`]: the header, and where QEMU puts the backing file's name, which has
+/// to lie within the first cluster.
+pub const HEAD: usize = 64 << 10;
+
+const MAGIC: &[u8; 4] = b"QFI\xfb";
+/// The specification's limit for a backing file's name, in bytes.
+const LONGEST_NAME: usize = 1023;
+
+/// What the head says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// 2 or 3.
+    pub version: u32,
+    /// Size of the disk in it, bytes.
+    pub disk_bytes: u64,
+    /// Size of a cluster, bytes.
+    pub cluster_bytes: u64,
+    /// The backing file as it is written: relative to the image's directory, absolute, or a
+    /// description (`json:`, `nbd:`).
+    pub backing: Option<String>,
+}
+
+/// What is wrong with a file that says it is a qcow2 image.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// It ends within the header.
+    #[error("the qcow2 header is cut off after {0} bytes")]
+    Short(usize),
+    /// A field has a value that the format does not allow.
+    #[error("the qcow2 header's {0} is {1}")]
+    Field(&'static str, u64),
+}
+
+/// Parses the first bytes of a file. `None`: not a qcow2 image.
+///
+/// # Errors
+/// It is one, and damaged.
+pub fn parse(head: &[u8]) -> Option<Result<Header, Damage>> {
+    head.starts_with(MAGIC).then(|| header(head))
+}
+
+fn header(head: &[u8]) -> Result<Header, Damage> {
+    let bytes = |at: usize, count: usize| {
+        at.checked_add(count)
+            .and_then(|end| head.get(at..end))
+            .ok_or(Damage::Short(head.len()))
+    };
+    let number = |at, count| {
+        let bytes = bytes(at, count)?.iter();
+        Ok(bytes.fold(0u64, |value, &byte| value << 8 | u64::from(byte)))
+    };
+    let version = number(4, 4)?;
+    if !(2..=3).contains(&version) {
+        return Err(Damage::Field("version", version));
+    }
+    let cluster_bits = number(20, 4)?;
+    if !(9..=21).contains(&cluster_bits) {
+        return Err(Damage::Field("cluster_bits", cluster_bits));
+    }
+    let (offset, length) = (number(8, 8)?, number(16, 4)?);
+    let backing = if offset == 0 || length == 0 {
+        None
+    } else if length > LONGEST_NAME as u64 {
+        return Err(Damage::Field("backing_file_size", length));
+    } else {
+        let at =
+            usize::try_from(offset).map_err(|_| Damage::Field("backing_file_offset", offset))?;
+        Some(String::from_utf8_lossy(bytes(at, length as usize)?).into_owned())
+    };
+    Ok(Header {
+        version: version as u32,
+        disk_bytes: number(24, 8)?,
+        cluster_bytes: 1 << cluster_bits,
+        backing,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn image(version: u32, bits: u32, disk: u64, backing: &str) -> Vec<u8> {
+        let mut head = Vec::new();
+        head.extend_from_slice(MAGIC);
+        head.extend_from_slice(&version.to_be_bytes());
+        let offset: u64 = if backing.is_empty() { 0 } else { 120 };
+        head.extend_from_slice(&offset.to_be_bytes());
+        head.extend_from_slice(&(backing.len() as u32).to_be_bytes());
+        head.extend_from_slice(&bits.to_be_bytes());
+        head.extend_from_slice(&disk.to_be_bytes());
+        head.resize(120, 0);
+        head.extend_from_slice(backing.as_bytes());
+        head
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read(
+            version in 2u32..4, bits in 9u32..22, disk: u64, backing in "[a-z/.]{0,1023}"
+        ) {
+            let header = parse(&image(version, bits, disk, &backing)).unwrap().unwrap();
+            prop_assert_eq!(header.version, version);
+            prop_assert_eq!(header.cluster_bytes, 1u64 << bits);
+            prop_assert_eq!(header.disk_bytes, disk);
+            prop_assert_eq!(header.backing.unwrap_or_default(), backing);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse(&bytes);
+            for (byte, magic) in bytes.iter_mut().zip(MAGIC) {
+                *byte = *magic;
+            }
+            let _ = parse(&bytes);
+        }
+
+        #[test]
+        fn a_header_that_is_cut_off_is_damaged(length in 4usize..130) {
+            let whole = image(3, 16, 1 << 30, "base.qcow2");
+            prop_assert!(parse(&whole[..length.min(whole.len() - 1)]).unwrap().is_err());
+        }
+    }
+
+    #[test]
+    fn other_files_are_no_qcow2_and_bad_fields_are_named() {
+        assert_eq!(parse(b"raw disk"), None);
+        assert_eq!(parse(b""), None);
+        let bad = parse(&image(9, 16, 0, "")).unwrap().unwrap_err();
+        assert_eq!(bad.to_string(), "the qcow2 header's version is 9");
+        assert!(parse(&image(3, 40, 0, "")).unwrap().is_err());
+        assert!(parse(&image(3, 16, 0, &"x".repeat(1024))).unwrap().is_err());
+    }
+}

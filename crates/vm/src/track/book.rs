@@ -1,0 +1,173 @@
+//! The counters of an image's pages, mapped into our memory.
+//!
+//! A [`Block`] of 256 pages is a record; behind the blocks
+//! lies the summary, a bit for each block that was used since somebody looked. The programs change
+//! words while we do: every word is changed by one atomic operation, here and there.
+
+use std::mem::offset_of;
+use std::os::fd::BorrowedFd;
+use std::ptr::{null_mut, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use justitia_policy::vmcache::pages::{
+    decayed, fresh_bits, mask, Block, Run, PAGES_PER_BLOCK, PAGES_PER_WORD, WORDS,
+};
+use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+
+use super::{types, MapResult};
+
+const RECORD: usize = size_of::<types::block>();
+/// Blocks that one entry of the summary stands for.
+const SUMMARY_BLOCKS: u64 = (WORDS * 64) as u64;
+
+const _: () = assert!(RECORD == WORDS * 8 + 16);
+
+/// The counters of one image.
+#[derive(Debug)]
+pub struct Book {
+    start: NonNull<u8>,
+    bytes: usize,
+    blocks: u64,
+    entries: u32,
+}
+
+// SAFETY: the mapping is owned, and all access to it is atomic.
+unsafe impl Send for Book {}
+
+impl Book {
+    /// Blocks and entries that a map for so many pages has. `None`: more than a map can have.
+    pub(super) fn size(pages: u64) -> Option<(u64, u32)> {
+        let blocks = pages.div_ceil(PAGES_PER_BLOCK as u64).max(1);
+        let entries = blocks.checked_add(blocks.div_ceil(SUMMARY_BLOCKS))?;
+        Some((blocks, u32::try_from(entries).ok()?))
+    }
+
+    pub(super) fn map(fd: BorrowedFd<'_>, blocks: u64, entries: u32) -> MapResult<Book> {
+        let bytes = (entries as usize * RECORD).next_multiple_of(rustix::param::page_size());
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
+        let start = unsafe { mmap(null_mut(), bytes, protection, MapFlags::SHARED, fd, 0)? };
+        let start = NonNull::new(start.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        Ok(Book {
+            start,
+            bytes,
+            blocks,
+            entries,
+        })
+    }
+
+    /// Takes over what another book of the same image counted.
+    pub(super) fn copy(&self, before: &Book) {
+        for block in 0..self.blocks.min(before.blocks) {
+            for at in (0..RECORD).step_by(8) {
+                let value = before
+                    .word(block as usize * RECORD + at)
+                    .load(Ordering::Relaxed);
+                self.word(block as usize * RECORD + at)
+                    .store(value, Ordering::Relaxed);
+            }
+            self.touch(block);
+        }
+    }
+
+    /// Pages that it counts.
+    pub fn pages(&self) -> u64 {
+        self.blocks * PAGES_PER_BLOCK as u64
+    }
+
+    /// Blocks that it counts.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Memory that it takes, bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    /// Appends the blocks that were used since this was last asked, in order.
+    pub fn take_used(&self, out: &mut Vec<u64>) {
+        for entry in 0..u64::from(self.entries) - self.blocks {
+            for word in 0..WORDS {
+                let at = (self.blocks + entry) as usize * RECORD + word * 8;
+                if self.word(at).load(Ordering::Relaxed) == 0 {
+                    continue;
+                }
+                let mut bits = self.word(at).swap(0, Ordering::AcqRel);
+                while bits != 0 {
+                    let bit = u64::from(bits.trailing_zeros());
+                    bits &= bits - 1;
+                    out.push(entry * SUMMARY_BLOCKS + word as u64 * 64 + bit);
+                }
+            }
+        }
+    }
+
+    /// Marks a block as used.
+    pub fn touch(&self, block: u64) {
+        let entry = self.blocks + block / SUMMARY_BLOCKS;
+        let word = (block % SUMMARY_BLOCKS / 64) as usize;
+        let at = entry as usize * RECORD + word * 8;
+        self.word(at).fetch_or(1 << (block % 64), Ordering::AcqRel);
+    }
+
+    /// The counts of a block's pages.
+    pub fn block(&self, block: u64) -> Block {
+        std::array::from_fn(|word| {
+            let at = block as usize * RECORD + word * 8;
+            self.word(at).load(Ordering::Acquire)
+        })
+    }
+
+    /// When a page of the block was last asked for and last made dirty, nanoseconds of the
+    /// monotonic clock; 0: never.
+    pub fn times(&self, block: u64) -> (u64, u64) {
+        let at = block as usize * RECORD;
+        let load = |field| self.word(at + field).load(Ordering::Relaxed);
+        (
+            load(offset_of!(types::block, used_ns)),
+            load(offset_of!(types::block, written_ns)),
+        )
+    }
+
+    /// The pages of a run have been looked at.
+    pub fn clear_fresh(&self, block: u64, run: Run) {
+        self.each_word(block, run, |word, set| {
+            word.fetch_and(!fresh_bits(set), Ordering::AcqRel);
+        });
+    }
+
+    /// Each page of the run asked for more than once loses one request.
+    pub fn decay(&self, block: u64, run: Run) {
+        self.each_word(block, run, |word, set| {
+            let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |value| {
+                Some(decayed(value, set))
+            });
+        });
+    }
+
+    fn each_word(&self, block: u64, run: Run, change: impl Fn(&AtomicU64, u64)) {
+        for word in run.from / PAGES_PER_WORD..run.to.div_ceil(PAGES_PER_WORD) {
+            let first = word * PAGES_PER_WORD;
+            let from = run.from.max(first) - first;
+            let to = run.to.min(first + PAGES_PER_WORD) - first;
+            let at = block as usize * RECORD + word * 8;
+            change(self.word(at), mask(from, to));
+        }
+    }
+
+    /// The word at an offset in bytes.
+    fn word(&self, at: usize) -> &AtomicU64 {
+        assert!(at % 8 == 0 && at + 8 <= self.bytes);
+        // SAFETY: within the mapping, which is page-aligned and lives as long as self; any bytes
+        // are a value.
+        unsafe { self.start.add(at).cast().as_ref() }
+    }
+}
+
+impl Drop for Book {
+    fn drop(&mut self) {
+        // SAFETY: start and bytes are those of the mapping made in `map`; nothing refers to it.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}

@@ -1,0 +1,155 @@
+//! What the tests share: files on a disk, and a process that is taken for a virtual machine.
+//!
+//! The machine is this test program under the name of QEMU's: discovery goes by the name of the
+//! program that a process runs. It does what it is told on its standard input, line by line.
+
+#![allow(dead_code)]
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// Bytes of a page.
+pub(crate) const PAGE: u64 = 4096;
+/// The test that is the machine's program.
+const PROGRAM: &str = "the_program_of_a_machine";
+/// The images, separated by colons.
+const IMAGES: &str = "JUSTITIA_TEST_IMAGES";
+
+/// A process that is taken for a machine.
+pub(crate) struct Machine {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Machine {
+    /// Starts one that holds these images open, for reading and writing.
+    pub(crate) fn start(dir: &Path, images: &[&Path]) -> Machine {
+        let program = dir.join("qemu-system-test");
+        if !program.exists() {
+            fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        }
+        let paths: Vec<_> = images.iter().map(|path| path.to_str().unwrap()).collect();
+        let mut child = Command::new(&program)
+            .args(["--ignored", "--exact", PROGRAM, "--nocapture"])
+            .env(IMAGES, paths.join(":"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut machine = Machine {
+            stdin: child.stdin.take().unwrap(),
+            stdout: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        };
+        machine.answer();
+        machine
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Reads pages `from..to` of an image in one call.
+    pub(crate) fn read(&mut self, image: usize, from: u64, to: u64) {
+        self.tell(&format!("read {image} {from} {to}"));
+    }
+
+    /// Writes pages of an image in one call, each byte the same.
+    pub(crate) fn write(&mut self, image: usize, from: u64, to: u64, byte: u8) {
+        self.tell(&format!("write {image} {from} {to} {byte}"));
+    }
+
+    fn tell(&mut self, line: &str) {
+        writeln!(self.stdin, "{line}").unwrap();
+        self.answer();
+    }
+
+    /// The harness of the machine's own test program prints lines too.
+    fn answer(&mut self) {
+        let mut line = String::new();
+        while !line.ends_with("@done\n") {
+            line.clear();
+            assert_ne!(self.stdout.read_line(&mut line).unwrap(), 0, "it ended");
+        }
+    }
+
+    /// As a power cut: SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the machine does.
+pub(crate) fn be_a_machine() {
+    let Ok(images) = std::env::var(IMAGES) else {
+        return;
+    };
+    let open = |path| File::options().read(true).write(true).open(path).unwrap();
+    let images: Vec<File> = images.split(':').map(open).collect();
+    println!("@done");
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |at: usize| words[at].parse::<u64>().unwrap();
+        let (image, from) = (&images[number(1) as usize], number(2) * PAGE);
+        let mut bytes = vec![0; (number(3) * PAGE - from) as usize];
+        if words[0] == "read" {
+            image.read_exact_at(&mut bytes, from).unwrap();
+        } else {
+            bytes.fill(number(4) as u8);
+            image.write_all_at(&bytes, from).unwrap();
+        }
+        println!("@done");
+    }
+}
+
+/// A directory on a disk: where temporary files are, unless that is memory.
+pub(crate) fn scratch() -> tempfile::TempDir {
+    let dir = std::env::temp_dir();
+    tempfile::tempdir_in(dir).unwrap()
+}
+
+/// An image of so many pages, written out and out of the page cache.
+pub(crate) fn image(dir: &Path, name: &str, pages: u64) -> PathBuf {
+    let path = dir.join(name);
+    let mut file = File::create(&path).unwrap();
+    for page in 0..pages {
+        file.write_all(&[page as u8; PAGE as usize]).unwrap();
+    }
+    cool(&file);
+    path
+}
+
+/// Writes a file out and takes it out of the page cache.
+pub(crate) fn cool(file: &File) {
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+}
+
+/// Everything in a file.
+pub(crate) fn contents(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    File::open(path).unwrap().read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// Brings pages in, as somebody who is no machine: what a machine asks for then is there, and each
+/// tier counts it exactly.
+pub(crate) fn warm(path: &Path, from: u64, to: u64) {
+    let mut bytes = vec![0; ((to - from) * PAGE) as usize];
+    let file = File::open(path).unwrap();
+    file.read_exact_at(&mut bytes, from * PAGE).unwrap();
+}

@@ -1,0 +1,256 @@
+//! What a keeper keeps and drops of a machine's images.
+//!
+//! Rounds are made by hand; where something takes its time (pages that are written back, a block
+//! that becomes quiet) the test waits for what must come, with patience for a slow machine.
+
+mod common;
+
+use std::fs::File;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::{contents, image, scratch, warm, Machine, PAGE};
+use justitia_cgroup::Processes;
+use justitia_policy::vmcache::Replacement;
+use justitia_vm::report::{ImageReport, MachineReport};
+use justitia_vm::{Keeper, Settings, Sight};
+
+const PAGES: u64 = 4096;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest (the program that other tests start)"]
+fn the_program_of_a_machine() {
+    common::be_a_machine();
+}
+
+fn keeper(replacement: Replacement) -> Keeper {
+    let settings = Settings {
+        replacement,
+        ..Settings::default()
+    };
+    Keeper::start(Processes::host(), settings).unwrap()
+}
+
+/// Other tests' machines, and real ones, may run too.
+fn told(keeper: &Keeper, machine: &Machine) -> MachineReport {
+    let report = keeper.report();
+    let mut machines = report.machines.into_iter();
+    machines.find(|told| told.pid == machine.pid()).unwrap()
+}
+
+fn first_image(keeper: &Keeper, machine: &Machine) -> ImageReport {
+    told(keeper, machine).images.remove(0)
+}
+
+/// Pages of a file that are in the page cache.
+fn cached(path: &Path, from: u64, to: u64) -> u64 {
+    let file = File::open(path).unwrap();
+    let seen = Sight::Mincore.resident(&file, from * PAGE, (to - from) * PAGE);
+    seen.unwrap().cached
+}
+
+/// Makes rounds until something is so.
+fn until(keeper: &mut Keeper, what: &str, mut is_so: impl FnMut(&Keeper) -> bool) {
+    let began = Instant::now();
+    loop {
+        keeper.tick().unwrap();
+        if is_so(keeper) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what}: {:#?}", keeper.report());
+        sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn a_page_stays_from_its_second_request_on_and_goes_after_its_first() {
+    let dir = scratch();
+    let path = image(dir.path(), "disk", PAGES);
+    let mut machine = Machine::start(dir.path(), &[&path]);
+    let mut keeper = keeper(Replacement::Justitia);
+    warm(&path, 0, 2048);
+    for from in (0..2048).step_by(64) {
+        machine.read(0, from, from + 64);
+    }
+    assert!(cached(&path, 0, 2048) > 0);
+    until(&mut keeper, "the first request is not kept", |_| {
+        cached(&path, 0, PAGES) == 0
+    });
+    warm(&path, 0, 1024);
+    for from in (0..1024).step_by(64) {
+        machine.read(0, from, from + 64);
+    }
+    until(
+        &mut keeper,
+        "readahead beyond it goes when all is quiet",
+        |_| cached(&path, 1024, PAGES) == 0,
+    );
+    assert_eq!(cached(&path, 0, 1024), 1024, "the second request is kept");
+    let image = first_image(&keeper, &machine);
+    assert_eq!(image.requested_bytes, Some(3072 * PAGE));
+    assert_eq!(image.second_bytes, Some(1024 * PAGE));
+    assert!(image.dropped_bytes >= Some(2048 * PAGE), "{image:?}");
+    assert_eq!(image.lost_bytes, Some(0));
+    assert!(image.counter_bytes < Some(PAGES * PAGE / 1000));
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn a_policy_holds_from_the_round_after_it_was_switched() {
+    let dir = scratch();
+    let path = image(dir.path(), "disk", PAGES);
+    let mut machine = Machine::start(dir.path(), &[&path]);
+    let mut keeper = keeper(Replacement::Default);
+    warm(&path, 0, 1024);
+    for from in (0..1024).step_by(64) {
+        machine.read(0, from, from + 64);
+    }
+    for _ in 0..5 {
+        keeper.tick().unwrap();
+    }
+    assert_eq!(
+        cached(&path, 0, 1024),
+        1024,
+        "the kernel's own policy drops nothing"
+    );
+    keeper.switch(Replacement::Justitia);
+    // What was fetched ahead before is not known to be unwanted.
+    until(&mut keeper, "what was asked for once goes", |_| {
+        cached(&path, 0, 1024) == 0
+    });
+    keeper.switch(Replacement::Lfu);
+    keeper.tick().unwrap();
+    for from in (1024..2048).step_by(64) {
+        machine.read(0, from, from + 64);
+    }
+    for _ in 0..5 {
+        keeper.tick().unwrap();
+    }
+    assert_eq!(cached(&path, 1024, 2048), 1024, "everything is kept");
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn what_is_written_is_never_lost_and_goes_once_it_is_clean() {
+    let dir = scratch();
+    let path = image(dir.path(), "disk", PAGES);
+    let mut truth = contents(&path);
+    common::cool(&File::open(&path).unwrap());
+    let mut machine = Machine::start(dir.path(), &[&path]);
+    let mut keeper = keeper(Replacement::Justitia);
+    let mut state = 7u64;
+    for round in 0..400u64 {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let from = (state >> 33) % (PAGES - 32);
+        let to = from + 1 + state % 32;
+        machine.write(0, from, to, round as u8);
+        truth[(from * PAGE) as usize..(to * PAGE) as usize].fill(round as u8);
+        if state % 3 == 0 {
+            machine.read(0, from, to);
+        }
+        keeper.tick().unwrap();
+        if round % 100 == 99 {
+            File::open(&path).unwrap().sync_all().unwrap();
+        }
+    }
+    // The power is cut while pages are dropped. What the machine had written is in the page cache
+    // or on the disk: it wrote through the host's kernel, which goes on.
+    machine.kill();
+    for _ in 0..3 {
+        keeper.tick().unwrap();
+    }
+    assert!(contents(&path) == truth, "the image is as it was written");
+    common::cool(&File::open(&path).unwrap());
+    assert!(contents(&path) == truth, "and so on the disk");
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn a_page_of_a_shared_image_is_kept_when_another_machine_asks_for_it() {
+    let dir = scratch();
+    let shared = image(dir.path(), "base", PAGES);
+    let mut first = Machine::start(dir.path(), &[&shared]);
+    let mut second = Machine::start(dir.path(), &[&shared]);
+    let mut keeper = keeper(Replacement::Justitia);
+    warm(&shared, 0, 128);
+    first.read(0, 0, 128);
+    until(&mut keeper, "the first request goes", |_| {
+        cached(&shared, 0, 128) == 0
+    });
+    warm(&shared, 0, 128);
+    second.read(0, 0, 128);
+    until(&mut keeper, "readahead goes", |_| {
+        cached(&shared, 128, PAGES) == 0
+    });
+    assert_eq!(cached(&shared, 0, 128), 128);
+    let (one, two) = (told(&keeper, &first), told(&keeper, &second));
+    assert_eq!(
+        (one.second_bytes, two.second_bytes),
+        (Some(0), Some(128 * PAGE))
+    );
+    assert_eq!(two.images[0].machines, 2);
+    until(&mut keeper, "each is charged its part", |keeper| {
+        let (one, two) = (told(keeper, &first), told(keeper, &second));
+        one.cached_bytes == two.cached_bytes && one.cached_bytes == Some(64 * PAGE)
+    });
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn a_machine_that_ends_is_forgotten_and_one_that_starts_is_found() {
+    let dir = scratch();
+    let path = image(dir.path(), "disk", 64);
+    let mut keeper = keeper(Replacement::Justitia);
+    let machine = Machine::start(dir.path(), &[&path]);
+    let pid = machine.pid();
+    let is_there = move |keeper: &Keeper| {
+        let report = keeper.report();
+        report.machines.iter().any(|machine| machine.pid == pid)
+    };
+    until(&mut keeper, "it is found", is_there);
+    machine.kill();
+    until(&mut keeper, "it is forgotten", |keeper| !is_there(keeper));
+}
+
+/// Two machines want more than there is. One has read its part and is idle, the other reads on.
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest (of 1 GiB: it fills the memory)"]
+fn when_memory_is_short_the_machine_used_longest_ago_gives_down_to_its_watermark() {
+    let dir = scratch();
+    let mut keeper = keeper(Replacement::Lfu);
+    let report = keeper.report();
+    let there = report.free_bytes.unwrap() + report.cache_bytes.unwrap();
+    assert!(
+        there < 2 << 30,
+        "this fills the host's memory: run it in a guest of 1 GiB"
+    );
+    let pages = there / 2 / PAGE;
+    let paths = ["idle", "busy"].map(|name| image(dir.path(), name, pages));
+    let mut machines = paths.map(|path| Machine::start(dir.path(), &[&path]));
+    until(&mut keeper, "both are found", |keeper| {
+        keeper.report().machines.len() >= 2
+    });
+    for machine in &mut machines {
+        for from in (0..pages - 64).step_by(64) {
+            machine.read(0, from, from + 64);
+            if from % 1024 == 0 {
+                keeper.tick().unwrap();
+            }
+        }
+    }
+    let [idle, busy] = machines.each_ref().map(|machine| told(&keeper, machine));
+    assert!(idle.evicted_bytes > Some(0), "it gave: {idle:#?}");
+    assert!(
+        idle.evicted_bytes > busy.evicted_bytes,
+        "it gave first: {idle:#?} {busy:#?}"
+    );
+    // The kernel may have taken more than we did; we stop at the watermark.
+    let given = idle.evicted_bytes.unwrap();
+    let above = (pages * PAGE).saturating_sub(idle.low_watermark_bytes.unwrap());
+    assert!(given <= above + (64 << 20), "{given} of {above}: {idle:#?}");
+}

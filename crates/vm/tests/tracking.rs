@@ -1,0 +1,194 @@
+//! What the programs count, against what was done.
+
+mod common;
+
+use std::fs::File;
+
+use common::{image, scratch, warm, Machine, PAGE};
+use justitia_cgroup::Processes;
+use justitia_policy::vmcache::pages::{at_least, count, fresh, PAGES_PER_BLOCK};
+use justitia_vm::track::{Book, Tier, Tracker};
+use justitia_vm::Image;
+
+const PAGES: u64 = 1000;
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest (the program that other tests start)"]
+fn the_program_of_a_machine() {
+    common::be_a_machine();
+}
+
+/// The tiers that this kernel has; one at least.
+fn tiers() -> Vec<Tier> {
+    let found: Vec<Tier> = [Tier::Function, Tier::Tracepoint]
+        .into_iter()
+        .filter(|tier| Tracker::with(*tier).is_ok())
+        .collect();
+    assert!(!found.is_empty(), "{:?}", Tracker::open().err());
+    eprintln!("tiers: {found:?}");
+    found
+}
+
+fn open(path: &std::path::Path, pid: u32) -> Image {
+    let host = Processes::host();
+    let name = path.display().to_string();
+    let open = host.open_files(pid).unwrap();
+    let open = open.into_iter().find(|open| open.path == name).unwrap();
+    Image::open(&host, pid, &open).unwrap().unwrap()
+}
+
+fn counts(book: &Book) -> Vec<u8> {
+    let blocks = (0..book.blocks()).map(|block| book.block(block));
+    let pages = blocks.flat_map(|block| (0..PAGES_PER_BLOCK).map(move |page| count(&block, page)));
+    pages.take(PAGES as usize).collect()
+}
+
+/// Requests of all sizes and places; never one that ends where the one before it ended.
+fn requests() -> Vec<(u64, u64)> {
+    let mut state = 12345u64;
+    let mut random = |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut requests: Vec<(u64, u64)> = vec![(0, 300), (0, 1), (PAGES - 1, PAGES)];
+    while requests.len() < 60 {
+        let from = random(PAGES);
+        let to = (from + 1 + random(200)).min(PAGES);
+        if requests.last().is_some_and(|last| last.1 != to) {
+            requests.push((from, to));
+        }
+    }
+    requests
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn each_page_has_as_many_requests_as_were_made_up_to_seven() {
+    let dir = scratch();
+    for tier in tiers() {
+        let path = image(dir.path(), "disk", PAGES);
+        let mut machine = Machine::start(dir.path(), &[&path]);
+        let image = open(&path, machine.pid());
+        let tracker = Tracker::with(tier).unwrap();
+        let book = tracker.register(image.key, PAGES, None).unwrap();
+        tracker.add_machine(machine.pid()).unwrap();
+        let cold = image.resident().unwrap().cached;
+        if tier == Tier::Tracepoint {
+            warm(&path, 0, PAGES);
+        }
+        let mut truth = vec![0u8; PAGES as usize];
+        let (mut requested, mut again) = (0, 0);
+        for (from, to) in requests() {
+            machine.read(0, from, to);
+            for page in &mut truth[from as usize..to as usize] {
+                requested += 1;
+                again += u64::from(*page > 0);
+                *page = (*page + 1).min(7);
+            }
+        }
+        assert_eq!(counts(&book), truth, "{tier}");
+        let told = tracker.image(image.key).unwrap();
+        assert_eq!(
+            (told.requested, told.again, told.lost),
+            (requested, again, 0),
+            "{tier}"
+        );
+        // No page left it meanwhile: each was fetched once.
+        let warm = image.resident().unwrap().cached;
+        assert_eq!(cold + told.fetched, warm, "{tier}");
+        let mine = tracker.machine(machine.pid()).unwrap();
+        assert_eq!((mine.requested, mine.again), (requested, again), "{tier}");
+        let mut used = Vec::new();
+        book.take_used(&mut used);
+        assert_eq!(used, [0, 1, 2, 3], "{tier}");
+        used.clear();
+        book.take_used(&mut used);
+        assert!(used.is_empty(), "{tier}");
+    }
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn what_is_written_counts_once_and_is_not_fetched() {
+    let dir = scratch();
+    let path = image(dir.path(), "disk", PAGES);
+    let mut machine = Machine::start(dir.path(), &[&path]);
+    let image = open(&path, machine.pid());
+    let tracker = Tracker::open().unwrap();
+    let book = tracker.register(image.key, PAGES, None).unwrap();
+    tracker.add_machine(machine.pid()).unwrap();
+    for byte in 0..3 {
+        machine.write(0, 100, 200, byte);
+    }
+    let counted = counts(&book);
+    let written = (100..200).all(|page| counted[page] == 1);
+    let others = counted.iter().filter(|&&count| count > 0).count();
+    // A large folio is made dirty as a whole.
+    assert!(written && others < 400, "{counted:?}");
+    assert!(fresh(book.block(0)[7]) & at_least(book.block(0)[7], 1) != 0);
+    assert!(book.times(0).1 > 0, "it says when");
+    let told = tracker.image(image.key).unwrap();
+    assert_eq!((told.requested, told.again), (0, 0));
+    assert!(told.fetched <= 2, "whole pages need not be read: {told:?}");
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn who_is_no_machine_counts_for_nothing_and_what_is_forgotten_not_at_all() {
+    let dir = scratch();
+    let path = image(dir.path(), "disk", PAGES);
+    let mut machine = Machine::start(dir.path(), &[&path]);
+    let image = open(&path, machine.pid());
+    let tracker = Tracker::open().unwrap();
+    let book = tracker.register(image.key, PAGES, None).unwrap();
+    warm(&path, 0, PAGES);
+    let foreign = tracker.image(image.key).unwrap().foreign;
+    machine.read(0, 0, 64);
+    let told = tracker.image(image.key).unwrap();
+    assert_eq!((told.requested, told.foreign), (0, foreign + 64));
+    tracker.add_machine(machine.pid()).unwrap();
+    machine.read(0, 0, 32);
+    // A backup.
+    std::io::copy(&mut File::open(&path).unwrap(), &mut std::io::sink()).unwrap();
+    let counted = counts(&book);
+    assert!(counted[..32].iter().all(|&count| count == 1), "{counted:?}");
+    assert!(counted[32..].iter().all(|&count| count == 0), "{counted:?}");
+    tracker.forget(image.key);
+    machine.read(0, 0, 32);
+    assert_eq!(tracker.image(image.key), None);
+    assert_eq!(counts(&book)[0], 1);
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn an_image_that_grows_keeps_its_counts() {
+    let dir = scratch();
+    let path = image(dir.path(), "disk", 2 * PAGES);
+    let mut machine = Machine::start(dir.path(), &[&path]);
+    let image = open(&path, machine.pid());
+    let tracker = Tracker::open().unwrap();
+    tracker.add_machine(machine.pid()).unwrap();
+    let small = tracker.register(image.key, PAGES, None).unwrap();
+    warm(&path, 0, 2 * PAGES);
+    machine.read(0, 10, 20);
+    machine.read(0, 1500, 1600);
+    assert_eq!(
+        tracker.image(image.key).unwrap().lost,
+        100,
+        "beyond its end"
+    );
+    let large = tracker
+        .register(image.key, 2 * PAGES, Some(&small))
+        .unwrap();
+    drop(small);
+    machine.read(0, 10, 15);
+    machine.read(0, 1500, 1600);
+    let block = large.block(0);
+    assert_eq!((count(&block, 10), count(&block, 19)), (2, 1));
+    assert_eq!(count(&large.block(1500 / 256), 1500 % 256), 1);
+    let told = tracker.image(image.key).unwrap();
+    assert_eq!((told.requested, told.lost), (10 + 100 + 5 + 100, 100));
+    assert_eq!(PAGE, rustix::param::page_size() as u64);
+}

@@ -1,0 +1,455 @@
+//! A virtual machine on this very host, and what the host's page cache holds of its disk, under
+//! three ways to run it: buffered (`default`), past the page cache (`none`), and buffered with
+//! `justitia vm run` (`justitia`). `docs/experiments/vm-cache.md` says how to read it.
+//!
+//! Needs root on a host with BTF, and `cargo build --release` first. Not part of `make test`:
+//! `cargo test --release -p justitia-lab --test vm_cache -- --ignored --nocapture`.
+//! `JUSTITIA_TEST_BINARY` names another `justitia` than `target/release/justitia`,
+//! `JUSTITIA_TEST_ROUNDS` repeats all of it (3), `JUSTITIA_TEST_FILTER` picks workloads by name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::{self, sleep, JoinHandle};
+use std::time::{Duration, Instant};
+
+use justitia_lab::cache::Cache;
+use justitia_lab::kernels::{self, Series};
+use justitia_lab::qemu::{
+    self, Accelerator, Disk, Machine, SERIAL_DATA, SERIAL_ROOT, SERIAL_TOOLS,
+};
+use justitia_lab::{image, tools};
+
+/// Guest memory: some 100 MiB of it are left for its page cache.
+const GUEST_BYTES: u64 = 192 << 20;
+/// The disk.
+const DISK_BYTES: u64 = 512 << 20;
+const PAGE: u64 = 4096;
+const MIB: f64 = 1_048_576.0;
+
+/// Does what it is told on the console, line by line. The disk stays open, or the guest would drop
+/// what it cached of it.
+const GUEST: &str = r#"#!/bin/bash
+for disk in /sys/block/nvme*; do
+    read -r serial <"$disk/device/serial"
+    [ "$serial" = data ] && data=/dev/${disk##*/}
+done
+exec 5<"$data"
+write() {
+    yes "$1" | head -c 65536 |
+        dd of="$data" bs=64k seek="$2" conv=notrunc,fsync iflag=fullblock status=none
+}
+echo "@done 0"
+while read -r line; do
+    eval "$line"
+    echo "@done $?"
+done </dev/console
+"#;
+
+/// Name, and what the guest does.
+const WORKLOADS: [(&str, &str); 4] = [
+    (
+        "stream",
+        "dd if=$data of=/dev/null bs=1M count=384 status=none",
+    ),
+    (
+        "gzip",
+        "dd if=$data bs=1M count=24 status=none | busybox gzip >/dev/null",
+    ),
+    (
+        "reread",
+        "for i in 1 2 3 4; do dd if=$data of=/dev/null bs=1M count=192 status=none; done",
+    ),
+    (
+        "random",
+        "fio --name=r --filename=$data --rw=randread --random_distribution=zipf:1.1 --bs=16k \
+         --size=256m --io_size=256m --invalidate=0 --randseed=7 >/dev/null",
+    ),
+];
+
+const POLICIES: [&str; 3] = ["default", "none", "justitia"];
+
+/// A running guest.
+struct Guest {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Guest {
+    fn boot(machine: &Machine, cache: &str) -> Guest {
+        let mut arguments = qemu::arguments(machine);
+        for argument in &mut arguments {
+            if argument.contains("id=data") || argument.contains(SERIAL_DATA) {
+                *argument = argument.replace("cache=unsafe", &format!("cache={cache}"));
+            }
+        }
+        assert!(arguments
+            .iter()
+            .any(|a| a.contains(&format!("cache={cache}"))));
+        let mut child = Command::new(tools::find(qemu::QEMU).unwrap())
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut guest = Guest {
+            stdin: child.stdin.take().unwrap(),
+            stdout: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        };
+        guest.answer();
+        guest
+    }
+
+    fn run(&mut self, line: &str) -> Vec<String> {
+        writeln!(self.stdin, "{line}").unwrap();
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            let read = self.stdout.read_line(&mut line).unwrap();
+            assert_ne!(read, 0, "the guest ended: {lines:#?}");
+            match line.trim_end().strip_prefix("@done ") {
+                Some("0") => return lines,
+                Some(status) => panic!("status {status}: {lines:#?}"),
+                None => lines.push(line.trim_end().to_owned()),
+            }
+        }
+    }
+
+    /// Bytes that the disk delivered for it.
+    fn disk_bytes(&self) -> u64 {
+        let io = fs::read_to_string(format!("/proc/{}/io", self.child.id())).unwrap();
+        let line = io
+            .lines()
+            .find_map(|line| line.strip_prefix("read_bytes: "));
+        line.unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `justitia vm run`, stopped as a user would stop it.
+struct Keeper(Child);
+
+impl Keeper {
+    fn start(justitia: &Path, dir: &Path) -> Keeper {
+        let mut child = Command::new(justitia)
+            .args(["vm", "run", "--state-dir"])
+            .arg(dir)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut first = String::new();
+        let stdout = child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut first).unwrap();
+        assert!(first.starts_with("looking after"), "{first}");
+        Keeper(child)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+        let _ = self.0.wait();
+    }
+}
+
+/// Samples what the host caches of the disk while a workload runs.
+struct Sampler {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<u64>>,
+}
+
+impl Sampler {
+    fn start(program: &Path, image: &Path) -> Sampler {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, program, image) = (stop.clone(), program.to_owned(), image.to_owned());
+        let thread = thread::spawn(move || {
+            let mut samples = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                samples.push(host_pages(&program, &image).len() as u64 * PAGE);
+                sleep(Duration::from_millis(500));
+            }
+            samples
+        });
+        Sampler { stop, thread }
+    }
+
+    /// The mean, bytes.
+    fn mean(self) -> f64 {
+        self.stop.store(true, Ordering::Relaxed);
+        let samples = self.thread.join().unwrap();
+        samples.iter().sum::<u64>() as f64 / samples.len().max(1) as f64
+    }
+}
+
+fn pages(lines: &[String]) -> BTreeSet<u64> {
+    let mut pages = BTreeSet::new();
+    for line in lines {
+        let Some((from, to)) = line.split_once(' ') else {
+            continue;
+        };
+        if let (Ok(from), Ok(to)) = (from.parse::<u64>(), to.parse::<u64>()) {
+            pages.extend(from..to);
+        }
+    }
+    pages
+}
+
+fn host_pages(program: &Path, image: &Path) -> BTreeSet<u64> {
+    let output = Command::new(program).arg(image).output().unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    pages(&text.lines().map(str::to_owned).collect::<Vec<_>>())
+}
+
+/// What one run gave: seconds, MiB from the disk, MiB cached by the host on the mean and at the
+/// end, MiB cached by the guest at the end, MiB cached twice.
+type Figures = [f64; 6];
+
+const HEADS: [&str; 6] = [
+    "seconds",
+    "disk MiB",
+    "host mean MiB",
+    "host end MiB",
+    "guest end MiB",
+    "twice MiB",
+];
+
+struct Setup {
+    machine: Machine,
+    image: PathBuf,
+    resident: PathBuf,
+    justitia: PathBuf,
+    dir: PathBuf,
+}
+
+fn measure(setup: &Setup, policy: &str, workload: &str) -> Figures {
+    let image = &setup.image;
+    let file = File::open(image).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let cache = if policy == "none" {
+        "none"
+    } else {
+        "writeback"
+    };
+    let mut guest = Guest::boot(&setup.machine, cache);
+    let _keeper = (policy == "justitia").then(|| Keeper::start(&setup.justitia, &setup.dir));
+    let before = guest.disk_bytes();
+    let sampler = Sampler::start(&setup.resident, image);
+    let began = Instant::now();
+    guest.run(workload);
+    let seconds = began.elapsed().as_secs_f64();
+    let mean = sampler.mean();
+    let disk = guest.disk_bytes() - before;
+    // What was fetched ahead and nobody came for goes when all has been quiet for three seconds.
+    sleep(Duration::from_secs(6));
+    let host = host_pages(&setup.resident, image);
+    let theirs = pages(&guest.run(&format!("/opt/justitia/resident $data {DISK_BYTES}")));
+    let twice = host.intersection(&theirs).count() as u64;
+    let mib = |pages: usize| pages as f64 * PAGE as f64 / MIB;
+    [
+        seconds,
+        disk as f64 / MIB,
+        mean / MIB,
+        mib(host.len()),
+        mib(theirs.len()),
+        mib(twice as usize),
+    ]
+}
+
+fn setup(dir: &Path) -> Setup {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let justitia = std::env::var_os("JUSTITIA_TEST_BINARY")
+        .map_or_else(|| workspace.join("target/release/justitia"), PathBuf::from);
+    assert!(
+        justitia.exists(),
+        "build it first: cargo build --release; or say where it is in JUSTITIA_TEST_BINARY"
+    );
+    let status = Command::new(env!("CARGO"))
+        .current_dir(&workspace)
+        .args(["build", "-q", "-p", "justitia-vm", "--example", "resident"])
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let resident = workspace.join("target/debug/examples/resident");
+    let program = dir.join("justitia-lab-guest");
+    fs::write(&program, GUEST).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+
+    let mut progress = |line: &str| eprintln!("{line}");
+    let cache = Cache::open().unwrap();
+    let lock = cache.lock(&mut progress).unwrap();
+    let kernel = kernels::obtain(&cache, &lock, Series::V6_12, &mut progress).unwrap();
+    let root = image::root_image(&cache, &lock, &[], &mut progress).unwrap();
+    let tools = image::tools_image(&cache, &lock, &kernel, &[program, resident.clone()], &[]);
+    drop(lock);
+
+    let image = dir.join("disk.img");
+    let mut random = File::open("/dev/urandom").unwrap().take(DISK_BYTES);
+    std::io::copy(&mut random, &mut File::create(&image).unwrap()).unwrap();
+    File::open(&image).unwrap().sync_all().unwrap();
+    let disks = vec![
+        Disk::shared(&root, SERIAL_ROOT),
+        Disk::shared(&tools.unwrap(), SERIAL_TOOLS),
+        Disk::private(&image, SERIAL_DATA, None),
+    ];
+    Setup {
+        machine: Machine {
+            accelerator: Accelerator::Tcg,
+            qemu_major: qemu::version().unwrap().0,
+            memory_bytes: GUEST_BYTES,
+            cpus: 1,
+            kernel: kernel.image().unwrap(),
+            disks,
+            cmdline: vec!["lru_gen=off".into()],
+            patches_text: false,
+            counts_instructions: false,
+        },
+        image,
+        resident,
+        justitia,
+        dir: dir.to_owned(),
+    }
+}
+
+/// Mean, least and most of each figure.
+fn table(results: &BTreeMap<(&str, &str), Vec<Figures>>) -> String {
+    let mut text = format!("| workload | policy | {} |\n", HEADS.join(" | "));
+    text += "|---|---|---:|---:|---:|---:|---:|---:|\n";
+    for (workload, _) in WORKLOADS {
+        for policy in POLICIES {
+            let Some(runs) = results.get(&(workload, policy)) else {
+                continue;
+            };
+            let _ = write!(text, "| {workload} | {policy} |");
+            for at in 0..HEADS.len() {
+                let values = || runs.iter().map(|run| run[at]);
+                let mean = values().sum::<f64>() / runs.len() as f64;
+                let least = values().fold(f64::MAX, f64::min);
+                let most = values().fold(f64::MIN, f64::max);
+                let _ = write!(text, " {mean:.1} ({least:.1} to {most:.1}) |");
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[test]
+#[ignore = "boots virtual machines; takes a quarter of an hour"]
+fn what_the_host_caches_of_a_machine_and_what_that_brings() {
+    let rounds = std::env::var("JUSTITIA_TEST_ROUNDS").map_or(3, |n| n.parse().unwrap());
+    let filter = std::env::var("JUSTITIA_TEST_FILTER").unwrap_or_default();
+    // On a disk, where the page cache is: not in a temporary directory in memory.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let setup = setup(dir.path());
+    let mut results: BTreeMap<(&str, &str), Vec<Figures>> = BTreeMap::new();
+    for round in 0..rounds {
+        for (name, workload) in WORKLOADS.iter().filter(|(name, _)| name.contains(&filter)) {
+            for policy in POLICIES {
+                let figures = measure(&setup, policy, workload);
+                let load = fs::read_to_string("/proc/loadavg").unwrap();
+                let load = load.split(' ').next().unwrap_or_default();
+                eprintln!("round {round} {name} {policy} (load {load}): {figures:.1?}");
+                results.entry((name, policy)).or_default().push(figures);
+            }
+        }
+    }
+    println!("{}", table(&results));
+    let mean = |workload, policy, at: usize| {
+        let runs = results.get(&(workload, policy))?;
+        Some(runs.iter().map(|run: &Figures| run[at]).sum::<f64>() / runs.len() as f64)
+    };
+    // Of a loop that is larger than the guest's memory the host has to keep what the guest holds
+    // too, or fetch it again: it does not see the guest evict.
+    for workload in ["stream", "gzip", "random"] {
+        let pair = [mean(workload, "default", 5), mean(workload, "justitia", 5)];
+        if let [Some(default), Some(ours)] = pair {
+            assert!(
+                ours <= default / 4.0,
+                "{workload}: cached twice {ours} against {default}"
+            );
+        }
+    }
+    if let (Some(none), Some(ours)) = (mean("reread", "none", 1), mean("reread", "justitia", 1)) {
+        assert!(
+            ours < none * 0.75,
+            "read again from the disk: {ours} against {none}"
+        );
+    }
+}
+
+/// Bytes of a write.
+const CHUNK: usize = 64 << 10;
+
+/// What `write N` writes.
+fn pattern(number: u64) -> Vec<u8> {
+    let line = format!("{number}\n").into_bytes();
+    line.into_iter().cycle().take(CHUNK).collect()
+}
+
+#[test]
+#[ignore = "boots a virtual machine"]
+fn what_a_guest_flushed_is_on_the_disk_when_its_power_is_cut_while_pages_are_dropped() {
+    const CHUNKS: u64 = 256;
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let setup = setup(dir.path());
+    let file = File::options().read(true).write(true).open(&setup.image);
+    let file = file.unwrap();
+    let mut truth = fs::read(&setup.image).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+
+    let mut guest = Guest::boot(&setup.machine, "writeback");
+    let keeper = Keeper::start(&setup.justitia, &setup.dir);
+    let mut state = 11u64;
+    for number in 0..200 {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let place = (state >> 33) % CHUNKS;
+        guest.run(&format!("write {number} {place}"));
+        let from = place as usize * CHUNK;
+        truth[from..from + CHUNK].copy_from_slice(&pattern(number));
+        // Past its own cache: from the host's, or the disk.
+        let read = (state >> 41) % CHUNKS;
+        guest.run(&format!(
+            "dd if=$data of=/dev/null bs=64k skip={read} count=4 iflag=direct status=none"
+        ));
+    }
+    // In the middle of a write that nobody was told of.
+    writeln!(guest.stdin, "write 1000 {CHUNKS}").unwrap();
+    drop(guest);
+    sleep(Duration::from_secs(1));
+    drop(keeper);
+
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let found = fs::read(&setup.image).unwrap();
+    assert_eq!(found.len(), truth.len());
+    let wrong: Vec<usize> = (found.chunks(CHUNK).zip(truth.chunks(CHUNK)).enumerate())
+        .filter(|(at, (found, truth))| *at as u64 != CHUNKS && found != truth)
+        .map(|(at, _)| at)
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "chunks that are not as they were flushed: {wrong:?}"
+    );
+}
