@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::protocol::{Clock, Lru, Scheduler};
+use crate::protocol::{Lru, Scheduler};
 
 /// Arguments of `justitia lab`.
 #[derive(Debug, Clone, Args)]
@@ -139,9 +139,6 @@ pub struct GuestArgs {
     /// Virtual CPUs
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub cpus: u32,
-    /// What the guest's time is made of
-    #[arg(long, value_enum, default_value = "host", value_name = "CLOCK")]
-    pub clock: ClockArg,
     /// Bandwidth of the data disk, 10^6 bytes per second [default: the experiment's own]
     #[arg(long, value_name = "N")]
     pub disk_mbps: Option<u32>,
@@ -257,24 +254,6 @@ impl From<LruArg> for Lru {
         match arg {
             LruArg::Classic => Lru::Classic,
             LruArg::Mglru => Lru::Mglru,
-        }
-    }
-}
-
-/// [`Clock`] on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum ClockArg {
-    /// The host's time: the host must be idle
-    Host,
-    /// Instructions: slower, and the host's other work does not show
-    Instructions,
-}
-
-impl From<ClockArg> for Clock {
-    fn from(arg: ClockArg) -> Self {
-        match arg {
-            ClockArg::Host => Clock::Host,
-            ClockArg::Instructions => Clock::Instructions,
         }
     }
 }

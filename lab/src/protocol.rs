@@ -186,19 +186,6 @@ pub enum Lru {
     Mglru,
 }
 
-/// What the guest's time is made of.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Clock {
-    /// The host's time: where another program has the host's processors, the guest gets less done
-    /// in a second.
-    #[default]
-    Host,
-    /// Two nanoseconds for each instruction of the guest: its processors are slow and always the
-    /// same, however busy the host is.
-    Instructions,
-}
-
 /// The block scheduler of the data disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

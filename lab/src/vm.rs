@@ -22,7 +22,7 @@ use crate::console::{watch, Ending, Next};
 use crate::error::LabError;
 use crate::kernels::{self, Kernel, Series};
 use crate::mailbox;
-use crate::protocol::{Clock, PROGRESS_PREFIX};
+use crate::protocol::PROGRESS_PREFIX;
 use crate::qemu::{
     self, Accelerator, Disk, Machine, SERIAL_DATA, SERIAL_MAILBOX, SERIAL_ROOT, SERIAL_TOOLS,
 };
@@ -136,9 +136,7 @@ pub fn prepare(spec: &VmSpec, progress: &mut dyn FnMut(&str)) -> Result<Prepared
         qemu_major,
         qemu_version,
     };
-    if !spec.counts_instructions {
-        prepared.accelerator = choose_accelerator(&prepared, &lock, progress)?;
-    }
+    prepared.accelerator = choose_accelerator(&prepared, &lock, progress)?;
     Ok(prepared)
 }
 
@@ -304,17 +302,6 @@ fn empty(path: PathBuf, bytes: u64) -> Result<PathBuf, LabError> {
         .and_then(|file| file.set_len(bytes))
         .map_err(|error| LabError::io("create", &path, error))?;
     Ok(path)
-}
-
-/// Emulating a busy guest second in instructions takes this many of the host's, at most.
-const HOST_S_PER_S: u64 = 20;
-
-/// How long a guest may take that is done after `seconds` of its own time.
-pub fn time_limit(clock: Clock, seconds: u64) -> Duration {
-    Duration::from_secs(match clock {
-        Clock::Host => seconds,
-        Clock::Instructions => seconds * HOST_S_PER_S,
-    })
 }
 
 /// KVM only where this kernel really reaches its init on it; the answer is kept until the machine

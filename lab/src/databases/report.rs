@@ -8,10 +8,8 @@ use super::paper::{self, Row};
 use super::protocol::Policy;
 use super::scenario;
 use super::study::Document;
-use crate::protocol::Clock;
 use crate::report::html::{escape, fixed, number, percent, with_range, Table};
 use crate::report::style::sheet;
-use crate::report::tables::clock_name;
 
 /// The page.
 pub fn render(document: &Document) -> String {
@@ -232,7 +230,6 @@ fn environment(document: &Document) -> String {
         settings.disk_iops, settings.disk_mb_per_s
     );
     table.fact("data disk", &disk);
-    table.fact("clock", clock_name(settings.clock));
     for (name, value) in environment.guest.iter().chain(&environment.machine) {
         table.fact(name, value);
     }
@@ -247,8 +244,7 @@ fn environment(document: &Document) -> String {
                 let text = format!("agent {:.1} CPU seconds, {rss:.0} MB at most", cost.cpu_s);
                 table.fact(&name, &text);
             }
-            let busy = run.host_busy_with_others;
-            if let Some(busy) = busy.filter(|busy| *busy > 0.1 && settings.clock == Clock::Host) {
+            if let Some(busy) = run.host_busy_with_others.filter(|busy| *busy > 0.1) {
                 let text = format!("the host was {:.0} % busy with others", busy * 100.0);
                 table.fact(&name, &text);
             }

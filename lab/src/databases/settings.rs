@@ -13,7 +13,7 @@ use crate::args::RunArgs;
 use crate::error::LabError;
 use crate::experiments::did_you_mean;
 use crate::experiments::settings::{in_range, MIN_MEMORY_BYTES};
-use crate::protocol::{Clock, Lru, Scheduler};
+use crate::protocol::{Lru, Scheduler};
 
 /// Rows that fill a page of a database.
 const ROWS_PER_PAGE: u64 = 2;
@@ -48,9 +48,6 @@ pub struct Settings {
     pub memory_bytes: u64,
     /// Virtual CPUs.
     pub cpus: u32,
-    /// What the guest's time is made of.
-    #[serde(default)]
-    pub clock: Clock,
     /// Requests per second of the data disk.
     pub disk_iops: u32,
     /// Bandwidth of the data disk.
@@ -117,7 +114,6 @@ impl Settings {
             database_bytes,
             memory_bytes,
             cpus: args.guest.cpus,
-            clock: args.guest.clock.into(),
             disk_iops,
             disk_mb_per_s,
             lru: args.guest.lru.into(),

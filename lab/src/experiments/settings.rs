@@ -11,7 +11,7 @@ use super::{did_you_mean, fileserver, find, find_policy, policy_name, readmix, r
 use super::{Measure, Workload};
 use crate::args::{LoadArgs, RunArgs};
 use crate::error::LabError;
-use crate::protocol::{Clock, ContainerJob, GuestJob, Lru, PolicyUnderTest, Scheduler};
+use crate::protocol::{ContainerJob, GuestJob, Lru, PolicyUnderTest, Scheduler};
 
 /// Least memory of a guest that runs containers.
 pub const MIN_MEMORY_BYTES: u64 = 256 << 20;
@@ -39,9 +39,6 @@ pub struct Settings {
     pub memory_bytes: u64,
     /// Virtual CPUs.
     pub cpus: u32,
-    /// What the guest's time is made of.
-    #[serde(default)]
-    pub clock: Clock,
     /// Bandwidth of the data disk.
     pub disk_mb_per_s: u32,
     /// LRU of the guest kernel.
@@ -115,7 +112,6 @@ impl Settings {
             warmup_s: warmup_s(description.measure, seconds),
             memory_bytes,
             cpus: args.guest.cpus,
-            clock: args.guest.clock.into(),
             disk_mb_per_s,
             lru: args.guest.lru.into(),
             scheduler: args.guest.scheduler.map_or(Scheduler::Bfq, Into::into),

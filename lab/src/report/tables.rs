@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::html::{escape, number, percent, with_range, Table};
 use crate::experiments::{policy_meaning, policy_name, runs_agent, Measure};
-use crate::protocol::{Clock, Lru, PolicyUnderTest, Scheduler};
+use crate::protocol::{Lru, PolicyUnderTest, Scheduler};
 use crate::study::notes::notes;
 use crate::study::{Document, PolicyResult};
 
@@ -337,7 +337,6 @@ pub fn environment(document: &Document) -> String {
     table.fact("Kernel", &document.kernel);
     table.fact("Memory", &format!("{} MiB", settings.memory_bytes >> 20));
     table.fact("CPUs", &settings.cpus.to_string());
-    table.fact("Clock", clock_name(settings.clock));
     table.fact(
         "Data disk",
         &format!("{} MB/s, fresh ext4 on NVMe", settings.disk_mb_per_s),
@@ -393,14 +392,6 @@ pub fn environment(document: &Document) -> String {
         table.render(),
         escape(&environment.command)
     )
-}
-
-/// Name of a clock for a person.
-pub fn clock_name(clock: Clock) -> &'static str {
-    match clock {
-        Clock::Host => "the host's time",
-        Clock::Instructions => "2 ns for each instruction of the guest",
-    }
 }
 
 /// Name of an LRU for a person.

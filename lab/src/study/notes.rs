@@ -2,7 +2,7 @@
 
 use super::Document;
 use crate::experiments::{policy_name, runs_agent, Measure};
-use crate::protocol::{Clock, PolicyUnderTest};
+use crate::protocol::PolicyUnderTest;
 
 /// A run whose disk is idle more than this is not contended for it.
 const CONTENDED_FROM: f64 = 0.85;
@@ -62,9 +62,6 @@ pub fn notes(document: &Document) -> Vec<String> {
 
 /// A host that others use makes policies differ for no reason of their own.
 fn busy_host(document: &Document) -> Option<String> {
-    if document.environment.settings.clock == Clock::Instructions {
-        return None;
-    }
     let busy: Vec<String> = document
         .in_order()
         .filter_map(|(policy, result)| {
