@@ -7,6 +7,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use justitia_agent::config::{MODES, OBJECTIVES, OBSERVERS};
 use justitia_lab::args::LabArgs;
 
+use crate::commands::gate::GateArgs;
 use crate::commands::probe::args::ProbeArgs;
 use crate::commands::reserve::ReserveArgs;
 use crate::commands::warm::WarmArgs;
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     Reserve(ReserveArgs),
     /// Read files into the page cache, within what their group is entitled to
     Warm(WarmArgs),
+    /// The optional kernel module's gate, in which writers wait by weight
+    Gate(GateArgs),
     /// Record what the agent sees and decides, step by step, into a file
     Record(RecordArgs),
     /// Run the policy over a record, as it was or with other decisions

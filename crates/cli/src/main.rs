@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Reserve(args) => commands::reserve::run(&args),
         Command::Warm(args) => commands::warm::run(&args),
+        Command::Gate(args) => commands::gate::run(&args),
         Command::Record(args) => commands::record::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Restore(args) => commands::restore::run(&args),
