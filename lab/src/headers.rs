@@ -166,6 +166,8 @@ pub fn build_module(
         .arg("-C")
         .arg(&headers)
         .arg(format!("M={}", work.display()))
+        // Its types are for BPF programs only, and describing them takes another program (pahole).
+        .arg("CONFIG_DEBUG_INFO_BTF_MODULES=")
         .arg("modules")
         .output()
         .map_err(|error| LabError::io("run", Path::new("make"), error))?;

@@ -8,6 +8,7 @@ pub mod experiments;
 pub mod fetch;
 #[cfg(test)]
 mod fixture;
+pub mod gate_module;
 pub mod guest;
 pub mod headers;
 pub mod host;

@@ -1,6 +1,7 @@
 //! What is accepted, and how what is not is refused.
 
 use super::*;
+use justitia_cgroup::gate::Order;
 use justitia_policy::config::MemoplightConfig;
 
 fn parse(text: &str) -> Result<Settings> {
