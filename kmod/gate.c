@@ -13,9 +13,10 @@
  * Budget comes in bursts (a commit of the journal stops all writers while the device goes on), and in
  * a burst nobody waits, so nobody is ordered. Hence a pace: not faster than
  *
- *     (pages written per second) * (1 + PUSH * budget / setpoint)
+ *     (pages that are dirty no more, per second) * (1 + PUSH * budget / setpoint)
  *
- * and without limit while less than half of the setpoint is used. Like the kernel's own position
+ * written or dropped with their file, and without limit up to a floor above the background threshold,
+ * below which flushers rest, and while less than half of the setpoint is used. Like the kernel's own position
  * control it holds the device at the setpoint: below it credits come faster than pages are written.
  *
  * Opens by itself: over the setpoint with nothing in flight, first one writer is let through, so that
@@ -153,8 +154,8 @@ static void set_pace(struct jg_device *device, unsigned long elapsed)
 	u64 setpoint = READ_ONCE(device->setpoint);
 	u64 per_jiffy, most;
 
-	/* Rate is in 1/256 page for each look of the clock, five of them a second. */
-	per_jiffy = READ_ONCE(device->rate) / (HZ / 5);
+	/* In 1/256 page for each look of the clock, five of them a second. */
+	per_jiffy = READ_ONCE(device->drain) / (HZ / 5);
 	if (!per_jiffy || !setpoint || device->budget * 2 >= (s64)setpoint) {
 		device->pace = S64_MAX;
 		return;
@@ -203,6 +204,20 @@ static void look_whether_stuck(struct jg_device *device)
 		jq_wake(jq_grant(&device->queue));
 }
 
+/* Dirty pages, without those in flight, that the device is short of its floor: half way from its part of
+ * the background threshold to its setpoint. Below that threshold the flushers rest, the device writes
+ * nothing, and a pace taken from what it writes would stay at nothing. With the device's lock. */
+static s64 short_of_floor(const struct jg_device *device)
+{
+	u64 setpoint = READ_ONCE(device->setpoint), all = READ_ONCE(jg.setpoint);
+	u64 background = min(READ_ONCE(jg.background), all);
+
+	if (!all)
+		return 0;
+	return device->budget + (s64)device->writeback -
+	       (s64)div64_u64(setpoint * (all - background), 2 * all);
+}
+
 static void pump(struct jg_device *device)
 {
 	s64 now, used;
@@ -213,11 +228,11 @@ static void pump(struct jg_device *device)
 	}
 	now = device->budget;
 	if (device->pace != S64_MAX)
-		now = min(now, device->pace >> 8);
+		now = min(now, max(device->pace >> 8, short_of_floor(device)));
 	used = now - jq_pump(&device->queue, now);
 	device->budget -= used;
 	if (device->pace != S64_MAX)
-		device->pace -= used << 8;
+		device->pace = max(device->pace - (used << 8), 0LL);
 }
 
 /* Every jiffy while somebody waits. Softirq. */

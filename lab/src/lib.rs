@@ -26,6 +26,7 @@ pub mod report;
 pub mod run;
 pub mod study;
 pub mod table;
+pub mod toolchain;
 pub mod tools;
 pub mod vm;
 pub use run::main;
