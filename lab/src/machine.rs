@@ -70,8 +70,9 @@ impl Machine {
         }
         let mut module = None;
         if settings.policies.iter().any(|policy| has_gate(*policy)) {
-            let dir = tempfile::tempdir()
-                .map_err(|error| LabError::io("create a directory in", &std::env::temp_dir(), error))?;
+            let dir = tempfile::tempdir().map_err(|error| {
+                LabError::io("create a directory in", &std::env::temp_dir(), error)
+            })?;
             binaries.push(gate_module::build(kernel, dir.path(), progress)?);
             module = Some(dir);
         }

@@ -46,8 +46,8 @@ pub(crate) fn install(
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), LabError> {
     let variables = headers.join(".kernelvariables");
-    let text = fs::read_to_string(&variables)
-        .map_err(|error| LabError::io("read", &variables, error))?;
+    let text =
+        fs::read_to_string(&variables).map_err(|error| LabError::io("read", &variables, error))?;
     let compiler = compiler(&text).ok_or_else(|| {
         LabError::environment(
             format!("{} names no compiler", variables.display()),

@@ -131,7 +131,12 @@ fn a_missing_module_is_a_problem_of_the_report_until_it_is_loaded() {
     rig.fake.set_gate(None);
     rig.agent.tick();
     let causes = rig.causes();
-    assert!(causes.iter().any(|c| c.starts_with("gate: ") && c.contains("not loaded")), "{causes:?}");
+    assert!(
+        causes
+            .iter()
+            .any(|c| c.starts_with("gate: ") && c.contains("not loaded")),
+        "{causes:?}"
+    );
     assert!(rig.agent.board().report().gate.is_none());
     rig.fake.set_gate(Some(rig.gate.clone()));
     rig.agent.tick();
@@ -156,10 +161,15 @@ fn a_gate_that_refuses_is_let_go_and_the_step_goes_on() {
 
 #[test]
 fn an_interval_longer_than_the_module_waits_is_a_problem() {
-    let mut rig = rig(Mode::Justitia, |settings| settings.interval = Duration::from_secs(30));
+    let mut rig = rig(Mode::Justitia, |settings| {
+        settings.interval = Duration::from_secs(30)
+    });
     rig.agent.tick();
     assert!(!rig.gate.is_held());
-    assert!(rig.causes().iter().any(|cause| cause.contains("every 15 s")));
+    assert!(rig
+        .causes()
+        .iter()
+        .any(|cause| cause.contains("every 15 s")));
 }
 
 #[test]
@@ -199,5 +209,9 @@ fn an_agent_that_only_observes_is_not_made_to_hold_it() {
     let _server = Server::listen(&socket, rig.agent.board()).unwrap();
     rig.agent.tick();
     let error = gate::set(&socket, true).unwrap_err();
-    assert!(error.cause.contains("orders nobody by weight"), "{}", error.cause);
+    assert!(
+        error.cause.contains("orders nobody by weight"),
+        "{}",
+        error.cause
+    );
 }

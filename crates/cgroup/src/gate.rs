@@ -49,9 +49,7 @@ impl Order {
 
     /// The order of this number; `None`: of a newer module.
     pub fn of(number: u32) -> Option<Order> {
-        Order::ALL
-            .into_iter()
-            .find(|order| *order as u32 == number)
+        Order::ALL.into_iter().find(|order| *order as u32 == number)
     }
 }
 

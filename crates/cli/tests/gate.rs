@@ -99,7 +99,10 @@ fn the_agent_holds_the_gate_and_it_opens_however_the_agent_ends() {
             (path, group["weight"].as_u64().unwrap())
         })
         .collect();
-    assert_eq!(weights, BTreeMap::from([("/app/heavy", 800), ("/app/light", 100)]));
+    assert_eq!(
+        weights,
+        BTreeMap::from([("/app/heavy", 800), ("/app/light", 100)])
+    );
     let busy = said.json("busy");
     let waits: u64 = busy["gate"]["devices"]
         .as_array()
@@ -108,8 +111,14 @@ fn the_agent_holds_the_gate_and_it_opens_however_the_agent_ends() {
         .map(|device| device["enqueued_total"].as_u64().unwrap())
         .sum();
     assert!(waits > 0, "{busy}");
-    assert!(said.text("status").contains("gate: closed: writers of 2 groups"));
-    assert!(said.text("top").contains("gate stride"), "{}", said.text("top"));
+    assert!(said
+        .text("status")
+        .contains("gate: closed: writers of 2 groups"));
+    assert!(
+        said.text("top").contains("gate stride"),
+        "{}",
+        said.text("top")
+    );
     let metrics = said.text("metrics");
     assert!(metrics.contains("justitia_gate_closed 1\n"), "{metrics}");
     assert!(metrics.contains("justitia_group_gate_weight{group=\"/app/heavy\"} 800"));

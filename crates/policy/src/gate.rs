@@ -66,7 +66,10 @@ pub(crate) fn feeds(
             let exact = (decided[i].gain - 1.0).abs() < f64::EPSILON;
             (now - target).abs() < if exact { 0.5 } else { WORTH * target }
         };
-        if fed.get(&groups[i].id).is_some_and(|&now| near(f64::from(now))) {
+        if fed
+            .get(&groups[i].id)
+            .is_some_and(|&now| near(f64::from(now)))
+        {
             continue;
         }
         feeds.push(Feed {
@@ -104,12 +107,19 @@ mod tests {
     fn seen(fed: &[(u64, u32)]) -> GateSeen {
         GateSeen {
             closed: true,
-            fed: fed.iter().map(|&(id, weight)| (GroupId(id), weight)).collect(),
+            fed: fed
+                .iter()
+                .map(|&(id, weight)| (GroupId(id), weight))
+                .collect(),
         }
     }
 
     /// Groups `(id, parent, weight)` with these gains.
-    fn fed(gate: &GateSeen, tree: &[(u64, Option<u64>, u32)], gains: &[f64]) -> Vec<(u64, Option<u32>)> {
+    fn fed(
+        gate: &GateSeen,
+        tree: &[(u64, Option<u64>, u32)],
+        gains: &[f64],
+    ) -> Vec<(u64, Option<u32>)> {
         let groups: Vec<Group> = tree
             .iter()
             .map(|&(id, parent, weight)| {
@@ -132,7 +142,10 @@ mod tests {
             })
             .collect();
         let feeds = feeds(Some(gate), groups, &tree, &shares, &decided);
-        feeds.iter().map(|feed| (feed.group.0, feed.weight)).collect()
+        feeds
+            .iter()
+            .map(|feed| (feed.group.0, feed.weight))
+            .collect()
     }
 
     #[test]
@@ -161,7 +174,12 @@ mod tests {
 
     #[test]
     fn children_divide_what_their_parent_earned() {
-        let tree = [(1, None, 800), (2, Some(1), 100), (3, Some(1), 300), (4, None, 100)];
+        let tree = [
+            (1, None, 800),
+            (2, Some(1), 100),
+            (3, Some(1), 300),
+            (4, None, 100),
+        ];
         let weights = fed(&seen(&[]), &tree, &[]);
         assert_eq!(weights, [(2, Some(200)), (3, Some(600)), (4, Some(100))]);
     }

@@ -197,7 +197,13 @@ pub fn step(
         plan.writes = writes::plan(groups, &tree, &decided, low.as_deref());
     }
     if config.mode.knows_weights() {
-        plan.gate = gate::feeds(snapshot.gate.as_ref(), groups, &tree, &proportions, &decided);
+        plan.gate = gate::feeds(
+            snapshot.gate.as_ref(),
+            groups,
+            &tree,
+            &proportions,
+            &decided,
+        );
     }
     let (guard, guarded, asks) = guard::decide(need, snapshot, &decided, &mut memos, &tree, config);
     plan.guard = guarded;

@@ -127,7 +127,9 @@ pub fn policy_meaning(policy: PolicyUnderTest) -> &'static str {
         PolicyUnderTest::Guarded => {
             "agent: proportional with the guard, and what an operator asks of it"
         }
-        PolicyUnderTest::GateFifo => "agent: thresholds, and the kernel module's gate without order",
+        PolicyUnderTest::GateFifo => {
+            "agent: thresholds, and the kernel module's gate without order"
+        }
         PolicyUnderTest::GateAging => "agent: thresholds and the gate in the paper's order, aging",
         PolicyUnderTest::GateStride => "agent: thresholds and the gate with exact shares, stride",
         PolicyUnderTest::GateLoop => "agent: proportional with the gate, order stride",

@@ -59,7 +59,13 @@ mod tests {
              "opened_total": 0, "longest_queue": 31, "longest_wait_us": 1_500_000},
         ]});
         let words = words(&gate);
-        for word in ["closed", "stride", "1000 waits", "25.0 % granted out of turn", "1.50 s"] {
+        for word in [
+            "closed",
+            "stride",
+            "1000 waits",
+            "25.0 % granted out of turn",
+            "1.50 s",
+        ] {
             assert!(words.contains(word), "{word} in {words}");
         }
         assert!(super::words(&json!({"state": "disabled"})).contains("no device"));

@@ -211,7 +211,9 @@ impl Gate {
 
 impl std::fmt::Debug for Gate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gate").field("fed", &self.fed).finish_non_exhaustive()
+        f.debug_struct("Gate")
+            .field("fed", &self.fed)
+            .finish_non_exhaustive()
     }
 }
 

@@ -38,8 +38,13 @@ impl Source<'_> {
                     let number = value.get_ref().as_integer();
                     let number = number.filter(|number| (1..=AGING_MOST).contains(number));
                     gate.aging = Some(number.ok_or_else(|| {
-                        let cause = format!("aging {} is not a number from 1 to 10000", value.get_ref());
-                        self.error(&value.span(), &cause, "use 100, the paper's, or leave it out")
+                        let cause =
+                            format!("aging {} is not a number from 1 to 10000", value.get_ref());
+                        self.error(
+                            &value.span(),
+                            &cause,
+                            "use 100, the paper's, or leave it out",
+                        )
                     })? as u32);
                 }
                 unknown => return Err(self.unknown_key(key, unknown, &KEYS)),

@@ -31,7 +31,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub fn set(path: &Path, on: bool) -> Result<Report> {
     if !is_listening(path) {
         return Err(Error::environment(
-            format!("no agent listens at {}: nobody holds the gate", path.display()),
+            format!(
+                "no agent listens at {}: nobody holds the gate",
+                path.display()
+            ),
             "start it: systemctl start justitia, or justitia run; or name its --state-dir",
         ));
     }
@@ -50,7 +53,10 @@ pub fn set(path: &Path, on: bool) -> Result<Report> {
     };
     let report = later_report(path, before)?;
     if on && report.gate.is_none() {
-        let problem = report.problems.iter().find(|p| p.cause.starts_with("gate:"));
+        let problem = report
+            .problems
+            .iter()
+            .find(|p| p.cause.starts_with("gate:"));
         return Err(problem.map_or_else(
             || Error::failed("the agent does not hold the gate", "see its log"),
             |problem| Error::environment(&problem.cause, &problem.remedy),
@@ -83,7 +89,8 @@ pub(super) fn hear(board: &Board, on: bool) -> Answer {
     let (setup, tick) = board.last();
     if on && !setup.mode.knows_weights() {
         return Answer::Error {
-            cause: "the agent's mode orders nobody by weight, so it has nothing to feed the gate".into(),
+            cause: "the agent's mode orders nobody by weight, so it has nothing to feed the gate"
+                .into(),
             remedy: "start it in mode justitia or proportional".into(),
         };
     }

@@ -104,7 +104,11 @@ impl GateStatus {
         GateStatus {
             held: reading.held,
             state: state.map_or("unknown", State::word).to_owned(),
-            order: reading.config.order().map_or("unknown", Order::name).to_owned(),
+            order: reading
+                .config
+                .order()
+                .map_or("unknown", Order::name)
+                .to_owned(),
             groups: u64::from(info.groups),
             background_bytes: known(info.background_pages),
             freerun_bytes: known(info.freerun_pages),
@@ -152,15 +156,21 @@ impl GateDeviceStatus {
 impl GateMemberStatus {
     /// The group of this id; `None`: it has no account at any device.
     pub fn of(reading: &Reading, id: u64) -> Option<GateMemberStatus> {
-        let mut members = reading.members.iter().filter(|m| m.cgroup_id == id).peekable();
+        let mut members = reading
+            .members
+            .iter()
+            .filter(|m| m.cgroup_id == id)
+            .peekable();
         members.peek()?;
-        Some(members.fold(GateMemberStatus::default(), |sum, m| GateMemberStatus {
-            weight: u64::from(m.weight),
-            waiting: sum.waiting + u64::from(m.waiting),
-            dirtied_total_bytes: sum.dirtied_total_bytes + bytes(m.pages),
-            waits_total: sum.waits_total + m.waits,
-            waited_total_us: sum.waited_total_us + m.wait_ns / 1000,
-            timed_out_total: sum.timed_out_total + m.timed_out,
-        }))
+        Some(
+            members.fold(GateMemberStatus::default(), |sum, m| GateMemberStatus {
+                weight: u64::from(m.weight),
+                waiting: sum.waiting + u64::from(m.waiting),
+                dirtied_total_bytes: sum.dirtied_total_bytes + bytes(m.pages),
+                waits_total: sum.waits_total + m.waits,
+                waited_total_us: sum.waited_total_us + m.wait_ns / 1000,
+                timed_out_total: sum.timed_out_total + m.timed_out,
+            }),
+        )
     }
 }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use justitia_policy::snapshot::GroupId;
 use rustix::io::Errno;
 
-use crate::gate::{Config, Device, GateDevice, GateError, Info, Member, Order, VERSION, WEIGHT_MAX};
+use crate::gate::{
+    Config, Device, GateDevice, GateError, Info, Member, Order, VERSION, WEIGHT_MAX,
+};
 
 /// What the fake module knows. Shared by all that have it open.
 #[derive(Debug, Clone, Default)]

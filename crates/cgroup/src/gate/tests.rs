@@ -60,7 +60,10 @@ fn records_and_requests_are_those_of_the_module() {
         "#include <stddef.h>\n#include <stdio.h>\n#include <sys/ioctl.h>\n#include \"abi.h\"\nint main(void) {\n",
     );
     for (expression, _) in expected() {
-        let _ = writeln!(source, "printf(\"%llu\\n\", (unsigned long long)({expression}));");
+        let _ = writeln!(
+            source,
+            "printf(\"%llu\\n\", (unsigned long long)({expression}));"
+        );
     }
     source.push_str("return 0; }\n");
     let (program, file) = (dir.path().join("abi"), dir.path().join("abi.c"));
@@ -95,7 +98,10 @@ fn every_refusal_is_one_line_of_cause_and_one_of_remedy() {
     ];
     let mut causes: Vec<String> = errors.iter().map(ToString::to_string).collect();
     for (error, cause) in errors.iter().zip(&causes) {
-        assert!(cause.contains("/dev/justitia") && !cause.contains('\n'), "{cause}");
+        assert!(
+            cause.contains("/dev/justitia") && !cause.contains('\n'),
+            "{cause}"
+        );
         assert!(error.remedy().len() > 10);
     }
     causes.dedup();

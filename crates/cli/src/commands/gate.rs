@@ -90,10 +90,8 @@ pub(crate) fn run(args: &GateArgs) -> Result<()> {
             match of_report(&report) {
                 Some(printed) => printed,
                 // Let go. What is left of it is worth a word, and no error where it is gone.
-                None => Reading::beside().map_or_else(
-                    |_| nothing_held(),
-                    |reading| of_reading(&reading, true),
-                ),
+                None => Reading::beside()
+                    .map_or_else(|_| nothing_held(), |reading| of_reading(&reading, true)),
             }
         }
         None => look(&socket)?,
@@ -173,14 +171,21 @@ fn nothing_held() -> Printed {
 /// The state in a sentence, which `status` prints too.
 pub(crate) fn sentence(gate: &GateStatus) -> String {
     let what = match gate.state.as_str() {
-        "closed" => format!("closed: writers of {} groups wait in order {}", gate.groups, gate.order),
+        "closed" => format!(
+            "closed: writers of {} groups wait in order {}",
+            gate.groups, gate.order
+        ),
         "disabled" => "open: nobody enabled it".into(),
         "no-heartbeat" => "open: its holder sent no heartbeat".into(),
         "no-thresholds" => "open: the kernel's dirty thresholds are not known".into(),
         _ => "open".into(),
     };
     let waiting: u64 = gate.devices.iter().map(|device| device.waiting).sum();
-    let timed_out: u64 = gate.devices.iter().map(|device| device.timed_out_total).sum();
+    let timed_out: u64 = gate
+        .devices
+        .iter()
+        .map(|device| device.timed_out_total)
+        .sum();
     format!(
         "gate: {what}; {waiting} tasks wait, {timed_out} waits timed out, dirty pages held at {}",
         output::bytes(Some(gate.setpoint_bytes)),
@@ -269,7 +274,10 @@ fn groups(groups: &[PrintedGroup]) -> Table {
     for group in groups {
         let member = &group.member;
         table.row(plain(vec![
-            group.path.clone().unwrap_or_else(|| format!("id {}", group.id)),
+            group
+                .path
+                .clone()
+                .unwrap_or_else(|| format!("id {}", group.id)),
             member.weight.to_string(),
             member.waiting.to_string(),
             output::bytes(Some(member.dirtied_total_bytes)),
@@ -344,6 +352,9 @@ mod tests {
         open.agent = false;
         open.gate.state = "no-heartbeat".into();
         let words = text(&open);
-        assert!(words.contains("no heartbeat") && words.contains("no agent runs"), "{words}");
+        assert!(
+            words.contains("no heartbeat") && words.contains("no agent runs"),
+            "{words}"
+        );
     }
 }

@@ -77,7 +77,7 @@ printf '[gate]\nenabled = true\n' >/run/gate.toml
     kill -TERM $agent && wait $agent
     insmod /opt/justitia/justitia.ko || give_up "the module does not load"
     keep no-agent $justitia gate enable
-    keep not-root busybox setuidgid 65534 $justitia gate status
+    keep not-root setpriv --reuid 65534 --clear-groups $justitia gate status
     keep loaded $justitia gate status --json
 
     writer light
