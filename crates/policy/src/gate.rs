@@ -18,6 +18,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::config::Config;
 use crate::entitle::Tree;
 use crate::plan::Feed;
 use crate::snapshot::{GateSeen, Group, GroupId};
@@ -33,15 +34,16 @@ pub(crate) fn orders(gate: Option<&GateSeen>) -> bool {
     gate.is_some_and(|gate| gate.closed)
 }
 
-/// What to tell the gate, that it does not know already.
+/// What to tell the gate, that it does not know already; nothing in a mode that knows no weights.
 pub(crate) fn feeds(
     gate: Option<&GateSeen>,
+    config: &Config,
     groups: &[Group],
     tree: &Tree,
     proportions: &[f64],
     decided: &[Decided],
 ) -> Vec<Feed> {
-    let Some(gate) = gate else {
+    let (Some(gate), true) = (gate, config.mode.knows_weights()) else {
         return Vec::new();
     };
     let all = topmost_weight(groups, tree);
@@ -51,7 +53,7 @@ pub(crate) fn feeds(
     let scale = HEAVIEST / most.max(HEAVIEST);
     let fed: BTreeMap<GroupId, u32> = gate.fed.iter().copied().collect();
     let mut feeds = Vec::new();
-    for (&id, _) in &fed {
+    for &id in fed.keys() {
         if !leaves.iter().any(|&i| groups[i].id == id) {
             feeds.push(Feed {
                 group: id,
@@ -141,7 +143,14 @@ mod tests {
                 ..Decided::default()
             })
             .collect();
-        let feeds = feeds(Some(gate), groups, &tree, &shares, &decided);
+        let feeds = feeds(
+            Some(gate),
+            &Config::default(),
+            groups,
+            &tree,
+            &shares,
+            &decided,
+        );
         feeds
             .iter()
             .map(|feed| (feed.group.0, feed.weight))
@@ -186,7 +195,16 @@ mod tests {
 
     #[test]
     fn without_a_gate_nothing_is_fed() {
-        assert!(feeds(None, &[], &Tree::of(&Snapshot::default()), &[], &[]).is_empty());
+        let config = Config::default();
+        assert!(feeds(
+            None,
+            &config,
+            &[],
+            &Tree::of(&Snapshot::default()),
+            &[],
+            &[]
+        )
+        .is_empty());
     }
 
     proptest! {

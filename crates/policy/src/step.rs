@@ -170,16 +170,9 @@ pub fn step(
     match config.mode {
         Mode::Proportional => {
             let gated = gate::orders(snapshot.gate.as_ref());
-            feed_back(
-                &mut memos,
-                &mut decided,
-                groups,
-                &tree,
-                config,
-                gated,
-                elapsed_s,
-            );
-            balance::hold_at_caps(&memos, &mut decided, groups);
+            let (memos, decided) = (&mut memos, &mut decided);
+            feed_back(memos, decided, groups, &tree, config, gated, elapsed_s);
+            balance::hold_at_caps(memos, decided, groups);
         }
         Mode::Memoplight => {
             balance::limit_at_caps(&mut memos, &mut decided, groups, &tree, elapsed_s);
@@ -196,15 +189,8 @@ pub fn step(
         let low = capacity.map(|_| protections(groups, &tree, &thresholds));
         plan.writes = writes::plan(groups, &tree, &decided, low.as_deref());
     }
-    if config.mode.knows_weights() {
-        plan.gate = gate::feeds(
-            snapshot.gate.as_ref(),
-            groups,
-            &tree,
-            &proportions,
-            &decided,
-        );
-    }
+    let gate = snapshot.gate.as_ref();
+    plan.gate = gate::feeds(gate, config, groups, &tree, &proportions, &decided);
     let (guard, guarded, asks) = guard::decide(need, snapshot, &decided, &mut memos, &tree, config);
     plan.guard = guarded;
     plan.writes.extend(asks);

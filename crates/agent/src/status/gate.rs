@@ -95,6 +95,10 @@ fn bytes(pages: u64) -> u64 {
     pages.saturating_mul(page_size() as u64)
 }
 
+fn signed_page() -> i64 {
+    i64::try_from(page_size()).unwrap_or(i64::MAX)
+}
+
 impl GateStatus {
     /// What was read of it.
     pub fn of(reading: &Reading) -> GateStatus {
@@ -138,7 +142,7 @@ impl GateDeviceStatus {
             dirty_bytes: bytes(device.dirty_pages),
             writeback_bytes: bytes(device.writeback_pages),
             unspent_bytes: bytes(device.unspent_pages),
-            budget_bytes: device.budget_pages.saturating_mul(page_size() as i64),
+            budget_bytes: device.budget_pages.saturating_mul(signed_page()),
             waiting: u64::from(device.waiting),
             longest_queue: u64::from(device.longest_queue),
             enqueued_total: device.enqueued,
