@@ -48,12 +48,17 @@ mod tests {
     #[test]
     fn the_sources_are_all_that_the_module_is_made_of() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kmod");
+        let is_source = |path: &Path| {
+            let ending = path.extension().unwrap_or_default();
+            path.ends_with("Kbuild") || ending == "c" || ending == "h"
+        };
         let mut there: Vec<String> = fs::read_dir(dir)
             .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| name == "Kbuild" || name.ends_with(".c") || name.ends_with(".h"))
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| is_source(path))
+            .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
             // What a build leaves behind.
-            .filter(|name| !name.ends_with(".mod.c"))
+            .filter(|name| !name.contains(".mod."))
             .collect();
         there.sort();
         let mut here: Vec<&str> = SOURCES.iter().map(|(name, _)| *name).collect();

@@ -342,6 +342,7 @@ pub(crate) mod tests {
             verdict: None,
             declared: None,
             knobs: Vec::new(),
+            gate: None,
         };
         Report {
             version: "0.1.0".into(),
