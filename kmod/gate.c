@@ -15,8 +15,8 @@
  *
  *     (pages that are dirty no more, per second) * (1 + PUSH * budget / setpoint)
  *
- * written or dropped with their file, and without limit up to a floor above the background threshold,
- * below which flushers rest, and while less than half of the setpoint is used. Like the kernel's own position
+ * written or dropped with their file, and without limit up to the background threshold, below which
+ * flushers rest, and while less than half of the setpoint is used. Like the kernel's own position
  * control it holds the device at the setpoint: below it credits come faster than pages are written.
  *
  * Opens by itself: over the setpoint with nothing in flight, first one writer is let through, so that
@@ -204,18 +204,17 @@ static void look_whether_stuck(struct jg_device *device)
 		jq_wake(jq_grant(&device->queue));
 }
 
-/* Dirty pages, without those in flight, that the device is short of its floor: half way from its part of
- * the background threshold to its setpoint. Below that threshold the flushers rest, the device writes
- * nothing, and a pace taken from what it writes would stay at nothing. With the device's lock. */
-static s64 short_of_floor(const struct jg_device *device)
+/* What the device is short of its part of the background threshold, pages in flight included: without
+ * them it would be short wherever the disk is what is scarce. Below that threshold the flushers rest, the device
+ * writes nothing, and a pace taken from what it writes would stay at nothing. With the device's lock. */
+static s64 short_of_background(const struct jg_device *device)
 {
 	u64 setpoint = READ_ONCE(device->setpoint), all = READ_ONCE(jg.setpoint);
 	u64 background = min(READ_ONCE(jg.background), all);
 
 	if (!all)
 		return 0;
-	return device->budget + (s64)device->writeback -
-	       (s64)div64_u64(setpoint * (all - background), 2 * all);
+	return device->budget - (s64)div64_u64(setpoint * (all - background), all);
 }
 
 static void pump(struct jg_device *device)
@@ -228,7 +227,7 @@ static void pump(struct jg_device *device)
 	}
 	now = device->budget;
 	if (device->pace != S64_MAX)
-		now = min(now, max(device->pace >> 8, short_of_floor(device)));
+		now = min(now, max(device->pace >> 8, short_of_background(device)));
 	used = now - jq_pump(&device->queue, now);
 	device->budget -= used;
 	if (device->pace != S64_MAX)

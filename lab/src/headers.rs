@@ -221,8 +221,11 @@ pub(crate) fn unpack(deb: &Path, tree: &Path) -> Result<(), LabError> {
     tools::run(&mut command, "check that the cache's file system has room").map(drop)
 }
 
-/// Whether the suite's build tools run on this machine.
+/// Whether the suite's build tools run on this machine, and the kernel's compiler is here.
 fn runs_here(headers: &Path) -> Result<bool, LabError> {
+    if !toolchain::is_here(headers) {
+        return Ok(false);
+    }
     let modpost = headers.join("scripts/mod/modpost");
     // Without arguments it does nothing, and succeeds or complains; a loader that fails says 127 or 1
     // and names GLIBC.

@@ -33,6 +33,12 @@ const PROGRAMS: [&str; 9] = [
 const ENTER: &str =
     "mount --rbind /dev \"$0/dev\" && exec chroot \"$0\" /usr/bin/env -i PATH=/usr/bin \"$@\"";
 
+/// Whether the compiler that the headers name is installed; one they do not name is left to them.
+pub(crate) fn is_here(headers: &Path) -> bool {
+    let text = fs::read_to_string(headers.join(".kernelvariables")).unwrap_or_default();
+    compiler(&text).is_none_or(|name| tools::find(&format!("x86_64-linux-gnu-{name}")).is_ok())
+}
+
 /// Unpacks the suite's compiler and tools into `tree`, beside the `headers` that were unpacked there.
 ///
 /// # Errors

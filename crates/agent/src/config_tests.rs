@@ -275,7 +275,7 @@ fn the_gate_is_off_unless_asked_and_its_section_is_checked() {
     let expected = GateSettings {
         enabled: true,
         order: Order::Aging,
-        aging: Some(10),
+        aging: 10,
     };
     assert_eq!(gate, expected);
     for (text, cause) in [

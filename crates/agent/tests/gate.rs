@@ -28,7 +28,7 @@ fn settings(state: &Path, mode: Mode) -> Settings {
         gate: GateSettings {
             enabled: true,
             order: Order::Aging,
-            aging: Some(50),
+            aging: 50,
         },
         ..Settings::default()
     };

@@ -123,7 +123,7 @@ impl Gate {
         };
         let wanted = Config {
             order: settings.order as u32,
-            aging: settings.aging.unwrap_or(before.aging),
+            aging: settings.aging,
             heartbeat_ms: beat.as_millis() as u32,
             ..before
         };

@@ -9,14 +9,25 @@ const KEYS: [&str; 3] = ["enabled", "order", "aging"];
 const AGING_MOST: i64 = 10_000;
 
 /// What an operator decides about the gate.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GateSettings {
     /// Hold it, in the modes that know weights (`justitia`, `proportional`).
     pub enabled: bool,
     /// In which order writers wait.
     pub order: Order,
-    /// With order `aging`, what a waiter gains when it is passed over; `None`: the module's default.
-    pub aging: Option<u32>,
+    /// With order `aging`, what a waiter gains when it is passed over, 1 to 10000.
+    pub aging: u32,
+}
+
+impl Default for GateSettings {
+    fn default() -> Self {
+        GateSettings {
+            enabled: false,
+            order: Order::default(),
+            // The paper's.
+            aging: 100,
+        }
+    }
 }
 
 impl Source<'_> {
@@ -37,7 +48,7 @@ impl Source<'_> {
                 "aging" => {
                     let number = value.get_ref().as_integer();
                     let number = number.filter(|number| (1..=AGING_MOST).contains(number));
-                    gate.aging = Some(number.ok_or_else(|| {
+                    gate.aging = number.ok_or_else(|| {
                         let cause =
                             format!("aging {} is not a number from 1 to 10000", value.get_ref());
                         self.error(
@@ -45,7 +56,7 @@ impl Source<'_> {
                             &cause,
                             "use 100, the paper's, or leave it out",
                         )
-                    })? as u32);
+                    })? as u32;
                 }
                 unknown => return Err(self.unknown_key(key, unknown, &KEYS)),
             }
