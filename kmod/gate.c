@@ -15,7 +15,7 @@
  *
  *     (pages that are dirty no more, per second) * (1 + PUSH * budget / setpoint)
  *
- * written or dropped with their file, and without limit up to the background threshold, below which
+ * written or dropped with their file, and without limit up to the background threshold while the
  * flushers rest, and while less than half of the setpoint is used. Like the kernel's own position
  * control it holds the device at the setpoint: below it credits come faster than pages are written.
  *
@@ -39,6 +39,8 @@
 #define OPEN_FOR HZ
 #define RESTS (HZ / 5)
 #define PUSH 1
+/* Flushers rest with less than this part of the setpoint in flight. */
+#define RESTING 64
 /* Pace that was not used is kept for so many jiffies. */
 #define KEPT 2
 /* A light group's writers wait longer than the heaviest's, up to this factor. */
@@ -204,15 +206,16 @@ static void look_whether_stuck(struct jg_device *device)
 		jq_wake(jq_grant(&device->queue));
 }
 
-/* What the device is short of its part of the background threshold, pages in flight included: without
- * them it would be short wherever the disk is what is scarce. Below that threshold the flushers rest, the device
- * writes nothing, and a pace taken from what it writes would stay at nothing. With the device's lock. */
+/* What the device is short of its part of the background threshold while next to nothing is in flight:
+ * the flushers rest then, the device writes nothing, and a pace taken from what drains would stay at
+ * nothing. While the device writes, as in a commit of the journal that stops the writers, the pace holds.
+ * With the device's lock. */
 static s64 short_of_background(const struct jg_device *device)
 {
 	u64 setpoint = READ_ONCE(device->setpoint), all = READ_ONCE(jg.setpoint);
 	u64 background = min(READ_ONCE(jg.background), all);
 
-	if (!all)
+	if (!all || device->writeback > setpoint / RESTING)
 		return 0;
 	return device->budget - (s64)div64_u64(setpoint * (all - background), all);
 }

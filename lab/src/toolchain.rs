@@ -29,9 +29,9 @@ const PROGRAMS: [&str; 9] = [
     "sed",
 ];
 
-/// In the new root: nothing but devices from outside, so that the Makefiles' `/dev/null` is there.
-const ENTER: &str =
-    "mount --rbind /dev \"$0/dev\" && exec chroot \"$0\" /usr/bin/env -i PATH=/usr/bin \"$@\"";
+/// In the new root: nothing from outside but devices, for `/dev/null`, and processes, for `objtool`.
+const ENTER: &str = "mount --rbind /dev \"$0/dev\" && mount --rbind /proc \"$0/proc\" && \
+     exec chroot \"$0\" /usr/bin/env -i PATH=/usr/bin \"$@\"";
 
 /// Whether the compiler that the headers name is installed; one they do not name is left to them.
 pub(crate) fn is_here(headers: &Path) -> bool {
@@ -84,9 +84,11 @@ pub(crate) fn install(
         unpack(package, tree)?;
     }
     shell(tree)?;
-    let dev = tree.join("dev");
-    fs::create_dir_all(&dir).map_err(|error| LabError::io("create", &dir, error))?;
-    fs::create_dir_all(&dev).map_err(|error| LabError::io("create", &dev, error))
+    for name in ["dev", "proc"] {
+        let path = tree.join(name);
+        fs::create_dir_all(&path).map_err(|error| LabError::io("create", &path, error))?;
+    }
+    Ok(())
 }
 
 /// `make` with these arguments, in the root.
