@@ -162,7 +162,7 @@ fn a_gate_that_refuses_is_let_go_and_the_step_goes_on() {
 #[test]
 fn an_interval_longer_than_the_module_waits_is_a_problem() {
     let mut rig = rig(Mode::Justitia, |settings| {
-        settings.interval = Duration::from_secs(30)
+        settings.interval = Duration::from_secs(30);
     });
     rig.agent.tick();
     assert!(!rig.gate.is_held());
