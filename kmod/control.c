@@ -22,7 +22,7 @@ static int control_open(struct inode *inode, struct file *file)
 {
 	int error = 0;
 
-	if (!capable(CAP_SYS_ADMIN))
+	if (!capable(CAP_SYS_RESOURCE))
 		return -EPERM;
 	if (!(file->f_mode & FMODE_WRITE))
 		return 0;

@@ -117,13 +117,18 @@ pub(crate) fn report(job: &GuestJob) -> GuestReport {
 /// How strongly bandwidth follows weight, and the total relative to conventional.
 fn shape(policy: PolicyUnderTest) -> (f64, f64) {
     match policy {
-        PolicyUnderTest::Conventional | PolicyUnderTest::Observe => (0.3, 1.0),
+        PolicyUnderTest::Conventional | PolicyUnderTest::Observe | PolicyUnderTest::GateFifo => {
+            (0.3, 1.0)
+        }
         PolicyUnderTest::Memcg => (1.25, 0.86),
         PolicyUnderTest::Direct => (0.85, 0.5),
         PolicyUnderTest::Justitia => (0.75, 0.99),
-        PolicyUnderTest::Proportional | PolicyUnderTest::FirstTouch | PolicyUnderTest::Guarded => {
-            (1.0, 1.02)
-        }
+        PolicyUnderTest::Proportional
+        | PolicyUnderTest::FirstTouch
+        | PolicyUnderTest::Guarded
+        | PolicyUnderTest::GateStride
+        | PolicyUnderTest::GateLoop => (1.0, 1.02),
+        PolicyUnderTest::GateAging => (0.5, 1.0),
         PolicyUnderTest::Strict => (1.0, 0.9),
     }
 }

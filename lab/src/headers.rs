@@ -7,7 +7,7 @@
 //! Makefile, which is turned to where they were unpacked.
 //!
 //! The tools in `linux-kbuild` are programs of their suite: those of Debian 13 (kernel 7.2) do not run
-//! on Debian 12, and its compiler is another one; [`build_module`] says so.
+//! on Debian 12, and its compiler is another one. Then the suite's own are used ([`toolchain`]).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,6 +20,7 @@ use crate::cache::{sha256_file, Cache, CacheLock};
 use crate::error::LabError;
 use crate::fetch::{Package, World};
 use crate::kernels::{self, Kernel, Series, FLAVOR};
+use crate::toolchain;
 use crate::tools;
 
 /// File name of a package -> SHA-256.
@@ -62,12 +63,22 @@ fn obtain(
     let Some(packages) = packages_of(&index, &kernel.release) else {
         return Ok(None);
     };
+    keep(cache, &world, &packages, &dir).map(Some)
+}
+
+/// Downloads packages into `dir` of the cache, with a manifest beside them.
+pub(crate) fn keep(
+    cache: &Cache,
+    world: &World,
+    packages: &[Package],
+    dir: &Path,
+) -> Result<Vec<PathBuf>, LabError> {
     let scratch = cache.run_dir()?;
-    let staging = scratch.path().join("headers");
+    let staging = scratch.path().join("packages");
     let mut manifest = Manifest {
         packages: BTreeMap::new(),
     };
-    for deb in world.download(&packages, &staging)? {
+    for deb in world.download(packages, &staging)? {
         let name = deb.file_name().unwrap_or_default().to_string_lossy();
         manifest
             .packages
@@ -77,11 +88,11 @@ fn obtain(
     let path = staging.join("manifest.json");
     fs::write(&path, text).map_err(|error| LabError::io("write", &path, error))?;
     // Gone or damaged: the rename needs the name free, and its parent.
-    let _ = fs::remove_dir_all(&dir);
-    let parent = cache.path("headers");
-    fs::create_dir_all(&parent).map_err(|error| LabError::io("create", &parent, error))?;
-    fs::rename(&staging, &dir).map_err(|error| LabError::io("create", &dir, error))?;
-    cached(&dir).map(Some).ok_or_else(|| {
+    let _ = fs::remove_dir_all(dir);
+    let parent = dir.parent().unwrap_or(dir);
+    fs::create_dir_all(parent).map_err(|error| LabError::io("create", parent, error))?;
+    fs::rename(&staging, dir).map_err(|error| LabError::io("create", dir, error))?;
+    cached(dir).ok_or_else(|| {
         LabError::environment(
             format!("{} vanished", dir.display()),
             "do not remove the cache while the lab runs",
@@ -117,7 +128,8 @@ fn obtain_with_kernel(
     Ok((kernel, debs))
 }
 
-fn cached(dir: &Path) -> Option<Vec<PathBuf>> {
+/// Packages that are kept in `dir`, if each is what was fetched.
+pub(crate) fn cached(dir: &Path) -> Option<Vec<PathBuf>> {
     let text = fs::read_to_string(dir.join("manifest.json")).ok()?;
     let manifest: Manifest = serde_json::from_str(&text).ok()?;
     let intact = |(name, sum): (String, String)| {
@@ -131,8 +143,7 @@ fn cached(dir: &Path) -> Option<Vec<PathBuf>> {
 /// into `out`.
 ///
 /// # Errors
-/// Environment: the headers cannot be had, or make, the kernel's compiler or the suite's build tools do
-/// not run here. Failed: the compiler refuses the sources; its messages are in the cause.
+/// Environment: the headers or the suite's compiler cannot be had, or do not run here. Failed: the compiler refuses the sources; its messages are in the cause.
 pub fn build_module(
     series: Series,
     source: &Path,
@@ -145,28 +156,25 @@ pub fn build_module(
     let (kernel, debs) = obtain_with_kernel(&cache, &lock, series, progress)?;
     let scratch = cache.run_dir()?;
     let tree = scratch.path().join("tree");
-    for deb in debs {
-        tools::run(
-            Command::new(tools::find("dpkg-deb")?)
-                .arg("--extract")
-                .arg(deb)
-                .arg(&tree),
-            "check that the cache's file system has room",
-        )?;
+    for deb in &debs {
+        unpack(deb, &tree)?;
     }
     let headers = tree
         .join("usr/src")
         .join(format!("linux-headers-{}", kernel.release));
-    turn_to(&headers.join("Makefile"), &tree)?;
-    check_tools(&headers, series)?;
-    let work = scratch.path().join("module");
+    let work = tree.join("module");
     copy_sources(source, &work)?;
-    let output = Command::new(tools::find("make")?)
-        .arg("--silent")
-        .arg("-C")
-        .arg(&headers)
-        .arg(format!("M={}", work.display()))
-        .arg("modules")
+    let mut command = if runs_here(&headers)? {
+        turn_to(&headers.join("Makefile"), &tree)?;
+        let mut make = Command::new(tools::find("make")?);
+        make.args(make_arguments(&headers, &work));
+        make
+    } else {
+        toolchain::install(&cache, series, &headers, &debs, &tree, progress)?;
+        let inside = |path: &Path| Path::new("/").join(path.strip_prefix(&tree).unwrap_or(path));
+        toolchain::make(&tree, &make_arguments(&inside(&headers), &inside(&work)))?
+    };
+    let output = command
         .output()
         .map_err(|error| LabError::io("run", Path::new("make"), error))?;
     let built = work.join(format!("{name}.ko"));
@@ -193,23 +201,38 @@ fn turn_to(makefile: &Path, tree: &Path) -> Result<(), LabError> {
     fs::write(makefile, turned).map_err(|error| LabError::io("write", makefile, error))
 }
 
-/// The suite's build tools and the kernel's compiler run here.
-fn check_tools(headers: &Path, series: Series) -> Result<(), LabError> {
+/// What `make` is told.
+fn make_arguments(headers: &Path, work: &Path) -> Vec<String> {
+    vec![
+        "--silent".to_owned(),
+        "-C".to_owned(),
+        headers.display().to_string(),
+        format!("M={}", work.display()),
+        // Its types are for BPF programs only, and describing them takes another program (pahole).
+        "CONFIG_DEBUG_INFO_BTF_MODULES=".to_owned(),
+        "modules".to_owned(),
+    ]
+}
+
+/// Unpacks a package.
+pub(crate) fn unpack(deb: &Path, tree: &Path) -> Result<(), LabError> {
+    let mut command = Command::new(tools::find("dpkg-deb")?);
+    command.arg("--extract").arg(deb).arg(tree);
+    tools::run(&mut command, "check that the cache's file system has room").map(drop)
+}
+
+/// Whether the suite's build tools run on this machine, and the kernel's compiler is here.
+fn runs_here(headers: &Path) -> Result<bool, LabError> {
+    if !toolchain::is_here(headers) {
+        return Ok(false);
+    }
     let modpost = headers.join("scripts/mod/modpost");
     // Without arguments it does nothing, and succeeds or complains; a loader that fails says 127 or 1
     // and names GLIBC.
     let output = Command::new(&modpost)
         .output()
         .map_err(|error| LabError::io("run", &modpost, error))?;
-    if String::from_utf8_lossy(&output.stderr).contains("GLIBC_") {
-        return Err(LabError::environment(
-            format!(
-                "the build tools of kernel {series} need a newer C library than this machine's"
-            ),
-            "build the module on the release that this kernel belongs to",
-        ));
-    }
-    Ok(())
+    Ok(!String::from_utf8_lossy(&output.stderr).contains("GLIBC_"))
 }
 
 /// The files of a source directory, without its subdirectories and without what an earlier build left.

@@ -54,6 +54,14 @@ impl Series {
         }
     }
 
+    /// The suites that carry the tools and the compiler it was built with, the first one's release.
+    pub(crate) fn tool_suites(self) -> &'static [&'static str] {
+        match self {
+            Self::V6_1 | Self::V6_12 => &["bookworm", "bookworm-backports"],
+            Self::V7_2 => &["trixie", "trixie-backports"],
+        }
+    }
+
     /// The suites that carry it.
     pub(crate) fn suites(self) -> &'static [&'static str] {
         match self {

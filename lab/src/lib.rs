@@ -8,6 +8,7 @@ pub mod experiments;
 pub mod fetch;
 #[cfg(test)]
 mod fixture;
+pub mod gate_module;
 pub mod guest;
 pub mod headers;
 pub mod host;
@@ -25,6 +26,7 @@ pub mod report;
 pub mod run;
 pub mod study;
 pub mod table;
+pub mod toolchain;
 pub mod tools;
 pub mod vm;
 pub use run::main;

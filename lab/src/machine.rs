@@ -8,10 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
+use tempfile::TempDir;
 
 use crate::error::LabError;
-use crate::experiments::{runs_agent, Settings, Workload};
+use crate::experiments::{has_gate, runs_agent, Settings, Workload};
+use crate::gate_module;
 use crate::host::CpuTime;
+use crate::kernels::Series;
 use crate::protocol::{GuestJob, GuestReport, Job};
 use crate::vm::{self, DataDisk, VmSpec};
 
@@ -46,21 +49,37 @@ pub struct Answer {
 #[derive(Debug)]
 pub struct Machine {
     spec: VmSpec,
+    /// Holds the kernel module, if there is one.
+    _module: Option<TempDir>,
 }
 
 impl Machine {
     /// The machine that `settings` describe.
     ///
     /// # Errors
-    /// Environment, if the programs that run in the guest are not beside this one.
-    pub fn for_settings(settings: &Settings) -> Result<Self, LabError> {
+    /// Environment, if the programs that run in the guest are not beside this one, or the kernel module
+    /// is wanted and cannot be built here.
+    pub fn for_settings(
+        settings: &Settings,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Self, LabError> {
+        let kernel: Series = settings.kernel_series.parse()?;
         let mut binaries = vec![program("justitia-lab-guest")?];
         if settings.policies.iter().any(|policy| runs_agent(*policy)) {
             binaries.push(program("justitia")?);
         }
+        let mut module = None;
+        if settings.policies.iter().any(|policy| has_gate(*policy)) {
+            let dir = tempfile::tempdir().map_err(|error| {
+                LabError::io("create a directory in", &std::env::temp_dir(), error)
+            })?;
+            binaries.push(gate_module::build(kernel, dir.path(), progress)?);
+            module = Some(dir);
+        }
         Ok(Self {
+            _module: module,
             spec: VmSpec {
-                kernel: settings.kernel_series.parse()?,
+                kernel,
                 memory_bytes: settings.memory_bytes,
                 cpus: settings.cpus,
                 disk_mbps: Some(settings.disk_mb_per_s),

@@ -174,6 +174,14 @@ pub enum PolicyUnderTest {
     Observe,
     /// Agent in mode `proportional` with the guard.
     Guarded,
+    /// Agent in mode `justitia` with the kernel module's gate, writers in the order they come.
+    GateFifo,
+    /// The same with the paper's order.
+    GateAging,
+    /// The same with shares in the ratio of the weights.
+    GateStride,
+    /// Agent in mode `proportional` with the gate, order stride.
+    GateLoop,
 }
 
 /// Which LRU the guest kernel uses.

@@ -50,9 +50,9 @@ fn run_experiment(args: &RunArgs) -> Result<(), LabError> {
     let settings = Settings::from_args(args, &series)?;
     fs::create_dir_all(&args.out).map_err(|error| LabError::io("create", &args.out, error))?;
     probe_writable(&args.out)?;
-    let machine = Machine::for_settings(&settings)?;
-    let command = command_line(std::env::args(), &args.out);
     let mut progress = Progress::stderr();
+    let machine = Machine::for_settings(&settings, &mut |line| progress.say(line))?;
+    let command = command_line(std::env::args(), &args.out);
     let document = collect(&settings, &command, &args.out, machine, &mut progress)?;
     drop(progress);
     let text = if args.json {
@@ -168,7 +168,7 @@ fn check(answer: &Answer, settings: &Settings, console: &Path) -> Result<(), Lab
 
 /// Facts that hold for every boot; those that differ from one policy to another stay in the log.
 fn shared_facts(facts: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let own = ["prepare_s", "agent_ended_in_time"];
+    let own = ["prepare_s", "agent_ended_in_time", "kernel_complaints"];
     facts
         .iter()
         .filter(|(name, _)| !own.contains(&name.as_str()))

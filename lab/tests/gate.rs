@@ -255,6 +255,18 @@ fn the_gate_orders_opens_and_goes_on_6_1() {
     the_gate_works(Series::V6_1);
 }
 
+/// On a machine of another release with that release's own compiler, from packages.
+#[test]
+#[ignore = "fetches packages"]
+fn the_module_builds_for_every_kernel() {
+    for series in Series::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        let progress = &mut |line: &str| eprintln!("{line}");
+        let built = build_module(series, &module_dir(), "justitia", dir.path(), progress).unwrap();
+        assert!(built.metadata().unwrap().len() > 10_000);
+    }
+}
+
 #[test]
 #[ignore = "boots a virtual machine"]
 fn waiting_tasks_freeze_die_and_lose_their_group() {

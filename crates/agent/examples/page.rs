@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use justitia_agent::socket::Board;
-use justitia_agent::status::{Problem, Reclaimed, Setup, Tick};
+use justitia_agent::status::{Problem, Reading, Reclaimed, Setup, Tick};
 use justitia_agent::web::{Server, DEFAULT_LISTEN};
 
 #[path = "../src/web/example.rs"]

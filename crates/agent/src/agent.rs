@@ -43,6 +43,8 @@ pub struct Agent {
     /// Of some groups it could not be told whether they are gone.
     unsure: bool,
     reservations: Reservations,
+    /// What was asked over the socket; the configuration says otherwise.
+    gate_asked: Option<bool>,
 }
 
 impl Agent {
@@ -99,6 +101,7 @@ impl Agent {
             longest: Duration::ZERO,
             unsure: false,
             reservations: Reservations::default(),
+            gate_asked: None,
         })
     }
 
@@ -189,7 +192,9 @@ impl Agent {
         if let Err(error) = checked {
             problems.push(general(&error));
         }
+        problems.extend(self.hold_gate());
         let mut snapshot = observation.snapshot;
+        snapshot.gate = self.applier.gate().seen();
         if self.settings.policy.guard.enabled && snapshot.outside.is_some_and(|root| !root.reclaim)
         {
             self.log.warn_once(
@@ -220,6 +225,7 @@ impl Agent {
                 Err(error) => problems.push(general(&error)),
             }
         }
+        problems.extend(self.applier.gate().apply(&plan.gate, &self.log));
         self.pace.learn(&plan, writes, &self.observer);
         for problem in &problems {
             self.log
@@ -248,6 +254,7 @@ impl Agent {
             observer: Some(self.observer.counts_by()),
             writes_total: self.applier.submitted(),
             reclaimed: self.applier.reclaimed(),
+            gate: self.applier.gate().read(),
         };
         let step = Step {
             at,
@@ -258,8 +265,21 @@ impl Agent {
         self.board.post_step(tick, step);
     }
 
+    /// Takes or lets go the kernel module's gate, as the configuration or `justitia gate` wants it.
+    fn hold_gate(&mut self) -> Option<Problem> {
+        self.gate_asked = self.board.take_gate_asked().or(self.gate_asked);
+        let knows_weights = self.settings.policy.mode.knows_weights();
+        let wanted = self.gate_asked.unwrap_or(self.settings.gate.enabled) && knows_weights;
+        let settings = wanted.then_some(&self.settings.gate);
+        let interval = self.settings.interval;
+        let gate = self.applier.gate();
+        gate.hold(&self.fs, settings, interval, &self.log)
+    }
+
     /// Puts everything back and closes the journal.
     pub fn finish(mut self) -> Result<Restored> {
+        // First: nobody waits while the rest is put back.
+        self.applier.gate().let_go(&self.log);
         let fs = self.fs.clone();
         let (journal, writer) = self.applier.quiesce(|_| true);
         let restored = restore(&fs, journal, writer, |_| true)?;

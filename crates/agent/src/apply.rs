@@ -12,8 +12,11 @@
 //! kernel keeps its writer until it has the pages, so these writes have threads of their own
 //! ([`reclaim`]): a slow one delays no limit and no protection.
 //!
+//! The gate of the kernel module is told here too ([`gate`]).
+//!
 //! Decides nothing: what to write is the plan's.
 
+pub mod gate;
 mod reclaim;
 
 use std::collections::{HashMap, HashSet};
@@ -33,6 +36,7 @@ use crate::record::{rounded, same};
 use crate::restore::find;
 use crate::status::{Priors, Problem, KNOBS};
 
+use gate::Gate;
 use reclaim::Reclaimer;
 
 pub use reclaim::Reclaimed;
@@ -52,6 +56,7 @@ pub struct Applier {
     outcomes: Vec<Outcome>,
     submitted: u64,
     reclaimer: Reclaimer,
+    gate: Gate,
 }
 
 impl Applier {
@@ -67,6 +72,7 @@ impl Applier {
             outcomes: Vec::new(),
             submitted: 0,
             reclaimer: Reclaimer::default(),
+            gate: Gate::default(),
         };
         applier.post_priors();
         applier
@@ -85,6 +91,11 @@ impl Applier {
     /// What was asked of `memory.reclaim` so far.
     pub fn reclaimed(&self) -> Reclaimed {
         self.reclaimer.totals()
+    }
+
+    /// The kernel module's gate.
+    pub(crate) fn gate(&mut self) -> &mut Gate {
+        &mut self.gate
     }
 
     /// Takes in how earlier writes went.

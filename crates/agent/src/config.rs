@@ -27,6 +27,10 @@
 //! enabled = false
 //! reserve = "2%"               # kept free above the watermarks; a part of memory, or "512M"
 //! root_share = "10%"           # page cache of the root cgroup and of what nobody manages
+//! [gate]                       # the optional kernel module; modes justitia and proportional
+//! enabled = false
+//! order = "stride"             # stride, aging (the paper's), fifo
+//! aging = 100                  # with order aging: what a waiter gains when it is passed over
 //! [doctor]                     # findings of justitia doctor that are accepted
 //! silence = [{ check = "swap-none", reason = "no swap by decision" }]
 //! ```
@@ -36,6 +40,7 @@
 
 mod colors;
 mod doctor;
+mod gate;
 mod guard;
 
 use std::collections::BTreeMap;
@@ -54,6 +59,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 pub use colors::{parse_color, parse_time, COLORS};
+pub use gate::GateSettings;
 pub use guard::parse_size;
 
 use crate::error::{plain, Error, Exit, Result};
@@ -102,6 +108,8 @@ pub struct Settings {
     pub socket: Option<PathBuf>,
     /// Where the live page and the metrics are; `None`: nowhere.
     pub listen: Option<SocketAddr>,
+    /// The kernel module's gate.
+    pub gate: GateSettings,
     /// Findings of the doctor that are accepted.
     pub silences: Vec<Silence>,
 }
@@ -119,6 +127,7 @@ impl Default for Settings {
             state_dir: PathBuf::from(STATE_DIR),
             socket: None,
             listen: Some(DEFAULT_LISTEN),
+            gate: GateSettings::default(),
             silences: Vec::new(),
         }
     }
@@ -163,6 +172,7 @@ impl Settings {
         settings.policy.feedback = source.feedback(&sections.feedback)?;
         settings.policy.memoplight = source.memoplight(&sections.memoplight)?;
         settings.policy.guard = source.guard(&sections.guard)?;
+        settings.gate = source.gate(&sections.gate)?;
         settings.silences = source.silences()?;
         Ok(settings)
     }
@@ -196,9 +206,11 @@ struct Sections {
     memoplight: Section,
     #[serde(default)]
     guard: Section,
+    #[serde(default)]
+    gate: Section,
 }
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "mode",
     "objective",
     "interval",
@@ -209,6 +221,7 @@ const KEYS: [&str; 17] = [
     "feedback",
     "memoplight",
     "guard",
+    "gate",
     "color_ttl",
     "color_period",
     "color_percent",
@@ -265,7 +278,7 @@ impl Source<'_> {
                 self.set_color(settings, key, value)?;
             }
             // Read as sections.
-            "weights" | "feedback" | "memoplight" | "guard" | "doctor" => {}
+            "weights" | "feedback" | "memoplight" | "guard" | "gate" | "doctor" => {}
             unknown => return Err(self.unknown_key(key, unknown, &KEYS)),
         }
         Ok(())

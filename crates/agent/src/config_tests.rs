@@ -1,6 +1,7 @@
 //! What is accepted, and how what is not is refused.
 
 use super::*;
+use justitia_cgroup::gate::Order;
 use justitia_policy::config::MemoplightConfig;
 
 fn parse(text: &str) -> Result<Settings> {
@@ -263,4 +264,29 @@ fn an_observer_is_one_of_three() {
     let (cause, remedy) = refusal("\nobserver = \"ebpf\"");
     assert_eq!(cause, "j.toml:2: unknown observer ebpf");
     assert!(remedy.contains("bpf"), "{remedy}");
+}
+
+#[test]
+fn the_gate_is_off_unless_asked_and_its_section_is_checked() {
+    assert!(!parse("").unwrap().gate.enabled);
+    let gate = parse("[gate]\nenabled = true\norder = 'aging'\naging = 10\n")
+        .unwrap()
+        .gate;
+    let expected = GateSettings {
+        enabled: true,
+        order: Order::Aging,
+        aging: 10,
+    };
+    assert_eq!(gate, expected);
+    for (text, cause) in [
+        ("enable = true", "unknown key enable"),
+        ("enabled = 1", "enabled is not true or false"),
+        ("order = 'strid'", "unknown order strid"),
+        ("aging = 0", "aging 0 is not a number from 1 to 10000"),
+        ("aging = 'a'", "aging \"a\" is not a number from 1 to 10000"),
+    ] {
+        let (found, remedy) = refusal(&format!("[gate]\n{text}\n"));
+        assert_eq!(found, format!("j.toml:2: {cause}"));
+        assert!(!remedy.is_empty(), "{text}");
+    }
 }

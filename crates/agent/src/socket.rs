@@ -6,9 +6,10 @@
 //! Request: `{"ask":"status"}`. Answer: `{"ok":REPORT}` or `{"error":{"cause":..,"remedy":..}}`.
 //! To `{"ask":"ticks"}` the answer does not end: see [`ticks`]. A color is declared with
 //! `{"ask":"color",..}`: see [`color`]. Memory is reserved with `{"ask":"reserve",..}`: see
-//! [`mod@reserve`].
+//! [`mod@reserve`]. The kernel module's gate is taken or let go with `{"ask":"gate",..}`: see [`gate`].
 
 pub mod color;
+pub mod gate;
 pub mod reserve;
 pub mod ticks;
 
@@ -81,6 +82,11 @@ pub enum Request {
         /// For how long, milliseconds.
         for_ms: u64,
     },
+    /// The kernel module's gate is to be held, or let go.
+    Gate {
+        /// Held.
+        on: bool,
+    },
 }
 
 /// What is answered.
@@ -106,6 +112,11 @@ pub enum Answer {
         for_ms: u64,
         /// The group is there and managed.
         managed: bool,
+    },
+    /// The gate is taken or let go by the next step.
+    Gate {
+        /// Steps so far.
+        ticks_total: u64,
     },
     /// The request was not understood.
     Error {
@@ -139,6 +150,8 @@ pub struct Board {
     calls: Mutex<Calls>,
     /// Memory that was asked to be reserved since the last step.
     asked: Mutex<Vec<Asked>>,
+    /// What was asked of the gate since the last step.
+    gate: Mutex<Option<bool>>,
 }
 
 /// What was told of each group; `None`: it is taken back.
@@ -164,6 +177,7 @@ impl Board {
             changed: Condvar::new(),
             calls: Mutex::default(),
             asked: Mutex::default(),
+            gate: Mutex::default(),
         }
     }
 
@@ -221,6 +235,17 @@ impl Board {
     pub fn take_asked(&self) -> Vec<Asked> {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *asked)
+    }
+
+    /// Leaves for the next step whether the gate is to be held.
+    fn ask_for_gate(&self, on: bool) {
+        *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = Some(on);
+    }
+
+    /// What was asked of the gate since this was asked last.
+    pub fn take_gate_asked(&self) -> Option<bool> {
+        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        gate.take()
     }
 
     /// The report of the last tick.
@@ -337,6 +362,7 @@ fn answer(mut stream: UnixStream, board: &Board, streams: &mut Streams) -> io::R
             bytes,
             for_ms,
         }) => reserve::hear(board, &group, Bytes(bytes), for_ms),
+        Ok(Request::Gate { on }) => gate::hear(board, on),
         Err(error) => Answer::Error {
             cause: format!("request not understood: {error}"),
             remedy: "send {\"ask\":\"status\"} and a line break".into(),
@@ -353,7 +379,7 @@ pub fn ask(path: &Path) -> Result<Report> {
     match serde_json::from_str(&text) {
         Ok(Answer::Ok(report)) => Ok(*report),
         Ok(Answer::Error { cause, remedy }) => Err(Error::failed(cause, remedy)),
-        Ok(Answer::Heard { .. } | Answer::Reserved { .. }) => {
+        Ok(Answer::Heard { .. } | Answer::Reserved { .. } | Answer::Gate { .. }) => {
             let error = <serde_json::Error as serde::de::Error>::custom("no report");
             Err(not_understood(path, &error))
         }

@@ -14,9 +14,12 @@ use justitia_policy::rates::CacheRates;
 use justitia_policy::snapshot::{BlockDevice, Group, GroupId, Knobs, Snapshot, WeightSource};
 use serde::{Deserialize, Serialize};
 
+mod gate;
 mod guard;
 
+pub use crate::apply::gate::Reading;
 pub use crate::apply::Reclaimed;
+pub use gate::{GateDeviceStatus, GateMemberStatus, GateStatus};
 pub use guard::{GuardStatus, ReservationStatus};
 
 /// Prior values of the knobs we hold, shared between ticks until one is added or dropped.
@@ -45,6 +48,8 @@ pub struct Tick {
     pub writes_total: u64,
     /// What was asked of `memory.reclaim` since the agent began.
     pub reclaimed: Reclaimed,
+    /// The kernel module's gate, if it is held.
+    pub gate: Option<Reading>,
 }
 
 /// What does not change from tick to tick.
@@ -99,6 +104,9 @@ pub struct Report {
     /// The guard; `None`: it has nothing to do.
     #[serde(default)]
     pub guard: Option<GuardStatus>,
+    /// The kernel module's gate; `None`: the agent does not hold it.
+    #[serde(default)]
+    pub gate: Option<GateStatus>,
     /// What the last step wrote, or would have written in mode `observe`.
     pub writes: Vec<PlannedWrite>,
     /// What stands in the way.
@@ -145,6 +153,9 @@ pub struct GroupStatus {
     pub declared: Option<Declared>,
     /// Its knobs that exist on this kernel.
     pub knobs: Vec<KnobStatus>,
+    /// What it did at the kernel module's gate; `None`: it is not known there.
+    #[serde(default)]
+    pub gate: Option<GateMemberStatus>,
 }
 
 /// One disk that BFQ schedules.
@@ -274,7 +285,10 @@ impl Report {
         let groups = tick.snapshot.groups.iter().filter_map(|group| {
             let verdict = verdicts.get(&group.id);
             let verdict = verdict.map(|verdict| VerdictStatus::new(verdict, sharing_is_seen));
-            GroupStatus::new(group, verdict, &tick.priors)
+            let mut status = GroupStatus::new(group, verdict, &tick.priors)?;
+            let reading = tick.gate.as_ref();
+            status.gate = reading.and_then(|gate| GateMemberStatus::of(gate, group.id.0));
+            Some(status)
         });
         let devices = tick.snapshot.devices.iter();
         let devices = devices.map(|device| DeviceStatus::new(device, &tick.priors));
@@ -304,6 +318,7 @@ impl Report {
             groups: groups.collect(),
             devices: devices.collect(),
             guard: GuardStatus::of(tick),
+            gate: tick.gate.as_ref().map(GateStatus::of),
             writes: planned_writes(&tick.snapshot, &tick.plan),
             problems: tick.problems.clone(),
         }
@@ -340,6 +355,7 @@ impl GroupStatus {
                 .into_iter()
                 .filter_map(|knob| KnobStatus::new(group, knob, priors))
                 .collect(),
+            gate: None,
         })
     }
 }

@@ -77,7 +77,7 @@ pub fn start(listen: Option<SocketAddr>, board: Arc<Board>, log: &Log) -> Option
 }
 
 #[cfg(test)]
-use crate::status::{Problem, Reclaimed, Tick};
+use crate::status::{Problem, Reading, Reclaimed, Tick};
 #[cfg(test)]
 pub(crate) mod example;
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 use justitia_policy::snapshot::{GroupId, Host};
 use rustix::io::Errno;
 
+use crate::gate::{GateDevice, GateError};
 use crate::parse::proc::ProcessIo;
 use crate::{parse, Buffer, Error, File, Group};
 
@@ -53,6 +54,12 @@ pub trait CgroupFs: Send + Sync {
     /// protected groups too (`mm/vmscan.c`, `shrink_one`). `None`: not known.
     fn multi_generational(&self) -> Option<bool> {
         None
+    }
+
+    /// Opens the gate of the kernel module, to look or to hold it.
+    fn gate(&self, hold: bool) -> Result<Box<dyn GateDevice>, GateError> {
+        let _ = hold;
+        Err(GateError::Absent)
     }
 }
 

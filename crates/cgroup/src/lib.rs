@@ -14,6 +14,7 @@ pub mod events;
 pub mod fake;
 mod file;
 mod fs;
+pub mod gate;
 mod gauges;
 mod group;
 pub mod parse;

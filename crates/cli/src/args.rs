@@ -7,6 +7,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use justitia_agent::config::{MODES, OBJECTIVES, OBSERVERS};
 use justitia_lab::args::LabArgs;
 
+use crate::commands::gate::GateArgs;
 use crate::commands::probe::args::ProbeArgs;
 use crate::commands::reserve::ReserveArgs;
 use crate::commands::vm::VmArgs;
@@ -61,6 +62,8 @@ pub(crate) enum Command {
     Warm(WarmArgs),
     /// Show what the host caches of virtual machines' disks, and keep only what guests come back for
     Vm(Box<VmArgs>),
+    /// The optional kernel module's gate, in which writers wait by weight
+    Gate(GateArgs),
     /// Record what the agent sees and decides, step by step, into a file
     Record(RecordArgs),
     /// Run the policy over a record, as it was or with other decisions

@@ -76,7 +76,7 @@ fn the_contracts_commands_are_all_there_and_no_others() {
         visible,
         [
             "run", "status", "top", "plan", "explain", "weight", "color", "probe", "doctor",
-            "reserve", "warm", "vm", "record", "replay", "restore", "lab"
+            "reserve", "warm", "vm", "gate", "record", "replay", "restore", "lab"
         ]
     );
 }

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Reserve(args) => commands::reserve::run(&args),
         Command::Warm(args) => commands::warm::run(&args),
         Command::Vm(args) => commands::vm::run(&args),
+        Command::Gate(args) => commands::gate::run(&args),
         Command::Record(args) => commands::record::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Restore(args) => commands::restore::run(&args),

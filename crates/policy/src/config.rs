@@ -21,6 +21,13 @@ pub enum Mode {
     Memoplight,
 }
 
+impl Mode {
+    /// Whether something is ordered by weights in it.
+    pub fn knows_weights(self) -> bool {
+        matches!(self, Mode::Justitia | Mode::Proportional)
+    }
+}
+
 /// What the feedback aims at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -15,6 +15,7 @@ pub mod color;
 pub mod config;
 pub mod entitle;
 pub mod feedback;
+mod gate;
 pub mod guard;
 pub mod habits;
 pub mod limits;

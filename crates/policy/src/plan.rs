@@ -281,6 +281,20 @@ pub struct Plan {
     /// What the guard thought; `None`: it has nothing to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<Guarded>,
+    /// What the kernel module's gate is to be told; empty without one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gate: Vec<Feed>,
+}
+
+/// A weight for the kernel module's gate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Feed {
+    /// The group.
+    pub group: GroupId,
+    /// Its weight there, 1 to 10000; `None`: it is no longer ours, and taken out.
+    pub weight: Option<u32>,
+    /// The feedback's gain in it.
+    pub gain: f64,
 }
 
 /// What the guard thought. Bytes; free memory is counted above the zones' high watermarks.

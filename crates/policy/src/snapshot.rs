@@ -42,6 +42,18 @@ pub struct Snapshot {
     /// Memory that is to be free for groups that are about to start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reservations: Vec<Reservation>,
+    /// The kernel module's gate, where the agent holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateSeen>,
+}
+
+/// The kernel module's gate, held by this agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateSeen {
+    /// Writers wait for their turn; otherwise everybody passes.
+    pub closed: bool,
+    /// The weights it was fed, by group.
+    pub fed: Vec<(GroupId, u32)>,
 }
 
 /// The root cgroup: what is charged to no group below it.

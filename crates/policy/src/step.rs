@@ -16,6 +16,9 @@
 //!
 //! With objective `strict`, everybody who contends takes part in 3, readers too.
 //!
+//! Where the kernel module's gate is closed, it orders writers by weight and gain, and `memory.high` is
+//! left alone for them ([`crate::gate`]).
+//!
 //! What the guard keeps free is no page cache to be divided in 2, and where memory is reserved,
 //! limits make room for it ([`crate::guard`]).
 //!
@@ -31,6 +34,7 @@ use crate::balance;
 use crate::config::{Config, Mode, Objective};
 use crate::entitle::{capacity, growing_demand, non_file, protections, Tree};
 use crate::feedback::{adjust, Controller, Measured};
+use crate::gate;
 use crate::guard::{self, Need, Pace};
 use crate::habits::Habits;
 use crate::limits;
@@ -165,8 +169,10 @@ pub fn step(
         .collect();
     match config.mode {
         Mode::Proportional => {
-            feed_back(&mut memos, &mut decided, groups, &tree, config, elapsed_s);
-            balance::hold_at_caps(&memos, &mut decided, groups);
+            let gated = gate::orders(snapshot.gate.as_ref());
+            let (memos, decided) = (&mut memos, &mut decided);
+            feed_back(memos, decided, groups, &tree, config, gated, elapsed_s);
+            balance::hold_at_caps(memos, decided, groups);
         }
         Mode::Memoplight => {
             balance::limit_at_caps(&mut memos, &mut decided, groups, &tree, elapsed_s);
@@ -183,6 +189,8 @@ pub fn step(
         let low = capacity.map(|_| protections(groups, &tree, &thresholds));
         plan.writes = writes::plan(groups, &tree, &decided, low.as_deref());
     }
+    let gate = snapshot.gate.as_ref();
+    plan.gate = gate::feeds(gate, config, groups, &tree, &proportions, &decided);
     let (guard, guarded, asks) = guard::decide(need, snapshot, &decided, &mut memos, &tree, config);
     plan.guard = guarded;
     plan.writes.extend(asks);
@@ -258,6 +266,7 @@ fn feed_back(
     groups: &[Group],
     tree: &Tree,
     config: &Config,
+    gated: bool,
     elapsed_s: f64,
 ) {
     let parts = participants(memos, groups, tree, config, elapsed_s);
@@ -307,7 +316,7 @@ fn feed_back(
             limits::blind_limit(&groups[i], memo.blind_s)
         };
     }
-    set_limits(&parts, &weights, memos, decided, groups);
+    set_limits(&parts, &weights, memos, decided, groups, gated);
     limit_mixed(&parts, memos, decided, groups, tree);
 }
 
@@ -356,13 +365,15 @@ fn participants(
 }
 
 /// Divides what the participants are entitled to together among them, by weight times gain. What a
-/// group holds for others does not count: it gets room for that above its share.
+/// group holds for others does not count: it gets room for that above its share. Writers that the
+/// gate orders get no limit.
 fn set_limits(
     parts: &[usize],
     weights: &[f64],
     memos: &[Memo],
     decided: &mut [Decided],
     groups: &[Group],
+    gated: bool,
 ) {
     let own = |d: &Decided| d.entitlement - d.shift.by_others;
     let entitled: Bytes = parts.iter().map(|&i| own(&decided[i])).sum();
@@ -382,7 +393,8 @@ fn set_limits(
         .collect();
     for (&i, share) in parts.iter().zip(divide(pool, &nodes)) {
         let d = &mut decided[i];
-        if memos[i].habits.contending() == Some(true) {
+        let ordered = gated && memos[i].habits.writer();
+        if memos[i].habits.contending() == Some(true) && !ordered {
             let file = share + d.shift.for_others;
             d.high = limits::limit(&groups[i], file, d.grew).or(d.high);
         }

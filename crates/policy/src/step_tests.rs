@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::plan::{Knob, Reason, Value};
-use crate::snapshot::{BlockDevice, WeightSource};
+use crate::snapshot::{BlockDevice, GateSeen, WeightSource};
 use crate::testing::{apply, group, host};
 use crate::units::Weight;
 use crate::Color;
@@ -344,5 +344,50 @@ fn what_the_operator_had_set_is_kept() {
         (state, plan) = step(&state, &snapshot, &config, SECOND);
         assert!(snapshot.groups[1].knobs.low >= Some(Limit::Bytes(mib(400))));
         assert!(snapshot.groups[4].knobs.high <= Some(Limit::Bytes(mib(160))));
+    }
+}
+
+#[test]
+fn writers_that_the_gate_orders_are_fed_with_their_gain_and_get_no_limit() {
+    let config = Config::default();
+    let run = |closed: bool| {
+        let mut snapshot = contended();
+        let fed = [(2, 100), (3, 200), (4, 400), (5, 800)];
+        snapshot.gate = Some(GateSeen {
+            closed,
+            fed: fed.map(|(id, weight)| (GroupId(id), weight)).into(),
+        });
+        let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+        for _ in 0..4 {
+            apply(&mut snapshot, &plan);
+            pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+            (state, plan) = step(&state, &snapshot, &config, SECOND);
+        }
+        (snapshot, plan)
+    };
+    let (ordered, plan) = run(true);
+    assert!(ordered.groups[1..]
+        .iter()
+        .all(|g| g.knobs.high == Some(Limit::Max)));
+    let fed = |id: u64| plan.gate.iter().find(|feed| feed.group == GroupId(id));
+    assert!(fed(2).unwrap().weight < Some(100), "{:?}", plan.gate);
+    assert!(fed(5).unwrap().weight > Some(800), "{:?}", plan.gate);
+    // An open gate orders nobody.
+    let (limited, plan) = run(false);
+    assert!(limited.groups[1].knobs.high < Some(Limit::Max));
+    assert!(!plan.gate.is_empty());
+}
+
+#[test]
+fn modes_without_weights_feed_no_gate() {
+    for mode in [Mode::Observe, Mode::Memoplight] {
+        let config = Config {
+            mode,
+            ..Config::default()
+        };
+        let mut snapshot = contended();
+        snapshot.gate = Some(GateSeen::default());
+        let (_, plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+        assert!(plan.gate.is_empty());
     }
 }

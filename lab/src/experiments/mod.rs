@@ -74,7 +74,7 @@ pub const ALL: [&Description; 7] = [
 ];
 
 /// All policies an experiment can compare, in the order they are reported.
-pub const POLICIES: [PolicyUnderTest; 9] = [
+pub const POLICIES: [PolicyUnderTest; 13] = [
     PolicyUnderTest::Conventional,
     PolicyUnderTest::Memcg,
     PolicyUnderTest::Direct,
@@ -84,6 +84,10 @@ pub const POLICIES: [PolicyUnderTest; 9] = [
     PolicyUnderTest::Strict,
     PolicyUnderTest::Observe,
     PolicyUnderTest::Guarded,
+    PolicyUnderTest::GateFifo,
+    PolicyUnderTest::GateAging,
+    PolicyUnderTest::GateStride,
+    PolicyUnderTest::GateLoop,
 ];
 
 /// The name of a policy on the command line and in result.json.
@@ -98,6 +102,10 @@ pub fn policy_name(policy: PolicyUnderTest) -> &'static str {
         PolicyUnderTest::Strict => "strict",
         PolicyUnderTest::Observe => "observe",
         PolicyUnderTest::Guarded => "guarded",
+        PolicyUnderTest::GateFifo => "gate-fifo",
+        PolicyUnderTest::GateAging => "gate-aging",
+        PolicyUnderTest::GateStride => "gate-stride",
+        PolicyUnderTest::GateLoop => "gate-loop",
     }
 }
 
@@ -119,6 +127,12 @@ pub fn policy_meaning(policy: PolicyUnderTest) -> &'static str {
         PolicyUnderTest::Guarded => {
             "agent: proportional with the guard, and what an operator asks of it"
         }
+        PolicyUnderTest::GateFifo => {
+            "agent: thresholds, and the kernel module's gate without order"
+        }
+        PolicyUnderTest::GateAging => "agent: thresholds and the gate in the paper's order, aging",
+        PolicyUnderTest::GateStride => "agent: thresholds and the gate with exact shares, stride",
+        PolicyUnderTest::GateLoop => "agent: proportional with the gate, order stride",
     }
 }
 
@@ -132,6 +146,17 @@ pub fn runs_agent(policy: PolicyUnderTest) -> bool {
             | PolicyUnderTest::Strict
             | PolicyUnderTest::Observe
             | PolicyUnderTest::Guarded
+    ) || has_gate(policy)
+}
+
+/// Whether the kernel module is loaded under this policy.
+pub fn has_gate(policy: PolicyUnderTest) -> bool {
+    matches!(
+        policy,
+        PolicyUnderTest::GateFifo
+            | PolicyUnderTest::GateAging
+            | PolicyUnderTest::GateStride
+            | PolicyUnderTest::GateLoop
     )
 }
 

@@ -43,11 +43,15 @@ pub fn arguments(policy: PolicyUnderTest, config: &str, extra: &[String]) -> Opt
         PolicyUnderTest::Conventional | PolicyUnderTest::Memcg | PolicyUnderTest::Direct => {
             return None;
         }
-        PolicyUnderTest::Justitia => "justitia",
+        PolicyUnderTest::Justitia
+        | PolicyUnderTest::GateFifo
+        | PolicyUnderTest::GateAging
+        | PolicyUnderTest::GateStride => "justitia",
         PolicyUnderTest::Proportional
         | PolicyUnderTest::FirstTouch
         | PolicyUnderTest::Strict
-        | PolicyUnderTest::Guarded => "proportional",
+        | PolicyUnderTest::Guarded
+        | PolicyUnderTest::GateLoop => "proportional",
         PolicyUnderTest::Observe => "observe",
     };
     let mut arguments: Vec<String> = ["run", "--mode", mode, "--manage", "/app/*"]
@@ -69,6 +73,11 @@ fn configuration(policy: PolicyUnderTest) -> Option<&'static str> {
     match policy {
         PolicyUnderTest::Strict => Some("objective = \"strict\"\n"),
         PolicyUnderTest::Guarded => Some("[guard]\nenabled = true\n"),
+        PolicyUnderTest::GateFifo => Some("[gate]\nenabled = true\norder = \"fifo\"\n"),
+        PolicyUnderTest::GateAging => Some("[gate]\nenabled = true\norder = \"aging\"\n"),
+        PolicyUnderTest::GateStride | PolicyUnderTest::GateLoop => {
+            Some("[gate]\nenabled = true\norder = \"stride\"\n")
+        }
         _ => None,
     }
 }

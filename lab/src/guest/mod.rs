@@ -19,6 +19,7 @@ pub mod container;
 pub mod databases;
 pub mod disks;
 pub mod files;
+mod gate;
 pub mod knobs;
 pub mod measure;
 pub mod oci;

@@ -10,9 +10,11 @@ use anyhow::{bail, ensure, Context, Result};
 use super::agent::{self, Agent};
 use super::container::{self, Container};
 use super::disks::{self, GuestDisk};
+use super::gate;
 use super::measure::{self, Measured};
 use super::residency::Watched;
 use super::{files, knobs, progress, setup, surroundings};
+use crate::experiments::has_gate;
 use crate::load::io::{write, Buffer, IO_BYTES};
 use crate::load::shared::{Command as Order, Status};
 use crate::load::sharing::{OWN_FILE, SHARED_FILE};
@@ -83,6 +85,12 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
         let in_time = agent.end()?;
         environment.insert("agent_ended_in_time".into(), in_time.to_string());
     }
+    if has_gate(job.policy) {
+        // Under load: the loads stop only now.
+        gate::unload()?;
+    }
+    let complaints = gate::complaints()?;
+    environment.insert("kernel_complaints".into(), complaints.join("\n"));
     let knobs_after = knobs::snapshot(Path::new(setup::CGROUP));
     for line in knobs::differences(&knobs_before, &knobs_after) {
         progress(&format!("knob not restored: {line}"));
@@ -169,6 +177,9 @@ fn enforce(job: &GuestJob, containers: &[Container]) -> Result<Stage> {
         partition(containers)?;
     }
     let knobs_before = knobs::snapshot(Path::new(setup::CGROUP));
+    if has_gate(job.policy) {
+        gate::load()?;
+    }
     let agent = Agent::start(job.policy, &job.agent_args)?;
     if agent.is_some() {
         progress("the agent runs");

@@ -125,6 +125,8 @@ pub(crate) fn contrast(document: &Document) -> Option<(PolicyUnderTest, PolicyUn
     let has = |policy: &PolicyUnderTest| document.policies.contains_key(policy);
     let subjects = [
         PolicyUnderTest::Guarded,
+        PolicyUnderTest::GateLoop,
+        PolicyUnderTest::GateStride,
         PolicyUnderTest::Proportional,
         PolicyUnderTest::Justitia,
         PolicyUnderTest::Strict,

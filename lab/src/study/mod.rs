@@ -9,6 +9,7 @@
 
 pub mod aggregate;
 pub mod document;
+pub mod gate;
 pub mod ideal;
 pub mod json;
 pub mod notes;

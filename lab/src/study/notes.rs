@@ -57,6 +57,7 @@ pub fn notes(document: &Document) -> Vec<String> {
         }
     }
     notes.extend(slower_operations(document));
+    notes.extend(super::gate::lines(document));
     notes
 }
 

@@ -73,7 +73,7 @@ fn tell(path: &Path, what: &Request) -> Result<Heard> {
     match serde_json::from_str(&text) {
         Ok(Answer::Heard { path, id }) => Ok(Heard { path, id }),
         Ok(Answer::Error { cause, remedy }) => Err(Error::failed(cause, remedy)),
-        Ok(Answer::Ok(_) | Answer::Reserved { .. }) => {
+        Ok(Answer::Ok(_) | Answer::Reserved { .. } | Answer::Gate { .. }) => {
             let error = <serde_json::Error as serde::de::Error>::custom("a report");
             Err(not_understood(path, &error))
         }

@@ -12,9 +12,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::fields::{AGENT, GROUP, GUARD};
+use super::fields::{AGENT, GATE, GROUP, GUARD};
 use super::own::Own;
-use crate::status::{DeviceStatus, GroupStatus, Report};
+use crate::status::{DeviceStatus, GateDeviceStatus, GroupStatus, Report};
 
 /// One thing the agent tells.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -99,6 +99,8 @@ pub enum Get {
     GroupState(&'static [&'static str], fn(&GroupStatus) -> Option<String>),
     /// One value for each disk.
     Device(fn(&DeviceStatus) -> Option<f64>),
+    /// One value for each backing device of the gate.
+    GateDevice(fn(&GateDeviceStatus) -> f64),
 }
 
 impl Get {
@@ -108,13 +110,14 @@ impl Get {
             Get::Report(_) | Get::ReportInfo(_) | Get::Own(_) => None,
             Get::Group(_) | Get::GroupInfo(_) | Get::GroupState(..) => Some("group"),
             Get::Device(_) => Some("disk"),
+            Get::GateDevice(_) => Some("device"),
         }
     }
 }
 
 /// Everything, the agent and the host first.
 pub fn fields() -> impl Iterator<Item = &'static Field> {
-    AGENT.iter().chain(GUARD).chain(GROUP)
+    AGENT.iter().chain(GUARD).chain(GATE).chain(GROUP)
 }
 
 /// Every metric family with its help.

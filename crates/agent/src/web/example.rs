@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use justitia_cgroup::gate::{Config, Device, Info, Member};
 use justitia_policy::color::{Channel, Color, ColorSource, Declared, Standing};
 use justitia_policy::metrics::{proportionality_variation, share_error};
 use justitia_policy::plan::{Guarded, HostRates, Knob, Plan, Reason, Value, Verdict, Write};
@@ -13,7 +14,7 @@ use justitia_policy::snapshot::{
 };
 use justitia_policy::units::{Bytes, Limit, Weight};
 
-use super::{Problem, Reclaimed, Tick};
+use super::{Problem, Reading, Reclaimed, Tick};
 
 /// Names of the first groups; the others are numbered.
 const NAMES: [&str; 8] = [
@@ -67,6 +68,7 @@ pub(crate) fn tick(count: u64, groups: usize) -> Tick {
             unmanaged_share: Some(Bytes::mib(819)),
             asked: Bytes::mib(614),
         }),
+        gate: Vec::new(),
     };
     Tick {
         snapshot: Snapshot {
@@ -92,6 +94,7 @@ pub(crate) fn tick(count: u64, groups: usize) -> Tick {
                 bytes: Bytes::mib(512),
                 left_s: 42.0,
             }],
+            gate: None,
         },
         plan,
         problems: vec![Problem {
@@ -109,7 +112,52 @@ pub(crate) fn tick(count: u64, groups: usize) -> Tick {
             taken: count << 23,
             partial: count,
         },
+        gate: Some(gate(count, groups)),
         ..Tick::default()
+    }
+}
+
+/// A closed gate with all groups.
+fn gate(count: u64, groups: usize) -> Reading {
+    let members = (0..groups as u64).map(|n| Member {
+        cgroup_id: 4000 + n,
+        bdi_id: 3,
+        weight: WEIGHTS[n as usize % WEIGHTS.len()],
+        pages: count * 900,
+        waits: count * 30,
+        wait_ns: count * 400_000_000,
+        ..Member::default()
+    });
+    Reading {
+        held: true,
+        info: Some(Info {
+            version: 1,
+            groups: groups as u32,
+            devices: 1,
+            background_pages: 20_000,
+            freerun_pages: 30_000,
+            setpoint_pages: 27_500,
+            calls: count * 10_000,
+            passed: count * 100,
+            ..Info::default()
+        }),
+        config: Config {
+            order: 2,
+            ..Config::default()
+        },
+        devices: vec![Device {
+            bdi_id: 3,
+            major: 259,
+            setpoint_pages: 27_500,
+            dirty_pages: 20_000,
+            writeback_pages: 7000,
+            waiting: 9,
+            enqueued: count * 240,
+            granted: count * 231,
+            reordered: count * 77,
+            ..Device::default()
+        }],
+        members: members.collect(),
     }
 }
 

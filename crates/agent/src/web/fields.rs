@@ -1,11 +1,14 @@
 //! The table of [`super::describe`]: [`AGENT`] is about the agent, the host and its disks,
-//! [`GROUP`] about each group, [`GUARD`] about the guard.
+//! [`GROUP`] about each group, [`GUARD`] about the guard, [`GATE`] about
+//! the kernel module's gate.
 
 mod agent;
+mod gate;
 mod group;
 mod guard;
 
 pub(super) use agent::AGENT;
+pub(super) use gate::GATE;
 pub(super) use group::GROUP;
 pub(super) use guard::GUARD;
 

@@ -103,6 +103,12 @@ impl Scrape {
                     }
                 }
             }
+            Get::GateDevice(get) => {
+                for device in self.report.gate.iter().flat_map(|gate| &gate.devices) {
+                    let name = label("device", &device.device);
+                    sample(text, metric, &name, Some(get(device)));
+                }
+            }
             Get::Device(get) => {
                 for disk in &self.report.devices {
                     let name = label("disk", disk.path.trim_start_matches("block:"));

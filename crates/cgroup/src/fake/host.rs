@@ -15,8 +15,9 @@ use rustix::io::Errno;
 
 use super::directory::{known, normal, FakeDirectory, Journal};
 use super::process::{self, FakeProcess, Life};
-use super::{FakeGroup, Fault};
+use super::{FakeGate, FakeGroup, Fault};
 use crate::fs::{directory_id, disk_name, disk_path};
+use crate::gate::{GateDevice, GateError};
 use crate::parse::memory::MemoryEvents;
 use crate::parse::proc::ProcessIo;
 use crate::{
@@ -42,6 +43,7 @@ struct State {
     now: Duration,
     host_watches: Vec<(Resource, OwnedFd)>,
     multi_generational: bool,
+    gate: Option<FakeGate>,
 }
 
 impl FakeFs {
@@ -63,6 +65,7 @@ impl FakeFs {
                 now: Duration::from_secs(1000),
                 host_watches: Vec::new(),
                 multi_generational: false,
+                gate: None,
             }),
             quirks: Arc::default(),
             journal: Journal::default(),
@@ -147,6 +150,11 @@ impl FakeFs {
     /// Switches the multi-generational LRU.
     pub fn set_multi_generational(&self, on: bool) {
         self.lock().multi_generational = on;
+    }
+
+    /// Loads the kernel module, or unloads it.
+    pub fn set_gate(&self, gate: Option<FakeGate>) {
+        self.lock().gate = gate;
     }
 
     /// Changes a group's state.
@@ -418,6 +426,11 @@ impl CgroupFs for FakeFs {
 
     fn multi_generational(&self) -> Option<bool> {
         Some(self.lock().multi_generational)
+    }
+
+    fn gate(&self, hold: bool) -> Result<Box<dyn GateDevice>, GateError> {
+        let gate = self.lock().gate.clone();
+        gate.ok_or(GateError::Absent)?.open(hold)
     }
 
     fn now_boottime(&self) -> Duration {

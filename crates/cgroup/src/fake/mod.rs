@@ -10,6 +10,7 @@
 
 mod directory;
 mod fault;
+mod gate_device;
 mod group;
 mod host;
 mod process;
@@ -17,5 +18,6 @@ mod process;
 mod tests;
 
 pub use fault::{Fault, Gate};
+pub use gate_device::FakeGate;
 pub use group::FakeGroup;
 pub use host::FakeFs;

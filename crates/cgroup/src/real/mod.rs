@@ -35,6 +35,7 @@ pub use own_group::OwnGroup;
 pub use processes::{HostMemory, OpenFile, Processes};
 
 use crate::fs::disk_name;
+use crate::gate::{GateDevice, GateError};
 use crate::{
     CgroupFs, Child, Device, Error, File, Group, Process, PsiTrigger, Quirks, Resource, Watch,
     WatchKind,
@@ -204,6 +205,10 @@ impl CgroupFs for RealFs {
             fd,
             kind: WatchKind::Priority,
         })
+    }
+
+    fn gate(&self, hold: bool) -> Result<Box<dyn GateDevice>, GateError> {
+        crate::gate::open(hold)
     }
 
     fn multi_generational(&self) -> Option<bool> {

@@ -3,6 +3,7 @@
 pub(crate) mod color;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod gate;
 pub(crate) mod generate;
 pub(crate) mod lab;
 pub(crate) mod plan;

@@ -166,6 +166,9 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> String {
     if let Some(guard) = &report.guard {
         push_guard(&mut text, guard);
     }
+    if let Some(gate) = &report.gate {
+        let _ = write!(text, "\n{}\n", super::gate::sentence(gate));
+    }
     for problem in &report.problems {
         let _ = write!(text, "\nproblem: {}\n  {}\n", problem.cause, problem.remedy);
     }
@@ -327,6 +330,7 @@ pub(crate) mod tests {
                 knob(Knob::MemoryHigh, "max", None, true),
                 knob(Knob::IoWeight, "800", Some("100"), false),
             ],
+            gate: None,
         };
         let new = GroupStatus {
             path: "/app/new".into(),
@@ -338,6 +342,7 @@ pub(crate) mod tests {
             verdict: None,
             declared: None,
             knobs: Vec::new(),
+            gate: None,
         };
         Report {
             version: "0.1.0".into(),
@@ -360,6 +365,7 @@ pub(crate) mod tests {
             },
             groups: vec![db, new],
             guard: None,
+            gate: None,
             devices: vec![DeviceStatus {
                 path: "block:nvme0n1".into(),
                 low_latency: Some(false),

@@ -82,6 +82,7 @@ pub(crate) fn group(path: &str, weight: u32) -> GroupStatus {
             knob(Knob::MemoryHigh, "max".into(), "max"),
             knob(Knob::IoWeight, weight.to_string(), "100"),
         ],
+        gate: None,
     }
 }
 

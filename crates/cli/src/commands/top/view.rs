@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use justitia_agent::status::Report;
+use justitia_agent::status::{GateStatus, Report};
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::Frame;
@@ -222,6 +222,9 @@ fn header(app: &App, width: usize) -> Vec<Line<'static>> {
             &format::size(Some(guard.taken_total_bytes)),
         ));
     }
+    if let Some(gate) = &report.gate {
+        second.push(pair(2, "gate", gate_word(gate)));
+    }
     lines.push(fit(second, width));
     if let Some(problem) = report.problems.first() {
         let text = match report.problems.len() {
@@ -234,6 +237,15 @@ fn header(app: &App, width: usize) -> Vec<Line<'static>> {
         cut(line, width, theme.ellipsis());
     }
     lines
+}
+
+/// The order writers wait in, or that everybody passes.
+fn gate_word(gate: &GateStatus) -> &str {
+    if gate.is_closed() {
+        &gate.order
+    } else {
+        "open"
+    }
 }
 
 fn group_words(report: &Report) -> String {

@@ -1,0 +1,101 @@
+//! The kernel module's gate over the socket.
+//!
+//! ```text
+//! {"ask":"gate","on":true}
+//! {"gate":{"ticks_total":17}}
+//! ```
+//!
+//! The agent takes or lets go the gate at its next step, so the answer says how many there were: the
+//! report of a later one tells what became of it. It holds until the agent ends; the configuration's
+//! `[gate]` decides again after that.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{ask, is_listening, not_understood, request, unreachable_at, Answer, Board, Request};
+use crate::error::{Error, Result};
+use crate::status::Report;
+
+/// How often the report is looked at while the step is awaited.
+const LOOK: Duration = Duration::from_millis(50);
+/// A step takes this long at most, beside the interval.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Has the agent that listens at `path` take the gate or let it go, and gives the report of the step
+/// that did.
+///
+/// # Errors
+/// No agent; an agent whose mode knows no weights; what the module refused.
+pub fn set(path: &Path, on: bool) -> Result<Report> {
+    if !is_listening(path) {
+        return Err(Error::environment(
+            format!(
+                "no agent listens at {}: nobody holds the gate",
+                path.display()
+            ),
+            "start it: systemctl start justitia, or justitia run; or name its --state-dir",
+        ));
+    }
+    let mut text = String::new();
+    request(path, &Request::Gate { on })
+        .and_then(|mut stream| stream.read_to_string(&mut text))
+        .map_err(|error| unreachable_at(path, &error))?;
+    let before = match serde_json::from_str(&text) {
+        Ok(Answer::Gate { ticks_total }) => ticks_total,
+        Ok(Answer::Error { cause, remedy }) => return Err(Error::failed(cause, remedy)),
+        Ok(_) => {
+            let error = <serde_json::Error as serde::de::Error>::custom("nothing about the gate");
+            return Err(not_understood(path, &error));
+        }
+        Err(error) => return Err(not_understood(path, &error)),
+    };
+    let report = later_report(path, before)?;
+    if on && report.gate.is_none() {
+        let problem = report
+            .problems
+            .iter()
+            .find(|p| p.cause.starts_with("gate:"));
+        return Err(problem.map_or_else(
+            || Error::failed("the agent does not hold the gate", "see its log"),
+            |problem| Error::environment(&problem.cause, &problem.remedy),
+        ));
+    }
+    Ok(report)
+}
+
+/// The first report after two more steps: the one under way may not have heard it.
+fn later_report(path: &Path, before: u64) -> Result<Report> {
+    let began = Instant::now();
+    loop {
+        let report = ask(path)?;
+        let patience = PATIENCE + Duration::from_secs_f64(2.0 * report.interval_s);
+        if report.ticks_total >= before + 2 {
+            return Ok(report);
+        }
+        if began.elapsed() > patience {
+            return Err(Error::failed(
+                "the agent's next step does not come",
+                "see its log: journalctl -u justitia",
+            ));
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// The agent's side.
+pub(super) fn hear(board: &Board, on: bool) -> Answer {
+    let (setup, tick) = board.last();
+    if on && !setup.mode.knows_weights() {
+        return Answer::Error {
+            cause: "the agent's mode orders nobody by weight, so it has nothing to feed the gate"
+                .into(),
+            remedy: "start it in mode justitia or proportional".into(),
+        };
+    }
+    board.ask_for_gate(on);
+    Answer::Gate {
+        ticks_total: tick.count,
+    }
+}

@@ -1,0 +1,360 @@
+//! `justitia gate`: the optional kernel module's gate, in which buffered writers wait by weight.
+//!
+//! `status` tells what the running agent sees of it, or looks at the module itself where no agent
+//! holds it; `enable` and `disable` ask the agent. Nobody else changes the gate.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use justitia_agent::socket::{ask, gate, is_listening};
+use justitia_agent::status::{GateDeviceStatus, GateMemberStatus, GateStatus, Reading, Report};
+use justitia_agent::Error;
+use justitia_cgroup::gate::GateError;
+use serde::Serialize;
+
+use crate::args::ConfigArgs;
+use crate::output::{self, Column, Screen, Table};
+use crate::settings;
+
+/// Arguments of `justitia gate`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The gate is the optional kernel module justitia.ko: buffered writers wait for their turn by
+weight, at once, where memory.high needs seconds. Without it everything works as before. The
+agent holds it while [gate] in the configuration says so, or enable does, until the agent ends
+or disable; whenever it misses its agent it opens, and everybody passes.
+
+Examples:
+  justitia gate status
+  justitia gate enable
+  justitia gate status --json | jq '.gate.devices[] | {device, waiting}'"
+)]
+pub(crate) struct GateArgs {
+    /// What to do.
+    #[command(subcommand)]
+    command: GateCommand,
+}
+
+/// What to do with the gate.
+#[derive(Debug, Subcommand)]
+enum GateCommand {
+    /// Show whether it is closed, its queues, and what each group waited
+    Status(GateOptions),
+    /// Have the running agent hold it and feed it weights, until the agent ends
+    Enable(GateOptions),
+    /// Have the running agent let it go: everybody passes, and the module can be unloaded
+    Disable(GateOptions),
+}
+
+/// Options of all three.
+#[derive(Debug, Args)]
+struct GateOptions {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Printed {
+    /// An agent runs.
+    agent: bool,
+    gate: GateStatus,
+    groups: Vec<PrintedGroup>,
+}
+
+#[derive(Debug, Serialize)]
+struct PrintedGroup {
+    /// Not known without an agent.
+    path: Option<String>,
+    id: u64,
+    #[serde(flatten)]
+    member: GateMemberStatus,
+}
+
+/// Does what was asked.
+pub(crate) fn run(args: &GateArgs) -> Result<()> {
+    let (options, on) = match &args.command {
+        GateCommand::Status(options) => (options, None),
+        GateCommand::Enable(options) => (options, Some(true)),
+        GateCommand::Disable(options) => (options, Some(false)),
+    };
+    let socket = settings::load(&options.config)?.socket();
+    let printed = match on {
+        Some(on) => {
+            let report = gate::set(&socket, on)?;
+            match of_report(&report) {
+                Some(printed) => printed,
+                // Let go. What is left of it is worth a word, and no error where it is gone.
+                None => Reading::beside()
+                    .map_or_else(|_| nothing_held(), |reading| of_reading(&reading, true)),
+            }
+        }
+        None => look(&socket)?,
+    };
+    if options.json {
+        return output::print_json(&printed);
+    }
+    output::print(&words(&printed, Screen::stdout()))
+}
+
+/// What the agent tells, or the module.
+fn look(socket: &Path) -> Result<Printed> {
+    let agent = is_listening(socket);
+    if agent {
+        // An agent that does not answer does not hide the gate.
+        if let Some(printed) = ask(socket).ok().as_ref().and_then(of_report) {
+            return Ok(printed);
+        }
+    }
+    let reading = Reading::beside().map_err(|error| gate_error(&error))?;
+    Ok(of_reading(&reading, agent))
+}
+
+fn gate_error(error: &GateError) -> Error {
+    match error {
+        GateError::Refused { .. } => Error::failed(error, error.remedy()),
+        error => Error::environment(error, error.remedy()),
+    }
+}
+
+fn of_report(report: &Report) -> Option<Printed> {
+    let gate = report.gate.clone()?;
+    let groups = report.groups.iter().filter_map(|group| {
+        Some(PrintedGroup {
+            path: Some(group.path.clone()),
+            id: group.id,
+            member: group.gate?,
+        })
+    });
+    Some(Printed {
+        agent: true,
+        gate,
+        groups: groups.collect(),
+    })
+}
+
+fn of_reading(reading: &Reading, agent: bool) -> Printed {
+    let mut ids: Vec<u64> = reading.members.iter().map(|m| m.cgroup_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let groups = ids.into_iter().filter_map(|id| {
+        Some(PrintedGroup {
+            path: None,
+            id,
+            member: GateMemberStatus::of(reading, id)?,
+        })
+    });
+    Printed {
+        agent,
+        gate: GateStatus::of(reading),
+        groups: groups.collect(),
+    }
+}
+
+/// The module was unloaded right after the agent let it go.
+fn nothing_held() -> Printed {
+    Printed {
+        agent: true,
+        gate: GateStatus {
+            state: "disabled".into(),
+            ..GateStatus::default()
+        },
+        groups: Vec::new(),
+    }
+}
+
+/// The state in a sentence, which `status` prints too.
+pub(crate) fn sentence(gate: &GateStatus) -> String {
+    let what = match gate.state.as_str() {
+        "closed" => format!(
+            "closed: writers of {} groups wait in order {}",
+            gate.groups, gate.order
+        ),
+        "disabled" => "open: nobody enabled it".into(),
+        "no-heartbeat" => "open: its holder sent no heartbeat".into(),
+        "no-thresholds" => "open: the kernel's dirty thresholds are not known".into(),
+        _ => "open".into(),
+    };
+    let waiting: u64 = gate.devices.iter().map(|device| device.waiting).sum();
+    let timed_out: u64 = gate
+        .devices
+        .iter()
+        .map(|device| device.timed_out_total)
+        .sum();
+    format!(
+        "gate: {what}; {waiting} tasks wait, {timed_out} waits timed out, dirty pages held at {}",
+        output::bytes(Some(gate.setpoint_bytes)),
+    )
+}
+
+fn words(printed: &Printed, screen: Screen) -> String {
+    let mut text = sentence(&printed.gate) + "\n";
+    if !printed.gate.held {
+        text.push_str(if printed.agent {
+            "  the agent does not hold it: justitia gate enable\n"
+        } else {
+            "  no agent runs here to hold it\n"
+        });
+    }
+    if !printed.gate.devices.is_empty() {
+        text.push('\n');
+        text.push_str(&devices(&printed.gate.devices).render(screen));
+    }
+    if !printed.groups.is_empty() {
+        text.push('\n');
+        text.push_str(&groups(&printed.groups).render(screen));
+    }
+    if printed.gate.heartbeats_lost_total > 0 {
+        let _ = write!(
+            text,
+            "\nit opened {} times because its holder was not heard\n",
+            printed.gate.heartbeats_lost_total
+        );
+    }
+    text
+}
+
+fn column(head: &'static str, rank: u8) -> Column {
+    Column {
+        head,
+        right: head != "DEVICE" && head != "GROUP",
+        rank,
+    }
+}
+
+fn plain(cells: Vec<String>) -> Vec<(String, Option<justitia_policy::Color>)> {
+    cells.into_iter().map(|cell| (cell, None)).collect()
+}
+
+fn devices(devices: &[GateDeviceStatus]) -> Table {
+    let mut table = Table::new(&[
+        column("DEVICE", 0),
+        column("HELD AT", 2),
+        column("DIRTY", 1),
+        column("IN FLIGHT", 2),
+        column("WAITING", 0),
+        column("LONGEST QUEUE", 3),
+        column("GRANTED", 1),
+        column("REORDERED", 1),
+        column("TIMED OUT", 0),
+        column("LONGEST WAIT", 2),
+    ]);
+    for device in devices {
+        table.row(plain(vec![
+            device.device.clone(),
+            output::bytes(Some(device.setpoint_bytes)),
+            output::bytes(Some(device.dirty_bytes)),
+            output::bytes(Some(device.writeback_bytes)),
+            device.waiting.to_string(),
+            device.longest_queue.to_string(),
+            device.granted_total.to_string(),
+            device.reordered_total.to_string(),
+            device.timed_out_total.to_string(),
+            format!("{:.3} s", device.longest_wait_us as f64 / 1e6),
+        ]));
+    }
+    table
+}
+
+fn groups(groups: &[PrintedGroup]) -> Table {
+    let mut table = Table::new(&[
+        column("GROUP", 0),
+        column("WEIGHT", 0),
+        column("WAITING", 0),
+        column("DIRTIED", 1),
+        column("WAITS", 2),
+        column("WAITED", 1),
+        column("TIMED OUT", 2),
+    ]);
+    for group in groups {
+        let member = &group.member;
+        table.row(plain(vec![
+            group
+                .path
+                .clone()
+                .unwrap_or_else(|| format!("id {}", group.id)),
+            member.weight.to_string(),
+            member.waiting.to_string(),
+            output::bytes(Some(member.dirtied_total_bytes)),
+            member.waits_total.to_string(),
+            format!("{:.1} s", member.waited_total_us as f64 / 1e6),
+            member.timed_out_total.to_string(),
+        ]));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed() -> Printed {
+        Printed {
+            agent: true,
+            gate: GateStatus {
+                held: true,
+                state: "closed".into(),
+                order: "stride".into(),
+                groups: 2,
+                setpoint_bytes: 64 << 20,
+                devices: vec![GateDeviceStatus {
+                    device: "253:16".into(),
+                    waiting: 7,
+                    granted_total: 900,
+                    longest_wait_us: 1_250_000,
+                    ..GateDeviceStatus::default()
+                }],
+                ..GateStatus::default()
+            },
+            groups: vec![PrintedGroup {
+                path: Some("/app/db".into()),
+                id: 41,
+                member: GateMemberStatus {
+                    weight: 812,
+                    waited_total_us: 3_500_000,
+                    ..GateMemberStatus::default()
+                },
+            }],
+        }
+    }
+
+    fn text(printed: &Printed) -> String {
+        let screen = Screen {
+            width: None,
+            colors: false,
+        };
+        words(printed, screen)
+    }
+
+    #[test]
+    fn a_closed_gate_says_who_waits_where() {
+        let text = text(&printed());
+        let first = "gate: closed: writers of 2 groups wait in order stride; 7 tasks wait, \
+                     0 waits timed out, dirty pages held at 64.0 MiB";
+        assert_eq!(text.lines().next().unwrap(), first);
+        for word in ["253:16", "1.250 s", "/app/db", "812", "3.5 s"] {
+            assert!(text.contains(word), "{word} in {text}");
+        }
+    }
+
+    #[test]
+    fn an_open_gate_says_why_and_how_it_is_closed() {
+        let mut open = printed();
+        open.gate.state = "disabled".into();
+        open.gate.held = false;
+        assert!(text(&open).contains("open: nobody enabled it"));
+        assert!(text(&open).contains("justitia gate enable"));
+        open.agent = false;
+        open.gate.state = "no-heartbeat".into();
+        let words = text(&open);
+        assert!(
+            words.contains("no heartbeat") && words.contains("no agent runs"),
+            "{words}"
+        );
+    }
+}

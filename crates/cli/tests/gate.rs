@@ -1,0 +1,139 @@
+//! The kernel module's gate and the real agent in a guest: the agent finds it, feeds it, keeps it closed
+//! and lets it go, whatever becomes of the agent. One boot, ignored by default; `make test` runs it:
+//! `cargo test --release -p justitia-cli --test gate -- --ignored`.
+//!
+//! What the guest does is in `gate/guest.sh`: it prints `@ NAME` before what each command said. Nothing
+//! here depends on how fast the guest is.
+
+#[path = "../../../lab/tests/common/mod.rs"]
+mod common;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use common::{machine, report_of, PROLOGUE};
+use justitia_lab::gate_module;
+use justitia_lab::kernels::Series;
+use serde_json::Value;
+
+const SCRIPT: &str = include_str!("gate/guest.sh");
+
+/// What every command said, by name.
+struct Said(BTreeMap<String, String>);
+
+impl Said {
+    fn text(&self, name: &str) -> &str {
+        let found = self.0.get(name);
+        found.unwrap_or_else(|| panic!("no {name} among {:?}", self.0.keys()))
+    }
+
+    fn json(&self, name: &str) -> Value {
+        let text = self.text(name);
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"))
+    }
+
+    /// Cause and remedy of a command that refused, and its exit status.
+    fn refusal(&self, name: &str, status: &str, cause: &str, remedy: &str) {
+        let text = self.text(name);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{name}: {text}");
+        assert!(lines[0].contains(cause), "{name}: {text}");
+        assert!(lines[1].contains(remedy), "{name}: {text}");
+        assert_eq!(lines[2], format!("status {status}"), "{name}");
+    }
+
+    /// The gate's state as `justitia gate status --json` told it.
+    fn state(&self, name: &str) -> (String, bool, u64) {
+        let gate = &self.json(name)["gate"];
+        (
+            gate["state"].as_str().unwrap().to_owned(),
+            gate["held"].as_bool().unwrap(),
+            gate["groups"].as_u64().unwrap(),
+        )
+    }
+}
+
+fn run() -> Said {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = machine(Series::V6_12, &format!("{PROLOGUE}{SCRIPT}"), dir.path());
+    let progress = &mut |line: &str| eprintln!("{line}");
+    let module = gate_module::build(Series::V6_12, dir.path(), progress).unwrap();
+    spec.binaries.push(module);
+    spec.binaries.push(env!("CARGO_BIN_EXE_justitia").into());
+    spec.data_bytes = 1 << 30;
+    spec.disk_mbps = Some(20);
+    spec.timeout = Duration::from_secs(600);
+    let (_, report) = report_of(&spec, "");
+    println!("{report}");
+    let mut said = BTreeMap::new();
+    for part in report.split("\n@ ").skip(1) {
+        let (name, text) = part.split_once('\n').unwrap_or((part, ""));
+        said.insert(name.to_owned(), text.trim_end().to_owned());
+    }
+    Said(said)
+}
+
+#[test]
+#[ignore = "boots a virtual machine; make test runs it"]
+fn the_agent_holds_the_gate_and_it_opens_however_the_agent_ends() {
+    let said = run();
+    let closed = ("closed".to_owned(), true, 2);
+    let open = ("disabled".to_owned(), false, 0);
+
+    // Without the module, without an agent, without a right.
+    said.refusal("no-module", "69", "not loaded", "modprobe justitia");
+    said.refusal("no-agent", "69", "no agent listens", "justitia run");
+    said.refusal("not-root", "69", "no permission", "root");
+    assert!(said.text("enable-no-module").contains("not loaded"));
+    assert_eq!(said.state("loaded"), open);
+
+    // The configuration holds it; weights are the owner's; queues fill.
+    assert_eq!(said.state("configured"), closed);
+    let groups = said.json("configured")["groups"].clone();
+    let weights: BTreeMap<&str, u64> = groups
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|group| {
+            let path = group["path"].as_str().unwrap();
+            (path, group["weight"].as_u64().unwrap())
+        })
+        .collect();
+    assert_eq!(
+        weights,
+        BTreeMap::from([("/app/heavy", 800), ("/app/light", 100)])
+    );
+    let busy = said.json("busy");
+    let waits: u64 = busy["gate"]["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|device| device["enqueued_total"].as_u64().unwrap())
+        .sum();
+    assert!(waits > 0, "{busy}");
+    assert!(said
+        .text("status")
+        .contains("gate: closed: writers of 2 groups"));
+    assert!(
+        said.text("top").contains("gate stride"),
+        "{}",
+        said.text("top")
+    );
+    let metrics = said.text("metrics");
+    assert!(metrics.contains("justitia_gate_closed 1\n"), "{metrics}");
+    assert!(metrics.contains("justitia_group_gate_weight{group=\"/app/heavy\"} 800"));
+
+    // A group that goes is taken out; enable and disable; the module goes while writers write.
+    assert_eq!(said.state("one-left"), ("closed".into(), true, 1));
+    assert_eq!(said.state("let-go"), open);
+    assert_eq!(said.text("unloaded"), "yes");
+    assert_eq!(said.state("taken-again"), ("closed".into(), true, 1));
+
+    // Stopped, killed, stuck.
+    assert_eq!(said.state("stopped"), open);
+    assert_eq!(said.state("killed"), open);
+    let (state, ..) = said.state("stuck");
+    assert_eq!(state, "no-heartbeat");
+    assert_eq!(said.state("awake"), ("closed".into(), true, 1));
+    assert_eq!(said.text("complaints"), "none");
+}

@@ -1,0 +1,136 @@
+# The guest's part of tests/gate.rs, behind the lab tests' prologue. Two groups write, an agent holds the
+# gate, and goes in every way there is. Nothing is judged here.
+
+justitia=/opt/justitia/justitia
+cgroups=/sys/fs/cgroup
+
+# What a command says, under a name; what it complains and how it ended, if it refused.
+keep() { # NAME COMMAND...
+    local name=$1 status
+    shift
+    echo "@ $name"
+    timeout 60 "$@" 2>&1 </dev/null
+    status=$?
+    [ $status -eq 0 ] || echo "status $status"
+}
+
+tell() { echo "@ $1"; echo "$2"; } # NAME TEXT
+
+# Waits until the gate's state is one of those named, as the module itself says it.
+await() { # STATE
+    local try
+    for try in {1..240}; do
+        $justitia gate status --json 2>/dev/null | grep -q "\"state\": \"$1\"" && return
+        sleep 0.25
+    done
+    echo "the gate does not become $1"
+}
+
+# The same until it says so many groups.
+await_groups() { # N
+    local try
+    for try in {1..240}; do
+        $justitia gate status --json 2>/dev/null | grep -q "\"groups\": $1," && return
+        sleep 0.25
+    done
+}
+
+writer() { # GROUP
+    (
+        echo "$BASHPID" >"$cgroups/app/$1/cgroup.procs"
+        mkdir -p "/data/$1"
+        while :; do
+            dd if=/dev/zero of="/data/$1/file" bs=64k count=1024 conv=notrunc status=none
+        done
+    ) >/dev/null 2>&1 </dev/null &
+}
+
+start() { # ARGUMENTS...
+    local try
+    (
+        echo "$BASHPID" >$cgroups/agent/cgroup.procs
+        exec $justitia run --manage '/app/*' --mode justitia --observer proc "$@"
+    ) >>/run/agent.log 2>&1 </dev/null &
+    agent=$!
+    for try in {1..240}; do
+        $justitia status >/dev/null 2>&1 && return
+        sleep 0.25
+    done
+    cat /run/agent.log
+    give_up "the agent does not answer"
+}
+
+set_up
+busybox ip link set lo up || give_up "no loopback interface"
+echo n >/sys/kernel/mm/lru_gen/enabled
+echo "+memory +io" >$cgroups/cgroup.subtree_control || give_up "no controllers"
+mkdir $cgroups/agent $cgroups/app && echo "+memory +io" >$cgroups/app/cgroup.subtree_control
+mkdir $cgroups/app/light $cgroups/app/heavy
+$justitia weight /app/heavy 800 >/dev/null || give_up "no weight"
+printf '[gate]\nenabled = true\n' >/run/gate.toml
+
+{
+    echo
+    keep no-module $justitia gate status
+    start
+    keep enable-no-module $justitia gate enable
+    kill -TERM $agent && wait $agent
+    insmod /opt/justitia/justitia.ko || give_up "the module does not load"
+    keep no-agent $justitia gate enable
+    keep not-root setpriv --reuid 65534 --clear-groups $justitia gate status
+    keep loaded $justitia gate status --json
+
+    writer light
+    writer heavy
+    writer heavy
+    start --config /run/gate.toml
+    await closed
+    # Both have written to a device by then.
+    for try in {1..240}; do
+        [ "$($justitia gate status --json | grep -c '"path": "/app/')" = 2 ] && break
+        sleep 0.25
+    done
+    keep configured $justitia gate status --json
+    for try in {1..240}; do
+        $justitia gate status --json | grep -q '"enqueued_total": [1-9]' && break
+        sleep 0.25
+    done
+    keep busy $justitia gate status --json
+    keep status $justitia status
+    keep top env COLUMNS=160 $justitia top --once
+    keep metrics bash -c 'exec 3<>/dev/tcp/127.0.0.1/9619
+        printf "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9619\r\n\r\n" >&3
+        cat <&3'
+
+    echo 1 >$cgroups/app/light/cgroup.kill
+    for try in {1..240}; do
+        rmdir $cgroups/app/light 2>/dev/null && break
+        sleep 0.25
+    done
+    await_groups 1
+    keep one-left $justitia gate status --json
+    keep let-go $justitia gate disable --json
+    rmmod justitia && tell unloaded yes
+    insmod /opt/justitia/justitia.ko
+    keep taken-again $justitia gate enable --json
+
+    kill -TERM $agent && wait $agent
+    keep stopped $justitia gate status --json
+    start --config /run/gate.toml
+    await closed
+    kill -9 $agent
+    wait $agent 2>/dev/null
+    keep killed $justitia gate status --json
+    start --config /run/gate.toml
+    await closed
+    kill -STOP $agent
+    # The agent does not answer, so the module is asked.
+    await no-heartbeat
+    keep stuck $justitia gate status --json
+    kill -CONT $agent
+    await closed
+    keep awake $justitia gate status --json
+    kill -TERM $agent && wait $agent
+    rmmod justitia
+    tell complaints "$(dmesg | grep -E 'BUG:|WARNING:|Oops:|hung task|blocked for more|lockup' || echo none)"
+} 2>&1 | report

@@ -1,0 +1,68 @@
+//! The kernel module `justitia.ko` for a guest: its sources travel in this program, and it is built
+//! against the headers of the kernel that will be booted.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::LabError;
+use crate::headers::build_module;
+use crate::kernels::Series;
+
+/// Name of the module, and of its file without `.ko`.
+pub const NAME: &str = "justitia";
+
+macro_rules! sources {
+    ($($file:literal)*) => {
+        &[$(($file, include_str!(concat!("../../kmod/", $file)))),*]
+    };
+}
+
+/// The files of `kmod` that the module is made of.
+const SOURCES: &[(&str, &str)] = sources!(
+    "Kbuild" "abi.h" "control.c" "device.c" "gate.c" "group.c" "hook.c" "justitia.h" "main.c" "queue.h"
+    "trace.h"
+);
+
+/// Builds the module for a series and puts it into `out`.
+///
+/// # Errors
+/// As [`build_module`].
+pub fn build(
+    series: Series,
+    out: &Path,
+    progress: &mut dyn FnMut(&str),
+) -> Result<PathBuf, LabError> {
+    let source = tempfile::tempdir().map_err(|error| LabError::io("create", out, error))?;
+    for (name, text) in SOURCES {
+        let path = source.path().join(name);
+        fs::write(&path, text).map_err(|error| LabError::io("write", &path, error))?;
+    }
+    progress(&format!("building the module {NAME} for {series}"));
+    build_module(series, source.path(), NAME, out, progress)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sources_are_all_that_the_module_is_made_of() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kmod");
+        let is_source = |path: &Path| {
+            let ending = path.extension().unwrap_or_default();
+            path.ends_with("Kbuild") || ending == "c" || ending == "h"
+        };
+        let mut there: Vec<String> = fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| is_source(path))
+            .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+            // What a build leaves behind.
+            .filter(|name| !name.contains(".mod."))
+            .collect();
+        there.sort();
+        let mut here: Vec<&str> = SOURCES.iter().map(|(name, _)| *name).collect();
+        here.sort_unstable();
+        assert_eq!(here, there);
+    }
+}

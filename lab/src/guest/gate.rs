@@ -1,0 +1,45 @@
+//! The kernel module in the guest: loaded before the policy is in force, unloaded after it, and
+//! whatever the kernel complained about meanwhile.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{ensure, Result};
+
+use super::setup::{run, TOOLS};
+use crate::gate_module::NAME;
+
+/// What a kernel says when something is wrong with it.
+const COMPLAINTS: [&str; 7] = [
+    "BUG:",
+    "WARNING:",
+    "Oops:",
+    "hung task",
+    "blocked for more",
+    "lockup",
+    "rcu_sched self-detected",
+];
+
+/// Loads the module.
+pub(super) fn load() -> Result<()> {
+    let file = Path::new(TOOLS).join(format!("{NAME}.ko"));
+    run(Command::new("insmod").arg(file))
+}
+
+/// Unloads it.
+pub(super) fn unload() -> Result<()> {
+    run(Command::new("rmmod").arg(NAME))?;
+    ensure!(
+        !Path::new("/dev/justitia").exists(),
+        "the module left /dev/justitia behind"
+    );
+    Ok(())
+}
+
+/// Lines of the kernel's log that complain.
+pub(super) fn complaints() -> Result<Vec<String>> {
+    let output = Command::new("dmesg").output()?;
+    let log = String::from_utf8_lossy(&output.stdout).into_owned();
+    let bad = |line: &&str| COMPLAINTS.iter().any(|word| line.contains(word));
+    Ok(log.lines().filter(bad).map(str::to_owned).collect())
+}
