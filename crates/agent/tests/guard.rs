@@ -86,13 +86,14 @@ fn a_slow_reclaim_holds_up_neither_limits_nor_itself() {
     ]);
     until("it hangs", || gate.waiting() >= 1);
     for mib in [90, 80, 70] {
-        rig.submit(vec![
-            write(light, RECLAIM, ask(4)),
-            write(light, Knob::MemoryHigh, limit(mib << 20)),
-            write(heavy, Knob::MemoryLow, limit(mib << 20)),
-        ]);
         let wanted = (mib << 20).to_string();
+        // Planned anew at each step: what is on its way is not written a second time.
         until("limits and protection arrive", || {
+            rig.submit(vec![
+                write(light, RECLAIM, ask(4)),
+                write(light, Knob::MemoryHigh, limit(mib << 20)),
+                write(heavy, Knob::MemoryLow, limit(mib << 20)),
+            ]);
             rig.look();
             text(&fake, "/app/light", Knob::MemoryHigh) == wanted
                 && text(&fake, "/app/heavy", Knob::MemoryLow) == wanted
