@@ -53,8 +53,7 @@ static void begin(struct jg_device *device, struct backing_dev_info *bdi)
 	device->stuck_since = 0;
 	device->open = false;
 	device->timed_out = device->killed = device->opened = device->longest_wait_ns = 0;
-	device->written = device->rate = device->drain = 0;
-	device->dirtied = device->held = 0;
+	device->written = device->rate = 0;
 	device->used_at = jiffies;
 	WRITE_ONCE(device->setpoint, READ_ONCE(jg.setpoint) / 16);
 	spin_unlock_bh(&device->lock);
@@ -131,21 +130,15 @@ static bool forget(struct jg_device *device)
 	return true;
 }
 
-static u64 smooth(u64 before, u64 now)
-{
-	return before ? before + now / 4 - before / 4 : now;
-}
-
 /* Setpoints, from what devices wrote since the last look; slots that nobody needs. With jg_mutex. */
 void jg_devices_look(void)
 {
 	u64 all = 0;
-	s64 drained;
 	int i, used = 0;
 
 	for (i = 0; i < JG_DEVICES; i++) {
 		struct jg_device *device = &jg_devices[i];
-		u64 written, delta, dirtied, held;
+		u64 written, delta;
 
 		if (!READ_ONCE(device->bdi_id))
 			continue;
@@ -158,15 +151,7 @@ void jg_devices_look(void)
 		delta = device->written && written > device->written ? written - device->written : 0;
 		device->written = written;
 		delta *= 256;
-		WRITE_ONCE(device->rate, smooth(device->rate, delta));
-		/* Pages of deleted files are gone without being written. */
-		dirtied = sum(device->bdi, WB_DIRTIED);
-		held = sum(device->bdi, WB_RECLAIMABLE) + sum(device->bdi, WB_WRITEBACK);
-		drained = (s64)(dirtied - device->dirtied) - (s64)(held - device->held);
-		drained = device->dirtied && dirtied >= device->dirtied ? max(drained, 0LL) * 256 : 0;
-		device->dirtied = dirtied;
-		device->held = held;
-		WRITE_ONCE(device->drain, smooth(device->drain, max((u64)drained, delta)));
+		WRITE_ONCE(device->rate, device->rate ? device->rate + delta / 4 - device->rate / 4 : delta);
 		if (time_after(jiffies, READ_ONCE(device->used_at) + IDLE))
 			continue;
 		all += device->rate;

@@ -13,10 +13,9 @@
  * Budget comes in bursts (a commit of the journal stops all writers while the device goes on), and in
  * a burst nobody waits, so nobody is ordered. Hence a pace: not faster than
  *
- *     (pages that are dirty no more, per second) * (1 + PUSH * budget / setpoint)
+ *     (pages written per second) * (1 + PUSH * budget / setpoint)
  *
- * written or dropped with their file, and without limit up to the background threshold while the
- * flushers rest, and while less than half of the setpoint is used. Like the kernel's own position
+ * and without limit while less than half of the setpoint is used. Like the kernel's own position
  * control it holds the device at the setpoint: below it credits come faster than pages are written.
  *
  * Opens by itself: over the setpoint with nothing in flight, first one writer is let through, so that
@@ -39,8 +38,6 @@
 #define OPEN_FOR HZ
 #define RESTS (HZ / 5)
 #define PUSH 1
-/* Flushers rest with less than this part of the setpoint in flight. */
-#define RESTING 64
 /* Pace that was not used is kept for so many jiffies. */
 #define KEPT 2
 /* A light group's writers wait longer than the heaviest's, up to this factor. */
@@ -156,8 +153,8 @@ static void set_pace(struct jg_device *device, unsigned long elapsed)
 	u64 setpoint = READ_ONCE(device->setpoint);
 	u64 per_jiffy, most;
 
-	/* In 1/256 page for each look of the clock, five of them a second. */
-	per_jiffy = READ_ONCE(device->drain) / (HZ / 5);
+	/* Rate is in 1/256 page for each look of the clock, five of them a second. */
+	per_jiffy = READ_ONCE(device->rate) / (HZ / 5);
 	if (!per_jiffy || !setpoint || device->budget * 2 >= (s64)setpoint) {
 		device->pace = S64_MAX;
 		return;
@@ -206,20 +203,6 @@ static void look_whether_stuck(struct jg_device *device)
 		jq_wake(jq_grant(&device->queue));
 }
 
-/* What the device is short of its part of the background threshold while next to nothing is in flight:
- * the flushers rest then, the device writes nothing, and a pace taken from what drains would stay at
- * nothing. While the device writes, as in a commit of the journal that stops the writers, the pace holds.
- * With the device's lock. */
-static s64 short_of_background(const struct jg_device *device)
-{
-	u64 setpoint = READ_ONCE(device->setpoint), all = READ_ONCE(jg.setpoint);
-	u64 background = min(READ_ONCE(jg.background), all);
-
-	if (!all || device->writeback > setpoint / RESTING)
-		return 0;
-	return device->budget - (s64)div64_u64(setpoint * (all - background), all);
-}
-
 static void pump(struct jg_device *device)
 {
 	s64 now, used;
@@ -230,11 +213,11 @@ static void pump(struct jg_device *device)
 	}
 	now = device->budget;
 	if (device->pace != S64_MAX)
-		now = min(now, max(device->pace >> 8, short_of_background(device)));
+		now = min(now, device->pace >> 8);
 	used = now - jq_pump(&device->queue, now);
 	device->budget -= used;
 	if (device->pace != S64_MAX)
-		device->pace = max(device->pace - (used << 8), 0LL);
+		device->pace -= used << 8;
 }
 
 /* Every jiffy while somebody waits. Softirq. */

@@ -94,8 +94,6 @@ struct jg_device {
 	u64 setpoint;			/* read with READ_ONCE */
 	u64 written;			/* WB_WRITTEN at the last look */
 	u64 rate;			/* 1/256 pages per look, smoothed; read with READ_ONCE */
-	u64 dirtied, held;		/* WB_DIRTIED, and dirty and in flight, at the last look */
-	u64 drain;			/* as rate, of pages that are dirty no more: written or dropped */
 	unsigned long used_at;		/* jiffies of the last call, written by the hook */
 };
 
