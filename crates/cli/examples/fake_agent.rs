@@ -83,7 +83,6 @@ fn main() -> anyhow::Result<()> {
                 free: Some(Bytes::mib(24)),
                 file: Some(held),
                 high_watermark: Some(Bytes::mib(16)),
-                mapped: None,
                 pressure,
             },
             groups: groups.clone(),

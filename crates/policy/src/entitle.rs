@@ -90,23 +90,14 @@ impl Tree {
 }
 
 /// Page cache that the managed groups could hold together. `None` if the host could not be read.
-///
-/// The others are left what they hold and room to grow, which is how they come back after they were
-/// squeezed: what is protected for the managed is not reclaimed while anything else is. The most is
-/// a sixteenth of the memory or what they have mapped, whichever is more: a host on which the
-/// programs themselves are read again and again serves nobody.
 pub fn capacity(host: &Host, groups: &[Group], tree: &Tree) -> Option<Bytes> {
     let file = host.file?;
     let spare = host.free? - host.high_watermark?;
     let managed: Bytes = leaves(groups, tree).filter_map(|g| g.memory.file).sum();
-    let mapped: Bytes = leaves(groups, tree)
-        .filter_map(|g| g.memory.file_mapped)
-        .sum();
-    let mapped = host.mapped.unwrap_or_default() - mapped;
-    let most = host.total.map_or(Bytes(u64::MAX), |total| {
-        Bytes(total.0 / RESERVE_DIVISOR).max(growing_demand(mapped))
-    });
-    let reserve = growing_demand(file - managed).min(most);
+    let most = host
+        .total
+        .map_or(Bytes(u64::MAX), |total| Bytes(total.0 / RESERVE_DIVISOR));
+    let reserve = (file - managed).min(most);
     Some((file + spare - reserve).page_aligned())
 }
 
@@ -217,8 +208,8 @@ mod tests {
         assert_eq!(low, [None, None]);
     }
 
-    /// 1600 MiB, of them 900 page cache, and one managed group that holds so much of it.
-    fn shared_with_strangers(managed: u64) -> Snapshot {
+    #[test]
+    fn the_page_cache_of_strangers_is_reserved_up_to_a_sixteenth() {
         let mut snapshot = Snapshot {
             host: host(1600),
             groups: vec![group(1, None, "/a")],
@@ -227,37 +218,12 @@ mod tests {
         snapshot.host.file = Some(Bytes::mib(900));
         snapshot.host.free = Some(Bytes::mib(100));
         snapshot.host.high_watermark = Some(Bytes::mib(50));
-        snapshot.groups[0].memory.file = Some(Bytes::mib(managed));
-        snapshot
-    }
-
-    fn reserved(snapshot: &Snapshot) -> Option<Bytes> {
-        let capacity = capacity(&snapshot.host, &snapshot.groups, &Tree::of(snapshot));
-        capacity.map(|capacity| Bytes::mib(900 + 50) - capacity)
-    }
-
-    #[test]
-    fn the_page_cache_of_strangers_is_reserved_up_to_a_sixteenth() {
-        let mut snapshot = shared_with_strangers(400);
-        assert_eq!(reserved(&snapshot), Some(Bytes::mib(100)));
+        snapshot.groups[0].memory.file = Some(Bytes::mib(400));
+        let tree = Tree::of(&snapshot);
+        let got = capacity(&snapshot.host, &snapshot.groups, &tree);
+        assert_eq!(got, Some(Bytes::mib(900 + 50 - 100)));
         snapshot.host.file = None;
-        assert_eq!(reserved(&snapshot), None);
-    }
-
-    #[test]
-    fn strangers_keep_what_they_have_mapped() {
-        let mut snapshot = shared_with_strangers(400);
-        snapshot.host.mapped = Some(Bytes::mib(250));
-        snapshot.groups[0].memory.file_mapped = Some(Bytes::mib(50));
-        assert_eq!(reserved(&snapshot), Some(Bytes::mib(200 + 50 + 8)));
-    }
-
-    #[test]
-    fn strangers_that_were_squeezed_may_grow_again() {
-        let snapshot = shared_with_strangers(900);
-        assert_eq!(reserved(&snapshot), Some(Bytes::mib(8)));
-        let snapshot = shared_with_strangers(860);
-        assert_eq!(reserved(&snapshot), Some(Bytes::mib(40 + 10 + 8)));
+        assert_eq!(capacity(&snapshot.host, &snapshot.groups, &tree), None);
     }
 
     #[test]

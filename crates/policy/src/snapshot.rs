@@ -95,9 +95,6 @@ pub struct Host {
     pub free: Option<Bytes>,
     /// Page cache of the whole host: `Cached + Buffers - Shmem`, the paper's `NR_FILE_PAGES`.
     pub file: Option<Bytes>,
-    /// Of that and of shmem, what is in page tables: `Mapped`.
-    #[serde(default)]
-    pub mapped: Option<Bytes>,
     /// Sum of the zones' high watermarks: below this much free memory kswapd works.
     pub high_watermark: Option<Bytes>,
     /// Stalls of all tasks of the host. Nothing is decided by it; it is shown.

@@ -12,7 +12,6 @@ pub(crate) fn host(total_mib: u64) -> Host {
         free: Some(Bytes::ZERO),
         file: Some(Bytes::mib(total_mib)),
         high_watermark: Some(Bytes::ZERO),
-        mapped: Some(Bytes::ZERO),
         pressure: Pressure::default(),
     }
 }

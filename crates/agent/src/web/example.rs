@@ -77,7 +77,6 @@ pub(crate) fn tick(count: u64, groups: usize) -> Tick {
                 free: Some(Bytes::mib(180).scale(1.0 + 0.5 * wave(count, 5))),
                 file: Some(Bytes::mib(6000)),
                 high_watermark: Some(Bytes::mib(90)),
-                mapped: None,
                 pressure: Pressure::default(),
             },
             groups: made.into_iter().map(|(group, _)| group).collect(),

@@ -131,8 +131,6 @@ pub struct MemInfo {
     pub available: Option<Bytes>,
     /// `AnonPages`.
     pub anon: Option<Bytes>,
-    /// `Mapped`: page cache and shmem in page tables.
-    pub mapped: Option<Bytes>,
     /// `Dirty`.
     pub dirty: Option<Bytes>,
     /// `SwapTotal`.
@@ -161,7 +159,6 @@ pub fn meminfo(text: &[u8]) -> MemInfo {
             Some(b"Shmem:") => &mut info.shmem,
             Some(b"MemAvailable:") => &mut info.available,
             Some(b"AnonPages:") => &mut info.anon,
-            Some(b"Mapped:") => &mut info.mapped,
             Some(b"Dirty:") => &mut info.dirty,
             Some(b"SwapTotal:") => &mut info.swap_total,
             Some(b"SwapFree:") => &mut info.swap_free,

@@ -51,7 +51,6 @@ impl HostReader {
                 host.total = info.total;
                 host.free = info.free;
                 host.file = info.file();
-                host.mapped = info.mapped;
             }
         }
         if state
