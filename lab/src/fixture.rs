@@ -46,6 +46,8 @@ pub(crate) fn empty_record() -> RunRecord {
         seconds: 60.0,
         prepare_s: None,
         host_busy_with_others: None,
+        host_speed: None,
+        guest_cpu_busy: None,
         failed_boots: 0,
         agent: None,
         knob_differences: Vec::new(),
@@ -98,6 +100,7 @@ pub(crate) fn report(job: &GuestJob) -> GuestReport {
         ]),
         containers: containers(job),
         seconds: f64::from(job.seconds),
+        cpu_busy: Some(0.6),
         knobs_before: knobs.clone(),
         knobs_after: knobs,
         agent: agent.then_some(AgentCost {

@@ -1,11 +1,97 @@
-//! How much of the host's CPU time went to others while a guest ran.
+//! What the host's CPUs were worth while a guest ran.
 //!
 //! An emulated guest is bound by the host's CPUs. When something else takes them, a policy looks
 //! slower or faster than another for no reason of its own, so each run records what others took
 //! and the notes on a result say when that was too much. Ticks of `/proc/stat` and
 //! `/proc/self/stat`; only their ratio is used, so the length of a tick does not matter.
+//!
+//! Who shares cores with neighbours on another virtual machine sees nothing of them there: its CPUs are not
+//! stolen, they are slower. So a thread does a fixed piece of work every now and then and looks how
+//! much CPU time it takes. Its speed has no meaning beyond this host; the ratio between two runs has.
 
 use std::fs;
+use std::hint::black_box;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::time::{clock_gettime, ClockId};
+
+/// Time between two looks at the speed. With a piece of work of some tenths of a millisecond that
+/// takes less than a thousandth of a CPU.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Steps of the piece of work.
+const STEPS: u32 = 200_000;
+
+/// The host while one guest ran.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct HostSeen {
+    /// Part of its CPU time that others took, 0 to 1; `None`: not known.
+    pub busy_with_others: Option<f64>,
+    /// Median speed of its CPUs: millions of steps per second of CPU time; `None`: not known.
+    pub speed: Option<f64>,
+}
+
+/// Watches the host from its start to its end.
+#[derive(Debug)]
+pub struct Watch {
+    before: Option<CpuTime>,
+    looks: JoinHandle<Vec<f64>>,
+    stop: Sender<()>,
+}
+
+impl Watch {
+    /// Begins.
+    pub fn start() -> Self {
+        let (stop, stopped) = mpsc::channel();
+        let looks = thread::spawn(move || {
+            let mut speeds = Vec::new();
+            while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                speeds.push(speed_now());
+            }
+            speeds
+        });
+        Self {
+            before: CpuTime::read(),
+            looks,
+            stop,
+        }
+    }
+
+    /// Ends; what was seen.
+    pub fn end(self) -> HostSeen {
+        let after = CpuTime::read();
+        drop(self.stop);
+        let mut speeds = self.looks.join().unwrap_or_default();
+        speeds.sort_by(f64::total_cmp);
+        HostSeen {
+            busy_with_others: after
+                .zip(self.before)
+                .and_then(|(after, before)| after.others_since(&before)),
+            speed: speeds.get(speeds.len() / 2).copied(),
+        }
+    }
+}
+
+/// Millions of steps per second of CPU time, from one piece of work.
+fn speed_now() -> f64 {
+    let before = thread_s();
+    let mut x = 1_u32;
+    for _ in 0..STEPS {
+        // Each step waits for the one before it; nothing can be computed in advance.
+        x = black_box(x ^ (x << 13));
+        x ^= x >> 17;
+        x ^= x << 5;
+    }
+    black_box(x);
+    f64::from(STEPS) / 1e6 / (thread_s() - before).max(1e-9)
+}
+
+/// CPU time of this thread, seconds.
+fn thread_s() -> f64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
+}
 
 /// CPU time so far, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +110,12 @@ impl CpuTime {
         let (all, busy) = parse_stat(&fs::read_to_string("/proc/stat").ok()?)?;
         let own = parse_self(&fs::read_to_string("/proc/self/stat").ok()?)?;
         Some(Self { all, busy, own })
+    }
+
+    /// Part of all CPU time since `earlier` that was not idle, 0 to 1.
+    pub fn busy_since(&self, earlier: &Self) -> Option<f64> {
+        let all = self.all.checked_sub(earlier.all).filter(|all| *all > 0)?;
+        Some((self.busy.saturating_sub(earlier.busy) as f64 / all as f64).min(1.0))
     }
 
     /// Part of the host's CPU time since `earlier` that others took, 0 to 1.
@@ -78,6 +170,7 @@ mod tests {
             own: 650,
         };
         assert_eq!(later.others_since(&earlier), Some(0.2));
+        assert_eq!(later.busy_since(&earlier), Some(0.8));
         assert_eq!(earlier.others_since(&earlier), None);
     }
 
@@ -94,5 +187,16 @@ mod tests {
     #[test]
     fn this_host_shows_its_clocks() {
         assert!(CpuTime::read().is_some());
+    }
+
+    #[test]
+    fn the_work_is_done_and_its_time_counted() {
+        let speed = speed_now();
+        assert!(speed.is_finite() && speed > 0.1, "{speed}");
+    }
+
+    #[test]
+    fn a_watch_that_ends_at_once_saw_no_speed() {
+        assert_eq!(Watch::start().end().speed, None);
     }
 }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::error::LabError;
 use crate::experiments::{has_gate, runs_agent, Settings, Workload};
 use crate::gate_module;
-use crate::host::CpuTime;
+use crate::host::{HostSeen, Watch};
 use crate::kernels::Series;
 use crate::protocol::{GuestJob, GuestReport, Job};
 use crate::vm::{self, DataDisk, VmSpec};
@@ -39,8 +39,8 @@ pub struct Answer {
     pub report: GuestReport,
     /// Boots that failed before.
     pub failed_boots: u32,
-    /// Part of the host's CPU time that went to others meanwhile, 0 to 1.
-    pub host_busy_with_others: Option<f64>,
+    /// The host meanwhile.
+    pub host: HostSeen,
     /// Facts about the virtual machine.
     pub machine: BTreeMap<String, String>,
 }
@@ -112,11 +112,9 @@ impl Guest for Machine {
             ..self.spec.clone()
         };
         let text = job_text(&Job::Experiment(job.clone()))?;
-        let before = CpuTime::read();
+        let watch = Watch::start();
         let output = vm::run_guest(&spec, &text, progress)?;
-        let host_busy_with_others = CpuTime::read()
-            .zip(before)
-            .and_then(|(after, before)| after.others_since(&before));
+        let host = watch.end();
         let report = understood(&output.report)?;
         let machine = BTreeMap::from([
             (
@@ -128,7 +126,7 @@ impl Guest for Machine {
         Ok(Answer {
             report,
             failed_boots: output.retries,
-            host_busy_with_others,
+            host,
             machine,
         })
     }

@@ -215,6 +215,9 @@ pub struct GuestReport {
     pub containers: Vec<ContainerReport>,
     /// Seconds the measured phase really took.
     pub seconds: f64,
+    /// Part of the guest's CPU time that was not idle during the measured phase, 0 to 1.
+    #[serde(default)]
+    pub cpu_busy: Option<f64>,
     /// Every knob (path relative to the cgroup mount -> value) before the agent started.
     pub knobs_before: BTreeMap<String, String>,
     /// The same after the agent ended. Must equal `knobs_before`.

@@ -122,7 +122,8 @@ pub fn collect<W: Write>(
                 .guest
                 .extend(shared_facts(&answer.report.environment));
             let record = RunRecord {
-                host_busy_with_others: answer.host_busy_with_others,
+                host_busy_with_others: answer.host.busy_with_others,
+                host_speed: answer.host.speed,
                 ..RunRecord::of(&answer.report, run + 1, job.seed, answer.failed_boots)
             };
             progress.done(&outcome(settings, &record));

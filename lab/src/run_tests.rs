@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fixture;
+use crate::host::HostSeen;
 use crate::protocol::GuestJob;
 
 /// Answers at once; fails at the boot with this number, counted from 1.
@@ -43,7 +44,10 @@ impl Guest for Synthetic {
         Ok(Answer {
             report,
             failed_boots: 0,
-            host_busy_with_others: Some(0.5),
+            host: HostSeen {
+                busy_with_others: Some(0.5),
+                speed: Some(700.0),
+            },
             machine: BTreeMap::new(),
         })
     }
@@ -81,10 +85,9 @@ fn a_run_leaves_a_result_and_a_report_and_says_what_it_does() {
     let read = Document::parse(&fs::read_to_string(dir.path().join(RESULT)).unwrap()).unwrap();
     assert!(read.render() == result.unwrap().render());
     assert_eq!(read.policies[&PolicyUnderTest::Memcg].runs.len(), 2);
-    let busy = read.policies[&PolicyUnderTest::Memcg].runs[1]
-        .record
-        .host_busy_with_others;
-    assert_eq!(busy, Some(0.5));
+    let record = &read.policies[&PolicyUnderTest::Memcg].runs[1].record;
+    assert_eq!(record.host_busy_with_others, Some(0.5));
+    assert_eq!(record.host_speed, Some(700.0));
     assert!(log.contains("8/8 proportional, run 2: PV 0."), "{log}");
 }
 

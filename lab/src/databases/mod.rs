@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::args::RunArgs;
 use crate::error::LabError;
-use crate::host::CpuTime;
+use crate::host::Watch;
 use crate::kernels::Series;
 use crate::machine::{job_text, program, understood};
 use crate::progress::Progress;
@@ -117,11 +117,9 @@ fn measure<W: std::io::Write>(
     let seed = job.seed;
     let containers = job.containers.len();
     let text = job_text(&Job::Databases(job))?;
-    let before = CpuTime::read();
+    let watch = Watch::start();
     let output = vm::run_guest(spec, &text, &mut |line| progress.say(line))?;
-    let host_busy_with_others = CpuTime::read()
-        .zip(before)
-        .and_then(|(after, before)| after.others_since(&before));
+    let host = watch.end();
     let report: DatabasesReport = understood(&output.report)?;
     if report.containers.len() != containers
         || report.containers.iter().any(|c| c.samples.is_empty())
@@ -142,7 +140,8 @@ fn measure<W: std::io::Write>(
     Ok(RunRecord {
         run: run + 1,
         seed,
-        host_busy_with_others,
+        host_busy_with_others: host.busy_with_others,
+        host_speed: host.speed,
         failed_boots: output.retries,
         report,
     })

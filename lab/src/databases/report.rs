@@ -248,6 +248,9 @@ fn environment(document: &Document) -> String {
                 let text = format!("the host was {:.0} % busy with others", busy * 100.0);
                 table.fact(&name, &text);
             }
+            if let Some(speed) = run.host_speed {
+                table.fact(&name, &format!("host speed {speed:.0}"));
+            }
             for knob in &run.knobs_left {
                 table.fact(&name, &format!("left changed: {knob}"));
             }

@@ -139,6 +139,8 @@ pub struct RunRecord {
     pub seed: u64,
     /// Part of the host's CPU time that went to others, 0 to 1.
     pub host_busy_with_others: Option<f64>,
+    /// Median speed of the host's CPUs, as in [`crate::host::HostSeen`].
+    pub host_speed: Option<f64>,
     /// Boots that failed before this one.
     pub failed_boots: u32,
     /// What the guest said.
@@ -154,6 +156,9 @@ pub struct StudiedRun {
     pub seed: u64,
     /// Part of the host's CPU time that went to others, 0 to 1.
     pub host_busy_with_others: Option<f64>,
+    /// Median speed of the host's CPUs, as in [`crate::host::HostSeen`].
+    #[serde(default)]
+    pub host_speed: Option<f64>,
     /// Boots that failed before this one.
     pub failed_boots: u32,
     /// Its figures.
@@ -229,6 +234,7 @@ fn studied(settings: &Settings, record: RunRecord) -> StudiedRun {
         run: record.run,
         seed: record.seed,
         host_busy_with_others: record.host_busy_with_others,
+        host_speed: record.host_speed,
         failed_boots: record.failed_boots,
         figures: figures(settings, &series),
         phases: report.phases,

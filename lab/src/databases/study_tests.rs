@@ -48,6 +48,7 @@ fn record(settings: &Settings, served: f64) -> RunRecord {
         run: 1,
         seed: 1,
         host_busy_with_others: None,
+        host_speed: None,
         failed_boots: 0,
         report: DatabasesReport {
             kernel: "6.12-<test>".into(),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 
 use super::oci::{self, Bind, Bundle};
 use super::setup::{data_dir, make_group, CGROUP, STATE, TOOLS};
@@ -99,26 +99,9 @@ impl Container {
             group: PathBuf::from(format!("{CGROUP}{cgroup}")),
             log: dir.join("log"),
         };
-        container.run_crun(&id, &dir)?;
+        run_crun(&container.name, &id, &dir, &container.log)?;
         container.write_weight(scheduler)?;
         Ok(container)
-    }
-
-    fn run_crun(&self, id: &str, bundle: &Path) -> Result<()> {
-        let log = File::create(&self.log)?;
-        let status = Command::new("crun")
-            .args(["--cgroup-manager=cgroupfs", "run", "-d", "--bundle"])
-            .arg(bundle)
-            .arg(id)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .status()
-            .context("cannot run crun")?;
-        if !status.success() {
-            bail!("crun could not start {}: {}", self.name, self.log_tail());
-        }
-        Ok(())
     }
 
     /// Writes the weight where crun cannot or distorts it: without BFQ it converts `blockIO.weight`
@@ -136,7 +119,7 @@ impl Container {
             bail!(
                 "the load of container {} failed: {}",
                 self.name,
-                self.log_tail()
+                log_tail(&self.log)
             );
         }
         Ok(())
@@ -163,11 +146,32 @@ impl Container {
         // A group that is gone needs no killing.
         let _ = fs::write(self.group.join("cgroup.kill"), "1");
     }
+}
 
-    fn log_tail(&self) -> String {
-        let text = fs::read(&self.log).unwrap_or_default();
-        files::tail(&String::from_utf8_lossy(&text), 10)
-    }
+/// Starts the container of this bundle, detached; what it says goes to `log`. `name` is for the error.
+pub fn run_crun(name: &str, id: &str, bundle: &Path, log: &Path) -> Result<()> {
+    let output = File::create(log)?;
+    let status = Command::new("crun")
+        .args(["--cgroup-manager=cgroupfs", "run", "-d", "--bundle"])
+        .arg(bundle)
+        .arg(id)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .status()
+        .context("cannot run crun")?;
+    ensure!(
+        status.success(),
+        "crun could not start {name}: {}",
+        log_tail(log)
+    );
+    Ok(())
+}
+
+/// The last lines of a container's log.
+pub fn log_tail(log: &Path) -> String {
+    let text = fs::read(log).unwrap_or_default();
+    files::tail(&String::from_utf8_lossy(&text), 10)
 }
 
 /// Stops all containers: by order, after `patience` by SIGKILL. Threads that hang in the kernel do

@@ -15,6 +15,7 @@ use super::progress;
 use super::residency::Watched;
 use super::sample::{since, Sampler};
 use super::surroundings::Running;
+use crate::host::CpuTime;
 use crate::load::shared::monotonic_ns;
 use crate::protocol::{FileReport, FileSample, GuestJob, Sample};
 
@@ -37,6 +38,8 @@ pub struct Measured {
     pub files: Vec<FileReport>,
     /// Length of the phase.
     pub seconds: f64,
+    /// Part of the guest's CPU time that was not idle.
+    pub cpu_busy: Option<f64>,
     /// `justitia status --json`.
     pub agent_status: Option<serde_json::Value>,
     /// What the commands of the job said.
@@ -63,6 +66,7 @@ pub fn measure(
     let around = Running::start(&job.surroundings, Instant::now() + LEAD, has_agent);
     look(watched, &mut files, 0.0);
     progress(&format!("measuring for {} s", job.seconds));
+    let cpu = CpuTime::read();
     let end_s = u64::from(job.seconds);
     let mut second = 0;
     while second < end_s {
@@ -87,6 +91,9 @@ pub fn measure(
         }
     }
     progress(&format!("measured, {}", series.speed()));
+    let cpu_busy = CpuTime::read()
+        .zip(cpu)
+        .and_then(|(after, before)| after.busy_since(&before));
     events.finish()?;
     let commands = around.end()?;
     let seconds = series.samples[0].last().map_or(0.0, |s| s.at_s);
@@ -94,6 +101,7 @@ pub fn measure(
         samples: series.samples,
         files,
         seconds,
+        cpu_busy,
         agent_status: events.status(),
         commands,
     })

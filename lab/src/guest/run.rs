@@ -278,6 +278,7 @@ fn report(
         environment,
         containers: reports,
         seconds: measured.seconds,
+        cpu_busy: measured.cpu_busy,
         knobs_before,
         knobs_after,
         agent: agent.map(Agent::cost),

@@ -272,7 +272,9 @@ pub fn agent(document: &Document) -> String {
             "Peak memory MB",
             "Knobs after the run",
             "Boots repeated",
+            "Guest's CPUs busy",
             "Host busy with others",
+            "Host speed",
         ],
     );
     for (policy, result) in document.in_order() {
@@ -289,6 +291,16 @@ pub fn agent(document: &Document) -> String {
             .iter()
             .filter_map(|run| run.record.host_busy_with_others)
             .reduce(f64::max);
+        let guest = result
+            .runs
+            .iter()
+            .filter_map(|run| run.record.guest_cpu_busy)
+            .reduce(f64::max);
+        let speed = result
+            .runs
+            .iter()
+            .filter_map(|run| run.record.host_speed)
+            .reduce(f64::min);
         let failed: u32 = result.runs.iter().map(|run| run.record.failed_boots).sum();
         table.row(vec![
             label(policy),
@@ -296,7 +308,9 @@ pub fn agent(document: &Document) -> String {
             number(result.agent.map(|agent| agent.peak_rss_mb), 1),
             knobs,
             failed.to_string(),
+            percent(guest, 0),
             percent(busy, 0),
+            number(speed, 0),
         ]);
     }
     let mut html = format!("<h2>Agent and knobs</h2>\n{}", table.render());

@@ -1,5 +1,6 @@
 //! What a reader must know before believing a figure, found in the record itself.
 
+use super::document::StudiedRun;
 use super::Document;
 use crate::experiments::{policy_name, runs_agent, Measure};
 use crate::protocol::PolicyUnderTest;
@@ -8,11 +9,17 @@ use crate::protocol::PolicyUnderTest;
 const CONTENDED_FROM: f64 = 0.85;
 /// A guest whose host is busier than this with other work is not measured but hindered.
 const QUIET_BELOW: f64 = 0.1;
+/// Runs on a host this fast, of the fastest, can be compared with it.
+const SAME_SPEED_FROM: f64 = 0.85;
+/// A guest this busy has no CPU time to spare.
+const SHORT_FROM: f64 = 0.95;
 
 /// Notes on a document, the most doubtful first. Empty when nothing stands out.
 pub fn notes(document: &Document) -> Vec<String> {
     let settings = &document.environment.settings;
     let mut notes: Vec<String> = busy_host(document).into_iter().collect();
+    notes.extend(slow_host(document));
+    notes.extend(short_of_cpu(document));
     for (policy, result) in document.in_order() {
         let name = policy_name(policy);
         let figures = &result.figures;
@@ -84,6 +91,48 @@ fn busy_host(document: &Document) -> Option<String> {
     })
 }
 
+/// A host whose CPUs change their speed does too, and nobody there is to be seen.
+fn slow_host(document: &Document) -> Option<String> {
+    let speeds = || {
+        document.in_order().flat_map(|(policy, result)| {
+            let speed = move |run: &StudiedRun| run.record.host_speed.map(|speed| (policy, speed));
+            result.runs.iter().filter_map(speed)
+        })
+    };
+    let fastest = speeds().map(|(_, speed)| speed).reduce(f64::max)?;
+    let slow: Vec<String> = speeds()
+        .filter(|(_, speed)| *speed < fastest * SAME_SPEED_FROM)
+        .map(|(policy, speed)| format!("{:.2} during {}", speed / fastest, policy_name(policy)))
+        .collect();
+    (!slow.is_empty()).then(|| {
+        format!(
+            "the host's CPUs were slower in some runs ({} of the fastest): do not compare totals or \
+             latencies; run again",
+            slow.join(", ")
+        )
+    })
+}
+
+/// A guest without CPU time to spare is no faster for what a policy does with memory and disk.
+fn short_of_cpu(document: &Document) -> Option<String> {
+    let busy: Vec<String> = document
+        .in_order()
+        .filter_map(|(policy, result)| {
+            let busy = |run: &StudiedRun| run.record.guest_cpu_busy;
+            let most = result.runs.iter().filter_map(busy).reduce(f64::max)?;
+            (most >= SHORT_FROM)
+                .then(|| format!("{:.0} % busy under {}", most * 100.0, policy_name(policy)))
+        })
+        .collect();
+    (!busy.is_empty()).then(|| {
+        format!(
+            "the guest was short of CPU ({}), which nobody here divides by weight: use larger files, a \
+             slower disk or a faster host",
+            busy.join(", ")
+        )
+    })
+}
+
 /// A disk with time to spare does not make anybody compete.
 fn uncontended(document: &Document, name: &str) -> Option<String> {
     let figures = &document
@@ -142,6 +191,31 @@ mod tests {
         let result = document.policies.get_mut(&PolicyUnderTest::Memcg).unwrap();
         result.runs[0].record.host_busy_with_others = Some(0.4);
         assert!(notes(&document)[0].contains("40 % during memcg"));
+    }
+
+    #[test]
+    fn a_host_that_changes_its_speed_is_noted() {
+        let mut document = fixture::document("fileserver --weights 100,200");
+        let policies = [PolicyUnderTest::Conventional, PolicyUnderTest::Memcg];
+        for (policy, speed) in policies.into_iter().zip([600.0, 550.0]) {
+            let result = document.policies.get_mut(&policy).unwrap();
+            result.runs[0].record.host_speed = Some(speed);
+        }
+        assert!(notes(&document).is_empty());
+        let result = document.policies.get_mut(&PolicyUnderTest::Memcg).unwrap();
+        result.runs[0].record.host_speed = Some(300.0);
+        assert!(notes(&document)[0].contains("0.50 during memcg"));
+    }
+
+    #[test]
+    fn a_guest_without_idle_time_is_noted() {
+        let mut document = fixture::document("fileserver --weights 100,200");
+        let result = document.policies.get_mut(&PolicyUnderTest::Memcg).unwrap();
+        result.runs[0].record.guest_cpu_busy = Some(0.7);
+        assert!(notes(&document).is_empty());
+        let result = document.policies.get_mut(&PolicyUnderTest::Memcg).unwrap();
+        result.runs[0].record.guest_cpu_busy = Some(0.98);
+        assert!(notes(&document)[0].contains("98 % busy under memcg"));
     }
 
     #[test]

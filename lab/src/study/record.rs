@@ -28,6 +28,12 @@ pub struct RunRecord {
     /// Part of the host's CPU time that went to others during the boot, 0 to 1; `None` if unknown.
     #[serde(default)]
     pub host_busy_with_others: Option<f64>,
+    /// Median speed of the host's CPUs, as in [`crate::host::HostSeen`].
+    #[serde(default)]
+    pub host_speed: Option<f64>,
+    /// Part of the guest's CPU time that was not idle, 0 to 1; `None` if unknown.
+    #[serde(default)]
+    pub guest_cpu_busy: Option<f64>,
     /// Boots of this run that failed before this one succeeded.
     pub failed_boots: u32,
     /// What the agent cost; `None` if none ran or it could not be measured.
@@ -184,6 +190,8 @@ impl RunRecord {
                 .get("prepare_s")
                 .and_then(|text| text.parse().ok()),
             host_busy_with_others: None,
+            host_speed: None,
+            guest_cpu_busy: report.cpu_busy,
             failed_boots,
             agent: report.agent,
             knob_differences: differences(&report.knobs_before, &report.knobs_after),

@@ -7,7 +7,7 @@
 //! statements, with sysbench's table, whose last column is so wide that two rows fill a page. That
 //! keeps the number of rows, and with it the time to make them under emulation, small.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -170,31 +170,11 @@ impl Server {
             socket,
             log: dir.join("log"),
         };
-        server.create(&id, &dir)?;
+        container::run_crun(&server.name, &id, &dir, &server.log)?;
         if scheduler != Scheduler::Bfq {
             container::set_weight(&server.group, u64::from(job.weight))?;
         }
         Ok(server)
-    }
-
-    fn create(&self, id: &str, bundle: &Path) -> Result<()> {
-        let log = File::create(&self.log)?;
-        let status = Command::new("crun")
-            .args(["--cgroup-manager=cgroupfs", "run", "-d", "--bundle"])
-            .arg(bundle)
-            .arg(id)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .status()
-            .context("cannot run crun")?;
-        ensure!(
-            status.success(),
-            "crun could not start {}: {}",
-            self.name,
-            self.log_tail()
-        );
-        Ok(())
     }
 
     /// Waits until it accepts connections.
@@ -203,7 +183,11 @@ impl Server {
         while UnixStream::connect(&self.socket).is_err() {
             self.ensure_alive()?;
             if Instant::now() >= deadline {
-                bail!("{} accepts no connections: {}", self.name, self.log_tail());
+                bail!(
+                    "{} accepts no connections: {}",
+                    self.name,
+                    container::log_tail(&self.log)
+                );
             }
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -216,7 +200,7 @@ impl Server {
             self.populated(),
             "the server of container {} ended: {}",
             self.name,
-            self.log_tail()
+            container::log_tail(&self.log)
         );
         Ok(())
     }
@@ -253,11 +237,6 @@ impl Server {
                 Err(_) => std::thread::sleep(Duration::from_millis(20)),
             }
         }
-    }
-
-    fn log_tail(&self) -> String {
-        let text = fs::read(&self.log).unwrap_or_default();
-        files::tail(&String::from_utf8_lossy(&text), 10)
     }
 }
 
