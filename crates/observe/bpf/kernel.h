@@ -1,45 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * The few kernel types that the programs look into, each with only the members that are read.
- * Where a member really lies is found in the running kernel's BTF when the programs are loaded
- * (CO-RE). A name with ___ is a variant of a type whose shape changed between kernels; which one
- * holds is asked of the BTF, never of a version number.
- */
+/* The few kernel types that these programs look into, besides those of justitia.h. */
 #ifndef JUSTITIA_KERNEL_H
 #define JUSTITIA_KERNEL_H
 
-typedef unsigned char __u8;
-typedef signed char __s8;
-typedef unsigned short __u16;
-typedef short __s16;
-typedef unsigned int __u32;
-typedef int __s32;
-typedef unsigned long long __u64;
-typedef long long __s64;
-typedef __u16 __be16;
-typedef __u32 __be32;
-typedef __u32 __wsum;
-typedef _Bool bool;
-
-/* From include/uapi/linux/bpf.h: part of the ABI. */
-enum {
-	BPF_MAP_TYPE_HASH = 1,
-	BPF_MAP_TYPE_ARRAY = 2,
-	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
-	BPF_MAP_TYPE_LRU_HASH = 9,
-	BPF_ANY = 0,
-	BPF_NOEXIST = 1,
-	BPF_F_NO_PREALLOC = 1 << 0,
-	BPF_F_MMAPABLE = 1 << 10,
-};
-
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_tracing.h>
-
-#ifndef NULL
-#define NULL ((void *)0)
-#endif
+#include <justitia.h>
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -90,8 +54,6 @@ struct super_block {
 	unsigned long s_magic;
 };
 
-struct address_space;
-
 struct inode {
 	unsigned short i_mode;
 	struct super_block *i_sb;
@@ -139,34 +101,6 @@ struct readahead_control {
 	struct address_space *mapping;
 	struct file_ra_state *ra;
 	unsigned long _index;
-};
-
-struct folio {
-	unsigned long flags;
-	struct address_space *mapping;
-	unsigned long index;
-	unsigned long memcg_data;
-};
-
-/* The order of a large folio is a byte of its own ... */
-struct folio___byte {
-	unsigned char _folio_order;
-};
-
-/* ... or the low byte of the second page's flags. */
-struct folio___flags {
-	unsigned long _flags_1;
-};
-
-/* Flags within a structure of their own. */
-struct folio___memdesc {
-	struct {
-		unsigned long f;
-	} flags;
-};
-
-enum pageflags {
-	PG_head = 6,
 };
 
 enum fault_flag {
@@ -227,8 +161,5 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
 #define PROC_SUPER_MAGIC 0x9fa0
 #define SYSFS_MAGIC 0x62656572
 #define CGROUP2_SUPER_MAGIC 0x63677270
-/* include/uapi/linux/stat.h */
-#define S_IFMT 0170000
-#define S_IFREG 0100000
 
 #endif

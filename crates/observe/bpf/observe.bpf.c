@@ -23,22 +23,6 @@
 #include "readahead.h"
 #include "sharing.h"
 
-static __always_inline __u64 folio_pages(struct folio *folio)
-{
-	unsigned long head = bpf_core_enum_value(enum pageflags, PG_head);
-	unsigned long flags;
-
-	if (bpf_core_field_exists(folio->flags))
-		flags = folio->flags;
-	else
-		flags = ((struct folio___memdesc *)folio)->flags.f;
-	if (!(flags >> head & 1))
-		return 1;
-	if (bpf_core_field_exists(((struct folio___byte *)folio)->_folio_order))
-		return 1ull << (((struct folio___byte *)folio)->_folio_order & 31);
-	return 1ull << (((struct folio___flags *)folio)->_flags_1 & 31);
-}
-
 /* A read of `bytes` that ended at this position. */
 static __always_inline void count_read(struct file *file, __u64 end, __u64 bytes)
 {

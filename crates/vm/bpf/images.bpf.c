@@ -292,22 +292,6 @@ int BPF_PROG(read_batch, struct address_space *mapping, unsigned long index, uns
 	return count_pages(&key, index, last + 1, false);
 }
 
-static __always_inline __u64 folio_pages(struct folio *folio)
-{
-	unsigned long head = bpf_core_enum_value(enum pageflags, PG_head);
-	unsigned long flags;
-
-	if (bpf_core_field_exists(folio->flags))
-		flags = folio->flags;
-	else
-		flags = ((struct folio___memdesc *)folio)->flags.f;
-	if (!(flags >> head & 1))
-		return 1;
-	if (bpf_core_field_exists(((struct folio___byte *)folio)->_folio_order))
-		return 1ull << (((struct folio___byte *)folio)->_folio_order & 31);
-	return 1ull << (((struct folio___flags *)folio)->_flags_1 & 31);
-}
-
 SEC("tp_btf/mm_filemap_add_to_page_cache")
 int BPF_PROG(page_added, struct folio *folio)
 {

@@ -71,20 +71,8 @@ impl Error {
     }
 }
 
-/// The generated definitions of the records in `bpf/record.h`.
-#[allow(
-    clippy::all,
-    clippy::pedantic,
-    dead_code,
-    missing_docs,
-    single_use_lifetimes,
-    unreachable_pub,
-    unused_imports,
-    unsafe_op_in_unsafe_fn
-)]
-mod generated {
-    include!(concat!(env!("OUT_DIR"), "/observe.skel.rs"));
-}
+// The definitions of the records in `bpf/record.h`.
+include!(concat!(env!("OUT_DIR"), "/observe.rs"));
 
 pub(crate) use generated::types;
 

@@ -21,20 +21,8 @@ use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, MapType, Object};
 use crate::Error;
 pub use book::Book;
 
-/// The generated definitions of the records in `bpf/record.h`.
-#[allow(
-    clippy::all,
-    clippy::pedantic,
-    dead_code,
-    missing_docs,
-    single_use_lifetimes,
-    unreachable_pub,
-    unused_imports,
-    unsafe_op_in_unsafe_fn
-)]
-mod generated {
-    include!(concat!(env!("OUT_DIR"), "/images.skel.rs"));
-}
+// The definitions of the records in `bpf/record.h`.
+include!(concat!(env!("OUT_DIR"), "/images.rs"));
 
 pub(crate) use generated::types;
 
