@@ -101,6 +101,7 @@ impl Observer {
         let control = ControlMemory::map(control.as_fd()).map_err(Error::Memory)?;
         let links = attach(&object, &choice)?;
         let sharing = Sharing::start(&object, &choice)?;
+        return_freed_memory();
         Ok(Observer {
             links,
             sharing,
@@ -342,6 +343,16 @@ fn attach(object: &Object, choice: &Choice) -> Result<Vec<Link>, Error> {
         }
     }
     Ok(links)
+}
+
+/// libbpf has read the kernel's type information, some megabytes, and freed it; the allocator keeps it for
+/// a next time that does not come.
+fn return_freed_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it only gives back pages that nothing uses.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// How often a program was not run because it was running on that CPU.
