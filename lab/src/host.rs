@@ -18,7 +18,7 @@ use std::time::Duration;
 use rustix::time::{clock_gettime, ClockId};
 
 /// Time between two looks at the speed. With a piece of work of some tenths of a millisecond that
-/// takes less than a thousandth of a CPU.
+/// takes about a thousandth of a CPU.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Steps of the piece of work.
 const STEPS: u32 = 200_000;

@@ -1,6 +1,7 @@
 //! What a reader must know before believing a figure, found in the record itself.
 
-use super::document::StudiedRun;
+use super::document::{PolicyResult, StudiedRun};
+use super::record::RunRecord;
 use super::Document;
 use crate::experiments::{policy_name, runs_agent, Measure};
 use crate::protocol::PolicyUnderTest;
@@ -68,19 +69,26 @@ pub fn notes(document: &Document) -> Vec<String> {
     notes
 }
 
+/// The policies of which a run has this figure at or above `from`, with the highest.
+fn policies_from(
+    document: &Document,
+    from: f64,
+    figure: impl Fn(&RunRecord) -> Option<f64>,
+) -> Vec<(PolicyUnderTest, f64)> {
+    let most = |(policy, result): (PolicyUnderTest, &PolicyResult)| {
+        let figures = result.runs.iter().filter_map(|run| figure(&run.record));
+        Some((policy, figures.reduce(f64::max)?))
+    };
+    let all = document.in_order().filter_map(most);
+    all.filter(|(_, most)| *most >= from).collect()
+}
+
 /// A host that others use makes policies differ for no reason of their own.
 fn busy_host(document: &Document) -> Option<String> {
-    let busy: Vec<String> = document
-        .in_order()
-        .filter_map(|(policy, result)| {
-            let most = result
-                .runs
-                .iter()
-                .filter_map(|run| run.record.host_busy_with_others)
-                .reduce(f64::max)?;
-            (most >= QUIET_BELOW)
-                .then(|| format!("{:.0} % during {}", most * 100.0, policy_name(policy)))
-        })
+    let busy = policies_from(document, QUIET_BELOW, |record| record.host_busy_with_others);
+    let busy: Vec<String> = busy
+        .iter()
+        .map(|(policy, most)| format!("{:.0} % during {}", most * 100.0, policy_name(*policy)))
         .collect();
     (!busy.is_empty()).then(|| {
         format!(
@@ -115,14 +123,9 @@ fn slow_host(document: &Document) -> Option<String> {
 
 /// A guest without CPU time to spare is no faster for what a policy does with memory and disk.
 fn short_of_cpu(document: &Document) -> Option<String> {
-    let busy: Vec<String> = document
-        .in_order()
-        .filter_map(|(policy, result)| {
-            let busy = |run: &StudiedRun| run.record.guest_cpu_busy;
-            let most = result.runs.iter().filter_map(busy).reduce(f64::max)?;
-            (most >= SHORT_FROM)
-                .then(|| format!("{:.0} % busy under {}", most * 100.0, policy_name(policy)))
-        })
+    let busy: Vec<String> = policies_from(document, SHORT_FROM, |record| record.guest_cpu_busy)
+        .iter()
+        .map(|(policy, most)| format!("{:.0} % busy under {}", most * 100.0, policy_name(*policy)))
         .collect();
     (!busy.is_empty()).then(|| {
         format!(

@@ -345,8 +345,8 @@ fn attach(object: &Object, choice: &Choice) -> Result<Vec<Link>, Error> {
     Ok(links)
 }
 
-/// libbpf has read the kernel's type information, some megabytes, and freed it; the allocator keeps it for
-/// a next time that does not come.
+/// libbpf has read the kernel's type information and freed it; the allocator keeps the memory for a next
+/// time that does not come.
 fn return_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it only gives back pages that nothing uses.
