@@ -11,7 +11,7 @@ groups="light middle heavy"
 keep() { # NAME COMMAND...
     local name=$1
     shift
-    timeout 30 "$@" >"$out/$name" 2>"$out/$name.err" </dev/null
+    timeout 120 "$@" >"$out/$name" 2>"$out/$name.err" </dev/null
     echo $? >"$out/$name.status"
 }
 
@@ -95,14 +95,27 @@ stream=$!
 $justitia record --seconds 20 /run/agent.jrec >"$out/record" 2>"$out/record.err" </dev/null &
 recorder=$!
 
-# One step, seen in every way: as often as it takes for no step to come between.
+# The groups stand still: who looks has the CPUs.
+freeze() { # 1 or 0
+    for group in $groups; do echo "$1" >"$cgroups/app/$group/cgroup.freeze"; done
+}
+
+# One step, seen in every way: from the start of an interval, as often as it takes for no step to
+# come between.
 for try in {1..12}; do
-    keep before.json $justitia status --json
+    keep earlier.json $justitia status --json
+    for look in {1..80}; do
+        keep before.json $justitia status --json
+        [ "$(ticks earlier.json)" = "$(ticks before.json)" ] || break
+        sleep 0.1
+    done
+    freeze 1
     get metrics /metrics
     get api-status /api/status
     keep top-80 env COLUMNS=80 $justitia top --once
     keep top-120 env COLUMNS=120 $justitia top --once
     keep after.json $justitia status --json
+    freeze 0
     [ "$(ticks before.json)" = "$(ticks after.json)" ] && break
 done
 echo "@justitia one step seen in every way after $try tries"
