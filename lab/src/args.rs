@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::protocol::{Lru, Scheduler};
+use crate::qemu::Clock;
 
 /// Arguments of `justitia lab`.
 #[derive(Debug, Clone, Args)]
@@ -148,6 +149,10 @@ pub struct GuestArgs {
     /// Block scheduler of the data disk [default: bfq; none with databases]
     #[arg(long, value_enum, value_name = "NAME")]
     pub scheduler: Option<SchedulerArg>,
+    /// Clock of the guest. Of instructions: no other work on the host shows, nor does its speed; the
+    /// disk is then of the guest's own memory, and a second takes several of the host's
+    #[arg(long, value_enum, default_value = "host", value_name = "CLOCK")]
+    pub clock: ClockArg,
     /// Mount options of the ext4 under test, for example `noauto_da_alloc`
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     pub mount_options: String,
@@ -254,6 +259,24 @@ impl From<LruArg> for Lru {
         match arg {
             LruArg::Classic => Lru::Classic,
             LruArg::Mglru => Lru::Mglru,
+        }
+    }
+}
+
+/// [`Clock`] on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ClockArg {
+    /// The host's time
+    Host,
+    /// A nanosecond with each instruction; only under emulation
+    Instructions,
+}
+
+impl From<ClockArg> for Clock {
+    fn from(arg: ClockArg) -> Self {
+        match arg {
+            ClockArg::Host => Clock::Host,
+            ClockArg::Instructions => Clock::Instructions { shift: 0 },
         }
     }
 }

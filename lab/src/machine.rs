@@ -11,11 +11,12 @@ use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
 use crate::error::LabError;
-use crate::experiments::{has_gate, runs_agent, Settings, Workload};
+use crate::experiments::{has_gate, runs_agent, Settings};
 use crate::gate_module;
 use crate::host::{HostSeen, Watch};
 use crate::kernels::Series;
-use crate::protocol::{GuestJob, GuestReport, Job};
+use crate::protocol::{GuestJob, GuestReport, Job, MemoryDisk};
+use crate::qemu::Clock;
 use crate::vm::{self, DataDisk, VmSpec};
 
 /// Runs jobs.
@@ -80,21 +81,21 @@ impl Machine {
             _module: module,
             spec: VmSpec {
                 kernel,
-                memory_bytes: settings.memory_bytes,
+                memory_bytes: with_disk(settings.memory_bytes, settings.memory_disk().as_ref()),
                 cpus: settings.cpus,
                 disk_mbps: Some(settings.disk_mb_per_s),
                 disk_iops: None,
                 data_bytes: data_bytes(settings),
                 data: DataDisk::Scratch,
                 binaries,
-                modules: vec!["bfq".to_owned()],
+                modules: guest_modules(),
                 extra_packages: Vec::new(),
                 timeout: time_limit(settings),
                 console_log: PathBuf::new(),
                 cmdline: Vec::new(),
                 // The killed agent's programs go, and its successor's come, beside a load that runs.
                 patches_text: settings.kill_agent_at_s.is_some(),
-                counts_instructions: false,
+                clock: settings.clock,
             },
         })
     }
@@ -132,29 +133,43 @@ impl Guest for Machine {
     }
 }
 
-/// Bytes of all file sets together.
-fn file_set_bytes(settings: &Settings) -> u64 {
-    let containers = settings.containers.len() as u64;
-    match &settings.workload {
-        Workload::Fileserver(p) => {
-            containers * u64::from(p.files) * (p.mean_file_bytes + p.append_bytes)
-        }
-        Workload::Readmix(p) => containers * p.file_bytes,
-        Workload::Reread(p) => containers * p.file_bytes + p.polluter_bytes,
-        Workload::Sharing(p) => p.bytes(containers),
-        Workload::Guard(p) => p.bytes(),
+/// Room for the file sets three times over: files are deleted and created at different times. No disk
+/// where the guest makes one.
+fn data_bytes(settings: &Settings) -> u64 {
+    if settings.memory_disk().is_some() {
+        return 0;
     }
+    (settings.file_set_bytes() * 3).max(4 << 30)
 }
 
-/// Room for the file sets three times over: files are deleted and created at different times.
-fn data_bytes(settings: &Settings) -> u64 {
-    (file_set_bytes(settings) * 3).max(4 << 30)
+/// Memory of a guest: that of its disk comes on top.
+pub(crate) fn with_disk(memory_bytes: u64, disk: Option<&MemoryDisk>) -> u64 {
+    // The driver keeps its pages in a radix tree, with a word for each.
+    memory_bytes + disk.map_or(0, |disk| disk.bytes + disk.bytes / 64)
+}
+
+/// The kernel modules of a guest that measures.
+pub(crate) fn guest_modules() -> Vec<String> {
+    ["bfq", "null_blk"].map(str::to_owned).to_vec()
+}
+
+/// Host seconds that a second of a clock of instructions takes at most.
+const HOST_S_PER_S: u64 = 15;
+
+/// The host's time that so many seconds of the guest's take at most.
+pub(crate) fn host_time(clock: Clock, guest_s: u64) -> Duration {
+    let slower = match clock {
+        Clock::Host => 1,
+        Clock::Instructions { .. } => HOST_S_PER_S,
+    };
+    Duration::from_secs(guest_s * slower)
 }
 
 /// Booting, filling the disk at half its speed, measuring under emulation, and patience.
 fn time_limit(settings: &Settings) -> Duration {
-    let fill_s = file_set_bytes(settings) / (u64::from(settings.disk_mb_per_s) * 500_000);
-    Duration::from_secs(300 + fill_s + 2 * u64::from(settings.seconds))
+    let fill_s = settings.file_set_bytes() / (u64::from(settings.disk_mb_per_s) * 500_000);
+    let guest_s = 300 + fill_s + 2 * u64::from(settings.seconds);
+    host_time(settings.clock, guest_s)
 }
 
 /// A job as the guest reads it.
@@ -202,6 +217,21 @@ mod tests {
         let large = fixture::settings("readmix --file-size 2G");
         assert_eq!(data_bytes(&large), 3 * 4 * (2 << 30));
         assert!(time_limit(&large) > time_limit(&small) + Duration::from_secs(300));
+    }
+
+    #[test]
+    fn a_disk_of_memory_comes_on_top_and_its_guest_takes_longer() {
+        let host = fixture::settings("readmix --file-size 64M");
+        let own = fixture::settings("readmix --file-size 64M --clock instructions");
+        let disk = own.memory_disk().expect("a disk of memory");
+        assert_eq!(data_bytes(&own), 0);
+        let memory = with_disk(own.memory_bytes, Some(&disk));
+        assert!(memory > own.memory_bytes + disk.bytes);
+        assert_eq!(
+            with_disk(host.memory_bytes, host.memory_disk().as_ref()),
+            host.memory_bytes
+        );
+        assert!(time_limit(&own) > 10 * time_limit(&host));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::kernels::Series;
 use crate::machine::{job_text, program, understood};
 use crate::progress::Progress;
 use crate::protocol::{Job, OverheadJob, OverheadLoad, OverheadReport};
+use crate::qemu::Clock;
 use crate::vm::{self, DataDisk, VmSpec};
 
 /// Name of the record.
@@ -61,7 +62,7 @@ pub fn run(args: &OverheadArgs) -> Result<String, LabError> {
         cmdline: Vec::new(),
         // Programs come and go with every window.
         patches_text: true,
-        counts_instructions: true,
+        clock: Clock::Instructions { shift: 1 },
     };
     let mut progress = Progress::stderr();
     progress.step("overhead");

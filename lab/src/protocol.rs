@@ -47,6 +47,8 @@ pub struct GuestJob {
     pub lru: Lru,
     /// The block scheduler of the data disk.
     pub scheduler: Scheduler,
+    /// The disk that the guest makes of its own memory; `None`: the one that is attached to it.
+    pub memory_disk: Option<MemoryDisk>,
     /// Mount options of the data file system (ext4), for example `noauto_da_alloc`; may be empty.
     pub mount_options: String,
     /// Extra arguments for `justitia run`, for example `--interval 1s`.
@@ -61,6 +63,27 @@ pub struct GuestJob {
     pub surroundings: Surroundings,
     /// Seed of every random choice.
     pub seed: u64,
+}
+
+/// A disk of the guest's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryDisk {
+    /// Its size, whole mebibytes.
+    pub bytes: u64,
+    /// Reads and writes together, 10^6 bytes per second.
+    pub mb_per_s: u32,
+    /// Requests per second, reads and writes together; `None`: that of a good flash disk.
+    pub iops: Option<u32>,
+    /// Holds what the attached data disk holds; otherwise zeros.
+    pub copies: bool,
+}
+
+impl MemoryDisk {
+    /// Its bandwidth as the driver counts it, to the nearest MiB per second, at least one.
+    pub fn mib_per_s(&self) -> u64 {
+        ((u64::from(self.mb_per_s) * 1_000_000 + (1 << 19)) >> 20).max(1)
+    }
 }
 
 /// One container.
@@ -99,9 +122,11 @@ pub enum Load {
         direct: bool,
         /// Duty cycle: busy for this many seconds, then idle as long; `None` is always busy.
         duty_s: Option<u32>,
-        /// Anonymous memory that grows at this rate while the load runs, bytes per second, up to
-        /// a quarter of RAM; 0 for none.
+        /// Anonymous memory that grows at this rate while the load runs, bytes per second; 0 for
+        /// none.
         anon_growth_bytes_per_s: u64,
+        /// Where it stops, bytes.
+        anon_most_bytes: u64,
     },
     /// Skewed random reads of one file, some of them writes.
     Readmix {

@@ -15,9 +15,12 @@
 //! one executes; a guest that does so over and over ([`Machine::patches_text`]) gets one thread
 //! for all its CPUs.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::image::ROOT_PARTUUID;
@@ -116,10 +119,33 @@ pub struct Machine {
     pub cmdline: Vec<String>,
     /// The guest patches its kernel's text all the time: attaches and detaches BPF programs.
     pub patches_text: bool,
-    /// The guest's clock goes on by two nanoseconds with each instruction, all its CPUs in turn,
-    /// and while they are idle with real time: what a program costs is then its instructions, and
-    /// the host's other work does not show. Only under emulation.
-    pub counts_instructions: bool,
+    /// Where the guest's time comes from.
+    pub clock: Clock,
+}
+
+/// Where a guest's time comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Clock {
+    /// From the host.
+    #[default]
+    Host,
+    /// Each instruction takes it this much further, all CPUs of the guest in turn, and while they
+    /// are idle it goes with real time: what a program costs is then its instructions, and the
+    /// host's other work does not show. Such a guest is always emulated.
+    Instructions {
+        /// Nanoseconds as a power of two: 0 is one nanosecond, 1 is two.
+        shift: u8,
+    },
+}
+
+impl fmt::Display for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("the host's"),
+            Self::Instructions { shift } => write!(f, "{} ns an instruction", 1_u32 << shift),
+        }
+    }
 }
 
 /// What runs the guest, and which processor it sees.
@@ -132,12 +158,13 @@ fn processor(machine: &Machine) -> (&'static str, String) {
     if old {
         cpu.push_str(",la57=off,cx16=off");
     }
-    if machine.counts_instructions {
+    let counts = machine.clock != Clock::Host;
+    if counts {
         // An instruction that moves a string counts once for each item; without those that move
         // bytes, kernel and libc move words, which is nearer to what a processor does.
         cpu.push_str(",erms=off,fsrm=off");
     }
-    let single = machine.counts_instructions || old && machine.patches_text;
+    let single = counts || old && machine.patches_text;
     let accelerator = if single {
         "tcg,thread=single"
     } else {
@@ -162,8 +189,10 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
         "-cpu",
         &cpu,
     ]);
-    if machine.counts_instructions && machine.accelerator == Accelerator::Tcg {
-        arguments.extend(words(&["-icount", "shift=1,align=off,sleep=on"]));
+    if let (Clock::Instructions { shift }, Accelerator::Tcg) = (machine.clock, machine.accelerator)
+    {
+        let counting = format!("shift={shift},align=off,sleep=on");
+        arguments.extend(["-icount".into(), counting]);
     }
     arguments.extend(["-smp".into(), machine.cpus.to_string()]);
     arguments.extend(["-m".into(), format!("{}M", machine.memory_bytes >> 20)]);
@@ -283,7 +312,7 @@ mod tests {
             ],
             cmdline: vec!["lru_gen=off".into()],
             patches_text: false,
-            counts_instructions: false,
+            clock: Clock::Host,
         }
     }
 
@@ -328,7 +357,7 @@ mod tests {
             (10, "max,erms=off,fsrm=off"),
         ] {
             let counting = |accelerator| Machine {
-                counts_instructions: true,
+                clock: Clock::Instructions { shift: 1 },
                 ..machine(accelerator, major)
             };
             let emulated = arguments(&counting(Accelerator::Tcg));

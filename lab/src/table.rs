@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use crate::experiments::{policy_name, Measure};
+use crate::qemu::Clock;
 use crate::report::tables::{lru_name, scheduler_name};
 use crate::study::notes::notes;
 use crate::study::{Document, Figures, FileFigures, PolicyResult};
@@ -56,11 +57,15 @@ fn setup(document: &Document) -> String {
         "one run".to_owned()
     };
     format!(
-        "{} on Linux {}: {} MiB, {} CPUs, disk {} MB/s, {}, {} LRU; {window}; {runs}\n",
+        "{} on Linux {}: {} MiB, {} CPUs{}, disk {} MB/s, {}, {} LRU; {window}; {runs}\n",
         document.experiment,
         document.kernel,
         settings.memory_bytes >> 20,
         settings.cpus,
+        match settings.clock {
+            Clock::Host => String::new(),
+            clock @ Clock::Instructions { .. } => format!(", clock: {clock}"),
+        },
         settings.disk_mb_per_s,
         scheduler_name(settings.scheduler),
         lru_name(settings.lru),

@@ -24,7 +24,7 @@ use crate::kernels::{self, Kernel, Series};
 use crate::mailbox;
 use crate::protocol::PROGRESS_PREFIX;
 use crate::qemu::{
-    self, Accelerator, Disk, Machine, SERIAL_DATA, SERIAL_MAILBOX, SERIAL_ROOT, SERIAL_TOOLS,
+    self, Accelerator, Clock, Disk, Machine, SERIAL_DATA, SERIAL_MAILBOX, SERIAL_ROOT, SERIAL_TOOLS,
 };
 use crate::{image, tools};
 
@@ -68,8 +68,8 @@ pub struct VmSpec {
     pub cmdline: Vec<String>,
     /// See [`Machine::patches_text`].
     pub patches_text: bool,
-    /// See [`Machine::counts_instructions`].
-    pub counts_instructions: bool,
+    /// Where its time comes from.
+    pub clock: Clock,
 }
 
 /// Where a guest's data disk comes from and what becomes of it.
@@ -136,7 +136,10 @@ pub fn prepare(spec: &VmSpec, progress: &mut dyn FnMut(&str)) -> Result<Prepared
         qemu_major,
         qemu_version,
     };
-    prepared.accelerator = choose_accelerator(&prepared, &lock, progress)?;
+    // Only the emulator counts instructions.
+    if spec.clock == Clock::Host {
+        prepared.accelerator = choose_accelerator(&prepared, &lock, progress)?;
+    }
     Ok(prepared)
 }
 
@@ -292,7 +295,7 @@ fn machine(
         disks,
         cmdline: spec.cmdline.clone(),
         patches_text: spec.patches_text,
-        counts_instructions: spec.counts_instructions,
+        clock: spec.clock,
     })
 }
 
@@ -338,7 +341,7 @@ fn choose_accelerator(
         disks: vec![Disk::shared(&prepared.root, SERIAL_ROOT)],
         cmdline: Vec::new(),
         patches_text: false,
-        counts_instructions: false,
+        clock: Clock::Host,
     };
     let mut is_up = false;
     watch(

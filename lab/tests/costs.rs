@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use common::{built, machine, report_of, PROLOGUE};
 use justitia_lab::kernels::Series;
+use justitia_lab::qemu::Clock;
 
 /// Runs the job's command line.
 const SCRIPT: &str = r#"
@@ -84,7 +85,7 @@ fn counted(script: &str, program: PathBuf, job: &str) -> String {
     spec.binaries.push(program);
     spec.memory_bytes = 2 << 30;
     spec.data_bytes = 1 << 30;
-    spec.counts_instructions = true;
+    spec.clock = Clock::Instructions { shift: 1 };
     spec.timeout = Duration::from_secs(1800);
     let (output, report) = report_of(&spec, job);
     println!("{}\n{report}", output.kernel_release);

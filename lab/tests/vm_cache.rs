@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use justitia_lab::cache::Cache;
 use justitia_lab::kernels::{self, Series};
 use justitia_lab::qemu::{
-    self, Accelerator, Disk, Machine, SERIAL_DATA, SERIAL_ROOT, SERIAL_TOOLS,
+    self, Accelerator, Clock, Disk, Machine, SERIAL_DATA, SERIAL_ROOT, SERIAL_TOOLS,
 };
 use justitia_lab::{image, tools};
 
@@ -321,7 +321,7 @@ fn setup(dir: &Path) -> Setup {
             disks,
             cmdline: vec!["lru_gen=off".into()],
             patches_text: false,
-            counts_instructions: false,
+            clock: Clock::Host,
         },
         image,
         resident,

@@ -82,6 +82,35 @@ fn writers_get_their_weighted_share_and_every_knob_is_restored() {
 
 #[test]
 #[ignore = "boots virtual machines; make test runs it"]
+fn a_guest_whose_clock_counts_instructions_has_its_disk_by_the_same_clock() {
+    let result = lab(&[
+        "readmix",
+        "--clock",
+        "instructions",
+        "--weights",
+        "100,800",
+        "--seconds",
+        "6",
+        "--policies",
+        "conventional",
+        "--file-size",
+        "48M",
+        "--memory",
+        "256M",
+        "--write-percent",
+        "100",
+    ]);
+    // The host's speed does not matter to it, so the bound may be narrow.
+    let written = number(&result, "conventional", "device_write_mb_per_s");
+    let read = number(&result, "conventional", "device_read_mb_per_s");
+    assert!(
+        (20.0..44.0).contains(&(written + read)),
+        "{written} and {read} of 40 MB/s"
+    );
+}
+
+#[test]
+#[ignore = "boots virtual machines; make test runs it"]
 fn the_old_and_the_new_kernel_work_and_a_killed_agent_leaves_nothing_behind() {
     for kernel in ["6.1", "7.2"] {
         let result = lab(&[

@@ -13,6 +13,7 @@ use crate::error::LabError;
 use crate::kernels::Series;
 use crate::machine::{job_text, program, understood};
 use crate::protocol::Job;
+use crate::qemu::Clock;
 use crate::vm::{self, DataDisk, VmSpec};
 
 /// Counts up when the making changes, so that cached images are not used any more.
@@ -41,7 +42,7 @@ pub fn obtain(
     let scratch = cache.run_dir()?;
     let path = scratch.path().join("databases");
     let databases = u64::from(job.databases);
-    let bytes = databases * (database_bytes * 5 / 4 + OVERHEAD_BYTES) + (64 << 20);
+    let bytes = bytes(databases, database_bytes);
     let spec = VmSpec {
         kernel,
         memory_bytes: 1 << 30,
@@ -57,7 +58,7 @@ pub fn obtain(
         console_log: console.to_owned(),
         cmdline: Vec::new(),
         patches_text: false,
-        counts_instructions: false,
+        clock: Clock::Host,
     };
     let text = job_text(&Job::PrepareDatabases(job.clone()))?;
     let output = vm::run_guest(&spec, &text, progress)?;
@@ -69,6 +70,11 @@ pub fn obtain(
     ));
     let _lock = cache.lock(progress)?;
     cache.adopt_image(&path, &name)
+}
+
+/// Size of an image.
+pub fn bytes(databases: u64, database_bytes: u64) -> u64 {
+    databases * (database_bytes * 5 / 4 + OVERHEAD_BYTES) + (64 << 20)
 }
 
 fn name(job: &PrepareJob) -> String {

@@ -21,13 +21,13 @@ pub mod table;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::args::RunArgs;
 use crate::error::LabError;
 use crate::host::Watch;
 use crate::kernels::Series;
-use crate::machine::{job_text, program, understood};
+use crate::machine::{guest_modules, host_time, job_text, program, understood, with_disk};
 use crate::progress::Progress;
 use crate::protocol::Job;
 use crate::run::{write_whole, REPORT, RESULT};
@@ -158,21 +158,23 @@ fn machine(
     let phases = settings.phases.len() as u64 * u64::from(settings.phase_s);
     let warm_s = settings.database_bytes * settings.containers.len() as u64
         / (u64::from(settings.disk_mb_per_s) * 250_000);
+    // Where the guest makes its disk, this one is only read once.
+    let limited = settings.memory_disk().is_none();
     Ok(VmSpec {
         kernel,
-        memory_bytes: settings.memory_bytes,
+        memory_bytes: with_disk(settings.memory_bytes, settings.memory_disk().as_ref()),
         cpus: settings.cpus,
-        disk_mbps: Some(settings.disk_mb_per_s),
-        disk_iops: Some(settings.disk_iops),
+        disk_mbps: limited.then_some(settings.disk_mb_per_s),
+        disk_iops: limited.then_some(settings.disk_iops),
         data_bytes: 0,
         data: DataDisk::From(image.to_owned()),
         binaries,
-        modules: vec!["bfq".to_owned()],
+        modules: guest_modules(),
         extra_packages: PACKAGES.iter().map(|p| (*p).to_owned()).collect(),
-        timeout: Duration::from_secs(AROUND_S + warm_s + phases * 3 / 2),
+        timeout: host_time(settings.clock, AROUND_S + warm_s + phases * 3 / 2),
         console_log,
         cmdline: Vec::new(),
         patches_text: false,
-        counts_instructions: false,
+        clock: settings.clock,
     })
 }

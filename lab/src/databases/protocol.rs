@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::{AgentCost, Lru, Scheduler};
+use crate::protocol::{AgentCost, Lru, MemoryDisk, Scheduler};
 
 /// A policy the databases run under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -172,6 +172,8 @@ pub struct DatabasesJob {
     pub threads: u32,
     /// Rows of each database.
     pub rows: u32,
+    /// The disk that the guest makes of its own memory; `None`: the one that is attached to it.
+    pub memory_disk: Option<MemoryDisk>,
     /// LRU of the guest kernel.
     pub lru: Lru,
     /// Scheduler of the data disk.

@@ -230,6 +230,7 @@ fn environment(document: &Document) -> String {
         settings.disk_iops, settings.disk_mb_per_s
     );
     table.fact("data disk", &disk);
+    table.fact("clock", &settings.clock.to_string());
     for (name, value) in environment.guest.iter().chain(&environment.machine) {
         table.fact(name, value);
     }

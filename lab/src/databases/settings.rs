@@ -7,13 +7,15 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
+use super::image;
 use super::protocol::{DatabaseJob, DatabasesJob, Lie, Policy};
 use super::scenario::{find, Scenario};
 use crate::args::RunArgs;
 use crate::error::LabError;
 use crate::experiments::did_you_mean;
 use crate::experiments::settings::{in_range, MIN_MEMORY_BYTES};
-use crate::protocol::{Lru, Scheduler};
+use crate::protocol::{Lru, MemoryDisk, Scheduler};
+use crate::qemu::Clock;
 
 /// Rows that fill a page of a database.
 const ROWS_PER_PAGE: u64 = 2;
@@ -52,6 +54,9 @@ pub struct Settings {
     pub disk_iops: u32,
     /// Bandwidth of the data disk.
     pub disk_mb_per_s: u32,
+    /// Where the guest's time comes from.
+    #[serde(default)]
+    pub clock: Clock,
     /// LRU of the guest kernel.
     pub lru: Lru,
     /// Block scheduler of the data disk.
@@ -116,6 +121,7 @@ impl Settings {
             cpus: args.guest.cpus,
             disk_iops,
             disk_mb_per_s,
+            clock: args.guest.clock.into(),
             lru: args.guest.lru.into(),
             // The paper's subject is memory: nothing else is to tell the containers apart.
             scheduler: args.guest.scheduler.map_or(Scheduler::None, Into::into),
@@ -123,6 +129,16 @@ impl Settings {
             seed: args.seed,
             agent_args: args.agent.agent_arg.clone(),
             agent_config: agent_config(args)?,
+        })
+    }
+
+    /// The disk that the guest makes of memory, where the emulator's would go by another clock.
+    pub fn memory_disk(&self) -> Option<MemoryDisk> {
+        (self.clock != Clock::Host).then(|| MemoryDisk {
+            bytes: image::bytes(self.containers.len() as u64, self.database_bytes),
+            mb_per_s: self.disk_mb_per_s,
+            iops: Some(self.disk_iops),
+            copies: true,
         })
     }
 
@@ -135,6 +151,7 @@ impl Settings {
             phase_s: self.phase_s,
             threads: self.threads,
             rows: self.rows,
+            memory_disk: self.memory_disk(),
             lru: self.lru,
             scheduler: self.scheduler,
             agent_args: self.agent_args.clone(),

@@ -38,6 +38,15 @@ fn the_study_of_parameters_reaches_the_agent() {
 }
 
 #[test]
+fn where_instructions_are_the_clock_the_disk_is_copied_into_memory() {
+    let own = settings("two-databases --clock instructions").unwrap();
+    let disk = own.memory_disk().expect("a disk of memory");
+    assert!(disk.copies && disk.bytes > 2 * own.database_bytes);
+    assert_eq!(disk.iops, Some(own.disk_iops));
+    assert_eq!(settings("two-databases").unwrap().memory_disk(), None);
+}
+
+#[test]
 fn a_lie_belongs_to_the_container_that_is_named() {
     let settings = settings("two-databases --lie B=flap").unwrap();
     let lies: Vec<Option<Lie>> = settings.containers.iter().map(|c| c.lie).collect();

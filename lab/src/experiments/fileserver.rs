@@ -113,8 +113,8 @@ impl Parameters {
         Ok(parameters)
     }
 
-    /// What one container runs.
-    pub fn load(&self, container: &ContainerSpec, direct: bool) -> Load {
+    /// What one container runs in a guest with this much memory.
+    pub fn load(&self, container: &ContainerSpec, memory_bytes: u64, direct: bool) -> Load {
         Load::Fileserver {
             threads: self.threads,
             files: self.files,
@@ -126,6 +126,7 @@ impl Parameters {
             direct,
             duty_s: container.duty_s,
             anon_growth_bytes_per_s: container.anon_growth_bytes_per_s,
+            anon_most_bytes: memory_bytes / 4,
         }
     }
 

@@ -177,17 +177,19 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// What the container at this place runs under a policy; `from_s`: when the warm-up is over.
+    /// What the container at this place runs under a policy, in a guest with this much memory;
+    /// `from_s`: when the warm-up is over.
     pub fn load(
         &self,
         place: usize,
         container: &ContainerSpec,
         policy: PolicyUnderTest,
+        memory_bytes: u64,
         from_s: f64,
     ) -> Load {
         let direct = policy == PolicyUnderTest::Direct;
         match self {
-            Self::Fileserver(parameters) => parameters.load(container, direct),
+            Self::Fileserver(parameters) => parameters.load(container, memory_bytes, direct),
             Self::Readmix(parameters) => parameters.load(),
             Self::Reread(parameters) => parameters.load(direct),
             Self::Sharing(parameters) => parameters.load(place, from_s as u32),

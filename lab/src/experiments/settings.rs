@@ -11,7 +11,8 @@ use super::{did_you_mean, fileserver, find, find_policy, policy_name, readmix, r
 use super::{Measure, Workload};
 use crate::args::{LoadArgs, RunArgs};
 use crate::error::LabError;
-use crate::protocol::{ContainerJob, GuestJob, Lru, PolicyUnderTest, Scheduler};
+use crate::protocol::{ContainerJob, GuestJob, Lru, MemoryDisk, PolicyUnderTest, Scheduler};
+use crate::qemu::Clock;
 
 /// Least memory of a guest that runs containers.
 pub const MIN_MEMORY_BYTES: u64 = 256 << 20;
@@ -41,6 +42,9 @@ pub struct Settings {
     pub cpus: u32,
     /// Bandwidth of the data disk.
     pub disk_mb_per_s: u32,
+    /// Where the guest's time comes from.
+    #[serde(default)]
+    pub clock: Clock,
     /// LRU of the guest kernel.
     pub lru: Lru,
     /// Block scheduler of the data disk.
@@ -113,6 +117,7 @@ impl Settings {
             memory_bytes,
             cpus: args.guest.cpus,
             disk_mb_per_s,
+            clock: args.guest.clock.into(),
             lru: args.guest.lru.into(),
             scheduler: args.guest.scheduler.map_or(Scheduler::Bfq, Into::into),
             mount_options: args.guest.mount_options.clone(),
@@ -120,6 +125,31 @@ impl Settings {
             seed: args.seed,
             agent_args: args.agent.agent_arg.clone(),
             kill_agent_at_s: args.agent.kill_agent_at,
+        })
+    }
+
+    /// Bytes of all file sets together.
+    pub fn file_set_bytes(&self) -> u64 {
+        let containers = self.containers.len() as u64;
+        match &self.workload {
+            Workload::Fileserver(p) => {
+                containers * u64::from(p.files) * (p.mean_file_bytes + p.append_bytes)
+            }
+            Workload::Readmix(p) => containers * p.file_bytes,
+            Workload::Reread(p) => containers * p.file_bytes + p.polluter_bytes,
+            Workload::Sharing(p) => p.bytes(containers),
+            Workload::Guard(p) => p.bytes(),
+        }
+    }
+
+    /// The disk that the guest makes of memory, where the emulator's would go by another clock: room
+    /// for the file sets and half as much, because files are deleted and created at different times.
+    pub fn memory_disk(&self) -> Option<MemoryDisk> {
+        (self.clock != Clock::Host).then(|| MemoryDisk {
+            bytes: (self.file_set_bytes() * 3 / 2).next_multiple_of(1 << 20),
+            mb_per_s: self.disk_mb_per_s,
+            iops: None,
+            copies: false,
         })
     }
 
@@ -134,10 +164,17 @@ impl Settings {
                 .map(|(place, container)| ContainerJob {
                     name: container.name.clone(),
                     weight: container.weight,
-                    load: self.workload.load(place, container, policy, self.warmup_s),
+                    load: self.workload.load(
+                        place,
+                        container,
+                        policy,
+                        self.memory_bytes,
+                        self.warmup_s,
+                    ),
                 })
                 .collect(),
             seconds: self.seconds,
+            memory_disk: self.memory_disk(),
             lru: self.lru,
             scheduler: self.scheduler,
             mount_options: self.mount_options.clone(),

@@ -124,12 +124,24 @@ fn held_out_shapes_reach_the_guest() {
     assert_eq!((duty_s, reads_per_write), (Some(7), 5));
     let crate::protocol::Load::Fileserver {
         anon_growth_bytes_per_s,
+        anon_most_bytes,
         ..
     } = job.containers[2].load
     else {
         panic!("not a fileserver")
     };
     assert_eq!(anon_growth_bytes_per_s, 2 << 20);
+    assert_eq!(anon_most_bytes, settings.memory_bytes / 4);
+}
+
+#[test]
+fn where_instructions_are_the_clock_the_guest_makes_its_disk() {
+    let job = |line| settings(line).unwrap().job(PolicyUnderTest::Memcg, 0);
+    assert_eq!(job("fileserver").memory_disk, None);
+    let disk = job("readmix --clock instructions --weights 100,200 --file-size 64M --disk-mbps 40");
+    let disk = disk.memory_disk.unwrap();
+    assert_eq!(disk.bytes, 192 << 20, "both files and half as much");
+    assert_eq!(disk.mib_per_s(), 38, "40 of 10^6 bytes");
 }
 
 #[test]

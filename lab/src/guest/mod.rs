@@ -22,6 +22,7 @@ pub mod files;
 mod gate;
 pub mod knobs;
 pub mod measure;
+mod memory_disk;
 pub mod oci;
 pub mod overhead;
 pub mod residency;

@@ -317,6 +317,7 @@ fn fileserver_container(job: &OverheadJob) -> Result<Container> {
         direct: false,
         duty_s: None,
         anon_growth_bytes_per_s: 0,
+        anon_most_bytes: 0,
     };
     let container = ContainerJob {
         name: "fileserver".to_owned(),

@@ -9,11 +9,11 @@ use anyhow::{bail, ensure, Context, Result};
 
 use super::agent::{self, Agent};
 use super::container::{self, Container};
-use super::disks::{self, GuestDisk};
+use super::disks::GuestDisk;
 use super::gate;
 use super::measure::{self, Measured};
 use super::residency::Watched;
-use super::{files, knobs, progress, setup, surroundings};
+use super::{files, knobs, memory_disk, progress, setup, surroundings};
 use crate::experiments::has_gate;
 use crate::load::io::{write, Buffer, IO_BYTES};
 use crate::load::shared::{Command as Order, Status};
@@ -21,7 +21,6 @@ use crate::load::sharing::{OWN_FILE, SHARED_FILE};
 use crate::protocol::{
     ContainerJob, ContainerReport, GuestJob, GuestReport, Load, PolicyUnderTest,
 };
-use crate::qemu::SERIAL_DATA;
 
 /// Creating a container includes crun's start under emulation.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -135,7 +134,7 @@ fn watched_files(job: &GuestJob) -> Result<Vec<Watched>> {
 fn prepare_guest(job: &GuestJob, environment: &mut BTreeMap<String, String>) -> Result<GuestDisk> {
     ensure!(!job.containers.is_empty(), "the job has no containers");
     progress("preparing the guest");
-    let data = disks::find(SERIAL_DATA)?;
+    let data = memory_disk::of_job(job.memory_disk.as_ref())?;
     environment.insert("lru".into(), setup::set_lru(job.lru)?);
     environment.insert(
         "scheduler".into(),
@@ -174,7 +173,7 @@ struct Stage {
 /// Puts the policy in force: static limits, or the agent.
 fn enforce(job: &GuestJob, containers: &[Container]) -> Result<Stage> {
     if job.policy == PolicyUnderTest::Memcg {
-        partition(containers)?;
+        partition(job, containers)?;
     }
     let knobs_before = knobs::snapshot(Path::new(setup::CGROUP));
     if has_gate(job.policy) {
@@ -191,9 +190,10 @@ fn enforce(job: &GuestJob, containers: &[Container]) -> Result<Stage> {
 }
 
 /// Static limits in the ratio of the weights.
-fn partition(containers: &[Container]) -> Result<()> {
+fn partition(job: &GuestJob, containers: &[Container]) -> Result<()> {
     let meminfo = files::read(Path::new("/proc/meminfo"))?;
     let total = files::meminfo_bytes(&meminfo, "MemTotal").context("no MemTotal in meminfo")?;
+    let total = total - job.memory_disk.map_or(0, |disk| disk.bytes);
     let weights: Vec<u32> = containers.iter().map(|c| c.weight).collect();
     for (container, limit) in containers.iter().zip(static_limits(total, &weights)) {
         files::write(&container.group.join("memory.max"), &limit.to_string())?;

@@ -122,7 +122,7 @@ pub fn set_scheduler(disk: &GuestDisk, scheduler: Scheduler) -> Result<String> {
         .join(&disk.name)
         .join("queue/scheduler");
     if !files::read(&path)?.contains(name) {
-        load_module(name)?;
+        load_module(name, &[])?;
     }
     files::write(&path, name)?;
     let list = files::read(&path)?;
@@ -139,8 +139,8 @@ pub fn set_scheduler(disk: &GuestDisk, scheduler: Scheduler) -> Result<String> {
 }
 
 /// Loads a module from the tools disk, after those it needs: `modules/order` lists all that are
-/// there as `NN-name.ko`, each after its dependencies.
-fn load_module(name: &str) -> Result<()> {
+/// there as `NN-name.ko`, each after its dependencies. The parameters are the named one's.
+pub fn load_module(name: &str, parameters: &[&str]) -> Result<()> {
     let dir = Path::new(TOOLS).join("modules");
     let order = files::read(&dir.join("order"))?;
     let last = order
@@ -149,7 +149,12 @@ fn load_module(name: &str) -> Result<()> {
         .with_context(|| format!("no module {name} in {}", dir.display()))?;
     for file in order.lines().take(last + 1) {
         if !Path::new("/sys/module").join(module_name(file)).exists() {
-            run(Command::new("insmod").arg(dir.join(file)))?;
+            let of_this = if module_name(file) == name {
+                parameters
+            } else {
+                &[]
+            };
+            run(Command::new("insmod").arg(dir.join(file)).args(of_this))?;
         }
     }
     Ok(())

@@ -38,6 +38,7 @@ pub struct Fileserver {
     direct: bool,
     duty: Option<Duration>,
     anon_growth_bytes_per_s: u64,
+    anon_most_bytes: u64,
 }
 
 impl Fileserver {
@@ -54,6 +55,7 @@ impl Fileserver {
             direct,
             duty_s,
             anon_growth_bytes_per_s,
+            anon_most_bytes,
         } = load
         else {
             bail!("not a fileserver load");
@@ -79,6 +81,7 @@ impl Fileserver {
                 .filter(|&s| s > 0)
                 .map(|s| Duration::from_secs(s.into())),
             anon_growth_bytes_per_s,
+            anon_most_bytes,
         })
     }
 }
@@ -105,7 +108,7 @@ impl Workload for Fileserver {
         let start = Instant::now();
         thread::scope(|scope| {
             if self.anon_growth_bytes_per_s > 0 {
-                scope.spawn(|| grow(self.anon_growth_bytes_per_s, quarter_of_ram(), page));
+                scope.spawn(|| grow(self.anon_growth_bytes_per_s, self.anon_most_bytes, page));
             }
             let workers: Vec<_> = (0..self.threads)
                 .map(|n| {
@@ -274,12 +277,6 @@ fn grow(bytes_per_s: u64, limit: u64, page: &Page) {
     std::hint::black_box(&held);
 }
 
-/// A quarter of `MemTotal`; nothing when it cannot be read.
-fn quarter_of_ram() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    crate::guest::files::meminfo_bytes(&text, "MemTotal").map_or(0, |total| total / 4)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,6 +294,7 @@ mod tests {
             direct,
             duty_s: None,
             anon_growth_bytes_per_s: 0,
+            anon_most_bytes: 0,
         }
     }
 

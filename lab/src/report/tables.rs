@@ -351,9 +351,14 @@ pub fn environment(document: &Document) -> String {
     table.fact("Kernel", &document.kernel);
     table.fact("Memory", &format!("{} MiB", settings.memory_bytes >> 20));
     table.fact("CPUs", &settings.cpus.to_string());
+    table.fact("Clock", &settings.clock.to_string());
+    let kind = match settings.memory_disk() {
+        Some(disk) => format!("{} MiB of memory (null_blk)", disk.bytes >> 20),
+        None => "NVMe".to_owned(),
+    };
     table.fact(
         "Data disk",
-        &format!("{} MB/s, fresh ext4 on NVMe", settings.disk_mb_per_s),
+        &format!("{} MB/s, fresh ext4 on {kind}", settings.disk_mb_per_s),
     );
     let mount = settings.mount_options.as_str();
     table.fact(

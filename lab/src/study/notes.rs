@@ -5,6 +5,7 @@ use super::record::RunRecord;
 use super::Document;
 use crate::experiments::{policy_name, runs_agent, Measure};
 use crate::protocol::PolicyUnderTest;
+use crate::qemu::Clock;
 
 /// A run whose disk is idle more than this is not contended for it.
 const CONTENDED_FROM: f64 = 0.85;
@@ -18,8 +19,12 @@ const SHORT_FROM: f64 = 0.95;
 /// Notes on a document, the most doubtful first. Empty when nothing stands out.
 pub fn notes(document: &Document) -> Vec<String> {
     let settings = &document.environment.settings;
-    let mut notes: Vec<String> = busy_host(document).into_iter().collect();
-    notes.extend(slow_host(document));
+    let mut notes = Vec::new();
+    // A clock of instructions does not see the host.
+    if settings.clock == Clock::Host {
+        notes.extend(busy_host(document));
+        notes.extend(slow_host(document));
+    }
     notes.extend(short_of_cpu(document));
     for (policy, result) in document.in_order() {
         let name = policy_name(policy);
@@ -194,6 +199,8 @@ mod tests {
         let result = document.policies.get_mut(&PolicyUnderTest::Memcg).unwrap();
         result.runs[0].record.host_busy_with_others = Some(0.4);
         assert!(notes(&document)[0].contains("40 % during memcg"));
+        document.environment.settings.clock = Clock::Instructions { shift: 0 };
+        assert!(notes(&document).is_empty(), "which its clock does not see");
     }
 
     #[test]

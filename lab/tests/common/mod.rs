@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use justitia_lab::error::LabError;
 use justitia_lab::kernels::Series;
+use justitia_lab::qemu::Clock;
 use justitia_lab::vm::{run_guest, DataDisk, GuestOutput, VmSpec};
 
 /// Begins a guest program. `job` prints the job, `report` sends its input as the report,
@@ -68,7 +69,7 @@ pub(crate) fn machine(series: Series, script: &str, dir: &Path) -> VmSpec {
         console_log: dir.join("console.log"),
         cmdline: Vec::new(),
         patches_text: false,
-        counts_instructions: false,
+        clock: Clock::Host,
     }
 }
 

@@ -25,7 +25,7 @@ use anyhow::{ensure, Context, Result};
 
 use super::agent::{self, Agent};
 use super::disks::{self, GuestDisk};
-use super::{files, knobs, progress, setup};
+use super::{files, knobs, memory_disk, progress, setup};
 use crate::databases::protocol::{
     DatabaseReport, DatabasesJob, DatabasesReport, PrepareJob, PrepareReport,
 };
@@ -109,7 +109,7 @@ fn prepare_guest(
     environment: &mut BTreeMap<String, String>,
 ) -> Result<GuestDisk> {
     progress("preparing the guest");
-    let data = disks::find(SERIAL_DATA)?;
+    let data = memory_disk::of_job(job.memory_disk.as_ref())?;
     let mut fact = |name: &str, value: String| {
         environment.insert(name.to_owned(), value);
     };
