@@ -91,6 +91,21 @@ static __always_inline void lose_event(void)
 	__sync_fetch_and_add(&control.lost, 1);
 }
 
+/* What can be computed with of a pointer: no arithmetic is allowed on it, but half of it may be copied. */
+static __always_inline __u32 lower_half(__u64 pointer)
+{
+	__u32 low;
+
+	asm volatile("%[low] = %[pointer]" : [low] "=w"(low) : [pointer] "w"((__u32)pointer));
+	return low;
+}
+
+/* Slab objects differ in the middle bits; the multiplier spreads them over the upper ones. */
+static __always_inline __u64 hash(__u64 number)
+{
+	return number * 0xff51afd7ed558ccdull;
+}
+
 /* The slot of the nearest watched ancestor. */
 static __noinline __u32 nearest(struct cgroup *cgroup)
 {

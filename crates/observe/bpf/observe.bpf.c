@@ -180,9 +180,13 @@ int BPF_PROG(filemap_fault_end, struct vm_fault *vmf, unsigned int ret)
 	struct counters *count = mine();
 	unsigned int flags = vmf->flags;
 
-	if (!count || !task)
+	if (!task)
 		return 0;
 	task->faulting = 0;
+	if (!count) {
+		done_with(task);
+		return 0;
+	}
 	if (bpf_core_enum_value_exists(enum fault_flag___vma, FAULT_FLAG_VMA_LOCK))
 		quick = bpf_core_enum_value(enum fault_flag___vma, FAULT_FLAG_VMA_LOCK);
 	if (ret & major)
@@ -191,9 +195,11 @@ int BPF_PROG(filemap_fault_end, struct vm_fault *vmf, unsigned int ret)
 	if (flags & tried ||
 	    (quick && !(flags & quick) && task->retried_address == vmf->address)) {
 		task->retried_address = 0;
+		done_with(task);
 		return 0;
 	}
 	task->retried_address = ret & retry ? vmf->address : 0;
+	done_with(task);
 	add(&count->mmap_faults, 1);
 	return 0;
 }
@@ -222,6 +228,7 @@ static __always_inline void reclaim_ends(void)
 	task->reclaiming_since = 0;
 	if (task->throttled_since)
 		task->reclaimed_in_throttle += ns;
+	done_with(task);
 	count = mine();
 	if (count)
 		add(&count->reclaim_ns, ns);
@@ -279,10 +286,12 @@ static __always_inline void throttle_ends(void)
 	if (!task || !task->throttled_since)
 		return;
 	ns = bpf_ktime_get_ns() - task->throttled_since;
+	ns = ns > task->reclaimed_in_throttle ? ns - task->reclaimed_in_throttle : 0;
 	task->throttled_since = 0;
+	done_with(task);
 	count = mine();
-	if (count && ns > task->reclaimed_in_throttle)
-		add(&count->throttled_ns, ns - task->reclaimed_in_throttle);
+	if (count)
+		add(&count->throttled_ns, ns);
 }
 
 /* The function has one of two names. */

@@ -31,6 +31,8 @@ struct range {
 
 /* What one task is in the middle of; all zero but for a moment. */
 struct doing {
+	/* Whose place this is: thread group and thread; 0: nobody's. In the map it means nothing. */
+	__u64 thread;
 	/* The open file it reads ahead for; 0: none. Only compared and used as a key. */
 	__u64 file;
 	__u64 mapping;
@@ -50,19 +52,26 @@ struct doing {
 };
 
 /*
- * Thread -> what it is doing. Not task storage: that allocates memory, which is not possible here
- * on every machine (Linux 7 needs cmpxchg16b for it).
+ * What a thread is doing has a place that the low bits of its number tell; where another one has it,
+ * the thread's state is in a map, which costs several times as much. A place is given back when there
+ * is nothing to remember. A thread that ends in the middle of something keeps its place: who comes
+ * there later is slower, and as right.
+ *
+ * Not task storage: that allocates memory, which is not possible here on every machine (Linux 7
+ * needs cmpxchg16b for it).
  */
+#define PLACES 4096
+static struct doing places[PLACES];
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 1024);
 	__type(key, __u64);
 	__type(value, struct doing);
 } doing SEC(".maps");
 
 /* How many threads with these low bits of their number read ahead: the others need no look. */
-#define BUSY 4096
-static __u32 busy[BUSY];
+static __u32 busy[PLACES];
 
 struct block_key {
 	__u64 file;
@@ -94,27 +103,37 @@ struct {
 #define GATES 32768
 static volatile __u8 gates[GATES];
 
-static __always_inline __u32 *my_busy(void)
+static __always_inline __u32 *busy_with(__u64 thread)
 {
-	return &busy[bpf_get_current_pid_tgid() % BUSY];
+	return &busy[thread % PLACES];
 }
 
-/* The current task's state, if it has one. */
+/* This thread's state, if it has one. */
+static __always_inline struct doing *doing_of(__u64 thread)
+{
+	struct doing *place = &places[thread % PLACES];
+
+	if (place->thread == thread)
+		return place;
+	return bpf_map_lookup_elem(&doing, &thread);
+}
+
 static __always_inline struct doing *doing_now(void)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
-
-	return bpf_map_lookup_elem(&doing, &thread);
+	return doing_of(bpf_get_current_pid_tgid());
 }
 
 /* The current task's state, made if it has none. */
 static __always_inline struct doing *doing_new(void)
 {
-	struct doing *task = doing_now(), none = {};
 	__u64 thread = bpf_get_current_pid_tgid();
+	struct doing *task = doing_of(thread), none = {};
+	struct doing *place = &places[thread % PLACES];
 
 	if (task)
 		return task;
+	if (!__sync_val_compare_and_swap(&place->thread, 0, thread))
+		return place;
 	bpf_map_update_elem(&doing, &thread, &none, BPF_NOEXIST);
 	task = bpf_map_lookup_elem(&doing, &thread);
 	if (!task)
@@ -122,16 +141,20 @@ static __always_inline struct doing *doing_new(void)
 	return task;
 }
 
+/* Something ended: the place goes to the next one if there is nothing else to remember. */
+static __always_inline void done_with(struct doing *task)
+{
+	__u64 thread = task->thread;
+
+	/* All else must be seen to be zero before the place is: this swap orders them. */
+	if (!task->file && !task->reclaiming_since && !task->throttled_since &&
+	    !task->retried_address && !task->faulting)
+		__sync_val_compare_and_swap(&task->thread, thread, 0);
+}
+
 static __always_inline volatile __u8 *gate(__u64 file, __u64 block)
 {
-	__u64 hash;
-	__u32 low;
-
-	/* No arithmetic is allowed on a pointer, but its lower half may be copied. */
-	asm volatile("%[low] = %[file]" : [low] "=w"(low) : [file] "w"((__u32)file));
-	/* Slab objects differ in the middle bits; the multiplier spreads them over the upper ones. */
-	hash = (low + block * 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
-	return &gates[hash >> 49];
+	return &gates[hash(lower_half(file) + block * 0x9e3779b97f4a7c15ull) >> 49];
 }
 
 /* The bits of [lo, hi) that lie in this block. */
@@ -235,7 +258,7 @@ static __always_inline void readahead_begins(struct readahead_control *ractl, un
 	if (!task || task->faulting)
 		return;
 	if (!task->file)
-		__sync_fetch_and_add(my_busy(), 1);
+		__sync_fetch_and_add(busy_with(bpf_get_current_pid_tgid()), 1);
 	task->file = key;
 	task->mapping = (__u64)ractl->mapping;
 	task->asked.lo = ractl->_index;
@@ -252,20 +275,22 @@ static __always_inline void readahead_begins(struct readahead_control *ractl, un
 
 static __always_inline void readahead_ends(void)
 {
+	__u64 thread = bpf_get_current_pid_tgid();
 	struct doing *task;
 
-	if (!*my_busy())
+	if (!*busy_with(thread))
 		return;
-	task = doing_now();
+	task = doing_of(thread);
 	if (!task || !task->file)
 		return;
-	__sync_fetch_and_add(my_busy(), -1);
+	__sync_fetch_and_add(busy_with(thread), -1);
 	/* Fetched ahead once, taken by reclaim since, and missed now: missed it is. */
 	if (task->missed.hi)
 		take(task->file, task->missed.lo, task->missed.hi);
 	if (task->ahead.hi)
 		put(task->file, task->ahead.lo, task->ahead.hi);
 	task->file = 0;
+	done_with(task);
 }
 
 /* Pages of one kind come in one after the other; a gap ends the run. */
@@ -288,12 +313,13 @@ static __always_inline void extend(struct range *run, __u64 lo, __u64 hi, __u64 
 /* A page came in. */
 static __always_inline void readahead_page(struct counters *count, struct folio *folio, __u64 pages)
 {
-	struct doing *task;
+	__u64 thread = bpf_get_current_pid_tgid();
 	__u64 lo, hi, from, to;
+	struct doing *task;
 
-	if (!*my_busy())
+	if (!*busy_with(thread))
 		return;
-	task = doing_now();
+	task = doing_of(thread);
 	if (!task || !task->file || task->mapping != (__u64)folio->mapping)
 		return;
 	lo = folio->index;

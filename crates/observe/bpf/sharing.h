@@ -28,18 +28,34 @@ struct file_user {
 	__u64 last_ns;
 };
 
-struct file_uses {
+/* Which file: its inode's address, and what tells it from one that was there before. */
+struct identity {
+	__u64 inode;
 	__u64 ino;
 	__u32 dev;
 	__u32 generation;
+};
+
+struct file_uses {
+	/* Its inode is 0 where there is none, and while another one takes its place. */
+	struct identity file;
+	__u64 last_ns;
+	/* In the first of a set: somebody changes the set. */
+	__u64 taken;
 	struct file_user users[USERS];
 };
 
-/* struct inode * -> who uses it */
+/*
+ * Who uses which file: sets of WAYS side by side, the set by a hash of the inode's address; in a full set
+ * the file that was not used for longest goes. A map with LRU lists would forget as well, but costs
+ * ten times as much for each file that is new, and on some hosts nearly every file is.
+ */
+#define SETS 2048
+#define WAYS 4
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 8192);
-	__type(key, __u64);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SETS * WAYS);
+	__type(key, __u32);
 	__type(value, struct file_uses);
 } files SEC(".maps");
 
@@ -64,53 +80,96 @@ struct {
 	__type(value, struct walk);
 } walks SEC(".maps");
 
-static __always_inline bool is_same(struct file_uses *uses, struct inode *inode)
+static __always_inline bool same_file(struct identity *a, struct identity *b)
 {
-	return uses->ino == BPF_CORE_READ(inode, i_ino) &&
-	       uses->dev == BPF_CORE_READ(inode, i_sb, s_dev) &&
-	       uses->generation == BPF_CORE_READ(inode, i_generation);
+	return a->inode == b->inode && a->ino == b->ino && a->dev == b->dev &&
+	       a->generation == b->generation;
 }
 
-/* A task of the group in this slot uses this file. */
-static __noinline int note_use(struct inode *inode, __u32 slot)
+/* A task of this group uses this file. */
+static __always_inline void add_user(struct file_uses *uses, __u64 group, __u64 now)
 {
-	__u64 key = (__u64)inode, now = bpf_ktime_get_ns();
-	__u64 *group = bpf_map_lookup_elem(&groups, &slot);
-	struct file_uses *uses;
 	__u64 oldest = ~0ull;
 	__u32 place = 0;
 
-	if (!group || !*group || (BPF_CORE_READ(inode, i_mode) & S_IFMT) != S_IFREG)
-		return 0;
-	uses = bpf_map_lookup_elem(&files, &key);
-	if (!uses || !is_same(uses, inode)) {
-		__u64 magic = BPF_CORE_READ(inode, i_sb, s_magic);
-		struct file_uses first = {
-			.ino = BPF_CORE_READ(inode, i_ino),
-			.dev = BPF_CORE_READ(inode, i_sb, s_dev),
-			.generation = BPF_CORE_READ(inode, i_generation),
-			.users = { { *group, now } },
-		};
-
-		/* Memory, not cache. */
-		if (magic != TMPFS_MAGIC && magic != PROC_SUPER_MAGIC && magic != SYSFS_MAGIC &&
-		    magic != CGROUP2_SUPER_MAGIC)
-			bpf_map_update_elem(&files, &key, &first, BPF_ANY);
-		return 0;
-	}
 	for (__u32 i = 0; i < USERS; i++) {
-		if (uses->users[i].group == *group) {
+		if (uses->users[i].group == group) {
 			uses->users[i].last_ns = now;
-			return 0;
+			return;
 		}
 		if (uses->users[i].last_ns < oldest) {
 			oldest = uses->users[i].last_ns;
 			place = i;
 		}
 	}
-	uses->users[place % USERS].group = *group;
+	uses->users[place % USERS].group = group;
 	uses->users[place % USERS].last_ns = now;
+}
+
+/* The same of a file that is not known, in the place of one that is forgotten. */
+static __always_inline void first_user(struct file_uses *uses, struct identity *file, __u64 group,
+				       __u64 now)
+{
+	*(volatile __u64 *)&uses->file.inode = 0;
+	__builtin_memset(uses->users, 0, sizeof(uses->users));
+	uses->users[0].group = group;
+	uses->users[0].last_ns = now;
+	uses->file.ino = file->ino;
+	uses->file.dev = file->dev;
+	uses->file.generation = file->generation;
+	*(volatile __u64 *)&uses->file.inode = file->inode;
+}
+
+/* A task of the group in this slot uses this file. */
+static __noinline int note_use(struct identity *file, __u32 slot)
+{
+	__u32 index = (hash(lower_half(file->inode)) >> 53) * WAYS;
+	__u64 *group = bpf_map_lookup_elem(&groups, &slot);
+	struct file_uses *first = bpf_map_lookup_elem(&files, &index);
+	struct file_uses *oldest = first, *uses = first;
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!group || !*group || !first)
+		return 0;
+	/* Whoever comes meanwhile is not noted: who uses a file does so again. */
+	if (__sync_val_compare_and_swap(&first->taken, 0, 1))
+		return 0;
+	for (int way = 0; way < WAYS; way++, index++) {
+		uses = bpf_map_lookup_elem(&files, &index);
+		if (!uses || uses->file.inode == file->inode)
+			break;
+		if (uses->last_ns < oldest->last_ns)
+			oldest = uses;
+		uses = NULL;
+	}
+	if (!uses)
+		uses = oldest;
+	if (same_file(&uses->file, file))
+		add_user(uses, *group, now);
+	else
+		first_user(uses, file, *group, now);
+	uses->last_ns = now;
+	__sync_val_compare_and_swap(&first->taken, 1, 0);
 	return 0;
+}
+
+/* The same of an open file, with the kernel's own pointers: loads that need no helper. */
+static __always_inline void note_file(struct file *file, __u32 slot)
+{
+	struct inode *inode = file->f_inode;
+	struct super_block *sb = inode->i_sb;
+	__u64 magic = sb->s_magic;
+	struct identity identity;
+
+	/* The others are memory, not cache. */
+	if ((inode->i_mode & S_IFMT) != S_IFREG || magic == TMPFS_MAGIC ||
+	    magic == PROC_SUPER_MAGIC || magic == SYSFS_MAGIC || magic == CGROUP2_SUPER_MAGIC)
+		return;
+	identity.inode = (__u64)inode;
+	identity.ino = inode->i_ino;
+	identity.dev = sb->s_dev;
+	identity.generation = inode->i_generation;
+	note_use(&identity, slot);
 }
 
 SEC("fentry/security_file_open")
@@ -119,7 +178,7 @@ int BPF_PROG(file_opened, struct file *file)
 	__u32 slot = my_slot(bpf_get_smp_processor_id());
 
 	if (slot != NO_SLOT)
-		note_use(file->f_inode, slot);
+		note_file(file, slot);
 	return 0;
 }
 
@@ -131,7 +190,7 @@ static __always_inline void note_held(struct task_struct *task, struct file *fil
 	__u32 slot = resolve(BPF_CORE_READ(cgroup, kn, id), cgroup, generation);
 
 	if (slot != NO_SLOT)
-		note_use(BPF_CORE_READ(file, f_inode), slot);
+		note_file(file, slot);
 }
 
 SEC("iter/task_file")
@@ -307,12 +366,12 @@ static __always_inline bool paid_by_another(struct file_uses *uses)
 }
 
 /*
- * Notes who uses the file with this inode; returns how many do, and in the bits above 8 how many
+ * Notes who uses the file in this place; returns how many do, and in the bits above 8 how many
  * ever did. Global for the same reason.
  */
-__noinline __u32 note_users(__u64 inode)
+__noinline __u32 note_users(__u32 place)
 {
-	struct file_uses *uses = bpf_map_lookup_elem(&files, &inode);
+	struct file_uses *uses = bpf_map_lookup_elem(&files, &place);
 	__u64 now = bpf_ktime_get_ns();
 	struct walk *walk = walk_now();
 	__u32 known = 0, users = 0;
@@ -330,25 +389,33 @@ __noinline __u32 note_users(__u64 inode)
 	return known << 8 | users;
 }
 
+/* Whether the file is still what lies at this address, which may be anything by now. */
+static __always_inline bool is_still(struct identity *file, struct inode *inode)
+{
+	return file->ino == BPF_CORE_READ(inode, i_ino) &&
+	       file->dev == BPF_CORE_READ(inode, i_sb, s_dev) &&
+	       file->generation == BPF_CORE_READ(inode, i_generation);
+}
+
 /* Run over `files`. */
 SEC("iter/bpf_map_elem")
 int files_shared(struct bpf_iter__bpf_map_elem *ctx)
 {
 	struct file_uses *uses = ctx->value;
-	__u64 *key = ctx->key;
+	__u32 *place = ctx->key;
 	struct walk *walk = walk_now();
 	struct inode *inode;
 	__u64 mapping;
 	__u32 users, leaves;
 
-	if (!uses || !key || !walk)
+	if (!uses || !place || !walk || !uses->file.inode)
 		return 0;
-	users = note_users(*key);
+	users = note_users(*place);
 	if (!(users & 0xff))
 		return 0;
-	inode = (struct inode *)*key;
+	inode = (struct inode *)uses->file.inode;
 	mapping = (__u64)BPF_CORE_READ(inode, i_mapping);
-	if (!is_same(uses, inode) ||
+	if (!is_still(&uses->file, inode) ||
 	    BPF_CORE_READ((struct address_space *)mapping, host) != inode)
 		return 0;
 	walk->mapping = mapping;

@@ -33,14 +33,7 @@ const MAX_BYTES: usize = 64 << 20;
 /// The section that both sides write.
 const CONTROL: &str = ".data.control";
 /// Maps whose entries come and go.
-const HASHES: [&str; 6] = [
-    "watched",
-    "resolved",
-    "doing",
-    "prefetched",
-    "readers",
-    "files",
-];
+const HASHES: [&str; 5] = ["watched", "resolved", "doing", "prefetched", "readers"];
 
 /// Counts traffic and page-cache use by BPF programs.
 pub struct Observer {
