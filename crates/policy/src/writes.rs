@@ -150,7 +150,7 @@ fn high_write(group: &Group, decided: &Decided) -> Option<Write> {
     })
 }
 
-/// The block layer's weight: the group's own, times the root of its gain, scaled to what the file takes.
+/// The block layer's weight: the group's own, times its gain, scaled to what the file takes.
 fn weight_write(group: &Group, decided: &Decided, heaviest: f64) -> Option<Write> {
     decided.high?;
     let weight = group.weight.filter(|_| !group.knobs.foreign.io_weight)?;
@@ -160,9 +160,9 @@ fn weight_write(group: &Group, decided: &Decided, heaviest: f64) -> Option<Write
         (None, None) => return None,
     };
     let scale = f64::from(most) / heaviest.max(f64::from(most));
-    // The square root: page share and block share act on the same bandwidth, and the whole gain on
-    // both would correct twice.
-    let target = (weight.as_f64() * decided.gain.sqrt() * scale)
+    // The whole gain, as on the page share: a light group soon stands at the floor of its pages, and
+    // then only this still acts. Where both act the loop sees what they do together.
+    let target = (weight.as_f64() * decided.gain * scale)
         .round()
         .clamp(1.0, f64::from(most));
     let change = (target - f64::from(now)).abs() / f64::from(now.max(1));

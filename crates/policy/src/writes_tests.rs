@@ -7,6 +7,11 @@ use crate::units::Weight;
 
 /// What `io.bfq.weight` of each leaf below `/a` and `/b` is to hold, by path.
 fn bfq_weights(leaves: &[(&str, u32)]) -> Vec<(String, u32)> {
+    bfq_weights_at(1.0, leaves)
+}
+
+/// The same where all have this gain.
+fn bfq_weights_at(gain: f64, leaves: &[(&str, u32)]) -> Vec<(String, u32)> {
     let mut groups = vec![group(1, None, "/a"), group(2, None, "/b")];
     for parent in &mut groups {
         parent.weight = None;
@@ -23,7 +28,7 @@ fn bfq_weights(leaves: &[(&str, u32)]) -> Vec<(String, u32)> {
     };
     let decided = Decided {
         high: Some(Limit::Max),
-        gain: 1.0,
+        gain,
         ..Decided::default()
     };
     let decided = vec![decided; snapshot.groups.len()];
@@ -54,4 +59,12 @@ fn a_weight_that_does_not_fit_scales_its_siblings_and_nobody_else() {
     let leaves = [("/a/x", 8000), ("/a/y", 400), ("/b/x", 400), ("/b/y", 200)];
     let expected = [("/a/x", 1000), ("/a/y", 50), ("/b/x", 400), ("/b/y", 200)];
     assert_eq!(bfq_weights(&leaves), expected.map(owned));
+}
+
+#[test]
+fn a_gain_moves_the_block_weight_by_as_much_between_one_and_the_most_there_is() {
+    let expected = |written| [("/a/x", written)].map(owned);
+    assert_eq!(bfq_weights_at(0.125, &[("/a/x", 400)]), expected(50));
+    assert_eq!(bfq_weights_at(0.001, &[("/a/x", 300)]), expected(1));
+    assert_eq!(bfq_weights_at(8.0, &[("/a/x", 300)]), expected(1000));
 }

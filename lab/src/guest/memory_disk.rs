@@ -58,9 +58,10 @@ fn make(disk: &MemoryDisk) -> Result<GuestDisk> {
         files::write(&dir.join(name), &value.to_string())?;
     }
     let made = find()?;
-    let from = match disk.copies {
-        true => disks::find(SERIAL_DATA)?.node,
-        false => "/dev/zero".into(),
+    let from = if disk.copies {
+        disks::find(SERIAL_DATA)?.node
+    } else {
+        "/dev/zero".into()
     };
     let mut fill = Command::new("dd");
     fill.args(["bs=1M", "iflag=fullblock", "oflag=direct", "status=none"])
