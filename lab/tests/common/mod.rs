@@ -14,6 +14,7 @@ use justitia_lab::vm::{run_guest, DataDisk, GuestOutput, VmSpec};
 
 /// Begins a guest program. `job` prints the job, `report` sends its input as the report,
 /// `set_up` brings the modules, BFQ on the data disk, cgroup2 and a file system on `/data`.
+/// `memory_disk` then puts one of the guest's own memory in its place, as [`on_its_own_clock`] needs it.
 pub(crate) const PROLOGUE: &str = r#"#!/bin/bash
 set -o pipefail
 give_up() {
@@ -46,11 +47,40 @@ set_up() {
     while read -r module; do
         insmod "/opt/justitia/modules/$module" || give_up "no module $module"
     done </opt/justitia/modules/order
-    echo bfq >"/sys/block/${data#/dev/}/queue/scheduler" || give_up "no BFQ on $data"
     mount -t cgroup2 -o memory_recursiveprot none /sys/fs/cgroup || give_up "no cgroup2"
+    file_system
+}
+file_system() {
+    echo bfq >"/sys/block/${data#/dev/}/queue/scheduler" || give_up "no BFQ on $data"
     mke2fs -q -F -t ext4 "$data" && mount "$data" /data || give_up "no file system on $data"
 }
+# All of it is taken at once, or it would take page cache away while it fills.
+memory_disk() { # MB MB_PER_S
+    local dir=/sys/kernel/config/nullb/own disk setting
+    mount -t configfs none /sys/kernel/config && mkdir $dir || give_up "null_blk makes no disk"
+    for setting in size=$1 blocksize=4096 memory_backed=1 mbps=$2 irqmode=2 completion_nsec=100000 \
+        hw_queue_depth=64 power=1; do
+        echo "${setting#*=}" >"$dir/${setting%%=*}" || give_up "null_blk refuses $setting"
+    done
+    # Its name changed over time.
+    for disk in nullb1 own; do
+        [ -e /sys/block/$disk ] && data=/dev/$disk
+    done
+    dd if=/dev/zero of="$data" bs=1M count=$1 oflag=direct status=none || give_up "no disk of memory"
+    umount /data
+    file_system
+}
 "#;
+
+/// A guest that counts time by its instructions, two nanoseconds each, and has `disk_mb` of memory on top
+/// for the disk that `memory_disk` makes: it, its load and its disk are as fast as each other however slow
+/// the host is.
+pub(crate) fn on_its_own_clock(spec: &mut VmSpec, disk_mb: u64) {
+    spec.clock = Clock::Instructions { shift: 1 };
+    spec.modules.push("null_blk".into());
+    // The driver keeps its pages in a tree.
+    spec.memory_bytes += (disk_mb + disk_mb / 64) << 20;
+}
 
 /// A machine that runs this guest program, its files below `dir`.
 pub(crate) fn machine(series: Series, script: &str, dir: &Path) -> VmSpec {

@@ -72,6 +72,7 @@ finish() { # NAME
 ticks() { grep -o '"ticks_total": *[0-9]*' "$out/$1" | grep -o '[0-9]*$'; }
 
 set_up
+memory_disk 512 40
 busybox ip link set lo up || give_up "no loopback interface"
 mkdir $out
 echo "+memory +io" >$cgroups/cgroup.subtree_control || give_up "no controllers"
