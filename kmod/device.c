@@ -53,7 +53,8 @@ static void begin(struct jg_device *device, struct backing_dev_info *bdi)
 	device->stuck_since = 0;
 	device->open = false;
 	device->timed_out = device->killed = device->opened = device->longest_wait_ns = 0;
-	device->written = device->rate = 0;
+	device->written = device->rate = device->drained = 0;
+	device->settled = 0;
 	device->used_at = jiffies;
 	WRITE_ONCE(device->setpoint, READ_ONCE(jg.setpoint) / 16);
 	spin_unlock_bh(&device->lock);
@@ -130,6 +131,30 @@ static bool forget(struct jg_device *device)
 	return true;
 }
 
+/* Follows a count of pages by a quarter of the way. Both in 1/256 pages per look. */
+static u64 smoothed(u64 rate, s64 pages)
+{
+	u64 now = pages > 0 ? (u64)pages * 256 : 0;
+
+	return rate ? rate + now / 4 - rate / 4 : now;
+}
+
+/* What was written and what left since the last look. Counters of cgroups that went away are missing
+ * from the sums: nothing, then. With jg_mutex. */
+static void look_at_speed(struct jg_device *device)
+{
+	u64 written = sum(device->bdi, WB_WRITTEN);
+	s64 settled = (s64)(sum(device->bdi, WB_DIRTIED) - sum(device->bdi, WB_RECLAIMABLE) -
+			    sum(device->bdi, WB_WRITEBACK));
+
+	if (device->written) {
+		device->rate = smoothed(device->rate, (s64)(written - device->written));
+		WRITE_ONCE(device->drained, smoothed(device->drained, settled - device->settled));
+	}
+	device->written = written;
+	device->settled = settled;
+}
+
 /* Setpoints, from what devices wrote since the last look; slots that nobody needs. With jg_mutex. */
 void jg_devices_look(void)
 {
@@ -138,20 +163,13 @@ void jg_devices_look(void)
 
 	for (i = 0; i < JG_DEVICES; i++) {
 		struct jg_device *device = &jg_devices[i];
-		u64 written, delta;
-
 		if (!READ_ONCE(device->bdi_id))
 			continue;
 		if (!device->bdi->dev || time_after(jiffies, READ_ONCE(device->used_at) + FORGOTTEN)) {
 			forget(device);
 			continue;
 		}
-		/* Counters of cgroups that went away are missing from the sum. */
-		written = sum(device->bdi, WB_WRITTEN);
-		delta = device->written && written > device->written ? written - device->written : 0;
-		device->written = written;
-		delta *= 256;
-		WRITE_ONCE(device->rate, device->rate ? device->rate + delta / 4 - device->rate / 4 : delta);
+		look_at_speed(device);
 		if (time_after(jiffies, READ_ONCE(device->used_at) + IDLE))
 			continue;
 		all += device->rate;
@@ -165,7 +183,9 @@ void jg_devices_look(void)
 			continue;
 		if (used > 1 && all)
 			part = div64_u64(jg.setpoint * min(device->rate, all), all);
-		WRITE_ONCE(device->setpoint, max(part, jg.setpoint / 16));
+		part = max(part, jg.setpoint / 16);
+		WRITE_ONCE(device->room, div64_u64(part * (jg.setpoint - jg.background), max(jg.setpoint, 1ULL)));
+		WRITE_ONCE(device->setpoint, part);
 	}
 }
 

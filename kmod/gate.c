@@ -11,12 +11,14 @@
  * hook where writeback completes. As long as the budget lasts nobody waits.
  *
  * Budget comes in bursts (a commit of the journal stops all writers while the device goes on), and in
- * a burst nobody waits, so nobody is ordered. Hence a pace: not faster than
+ * a burst nobody waits, so nobody is ordered. Hence a pace, between the background threshold and the
+ * setpoint: not faster than
  *
- *     (pages written per second) * (1 + PUSH * budget / setpoint)
+ *     (pages drained per second) * (1 + budget / (setpoint - background))
  *
- * and without limit while less than half of the setpoint is used. Like the kernel's own position
- * control it holds the device at the setpoint: below it credits come faster than pages are written.
+ * Like the kernel's own position control it holds the device at the setpoint: below it credits come
+ * faster than pages leave. Drained are the pages written and those dropped with deleted files. Below the
+ * background threshold, where the flushers rest and nothing need leave, there is no limit.
  *
  * Opens by itself: over the setpoint with nothing in flight, first one writer is let through, so that
  * the original can start the flusher, and after STUCK the device opens for a second. The same after a
@@ -37,7 +39,6 @@
 #define STUCK (HZ / 2)
 #define OPEN_FOR HZ
 #define RESTS (HZ / 5)
-#define PUSH 1
 /* Pace that was not used is kept for so many jiffies. */
 #define KEPT 2
 /* A light group's writers wait longer than the heaviest's, up to this factor. */
@@ -150,17 +151,17 @@ static void sweep(struct jg_device *device)
 /* Pages that may be granted now as the pace allows. */
 static void set_pace(struct jg_device *device, unsigned long elapsed)
 {
-	u64 setpoint = READ_ONCE(device->setpoint);
+	s64 room = READ_ONCE(device->room);
 	u64 per_jiffy, most;
 
 	/* Rate is in 1/256 page for each look of the clock, five of them a second. */
-	per_jiffy = READ_ONCE(device->rate) / (HZ / 5);
-	if (!per_jiffy || !setpoint || device->budget * 2 >= (s64)setpoint) {
+	per_jiffy = READ_ONCE(device->drained) / (HZ / 5);
+	if (!per_jiffy || device->budget >= room) {
 		device->pace = S64_MAX;
 		return;
 	}
 	if (device->budget > 0)
-		per_jiffy = div64_u64(per_jiffy * (setpoint + PUSH * device->budget), setpoint);
+		per_jiffy += div64_u64(per_jiffy * device->budget, room);
 	most = max_t(u64, per_jiffy * KEPT, (u64)READ_ONCE(jg.config.batch_pages) << 8);
 	if (device->pace == S64_MAX)
 		device->pace = 0;

@@ -92,8 +92,11 @@ struct jg_device {
 	u64 longest_wait_ns;
 	/* The clock's alone. */
 	u64 setpoint;			/* read with READ_ONCE */
+	u64 room;			/* from the background threshold's part to the setpoint; the same */
 	u64 written;			/* WB_WRITTEN at the last look */
-	u64 rate;			/* 1/256 pages per look, smoothed; read with READ_ONCE */
+	s64 settled;			/* WB_DIRTIED without those that are dirty or in flight, likewise */
+	u64 rate;			/* written, in 1/256 pages per look, smoothed */
+	u64 drained;			/* written or dropped, likewise; read with READ_ONCE */
 	unsigned long used_at;		/* jiffies of the last call, written by the hook */
 };
 

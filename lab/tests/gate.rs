@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use common::{machine, report_of, PROLOGUE};
+use common::{machine, on_its_own_clock, report_of, PROLOGUE};
 use justitia_lab::headers::build_module;
 use justitia_lab::kernels::Series;
 use justitia_lab::vm::VmSpec;
@@ -24,6 +24,7 @@ const WEIGHTS: [u32; 4] = [100, 200, 400, 800];
 /// prints what they wrote per second, `hold` starts the gate's holder.
 const COMMON: &str = r#"
 set_up
+memory_disk 1280 40
 mount -o remount,noauto_da_alloc /data
 echo n >/sys/kernel/mm/lru_gen/enabled
 cg=/sys/fs/cgroup
@@ -183,9 +184,8 @@ fn spec(series: Series, script: &str, dir: &Path) -> VmSpec {
     spec.binaries
         .extend([module, compiled("gatectl", dir), compiled("writer", dir)]);
     spec.memory_bytes = 768 << 20;
-    spec.data_bytes = 2 << 30;
-    spec.disk_mbps = Some(40);
-    spec.timeout = Duration::from_secs(300);
+    on_its_own_clock(&mut spec, 1280);
+    spec.timeout = Duration::from_secs(1200);
     spec
 }
 
@@ -235,12 +235,7 @@ fn the_gate_works(series: Series) {
     let (stride, free) = (rates(&report, "stride"), rates(&report, "open"));
     let (ordered, unordered) = (variation(&stride), variation(&free));
     println!("variation {ordered:.2} with the gate, {unordered:.2} without");
-    // How near to the weights depends on how often sixteen writers wait, and on an emulated machine
-    // that is short of the host's CPU they are away more often (docs/gate.md). That they are ordered
-    // where they do wait shows in any case.
-    let granted = line(&report, "stride: ");
-    assert!(!granted.contains(" reordered=0 "), "{granted}");
-    assert!(stride[3] > 1.2 * stride[0], "{report}");
+    assert!(ordered < 0.5, "{report}");
     // A gate that keeps the flushers idle costs nine tenths. Without one, writers are ahead of the
     // disk by what the page cache takes up in so short a time.
     let sum = |rates: &[f64]| rates.iter().sum::<f64>();
@@ -293,8 +288,7 @@ fn loading_and_unloading_under_load_leaves_nothing() {
     let count: u64 = rounds.parse().expect("JUSTITIA_TEST_ROUNDS is a number");
     let dir = tempfile::tempdir().unwrap();
     let mut spec = spec(Series::V6_12, ROUNDS, dir.path());
-    spec.patches_text = true;
-    spec.timeout = Duration::from_secs(120 + 60 * count);
+    spec.timeout = Duration::from_secs(1200 + 120 * count);
     let (_, report) = report_of(&spec, &format!("{rounds}\n"));
     assert!(report.contains(&format!("rounds: {rounds}")), "{report}");
     assert!(report.contains("complaints: none"), "{report}");
