@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::args::OverheadArgs;
 use crate::error::LabError;
 use crate::experiments::did_you_mean;
-use crate::experiments::settings::in_range;
+use crate::experiments::settings::{cpus_start, in_range};
 use crate::kernels::Series;
 use crate::machine::{job_text, program, understood};
 use crate::progress::Progress;
@@ -31,6 +31,8 @@ pub const RESULT: &str = "overhead.json";
 const MEMORY_BYTES: u64 = 1 << 30;
 /// The disk is not to be what limits the fileserver.
 const DISK_MB_PER_S: u32 = 1000;
+/// Two nanoseconds an instruction.
+const CLOCK: Clock = Clock::Instructions { shift: 1 };
 /// Host seconds that a second of the guest's clock, which counts instructions, takes at most.
 const HOST_S_PER_S: u64 = 20;
 /// What starting the agent, fio and the kernel's programs takes for one window, at most.
@@ -62,7 +64,7 @@ pub fn run(args: &OverheadArgs) -> Result<String, LabError> {
         cmdline: Vec::new(),
         // Programs come and go with every window.
         patches_text: true,
-        clock: Clock::Instructions { shift: 1 },
+        clock: CLOCK,
     };
     let mut progress = Progress::stderr();
     progress.step("overhead");
@@ -84,7 +86,7 @@ pub fn run(args: &OverheadArgs) -> Result<String, LabError> {
 fn job(args: &OverheadArgs) -> Result<(Series, OverheadJob), LabError> {
     in_range("--pairs", u64::from(args.pairs), 2, 1000)?;
     in_range("--seconds", u64::from(args.seconds), 2, 600)?;
-    in_range("--cpus", u64::from(args.cpus), 1, 64)?;
+    cpus_start(args.cpus, CLOCK, &args.kernel)?;
     let names: Vec<&str> = OverheadLoad::ALL.iter().map(|load| load.name()).collect();
     let mut loads = Vec::new();
     for name in &args.loads {

@@ -13,7 +13,7 @@ use super::scenario::{find, Scenario};
 use crate::args::RunArgs;
 use crate::error::LabError;
 use crate::experiments::did_you_mean;
-use crate::experiments::settings::{in_range, MIN_MEMORY_BYTES};
+use crate::experiments::settings::{cpus_start, in_range, MIN_MEMORY_BYTES};
 use crate::protocol::{Lru, MemoryDisk, Scheduler};
 use crate::qemu::Clock;
 
@@ -105,7 +105,8 @@ impl Settings {
         in_range("--disk-iops", u64::from(disk_iops), 10, 1_000_000)?;
         let disk_mb_per_s = args.guest.disk_mbps.unwrap_or(DISK_MB_PER_S);
         in_range("--disk-mbps", u64::from(disk_mb_per_s), 1, 100_000)?;
-        in_range("--cpus", u64::from(args.guest.cpus), 1, 64)?;
+        let clock = args.guest.clock.into();
+        cpus_start(args.guest.cpus, clock, kernel)?;
         in_range("--runs", u64::from(args.runs), 1, 100)?;
         Ok(Self {
             kernel_series: kernel.to_owned(),
@@ -121,7 +122,7 @@ impl Settings {
             cpus: args.guest.cpus,
             disk_iops,
             disk_mb_per_s,
-            clock: args.guest.clock.into(),
+            clock,
             lru: args.guest.lru.into(),
             // The paper's subject is memory: nothing else is to tell the containers apart.
             scheduler: args.guest.scheduler.map_or(Scheduler::None, Into::into),

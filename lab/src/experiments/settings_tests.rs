@@ -43,6 +43,7 @@ fn bad_values_are_refused_with_a_remedy() {
         ("fileserver --weights 0,100", "weight 0"),
         ("fileserver --weights 100,10001", "10001"),
         ("fileserver --kernel 5.4", "5.4"),
+        ("fileserver --kernel 6.1 --clock instructions", "2 CPUs"),
         ("fileserver --memory 255M", "255 MiB"),
         ("fileserver --policies conventionel", "conventionel"),
         ("fileserver --policies memcg,memcg", "twice"),
@@ -138,6 +139,7 @@ fn held_out_shapes_reach_the_guest() {
 fn where_instructions_are_the_clock_the_guest_makes_its_disk() {
     let job = |line| settings(line).unwrap().job(PolicyUnderTest::Memcg, 0);
     assert_eq!(job("fileserver").memory_disk, None);
+    assert!(settings("fileserver --kernel 6.1 --clock instructions --cpus 1").is_ok());
     let disk = job("readmix --clock instructions --weights 100,200 --file-size 64M --disk-mbps 40");
     let disk = disk.memory_disk.unwrap();
     assert_eq!(disk.bytes, 192 << 20, "both files and half as much");
