@@ -410,5 +410,8 @@ fn a_group_at_the_floor_of_its_pages_still_gives_device_time() {
         plan.verdicts[0].gain
     };
     let (divided, alone) = (gain_after(Some(100)), gain_after(None));
-    assert!(divided < 0.6 * alone, "{divided} where BFQ divides, {alone}");
+    assert!(
+        divided < 0.6 * alone,
+        "{divided} where BFQ divides, {alone}"
+    );
 }

@@ -212,7 +212,9 @@ pub fn cpus_start(cpus: u32, clock: Clock, kernel: &str) -> Result<(), LabError>
     // It waits for its second CPU without letting the emulator take turns (QEMU 7.2; 6.12 and 7.2 do not).
     if clock != Clock::Host && cpus > 1 && kernel == Series::V6_1.name() {
         return Err(LabError::usage(
-            format!("Linux {kernel} does not start {cpus} CPUs where the clock counts instructions"),
+            format!(
+                "Linux {kernel} does not start {cpus} CPUs where the clock counts instructions"
+            ),
             "use --cpus 1 or another kernel",
         ));
     }
