@@ -76,7 +76,7 @@ pub struct Measured {
     pub rate: f64,
     /// It leaves part of its share unused: a larger one would not make it faster.
     pub unused: bool,
-    /// It stands at its floor, of pages and of the device: a smaller share cannot be enforced.
+    /// It stands at its floor: a smaller share cannot be enforced.
     pub at_floor: bool,
 }
 

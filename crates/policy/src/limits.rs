@@ -92,11 +92,6 @@ pub fn stands_at_floor(group: &Group, for_others: Bytes) -> bool {
     high <= other + floor(group) + for_others + HEADROOM
 }
 
-/// Whether the group's share of the device can still be made smaller: BFQ divides by a weight that is ours.
-pub fn block_weight_can_fall(group: &Group) -> bool {
-    group.knobs.bfq_weight.is_some_and(|weight| weight > 1) && !group.knobs.foreign.io_weight
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,20 +102,6 @@ mod tests {
         g.memory.file = Some(Bytes::mib(file_mib));
         g.memory.current = Some(Bytes::mib(file_mib + other_mib));
         g
-    }
-
-    #[test]
-    fn a_share_of_the_device_can_fall_to_the_least_weight_unless_it_is_somebody_elses() {
-        let mut g = holding(10, 20);
-        g.knobs.bfq_weight = None;
-        assert!(!block_weight_can_fall(&g), "no BFQ");
-        g.knobs.bfq_weight = Some(2);
-        assert!(block_weight_can_fall(&g));
-        g.knobs.bfq_weight = Some(1);
-        assert!(!block_weight_can_fall(&g), "the least there is");
-        g.knobs.bfq_weight = Some(100);
-        g.knobs.foreign.io_weight = true;
-        assert!(!block_weight_can_fall(&g), "the user's");
     }
 
     #[test]

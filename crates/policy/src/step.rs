@@ -283,8 +283,7 @@ fn feed_back(
             // Who gives has said that it does not need more.
             unused: memos[i].cap.is_some()
                 || limits::leaves_share_unused(&groups[i]) && !memos[i].habits.claiming(),
-            at_floor: limits::stands_at_floor(&groups[i], decided[i].shift.for_others)
-                && !limits::block_weight_can_fall(&groups[i]),
+            at_floor: limits::stands_at_floor(&groups[i], decided[i].shift.for_others),
         })
         .collect();
     let mut controllers: Vec<&mut Controller> = Vec::with_capacity(parts.len());

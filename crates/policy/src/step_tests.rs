@@ -391,27 +391,3 @@ fn modes_without_weights_feed_no_gate() {
         assert!(plan.gate.is_empty());
     }
 }
-
-#[test]
-fn a_group_at_the_floor_of_its_pages_still_gives_device_time() {
-    let gain_after = |bfq_weight| {
-        let mut snapshot = contended();
-        snapshot.groups[1].memory.file_mapped = Some(Bytes::mib(149));
-        for g in &mut snapshot.groups {
-            g.knobs.bfq_weight = bfq_weight;
-        }
-        let config = Config::default();
-        let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
-        for _ in 0..20 {
-            apply(&mut snapshot, &plan);
-            pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
-            (state, plan) = step(&state, &snapshot, &config, SECOND);
-        }
-        plan.verdicts[0].gain
-    };
-    let (divided, alone) = (gain_after(Some(100)), gain_after(None));
-    assert!(
-        divided < 0.6 * alone,
-        "{divided} where BFQ divides, {alone}"
-    );
-}
