@@ -163,6 +163,7 @@ void jg_devices_look(void)
 
 	for (i = 0; i < JG_DEVICES; i++) {
 		struct jg_device *device = &jg_devices[i];
+
 		if (!READ_ONCE(device->bdi_id))
 			continue;
 		if (!device->bdi->dev || time_after(jiffies, READ_ONCE(device->used_at) + FORGOTTEN)) {
@@ -184,7 +185,8 @@ void jg_devices_look(void)
 		if (used > 1 && all)
 			part = div64_u64(jg.setpoint * min(device->rate, all), all);
 		part = max(part, jg.setpoint / 16);
-		WRITE_ONCE(device->room, div64_u64(part * (jg.setpoint - jg.background), max(jg.setpoint, 1ULL)));
+		WRITE_ONCE(device->room, div64_u64(part * (jg.setpoint - jg.background),
+						   max(jg.setpoint, 1ULL)));
 		WRITE_ONCE(device->setpoint, part);
 	}
 }

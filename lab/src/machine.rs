@@ -154,7 +154,7 @@ pub(crate) fn guest_modules() -> Vec<String> {
 }
 
 /// Host seconds that a second of a clock of instructions takes at most.
-const HOST_S_PER_S: u64 = 15;
+const HOST_S_PER_S: u64 = 20;
 
 /// The host's time that so many seconds of the guest's take at most.
 pub(crate) fn host_time(clock: Clock, guest_s: u64) -> Duration {

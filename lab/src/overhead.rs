@@ -12,14 +12,13 @@
 pub mod study;
 
 use std::fs;
-use std::time::Duration;
 
 use crate::args::OverheadArgs;
 use crate::error::LabError;
 use crate::experiments::did_you_mean;
 use crate::experiments::settings::{cpus_start, in_range};
 use crate::kernels::Series;
-use crate::machine::{job_text, program, understood};
+use crate::machine::{host_time, job_text, program, understood};
 use crate::progress::Progress;
 use crate::protocol::{Job, OverheadJob, OverheadLoad, OverheadReport};
 use crate::qemu::Clock;
@@ -33,8 +32,6 @@ const MEMORY_BYTES: u64 = 1 << 30;
 const DISK_MB_PER_S: u32 = 1000;
 /// Two nanoseconds an instruction.
 const CLOCK: Clock = Clock::Instructions { shift: 1 };
-/// Host seconds that a second of the guest's clock, which counts instructions, takes at most.
-const HOST_S_PER_S: u64 = 20;
 /// What starting the agent, fio and the kernel's programs takes for one window, at most.
 const AROUND_A_WINDOW_S: u64 = 20;
 
@@ -57,8 +54,9 @@ pub fn run(args: &OverheadArgs) -> Result<String, LabError> {
         binaries: vec![program("justitia-lab-guest")?, program("justitia")?],
         modules: vec!["bfq".to_owned()],
         extra_packages: vec!["bpftool".to_owned()],
-        timeout: Duration::from_secs(
-            HOST_S_PER_S * (300 + windows * (u64::from(job.seconds) + AROUND_A_WINDOW_S)),
+        timeout: host_time(
+            CLOCK,
+            300 + windows * (u64::from(job.seconds) + AROUND_A_WINDOW_S),
         ),
         console_log: args.out.join("console").join("overhead.log"),
         cmdline: Vec::new(),

@@ -54,7 +54,7 @@ file_system() {
     echo bfq >"/sys/block/${data#/dev/}/queue/scheduler" || give_up "no BFQ on $data"
     mke2fs -q -F -t ext4 "$data" && mount "$data" /data || give_up "no file system on $data"
 }
-# All of it is taken at once, or it would take page cache away while it fills.
+# As lab/src/guest/memory_disk.rs makes it for experiments, with the same settings.
 memory_disk() { # MB MB_PER_S
     local dir=/sys/kernel/config/nullb/own disk setting
     mount -t configfs none /sys/kernel/config && mkdir $dir || give_up "null_blk makes no disk"
@@ -62,7 +62,7 @@ memory_disk() { # MB MB_PER_S
         hw_queue_depth=64 power=1; do
         echo "${setting#*=}" >"$dir/${setting%%=*}" || give_up "null_blk refuses $setting"
     done
-    # Its name changed over time.
+    # Its name changed over time; nullb0 is one that the module makes by itself.
     for disk in nullb1 own; do
         [ -e /sys/block/$disk ] && data=/dev/$disk
     done
