@@ -1,6 +1,6 @@
-//! bcc's `cachestat` on stock kernels, beside what is known to have happened: a cold and a warm
-//! scan of one file. It infers misses from functions that the page cache no longer calls as it
-//! did; `docs/experiments/observer.md` has what ours counts.
+//! bcc's `cachestat` and `cachetop` on stock kernels, beside what is known to have happened: a cold
+//! and a warm scan of one file. They infer misses from functions that the page cache no longer calls
+//! as it did; `docs/experiments/observer.md` has what ours counts.
 //!
 //! Look and judge only that they ran; not part of `make test`:
 //! `cargo test --release -p justitia-lab --test cachestat -- --ignored --nocapture`.
@@ -46,9 +46,84 @@ until grep -q '^ *[0-9]' /run/seen || ! kill -0 $tool_pid 2>/dev/null; do sleep 
 } | report
 "#;
 
-fn show(series: Series, tool: &str, packages: &[&str]) {
+/// A terminal, for a tool that draws on it: `tmux` has one without a person, and tells what is on it.
+const TERMINAL: &str = "tmux libevent-core-2.1-7 libutempter0 libncursesw6 ncurses-base libc-bin";
+
+/// The same two scans, each by a process of its own, while the tool named by the job draws a screen of
+/// processes every thirty seconds. A scan begins when a screen was just drawn, so that it fits in the
+/// time of the next one; its process is then looked for on the two that follow. What the disk delivered
+/// tells the truth. Whoever looks at the screen is on it too, so nobody looks often.
+const SCRIPT_FOR_SCREENS: &str = r#"
+set_up
+mount -t debugfs none /sys/kernel/debug || give_up "no debugfs"
+mount -t tracefs none /sys/kernel/tracing 2>/dev/null
+mkdir -p /dev/pts && mount -t devpts none /dev/pts || give_up "no terminals"
+dd if=/dev/zero of=/data/f bs=1M count=64 2>/dev/null && sync || give_up "no file"
+mkfifo /run/never
+nap() { read -rt "$1" <>/run/never; } # without a process of its own
+export LC_ALL=C.UTF-8
+tmux -f /dev/null new-session -d -x 100 -y 50 "TERM=screen $(job) 30 2>/run/complaints" || give_up "no tmux"
+# A screen counts when it is seen the second time: it may be half drawn at the first. The first line
+# begins with a clock.
+screens() {
+    local now clock seen= kept= drawn=0
+    while now=$(tmux capture-pane -p); do
+        clock=${now%% *}
+        if [[ $clock == *:*:* && $clock == "$seen" && $clock != "$kept" ]]; then
+            kept=$clock
+            drawn=$((drawn + 1))
+            echo "$now" >/run/screen.$drawn
+            echo $drawn >/run/drawn
+        fi
+        seen=$clock
+        nap 4
+    done
+}
+echo 0 >/run/drawn
+screens &
+drawing=$!
+next() { # how many
+    local until=$(($(</run/drawn) + $1))
+    while [ "$(</run/drawn)" -lt $until ]; do
+        kill -0 $drawing 2>/dev/null || give_up "the tool ended: $(cat /run/complaints)"
+        nap 1
+    done
+}
+delivered() { # pages
+    read -r _ _ sectors _ <"/sys/block/${data#/dev/}/stat"
+    echo $((sectors / 8))
+}
+{
+    echo "kernel $(uname -r), $(job)"
+    printf '%-5s %8s %8s %8s   %s\n' scan hits misses dirties 'truth: asked for, from the disk'
+    for state in cold warm; do
+        next 1
+        if [ $state = cold ]; then
+            echo 3 >/proc/sys/vm/drop_caches
+            next 1
+        fi
+        before=$(delivered)
+        dd if=/data/f of=/dev/null bs=64k 2>/dev/null &
+        scan=$!
+        wait $scan
+        first=$(($(</run/drawn) + 1))
+        next 2
+        mawk -v pid=$scan '$1 == pid { hits += $4; misses += $5; dirties += $6 }
+            END { printf "%8d %8d %8d   ", hits, misses, dirties }' \
+            /run/screen.$first /run/screen.$((first + 1)) >/run/sums
+        printf '%-5s %s%8d %8d\n' $state "$(</run/sums)" 16384 $(($(delivered) - before))
+        {
+            echo "its process on the screen after the $state scan, and who else is there:"
+            mawk -v pid=$scan 'NR <= 2 || $1 == pid || ++others <= 3' /run/screen.$first
+        } >>/run/seen
+    done
+    cat /run/seen
+} | report
+"#;
+
+fn show(series: Series, script: &str, tool: &str, packages: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
-    let mut spec = machine(series, &format!("{PROLOGUE}{SCRIPT}"), dir.path());
+    let mut spec = machine(series, &format!("{PROLOGUE}{script}"), dir.path());
     spec.memory_bytes = 2 << 30;
     spec.extra_packages = packages.iter().map(ToString::to_string).collect();
     spec.timeout = Duration::from_secs(900);
@@ -61,15 +136,13 @@ fn show(series: Series, tool: &str, packages: &[&str]) {
 #[ignore = "boots virtual machines and downloads a package the first time"]
 fn what_cachestat_compiled_ahead_says_about_a_cold_and_a_warm_scan() {
     for series in Series::ALL {
-        show(series, "cachestat", &["libbpf-tools"]);
+        show(series, SCRIPT, "cachestat", &["libbpf-tools"]);
     }
 }
 
 /// The version in Python compiles for the running kernel, and needs its headers: on 6.1, which is
 /// of the same Debian as the guest's root.
-#[test]
-#[ignore = "boots a virtual machine and downloads a compiler the first time; takes minutes"]
-fn what_cachestat_compiled_on_the_spot_says_about_a_cold_and_a_warm_scan() {
+fn show_compiled_there(script: &str, tool: &str, packages: &str) {
     let cache = Cache::open().unwrap();
     let mut progress = |line: &str| eprintln!("{line}");
     let lock = cache.lock(&mut progress).unwrap();
@@ -80,7 +153,26 @@ fn what_cachestat_compiled_on_the_spot_says_about_a_cold_and_a_warm_scan() {
         format!("linux-headers-{release}"),
         format!("linux-headers-{}", release.replace("cloud-amd64", "common")),
     ];
-    let mut packages: Vec<&str> = COMPILER.split_whitespace().collect();
+    let mut packages: Vec<&str> = COMPILER
+        .split_whitespace()
+        .chain(packages.split_whitespace())
+        .collect();
     packages.extend(headers.iter().map(String::as_str));
-    show(Series::V6_1, "python3 /usr/sbin/cachestat-bpfcc", &packages);
+    show(Series::V6_1, script, tool, &packages);
+}
+
+#[test]
+#[ignore = "boots a virtual machine and downloads a compiler the first time; takes minutes"]
+fn what_cachestat_compiled_on_the_spot_says_about_a_cold_and_a_warm_scan() {
+    show_compiled_there(SCRIPT, "python3 /usr/sbin/cachestat-bpfcc", "");
+}
+
+#[test]
+#[ignore = "boots a virtual machine and downloads a compiler the first time; takes minutes"]
+fn what_cachetop_says_about_the_process_of_a_cold_and_of_a_warm_scan() {
+    show_compiled_there(
+        SCRIPT_FOR_SCREENS,
+        "python3 /usr/sbin/cachetop-bpfcc",
+        TERMINAL,
+    );
 }
