@@ -159,8 +159,14 @@ scrape_configs:
       - targets: [\"127.0.0.1:9619\"]
 ```
 
-`packaging/grafana/justitia.json` is a dashboard for Grafana 10 and later. What is not known has no
-sample: it is never zero. Rates and ratios are those of the last step.
+What is not known has no sample: it is never zero. Rates and ratios are those of the last step.
+
+`packaging/grafana/justitia.json` is a dashboard for Grafana 10 and later. It shows one host at a
+time; a group has the same color in all panels, and a container or pod goes by the first digits of
+its id. Below, its panels as Grafana's own components (`@grafana/ui` 11.6) draw what a Prometheus
+holds of an agent in a virtual machine; it was not opened in a Grafana server.
+
+![The dashboard's panels](grafana.png)
 
 ## Metrics
 
