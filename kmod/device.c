@@ -7,7 +7,7 @@
  * itself: flushers always have work, and the kernel's throttle rests. Both are the kernel's own figures,
  * from /proc/vmstat, because the functions behind them are not exported. Each device that was used in
  * the last seconds gets its part of that in the ratio of what it writes, as the kernel divides its own
- * limit; a device that has not written yet gets a sixteenth.
+ * limit; a device that has not written yet gets a sixteenth, or all when it is the only one.
  *
  * Pages are counted in the device's bdi_writebacks (one per cgroup), by their per-CPU counters without
  * exactness.
@@ -42,7 +42,7 @@ void jg_devices_init(void)
 	}
 }
 
-static void begin(struct jg_device *device, struct backing_dev_info *bdi)
+static void begin(struct jg_device *device, struct backing_dev_info *bdi, bool alone)
 {
 	spin_lock_bh(&device->lock);
 	jq_queue_init(&device->queue);
@@ -52,11 +52,12 @@ static void begin(struct jg_device *device, struct backing_dev_info *bdi)
 	device->sweep_at = jiffies;
 	device->stuck_since = 0;
 	device->open = false;
+	device->holder = NULL;
 	device->timed_out = device->killed = device->opened = device->longest_wait_ns = 0;
 	device->written = device->rate = device->drained = 0;
 	device->settled = 0;
 	device->used_at = jiffies;
-	WRITE_ONCE(device->setpoint, READ_ONCE(jg.setpoint) / 16);
+	WRITE_ONCE(device->setpoint, READ_ONCE(jg.setpoint) / (alone ? 1 : 16));
 	spin_unlock_bh(&device->lock);
 	/* Pairs with the acquire in jg_device_of(). */
 	smp_store_release(&device->bdi_id, bdi->id);
@@ -66,6 +67,7 @@ static void begin(struct jg_device *device, struct backing_dev_info *bdi)
 struct jg_device *jg_device_of(struct backing_dev_info *bdi)
 {
 	struct jg_device *free = NULL, *found = NULL;
+	bool alone = true;
 	int i;
 
 	for (i = 0; i < JG_DEVICES; i++)
@@ -75,11 +77,13 @@ struct jg_device *jg_device_of(struct backing_dev_info *bdi)
 	for (i = 0; i < JG_DEVICES && !found; i++) {
 		if (jg_devices[i].bdi_id == bdi->id)
 			found = &jg_devices[i];
-		else if (!jg_devices[i].bdi && !free)
+		else if (jg_devices[i].bdi)
+			alone = false;
+		else if (!free)
 			free = &jg_devices[i];
 	}
 	if (!found && free) {
-		begin(free, bdi);
+		begin(free, bdi, alone);
 		found = free;
 	}
 	spin_unlock(&devices_lock);

@@ -24,6 +24,9 @@
  * the original can start the flusher, and after STUCK the device opens for a second. The same after a
  * wait that ended by time-out during which nobody was granted and no page was written. A time-out alone
  * lets that writer pass; its group pays for what it takes. Credits that lie still for RESTS go back.
+ *
+ * With the hook at insertion there is no budget: one task at a time has the turn, for one folio, and passes
+ * it on. Queue, groups, time-outs and what is told of them are the same.
  */
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
@@ -204,10 +207,25 @@ static void look_whether_stuck(struct jg_device *device)
 		jq_wake(jq_grant(&device->queue));
 }
 
+/* Gives the turn to the next if nobody has it. With the device's lock. */
+static void pass_turn(struct jg_device *device)
+{
+	struct jq_waiter *next = device->holder ? NULL : jq_grant(&device->queue);
+
+	if (!next)
+		return;
+	device->holder = next->sleeper.task;
+	jq_wake(next);
+}
+
 static void pump(struct jg_device *device)
 {
 	s64 now, used;
 
+	if (jg.insertion) {
+		pass_turn(device);
+		return;
+	}
 	if (device->stamp != jiffies) {
 		jg_refresh(device);
 		look_whether_stuck(device);
@@ -243,6 +261,8 @@ static u32 cost_of(struct jg_device *device, long pages)
 	u64 setpoint = READ_ONCE(device->setpoint);
 	u64 cost = min_t(u64, READ_ONCE(jg.config.batch_pages), max_t(u64, setpoint / 64, 1));
 
+	if (jg.insertion)
+		return (u32)clamp_t(long, pages, 1, JQ_COST_MAX);
 	cost = max_t(u64, cost, pages);
 	return (u32)clamp_t(u64, min_t(u64, cost, setpoint / 4), 1, JQ_COST_MAX);
 }
@@ -304,7 +324,7 @@ static void wait_turn(struct jg_device *device, struct jg_member *member, long p
 		return;
 	}
 	/* Somebody else's grant may have come in between. */
-	if (atomic_long_read(&member->pool) >= 0) {
+	if (!jg.insertion && atomic_long_read(&member->pool) >= 0) {
 		jq_unlock(queue);
 		return;
 	}
@@ -325,27 +345,39 @@ static void wait_turn(struct jg_device *device, struct jg_member *member, long p
 	account(device, member, &waiter, end, ktime_get_ns() - begin, &before);
 }
 
-/* A writer that dirtied pages: takes credits, or waits for them. False when it is nobody's business:
- * no weight, no room, a file system without writeback or with limits of its own. May sleep. */
-bool jg_admit(struct address_space *mapping, long pages)
+/* The account of the calling task's group at a device; NULL when it is nobody's business: no weight, no
+ * room, a file system without writeback or with limits of its own. Under RCU. */
+static struct jg_member *account_of_current(struct address_space *mapping)
 {
 	struct backing_dev_info *bdi = inode_to_bdi(mapping->host);
+	struct jg_device *device;
+	struct jg_group *group;
+
+	if ((bdi->capabilities & (BDI_CAP_WRITEBACK | BDI_CAP_STRICTLIMIT)) != BDI_CAP_WRITEBACK)
+		return NULL;
+	group = jg_group_of_current();
+	device = group ? jg_device_of(bdi) : NULL;
+	if (device && READ_ONCE(device->used_at) != jiffies)
+		WRITE_ONCE(device->used_at, jiffies);
+	return device ? jg_member_of(group, device) : NULL;
+}
+
+/* A writer that dirtied pages: takes credits, or waits for them. False when it is nobody's business. May
+ * sleep. */
+bool jg_admit(struct address_space *mapping, long pages)
+{
 	struct jg_device *device;
 	struct jg_member *member;
 	struct jg_group *group;
 
-	if ((bdi->capabilities & (BDI_CAP_WRITEBACK | BDI_CAP_STRICTLIMIT)) != BDI_CAP_WRITEBACK)
-		return false;
 	rcu_read_lock();
-	group = jg_group_of_current();
-	device = group ? jg_device_of(bdi) : NULL;
-	member = device ? jg_member_of(group, device) : NULL;
+	member = account_of_current(mapping);
 	if (!member) {
 		rcu_read_unlock();
 		return false;
 	}
-	if (READ_ONCE(device->used_at) != jiffies)
-		WRITE_ONCE(device->used_at, jiffies);
+	group = member->group;
+	device = member->device;
 	atomic64_add(pages, &member->pages);
 	if (atomic_long_sub_return(pages, &member->pool) >= 0 ||
 	    !refcount_inc_not_zero(&group->refs)) {
@@ -358,6 +390,44 @@ bool jg_admit(struct address_space *mapping, long pages)
 	atomic_dec(&device->users);
 	jg_group_put(group);
 	return true;
+}
+
+/* Somebody who brings pages into the page cache: waits for the turn to do it. Returns the device, to be given
+ * back with jg_turn_end() whether the turn came or the wait ended otherwise; NULL when it is nobody's
+ * business. May sleep. */
+struct jg_device *jg_turn_begin(struct address_space *mapping, long pages)
+{
+	struct jg_device *device;
+	struct jg_member *member;
+	struct jg_group *group;
+
+	rcu_read_lock();
+	member = account_of_current(mapping);
+	if (!member || !refcount_inc_not_zero(&member->group->refs)) {
+		rcu_read_unlock();
+		return NULL;
+	}
+	group = member->group;
+	device = member->device;
+	atomic64_add(pages, &member->pages);
+	/* What the grant adds. */
+	atomic_long_sub(pages, &member->pool);
+	atomic_inc(&device->users);
+	rcu_read_unlock();
+	wait_turn(device, member, pages);
+	jg_group_put(group);
+	return device;
+}
+
+void jg_turn_end(struct jg_device *device)
+{
+	jq_lock(&device->queue);
+	if (device->holder == current) {
+		device->holder = NULL;
+		pass_turn(device);
+	}
+	jq_unlock(&device->queue);
+	atomic_dec(&device->users);
 }
 
 /* May sleep. */

@@ -3,7 +3,7 @@
  * What the parts of the module share.
  *
  *   main.c     load and unload, the gate's state, the clock that watches over it
- *   hook.c     the redirected function; who must not wait; pages dirtied by a task
+ *   hook.c     the redirected functions; who must not wait; pages dirtied by a task
  *   gate.c     credits: who passes, who waits, who is granted; opens when it does not get on
  *   device.c   backing devices, their dirty pages and setpoints
  *   group.c    weights by cgroup, and a group's account at a device
@@ -88,6 +88,7 @@ struct jg_device {
 	unsigned long stuck_since;	/* over the setpoint with nothing in flight; 0: is not */
 	unsigned long open_until;
 	bool open;
+	struct task_struct *holder;	/* of the turn to insert; compared only */
 	u64 timed_out, killed, opened;
 	u64 longest_wait_ns;
 	/* The clock's alone. */
@@ -108,6 +109,7 @@ struct jg_state {
 	u32 heaviest;			/* weight */
 	u32 groups;
 	bool enabled;
+	bool insertion;			/* which function is redirected; set once, before it is */
 	u64 heartbeats, heartbeats_lost;
 	atomic64_t devices_refused;
 };
@@ -133,6 +135,8 @@ u64 jg_hook_calls(bool passed);
 
 /* gate.c */
 bool jg_admit(struct address_space *mapping, long pages);
+struct jg_device *jg_turn_begin(struct address_space *mapping, long pages);
+void jg_turn_end(struct jg_device *device);
 void jg_let_everybody_go(struct jg_device *device);
 void jg_let_group_go(struct jg_member *member);
 void jg_tick(struct timer_list *timer);

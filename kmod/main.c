@@ -20,6 +20,9 @@
 struct jg_state jg = { .open_reason = JUSTITIA_OPEN_DISABLED };
 DEFINE_MUTEX(jg_mutex);
 
+module_param_named(insert_hook, jg.insertion, bool, 0444);
+MODULE_PARM_DESC(insert_hook, "order insertions into the page cache instead of dirty throttling, to compare");
+
 static void clock(struct work_struct *work);
 static DECLARE_DELAYED_WORK(clock_work, clock);
 static bool leaving;

@@ -132,6 +132,7 @@ fn shape(policy: PolicyUnderTest) -> (f64, f64) {
         | PolicyUnderTest::GateStride
         | PolicyUnderTest::GateLoop => (1.0, 1.02),
         PolicyUnderTest::GateAging => (0.5, 1.0),
+        PolicyUnderTest::GateInsert => (0.3, 0.6),
         PolicyUnderTest::Strict => (1.0, 0.9),
     }
 }

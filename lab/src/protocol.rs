@@ -203,6 +203,8 @@ pub enum PolicyUnderTest {
     GateFifo,
     /// The same with the paper's order.
     GateAging,
+    /// The same order with the gate where the paper has it: who inserts into the page cache waits for a turn.
+    GateInsert,
     /// The same with shares in the ratio of the weights.
     GateStride,
     /// Agent in mode `proportional` with the gate, order stride.

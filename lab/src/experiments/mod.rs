@@ -74,7 +74,7 @@ pub const ALL: [&Description; 7] = [
 ];
 
 /// All policies an experiment can compare, in the order they are reported.
-pub const POLICIES: [PolicyUnderTest; 13] = [
+pub const POLICIES: [PolicyUnderTest; 14] = [
     PolicyUnderTest::Conventional,
     PolicyUnderTest::Memcg,
     PolicyUnderTest::Direct,
@@ -86,6 +86,7 @@ pub const POLICIES: [PolicyUnderTest; 13] = [
     PolicyUnderTest::Guarded,
     PolicyUnderTest::GateFifo,
     PolicyUnderTest::GateAging,
+    PolicyUnderTest::GateInsert,
     PolicyUnderTest::GateStride,
     PolicyUnderTest::GateLoop,
 ];
@@ -104,6 +105,7 @@ pub fn policy_name(policy: PolicyUnderTest) -> &'static str {
         PolicyUnderTest::Guarded => "guarded",
         PolicyUnderTest::GateFifo => "gate-fifo",
         PolicyUnderTest::GateAging => "gate-aging",
+        PolicyUnderTest::GateInsert => "gate-insert",
         PolicyUnderTest::GateStride => "gate-stride",
         PolicyUnderTest::GateLoop => "gate-loop",
     }
@@ -131,6 +133,9 @@ pub fn policy_meaning(policy: PolicyUnderTest) -> &'static str {
             "agent: thresholds, and the kernel module's gate without order"
         }
         PolicyUnderTest::GateAging => "agent: thresholds and the gate in the paper's order, aging",
+        PolicyUnderTest::GateInsert => {
+            "agent: the same where the paper has it, one insertion into the page cache at a time"
+        }
         PolicyUnderTest::GateStride => "agent: thresholds and the gate with exact shares, stride",
         PolicyUnderTest::GateLoop => "agent: proportional with the gate, order stride",
     }
@@ -155,6 +160,7 @@ pub fn has_gate(policy: PolicyUnderTest) -> bool {
         policy,
         PolicyUnderTest::GateFifo
             | PolicyUnderTest::GateAging
+            | PolicyUnderTest::GateInsert
             | PolicyUnderTest::GateStride
             | PolicyUnderTest::GateLoop
     )

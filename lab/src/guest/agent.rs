@@ -46,6 +46,7 @@ pub fn arguments(policy: PolicyUnderTest, config: &str, extra: &[String]) -> Opt
         PolicyUnderTest::Justitia
         | PolicyUnderTest::GateFifo
         | PolicyUnderTest::GateAging
+        | PolicyUnderTest::GateInsert
         | PolicyUnderTest::GateStride => "justitia",
         PolicyUnderTest::Proportional
         | PolicyUnderTest::FirstTouch
@@ -74,7 +75,9 @@ fn configuration(policy: PolicyUnderTest) -> Option<&'static str> {
         PolicyUnderTest::Strict => Some("objective = \"strict\"\n"),
         PolicyUnderTest::Guarded => Some("[guard]\nenabled = true\n"),
         PolicyUnderTest::GateFifo => Some("[gate]\nenabled = true\norder = \"fifo\"\n"),
-        PolicyUnderTest::GateAging => Some("[gate]\nenabled = true\norder = \"aging\"\n"),
+        PolicyUnderTest::GateAging | PolicyUnderTest::GateInsert => {
+            Some("[gate]\nenabled = true\norder = \"aging\"\n")
+        }
         PolicyUnderTest::GateStride | PolicyUnderTest::GateLoop => {
             Some("[gate]\nenabled = true\norder = \"stride\"\n")
         }

@@ -8,6 +8,7 @@ use anyhow::{ensure, Result};
 
 use super::setup::{run, TOOLS};
 use crate::gate_module::NAME;
+use crate::protocol::PolicyUnderTest;
 
 /// What a kernel says when something is wrong with it.
 const COMPLAINTS: [&str; 7] = [
@@ -20,10 +21,14 @@ const COMPLAINTS: [&str; 7] = [
     "rcu_sched self-detected",
 ];
 
-/// Loads the module.
-pub(super) fn load() -> Result<()> {
-    let file = Path::new(TOOLS).join(format!("{NAME}.ko"));
-    run(Command::new("insmod").arg(file))
+/// Loads the module, with its hook where this policy has it.
+pub(super) fn load(policy: PolicyUnderTest) -> Result<()> {
+    let mut insmod = Command::new("insmod");
+    insmod.arg(Path::new(TOOLS).join(format!("{NAME}.ko")));
+    if policy == PolicyUnderTest::GateInsert {
+        insmod.arg("insert_hook=1");
+    }
+    run(&mut insmod)
 }
 
 /// Unloads it.

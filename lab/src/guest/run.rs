@@ -177,7 +177,7 @@ fn enforce(job: &GuestJob, containers: &[Container]) -> Result<Stage> {
     }
     let knobs_before = knobs::snapshot(Path::new(setup::CGROUP));
     if has_gate(job.policy) {
-        gate::load()?;
+        gate::load(job.policy)?;
     }
     let agent = Agent::start(job.policy, &job.agent_args)?;
     if agent.is_some() {
