@@ -1,69 +1,282 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Writes files through the page cache for a while and says how much: writer DIR SECONDS THREADS [KB]
- * New files of 4 MB by writes of 64 KB (or so many KB); each takes the place of one deleted, so that
- * neither truncation (auto_da_alloc) nor a full disk plays a part. Prints bytes per second once at the
- * end, and with PROGRESS set also every second.
+ * Writes through the page cache for a while and says how much: writer DIR SECONDS THREADS [KIND [NUMBER]]
+ *
+ *   files [KEPT]       new files of 4 MB by writes of 64 KB; each takes the place of one deleted, of KEPT
+ *                      (16) for each thread, so that neither truncation (auto_da_alloc) nor a full disk
+ *                      plays a part. With few kept they are deleted while they are dirty.
+ *   mmap               the same files, dirtied by page faults of a shared mapping
+ *   uring              the same files, by writes of an io_uring with four of them under way
+ *   trickle [KB/S]     the same files, each thread at this rate (256)
+ *   overwrite [MB]     4 KB at random places of one file of so many MB (8) for each thread
+ *
+ * Prints bytes per second once at the end, and with PROGRESS set also every second.
  */
 #include <fcntl.h>
+#include <linux/io_uring.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-#define FILE_BYTES (4 << 20)
-#define KEPT 16
+#define FILE_BYTES (4u << 20)
+#define WRITE_BYTES (64u << 10)
+#define DEPTH 4
 
 static const char *directory;
-static unsigned write_bytes = 64 << 10;
+static unsigned number;
 static unsigned long long written;
 static volatile int stop;
+
+static void fail(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static void count(unsigned bytes)
+{
+	__atomic_fetch_add(&written, bytes, __ATOMIC_RELAXED);
+}
+
+/* The thread's next file, in the place of one it made before. */
+static int next_file(long thread, unsigned long file, unsigned kept)
+{
+	char path[4096];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%ld-%lu", directory, thread, file % kept);
+	unlink(path);
+	fd = open(path, O_CREAT | O_EXCL | O_RDWR, 0600);
+	if (fd < 0)
+		fail(path);
+	return fd;
+}
+
+static char *buffer(void)
+{
+	char *bytes = malloc(WRITE_BYTES);
+
+	memset(bytes, 'j', WRITE_BYTES);
+	return bytes;
+}
 
 static void *write_files(void *argument)
 {
 	long thread = (long)argument;
-	char path[4096];
-	char *buffer = malloc(write_bytes);
+	char *bytes = buffer();
 
-	memset(buffer, 'j', write_bytes);
-	for (unsigned long number = 0; !stop; number++) {
-		int fd;
+	for (unsigned long file = 0; !stop; file++) {
+		int fd = next_file(thread, file, number ? number : 16);
 
-		snprintf(path, sizeof(path), "%s/%ld-%lu", directory, thread, number % KEPT);
-		unlink(path);
-		fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0600);
-		if (fd < 0) {
-			perror(path);
-			exit(1);
-		}
-		for (unsigned done = 0; done < FILE_BYTES && !stop; done += write_bytes) {
-			if (write(fd, buffer, write_bytes) != (ssize_t)write_bytes) {
-				perror(path);
-				exit(1);
-			}
-			__atomic_fetch_add(&written, write_bytes, __ATOMIC_RELAXED);
+		for (unsigned done = 0; done < FILE_BYTES && !stop; done += WRITE_BYTES) {
+			if (write(fd, bytes, WRITE_BYTES) != WRITE_BYTES)
+				fail("write");
+			count(WRITE_BYTES);
 		}
 		close(fd);
 	}
 	return NULL;
 }
 
+static void *trickle(void *argument)
+{
+	long thread = (long)argument;
+	char *bytes = buffer();
+	unsigned long long each_ns = 1000000000ull * (WRITE_BYTES >> 10) / (number ? number : 256);
+	struct timespec next;
+	int fd = -1;
+
+	clock_gettime(CLOCK_MONOTONIC, &next);
+	for (unsigned long piece = 0; !stop; piece++) {
+		if (piece % (FILE_BYTES / WRITE_BYTES) == 0) {
+			close(fd);
+			fd = next_file(thread, piece / (FILE_BYTES / WRITE_BYTES), 16);
+		}
+		if (write(fd, bytes, WRITE_BYTES) != WRITE_BYTES)
+			fail("write");
+		count(WRITE_BYTES);
+		next.tv_nsec += (long)(each_ns % 1000000000);
+		next.tv_sec += (time_t)(each_ns / 1000000000) + next.tv_nsec / 1000000000;
+		next.tv_nsec %= 1000000000;
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
+	}
+	return NULL;
+}
+
+static void *map_files(void *argument)
+{
+	long thread = (long)argument;
+
+	for (unsigned long file = 0; !stop; file++) {
+		int fd = next_file(thread, file, 16);
+		char *map;
+
+		if (ftruncate(fd, FILE_BYTES))
+			fail("ftruncate");
+		map = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (map == MAP_FAILED)
+			fail("mmap");
+		for (unsigned done = 0; done < FILE_BYTES && !stop; done += 4096) {
+			map[done] = 'j';
+			count(4096);
+		}
+		munmap(map, FILE_BYTES);
+		close(fd);
+	}
+	return NULL;
+}
+
+static void *overwrite(void *argument)
+{
+	long thread = (long)argument;
+	unsigned pages = (number ? number : 8) << 8;
+	unsigned long long random = (unsigned long long)thread + 1;
+	char *bytes = buffer();
+	int fd = next_file(thread, 0, 1);
+
+	for (unsigned page = 0; page < pages; page += WRITE_BYTES >> 12)
+		if (write(fd, bytes, WRITE_BYTES) != WRITE_BYTES)
+			fail("write");
+	while (!stop) {
+		/* Knuth's MMIX generator; the upper bits are the good ones. */
+		random = random * 6364136223846793005ull + 1442695040888963407ull;
+		if (pwrite(fd, bytes, 4096, (off_t)((random >> 33) % pages) << 12) != 4096)
+			fail("pwrite");
+		count(4096);
+	}
+	return NULL;
+}
+
+/* The rings of io_uring(7), without liburing. */
+struct ring {
+	int fd;
+	unsigned *submit_tail, *submit_mask, *submit_array;
+	unsigned *complete_head, *complete_tail, *complete_mask;
+	struct io_uring_sqe *entries;
+	struct io_uring_cqe *completions;
+};
+
+static void *mapped(int fd, size_t size, off_t offset)
+{
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, offset);
+
+	if (at == MAP_FAILED)
+		fail("mmap of a ring");
+	return at;
+}
+
+static struct ring open_ring(void)
+{
+	struct io_uring_params p = {};
+	struct ring ring = { .fd = (int)syscall(SYS_io_uring_setup, DEPTH, &p) };
+	char *submit, *complete;
+
+	if (ring.fd < 0)
+		fail("io_uring_setup");
+	submit = mapped(ring.fd, p.sq_off.array + p.sq_entries * sizeof(unsigned), IORING_OFF_SQ_RING);
+	complete = mapped(ring.fd, p.cq_off.cqes + p.cq_entries * sizeof(struct io_uring_cqe),
+			  IORING_OFF_CQ_RING);
+	ring.entries = mapped(ring.fd, p.sq_entries * sizeof(struct io_uring_sqe), IORING_OFF_SQES);
+	ring.submit_tail = (unsigned *)(submit + p.sq_off.tail);
+	ring.submit_mask = (unsigned *)(submit + p.sq_off.ring_mask);
+	ring.submit_array = (unsigned *)(submit + p.sq_off.array);
+	ring.complete_head = (unsigned *)(complete + p.cq_off.head);
+	ring.complete_tail = (unsigned *)(complete + p.cq_off.tail);
+	ring.complete_mask = (unsigned *)(complete + p.cq_off.ring_mask);
+	ring.completions = (struct io_uring_cqe *)(complete + p.cq_off.cqes);
+	return ring;
+}
+
+/* Submits a write, and waits until fewer than DEPTH are under way, or none if `bytes` is NULL. */
+static void ring_write(struct ring *ring, unsigned *under_way, int fd, const char *bytes, unsigned offset)
+{
+	unsigned least = *under_way, head;
+
+	if (bytes) {
+		unsigned tail = *ring->submit_tail, at = tail & *ring->submit_mask;
+
+		ring->entries[at] = (struct io_uring_sqe){
+			.opcode = IORING_OP_WRITE,
+			.fd = fd,
+			.addr = (unsigned long)bytes,
+			.len = WRITE_BYTES,
+			.off = offset,
+		};
+		ring->submit_array[at] = at;
+		__atomic_store_n(ring->submit_tail, tail + 1, __ATOMIC_RELEASE);
+		++*under_way;
+		least = *under_way == DEPTH;
+	}
+	if (syscall(SYS_io_uring_enter, ring->fd, bytes ? 1 : 0, least, IORING_ENTER_GETEVENTS, NULL, 0) < 0)
+		fail("io_uring_enter");
+	for (head = *ring->complete_head; head != __atomic_load_n(ring->complete_tail, __ATOMIC_ACQUIRE);
+	     head++, --*under_way) {
+		int result = ring->completions[head & *ring->complete_mask].res;
+
+		if (result != (int)WRITE_BYTES) {
+			fprintf(stderr, "writer: a write of the io_uring returned %d\n", result);
+			exit(1);
+		}
+		count(WRITE_BYTES);
+	}
+	__atomic_store_n(ring->complete_head, head, __ATOMIC_RELEASE);
+}
+
+static void *ring_files(void *argument)
+{
+	long thread = (long)argument;
+	struct ring ring = open_ring();
+	char *bytes = buffer();
+	unsigned under_way = 0;
+
+	for (unsigned long file = 0; !stop; file++) {
+		int fd = next_file(thread, file, 16);
+
+		for (unsigned done = 0; done < FILE_BYTES && !stop; done += WRITE_BYTES)
+			ring_write(&ring, &under_way, fd, bytes, done);
+		while (under_way)
+			ring_write(&ring, &under_way, fd, NULL, 0);
+		close(fd);
+	}
+	return NULL;
+}
+
+static const struct {
+	const char *name;
+	void *(*body)(void *);
+} kinds[] = {
+	{ "files", write_files },
+	{ "mmap", map_files },
+	{ "uring", ring_files },
+	{ "trickle", trickle },
+	{ "overwrite", overwrite },
+};
+
 int main(int argc, char **argv)
 {
 	int seconds = argc > 2 ? atoi(argv[2]) : 0;
 	long threads = argc > 3 ? atol(argv[3]) : 1;
+	const char *name = argc > 4 ? argv[4] : "files";
+	void *(*body)(void *) = NULL;
 	pthread_t thread;
 
-	if (seconds < 1 || threads < 1) {
-		fputs("usage: writer DIR SECONDS THREADS [KB]\n", stderr);
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		if (!strcmp(kinds[i].name, name))
+			body = kinds[i].body;
+	if (seconds < 1 || threads < 1 || !body) {
+		fputs("usage: writer DIR SECONDS THREADS [files|mmap|uring|trickle|overwrite [NUMBER]]\n", stderr);
 		return 2;
 	}
-	if (argc > 4)
-		write_bytes = (unsigned)atoi(argv[4]) << 10;
+	if (argc > 5)
+		number = (unsigned)atoi(argv[5]);
 	directory = argv[1];
 	for (long i = 0; i < threads; i++)
-		pthread_create(&thread, NULL, write_files, (void *)i);
+		pthread_create(&thread, NULL, body, (void *)i);
 	for (int i = 0; i < seconds; i++) {
 		sleep(1);
 		if (getenv("PROGRESS"))

@@ -14,7 +14,8 @@ use justitia_lab::vm::{run_guest, DataDisk, GuestOutput, VmSpec};
 
 /// Begins a guest program. `job` prints the job, `report` sends its input as the report,
 /// `set_up` brings the modules, BFQ on the data disk, cgroup2 and a file system on `/data`.
-/// `memory_disk` then puts one of the guest's own memory in its place, as [`on_its_own_clock`] needs it.
+/// `memory_disk` then puts one of the guest's own memory in its place, as [`on_its_own_clock`] needs it;
+/// `second_disk` makes another one after that, below `/run/slow`.
 pub(crate) const PROLOGUE: &str = r#"#!/bin/bash
 set -o pipefail
 give_up() {
@@ -48,27 +49,37 @@ set_up() {
         insmod "/opt/justitia/modules/$module" || give_up "no module $module"
     done </opt/justitia/modules/order
     mount -t cgroup2 -o memory_recursiveprot none /sys/fs/cgroup || give_up "no cgroup2"
-    file_system
+    file_system "$data" /data
 }
-file_system() {
-    echo bfq >"/sys/block/${data#/dev/}/queue/scheduler" || give_up "no BFQ on $data"
-    mke2fs -q -F -t ext4 "$data" && mount "$data" /data || give_up "no file system on $data"
+file_system() { # DEVICE DIRECTORY
+    echo bfq >"/sys/block/${1#/dev/}/queue/scheduler" || give_up "no BFQ on $1"
+    mke2fs -q -F -t ext4 "$1" && mount "$1" "$2" || give_up "no file system on $1"
 }
-# As lab/src/guest/memory_disk.rs makes it for experiments, with the same settings.
-memory_disk() { # MB MB_PER_S
-    local dir=/sys/kernel/config/nullb/own disk setting
-    mount -t configfs none /sys/kernel/config && mkdir $dir || give_up "null_blk makes no disk"
-    for setting in size=$1 blocksize=4096 memory_backed=1 mbps=$2 irqmode=2 completion_nsec=100000 \
+# As lab/src/guest/memory_disk.rs makes it for experiments, with the same settings. Says which device it is.
+null_disk() { # NAME MB MB_PER_S
+    local dir=/sys/kernel/config/nullb/$1 there=(/sys/block/nullb*) disk setting
+    mkdir $dir || give_up "null_blk makes no disk"
+    for setting in size=$2 blocksize=4096 memory_backed=1 mbps=$3 irqmode=2 completion_nsec=100000 \
         hw_queue_depth=64 power=1; do
         echo "${setting#*=}" >"$dir/${setting%%=*}" || give_up "null_blk refuses $setting"
     done
-    # Its name changed over time; nullb0 is one that the module makes by itself.
-    for disk in nullb1 own; do
-        [ -e /sys/block/$disk ] && data=/dev/$disk
+    # Its name changed over time: what was not there before is it.
+    for disk in /sys/block/nullb* /sys/block/$1; do
+        [[ -e $disk && " ${there[*]} " != *" $disk "* ]] && made=/dev/${disk##*/}
     done
-    dd if=/dev/zero of="$data" bs=1M count=$1 oflag=direct status=none || give_up "no disk of memory"
+    dd if=/dev/zero of="$made" bs=1M count=$2 oflag=direct status=none || give_up "no disk of memory"
+}
+memory_disk() { # MB MB_PER_S
+    mount -t configfs none /sys/kernel/config
+    null_disk own "$1" "$2"
+    data=$made
     umount /data
-    file_system
+    file_system "$data" /data
+}
+second_disk() { # MB MB_PER_S
+    null_disk second "$1" "$2"
+    mkdir -p /run/slow
+    file_system "$made" /run/slow
 }
 "#;
 

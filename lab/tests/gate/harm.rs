@@ -1,0 +1,183 @@
+//! Whom the gate must not harm, and by which ways pages get dirty: files deleted before they are written,
+//! shared mappings, io_uring, a heavy group that hardly writes, a slow disk beside a fast one, and a
+//! writer that nobody competes with.
+//!
+//! Each compares with the same load while the gate is open, in the same boot.
+
+use justitia_lab::kernels::Series;
+
+use crate::common::report_of;
+use crate::{line, rates, spec, variation};
+
+/// `group NAME LOAD...` runs a writer in a group and prints its rate as `NAME: bytes per second`.
+const SHAPES: &str = r#"
+group() { # WEIGHT NAME WRITER'S ARGUMENTS
+    local weight=$1 name=$2
+    shift 2
+    (echo 0 >$cg/w$weight/cgroup.procs && exec writer "$@" >/run/$name) &
+    others+=($!)
+}
+told() {
+    wait "${others[@]}"
+    others=()
+    for name in "$@"; do echo "$name: $(cat /run/$name)"; done
+}
+"#;
+
+/// The ways to dirty pages that `writer` has beside new files that stay. Three files for each thread are more
+/// than may be dirty, and every other one is deleted before it is written.
+const WAYS: &str = r#"
+{
+    insmod /opt/justitia/justitia.ko || give_up "the module does not load"
+    for way in "files 3" mmap uring; do
+        name=${way%% *}
+        hold
+        load 4 $way; rates settling
+        load 12 $way; rates $name
+        let_go
+        load 4 $way; rates settling
+        load 12 $way; rates open-$name
+    done
+    rmmod justitia && echo "unloaded: yes"
+    complaints
+} 2>&1 | report
+"#;
+
+/// w800 writes 256 KB each second while the others write all they can; then a second disk, of 4 MB/s.
+const NEIGHBOURS: &str = r#"
+{
+    insmod /opt/justitia/justitia.ko || give_up "the module does not load"
+    neighbours() { # SECONDS NAME
+        group 100 $2-100 /data/w100 $1 4
+        group 200 $2-200 /data/w200 $1 4
+        group 400 $2-400 /data/w400 $1 4
+    }
+    for gate in gate open; do
+        [ $gate = gate ] && hold
+        neighbours 5 settling; told
+        neighbours 20 $gate
+        group 800 $gate-trickle /data/w800 20 1 trickle 256
+        told $gate-100 $gate-200 $gate-400 $gate-trickle
+        [ $gate = gate ] && let_go
+    done
+    second_disk 256 4
+    for gate in gate open; do
+        [ $gate = gate ] && hold
+        neighbours 5 settling; told
+        neighbours 20 $gate-fast
+        group 800 $gate-slow /run/slow 20 2
+        told $gate-fast-100 $gate-fast-200 $gate-fast-400 $gate-slow
+        [ $gate = gate ] && gatectl status | grep ^device
+        [ $gate = gate ] && let_go
+    done
+    rmmod justitia && echo "unloaded: yes"
+    complaints
+} 2>&1 | report
+"#;
+
+/// One writer alone, 4 KB at a time into a file that never gets near a threshold: without the module, with the
+/// gate open and with it closed, in turn.
+const ALONE: &str = r#"
+{
+    alone() { # NAME
+        group 400 $1 /data/w400 1 1 overwrite 8
+        told $1
+    }
+    # The first ones pay for pages and for the file's blocks.
+    alone warm; alone warm
+    for round in $(seq 7); do
+        alone without
+        insmod /opt/justitia/justitia.ko || give_up "the module does not load"
+        alone open
+        hold
+        alone settling
+        alone closed
+        let_go
+        rmmod justitia || give_up "the module does not unload"
+    done
+    complaints
+} 2>&1 | report
+"#;
+
+fn shape(script: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, report) = report_of(
+        &spec(Series::V6_12, &format!("{SHAPES}{script}"), dir.path()),
+        "",
+    );
+    println!("{report}");
+    assert!(report.contains("complaints: none"), "{report}");
+    report
+}
+
+/// The sum of the numbers on the lines of these names.
+fn total(report: &str, names: &[String]) -> f64 {
+    let number = |name: &String| line(report, &format!("{name}: ")).parse::<f64>().unwrap();
+    names.iter().map(number).sum()
+}
+
+fn neighbours(prefix: &str) -> Vec<String> {
+    [100, 200, 400]
+        .map(|weight| format!("{prefix}-{weight}"))
+        .into()
+}
+
+#[test]
+#[ignore = "boots a virtual machine"]
+fn pages_dirtied_by_any_way_are_ordered_and_cost_no_throughput() {
+    let report = shape(WAYS);
+    for way in ["files", "mmap", "uring"] {
+        let (closed, open) = (rates(&report, way), rates(&report, &format!("open-{way}")));
+        let sum = |rates: &[f64]| rates.iter().sum::<f64>();
+        let ratio = sum(&closed) / sum(&open);
+        println!(
+            "{way}: variation {:.2} with the gate, {:.2} without; total {ratio:.3} of without",
+            variation(&closed),
+            variation(&open)
+        );
+        assert!(variation(&closed) < 0.5, "{way}: {report}");
+        assert!(ratio > 0.8, "{way}: {report}");
+    }
+}
+
+#[test]
+#[ignore = "boots a virtual machine"]
+fn neither_a_trickle_of_high_weight_nor_a_slow_disk_holds_others_up() {
+    let report = shape(NEIGHBOURS);
+    for (what, prefix) in [("trickle", ""), ("slow disk", "-fast")] {
+        let sum = |gate: &str| total(&report, &neighbours(&format!("{gate}{prefix}")));
+        let ratio = sum("gate") / sum("open");
+        println!("beside a {what}: neighbours have {ratio:.3} of without the gate");
+        assert!(ratio > 0.9, "{what}: {report}");
+    }
+    let own = |name: &str| total(&report, &[name.to_owned()]);
+    // It gets what it asks for.
+    assert!(own("gate-trickle") > 0.95 * 256.0 * 1024.0, "{report}");
+    assert!(own("gate-slow") > 0.9 * own("open-slow"), "{report}");
+}
+
+#[test]
+#[ignore = "boots a virtual machine"]
+fn a_writer_alone_does_not_notice_the_gate() {
+    let report = shape(ALONE);
+    let of = |name: &str| -> Vec<f64> {
+        let begins = format!("{name}: ");
+        let numbers = report.lines().filter_map(|line| line.strip_prefix(&begins));
+        numbers.map(|number| number.parse().unwrap()).collect()
+    };
+    let without = of("without");
+    let ratio = |name: &str| -> Vec<f64> {
+        let rates = of(name);
+        assert_eq!((rates.len(), without.len()), (7, 7), "{report}");
+        let mut ratios: Vec<f64> = rates.iter().zip(&without).map(|(a, b)| a / b).collect();
+        ratios.sort_by(f64::total_cmp);
+        println!(
+            "4 KB overwrites, gate {name}: median {:.4} of without the module, {:.4} to {:.4}",
+            ratios[3], ratios[0], ratios[6]
+        );
+        ratios
+    };
+    let (open, closed) = (ratio("open"), ratio("closed"));
+    // By the guest's own clock: instructions, not the host's time.
+    assert!(open[3] > 0.95 && closed[3] > 0.9, "{report}");
+}
