@@ -38,7 +38,7 @@ pub fn build(
         fs::write(&path, text).map_err(|error| LabError::io("write", &path, error))?;
     }
     progress(&format!("building the module {NAME} for {series}"));
-    build_module(series, source.path(), NAME, out, progress)
+    build_module(&series.into(), source.path(), NAME, out, progress)
 }
 
 #[cfg(test)]

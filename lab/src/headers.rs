@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::cache::{sha256_file, Cache, CacheLock};
 use crate::error::LabError;
 use crate::fetch::{Package, World};
-use crate::kernels::{self, Kernel, Series, FLAVOR};
+use crate::kernels::{self, Kernel, Series, Wanted, FLAVOR};
 use crate::toolchain;
 use crate::tools;
 
@@ -139,13 +139,12 @@ pub(crate) fn cached(dir: &Path) -> Option<Vec<PathBuf>> {
     manifest.packages.into_iter().map(intact).collect()
 }
 
-/// Builds the module whose sources are in `source` for the cached kernel of a series, and puts `NAME.ko`
-/// into `out`.
+/// Builds the module whose sources are in `source` for a kernel, and puts `NAME.ko` into `out`.
 ///
 /// # Errors
 /// Environment: the headers or the suite's compiler cannot be had, or do not run here. Failed: the compiler refuses the sources; its messages are in the cause.
 pub fn build_module(
-    series: Series,
+    wanted: &Wanted,
     source: &Path,
     name: &str,
     out: &Path,
@@ -153,27 +152,23 @@ pub fn build_module(
 ) -> Result<PathBuf, LabError> {
     let cache = Cache::open()?;
     let lock = cache.lock(progress)?;
-    let (kernel, debs) = obtain_with_kernel(&cache, &lock, series, progress)?;
     let scratch = cache.run_dir()?;
     let tree = scratch.path().join("tree");
-    for deb in &debs {
-        unpack(deb, &tree)?;
-    }
-    let headers = tree
-        .join("usr/src")
-        .join(format!("linux-headers-{}", kernel.release));
     let work = tree.join("module");
     copy_sources(source, &work)?;
-    let mut command = if runs_here(&headers)? {
-        turn_to(&headers.join("Makefile"), &tree)?;
-        let mut make = Command::new(tools::find("make")?);
-        make.args(make_arguments(&headers, &work));
-        make
-    } else {
-        toolchain::install(&cache, series, &headers, &debs, &tree, progress)?;
-        let inside = |path: &Path| Path::new("/").join(path.strip_prefix(&tree).unwrap_or(path));
-        toolchain::make(&tree, &make_arguments(&inside(&headers), &inside(&work)))?
+    let (kernel, mut command) = match wanted {
+        Wanted::Series(series) => {
+            let (kernel, debs) = obtain_with_kernel(&cache, &lock, *series, progress)?;
+            let make = make_with(&cache, *series, &kernel, &debs, &tree, &work, progress)?;
+            (kernel, make)
+        }
+        Wanted::Built(headers) => {
+            let kernel = wanted.obtain(&cache, &lock, progress)?;
+            (kernel, make_here(headers, &work)?)
+        }
     };
+    // What is left to do is this run's alone.
+    drop(lock);
     let output = command
         .output()
         .map_err(|error| LabError::io("run", Path::new("make"), error))?;
@@ -191,6 +186,38 @@ pub fn build_module(
     let target = out.join(format!("{name}.ko"));
     fs::copy(&built, &target).map_err(|error| LabError::io("write", &target, error))?;
     Ok(target)
+}
+
+/// `make` with the headers in these packages, which are unpacked into `tree`.
+fn make_with(
+    cache: &Cache,
+    series: Series,
+    kernel: &Kernel,
+    debs: &[PathBuf],
+    tree: &Path,
+    work: &Path,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Command, LabError> {
+    for deb in debs {
+        unpack(deb, tree)?;
+    }
+    let headers = tree
+        .join("usr/src")
+        .join(format!("linux-headers-{}", kernel.release));
+    if runs_here(&headers)? {
+        turn_to(&headers.join("Makefile"), tree)?;
+        return make_here(&headers, work);
+    }
+    toolchain::install(cache, series, &headers, debs, tree, progress)?;
+    let inside = |path: &Path| Path::new("/").join(path.strip_prefix(tree).unwrap_or(path));
+    toolchain::make(tree, &make_arguments(&inside(&headers), &inside(work)))
+}
+
+/// `make` with this machine's compiler.
+fn make_here(headers: &Path, work: &Path) -> Result<Command, LabError> {
+    let mut make = Command::new(tools::find("make")?);
+    make.args(make_arguments(headers, work));
+    Ok(make)
 }
 
 /// Replaces `/usr/src` in a Makefile of the headers by the same below `tree`.

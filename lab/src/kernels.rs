@@ -7,6 +7,9 @@
 //!
 //! Invariant: a cached kernel's manifest lists the SHA-256 of the kernel and of every module, and
 //! whoever uses one of these files verifies it first.
+//!
+//! A kernel that was built on this machine can take the place of a stock one ([`Wanted::Built`]): it is
+//! booted from the tree it was built in, and modules are built against that tree.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -94,12 +97,47 @@ impl FromStr for Series {
     }
 }
 
-/// A kernel in the cache.
+/// Which kernel a guest boots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// The stock kernel of a series.
+    Series(Series),
+    /// The one in this tree, of sources that were configured and built. Its own modules are not looked
+    /// for: what a guest needs is built in.
+    Built(PathBuf),
+}
+
+impl From<Series> for Wanted {
+    fn from(series: Series) -> Self {
+        Self::Series(series)
+    }
+}
+
+impl Wanted {
+    /// The kernel, fetched if need be.
+    ///
+    /// # Errors
+    /// Environment: it cannot be fetched, or the tree holds no kernel.
+    pub fn obtain(
+        &self,
+        cache: &Cache,
+        lock: &CacheLock,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Kernel, LabError> {
+        match self {
+            Self::Series(series) => obtain(cache, lock, *series, progress),
+            Self::Built(tree) => built(tree),
+        }
+    }
+}
+
+/// A kernel in the cache, or one that was built here.
 #[derive(Debug, Clone)]
 pub struct Kernel {
     /// `uname -r`.
     pub release: String,
     dir: PathBuf,
+    image: &'static str,
     files: BTreeMap<String, String>,
 }
 
@@ -116,7 +154,7 @@ struct Manifest {
 impl Kernel {
     /// The image QEMU boots, verified.
     pub fn image(&self) -> Result<PathBuf, LabError> {
-        self.verified("vmlinuz")
+        self.verified(self.image)
     }
 
     /// Paths of the modules, relative to the kernel's directory.
@@ -177,12 +215,32 @@ pub fn obtain(
     })
 }
 
+/// The kernel in a tree it was built in.
+fn built(tree: &Path) -> Result<Kernel, LabError> {
+    let image = "arch/x86/boot/bzImage";
+    let release = fs::read_to_string(tree.join("include/config/kernel.release"));
+    let sum = sha256_file(&tree.join(image));
+    let (Ok(release), Ok(sum)) = (release, sum) else {
+        return Err(LabError::environment(
+            format!("{} holds no kernel that was built", tree.display()),
+            "configure and build it there: make bzImage modules",
+        ));
+    };
+    Ok(Kernel {
+        release: release.trim().to_owned(),
+        dir: tree.to_owned(),
+        image,
+        files: BTreeMap::from([(image.to_owned(), sum)]),
+    })
+}
+
 fn load(dir: &Path) -> Option<Kernel> {
     let text = fs::read_to_string(dir.join("manifest.json")).ok()?;
     let manifest: Manifest = serde_json::from_str(&text).ok()?;
     Some(Kernel {
         release: manifest.release,
         dir: dir.to_owned(),
+        image: "vmlinuz",
         files: manifest.files,
     })
 }

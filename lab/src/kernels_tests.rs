@@ -82,9 +82,33 @@ fn a_changed_file_is_refused() {
     let kernel = Kernel {
         release: "r".into(),
         dir: dir.path().to_owned(),
+        image: "vmlinuz",
         files: BTreeMap::from([("vmlinuz".into(), sum)]),
     };
     assert!(kernel.image().is_ok());
     fs::write(dir.path().join("vmlinuz"), "x").unwrap();
     assert_eq!(kernel.image().unwrap_err().exit_code(), 69);
+}
+
+#[test]
+fn a_kernel_that_was_built_here_is_booted_from_its_tree() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path();
+    let error = built(tree).unwrap_err();
+    assert!(error.cause().contains("no kernel"), "{error}");
+
+    let image = tree.join("arch/x86/boot/bzImage");
+    for (path, text) in [
+        (tree.join("include/config/kernel.release"), "6.12.1-own\n"),
+        (image.clone(), "kernel"),
+        (tree.join("modules.builtin"), "kernel/block/bfq.ko\n"),
+    ] {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let kernel = built(tree).unwrap();
+    assert_eq!(kernel.release, "6.12.1-own");
+    assert_eq!(kernel.image().unwrap(), image);
+    assert!(kernel.builtin_modules().contains("bfq"));
+    assert_eq!(kernel.module_paths().count(), 0);
 }

@@ -80,7 +80,7 @@ impl Machine {
         Ok(Self {
             _module: module,
             spec: VmSpec {
-                kernel,
+                kernel: kernel.into(),
                 memory_bytes: with_disk(settings.memory_bytes, settings.memory_disk().as_ref()),
                 cpus: settings.cpus,
                 disk_mbps: Some(settings.disk_mb_per_s),

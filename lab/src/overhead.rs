@@ -44,7 +44,7 @@ pub fn run(args: &OverheadArgs) -> Result<String, LabError> {
     fs::create_dir_all(&args.out).map_err(|error| LabError::io("create", &args.out, error))?;
     let windows = (u64::from(job.pairs) * 3 + 1) * job.loads.len() as u64;
     let spec = VmSpec {
-        kernel: series,
+        kernel: series.into(),
         memory_bytes: MEMORY_BYTES,
         cpus: args.cpus,
         disk_mbps: Some(DISK_MB_PER_S),

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use crate::cache::{Cache, CacheLock};
 use crate::console::{watch, Ending, Next};
 use crate::error::LabError;
-use crate::kernels::{self, Kernel, Series};
+use crate::kernels::{Kernel, Wanted};
 use crate::mailbox;
 use crate::protocol::PROGRESS_PREFIX;
 use crate::qemu::{
@@ -41,7 +41,7 @@ const KVM_PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Debug, Clone)]
 pub struct VmSpec {
     /// Which kernel.
-    pub kernel: Series,
+    pub kernel: Wanted,
     /// Guest memory in bytes.
     pub memory_bytes: u64,
     /// Virtual CPUs.
@@ -122,7 +122,7 @@ pub fn prepare(spec: &VmSpec, progress: &mut dyn FnMut(&str)) -> Result<Prepared
     let (qemu_major, qemu_version) = qemu::version()?;
     let cache = Cache::open()?;
     let lock = cache.lock(progress)?;
-    let kernel = kernels::obtain(&cache, &lock, spec.kernel, progress)?;
+    let kernel = spec.kernel.obtain(&cache, &lock, progress)?;
     let kernel_image = kernel.image()?;
     let root = image::root_image(&cache, &lock, &spec.extra_packages, progress)?;
     let tools = image::tools_image(&cache, &lock, &kernel, &spec.binaries, &spec.modules)?;

@@ -44,7 +44,7 @@ pub fn obtain(
     let databases = u64::from(job.databases);
     let bytes = bytes(databases, database_bytes);
     let spec = VmSpec {
-        kernel,
+        kernel: kernel.into(),
         memory_bytes: 1 << 30,
         cpus: 2,
         disk_mbps: None,

@@ -161,7 +161,7 @@ fn machine(
     // Where the guest makes its disk, this one is only read once.
     let limited = settings.memory_disk().is_none();
     Ok(VmSpec {
-        kernel,
+        kernel: kernel.into(),
         memory_bytes: with_disk(settings.memory_bytes, settings.memory_disk().as_ref()),
         cpus: settings.cpus,
         disk_mbps: limited.then_some(settings.disk_mb_per_s),

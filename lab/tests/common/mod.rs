@@ -96,7 +96,7 @@ pub(crate) fn on_its_own_clock(spec: &mut VmSpec, disk_mb: u64) {
 /// A machine that runs this guest program, its files below `dir`.
 pub(crate) fn machine(series: Series, script: &str, dir: &Path) -> VmSpec {
     VmSpec {
-        kernel: series,
+        kernel: series.into(),
         memory_bytes: 512 << 20,
         cpus: 2,
         disk_mbps: None,
