@@ -7,7 +7,7 @@
 use justitia_lab::kernels::Series;
 
 use crate::common::report_of;
-use crate::{line, rates, spec, variation};
+use crate::{line, no_complaints, rates, spec, variation};
 
 /// `group NAME LOAD...` runs a writer in a group and prints its rate as `NAME: bytes per second`.
 const SHAPES: &str = r#"
@@ -106,7 +106,7 @@ fn shape(script: &str) -> String {
         "",
     );
     println!("{report}");
-    assert!(report.contains("complaints: none"), "{report}");
+    no_complaints(&report);
     report
 }
 
