@@ -1,6 +1,7 @@
 //! What the tests share: a guest program in shell, and the machine it runs on.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -134,6 +135,16 @@ pub(crate) fn report_of(spec: &VmSpec, job: &str) -> (GuestOutput, String) {
     });
     let report = String::from_utf8_lossy(&output.report).into_owned();
     (output, report)
+}
+
+/// The parts of a report by name: each begins with a line `@ NAME`.
+pub(crate) fn parts(report: &str) -> BTreeMap<String, String> {
+    let report = format!("\n{report}");
+    let parts = report.split("\n@ ").skip(1);
+    parts
+        .map(|part| part.split_once('\n').unwrap_or((part, "")))
+        .map(|(name, text)| (name.to_owned(), text.trim_end().to_owned()))
+        .collect()
 }
 
 /// Builds with cargo, without running anything; returns its messages about programs.

@@ -1,0 +1,187 @@
+# The guest's part of tests/delegation.rs, behind the lab tests' prologue: containers of several runtimes
+# and services of systemd try to declare colors, an agent outside listens. Nothing is judged here.
+
+justitia=/opt/justitia/justitia
+cgroups=/sys/fs/cgroup
+out=/run/out
+
+say() { echo "@justitia $*" >/dev/console; }
+
+tell() { echo "@ $1"; cat; } # NAME
+
+# What came of a case, and what the agent hears then.
+look() { # NAME LOG [PROCESS]
+    local try
+    for try in {1..1200}; do
+        [ -e "$out/$1" ] && break
+        [ -z "$3" ] || kill -0 "$3" 2>/dev/null || break
+        sleep 0.25
+    done
+    [ -e "$out/$1" ] || { echo "not run" >"$out/$1"; cat "$2" >/dev/console; }
+    say "$1: $(tr '\n' ';' <"$out/$1")"
+    {
+        tell "$1" <"$out/$1"
+        tell "$1.log" <"$2"
+        tell "$1.probe" <"$out/$1.probe"
+    } >>/run/all 2>&1
+    if grep -q '^own: set' "$out/$1"; then
+        for try in {1..40}; do
+            $justitia color --json | grep -q "\"reason\": \"$1-own\"" && break
+            sleep 0.25
+        done
+    fi
+    $justitia color --json 2>&1 | tell "$1.heard" >>/run/all
+    touch "$out/$1.seen"
+}
+
+# What every container of these sees of the guest.
+rootfs() { # DIRECTORY
+    mkdir -p "$1"/{proc,sys/fs/cgroup,dev,usr,opt/justitia,out,tree,tmp,run,var/log,var/tmp,etc}
+    ln -s usr/bin "$1/bin"
+    ln -s usr/lib "$1/lib"
+    ln -s usr/lib64 "$1/lib64"
+}
+
+bind() { echo ",{\"destination\":\"$2\",\"type\":\"bind\",\"source\":\"$1\",\"options\":[\"rbind\",\"$3\"]}"; }
+
+# A container of crun or runc. `mode` is the cgroup mount's, `user` the first process's, `map` the user
+# on the host that is root in it, `tree` whether it has the host's cgroups too, `scope` whether systemd
+# makes the cgroup.
+oci() { # RUNTIME NAME COMMAND...
+    local runtime=$1 name=$1-$2 dir=/run/bundles/$1-$2 caps namespaces maps binds group=/app/$1-$2
+    shift 2
+    rootfs $dir/rootfs
+    caps='["CAP_CHOWN","CAP_SETUID","CAP_SETGID","CAP_DAC_OVERRIDE","CAP_FOWNER"]'
+    namespaces='{"type":"pid"},{"type":"mount"},{"type":"ipc"},{"type":"uts"},{"type":"cgroup"}'
+    maps=
+    if [ -n "$map" ]; then
+        namespaces="$namespaces,{\"type\":\"user\"}"
+        maps="[{\"containerID\":0,\"hostID\":$map,\"size\":65536}]"
+        maps=",\"uidMappings\":$maps,\"gidMappings\":$maps"
+        chown "$map:$map" $dir $dir/rootfs
+    fi
+    binds=$(bind /usr /usr ro; bind /opt/justitia /opt/justitia ro; bind $out /out rw)
+    [ -n "$scope" ] && group=work.slice:crun:$name
+    [ -n "$tree" ] && binds=$binds$(bind $cgroups /tree rw)
+    cat >$dir/config.json <<END
+{"ociVersion":"1.0.2",
+ "process":{"terminal":false,"user":{"uid":${user:-0},"gid":${user:-0}},"cwd":"/",
+  "args":["/bin/bash","-c","$*"],"env":["PATH=/usr/sbin:/usr/bin:/sbin:/bin"],
+  "capabilities":{"bounding":$caps,"effective":$caps,"permitted":$caps}},
+ "root":{"path":"rootfs"},
+ "mounts":[{"destination":"/proc","type":"proc","source":"proc"},
+  {"destination":"/dev","type":"tmpfs","source":"tmpfs","options":["nosuid","mode=755","size=65536k"]},
+  {"destination":"/sys/fs/cgroup","type":"cgroup","source":"cgroup",
+   "options":["nosuid","noexec","nodev","relatime","${mode:-rw}"]}$binds],
+ "linux":{"cgroupsPath":"$group","namespaces":[$namespaces]$maps}}
+END
+    (cd $dir && exec $runtime --root /run/$runtime ${scope:+--systemd-cgroup} run "$name") >$dir/log 2>&1 </dev/null &
+    look "$name" $dir/log $!
+    wait $!
+}
+
+# A container of Podman: of a directory, for there is no registry. `map` is whose the directory is.
+pod() { # NAME MANAGER OPTIONS...
+    local name=podman-$1 manager=$2 dir=/run/pods/podman-$1
+    shift 2
+    rootfs $dir
+    [ -n "$map" ] && chown -hR "$map:$map" $dir
+    podman --root /run/podman/storage --runroot /run/podman/run --tmpdir /run/podman/tmp \
+        --storage-driver vfs --network-config-dir /run/podman/net --events-backend none \
+        --cgroup-manager "$manager" \
+        run --rm --name "$name" --network none --no-hosts --log-driver none \
+        -v /usr:/usr:ro -v /opt/justitia:/opt/justitia:ro -v $out:/out "$@" \
+        --rootfs $dir /opt/justitia/inside.sh "$name" >$dir.log 2>&1 </dev/null &
+    look "$name" $dir.log $!
+    wait $!
+}
+
+service() { # NAME LINES
+    printf '[Unit]\nDefaultDependencies=no\n[Service]\nSlice=work.slice\nExecStart=%s %s\n%b' \
+        /opt/justitia/inside.sh "$1" "$2" >"/run/systemd/system/$1.service"
+    systemctl daemon-reload
+    systemctl start "$1" >"/run/$1.log" 2>&1
+    look "$1" "/run/$1.log"
+}
+
+inside=/opt/justitia/inside.sh
+if [ "$1" != check ]; then
+    set_up
+    # As systemd mounts it.
+    mount -o remount,nsdelegate,memory_recursiveprot $cgroups || give_up "no nsdelegate"
+    echo "+memory +io" >$cgroups/cgroup.subtree_control || give_up "no controllers"
+    mkdir -p $cgroups/agent $cgroups/app/victim $out /run/systemd/system
+    echo "+memory +io" >$cgroups/app/cgroup.subtree_control
+    chmod 1777 $out
+    mount -t tmpfs tmpfs /var/tmp
+    mkdir /dev/shm && mount -t tmpfs tmpfs /dev/shm || give_up "no shared memory"
+    cp -a /etc /run/etc && mount --bind /run/etc /etc || give_up "/etc stays read-only"
+    : >/etc/machine-id
+    printf '%s\n' app:x:1000:1000::/:/bin/bash messagebus:x:100:100::/:/bin/false >>/etc/passwd
+    printf '%s\n' app:x:1000: messagebus:x:100: >>/etc/group
+    printf 'color_ttl = "1h"\n' >/run/agent.toml
+    (
+        echo "$BASHPID" >$cgroups/agent/cgroup.procs
+        exec $justitia run --config /run/agent.toml --mode observe --observer proc \
+            --manage '/app/*' --manage '/work.slice/*' --manage '/machine.slice/libpod-*.scope'
+    ) >/run/agent.log 2>&1 </dev/null &
+    for try in {1..240}; do
+        $justitia status >/dev/null 2>&1 && break
+        sleep 0.25
+    done
+    { crun --version; runc --version; podman --version; systemctl --version; uname -r; } 2>&1 |
+        tell versions >/run/all
+
+    for runtime in crun runc; do
+        oci $runtime root "$inside $runtime-root"
+        mode=ro oci $runtime ro "$inside $runtime-ro"
+        tree=1 user=1000 oci $runtime user "$inside $runtime-user"
+        tree=1 oci $runtime chown "chown 1000 /sys/fs/cgroup && exec setpriv --reuid 1000 --regid 1000 --clear-groups $inside $runtime-chown"
+        tree=1 map=100000 oci $runtime userns "$inside $runtime-userns"
+    done
+    # Last, because it can do what it should not.
+    tree=1 oci crun tree "$inside crun-tree"
+
+    pod plain cgroupfs --cgroup-parent /app
+    pod unmask cgroupfs --cgroup-parent /app --security-opt unmask=/sys/fs/cgroup
+    pod always cgroupfs --cgroup-parent /app --systemd=always
+    pod user cgroupfs --cgroup-parent /app --security-opt unmask=/sys/fs/cgroup --user 1000
+    map=100000 pod userns cgroupfs --cgroup-parent /app --security-opt unmask=/sys/fs/cgroup \
+        --uidmap 0:100000:65536 --gidmap 0:100000:65536 -v $cgroups:/tree
+
+    cd /run/systemd/system || give_up "no /run"
+    printf '[Unit]\nDefaultDependencies=no\n[Service]\nSlice=work.slice\nExecStart=/bin/sleep 3600\n' >victim.service
+    printf '[Unit]\nDefaultDependencies=no\n' >lab.target
+    # Under these names systemd is on the bus itself.
+    printf '[Unit]\nDefaultDependencies=no\n[Socket]\nListenStream=/run/dbus/system_bus_socket\n' >dbus.socket
+    printf '[Unit]\nDefaultDependencies=no\nRequires=dbus.socket\n[Service]\nType=notify\nExecStart=%s\n' \
+        '/usr/bin/dbus-daemon --system --address=systemd: --nofork --nopidfile --systemd-activation' >dbus.service
+    printf '[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nExecStart=%s check\n' "$0" >check.service
+    mkdir lab.target.wants && ln -s ../check.service lab.target.wants/
+    exec unshare --pid --fork --mount --mount-proc \
+        /lib/systemd/systemd --system --unit=lab.target --log-target=console --log-level=warning
+fi
+
+systemctl start victim
+service systemd-delegate 'User=app\nDelegate=yes\n'
+service systemd-plain 'User=app\n'
+service systemd-protect 'User=app\nDelegate=yes\nProtectControlGroups=yes\n'
+systemctl start dbus
+for try in {1..240}; do
+    dbus-send --system --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.ListNames 2>/dev/null |
+        grep -q org.freedesktop.systemd1 && break
+    sleep 0.25
+done
+scope=1 tree=1 user=1000 oci runc scope-user "$inside runc-scope-user"
+scope=1 tree=1 map=100000 oci runc scope-userns "$inside runc-scope-userns"
+scope=1 tree=1 map=100000 oci crun scope-userns "$inside crun-scope-userns"
+pod systemd systemd --security-opt unmask=/sys/fs/cgroup
+pod flat systemd --security-opt unmask=/sys/fs/cgroup --annotation run.oci.systemd.subgroup=
+{
+    find $cgroups -name '*libpod*'
+    systemctl --no-pager status dbus
+} 2>&1 | tell systemd.log >>/run/all
+tell agent.log </run/agent.log >>/run/all
+report </run/all
+busybox sync
+busybox poweroff -f

@@ -1,0 +1,141 @@
+//! What can happen to a probe, its server and its group while an agent listens, on a stock kernel with
+//! Redis: the probe is killed and started again, the server is, the group is frozen and thawed. A color
+//! that nobody repeats goes stale and is inferred, everything comes back by itself, and nothing of it
+//! holds the agent up. One boot, ignored by default; `make test` runs it:
+//! `cargo test --release -p justitia-cli --test outages -- --ignored --nocapture`.
+//!
+//! What the guest does is in `outages/guest.sh`. That a probe's loop goes on while its server is away is
+//! shown for every server in `crates/probe/tests/servers`; here it is what the agent makes of it.
+
+#[path = "../../../lab/tests/common/mod.rs"]
+mod common;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use common::{machine, parts, report_of, PROLOGUE};
+use justitia_lab::kernels::Series;
+use serde_json::Value;
+
+const SCRIPT: &str = include_str!("outages/guest.sh");
+
+/// The agent forgets a color after this, in seconds.
+const TIME_TO_LIVE: f64 = 5.0;
+
+/// What was said in the guest, by name.
+struct Said(BTreeMap<String, String>);
+
+impl Said {
+    fn text(&self, name: &str) -> &str {
+        let found = self.0.get(name);
+        found.unwrap_or_else(|| panic!("no {name} among {:?}", self.0.keys()))
+    }
+
+    fn json(&self, name: &str) -> Value {
+        let text = self.text(name);
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"))
+    }
+
+    /// The color counts, and it is the probe's.
+    fn declared(&self, name: &str) {
+        let seen = self.json(name);
+        assert_eq!(seen["declared"]["standing"], "fresh", "{name}: {seen}");
+        assert_eq!(seen["declared"]["channel"], "xattr", "{name}: {seen}");
+        assert_eq!(seen["color_source"], "declared", "{name}: {seen}");
+        assert_eq!(seen["color"], seen["declared"]["color"], "{name}: {seen}");
+    }
+
+    /// What was declared does not count any more, for the time it has not changed, and a color is
+    /// inferred.
+    fn stale(&self, name: &str) {
+        let seen = self.json(name);
+        assert_eq!(seen["declared"]["standing"], "stale", "{name}: {seen}");
+        let unchanged = seen["declared"]["unchanged_s"].as_f64();
+        assert!(unchanged > Some(TIME_TO_LIVE), "{name}: {seen}");
+        assert_eq!(seen["color_source"], "inferred", "{name}: {seen}");
+        assert!(seen["color"].is_string(), "{name}: {seen}");
+    }
+
+    fn number(&self, name: &str, field: &str) -> u64 {
+        let report = self.json(name);
+        let number = report[field].as_u64();
+        number.unwrap_or_else(|| panic!("{field} of {name}: {report}"))
+    }
+}
+
+fn run() -> Said {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = machine(Series::V6_12, &format!("{PROLOGUE}{SCRIPT}"), dir.path());
+    spec.binaries.push(env!("CARGO_BIN_EXE_justitia").into());
+    spec.extra_packages = ["attr", "redis-server"].map(str::to_owned).into();
+    spec.data_bytes = 1 << 30;
+    spec.disk_mbps = Some(40);
+    spec.timeout = Duration::from_secs(2400);
+    let (_, report) = report_of(&spec, "");
+    println!("{report}");
+    Said(parts(&report))
+}
+
+#[test]
+#[ignore = "boots a virtual machine; make test runs it"]
+fn colors_go_stale_and_come_back_and_the_agent_goes_on() {
+    let said = run();
+    let waited_in_vain: Vec<&String> = said
+        .0
+        .keys()
+        .filter(|name| name.starts_with("timeout"))
+        .collect();
+    assert!(waited_in_vain.is_empty(), "{waited_in_vain:?}");
+    said.declared("begin-near");
+    said.declared("begin-far");
+
+    // The probe is killed: its last word is still there, and counts no more.
+    said.stale("killed-near");
+    said.declared("killed-far");
+    let last = said.json("killed-near")["declared"]["color"].clone();
+    let left = said.text("left-behind");
+    assert!(left.starts_with(last.as_str().unwrap()), "{left}");
+    said.declared("again-near");
+
+    // The server is killed and started again under its probe.
+    said.stale("server-gone-near");
+    said.declared("server-gone-far");
+    said.declared("server-back-near");
+    assert_eq!(said.text("same-probe"), "yes");
+
+    // Frozen, with the probe inside or outside.
+    for name in [
+        "frozen-near",
+        "frozen-far",
+        "still-frozen-near",
+        "still-frozen-far",
+    ] {
+        said.stale(name);
+    }
+    let slowest: u64 = said.text("slowest-answer-ms").parse().unwrap();
+    assert!(slowest < 5000, "an answer took {slowest} ms");
+    for counter in ["ticks_total", "writes_total"] {
+        let (before, after) = (
+            said.number("status-before", counter),
+            said.number("status-after", counter),
+        );
+        assert!(after > before, "{counter}: {before} and {after}");
+    }
+    assert_ne!(said.text("knobs-before"), said.text("knobs-frozen"));
+    said.declared("thawed-near");
+    said.declared("thawed-far");
+    assert_eq!(said.text("same-probes"), "yes");
+
+    // Asked to end, a probe takes its color with it.
+    for name in ["near-probe-ended", "far-probe-ended", "agent-ended"] {
+        assert_eq!(said.text(name), "0", "{name}");
+    }
+    let ended = said.json("ended-near");
+    assert_eq!(ended["declared"]["standing"], "removed", "{ended}");
+    assert_eq!(ended["color_source"], "inferred", "{ended}");
+    let log = said.text("agent.log");
+    assert!(
+        log.contains("knobs restored") && !log.contains("panicked"),
+        "{log}"
+    );
+}

@@ -1,0 +1,165 @@
+# The guest's part of tests/outages.rs, behind the lab tests' prologue: two Redis servers, one with its
+# probe inside its group (near) and one with its probe outside (far), two groups that write (left, right),
+# and an agent. Then what can happen to probes, servers and groups happens. Nothing is judged here.
+
+justitia=/opt/justitia/justitia
+cgroups=/sys/fs/cgroup
+
+say() { echo "@justitia $*" >/dev/console; }
+
+# What the agent says of both, under a name.
+keep() { # NAME
+    local group
+    for group in near far; do
+        echo "@ $1-$group"
+        timeout 60 $justitia color /app/$group --json 2>&1
+    done
+    say "$1"
+}
+
+# Waits until the agent says so of a declaration.
+await() { # GROUP STANDING
+    local try
+    for try in {1..480}; do
+        timeout 60 $justitia color /app/$1 --json 2>/dev/null | grep -q "\"standing\": \"$2\"" && return
+        sleep 0.25
+    done
+    echo "@ timeout of $1"
+    echo "$1 does not become $2"
+}
+
+into() { echo "$BASHPID" >"$cgroups/$1/cgroup.procs"; } # GROUP
+
+server() { # GROUP PORT
+    (
+        into "app/$1"
+        exec redis-server --port "$2" --bind 127.0.0.1 --save '' --dir /run
+    ) >>"/run/$1.server" 2>&1 </dev/null &
+    server=$!
+}
+
+near_probe() {
+    (
+        into app/near
+        exec $justitia probe redis --max-latency 5s
+    ) >>/run/near.probe 2>&1 </dev/null &
+    near_probe=$!
+}
+
+writer() { # GROUP
+    (
+        into "app/$1"
+        while :; do
+            for i in 1 2 3 4; do
+                dd if=/dev/zero of="/data/$1$i" bs=64k count=512 conv=notrunc status=none
+            done
+        done
+    ) >/dev/null 2>&1 </dev/null &
+}
+
+knobs() { # NAME
+    local file
+    echo "@ $1"
+    for file in memory.low memory.high io.bfq.weight io.weight; do
+        [ -e $cgroups/app/near/$file ] && echo "$file $(tr '\n' ' ' <$cgroups/app/near/$file)"
+    done
+}
+
+frozen() { # 1 or 0
+    local try
+    echo "$1" >$cgroups/app/near/cgroup.freeze
+    echo "$1" >$cgroups/app/far/cgroup.freeze
+    for try in {1..480}; do
+        [ "$(cat $cgroups/app/{near,far}/cgroup.events | grep -c "frozen $1")" = 2 ] && break
+        sleep 0.25
+    done
+}
+
+set_up
+busybox ip link set lo up || give_up "no loopback interface"
+echo "+memory +io" >$cgroups/cgroup.subtree_control || give_up "no controllers"
+mkdir $cgroups/agent $cgroups/app && echo "+memory +io" >$cgroups/app/cgroup.subtree_control
+mkdir $cgroups/app/{near,far,left,right}
+dd if=/dev/zero of=/data/cached bs=1M count=96 status=none
+
+{
+    server far 6380
+    server near 6379
+    (into app/near && cat /data/cached >/dev/null)
+    writer left
+    writer right
+    (
+        into agent
+        exec $justitia run --manage '/app/*' --observer proc
+    ) >/run/agent.log 2>&1 </dev/null &
+    agent=$!
+    for try in {1..240}; do
+        $justitia status >/dev/null 2>&1 && break
+        sleep 0.25
+    done
+    near_probe
+    $justitia probe redis --port 6380 --group /app/far --max-latency 5s >/run/far.probe 2>&1 </dev/null &
+    far_probe=$!
+
+    await near fresh; await far fresh
+    keep begin
+
+    kill -9 $near_probe
+    await near stale
+    keep killed
+    echo "@ left-behind"
+    getfattr --only-values -n user.justitia.color $cgroups/app/near; echo
+    near_probe
+    await near fresh
+    keep again
+
+    kill -9 $server
+    await near stale
+    keep server-gone
+    server near 6379
+    await near fresh
+    keep server-back
+    echo "@ same-probe"
+    kill -0 $near_probe && echo yes
+
+    knobs knobs-before
+    frozen 1
+    await near stale; await far stale
+    keep frozen
+    $justitia weight /app/near 800 >/dev/null
+    echo "@ status-before"
+    timeout 60 $justitia status --json
+    echo "@ slowest-answer-ms"
+    slowest=0
+    for look in {1..10}; do
+        begin=${EPOCHREALTIME/./}
+        timeout 60 $justitia status --json >/run/status || echo "no answer"
+        took=$(((${EPOCHREALTIME/./} - begin) / 1000))
+        [ $took -gt $slowest ] && slowest=$took
+        sleep 1
+    done
+    echo "$slowest"
+    echo "@ status-after"
+    cat /run/status
+    knobs knobs-frozen
+    keep still-frozen
+    frozen 0
+    await near fresh; await far fresh
+    keep thawed
+    echo "@ same-probes"
+    kill -0 $near_probe && kill -0 $far_probe && echo yes
+
+    kill -TERM $near_probe $far_probe
+    wait $near_probe; echo "@ near-probe-ended"; echo $?
+    wait $far_probe; echo "@ far-probe-ended"; echo $?
+    await near removed
+    keep ended
+    kill -TERM $agent
+    wait $agent
+    echo "@ agent-ended"; echo $?
+    knobs knobs-after
+    for log in near.probe far.probe agent.log; do
+        echo "@ $log"
+        cat /run/$log
+    done
+} 2>&1 | report
