@@ -57,6 +57,12 @@ writer() { # GROUP
     ) >/dev/null 2>&1 </dev/null &
 }
 
+# Without the shell's own word about it.
+kill_hard() { # PROCESS
+    kill -9 "$1"
+    wait "$1" 2>/dev/null
+}
+
 knobs() { # NAME
     local file
     echo "@ $1"
@@ -104,16 +110,16 @@ dd if=/dev/zero of=/data/cached bs=1M count=96 status=none
     await near fresh; await far fresh
     keep begin
 
-    kill -9 $near_probe
+    kill_hard $near_probe
     await near stale
     keep killed
     echo "@ left-behind"
-    getfattr --only-values -n user.justitia.color $cgroups/app/near; echo
+    getfattr --absolute-names --only-values -n user.justitia.color $cgroups/app/near; echo
     near_probe
     await near fresh
     keep again
 
-    kill -9 $server
+    kill_hard $server
     await near stale
     keep server-gone
     server near 6379
