@@ -28,6 +28,8 @@ pub enum LabCommand {
     List(ListArgs),
     /// Measure what observing costs the observed: with nothing, /proc and eBPF in turn
     Overhead(OverheadArgs),
+    /// Measure where tasks wait on the way to page-cache pages, with the fileserver load
+    Waits(WaitsArgs),
     /// Study the recorded series in DIR/result.json again and write DIR/report.html
     Report(ReportArgs),
 }
@@ -81,6 +83,26 @@ pub struct OverheadArgs {
     /// Print overhead.json instead of the table
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `justitia lab waits`.
+#[derive(Debug, Clone, Args)]
+pub struct WaitsArgs {
+    /// Directory for waits.json and the guest's console
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Seconds that the load runs; its second half is looked at
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    pub seconds: u32,
+    /// Seed of every random choice
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print waits.json, without the stacks, instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// The guest.
+    #[command(flatten)]
+    pub guest: GuestArgs,
 }
 
 /// Arguments of `justitia lab run`.

@@ -114,6 +114,7 @@ pub(crate) fn report(job: &GuestJob) -> GuestReport {
         },
         agent_status: agent.then(|| json!({"groups": []})),
         files: files(job),
+        waits: None,
     }
 }
 

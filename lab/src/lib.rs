@@ -29,4 +29,5 @@ pub mod table;
 pub mod toolchain;
 pub mod tools;
 pub mod vm;
+pub mod waits;
 pub use run::main;

@@ -13,8 +13,10 @@ use serde::{Deserialize, Serialize};
 use crate::databases::protocol::{DatabasesJob, PrepareJob};
 
 mod guard;
+mod waits;
 
 pub use guard::{GuardRole, PhaseReport, RootStream, Surroundings, TimedCommand};
+pub use waits::{Doing, Place, WaitsReport};
 
 /// A console line that begins with this is progress meant for the person who waits.
 pub const PROGRESS_PREFIX: &str = "@justitia ";
@@ -61,6 +63,9 @@ pub struct GuestJob {
     /// What happens around the containers.
     #[serde(default)]
     pub surroundings: Surroundings,
+    /// Sees where tasks wait in the second half of the measured phase.
+    #[serde(default)]
+    pub trace_waits: bool,
     /// Seed of every random choice.
     pub seed: u64,
 }
@@ -258,6 +263,9 @@ pub struct GuestReport {
     /// Residency of the files of interest (sharing); none for other loads.
     #[serde(default)]
     pub files: Vec<FileReport>,
+    /// Where tasks waited, if the job asked.
+    #[serde(default)]
+    pub waits: Option<WaitsReport>,
 }
 
 /// How much of a file was in the page cache.

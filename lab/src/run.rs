@@ -39,6 +39,7 @@ pub fn main(args: &LabArgs) -> Result<(), LabError> {
         LabCommand::List(list) => list_experiments(list),
         LabCommand::Report(report) => render_again(report),
         LabCommand::Overhead(overhead) => print(&crate::overhead::run(overhead)?),
+        LabCommand::Waits(waits) => print(&crate::waits::run(waits)?),
     }
 }
 
@@ -337,7 +338,7 @@ fn temporary_in(dir: &Path) -> std::io::Result<tempfile::NamedTempFile> {
 }
 
 /// The command as one could type it again, with DIR in place of the directory that was named.
-fn command_line(arguments: impl Iterator<Item = String>, out: &Path) -> String {
+pub(crate) fn command_line(arguments: impl Iterator<Item = String>, out: &Path) -> String {
     let out = out.display().to_string();
     let mut words = vec!["justitia".to_owned()];
     for argument in arguments.skip(1) {

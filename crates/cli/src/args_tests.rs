@@ -133,6 +133,7 @@ fn the_contracts_command_lines_are_understood() {
         "justitia doctor /app/db --seconds 5 --json",
         "justitia restore --state-dir /tmp/s",
         "justitia lab list",
+        "justitia lab waits --kernel 6.12 --cpus 4 --seconds 40 --clock instructions --out /tmp/w",
         "justitia completions zsh",
         "justitia man /tmp/man",
     ] {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use justitia_lab::{guest, load};
 
 const USAGE: &str = "usage: justitia-lab-guest load SPEC.json\n       \
+                     justitia-lab-guest waits CGROUP SECONDS\n       \
                      (without arguments, in a guest of the lab: does the job in the mailbox and\n       \
                      switches the guest off)";
 
@@ -14,13 +15,16 @@ fn main() -> ExitCode {
     if arguments.is_empty() && guest::is_guest() {
         guest::drive();
     }
-    let [command, spec] = &arguments[..] else {
-        return usage();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["load", spec] => load::run(Path::new(spec)),
+        ["waits", group, seconds] => match seconds.parse() {
+            Ok(seconds) => guest::waits::look(Path::new(group), seconds),
+            Err(_) => return usage(),
+        },
+        _ => return usage(),
     };
-    if command != "load" {
-        return usage();
-    }
-    match load::run(Path::new(spec)) {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("justitia-lab-guest: {error:#}");

@@ -183,6 +183,7 @@ impl Settings {
             agent_args: self.agent_args.clone(),
             polluter_bytes: self.workload.polluter_bytes(),
             surroundings: self.workload.surroundings(&self.containers),
+            trace_waits: false,
             kill_agent_at_s: self.kill_agent_at_s.filter(|_| super::runs_agent(policy)),
             seed: self.seed.wrapping_add(u64::from(run)),
         }

@@ -15,9 +15,10 @@ use super::progress;
 use super::residency::Watched;
 use super::sample::{since, Sampler};
 use super::surroundings::Running;
+use super::waits::Tracer;
 use crate::host::CpuTime;
 use crate::load::shared::monotonic_ns;
-use crate::protocol::{FileReport, FileSample, GuestJob, Sample};
+use crate::protocol::{FileReport, FileSample, GuestJob, Sample, WaitsReport};
 
 /// Between the order to start and the start: every load has seen the order by then.
 const LEAD: Duration = Duration::from_millis(500);
@@ -44,6 +45,8 @@ pub struct Measured {
     pub agent_status: Option<serde_json::Value>,
     /// What the commands of the job said.
     pub commands: Vec<String>,
+    /// Where tasks waited in the second half.
+    pub waits: Option<WaitsReport>,
 }
 
 /// Runs the phase.
@@ -53,12 +56,17 @@ pub fn measure(
     data: &GuestDisk,
     watched: &[Watched],
     agent: Option<&mut Agent>,
+    tracer: Option<&Tracer>,
 ) -> Result<Measured> {
     let mut series = Series::open(containers, data);
     let mut files: Vec<FileReport> = watched.iter().map(report_of).collect();
     let has_agent = agent.is_some();
     let mut events = Events::new(job, agent);
     let start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
+    if let Some(tracer) = tracer {
+        let half_ns = u64::from(job.seconds) * 500_000_000;
+        tracer.set_window(start_ns + half_ns, start_ns + 2 * half_ns)?;
+    }
     for container in containers {
         container.page.go(start_ns);
     }
@@ -91,6 +99,7 @@ pub fn measure(
         }
     }
     progress(&format!("measured, {}", series.speed()));
+    let waits = tracer.map(Tracer::take).transpose()?;
     let cpu_busy = CpuTime::read()
         .zip(cpu)
         .and_then(|(after, before)| after.busy_since(&before));
@@ -104,6 +113,7 @@ pub fn measure(
         cpu_busy,
         agent_status: events.status(),
         commands,
+        waits,
     })
 }
 

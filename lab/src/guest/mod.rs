@@ -30,6 +30,7 @@ pub mod run;
 pub mod sample;
 pub mod setup;
 pub mod surroundings;
+pub mod waits;
 
 use std::io::Write;
 use std::panic;

@@ -13,6 +13,7 @@ use super::disks::GuestDisk;
 use super::gate;
 use super::measure::{self, Measured};
 use super::residency::Watched;
+use super::waits::Tracer;
 use super::{files, knobs, memory_disk, progress, setup, surroundings};
 use crate::experiments::has_gate;
 use crate::load::io::{write, Buffer, IO_BYTES};
@@ -72,7 +73,19 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     } = stage;
 
     let watched = watched_files(job)?;
-    let measured = measure::measure(job, &containers, &data, &watched, agent.as_mut())?;
+    let tracer = if job.trace_waits {
+        Some(Tracer::start(&Path::new(setup::CGROUP).join("app"))?)
+    } else {
+        None
+    };
+    let measured = measure::measure(
+        job,
+        &containers,
+        &data,
+        &watched,
+        agent.as_mut(),
+        tracer.as_ref(),
+    )?;
 
     for (number, said) in (1..).zip(&measured.commands) {
         environment.insert(format!("command_{number}"), said.clone());
@@ -95,6 +108,8 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
         progress(&format!("knob not restored: {line}"));
     }
     container::stop_all(&containers, STOP_PATIENCE);
+    // Programs go when nothing moves that they look at.
+    drop(tracer);
     // A load that broke while stopping did not do what it reports.
     if let Some(broken) = containers
         .iter()
@@ -285,6 +300,7 @@ fn report(
         agent_log: agent.map(Agent::log).unwrap_or_default(),
         agent_status: measured.agent_status,
         files: measured.files,
+        waits: measured.waits,
     }
 }
 

@@ -1,0 +1,5 @@
+//! Compiles the BPF programs.
+
+fn main() {
+    justitia_bpf::build("waits");
+}

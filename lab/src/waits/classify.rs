@@ -1,0 +1,290 @@
+//! What a stack says about the reason for a wait. Pure.
+//!
+//! A stack is read from its innermost function outwards, and the first one that a [`Rule`] names decides.
+//! Functions that only do the waiting (the scheduler, locks, wait queues) are in no rule, so it is who
+//! called them that counts. Where a function can wait for several things, its rule also asks through
+//! which of those it waits.
+//!
+//! Names are those of Linux 6.1 to 7.2 with ext4. A name that is not there any more makes a wait
+//! *everything else*, whose functions the table names; it never makes it something wrong.
+
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::{Doing, Place};
+
+/// Why a task does not get on with its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// No CPU is free.
+    RunQueue,
+    /// Dirty throttling.
+    BalanceDirtyPages,
+    /// The mutex of ext4's list of orphans: every delete takes it.
+    OrphanMutex,
+    /// The journal: room in it, a transaction that commits, a buffer of one.
+    Journal,
+    /// The rwsem of an inode or a directory.
+    InodeRwsem,
+    /// A folio that is being read.
+    FolioRead,
+    /// A folio that is being written.
+    FolioWriteback,
+    /// A block that is read because a write covers a part of it.
+    WriteBeginRead,
+    /// A block of the file system's own that is being read.
+    MetadataRead,
+    /// The lock of an LRU list.
+    LruLock,
+    /// The lock of a zone's free pages.
+    ZoneLock,
+    /// The lock of a file's tree of pages.
+    PagesLock,
+    /// Any other spinlock.
+    OtherSpinlock,
+    /// Whatever no rule names.
+    Else,
+}
+
+impl Reason {
+    /// All of them, as the table has them.
+    pub const ALL: [Reason; 14] = [
+        Self::RunQueue,
+        Self::BalanceDirtyPages,
+        Self::OrphanMutex,
+        Self::Journal,
+        Self::InodeRwsem,
+        Self::FolioRead,
+        Self::FolioWriteback,
+        Self::WriteBeginRead,
+        Self::MetadataRead,
+        Self::LruLock,
+        Self::ZoneLock,
+        Self::PagesLock,
+        Self::OtherSpinlock,
+        Self::Else,
+    ];
+
+    /// Whether it takes a CPU.
+    pub fn is_spinning(self) -> bool {
+        matches!(
+            self,
+            Self::LruLock | Self::ZoneLock | Self::PagesLock | Self::OtherSpinlock
+        )
+    }
+
+    /// For a person.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RunQueue => "run queue",
+            Self::BalanceDirtyPages => "balance_dirty_pages",
+            Self::OrphanMutex => "ext4 orphan mutex",
+            Self::Journal => "jbd2 (transactions)",
+            Self::InodeRwsem => "inode and directory rwsem",
+            Self::FolioRead => "folio wait (reads)",
+            Self::FolioWriteback => "folio wait (writeback)",
+            Self::WriteBeginRead => "buffer read in write_begin",
+            Self::MetadataRead => "metadata read",
+            Self::LruLock => "spinning: lruvec lru_lock",
+            Self::ZoneLock => "spinning: zone->lock",
+            Self::PagesLock => "spinning: i_pages (xa_lock)",
+            Self::OtherSpinlock => "spinning: other",
+            Self::Else => "everything else",
+        }
+    }
+}
+
+/// What a task's time was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// On a CPU, spinning included.
+    Work,
+    /// Asleep because the program wants to: a timer, another of its threads.
+    Rest,
+    /// Waiting.
+    Wait(Reason),
+}
+
+/// A function and what a wait in it means.
+struct Rule {
+    /// Its name, or the beginning of several names with a star behind it.
+    function: &'static str,
+    /// Beginnings of functions further inside, one of which must be on the stack; empty: any wait.
+    through: &'static [&'static str],
+    class: Class,
+}
+
+const fn rule(function: &'static str, through: &'static [&'static str], reason: Reason) -> Rule {
+    Rule {
+        function,
+        through,
+        class: Class::Wait(reason),
+    }
+}
+
+const fn rest(function: &'static str) -> Rule {
+    Rule {
+        function,
+        through: &[],
+        class: Class::Rest,
+    }
+}
+
+const RWSEM: &[&str] = &["rwsem_down_"];
+const MUTEX: &[&str] = &["__mutex_lock", "mutex_lock"];
+const FOLIO: &[&str] = &["folio_wait_", "__folio_lock", "io_schedule"];
+const BUFFER: &[&str] = &["__wait_on_buffer", "bit_wait_io", "__lock_buffer"];
+
+/// Blocked tasks.
+const BLOCKED: &[Rule] = &[
+    rule("balance_dirty_pages*", &[], Reason::BalanceDirtyPages),
+    rule("ext4_orphan_add", MUTEX, Reason::OrphanMutex),
+    rule("ext4_orphan_del", MUTEX, Reason::OrphanMutex),
+    rule("jbd2_*", &[], Reason::Journal),
+    rule("__jbd2_*", &[], Reason::Journal),
+    rule("start_this_handle", &[], Reason::Journal),
+    rule("add_transaction_credits", &[], Reason::Journal),
+    rule("wait_transaction_*", &[], Reason::Journal),
+    rule("do_get_write_access", &[], Reason::Journal),
+    rule("path_openat", RWSEM, Reason::InodeRwsem),
+    rule("open_last_lookups", RWSEM, Reason::InodeRwsem),
+    rule("lookup_slow", RWSEM, Reason::InodeRwsem),
+    rule("walk_component", RWSEM, Reason::InodeRwsem),
+    rule("do_unlinkat", RWSEM, Reason::InodeRwsem),
+    rule("vfs_unlink", RWSEM, Reason::InodeRwsem),
+    rule("filename_create", RWSEM, Reason::InodeRwsem),
+    rule("do_truncate", RWSEM, Reason::InodeRwsem),
+    rule("iterate_dir", RWSEM, Reason::InodeRwsem),
+    rule("ext4_buffered_write_iter", RWSEM, Reason::InodeRwsem),
+    rule("ext4_file_write_iter", RWSEM, Reason::InodeRwsem),
+    rule("folio_wait_writeback", &[], Reason::FolioWriteback),
+    rule("folio_wait_stable", &[], Reason::FolioWriteback),
+    rule("ext4_block_write_begin", BUFFER, Reason::WriteBeginRead),
+    rule("__block_write_begin*", BUFFER, Reason::WriteBeginRead),
+    rule("block_write_begin", BUFFER, Reason::WriteBeginRead),
+    rule("ext4_write_begin", BUFFER, Reason::WriteBeginRead),
+    rule("ext4_da_write_begin", BUFFER, Reason::WriteBeginRead),
+    rule("ext4_*", BUFFER, Reason::MetadataRead),
+    rule("__ext4_*", BUFFER, Reason::MetadataRead),
+    rule("filemap_get_pages", FOLIO, Reason::FolioRead),
+    rule("filemap_update_page", FOLIO, Reason::FolioRead),
+    rule("filemap_read", FOLIO, Reason::FolioRead),
+    rule("filemap_fault", FOLIO, Reason::FolioRead),
+    rest("futex_*"),
+    rest("do_nanosleep"),
+    rest("hrtimer_nanosleep"),
+    rest("do_exit"),
+];
+
+/// Tasks that spin.
+const SPINNING: &[Rule] = &[
+    rule("folio_lruvec_lock*", &[], Reason::LruLock),
+    rule("folio_batch_move_lru", &[], Reason::LruLock),
+    rule("lru_add_drain*", &[], Reason::LruLock),
+    rule("lru_note_cost*", &[], Reason::LruLock),
+    rule("shrink_inactive_list", &[], Reason::LruLock),
+    rule("shrink_active_list", &[], Reason::LruLock),
+    rule("move_folios_to_lru", &[], Reason::LruLock),
+    rule("evict_folios", &[], Reason::LruLock),
+    rule("__page_cache_release", &[], Reason::LruLock),
+    rule("release_pages", &[], Reason::LruLock),
+    rule("folios_put_refs", &[], Reason::LruLock),
+    rule("rmqueue*", &[], Reason::ZoneLock),
+    rule("__rmqueue*", &[], Reason::ZoneLock),
+    rule("free_pcppages_bulk", &[], Reason::ZoneLock),
+    rule("free_one_page", &[], Reason::ZoneLock),
+    rule("free_unref_*", &[], Reason::ZoneLock),
+    rule("__free_pages_ok", &[], Reason::ZoneLock),
+    rule("get_page_from_freelist", &[], Reason::ZoneLock),
+    rule("__filemap_add_folio", &[], Reason::PagesLock),
+    rule("filemap_add_folio", &[], Reason::PagesLock),
+    rule("filemap_remove_folio", &[], Reason::PagesLock),
+    rule("delete_from_page_cache_batch", &[], Reason::PagesLock),
+    rule("truncate_inode_pages_range", &[], Reason::PagesLock),
+    rule("__remove_mapping", &[], Reason::PagesLock),
+    rule("__folio_mark_dirty", &[], Reason::PagesLock),
+    rule("__folio_start_writeback", &[], Reason::PagesLock),
+    rule("__folio_end_writeback", &[], Reason::PagesLock),
+    rule("tag_pages_for_writeback", &[], Reason::PagesLock),
+];
+
+/// Functions that wait for whoever calls them: not worth a name in the table.
+const MACHINERY: &[&str] = &[
+    "bpf_",
+    "__traceiter_",
+    "__bpf_",
+    "__schedule",
+    "schedule",
+    "preempt_schedule",
+    "io_schedule",
+    "__cond_resched",
+    "__mutex_lock",
+    "mutex_lock",
+    "rwsem_down_",
+    "down_read",
+    "down_write",
+    "__down_",
+    "folio_wait_bit",
+    "__folio_lock",
+    "__wait_on_bit",
+    "out_of_line_wait_on_bit",
+    "bit_wait",
+    "__wait_on_buffer",
+    "__lock_buffer",
+    "wait_for_completion",
+    "__wait_for_common",
+    "__wait_rcu_gp",
+    "native_queued_spin_lock_slowpath",
+    "_raw_spin_",
+    "__raw_spin_",
+    "unknown",
+];
+
+/// What the time at a place was.
+pub fn classify(place: &Place) -> Class {
+    match place.doing {
+        Doing::Running => Class::Work,
+        Doing::Runnable => Class::Wait(Reason::RunQueue),
+        Doing::Blocked => decide(&place.frames, BLOCKED).unwrap_or(Class::Wait(Reason::Else)),
+        Doing::Spinning => {
+            decide(&place.frames, SPINNING).unwrap_or(Class::Wait(Reason::OtherSpinlock))
+        }
+    }
+}
+
+/// The function that a wait is best known by: the innermost one that does not only wait.
+pub fn known_by(frames: &[String]) -> &str {
+    let machinery = |frame: &str| MACHINERY.iter().any(|begin| frame.starts_with(begin));
+    frames
+        .iter()
+        .map(String::as_str)
+        .find(|frame| !machinery(frame))
+        .unwrap_or("no stack")
+}
+
+fn decide(frames: &[String], rules: &[Rule]) -> Option<Class> {
+    frames.iter().enumerate().find_map(|(depth, frame)| {
+        rules
+            .iter()
+            .find(|rule| rule.names(frame) && rule.is_reached_through(&frames[..depth]))
+            .map(|rule| rule.class)
+    })
+}
+
+impl Rule {
+    fn names(&self, function: &str) -> bool {
+        match self.function.strip_suffix('*') {
+            Some(beginning) => function.starts_with(beginning),
+            None => function == self.function,
+        }
+    }
+
+    fn is_reached_through(&self, inside: &[String]) -> bool {
+        let begins = |frame: &String| self.through.iter().any(|begin| frame.starts_with(begin));
+        self.through.is_empty() || inside.iter().any(begins)
+    }
+}
+
+#[cfg(test)]
+#[path = "classify_tests.rs"]
+mod tests;
