@@ -3,7 +3,8 @@
 //! A stack is read from its innermost function outwards, and the first one that a [`Rule`] names decides.
 //! Functions that only do the waiting (the scheduler, locks, wait queues) are in no rule, so it is who
 //! called them that counts. Where a function can wait for several things, its rule also asks through
-//! which of those it waits.
+//! which of those it waits. Of a spinlock only the function that takes it is asked: further out there may
+//! be anything, of an interrupt even whatever it interrupted.
 //!
 //! Names are those of Linux 6.1 to 7.2 with ext4. A name that is not there any more makes a wait
 //! *everything else*, whose functions the table names; it never makes it something wrong.
@@ -176,7 +177,7 @@ const BLOCKED: &[Rule] = &[
     rest("do_exit"),
 ];
 
-/// Tasks that spin.
+/// Functions that take spinlocks.
 const SPINNING: &[Rule] = &[
     rule("folio_lruvec_lock*", &[], Reason::LruLock),
     rule("folio_batch_move_lru", &[], Reason::LruLock),
@@ -234,10 +235,15 @@ const MACHINERY: &[&str] = &[
     "wait_for_completion",
     "__wait_for_common",
     "__wait_rcu_gp",
+    "unknown",
+];
+
+/// Functions that spin for whoever calls them.
+const LOCKS: &[&str] = &[
+    "bpf_",
     "native_queued_spin_lock_slowpath",
     "_raw_spin_",
     "__raw_spin_",
-    "unknown",
 ];
 
 /// What the time at a place was.
@@ -247,18 +253,24 @@ pub fn classify(place: &Place) -> Class {
         Doing::Runnable => Class::Wait(Reason::RunQueue),
         Doing::Blocked => decide(&place.frames, BLOCKED).unwrap_or(Class::Wait(Reason::Else)),
         Doing::Spinning => {
-            decide(&place.frames, SPINNING).unwrap_or(Class::Wait(Reason::OtherSpinlock))
+            let taken_by = [known_by(place).to_owned()];
+            decide(&taken_by, SPINNING).unwrap_or(Class::Wait(Reason::OtherSpinlock))
         }
     }
 }
 
 /// The function that a wait is best known by: the innermost one that does not only wait.
-pub fn known_by(frames: &[String]) -> &str {
-    let machinery = |frame: &str| MACHINERY.iter().any(|begin| frame.starts_with(begin));
-    frames
+pub fn known_by(place: &Place) -> &str {
+    let machinery = match place.doing {
+        Doing::Spinning => LOCKS,
+        _ => MACHINERY,
+    };
+    let only_waits = |frame: &str| machinery.iter().any(|begin| frame.starts_with(begin));
+    place
+        .frames
         .iter()
         .map(String::as_str)
-        .find(|frame| !machinery(frame))
+        .find(|frame| !only_waits(frame))
         .unwrap_or("no stack")
 }
 

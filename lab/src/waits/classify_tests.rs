@@ -124,6 +124,26 @@ fn a_spinlock_is_known_by_who_takes_it() {
 }
 
 #[test]
+fn a_lock_that_an_interrupt_takes_is_not_that_of_the_function_it_interrupts() {
+    let slow = [
+        "bpf_prog_0_spin_ends",
+        "native_queued_spin_lock_slowpath",
+        "_raw_spin_lock",
+    ];
+    let tick = [
+        "sched_tick",
+        "asm_sysvec_apic_timer_interrupt",
+        "get_page_from_freelist",
+    ];
+    let stack = [&slow[..], &tick].concat();
+    assert_eq!(spinning(&stack), Class::Wait(Reason::OtherSpinlock));
+    // Nor is one that is taken on the way to waking somebody.
+    let wakes = ["try_to_wake_up", "wakeup_kswapd", "get_page_from_freelist"];
+    let stack = [&slow[..], &wakes].concat();
+    assert_eq!(spinning(&stack), Class::Wait(Reason::OtherSpinlock));
+}
+
+#[test]
 fn whoever_waits_for_a_cpu_or_has_one_needs_no_stack() {
     let runnable = place(Doing::Runnable, &[]);
     assert_eq!(classify(&runnable), Class::Wait(Reason::RunQueue));
@@ -143,8 +163,8 @@ fn an_unnamed_wait_is_known_by_what_does_not_only_wait() {
             "submit_bio",
         ],
     );
-    assert_eq!(known_by(&frames.frames), "blk_mq_get_tag");
-    assert_eq!(known_by(&[]), "no stack");
+    assert_eq!(known_by(&frames), "blk_mq_get_tag");
+    assert_eq!(known_by(&place(Doing::Blocked, &[])), "no stack");
 }
 
 #[test]

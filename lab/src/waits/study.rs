@@ -220,7 +220,7 @@ impl Sum {
     fn add(&mut self, place: &Place) {
         self.ns += place.ns;
         self.times += place.times;
-        let name = known_by(&place.frames).to_owned();
+        let name = known_by(place).to_owned();
         *self.functions.entry(name).or_default() += place.ns;
     }
 
