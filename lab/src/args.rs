@@ -30,7 +30,8 @@ pub enum LabCommand {
     Overhead(OverheadArgs),
     /// Measure where tasks wait on the way to page-cache pages, with the fileserver load
     Waits(WaitsArgs),
-    /// Study the recorded series in DIR/result.json again and write DIR/report.html
+    /// Study the recorded series in DIR/result.json again and write DIR/report.html; of DIR/waits.json,
+    /// print the table
     Report(ReportArgs),
 }
 
@@ -45,7 +46,7 @@ pub struct ListArgs {
 /// Arguments of `justitia lab report`.
 #[derive(Debug, Clone, Args)]
 pub struct ReportArgs {
-    /// Directory that holds result.json
+    /// Directory that holds result.json or waits.json
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
     /// Leave out this many seconds at the start instead of the recorded number

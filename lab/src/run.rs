@@ -264,6 +264,11 @@ fn render_again(args: &ReportArgs) -> Result<(), LabError> {
         databases::write(&args.dir, &document)?;
         return print(&databases::table::render(&document));
     }
+    if !path.exists() {
+        if let Some(text) = crate::waits::again(&args.dir, args.json)? {
+            return print(&text);
+        }
+    }
     let text = fs::read_to_string(&path).map_err(|error| {
         LabError::usage(
             format!("cannot read {}: {error}", path.display()),

@@ -9,6 +9,7 @@ pub mod classify;
 pub mod study;
 
 use std::fs;
+use std::path::Path;
 
 use crate::args::{AgentArgs, LoadArgs, RunArgs, WaitsArgs};
 use crate::error::LabError;
@@ -59,6 +60,29 @@ pub fn run(args: &WaitsArgs) -> Result<String, LabError> {
     } else {
         format!("{}record: {}\n", studied.table(), path.display())
     })
+}
+
+/// Studies the record in a directory again, with the rules of today; `None`: there is none.
+///
+/// # Errors
+/// It is not a record.
+pub fn again(dir: &Path, json: bool) -> Result<Option<String>, LabError> {
+    let path = dir.join(RESULT);
+    let Ok(text) = fs::read_to_string(&path) else {
+        return Ok(None);
+    };
+    let document: study::Document = serde_json::from_str(&text).map_err(|why| {
+        LabError::usage(
+            format!("{} is not a record of waits: {why}", path.display()),
+            "run 'justitia lab waits' again, or use the version of Justitia that wrote it",
+        )
+    })?;
+    let document = document.study();
+    Ok(Some(if json {
+        document.summary()
+    } else {
+        document.table()
+    }))
 }
 
 /// The fileserver experiment under the conventional kernel, once.

@@ -82,14 +82,38 @@ impl Document {
         machine: BTreeMap<String, String>,
         command: String,
     ) -> Self {
+        let mut environment = guest.environment.clone();
+        environment.extend(machine);
+        let recorded = Self {
+            kernel: guest.kernel.clone(),
+            command,
+            environment,
+            seconds: seen.seconds,
+            tasks: seen.tasks,
+            total_mb_per_s: total(guest),
+            reasons: Vec::new(),
+            waiting_s: 0.0,
+            running_s: 0.0,
+            resting_s: 0.0,
+            accounted: None,
+            no_spinning: seen.no_spinning.clone(),
+            lost: seen.lost,
+            places: seen.places.clone(),
+        };
+        recorded.study()
+    }
+
+    /// Everything that follows from the places, computed anew.
+    #[must_use]
+    pub fn study(self) -> Self {
         let mut sums: BTreeMap<Class, Sum> = BTreeMap::new();
-        for place in &seen.places {
+        for place in &self.places {
             sums.entry(classify(place)).or_default().add(place);
         }
         let spent = |class| sums.get(&class).map_or(0.0, |sum: &Sum| seconds(sum.ns));
         let waiting_s = Reason::ALL.map(|r| spent(Class::Wait(r))).iter().sum();
         let reasons = Reason::ALL.map(|reason| {
-            let unseen = seen.no_spinning.is_some() && reason.is_spinning();
+            let unseen = self.no_spinning.is_some() && reason.is_spinning();
             let sum = sums.get(&Class::Wait(reason));
             let waited_s = (!unseen).then(|| spent(Class::Wait(reason)));
             Waited {
@@ -100,31 +124,19 @@ impl Document {
                 functions: sum.map_or_else(Vec::new, Sum::functions),
             }
         });
-        let (work_s, resting_s) = (spent(Class::Work), spent(Class::Rest));
+        let (running_s, resting_s) = (spent(Class::Work), spent(Class::Rest));
         // Spinning is a part of running.
-        let spinning_s: f64 = Reason::ALL
-            .into_iter()
-            .filter(|reason| reason.is_spinning())
-            .map(|reason| spent(Class::Wait(reason)))
-            .sum();
-        let all_s = seen.tasks as f64 * seen.seconds;
-        let mut environment = guest.environment.clone();
-        environment.extend(machine);
+        let spinning = Reason::ALL.into_iter().filter(|r| r.is_spinning());
+        let spinning_s: f64 = spinning.map(|r| spent(Class::Wait(r))).sum();
+        let known_s = waiting_s - spinning_s + running_s + resting_s;
+        let all_s = self.tasks as f64 * self.seconds;
         Self {
-            kernel: guest.kernel.clone(),
-            command,
-            environment,
-            seconds: seen.seconds,
-            tasks: seen.tasks,
-            total_mb_per_s: total(guest),
             reasons: reasons.into(),
             waiting_s,
-            running_s: work_s,
+            running_s,
             resting_s,
-            accounted: (all_s > 0.0).then(|| (waiting_s - spinning_s + work_s + resting_s) / all_s),
-            no_spinning: seen.no_spinning.clone(),
-            lost: seen.lost,
-            places: seen.places.clone(),
+            accounted: (all_s > 0.0).then(|| known_s / all_s),
+            ..self
         }
     }
 
@@ -347,5 +359,6 @@ mod tests {
             document
         );
         assert!(!document.summary().contains("places"));
+        assert_eq!(document.clone().study(), document);
     }
 }
