@@ -29,12 +29,14 @@ pub enum Reason {
     InodeRwsem,
     /// A folio that is being read.
     FolioRead,
-    /// A folio that is being written.
-    FolioWriteback,
+    /// A folio or an inode that is being written.
+    Writeback,
     /// A block that is read because a write covers a part of it.
     WriteBeginRead,
     /// A block of the file system's own that is being read.
     MetadataRead,
+    /// The block layer has no free request.
+    BlockRequest,
     /// The lock of an LRU list.
     LruLock,
     /// The lock of a zone's free pages.
@@ -49,16 +51,17 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, as the table has them.
-    pub const ALL: [Reason; 14] = [
+    pub const ALL: [Reason; 15] = [
         Self::RunQueue,
         Self::BalanceDirtyPages,
         Self::OrphanMutex,
         Self::Journal,
         Self::InodeRwsem,
         Self::FolioRead,
-        Self::FolioWriteback,
+        Self::Writeback,
         Self::WriteBeginRead,
         Self::MetadataRead,
+        Self::BlockRequest,
         Self::LruLock,
         Self::ZoneLock,
         Self::PagesLock,
@@ -83,9 +86,10 @@ impl Reason {
             Self::Journal => "jbd2 (transactions)",
             Self::InodeRwsem => "inode and directory rwsem",
             Self::FolioRead => "folio wait (reads)",
-            Self::FolioWriteback => "folio wait (writeback)",
+            Self::Writeback => "folio or inode writeback",
             Self::WriteBeginRead => "buffer read in write_begin",
             Self::MetadataRead => "metadata read",
+            Self::BlockRequest => "no free block request",
             Self::LruLock => "spinning: lruvec lru_lock",
             Self::ZoneLock => "spinning: zone->lock",
             Self::PagesLock => "spinning: i_pages (xa_lock)",
@@ -133,7 +137,7 @@ const fn rest(function: &'static str) -> Rule {
 
 const RWSEM: &[&str] = &["rwsem_down_"];
 const MUTEX: &[&str] = &["__mutex_lock", "mutex_lock"];
-const FOLIO: &[&str] = &["folio_wait_", "__folio_lock", "io_schedule"];
+const FOLIO: &[&str] = &["folio_wait_", "__folio_lock"];
 const BUFFER: &[&str] = &["__wait_on_buffer", "bit_wait_io", "__lock_buffer"];
 
 /// Blocked tasks.
@@ -158,8 +162,10 @@ const BLOCKED: &[Rule] = &[
     rule("iterate_dir", RWSEM, Reason::InodeRwsem),
     rule("ext4_buffered_write_iter", RWSEM, Reason::InodeRwsem),
     rule("ext4_file_write_iter", RWSEM, Reason::InodeRwsem),
-    rule("folio_wait_writeback", &[], Reason::FolioWriteback),
-    rule("folio_wait_stable", &[], Reason::FolioWriteback),
+    rule("folio_wait_writeback", &[], Reason::Writeback),
+    rule("inode_wait_for_writeback", &[], Reason::Writeback),
+    rule("blk_mq_get_tag", &[], Reason::BlockRequest),
+    rule("folio_wait_stable", &[], Reason::Writeback),
     rule("ext4_block_write_begin", BUFFER, Reason::WriteBeginRead),
     rule("__block_write_begin*", BUFFER, Reason::WriteBeginRead),
     rule("block_write_begin", BUFFER, Reason::WriteBeginRead),

@@ -96,7 +96,19 @@ fn reads_for_partial_writes_are_apart_from_reads_and_from_writeback() {
         "folio_wait_writeback",
         "ext4_evict_inode",
     ];
-    assert_eq!(blocked(&written), Class::Wait(Reason::FolioWriteback));
+    assert_eq!(blocked(&written), Class::Wait(Reason::Writeback));
+}
+
+#[test]
+fn who_waits_for_a_block_request_does_not_wait_for_the_folio_it_would_read() {
+    let tag = [
+        "io_schedule",
+        "blk_mq_get_tag",
+        "submit_bio",
+        "ext4_mpage_readpages",
+    ];
+    let read = [&tag[..], &["filemap_get_pages", "filemap_read"]].concat();
+    assert_eq!(blocked(&read), Class::Wait(Reason::BlockRequest));
 }
 
 #[test]
@@ -159,11 +171,11 @@ fn an_unnamed_wait_is_known_by_what_does_not_only_wait() {
             "__schedule",
             "schedule",
             "io_schedule",
-            "blk_mq_get_tag",
+            "somewhere_new",
             "submit_bio",
         ],
     );
-    assert_eq!(known_by(&frames), "blk_mq_get_tag");
+    assert_eq!(known_by(&frames), "somewhere_new");
     assert_eq!(known_by(&place(Doing::Blocked, &[])), "no stack");
 }
 

@@ -289,7 +289,7 @@ mod tests {
                 place(Doing::Blocked, &["schedule", "futex_wait"], 10),
                 place(
                     Doing::Blocked,
-                    &["schedule", "blk_mq_get_tag", "submit_bio"],
+                    &["schedule", "somewhere_new", "submit_bio"],
                     8,
                 ),
                 place(Doing::Spinning, &["_raw_spin_lock", "rmqueue_bulk"], 2),
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn the_table_names_what_no_rule_does_and_its_columns_align() {
         let table = studied(None).table();
-        assert!(table.contains("  blk_mq_get_tag"), "{table}");
+        assert!(table.contains("  somewhere_new"), "{table}");
         let ends: Vec<usize> = table
             .lines()
             .filter(|line| line.ends_with("         10") || line.ends_with("          0"))
