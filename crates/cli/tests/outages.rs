@@ -51,7 +51,7 @@ impl Said {
         let seen = self.json(name);
         assert_eq!(seen["declared"]["standing"], "stale", "{name}: {seen}");
         let unchanged = seen["declared"]["unchanged_s"].as_f64();
-        assert!(unchanged > Some(TIME_TO_LIVE), "{name}: {seen}");
+        assert!(unchanged >= Some(TIME_TO_LIVE), "{name}: {seen}");
         assert_eq!(seen["color_source"], "inferred", "{name}: {seen}");
         assert!(seen["color"].is_string(), "{name}: {seen}");
     }
