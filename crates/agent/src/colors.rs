@@ -91,15 +91,21 @@ impl Colors {
         });
     }
 
-    /// Reads a group's attribute, and says what is declared about the group now.
+    /// Reads a group's attribute, and says what is declared about the group now. A `container` below it
+    /// speaks for it where it has no attribute itself.
     pub(crate) fn look(
         &mut self,
         group: &Group,
+        container: Option<&Group>,
         buffer: &mut Buffer,
         now: Instant,
     ) -> Option<Declared> {
         let id = group.id();
-        match group.read_xattr(xattr::COLOR, buffer) {
+        let mut read = group.read_xattr(xattr::COLOR, buffer);
+        if let (Ok(Attribute::Unset), Some(container)) = (&read, container) {
+            read = container.read_xattr(xattr::COLOR, buffer);
+        }
+        match read {
             Ok(Attribute::Set) => self.found(id, buffer.bytes(), now),
             // Longer than the buffer is longer than allowed.
             Ok(Attribute::Longer) => self.replace(id, Standing::TooLong, &[], now),

@@ -6,10 +6,11 @@ use justitia_cgroup::{CgroupFs, FakeFs};
 /// A fake group and what the agent makes of it, second by second.
 struct Rig {
     group: Group,
+    container: Option<Group>,
     colors: Colors,
     began: Instant,
     buffer: Buffer,
-    _fake: std::sync::Arc<FakeFs>,
+    fake: std::sync::Arc<FakeFs>,
 }
 
 impl Rig {
@@ -18,10 +19,11 @@ impl Rig {
         fake.mkdir("/app");
         Rig {
             group: CgroupFs::open(&*fake, "/app").unwrap(),
+            container: None,
             colors: Colors::new(TIME_TO_LIVE),
             began: Instant::now(),
             buffer: Buffer::new(),
-            _fake: fake,
+            fake,
         }
     }
 
@@ -35,7 +37,8 @@ impl Rig {
 
     fn look(&mut self, second: u64) -> Option<Declared> {
         let now = self.at(second);
-        self.colors.look(&self.group, &mut self.buffer, now)
+        self.colors
+            .look(&self.group, self.container.as_ref(), &mut self.buffer, now)
     }
 
     fn standing(&mut self, second: u64) -> (Standing, f64) {
@@ -139,4 +142,21 @@ fn a_read_that_failed_renews_nothing() {
     );
     assert_eq!(rig.standing(4), (Standing::Fresh, 4.0));
     assert_eq!(rig.standing(6).0, Standing::Stale);
+}
+
+#[test]
+fn the_container_below_speaks_for_a_group_that_says_nothing_itself() {
+    let mut rig = Rig::new();
+    rig.fake.mkdir("/app/container");
+    let container = CgroupFs::open(&*rig.fake, "/app/container").unwrap();
+    container.set_xattr(xattr::COLOR, "green 1 inside").unwrap();
+    assert_eq!(rig.look(0), None);
+    rig.container = Some(container);
+    let declared = rig.look(1).unwrap();
+    assert_eq!(
+        (declared.fresh(), &*declared.reason),
+        (Some(Color::Green), "inside")
+    );
+    rig.write("red 1 outside");
+    assert_eq!(rig.look(2).unwrap().fresh(), Some(Color::Red));
 }

@@ -395,9 +395,13 @@ impl Observer {
         let (colors, buffer) = (&mut self.colors, &mut self.buffer);
         for tracked in &mut self.tracked {
             let managed = tracked.seen.weight.is_some();
-            tracked.seen.declared = managed
-                .then(|| colors.look(&tracked.group, buffer, now))
-                .flatten();
+            if !managed {
+                tracked.seen.declared = None;
+                continue;
+            }
+            tracked.find_container(&*self.fs);
+            let container = tracked.container.as_ref();
+            tracked.seen.declared = colors.look(&tracked.group, container, buffer, now);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use justitia_cgroup::{Activity, Buffer, Gauges, Group};
+use justitia_cgroup::{Activity, Buffer, CgroupFs, Gauges, Group};
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{self, GroupId, Knobs, Traffic, WeightSource};
 use justitia_policy::units::{Bytes, Weight};
@@ -64,6 +64,8 @@ pub(crate) struct Tracked {
     read_at: Option<(u64, Instant)>,
     /// Has watched groups below it.
     pub(crate) inner: bool,
+    /// What a container of crun sees as its own group.
+    pub(crate) container: Option<Group>,
     /// It could not be read in this tick.
     pub(crate) failed: bool,
 }
@@ -103,6 +105,7 @@ impl Tracked {
             knows_knobs: false,
             read_at: None,
             inner: false,
+            container: None,
             failed: false,
         });
         tracked.seen.parent = parent;
@@ -110,6 +113,15 @@ impl Tracked {
         tracked.seen.weight_source = weight_source;
         tracked.inner = false;
         tracked
+    }
+
+    /// Where systemd made the scope of a container, crun (1.8) puts the container into a group below it
+    /// (annotation `run.oci.systemd.subgroup`), and that is all the container sees.
+    pub(crate) fn find_container(&mut self, fs: &dyn CgroupFs) {
+        let there = self.container.as_ref().is_some_and(Group::exists);
+        if !there && self.seen.path.ends_with(".scope") {
+            self.container = fs.open(&format!("{}/container", self.seen.path)).ok();
+        }
     }
 
     /// How often to look at it.

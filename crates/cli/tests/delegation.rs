@@ -64,10 +64,6 @@ const CASES: [Case; 24] = [
     case("systemd-protect", READ_ONLY, READ_ONLY),
 ];
 
-/// Where systemd makes the cgroup, crun puts the container into a group `container` below the scope that
-/// is managed, where nobody listens.
-const NOT_HEARD: [&str; 2] = ["crun-scope-userns", "podman-systemd"];
-
 /// What was said in the guest, by name.
 struct Said(BTreeMap<String, String>);
 
@@ -136,8 +132,7 @@ fn a_container_declares_its_own_color_and_nobody_elses() {
         assert_eq!(said.of(name, "parent"), others, "{name}");
         let heard = said.heard(name);
         let of_own = heard.iter().find(|(_, why)| *why == format!("{name}-own"));
-        let hears = own == SET && !NOT_HEARD.contains(&name);
-        assert_eq!(of_own.is_some(), hears, "{name}: {heard:?}");
+        assert_eq!(of_own.is_some(), own == SET, "{name}: {heard:?}");
         let foreign = [format!("{name}-sibling"), format!("{name}-parent")];
         let foreign = heard.iter().any(|(_, why)| foreign.contains(why));
         assert_eq!(foreign, others == SET, "{name}: {heard:?}");

@@ -21,6 +21,7 @@ told() {
     wait "${others[@]}"
     others=()
     for name in "$@"; do echo "$name: $(cat /run/$name)"; done
+    echo "@justitia wrote $*" >/dev/console
 }
 "#;
 
