@@ -55,7 +55,7 @@ static void begin(struct jg_device *device, struct backing_dev_info *bdi, bool a
 	device->holder = NULL;
 	device->timed_out = device->killed = device->opened = device->longest_wait_ns = 0;
 	device->written = device->rate = device->drained = 0;
-	device->settled = 0;
+	device->left = 0;
 	device->used_at = jiffies;
 	WRITE_ONCE(device->setpoint, READ_ONCE(jg.setpoint) / (alone ? 1 : 16));
 	spin_unlock_bh(&device->lock);
@@ -111,6 +111,13 @@ void jg_device_count(struct jg_device *device)
 	device->writeback = sum(device->bdi, WB_WRITEBACK);
 }
 
+/* Pages that have left since the device was there, written or dropped with deleted files. */
+s64 jg_device_left(struct jg_device *device)
+{
+	return (s64)(sum(device->bdi, WB_DIRTIED) - sum(device->bdi, WB_RECLAIMABLE) -
+		     sum(device->bdi, WB_WRITEBACK));
+}
+
 /* Takes a device's slot back unless somebody is there. With jg_mutex. */
 static bool forget(struct jg_device *device)
 {
@@ -148,15 +155,14 @@ static u64 smoothed(u64 rate, s64 pages)
 static void look_at_speed(struct jg_device *device)
 {
 	u64 written = sum(device->bdi, WB_WRITTEN);
-	s64 settled = (s64)(sum(device->bdi, WB_DIRTIED) - sum(device->bdi, WB_RECLAIMABLE) -
-			    sum(device->bdi, WB_WRITEBACK));
+	s64 left = jg_device_left(device);
 
 	if (device->written) {
 		device->rate = smoothed(device->rate, (s64)(written - device->written));
-		WRITE_ONCE(device->drained, smoothed(device->drained, settled - device->settled));
+		WRITE_ONCE(device->drained, smoothed(device->drained, left - device->left));
 	}
 	device->written = written;
-	device->settled = settled;
+	device->left = left;
 }
 
 /* Setpoints, from what devices wrote since the last look; slots that nobody needs. With jg_mutex. */

@@ -278,7 +278,7 @@ static u64 patience(struct jg_member *member)
 /* How far things had come when a wait began. */
 struct jg_progress {
 	u64 turn;
-	u64 pages;
+	s64 left;
 };
 
 /* What a wait came to. */
@@ -301,7 +301,7 @@ static void account(struct jg_device *device, struct jg_member *member, struct j
 		jq_charge(queue, &member->q, waiter->cost);
 		atomic_long_add(waiter->cost, &member->pool);
 		jg_refresh(device);
-		if (queue->turn == before->turn && device->dirty + device->writeback >= before->pages)
+		if (queue->turn == before->turn && jg_device_left(device) <= before->left)
 			open_for_a_while(device);
 	}
 	jq_unlock(queue);
@@ -334,7 +334,7 @@ static void wait_turn(struct jg_device *device, struct jg_member *member, long p
 		jq_unlock(queue);
 		return;
 	}
-	before = (struct jg_progress){ queue->turn, device->dirty + device->writeback };
+	before = (struct jg_progress){ queue->turn, jg_device_left(device) };
 	trace_justitia_enqueue(device->bdi_id, member->group->id, waiter.cost, queue->length,
 			       device->budget);
 	if (!timer_pending(&device->timer))

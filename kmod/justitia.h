@@ -95,7 +95,7 @@ struct jg_device {
 	u64 setpoint;			/* read with READ_ONCE */
 	u64 room;			/* from the background threshold's part to the setpoint; the same */
 	u64 written;			/* WB_WRITTEN at the last look */
-	s64 settled;			/* WB_DIRTIED without those that are dirty or in flight, likewise */
+	s64 left;			/* jg_device_left(), likewise */
 	u64 rate;			/* written, in 1/256 pages per look, smoothed */
 	u64 drained;			/* written or dropped, likewise; read with READ_ONCE */
 	unsigned long used_at;		/* jiffies of the last call, written by the hook */
@@ -146,6 +146,7 @@ void jg_refresh(struct jg_device *device);
 void jg_devices_init(void);
 struct jg_device *jg_device_of(struct backing_dev_info *bdi);
 void jg_device_count(struct jg_device *device);
+s64 jg_device_left(struct jg_device *device);
 void jg_devices_look(void);
 void jg_devices_forget(void);
 bool jg_read_thresholds(void);

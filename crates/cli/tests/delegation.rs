@@ -1,7 +1,7 @@
 //! Who may declare whose color under real runtimes, on a stock kernel: containers of crun, runc and
 //! Podman and services of systemd declare their own from inside, by `justitia probe` and by hand, and an
 //! agent outside hears it; a sibling's and the parent's they cannot. One boot, ignored by default;
-//! `make test` runs it: `cargo test --release -p justitia-cli --test delegation -- --ignored --nocapture`.
+//! `cargo test --release -p justitia-cli --test delegation -- --ignored --nocapture`.
 //!
 //! What the guest does is in `delegation/guest.sh`, what each container does in `delegation/inside.sh`.
 //! `docs/colors.md` ("What a container needs") says of each runtime what this shows.
@@ -123,7 +123,7 @@ fn run() -> Said {
 }
 
 #[test]
-#[ignore = "boots a virtual machine; make test runs it"]
+#[ignore = "boots a virtual machine; scripts/test --long runs it"]
 fn a_container_declares_its_own_color_and_nobody_elses() {
     let said = run();
     for Case { name, own, others } in CASES {

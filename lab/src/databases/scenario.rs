@@ -222,7 +222,7 @@ const EIGHT: Scenario = Scenario {
     memory_bytes: 592 << 20,
     database_bytes: 32 << 20,
     threads: 4,
-    disk_iops: 450,
+    disk_iops: 300,
     policies: &Policy::ALL,
 };
 
