@@ -119,7 +119,7 @@ impl Tracked {
     /// (annotation `run.oci.systemd.subgroup`), and that is all the container sees.
     pub(crate) fn find_container(&mut self, fs: &dyn CgroupFs) {
         let there = self.container.as_ref().is_some_and(Group::exists);
-        if !there && self.seen.path.ends_with(".scope") {
+        if !there && self.seen.path.rsplit('.').next() == Some("scope") {
             self.container = fs.open(&format!("{}/container", self.seen.path)).ok();
         }
     }
