@@ -22,7 +22,7 @@
  *
  * Opens by itself: over the setpoint with nothing in flight, first one writer is let through, so that
  * the original can start the flusher, and after STUCK the device opens for a second. The same after a
- * wait that ended by time-out during which nobody was granted and no page was written. A time-out alone
+ * wait that ended by time-out during which nobody was granted and no page left. A time-out alone
  * lets that writer pass; its group pays for what it takes. Credits that lie still for RESTS go back.
  *
  * With the hook at insertion there is no budget: one task at a time has the turn, for one folio, and passes
