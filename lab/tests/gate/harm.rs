@@ -1,5 +1,5 @@
 //! Whom the gate must not harm, and by which ways pages get dirty: files deleted before they are written,
-//! shared mappings, io_uring, a heavy group that hardly writes, a slow disk beside a fast one, and a
+//! shared mappings, `io_uring`, a heavy group that hardly writes, a slow disk beside a fast one, and a
 //! writer that nobody competes with.
 //!
 //! Each compares with the same load while the gate is open, in the same boot.
