@@ -264,6 +264,26 @@ mod tests {
     }
 
     #[test]
+    fn a_scope_has_a_container_below_it_and_finds_the_next_when_it_is_gone() {
+        let fake = justitia_cgroup::FakeFs::new();
+        for (path, there) in [("/app", false), ("/libpod-1.scope", true)] {
+            let below = format!("{path}/container");
+            fake.mkdir(path);
+            let group = CgroupFs::open(&*fake, path).unwrap();
+            let mut tracked = Tracked::renew(None, group, path, None, None, 0);
+            tracked.find_container(&*fake);
+            assert!(tracked.container.is_none(), "{path}");
+            for _ in 0..2 {
+                fake.mkdir(&below);
+                tracked.find_container(&*fake);
+                let found = tracked.container.as_ref();
+                assert_eq!(found.is_some_and(Group::exists), there, "{path}");
+                fake.rmdir(&below);
+            }
+        }
+    }
+
+    #[test]
     fn counters_of_a_group_read_seldom_cover_the_time_since_then() {
         let fake = justitia_cgroup::FakeFs::new();
         fake.mkdir("/a");

@@ -9,10 +9,9 @@
 #[path = "../../../lab/tests/common/mod.rs"]
 mod common;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{machine, parts, report_of, PROLOGUE};
+use common::{machine, parts, report_of, Said, PROLOGUE};
 use justitia_lab::kernels::Series;
 use serde_json::Value;
 
@@ -64,15 +63,7 @@ const CASES: [Case; 24] = [
     case("systemd-protect", READ_ONLY, READ_ONLY),
 ];
 
-/// What was said in the guest, by name.
-struct Said(BTreeMap<String, String>);
-
 impl Said {
-    fn text(&self, name: &str) -> &str {
-        let found = self.0.get(name);
-        found.unwrap_or_else(|| panic!("no {name} among {:?}", self.0.keys()))
-    }
-
     /// What a container says of one thing that it tried.
     fn of(&self, name: &str, what: &str) -> &str {
         let mut lines = self.text(name).lines();

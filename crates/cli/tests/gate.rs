@@ -11,27 +11,13 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{machine, report_of, PROLOGUE};
+use common::{machine, report_of, Said, PROLOGUE};
 use justitia_lab::gate_module;
 use justitia_lab::kernels::Series;
-use serde_json::Value;
 
 const SCRIPT: &str = include_str!("gate/guest.sh");
 
-/// What every command said, by name.
-struct Said(BTreeMap<String, String>);
-
 impl Said {
-    fn text(&self, name: &str) -> &str {
-        let found = self.0.get(name);
-        found.unwrap_or_else(|| panic!("no {name} among {:?}", self.0.keys()))
-    }
-
-    fn json(&self, name: &str) -> Value {
-        let text = self.text(name);
-        serde_json::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"))
-    }
-
     /// Cause and remedy of a command that refused, and its exit status.
     fn refusal(&self, name: &str, status: &str, cause: &str, remedy: &str) {
         let text = self.text(name);

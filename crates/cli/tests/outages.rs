@@ -10,32 +10,17 @@
 #[path = "../../../lab/tests/common/mod.rs"]
 mod common;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{machine, parts, report_of, PROLOGUE};
+use common::{machine, parts, report_of, Said, PROLOGUE};
 use justitia_lab::kernels::Series;
-use serde_json::Value;
 
 const SCRIPT: &str = include_str!("outages/guest.sh");
 
 /// The agent forgets a color after this, in seconds.
 const TIME_TO_LIVE: f64 = 5.0;
 
-/// What was said in the guest, by name.
-struct Said(BTreeMap<String, String>);
-
 impl Said {
-    fn text(&self, name: &str) -> &str {
-        let found = self.0.get(name);
-        found.unwrap_or_else(|| panic!("no {name} among {:?}", self.0.keys()))
-    }
-
-    fn json(&self, name: &str) -> Value {
-        let text = self.text(name);
-        serde_json::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"))
-    }
-
     /// The color counts, and it is the probe's.
     fn declared(&self, name: &str) {
         let seen = self.json(name);

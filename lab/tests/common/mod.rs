@@ -149,6 +149,21 @@ pub(crate) fn parts(report: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// What was said in a guest, by name.
+pub(crate) struct Said(pub(crate) BTreeMap<String, String>);
+
+impl Said {
+    pub(crate) fn text(&self, name: &str) -> &str {
+        let found = self.0.get(name);
+        found.unwrap_or_else(|| panic!("no {name} among {:?}", self.0.keys()))
+    }
+
+    pub(crate) fn json(&self, name: &str) -> serde_json::Value {
+        let text = self.text(name);
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"))
+    }
+}
+
 /// Builds with cargo, without running anything; returns its messages about programs.
 pub(crate) fn built(arguments: &[&str]) -> Vec<serde_json::Value> {
     let output = Command::new(env!("CARGO"))

@@ -125,7 +125,7 @@ fn neighbours(prefix: &str) -> Vec<String> {
 
 #[test]
 #[ignore = "boots a virtual machine"]
-fn pages_dirtied_by_any_way_are_ordered_and_cost_no_throughput() {
+fn pages_dirtied_by_any_way_are_ordered_and_most_of_the_throughput_stays() {
     let report = shape(WAYS);
     for way in ["files", "mmap", "uring"] {
         let (closed, open) = (rates(&report, way), rates(&report, &format!("open-{way}")));
@@ -139,7 +139,8 @@ fn pages_dirtied_by_any_way_are_ordered_and_cost_no_throughput() {
         assert!(variation(&closed) < 0.5, "{way}: {report}");
         // The fewer pages may be dirty, the fewer are deleted before they are written. A pace that follows
         // what is written, not what leaves, has a fifth.
-        assert!(ratio > 0.6, "{way}: {report}");
+        let least = if way == "files" { 0.6 } else { 0.8 };
+        assert!(ratio > least, "{way}: {report}");
     }
 }
 
