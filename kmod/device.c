@@ -7,7 +7,7 @@
  * itself: flushers always have work, and the kernel's throttle rests. Both are the kernel's own figures,
  * from /proc/vmstat, because the functions behind them are not exported. Each device that was used in
  * the last seconds gets its part of that in the ratio of what it writes, as the kernel divides its own
- * limit; a device that has not written yet gets a sixteenth, or all when it is the only one.
+ * limit and about as slowly (some 3 s); a device that has not written yet gets a sixteenth, or all when it is the only one.
  *
  * Pages are counted in the device's bdi_writebacks (one per cgroup), by their per-CPU counters without
  * exactness.
@@ -51,6 +51,8 @@ static void begin(struct jg_device *device, struct backing_dev_info *bdi, bool a
 	device->stamp = jiffies - 1;
 	device->sweep_at = jiffies;
 	device->stuck_since = 0;
+	device->hung = (struct jg_progress){ .at = jiffies };
+	device->rests_at = jiffies;
 	device->open = false;
 	device->holder = NULL;
 	device->timed_out = device->killed = device->opened = device->longest_wait_ns = 0;
@@ -111,6 +113,23 @@ void jg_device_count(struct jg_device *device)
 	device->writeback = sum(device->bdi, WB_WRITEBACK);
 }
 
+/* Whether nothing is in flight, exactly: the quick counts err by some pages for each CPU and cgroup, and a
+ * few that are not there would say for ever that writeback is under way. Any context. */
+bool jg_device_rests(struct jg_device *device)
+{
+	struct bdi_writeback *wb;
+	bool rests = true;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(wb, &device->bdi->wb_list, bdi_node) {
+		rests = wb_stat(wb, WB_WRITEBACK) <= wb_stat_error() && !wb_stat_sum(wb, WB_WRITEBACK);
+		if (!rests)
+			break;
+	}
+	rcu_read_unlock();
+	return rests;
+}
+
 /* Pages that have left since the device was there, written or dropped with deleted files. */
 s64 jg_device_left(struct jg_device *device)
 {
@@ -142,12 +161,12 @@ static bool forget(struct jg_device *device)
 	return true;
 }
 
-/* Follows a count of pages by a quarter of the way. Both in 1/256 pages per look. */
-static u64 smoothed(u64 rate, s64 pages)
+/* Follows a count of pages by one part of the way. Both in 1/256 pages per look. */
+static u64 smoothed(u64 rate, s64 pages, u64 part)
 {
 	u64 now = pages > 0 ? (u64)pages * 256 : 0;
 
-	return rate ? rate + now / 4 - rate / 4 : now;
+	return rate ? rate + now / part - rate / part : now;
 }
 
 /* What was written and what left since the last look. Counters of cgroups that went away are missing
@@ -156,13 +175,33 @@ static void look_at_speed(struct jg_device *device)
 {
 	u64 written = sum(device->bdi, WB_WRITTEN);
 	s64 left = jg_device_left(device);
+	/* A rest of the flushers while writers wait says nothing of how fast the device is. Taken for
+	 * slowness it would lower the setpoint, below which the flushers rest the more. */
+	bool rests = written == device->written && READ_ONCE(device->queue.length) &&
+		     jg_device_rests(device);
 
-	if (device->written) {
-		device->rate = smoothed(device->rate, (s64)(written - device->written));
-		WRITE_ONCE(device->drained, smoothed(device->drained, left - device->left));
+	/* What left in a long pause is not what leaves in a look. */
+	if (device->written && !time_after(jiffies, device->looked_at + HZ)) {
+		if (!rests)
+			device->rate = smoothed(device->rate, (s64)(written - device->written), 16);
+		WRITE_ONCE(device->drained, smoothed(device->drained, left - device->left, 4));
 	}
 	device->written = written;
 	device->left = left;
+	device->looked_at = jiffies;
+}
+
+/* Whether anybody came to a device lately, or one waits to be forgotten. With jg_mutex. */
+bool jg_devices_in_use(void)
+{
+	int i;
+
+	for (i = 0; i < JG_DEVICES; i++)
+		if (READ_ONCE(jg_devices[i].bdi_id) &&
+		    (!time_after(jiffies, READ_ONCE(jg_devices[i].used_at) + IDLE) ||
+		     time_after(jiffies, READ_ONCE(jg_devices[i].used_at) + FORGOTTEN)))
+			return true;
+	return false;
 }
 
 /* Setpoints, from what devices wrote since the last look; slots that nobody needs. With jg_mutex. */

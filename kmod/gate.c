@@ -20,10 +20,12 @@
  * faster than pages leave. Drained are the pages written and those dropped with deleted files. Below the
  * background threshold, where the flushers rest and nothing need leave, there is no limit.
  *
- * Opens by itself: over the setpoint with nothing in flight, first one writer is let through, so that
- * the original can start the flusher, and after STUCK the device opens for a second. The same after a
- * wait that ended by time-out during which nobody was granted and no page left. A time-out alone
- * lets that writer pass; its group pays for what it takes. Credits that lie still for RESTS go back.
+ * Opens by itself: over the setpoint with nothing in flight one writer a jiffy is let through, until the
+ * flusher has enough to start, by the kernel's own measure; after STUCK of that the device opens for a
+ * second. The same after HUNG of waits that ended by time-out and in which nobody was granted and no page
+ * left. A time-out alone lets that writer pass; its group pays for what it takes. A slow device must not
+ * open lightly: its writers fill in a moment what the writers of all devices may dirty. Credits that lie
+ * still for RESTS go back.
  *
  * With the hook at insertion there is no budget: one task at a time has the turn, for one folio, and passes
  * it on. Queue, groups, time-outs and what is told of them are the same.
@@ -39,7 +41,8 @@
 #define CREATE_TRACE_POINTS
 #include "trace.h"
 
-#define STUCK (HZ / 2)
+#define STUCK (2 * HZ)
+#define HUNG (5 * HZ)
 #define OPEN_FOR HZ
 #define RESTS (HZ / 5)
 /* Pace that was not used is kept for so many jiffies. */
@@ -121,6 +124,7 @@ static void open_for_a_while(struct jg_device *device)
 	device->open = true;
 	device->open_until = jiffies + OPEN_FOR;
 	device->stuck_since = 0;
+	device->hung.at = jiffies;
 	device->opened++;
 	let_all_go(device);
 }
@@ -188,12 +192,22 @@ void jg_refresh(struct jg_device *device)
 	set_pace(device, elapsed);
 }
 
+/* As exactly as can be, but not at every jiffy: it looks at each CPU's counters. */
+static bool rests(struct jg_device *device)
+{
+	if (!time_before(jiffies, device->rests_at)) {
+		device->rests = jg_device_rests(device);
+		device->rests_at = jiffies + HZ / 50;
+	}
+	return device->rests;
+}
+
 /* Over the setpoint and no writeback that would change it. With the device's lock. */
 static void look_whether_stuck(struct jg_device *device)
 {
 	struct jq_waiter *next = jq_peek(&device->queue);
 
-	if (!next || device->writeback || device->budget >= (s64)next->cost) {
+	if (!next || device->budget >= (s64)next->cost || !rests(device)) {
 		device->stuck_since = 0;
 		return;
 	}
@@ -275,11 +289,10 @@ static u64 patience(struct jg_member *member)
 	return max(msecs_to_jiffies(READ_ONCE(jg.config.timeout_ms) * factor), 1UL);
 }
 
-/* How far things had come when a wait began. */
-struct jg_progress {
-	u64 turn;
-	s64 left;
-};
+static bool moved_since(struct jg_device *device, const struct jg_progress *then)
+{
+	return device->queue.turn != then->turn || jg_device_left(device) > then->left;
+}
 
 /* What a wait came to. */
 static void account(struct jg_device *device, struct jg_member *member, struct jq_waiter *waiter,
@@ -301,7 +314,9 @@ static void account(struct jg_device *device, struct jg_member *member, struct j
 		jq_charge(queue, &member->q, waiter->cost);
 		atomic_long_add(waiter->cost, &member->pool);
 		jg_refresh(device);
-		if (queue->turn == before->turn && jg_device_left(device) <= before->left)
+		if (moved_since(device, &device->hung))
+			device->hung = *before;
+		if (!moved_since(device, &device->hung) && time_after(jiffies, device->hung.at + HUNG))
 			open_for_a_while(device);
 	}
 	jq_unlock(queue);
@@ -334,7 +349,7 @@ static void wait_turn(struct jg_device *device, struct jg_member *member, long p
 		jq_unlock(queue);
 		return;
 	}
-	before = (struct jg_progress){ queue->turn, jg_device_left(device) };
+	before = (struct jg_progress){ jiffies, queue->turn, jg_device_left(device) };
 	trace_justitia_enqueue(device->bdi_id, member->group->id, waiter.cost, queue->length,
 			       device->budget);
 	if (!timer_pending(&device->timer))

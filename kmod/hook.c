@@ -95,8 +95,12 @@ static bool nothing_to_charge(void)
 {
 	s32 dirtied = current->nr_dirtied;
 
-	if (this_cpu_read(last.task) != current || dirtied < this_cpu_read(last.seen) ||
-	    dirtied - this_cpu_read(last.settled) >= CHUNK)
+	if (this_cpu_read(last.task) != current)
+		return false;
+	/* Pages that were dirty before. */
+	if (dirtied == this_cpu_read(last.seen))
+		return true;
+	if (dirtied < this_cpu_read(last.seen) || dirtied - this_cpu_read(last.settled) >= CHUNK)
 		return false;
 	this_cpu_write(last.seen, dirtied);
 	return true;
@@ -176,7 +180,9 @@ static noinline int jg_insert(struct address_space *mapping, struct folio *folio
 static void notrace redirect(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops,
 			     struct ftrace_regs *fregs)
 {
-	if (!jg_closed() || (!jg.insertion && nothing_to_charge()) || within_module(parent_ip, THIS_MODULE))
+	/* Who would wait looks at the heartbeat too. */
+	if (READ_ONCE(jg.open_reason) || (!jg.insertion && nothing_to_charge()) ||
+	    within_module(parent_ip, THIS_MODULE))
 		return;
 	ftrace_regs_set_instruction_pointer(fregs, jg.insertion ? (unsigned long)jg_insert :
 								  (unsigned long)jg_balance);

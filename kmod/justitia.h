@@ -70,6 +70,13 @@ struct jg_group {
 	struct rcu_head rcu;
 };
 
+/* How far a device had come at some time. */
+struct jg_progress {
+	unsigned long at;		/* jiffies */
+	u64 turn;			/* grants of its queue */
+	s64 left;			/* jg_device_left() */
+};
+
 struct jg_device {
 	u64 bdi_id;			/* 0: free. Set last, read under RCU */
 	struct backing_dev_info *bdi;	/* a reference */
@@ -86,6 +93,9 @@ struct jg_device {
 	u64 dirty, writeback, unspent;
 	unsigned long sweep_at;
 	unsigned long stuck_since;	/* over the setpoint with nothing in flight; 0: is not */
+	struct jg_progress hung;	/* when the first of the waits began in which nothing moved */
+	unsigned long rests_at;		/* when it is looked again whether nothing is in flight */
+	bool rests;
 	unsigned long open_until;
 	bool open;
 	struct task_struct *holder;	/* of the turn to insert; compared only */
@@ -94,10 +104,11 @@ struct jg_device {
 	/* The clock's alone. */
 	u64 setpoint;			/* read with READ_ONCE */
 	u64 room;			/* from the background threshold's part to the setpoint; the same */
+	unsigned long looked_at;	/* jiffies */
 	u64 written;			/* WB_WRITTEN at the last look */
 	s64 left;			/* jg_device_left(), likewise */
-	u64 rate;			/* written, in 1/256 pages per look, smoothed */
-	u64 drained;			/* written or dropped, likewise; read with READ_ONCE */
+	u64 rate;			/* written, in 1/256 pages per look, smoothed over seconds */
+	u64 drained;			/* written or dropped, over less than one; read with READ_ONCE */
 	unsigned long used_at;		/* jiffies of the last call, written by the hook */
 };
 
@@ -147,6 +158,8 @@ void jg_devices_init(void);
 struct jg_device *jg_device_of(struct backing_dev_info *bdi);
 void jg_device_count(struct jg_device *device);
 s64 jg_device_left(struct jg_device *device);
+bool jg_device_rests(struct jg_device *device);
+bool jg_devices_in_use(void);
 void jg_devices_look(void);
 void jg_devices_forget(void);
 bool jg_read_thresholds(void);

@@ -14,8 +14,10 @@
 
 #include "justitia.h"
 
-/* How often thresholds, setpoints and the heartbeat are looked at. */
+/* How often devices and the heartbeat are looked at; and every how many of these looks the kernel's
+ * thresholds are read, which follow what memory is available. Reading them is some 40 us. */
 #define JG_CLOCK_MS 200
+#define JG_THRESHOLDS_EVERY 5
 
 struct jg_state jg = { .open_reason = JUSTITIA_OPEN_DISABLED };
 DEFINE_MUTEX(jg_mutex);
@@ -62,9 +64,12 @@ void jg_set_enabled(bool enabled)
 
 static void clock(struct work_struct *work)
 {
+	static unsigned int looks;
+
 	mutex_lock(&jg_mutex);
-	if (jg.enabled) {
-		jg_read_thresholds();
+	if (jg.enabled && (!jg.setpoint || jg_devices_in_use())) {
+		if (!jg.setpoint || ++looks % JG_THRESHOLDS_EVERY == 0)
+			jg_read_thresholds();
 		jg_devices_look();
 	}
 	jg_decide_open();
