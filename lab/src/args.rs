@@ -241,8 +241,8 @@ pub struct LoadArgs {
     /// Requests per second that the data disk serves (databases)
     #[arg(long, value_name = "N")]
     pub disk_iops: Option<u32>,
-    /// Let this container declare green, red, flap, garbage, huge or nothing (silent) instead of its
-    /// color (databases)
+    /// Let this container declare green, red, flap, garbage, huge or nothing (silent) each second,
+    /// instead of its color if it has one (fileserver, readmix, databases)
     #[arg(long, value_name = "NAME=WHAT")]
     pub lie: Vec<String>,
 }

@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 use crate::databases::protocol::{DatabasesJob, PrepareJob};
 
 mod guard;
+mod lie;
 mod waits;
 
 pub use guard::{GuardRole, PhaseReport, RootStream, Surroundings, TimedCommand};
+pub use lie::Lie;
 pub use waits::{Doing, Place, WaitsReport};
 
 /// A console line that begins with this is progress meant for the person who waits.
@@ -99,6 +101,9 @@ pub struct ContainerJob {
     pub name: String,
     /// I/O weight, 1 to 10000; written to the OCI configuration as `blockIO.weight`.
     pub weight: u32,
+    /// What is declared as its color each second; `None`: nothing.
+    #[serde(default)]
+    pub lie: Option<Lie>,
     /// What it runs.
     pub load: Load,
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::{AgentCost, Lru, MemoryDisk, Scheduler};
+use crate::protocol::{AgentCost, Lie, Lru, MemoryDisk, Scheduler};
 
 /// A policy the databases run under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -92,48 +92,6 @@ impl Color {
     /// Whether the objective is met.
     pub fn is_satisfied(self) -> bool {
         self != Self::Red
-    }
-}
-
-/// What a container declares instead of its color.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Lie {
-    /// Always GREEN.
-    Green,
-    /// Always RED.
-    Red,
-    /// RED and GREEN in turn.
-    Flap,
-    /// Bytes that are no color.
-    Garbage,
-    /// As much as an extended attribute takes.
-    Huge,
-    /// Nothing: its probe is dead.
-    Silent,
-}
-
-impl Lie {
-    /// All.
-    pub const ALL: [Self; 6] = [
-        Self::Green,
-        Self::Red,
-        Self::Flap,
-        Self::Garbage,
-        Self::Huge,
-        Self::Silent,
-    ];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Green => "green",
-            Self::Red => "red",
-            Self::Flap => "flap",
-            Self::Garbage => "garbage",
-            Self::Huge => "huge",
-            Self::Silent => "silent",
-        }
     }
 }
 

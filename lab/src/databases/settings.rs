@@ -8,13 +8,13 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 
 use super::image;
-use super::protocol::{DatabaseJob, DatabasesJob, Lie, Policy};
+use super::protocol::{DatabaseJob, DatabasesJob, Policy};
 use super::scenario::{find, Scenario};
 use crate::args::RunArgs;
 use crate::error::LabError;
 use crate::experiments::did_you_mean;
 use crate::experiments::settings::{cpus_start, in_range, MIN_MEMORY_BYTES};
-use crate::protocol::{Lru, MemoryDisk, Scheduler};
+use crate::protocol::{Lie, Lru, MemoryDisk, Scheduler};
 use crate::qemu::Clock;
 
 /// Rows that fill a page of a database.
@@ -184,15 +184,7 @@ fn containers(
         })
         .collect();
     for text in lies {
-        let (name, what) = text.split_once('=').unwrap_or((text, ""));
-        let lie = Lie::ALL.into_iter().find(|lie| lie.name() == what);
-        let lie = lie.ok_or_else(|| {
-            let names = Lie::ALL.map(Lie::name);
-            LabError::usage(
-                format!("--lie {text}: unknown lie '{what}'"),
-                did_you_mean(what, &names),
-            )
-        })?;
+        let (name, lie) = Lie::of_option(text)?;
         let container = containers.iter_mut().find(|c| c.name == name);
         let container = container.ok_or_else(|| {
             let names: Vec<&str> = scenario.containers.iter().map(|c| c.name).collect();

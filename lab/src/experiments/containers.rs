@@ -6,6 +6,7 @@ use super::did_you_mean;
 use super::settings::in_range;
 use crate::args::RunArgs;
 use crate::error::LabError;
+use crate::protocol::Lie;
 
 /// Most containers in one guest.
 pub const MAX_CONTAINERS: usize = 64;
@@ -25,6 +26,9 @@ pub struct ContainerSpec {
     pub duty_s: Option<u32>,
     /// Growth of its anonymous memory.
     pub anon_growth_bytes_per_s: u64,
+    /// What it declares as its color each second; `None`: nothing.
+    #[serde(default)]
+    pub lie: Option<Lie>,
 }
 
 /// The containers a command line asks for, with `default` weights unless it names some.
@@ -58,6 +62,7 @@ pub fn containers(args: &RunArgs, default: &[u32]) -> Result<Vec<ContainerSpec>,
             weight,
             duty_s: None,
             anon_growth_bytes_per_s: 0,
+            lie: None,
         })
         .collect();
     for text in &args.load.idle {
@@ -85,6 +90,10 @@ pub fn containers(args: &RunArgs, default: &[u32]) -> Result<Vec<ContainerSpec>,
             })?,
         };
         named(&mut specs, "--anon-growth", name)?.anon_growth_bytes_per_s = growth;
+    }
+    for text in &args.load.lie {
+        let (name, lie) = Lie::of_option(text)?;
+        named(&mut specs, "--lie", name)?.lie = Some(lie);
     }
     Ok(specs)
 }

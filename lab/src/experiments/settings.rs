@@ -166,6 +166,7 @@ impl Settings {
                 .map(|(place, container)| ContainerJob {
                     name: container.name.clone(),
                     weight: container.weight,
+                    lie: container.lie,
                     load: self.workload.load(
                         place,
                         container,
@@ -325,7 +326,11 @@ fn options_fit(experiment: &str, load: &LoadArgs) -> Result<(), LabError> {
         ("--rate", load.rate.is_some(), databases),
         ("--database-size", load.database_size.is_some(), databases),
         ("--disk-iops", load.disk_iops.is_some(), databases),
-        ("--lie", !load.lie.is_empty(), databases),
+        (
+            "--lie",
+            !load.lie.is_empty(),
+            &["fileserver", "readmix", "the experiments with databases"],
+        ),
     ];
     let ignored = given
         .iter()

@@ -4,6 +4,7 @@ use clap::Parser;
 
 use super::*;
 use crate::args::{LabArgs, LabCommand};
+use crate::protocol::Lie;
 
 const SERIES: [&str; 3] = ["6.1", "6.12", "7.2"];
 
@@ -133,6 +134,14 @@ fn held_out_shapes_reach_the_guest() {
     };
     assert_eq!(anon_growth_bytes_per_s, 2 << 20);
     assert_eq!(anon_most_bytes, settings.memory_bytes / 4);
+}
+
+#[test]
+fn a_lie_reaches_the_container_that_is_named() {
+    let settings = settings("fileserver --weights 100,100 --names a,b --lie b=flap").unwrap();
+    let job = settings.job(PolicyUnderTest::Proportional, 0);
+    let lies: Vec<Option<Lie>> = job.containers.iter().map(|c| c.lie).collect();
+    assert_eq!(lies, [None, Some(Lie::Flap)]);
 }
 
 #[test]

@@ -278,6 +278,7 @@ mod tests {
         ContainerJob {
             name: name.into(),
             weight,
+            lie: None,
             load: Load::Reread {
                 file_bytes: 1,
                 direct: false,

@@ -11,6 +11,7 @@ use anyhow::Result;
 use super::agent::{Agent, StatusQuery};
 use super::container::Container;
 use super::disks::GuestDisk;
+use super::liar::Liar;
 use super::progress;
 use super::residency::Watched;
 use super::sample::{since, Sampler};
@@ -62,6 +63,12 @@ pub fn measure(
     let mut files: Vec<FileReport> = watched.iter().map(report_of).collect();
     let has_agent = agent.is_some();
     let mut events = Events::new(job, agent);
+    let mut liars: Vec<Liar> = job
+        .containers
+        .iter()
+        .zip(containers)
+        .filter_map(|(job, container)| Some(Liar::new(&container.group, job.lie?)))
+        .collect();
     let start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
     if let Some(tracer) = tracer {
         let half_ns = u64::from(job.seconds) * 500_000_000;
@@ -90,6 +97,9 @@ pub fn measure(
             break;
         }
         events.happen(at_s)?;
+        for liar in &mut liars {
+            liar.tick()?;
+        }
         second = second.max(at_s as u64);
         if second % PROGRESS_EVERY_S == 0 && second < end_s {
             progress(&format!(

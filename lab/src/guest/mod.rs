@@ -21,6 +21,7 @@ pub mod disks;
 pub mod files;
 mod gate;
 pub mod knobs;
+pub mod liar;
 pub mod measure;
 mod memory_disk;
 pub mod oci;

@@ -322,6 +322,7 @@ fn fileserver_container(job: &OverheadJob) -> Result<Container> {
     let container = ContainerJob {
         name: "fileserver".to_owned(),
         weight: 100,
+        lie: None,
         load,
     };
     let policy = PolicyUnderTest::Observe;

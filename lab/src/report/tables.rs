@@ -387,6 +387,12 @@ pub fn environment(document: &Document) -> String {
                 &format!("anonymous memory grows by {growth} KiB/s"),
             );
         }
+        if let Some(lie) = container.lie {
+            table.fact(
+                &format!("Load: {}", container.name),
+                &format!("declares '{}' as its color each second", lie.name()),
+            );
+        }
     }
     if !settings.agent_args.is_empty() {
         table.fact("Agent arguments", &settings.agent_args.join(" "));

@@ -117,6 +117,7 @@ mod tests {
             weight,
             duty_s,
             anon_growth_bytes_per_s: 0,
+            lie: None,
         }
     }
 

@@ -220,7 +220,7 @@ impl<'a> Phases<'a> {
                 });
             }
             if let Some(declarer) = &mut clients.declarer {
-                declarer.tick(&server.group)?;
+                declarer.tick()?;
                 sample.declared = declared(&server.group);
             }
             self.series[index].push(sample);

@@ -10,23 +10,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{ensure, Context, Result};
-use rustix::fs::{getxattr, setxattr, XattrFlags};
+use rustix::fs::getxattr;
 
 use super::enter_group;
 use super::server::Server;
-use crate::databases::protocol::{Color, DatabaseJob, Lie};
+use crate::databases::protocol::{Color, DatabaseJob};
 use crate::guest::files;
+use crate::guest::liar::{Liar, ATTRIBUTE};
 use crate::guest::setup::{STATE, TOOLS};
-
-/// Extended attribute of a cgroup's directory that carries its color.
-const ATTRIBUTE: &str = "user.justitia.color";
 
 /// Longest declaration that counts, with room to see that it is longer.
 const MAX_BYTES: usize = 512;
-
-/// The most that the kernel takes for one attribute (`KERNFS_USER_XATTR_SIZE_LIMIT` is 128 KiB for
-/// all, `XATTR_SIZE_MAX` 64 KiB for one).
-const HUGE_BYTES: usize = 60 << 10;
 
 /// Declares the color of one container.
 #[derive(Debug)]
@@ -39,19 +33,14 @@ pub enum Declarer {
         log: PathBuf,
     },
     /// Somebody who says what the job says.
-    Liar {
-        /// What is said.
-        lie: Lie,
-        /// Declarations so far.
-        count: u64,
-    },
+    Liar(Liar),
 }
 
 impl Declarer {
     /// Starts the container's probe in the cgroup `group`, or its liar.
     pub fn start(job: &DatabaseJob, server: &Server, threads: u32, group: &Path) -> Result<Self> {
         if let Some(lie) = job.lie {
-            return Ok(Self::Liar { lie, count: 0 });
+            return Ok(Self::Liar(Liar::new(&server.group, lie)));
         }
         let log = Path::new(STATE).join(format!("probe-{}.log", job.name));
         let mut command = Command::new(Path::new(TOOLS).join("justitia"));
@@ -66,16 +55,9 @@ impl Declarer {
     }
 
     /// Once a second: a liar lies; a probe has to be alive.
-    pub fn tick(&mut self, group: &Path) -> Result<()> {
+    pub fn tick(&mut self) -> Result<()> {
         match self {
-            Self::Liar { lie, count } => {
-                *count += 1;
-                let Some(value) = lied(*lie, *count) else {
-                    return Ok(());
-                };
-                setxattr(group, ATTRIBUTE, &value, XattrFlags::empty())
-                    .with_context(|| format!("cannot set {ATTRIBUTE} on {}", group.display()))
-            }
+            Self::Liar(liar) => liar.tick(),
             Self::Probe { child, log } => {
                 let ended = child.try_wait()?.is_some();
                 let text = std::fs::read(log).unwrap_or_default();
@@ -111,20 +93,6 @@ fn arguments(job: &DatabaseJob, socket: &Path, threads: u32) -> Vec<String> {
     arguments
 }
 
-/// What a liar declares; `None` for nothing. `count` differs from one declaration to the next, which
-/// is how the agent knows that whoever declares is alive.
-fn lied(lie: Lie, count: u64) -> Option<Vec<u8>> {
-    let color = match lie {
-        Lie::Green => Color::Green,
-        Lie::Flap if count % 2 == 0 => Color::Green,
-        Lie::Red | Lie::Flap => Color::Red,
-        Lie::Garbage => return Some(vec![0xff, 0, count as u8, b'\n', 0x1b]),
-        Lie::Huge => return Some(vec![b'R'; HUGE_BYTES]),
-        Lie::Silent => return None,
-    };
-    Some(format!("{} {count} so it says", color.name()).into_bytes())
-}
-
 /// What a group declares now; `None` for nothing that is a color.
 pub fn declared(group: &Path) -> Option<Color> {
     let mut value = [0; MAX_BYTES];
@@ -142,10 +110,6 @@ fn color_of(text: &str) -> Option<Color> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn text(lie: Lie, count: u64) -> String {
-        String::from_utf8(lied(lie, count).unwrap()).unwrap()
-    }
 
     #[test]
     fn a_probe_is_told_the_containers_objective_and_its_own_group() {
@@ -167,17 +131,6 @@ mod tests {
         ] {
             assert!(line.contains(words), "{line}");
         }
-    }
-
-    #[test]
-    fn a_lie_is_a_color_that_differs_from_the_one_before_or_none_at_all() {
-        assert_eq!(color_of(&text(Lie::Green, 1)), Some(Color::Green));
-        assert_eq!(color_of(&text(Lie::Red, 1)), Some(Color::Red));
-        assert_ne!(text(Lie::Red, 1), text(Lie::Red, 2));
-        assert_ne!(color_of(&text(Lie::Flap, 1)), color_of(&text(Lie::Flap, 2)));
-        assert_eq!(lied(Lie::Silent, 1), None);
-        let garbage = lied(Lie::Garbage, 1).unwrap();
-        assert_eq!(color_of(&String::from_utf8_lossy(&garbage)), None);
     }
 
     #[test]

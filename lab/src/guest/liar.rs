@@ -1,0 +1,81 @@
+//! Who declares colors that are not true, on the directories of cgroups.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rustix::fs::{setxattr, XattrFlags};
+
+use crate::databases::protocol::Color;
+use crate::protocol::Lie;
+
+/// Extended attribute of a cgroup's directory that carries its color.
+pub const ATTRIBUTE: &str = "user.justitia.color";
+
+/// The most that the kernel takes for one attribute (`KERNFS_USER_XATTR_SIZE_LIMIT` is 128 KiB for
+/// all, `XATTR_SIZE_MAX` 64 KiB for one).
+const HUGE_BYTES: usize = 60 << 10;
+
+/// Lies about one group.
+#[derive(Debug)]
+pub struct Liar {
+    group: PathBuf,
+    lie: Lie,
+    /// Declarations so far.
+    count: u64,
+}
+
+impl Liar {
+    /// Of the cgroup at `group`.
+    pub fn new(group: &Path, lie: Lie) -> Self {
+        let group = group.to_owned();
+        Self {
+            group,
+            lie,
+            count: 0,
+        }
+    }
+
+    /// Once a second: declares.
+    pub fn tick(&mut self) -> Result<()> {
+        self.count += 1;
+        let Some(value) = lied(self.lie, self.count) else {
+            return Ok(());
+        };
+        setxattr(&self.group, ATTRIBUTE, &value, XattrFlags::empty())
+            .with_context(|| format!("cannot set {ATTRIBUTE} on {}", self.group.display()))
+    }
+}
+
+/// What a liar declares; `None` for nothing. `count` differs from one declaration to the next, which
+/// is how the agent knows that whoever declares is alive.
+fn lied(lie: Lie, count: u64) -> Option<Vec<u8>> {
+    let color = match lie {
+        Lie::Green => Color::Green,
+        Lie::Flap if count % 2 == 0 => Color::Green,
+        Lie::Red | Lie::Flap => Color::Red,
+        Lie::Garbage => return Some(vec![0xff, 0, count as u8, b'\n', 0x1b]),
+        Lie::Huge => return Some(vec![b'R'; HUGE_BYTES]),
+        Lie::Silent => return None,
+    };
+    Some(format!("{} {count} so it says", color.name()).into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(lie: Lie, count: u64) -> String {
+        let text = String::from_utf8(lied(lie, count).unwrap()).unwrap();
+        text.split(' ').next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_lie_is_a_color_that_differs_from_the_one_before_or_none_at_all() {
+        assert_eq!(word(Lie::Green, 1), Color::Green.name());
+        assert_eq!(word(Lie::Red, 1), Color::Red.name());
+        assert_ne!(lied(Lie::Red, 1), lied(Lie::Red, 2));
+        assert_ne!(word(Lie::Flap, 1), word(Lie::Flap, 2));
+        assert_eq!(lied(Lie::Silent, 1), None);
+        assert!(String::from_utf8(lied(Lie::Garbage, 1).unwrap()).is_err());
+    }
+}

@@ -1,0 +1,64 @@
+//! Colors that are not true, and what is no color at all.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::LabError;
+use crate::experiments::did_you_mean;
+
+/// What a container declares instead of its color.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lie {
+    /// Always GREEN.
+    Green,
+    /// Always RED.
+    Red,
+    /// RED and GREEN in turn.
+    Flap,
+    /// Bytes that are no color.
+    Garbage,
+    /// As much as an extended attribute takes.
+    Huge,
+    /// Nothing: its probe is dead.
+    Silent,
+}
+
+impl Lie {
+    /// All.
+    pub const ALL: [Self; 6] = [
+        Self::Green,
+        Self::Red,
+        Self::Flap,
+        Self::Garbage,
+        Self::Huge,
+        Self::Silent,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Green => "green",
+            Self::Red => "red",
+            Self::Flap => "flap",
+            Self::Garbage => "garbage",
+            Self::Huge => "huge",
+            Self::Silent => "silent",
+        }
+    }
+
+    /// The container and the lie of `--lie NAME=WHAT`.
+    ///
+    /// # Errors
+    /// There is no such lie: names the nearest.
+    pub fn of_option(text: &str) -> Result<(&str, Self), LabError> {
+        let (name, what) = text.split_once('=').unwrap_or((text, ""));
+        let lie = Self::ALL.into_iter().find(|lie| lie.name() == what);
+        let lie = lie.ok_or_else(|| {
+            LabError::usage(
+                format!("--lie {text}: unknown lie '{what}'"),
+                did_you_mean(what, &Self::ALL.map(Self::name)),
+            )
+        })?;
+        Ok((name, lie))
+    }
+}
