@@ -137,9 +137,10 @@ fn pages_dirtied_by_any_way_are_ordered_and_most_of_the_throughput_stays() {
             variation(&open)
         );
         assert!(variation(&closed) < 0.5, "{way}: {report}");
-        // The fewer pages may be dirty, the fewer are deleted before they are written. A pace that follows
-        // what is written, not what leaves, has a fifth.
-        let least = if way == "files" { 0.6 } else { 0.8 };
+        // The fewer pages may be dirty, the fewer are deleted before they are written: 0.6 to 0.8 of a gate
+        // that is open, whose total varies by a third. A pace that follows what is written, not what
+        // leaves, has a fifth.
+        let least = if way == "files" { 0.4 } else { 0.8 };
         assert!(ratio > least, "{way}: {report}");
     }
 }
@@ -152,7 +153,7 @@ fn neither_a_trickle_of_high_weight_nor_a_slow_disk_holds_others_up() {
         let sum = |gate: &str| total(&report, &neighbours(&format!("{gate}{prefix}")));
         let ratio = sum("gate") / sum("open");
         println!("beside a {what}: neighbours have {ratio:.3} of without the gate");
-        assert!(ratio > 0.9, "{what}: {report}");
+        assert!(ratio > 0.95, "{what}: {report}");
     }
     let own = |name: &str| total(&report, &[name.to_owned()]);
     // It gets what it asks for.
@@ -183,5 +184,5 @@ fn a_writer_alone_does_not_notice_the_gate() {
     };
     let (open, closed) = (ratio("open"), ratio("closed"));
     // By the guest's own clock: instructions, not the host's time.
-    assert!(open[3] > 0.95 && closed[3] > 0.9, "{report}");
+    assert!(open[3] > 0.97 && closed[3] > 0.96, "{report}");
 }

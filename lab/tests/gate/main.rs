@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod harm;
+mod mistakes;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

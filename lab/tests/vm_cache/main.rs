@@ -7,6 +7,8 @@
 //! `JUSTITIA_TEST_BINARY` names another `justitia` than `target/release/justitia`,
 //! `JUSTITIA_TEST_ROUNDS` repeats all of it (3), `JUSTITIA_TEST_FILTER` picks workloads by name.
 
+mod pressure;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -126,15 +128,27 @@ impl Guest {
             }
         }
     }
+}
 
-    /// Bytes that the disk delivered for it.
-    fn disk_bytes(&self) -> u64 {
-        let io = fs::read_to_string(format!("/proc/{}/io", self.child.id())).unwrap();
-        let line = io
-            .lines()
-            .find_map(|line| line.strip_prefix("read_bytes: "));
-        line.unwrap().parse().unwrap()
-    }
+/// Bytes that the disk delivered for a process.
+fn disk_bytes(pid: u32) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    let line = io
+        .lines()
+        .find_map(|line| line.strip_prefix("read_bytes: "));
+    line.unwrap().parse().unwrap()
+}
+
+/// How often everything is repeated.
+fn rounds() -> u32 {
+    std::env::var("JUSTITIA_TEST_ROUNDS").map_or(3, |n| n.parse().unwrap())
+}
+
+/// Makes an image of random bytes.
+fn fill(image: &Path, bytes: u64) {
+    let mut random = File::open("/dev/urandom").unwrap().take(bytes);
+    std::io::copy(&mut random, &mut File::create(image).unwrap()).unwrap();
+    File::open(image).unwrap().sync_all().unwrap();
 }
 
 impl Drop for Guest {
@@ -241,6 +255,16 @@ struct Setup {
     dir: PathBuf,
 }
 
+impl Setup {
+    /// The machine with another image.
+    fn machine_of(&self, image: &Path) -> Machine {
+        let mut machine = self.machine.clone();
+        let data = machine.disks.last_mut().unwrap();
+        image.clone_into(&mut data.path);
+        machine
+    }
+}
+
 fn measure(setup: &Setup, policy: &str, workload: &str) -> Figures {
     let image = &setup.image;
     let file = File::open(image).unwrap();
@@ -252,13 +276,13 @@ fn measure(setup: &Setup, policy: &str, workload: &str) -> Figures {
     };
     let mut guest = Guest::boot(&setup.machine, cache);
     let _keeper = (policy == "justitia").then(|| Keeper::start(&setup.justitia, &setup.dir));
-    let before = guest.disk_bytes();
+    let before = disk_bytes(guest.child.id());
     let sampler = Sampler::start(&setup.resident, image);
     let began = Instant::now();
     guest.run(workload);
     let seconds = began.elapsed().as_secs_f64();
     let mean = sampler.mean();
-    let disk = guest.disk_bytes() - before;
+    let disk = disk_bytes(guest.child.id()) - before;
     // What was fetched ahead and nobody came for goes when all has been quiet for three seconds.
     sleep(Duration::from_secs(6));
     let host = host_pages(&setup.resident, image);
@@ -303,9 +327,7 @@ fn setup(dir: &Path) -> Setup {
     drop(lock);
 
     let image = dir.join("disk.img");
-    let mut random = File::open("/dev/urandom").unwrap().take(DISK_BYTES);
-    std::io::copy(&mut random, &mut File::create(&image).unwrap()).unwrap();
-    File::open(&image).unwrap().sync_all().unwrap();
+    fill(&image, DISK_BYTES);
     let disks = vec![
         Disk::shared(&root, SERIAL_ROOT),
         Disk::shared(&tools.unwrap(), SERIAL_TOOLS),
@@ -356,7 +378,7 @@ fn table(results: &BTreeMap<(&str, &str), Vec<Figures>>) -> String {
 #[test]
 #[ignore = "boots virtual machines; takes a quarter of an hour"]
 fn what_the_host_caches_of_a_machine_and_what_that_brings() {
-    let rounds = std::env::var("JUSTITIA_TEST_ROUNDS").map_or(3, |n| n.parse().unwrap());
+    let rounds = rounds();
     let filter = std::env::var("JUSTITIA_TEST_FILTER").unwrap_or_default();
     // On a disk, where the page cache is: not in a temporary directory in memory.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Does on purpose what must not be done, one thing each time it is loaded, so that a kernel that looks for
+ * errors is seen to report it. Never load it anywhere else.
+ *
+ *   insmod mistakes.ko what=rcu|order|asleep|list|freed
+ */
+#include <linux/delay.h>
+#include <linux/list.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/rcupdate.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+
+static DEFINE_SPINLOCK(spinning);
+static DEFINE_MUTEX(one);
+static DEFINE_MUTEX(two);
+static int __rcu *shared;
+
+static char *what = "";
+module_param(what, charp, 0444);
+
+/* KASAN. */
+static void use_what_was_freed(void)
+{
+	char *memory = kmalloc(64, GFP_KERNEL);
+
+	kfree(memory);
+	OPTIMIZER_HIDE_VAR(memory);
+	READ_ONCE(memory[8]);
+}
+
+/* CONFIG_DEBUG_ATOMIC_SLEEP. */
+static void sleep_with_a_spinlock(void)
+{
+	spin_lock(&spinning);
+	msleep(1);
+	spin_unlock(&spinning);
+}
+
+/* CONFIG_DEBUG_LIST. */
+static void break_a_list(void)
+{
+	LIST_HEAD(head);
+	struct list_head node;
+
+	list_add(&node, &head);
+	head.next = &head;
+	list_del(&node);
+}
+
+/* CONFIG_PROVE_RCU. */
+static void read_without_rcu(void)
+{
+	int *value = rcu_dereference(shared);
+
+	OPTIMIZER_HIDE_VAR(value);
+}
+
+/* CONFIG_PROVE_LOCKING, which looks no further after its first report. */
+static void lock_in_both_orders(void)
+{
+	mutex_lock(&one);
+	mutex_lock(&two);
+	mutex_unlock(&two);
+	mutex_unlock(&one);
+	mutex_lock(&two);
+	mutex_lock(&one);
+	mutex_unlock(&one);
+	mutex_unlock(&two);
+}
+
+static int __init mistakes_init(void)
+{
+	if (!strcmp(what, "freed"))
+		use_what_was_freed();
+	else if (!strcmp(what, "asleep"))
+		sleep_with_a_spinlock();
+	else if (!strcmp(what, "list"))
+		break_a_list();
+	else if (!strcmp(what, "rcu"))
+		read_without_rcu();
+	else if (!strcmp(what, "order"))
+		lock_in_both_orders();
+	else
+		return -EINVAL;
+	return 0;
+}
+
+static void __exit mistakes_exit(void)
+{
+}
+
+module_init(mistakes_init);
+module_exit(mistakes_exit);
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("Mistakes made on purpose, for kernels that look for errors");

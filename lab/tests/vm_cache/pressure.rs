@@ -1,0 +1,232 @@
+//! Two machines in one cgroup that has too little memory for what they read, and a slow disk: one reads the
+//! same all the time, the other reads on and on (the paper's figure 7 and table 2).
+//!
+//! The cgroup stands for the host: its kernel reclaims when the cgroup is full. `justitia vm run` looks at
+//! the host itself, which has memory to spare, so it takes from nobody here; what is seen is what not keeping
+//! first requests does for the others.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use rustix::fs::Advice;
+
+use crate::{host_pages, setup, Guest, Keeper, Setup, MIB, PAGE, POLICIES};
+
+/// The image of which all is read once: more than the disk delivers in a run.
+const LONG_BYTES: u64 = 3 << 30;
+/// What the disk delivers to both.
+const READ_BYTES_PER_S: u64 = 24_000_000;
+/// Page cache for both, beside the machines' own memory. What is read again and again is 192 MiB of it.
+const CACHE_BYTES: u64 = 288 << 20;
+const WARM_UP: Duration = Duration::from_secs(30);
+const MEASURED: Duration = Duration::from_secs(90);
+const CHUNK_MIB: u64 = 16;
+
+/// Where the machines run. Cgroup v2, or the hierarchies of v1.
+struct Group {
+    memory: PathBuf,
+    io: PathBuf,
+    v2: bool,
+}
+
+impl Group {
+    fn new() -> Group {
+        let root = Path::new("/sys/fs/cgroup");
+        let v2 = root.join("cgroup.controllers").exists();
+        let name = format!("justitia-test-{}", std::process::id());
+        let under = |controller: &str| {
+            let path = if v2 {
+                root.join(&name)
+            } else {
+                root.join(controller).join(&name)
+            };
+            fs::create_dir_all(&path).expect("root may make a cgroup");
+            path
+        };
+        if v2 {
+            fs::write(root.join("cgroup.subtree_control"), "+memory +io").unwrap();
+        }
+        Group {
+            memory: under("memory"),
+            io: under("blkio"),
+            v2,
+        }
+    }
+
+    fn add(&self, pid: u32) {
+        for dir in [&self.memory, &self.io] {
+            fs::write(dir.join("cgroup.procs"), pid.to_string()).unwrap();
+        }
+    }
+
+    /// Anonymous memory, bytes: that of the machines.
+    fn anonymous(&self) -> u64 {
+        let key = if self.v2 { "anon " } else { "total_rss " };
+        let text = fs::read_to_string(self.memory.join("memory.stat")).unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(key));
+        value.unwrap().parse().unwrap()
+    }
+
+    fn limit_memory(&self, bytes: u64) {
+        let name = if self.v2 {
+            "memory.max"
+        } else {
+            "memory.limit_in_bytes"
+        };
+        fs::write(self.memory.join(name), bytes.to_string()).unwrap();
+    }
+
+    /// Limits what is read from the disk of the file system that `path` is on.
+    fn limit_reads(&self, path: &Path) {
+        let number = fs::metadata(path).unwrap().dev();
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let device = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        let disk = if device.join("partition").exists() {
+            fs::read_to_string(device.join("../dev")).unwrap()
+        } else {
+            format!("{major}:{minor}")
+        };
+        let disk = disk.trim();
+        if self.v2 {
+            let line = format!("{disk} rbps={READ_BYTES_PER_S}");
+            fs::write(self.io.join("io.max"), line).unwrap();
+        } else {
+            let line = format!("{disk} {READ_BYTES_PER_S}");
+            fs::write(self.io.join("blkio.throttle.read_bps_device"), line).unwrap();
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for dir in [&self.memory, &self.io] {
+            for _ in 0..50 {
+                if fs::remove_dir(dir).is_ok() || !dir.exists() {
+                    break;
+                }
+                sleep(Duration::from_millis(100));
+            }
+        }
+    }
+}
+
+/// Reads `chunk` after `chunk` of a disk of this many MiB, over and over, and counts.
+fn read_on(guest: &mut Guest, mib: u64, read: &AtomicU64, stop: &AtomicBool) {
+    for at in (0..mib).step_by(CHUNK_MIB as usize).cycle() {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        guest.run(&format!(
+            "dd if=$data of=/dev/null bs=1M skip={at} count={CHUNK_MIB} status=none"
+        ));
+        read.fetch_add(CHUNK_MIB, Ordering::Relaxed);
+    }
+}
+
+/// Of one machine: MiB read in the measured time, MiB that the disk delivered, MiB cached on the mean.
+type Figures = [f64; 3];
+
+fn both(setup: &Setup, long: &Path, policy: &str) -> [Figures; 2] {
+    let images = [setup.image.as_path(), long];
+    for image in images {
+        let file = fs::File::open(image).unwrap();
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    }
+    let cache = if policy == "none" {
+        "none"
+    } else {
+        "writeback"
+    };
+    let group = Group::new();
+    let mut guests = images.map(|image| {
+        let guest = Guest::boot(&setup.machine_of(image), cache);
+        group.add(guest.child.id());
+        guest
+    });
+    // The guests' caches are full, so their memory is all there.
+    for guest in &mut guests {
+        guest.run("dd if=$data of=/dev/null bs=1M skip=256 count=160 status=none");
+    }
+    group.limit_memory(group.anonymous() + CACHE_BYTES);
+    group.limit_reads(long);
+    let keeper = (policy == "justitia").then(|| Keeper::start(&setup.justitia, &setup.dir));
+    let read = [AtomicU64::new(0), AtomicU64::new(0)];
+    let stop = AtomicBool::new(false);
+    let pids = [0, 1].map(|at: usize| guests[at].child.id());
+    let figures = thread::scope(|scope| {
+        for ((guest, read), mib) in guests.iter_mut().zip(&read).zip([192, LONG_BYTES >> 20]) {
+            let stop = &stop;
+            scope.spawn(move || read_on(guest, mib, read, stop));
+        }
+        sleep(WARM_UP);
+        let now = || {
+            [0, 1].map(|at| {
+                (
+                    read[at].load(Ordering::Relaxed),
+                    crate::disk_bytes(pids[at]),
+                )
+            })
+        };
+        let (before, began) = (now(), Instant::now());
+        let mut cached = [0.0; 2];
+        let mut samples = 0.0;
+        while began.elapsed() < MEASURED {
+            for (sum, image) in cached.iter_mut().zip(images) {
+                *sum += host_pages(&setup.resident, image).len() as f64 * PAGE as f64 / MIB;
+            }
+            samples += 1.0;
+            sleep(Duration::from_secs(5));
+        }
+        let (after, seconds) = (now(), began.elapsed().as_secs_f64());
+        stop.store(true, Ordering::Relaxed);
+        // The same time for everybody.
+        let scale = MEASURED.as_secs_f64() / seconds;
+        [0, 1].map(|at| {
+            [
+                (after[at].0 - before[at].0) as f64 * scale,
+                (after[at].1 - before[at].1) as f64 / MIB * scale,
+                cached[at] / samples,
+            ]
+        })
+    });
+    drop(keeper);
+    drop(guests);
+    figures
+}
+
+#[test]
+#[ignore = "boots virtual machines; takes a quarter of an hour"]
+fn who_reads_the_same_again_gains_from_what_is_not_kept_of_a_stream() {
+    let rounds = crate::rounds();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let setup = setup(dir.path());
+    let long = dir.path().join("long.img");
+    crate::fill(&long, LONG_BYTES);
+    println!("| round | policy | again: read MiB | from the disk | cached | stream: read MiB | from the disk | cached |");
+    println!("|---|---|---:|---:|---:|---:|---:|---:|");
+    let mut read = POLICIES.map(|_| [0.0; 2]);
+    for round in 0..rounds {
+        for (policy, read) in POLICIES.into_iter().zip(&mut read) {
+            let [again, stream] = both(&setup, &long, policy);
+            let of = |figures: Figures| figures.map(|f| format!("{f:.0}")).join(" | ");
+            println!("| {round} | {policy} | {} | {} |", of(again), of(stream));
+            read[0] += again[0];
+            read[1] += stream[0];
+        }
+    }
+    let [default, _, justitia] = read;
+    println!(
+        "of default: again {:.3}, stream {:.3}",
+        justitia[0] / default[0],
+        justitia[1] / default[1]
+    );
+    assert!(justitia[0] > 1.05 * default[0], "who reads again gains");
+    assert!(
+        justitia[1] > 0.95 * default[1],
+        "who streams loses hardly anything"
+    );
+}
