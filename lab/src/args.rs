@@ -291,15 +291,24 @@ impl From<LruArg> for Lru {
 pub enum ClockArg {
     /// The host's time
     Host,
-    /// A nanosecond with each instruction; only under emulation
+    /// A nanosecond with each instruction, and with real time while the guest is idle; only under emulation
     Instructions,
+    /// The same, but from timer to timer while the guest is idle: for loads that mostly wait for their disk
+    Jumping,
 }
 
 impl From<ClockArg> for Clock {
     fn from(arg: ClockArg) -> Self {
         match arg {
             ClockArg::Host => Clock::Host,
-            ClockArg::Instructions => Clock::Instructions { shift: 0 },
+            ClockArg::Instructions => Clock::Instructions {
+                shift: 0,
+                jumps: false,
+            },
+            ClockArg::Jumping => Clock::Instructions {
+                shift: 0,
+                jumps: true,
+            },
         }
     }
 }

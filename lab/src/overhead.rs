@@ -31,7 +31,10 @@ const MEMORY_BYTES: u64 = 1 << 30;
 /// The disk is not to be what limits the fileserver.
 const DISK_MB_PER_S: u32 = 1000;
 /// Two nanoseconds an instruction.
-const CLOCK: Clock = Clock::Instructions { shift: 1 };
+const CLOCK: Clock = Clock::Instructions {
+    shift: 1,
+    jumps: false,
+};
 /// What starting the agent, fio and the kernel's programs takes for one window, at most.
 const AROUND_A_WINDOW_S: u64 = 20;
 

@@ -130,12 +130,16 @@ pub enum Clock {
     /// From the host.
     #[default]
     Host,
-    /// Each instruction takes it this much further, all CPUs of the guest in turn, and while they
-    /// are idle it goes with real time: what a program costs is then its instructions, and the
-    /// host's other work does not show. Such a guest is always emulated.
+    /// Each instruction takes it this much further, all CPUs of the guest in turn: what a program costs is
+    /// then its instructions, and the host's other work hardly shows. Such a guest is always emulated.
     Instructions {
         /// Nanoseconds as a power of two: 0 is one nanosecond, 1 is two.
         shift: u8,
+        /// While all CPUs are idle it jumps to the next timer; otherwise it goes with real time, and a
+        /// host that is late for the guest's timers shows after all. Where the guest waits for the host
+        /// itself (its root disk), any time may pass meanwhile.
+        #[serde(default)]
+        jumps: bool,
     },
 }
 
@@ -143,7 +147,10 @@ impl fmt::Display for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host => f.write_str("the host's"),
-            Self::Instructions { shift } => write!(f, "{} ns an instruction", 1_u32 << shift),
+            Self::Instructions { shift, jumps } => {
+                let idle = if *jumps { ", jumping while idle" } else { "" };
+                write!(f, "{} ns an instruction{idle}", 1_u32 << shift)
+            }
         }
     }
 }
@@ -189,9 +196,11 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
         "-cpu",
         &cpu,
     ]);
-    if let (Clock::Instructions { shift }, Accelerator::Tcg) = (machine.clock, machine.accelerator)
+    if let (Clock::Instructions { shift, jumps }, Accelerator::Tcg) =
+        (machine.clock, machine.accelerator)
     {
-        let counting = format!("shift={shift},align=off,sleep=on");
+        let sleep = if jumps { "off" } else { "on" };
+        let counting = format!("shift={shift},align=off,sleep={sleep}");
         arguments.extend(["-icount".into(), counting]);
     }
     arguments.extend(["-smp".into(), machine.cpus.to_string()]);
@@ -203,7 +212,12 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
     ]));
     arguments.push("chardev:console".into());
     arguments.extend(["-kernel".into(), machine.kernel.display().to_string()]);
-    arguments.extend(["-append".into(), kernel_command_line(&machine.cmdline)]);
+    let mut cmdline = machine.cmdline.clone();
+    if let Clock::Instructions { jumps: true, .. } = machine.clock {
+        // A request to the root disk takes no time of the guest's, or much.
+        cmdline.push("nvme_core.io_timeout=1000000".into());
+    }
+    arguments.extend(["-append".into(), kernel_command_line(&cmdline)]);
     for disk in &machine.disks {
         arguments.extend(["-drive".into(), drive(disk)]);
         let device = format!("nvme,drive={0},serial={0}", disk.serial);
@@ -357,7 +371,10 @@ mod tests {
             (10, "max,erms=off,fsrm=off"),
         ] {
             let counting = |accelerator| Machine {
-                clock: Clock::Instructions { shift: 1 },
+                clock: Clock::Instructions {
+                    shift: 1,
+                    jumps: false,
+                },
                 ..machine(accelerator, major)
             };
             let emulated = arguments(&counting(Accelerator::Tcg));
@@ -370,6 +387,21 @@ mod tests {
             let virtualized = arguments(&counting(Accelerator::Kvm));
             assert!(value_of(&virtualized, "-icount").is_empty());
         }
+    }
+
+    #[test]
+    fn a_clock_that_jumps_leaves_the_root_disk_all_the_time_there_is() {
+        let jumping = arguments(&Machine {
+            clock: Clock::Instructions {
+                shift: 0,
+                jumps: true,
+            },
+            ..machine(Accelerator::Tcg, 7)
+        });
+        let counting = value_of(&jumping, "-icount");
+        assert_eq!(counting, ["shift=0,align=off,sleep=off"]);
+        let line = value_of(&jumping, "-append")[0];
+        assert!(line.contains(" nvme_core.io_timeout="), "{line}");
     }
 
     #[test]

@@ -85,7 +85,10 @@ fn counted(script: &str, program: PathBuf, job: &str) -> String {
     spec.binaries.push(program);
     spec.memory_bytes = 2 << 30;
     spec.data_bytes = 1 << 30;
-    spec.clock = Clock::Instructions { shift: 1 };
+    spec.clock = Clock::Instructions {
+        shift: 1,
+        jumps: false,
+    };
     spec.timeout = Duration::from_secs(1800);
     let (output, report) = report_of(&spec, job);
     println!("{}\n{report}", output.kernel_release);

@@ -199,7 +199,10 @@ mod tests {
         let result = document.policies.get_mut(&PolicyUnderTest::Memcg).unwrap();
         result.runs[0].record.host_busy_with_others = Some(0.4);
         assert!(notes(&document)[0].contains("40 % during memcg"));
-        document.environment.settings.clock = Clock::Instructions { shift: 0 };
+        document.environment.settings.clock = Clock::Instructions {
+            shift: 0,
+            jumps: false,
+        };
         assert!(notes(&document).is_empty(), "which its clock does not see");
     }
 

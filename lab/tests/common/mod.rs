@@ -90,7 +90,10 @@ second_disk() { # MB MB_PER_S
 /// for the disk that `memory_disk` makes: it, its load and its disk are as fast as each other however slow
 /// the host is.
 pub(crate) fn on_its_own_clock(spec: &mut VmSpec, disk_mb: u64) {
-    spec.clock = Clock::Instructions { shift: 1 };
+    spec.clock = Clock::Instructions {
+        shift: 1,
+        jumps: false,
+    };
     spec.modules.push("null_blk".into());
     // The driver keeps its pages in a tree.
     spec.memory_bytes += (disk_mb + disk_mb / 64) << 20;
