@@ -9,9 +9,10 @@
  * the original, through its exported symbol: a call that comes from this module is not redirected. The
  * original's own throttling stays as it is.
  *
- * Pages, not calls: the kernel counts what a task dirties in current->nr_dirtied, and resets it when it
- * throttles. Up to where a task was charged is kept in a table of fixed size, indexed by task; a task that
- * lost its place there is charged a little less than it dirtied.
+ * Pages, not calls: the kernel counts what a task dirties in current->ioac.write_bytes. (It does so in
+ * current->nr_dirtied too, but sets that back when it throttles, and a task throttled every few pages would
+ * seem to dirty none.) Up to where a task was charged is kept in a table of fixed size, indexed by task; a
+ * task that lost its place there is charged a little less than it dirtied.
  *
  * A call that has nothing to charge goes straight on, without a detour through this module: with writes of
  * 4 KB that is all but one in CHUNK. Who called last on a CPU is remembered there, so that telling takes a
@@ -36,20 +37,29 @@
 
 #define TASKS_SHIFT 13
 
-/* Tag of the task in the upper half, nr_dirtied up to which it was charged in the lower. */
+#ifndef CONFIG_TASK_IO_ACCOUNTING
+#error "this kernel does not count the pages that a task dirties (CONFIG_TASK_IO_ACCOUNTING)"
+#endif
+
+/* Tag of the task in the upper half, pages dirtied up to which it was charged in the lower. */
 static u64 tasks[1 << TASKS_SHIFT];
 
 /* The task that came here last on a CPU. */
 struct last {
 	struct task_struct *task;	/* compared only */
-	s32 settled;			/* as in `tasks` */
-	s32 seen;			/* its nr_dirtied when it called last */
+	u32 settled;			/* as in `tasks` */
 };
 static DEFINE_PER_CPU(struct last, last);
 
 static DEFINE_PER_CPU(long, inside);
 static DEFINE_PER_CPU(u64, calls);
 static DEFINE_PER_CPU(u64, passes);
+
+/* Pages that the current task has dirtied since it began; goes round. */
+static u32 pages_dirtied(void)
+{
+	return (u32)(current->ioac.write_bytes >> PAGE_SHIFT);
+}
 
 static u32 task_tag(void)
 {
@@ -93,41 +103,26 @@ static bool may_wait(struct address_space *mapping, unsigned int flags)
 /* Whether a call of the current task surely has nothing to charge. Any context. */
 static bool nothing_to_charge(void)
 {
-	s32 dirtied = current->nr_dirtied;
-
-	if (this_cpu_read(last.task) != current)
-		return false;
-	/* Pages that were dirty before. */
-	if (dirtied == this_cpu_read(last.seen))
-		return true;
-	if (dirtied < this_cpu_read(last.seen) || dirtied - this_cpu_read(last.settled) >= CHUNK)
-		return false;
-	this_cpu_write(last.seen, dirtied);
-	return true;
+	/* Another task in the memory of one that is gone has dirtied less. */
+	return this_cpu_read(last.task) == current && pages_dirtied() - this_cpu_read(last.settled) < CHUNK;
 }
 
 /* Pages that the current task has dirtied and was not charged for. */
-static s32 pages_pending(u64 entry, bool known)
+static u32 pages_pending(u64 entry, bool known)
 {
-	s32 dirtied = current->nr_dirtied, settled = (s32)(u32)entry, seen;
+	u32 dirtied = pages_dirtied(), pending = dirtied - (u32)entry;
 
-	if (!known)
-		return min(dirtied, CHUNK);
-	seen = this_cpu_read(last.task) == current ? this_cpu_read(last.seen) : settled;
-	/* The original has set it back since, when it looked whether to throttle. */
-	if (dirtied < seen)
-		return dirtied + seen - settled;
-	return dirtied - settled;
+	/* So many between two calls are another task's, whose tag is the same. */
+	return known && pending <= JQ_COST_MAX ? pending : min_t(u32, dirtied, CHUNK);
 }
 
 /* Takes the call of a writer that may have to be charged. Context: the original's; may sleep, killably and
  * for a bounded time. */
 static noinline int jg_balance(struct address_space *mapping, unsigned int flags)
 {
+	u32 tag, pending, settled;
 	u64 *entry;
-	s32 pending, settled;
 	bool known;
-	u32 tag;
 	int ret;
 
 	this_cpu_inc(inside);
@@ -141,11 +136,10 @@ static noinline int jg_balance(struct address_space *mapping, unsigned int flags
 		/* Charged or let off: it does not count again. */
 		pending = 0;
 	}
+	settled = pages_dirtied() - pending;
+	WRITE_ONCE(*entry, (u64)tag << 32 | settled);
 	ret = balance_dirty_pages_ratelimited_flags(mapping, flags);
-	settled = current->nr_dirtied - pending;
-	WRITE_ONCE(*entry, (u64)tag << 32 | (u32)settled);
 	this_cpu_write(last.settled, settled);
-	this_cpu_write(last.seen, current->nr_dirtied);
 	this_cpu_write(last.task, current);
 	/* Also keeps the call above from being a jump, which would be redirected again. */
 	this_cpu_dec(inside);

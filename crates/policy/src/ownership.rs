@@ -10,7 +10,7 @@
 //!    hierarchy); among equals the one with the larger weight of its own, then the one that holds
 //!    most of the file, then the one with the lowest id.
 //! 2. What each payer holds for each owner, over all files, is a *claim*; all claims on one payer
-//!    are together no more than the page cache it holds.
+//!    are together no more than the page cache it holds, less what is mapped of it.
 //! 3. Demands are shifted by the claims before page cache is divided ([`crate::shares`]): the
 //!    entitlements are those of a kernel that charges the owner.
 //! 4. Claims are granted up to the owner's entitlement, in proportion when they exceed it.
@@ -94,7 +94,8 @@ impl Claims {
         }
         let mut claims = Claims::default();
         for (payer, of_payer) in by_payer {
-            let Some(most) = most_held(&groups[payer]) else {
+            let claimed = of_payer.values().copied().sum();
+            let Some(most) = most_held(&groups[payer], claimed) else {
                 continue;
             };
             for (owner, bytes) in within(most, &of_payer) {
@@ -177,11 +178,15 @@ fn owner(
     })
 }
 
-/// How much a payer may hold for others: its page cache. `None` if it cannot be protected.
-fn most_held(group: &Group) -> Option<Bytes> {
+/// How much of `claimed` a payer holds for others: no more than its page cache, and less what is mapped
+/// of it. What programs have mapped is taken from nobody, so it needs no protection; and it is shared
+/// by running, not by owning: of eight servers that run one program the heaviest would pay for the program
+/// with its own page cache, and hold less than the lightest. Which of the claims are mapped is not known; the
+/// program is, in practice. `None` if the payer cannot be protected.
+fn most_held(group: &Group, claimed: Bytes) -> Option<Bytes> {
     group.knobs.low.filter(|_| !group.knobs.foreign.low)?;
     non_file(group)?;
-    group.memory.file
+    Some(claimed.min(group.memory.file?) - group.memory.file_mapped.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -56,6 +56,17 @@ fn protection_follows_the_owner_to_the_payer() {
 }
 
 #[test]
+fn the_heaviest_does_not_pay_for_a_program_that_all_run() {
+    let mut snapshot = leaves(&[100, 800], &[300, 50]);
+    snapshot.shared = Some(vec![file(&[1, 2], &[(1, 80)])]);
+    snapshot.groups[0].memory.file_mapped = Some(Bytes(80));
+    assert_eq!(shifts(&snapshot, &[90, 720]), [(0, 0), (0, 0)]);
+    // What is read beside it counts.
+    snapshot.shared = Some(vec![file(&[1, 2], &[(1, 80)]), file(&[1, 2], &[(1, 120)])]);
+    assert_eq!(shifts(&snapshot, &[90, 720]), [(120, 0), (0, 120)]);
+}
+
+#[test]
 fn a_payer_that_is_no_user_counts_and_an_owner_that_pays_itself_does_not() {
     let mut snapshot = leaves(&[100, 200, 400], &[300, 300, 300]);
     snapshot.shared = Some(vec![file(&[2, 3], &[(1, 70), (3, 50)])]);
