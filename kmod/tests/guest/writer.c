@@ -10,7 +10,9 @@
  *   trickle [KB/S]     the same files, each thread at this rate (256)
  *   overwrite [MB]     4 KB at random places of one file of so many MB (8) for each thread
  *
- * Prints bytes per second once at the end, and with PROGRESS set also every second.
+ * Prints bytes per second once at the end, and with PROGRESS set also every second. Of what it writes in the
+ * first WARM_UP seconds (0), which come before SECONDS, nothing is counted: as long as few pages are dirty
+ * nobody waits, and the first files take the place of others that may still be dirty.
  */
 #include <fcntl.h>
 #include <linux/io_uring.h>
@@ -277,6 +279,9 @@ int main(int argc, char **argv)
 	directory = argv[1];
 	for (long i = 0; i < threads; i++)
 		pthread_create(&thread, NULL, body, (void *)i);
+	if (getenv("WARM_UP"))
+		sleep((unsigned)atoi(getenv("WARM_UP")));
+	__atomic_store_n(&written, 0, __ATOMIC_RELAXED);
 	for (int i = 0; i < seconds; i++) {
 		sleep(1);
 		if (getenv("PROGRESS"))

@@ -30,13 +30,12 @@ told() {
 const WAYS: &str = r#"
 {
     insmod /opt/justitia/justitia.ko || give_up "the module does not load"
+    export WARM_UP=4
     for way in "files 3" mmap uring; do
         name=${way%% *}
         hold
-        load 4 $way; rates settling
         load 12 $way; rates $name
         let_go
-        load 4 $way; rates settling
         load 12 $way; rates open-$name
     done
     rmmod justitia && echo "unloaded: yes"
