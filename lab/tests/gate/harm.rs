@@ -136,10 +136,10 @@ fn pages_dirtied_by_any_way_are_ordered_and_most_of_the_throughput_stays() {
             variation(&open)
         );
         assert!(variation(&closed) < 0.5, "{way}: {report}");
-        // The fewer pages may be dirty, the fewer are deleted before they are written: 0.6 to 0.8 of a gate
+        // The fewer pages may be dirty, the fewer are deleted before they are written: 0.5 to 0.8 of a gate
         // that is open, whose total varies by a third. A pace that follows what is written, not what
         // leaves, has a fifth.
-        let least = if way == "files" { 0.4 } else { 0.8 };
+        let least = if way == "files" { 0.3 } else { 0.8 };
         assert!(ratio > least, "{way}: {report}");
     }
 }
@@ -183,5 +183,5 @@ fn a_writer_alone_does_not_notice_the_gate() {
     };
     let (open, closed) = (ratio("open"), ratio("closed"));
     // By the guest's own clock: instructions, not the host's time.
-    assert!(open[3] > 0.97 && closed[3] > 0.96, "{report}");
+    assert!(open[3] > 0.96 && closed[3] > 0.95, "{report}");
 }
