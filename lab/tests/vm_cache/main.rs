@@ -3,7 +3,7 @@
 //! `justitia vm run` (`justitia`). `docs/experiments/vm-cache.md` says how to read it.
 //!
 //! Needs root on a host with BTF, and `cargo build --release` first. Not part of `make test`:
-//! `cargo test --release -p justitia-lab --test vm_cache -- --ignored --nocapture`.
+//! `cargo test --release -p justitia-lab --test vm_cache -- --ignored --nocapture --test-threads=1`.
 //! `JUSTITIA_TEST_BINARY` names another `justitia` than `target/release/justitia`,
 //! `JUSTITIA_TEST_ROUNDS` repeats all of it (3), `JUSTITIA_TEST_FILTER` picks workloads by name.
 
