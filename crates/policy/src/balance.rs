@@ -26,8 +26,8 @@ use crate::working_set::Seen;
 const PRESSES: f64 = 0.05;
 /// Mode `proportional`: the percentage is of no more than this many times the page cache. A group with
 /// little page cache beside much other memory would lose all of it in one period otherwise; of page cache
-/// alone, eight databases with as much memory of their own gave a third as fast as the paper's
-/// and served 13 % less.
+/// alone, eight databases with three times as much memory of their own gave a quarter as fast as the
+/// paper's.
 const BASIS_MOST: f64 = 5.0;
 
 /// The color that a group declares, if that counts.
