@@ -31,11 +31,10 @@ use crate::entitle::growing_demand;
 use crate::snapshot::Host;
 use crate::units::Bytes;
 
-/// Free memory above the high watermark below which memory is scarce: this part of all, at most. What is
-/// taken and lies free serves nobody: at a thirty-second eight databases went without an eighth of
-/// their page cache. The kernel's own reclaim ends at the high watermark.
-const SCARCE_DIVISOR: u64 = 128;
-const SCARCE_MOST: Bytes = Bytes(256 << 20);
+/// Free memory above the high watermark below which memory is scarce: this part of all, at most. (With a
+/// quarter of that, eight databases had no more page cache, and less of it moved.)
+const SCARCE_DIVISOR: u64 = 32;
+const SCARCE_MOST: Bytes = Bytes(1 << 30);
 /// It is plenty from this many times as much.
 const PLENTY: f64 = 2.0;
 /// The kernel has not followed a cap that is exceeded by more than this part: it comes down no

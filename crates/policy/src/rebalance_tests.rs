@@ -131,9 +131,9 @@ fn scarce_between_and_plenty_are_apart() {
         ..Host::default()
     };
     assert_eq!(Supply::of(&host(10)), Supply::Scarce);
-    assert_eq!(Supply::of(&host(44)), Supply::Scarce);
-    assert_eq!(Supply::of(&host(46)), Supply::Between);
-    assert_eq!(Supply::of(&host(71)), Supply::Plenty);
+    assert_eq!(Supply::of(&host(119)), Supply::Scarce);
+    assert_eq!(Supply::of(&host(121)), Supply::Between);
+    assert_eq!(Supply::of(&host(221)), Supply::Plenty);
 }
 
 fn colors() -> impl Strategy<Value = Option<Color>> {
