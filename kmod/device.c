@@ -7,7 +7,8 @@
  * itself: flushers always have work, and the kernel's throttle rests. Both are the kernel's own figures,
  * from /proc/vmstat, because the functions behind them are not exported. Each device that was used in
  * the last seconds gets its part of that in the ratio of what it writes, as the kernel divides its own
- * limit and about as slowly (some 3 s); a device that has not written yet gets a sixteenth, or all when it is the only one.
+ * limit and about as slowly (some 3 s); a device that has not written yet gets a sixteenth, or all when
+ * it is the only one.
  *
  * Pages are counted in the device's bdi_writebacks (one per cgroup), by their per-CPU counters without
  * exactness.
