@@ -172,7 +172,7 @@ pub struct GuestArgs {
     /// Block scheduler of the data disk [default: bfq; none with databases]
     #[arg(long, value_enum, value_name = "NAME")]
     pub scheduler: Option<SchedulerArg>,
-    /// Clock of the guest. Of instructions: no other work on the host shows, nor does its speed; the
+    /// Clock of the guest. Of instructions: other work on the host hardly shows, nor does its speed; the
     /// disk is then of the guest's own memory, and a second takes several of the host's
     #[arg(long, value_enum, default_value = "host", value_name = "CLOCK")]
     pub clock: ClockArg,
