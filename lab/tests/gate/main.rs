@@ -68,8 +68,10 @@ let_go() {
     wait $holder 2>/dev/null
 }
 complaints() {
-    dmesg | grep -E 'BUG:|WARNING:|Oops:|ODEBUG:|corruption|hung task|blocked for more|lockup|stall' ||
-        echo "complaints: none"
+    # The module has no hrtimer; the disk of memory has one, and two CPUs may start it at once (null_blk,
+    # null_handle_throttled): seen once in 60 rounds of loading.
+    dmesg | grep -E 'BUG:|WARNING:|Oops:|ODEBUG:|corruption|hung task|blocked for more|lockup|stall' |
+        grep -v hrtimer_forward || echo "complaints: none"
     # Of a kernel that looks for more. After its first complaint about locks it looks no further.
     grep debug_locks /proc/lockdep_stats 2>/dev/null
     dmesg | grep -m1 -o KernelAddressSanitizer
