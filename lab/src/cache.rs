@@ -14,6 +14,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -24,6 +25,13 @@ use crate::error::LabError;
 
 /// Images that nobody used for this long are removed.
 const IMAGE_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Beyond this much of the disk, the images unused for longest are removed, bytes. A full set of
+/// roots, databases and tools is about 3 GB; every build of the tools adds 10 to 300 MB.
+const IMAGES_KEPT: u64 = 8 << 30;
+
+/// An image used this recently may be that of a run that is about to start.
+const IMAGE_IN_USE: Duration = Duration::from_secs(3600);
 
 /// The cache directory.
 #[derive(Debug, Clone)]
@@ -152,7 +160,7 @@ impl Cache {
     /// Moves a finished image to its name and records its checksum; prunes images long unused.
     pub fn adopt_image(&self, built: &Path, name: &str) -> Result<PathBuf, LabError> {
         let images = self.path("images");
-        self.prune(&images);
+        prune(&images, IMAGES_KEPT);
         let path = images.join(name);
         let sums = sums_path(&path);
         fs::write(&sums, sha256_file(built)?)
@@ -160,16 +168,32 @@ impl Cache {
         fs::rename(built, &path).map_err(|error| LabError::io("rename", &path, error))?;
         Ok(path)
     }
+}
 
-    #[allow(clippy::unused_self)]
-    fn prune(&self, images: &Path) {
-        for entry in fs::read_dir(images).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let is_image = path.extension().is_some_and(|extension| extension == "img");
-            if is_image && older_than(&path, IMAGE_LIFETIME) {
-                let _ = fs::remove_file(&path);
-                let _ = fs::remove_file(sums_path(&path));
-            }
+/// Removes images nobody used for [`IMAGE_LIFETIME`], and beyond `kept` bytes of disk those unused
+/// for longest, except the ones that may be in use.
+fn prune(images: &Path, kept: u64) {
+    let mut found: Vec<(PathBuf, Duration, u64)> = fs::read_dir(images)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "img"))
+        .filter_map(|path| {
+            let metadata = fs::metadata(&path).ok()?;
+            // A time in the future is one just set on a clock that was set back.
+            let unused = metadata.modified().ok()?.elapsed().unwrap_or_default();
+            // Images are sparse: what they take of the disk is in their blocks of 512 bytes.
+            Some((path, unused, metadata.blocks() * 512))
+        })
+        .collect();
+    found.sort_by_key(|(_, unused, _)| *unused);
+    let mut sum = 0;
+    for (path, unused, bytes) in found {
+        sum += bytes;
+        if unused > IMAGE_LIFETIME || (sum > kept && unused > IMAGE_IN_USE) {
+            let _ = fs::remove_file(&path);
+            let _ = fs::remove_file(sums_path(&path));
         }
     }
 }
@@ -244,6 +268,46 @@ mod tests {
         assert_eq!(cache.verified_image("a.img").unwrap(), Some(path.clone()));
         fs::write(&path, "damaged").unwrap();
         assert_eq!(cache.verified_image("a.img").unwrap(), None);
+    }
+
+    #[test]
+    fn images_beyond_the_room_go_the_unused_ones_first() {
+        const MINUTE: u64 = 60;
+        let dir = tempfile::tempdir().unwrap();
+        let image = |name: &str, minutes: u64| {
+            let path = dir.path().join(format!("{name}.img"));
+            fs::write(&path, vec![1; 100 << 10]).unwrap();
+            fs::write(sums_path(&path), "sum").unwrap();
+            let used = SystemTime::now() - Duration::from_secs(minutes * MINUTE);
+            let file = File::options().append(true).open(&path).unwrap();
+            file.set_modified(used).unwrap();
+        };
+        let left = || {
+            let mut names: Vec<String> = fs::read_dir(dir.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        for (name, minutes) in [
+            ("a month", 31 * 24 * 60),
+            ("hours", 180),
+            ("two hours", 120),
+            ("just", 1),
+        ] {
+            image(name, minutes);
+        }
+        prune(dir.path(), 250 << 10);
+        let expected = [
+            "just.img",
+            "just.sha256",
+            "two hours.img",
+            "two hours.sha256",
+        ];
+        assert_eq!(left(), expected, "room for two");
+        prune(dir.path(), 0);
+        assert_eq!(left(), expected[..2], "what may be in use stays");
     }
 
     #[test]
