@@ -363,15 +363,10 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory, Parser};
+    use clap::CommandFactory;
 
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        lab: LabArgs,
-    }
+    use crate::fixture::{run_args, Cli};
 
     #[test]
     fn the_definition_is_consistent() {
@@ -390,13 +385,10 @@ mod tests {
 
     #[test]
     fn the_contracts_command_line_is_understood() {
-        let line = "lab run fileserver --kernel 6.12 --policies conventional,proportional \
+        let line = "fileserver --kernel 6.12 --policies conventional,proportional \
                     --weights 100,200 --seconds 60 --memory 768M --cpus 2 --disk-mbps 40 \
-                    --lru mglru --scheduler none --seed 7 --out /tmp/x --agent-arg --interval=2s";
-        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
-        let LabCommand::Run(run) = cli.lab.command else {
-            panic!("not run")
-        };
+                    --lru mglru --scheduler none --seed 7 --agent-arg --interval=2s";
+        let run = run_args(line);
         assert_eq!(run.weights, [100, 200]);
         assert_eq!(run.policies, ["conventional", "proportional"]);
         assert_eq!(run.guest.memory, Some(768 << 20));

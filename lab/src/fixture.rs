@@ -16,17 +16,23 @@ use crate::protocol::{
 };
 use crate::study::{Document, Environment, RunRecord};
 
+/// `justitia lab` as a command of its own.
 #[derive(Parser)]
-struct Cli {
+pub(crate) struct Cli {
     #[command(flatten)]
     lab: LabArgs,
 }
 
+/// What `justitia lab LINE` asks for.
+pub(crate) fn command(line: &str) -> LabCommand {
+    let words = std::iter::once("lab").chain(line.split_whitespace());
+    let cli = Cli::try_parse_from(words).expect("clap takes it");
+    cli.lab.command
+}
+
 /// Parsed arguments of `justitia lab run LINE`.
 pub(crate) fn run_args(line: &str) -> RunArgs {
-    let line = format!("lab run --out /nowhere {line}");
-    let cli = Cli::try_parse_from(line.split_whitespace()).expect("clap takes it");
-    let LabCommand::Run(run) = cli.lab.command else {
+    let LabCommand::Run(run) = command(&format!("run --out /nowhere {line}")) else {
         panic!("not run")
     };
     *run

@@ -110,21 +110,12 @@ fn job(args: &OverheadArgs) -> Result<(Series, OverheadJob), LabError> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::args::{LabArgs, LabCommand};
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        lab: LabArgs,
-    }
+    use crate::args::LabCommand;
+    use crate::fixture::command;
 
     fn asked(line: &str) -> Result<OverheadJob, LabError> {
-        let line = format!("lab overhead --out /nowhere {line}");
-        let cli = Cli::try_parse_from(line.split_whitespace()).expect("clap takes it");
-        let LabCommand::Overhead(args) = cli.lab.command else {
+        let LabCommand::Overhead(args) = command(&format!("overhead --out /nowhere {line}")) else {
             panic!("not overhead")
         };
         job(&args).map(|(_, job)| job)

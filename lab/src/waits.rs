@@ -115,21 +115,12 @@ fn job(settings: &Settings) -> GuestJob {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::args::{LabArgs, LabCommand};
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        lab: LabArgs,
-    }
+    use crate::args::LabCommand;
+    use crate::fixture::command;
 
     fn asked(line: &str) -> Result<Settings, LabError> {
-        let line = format!("lab waits --out /nowhere {line}");
-        let cli = Cli::try_parse_from(line.split_whitespace()).expect("clap takes it");
-        let LabCommand::Waits(args) = cli.lab.command else {
+        let LabCommand::Waits(args) = command(&format!("waits --out /nowhere {line}")) else {
             panic!("not waits")
         };
         settings(&args)

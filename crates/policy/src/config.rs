@@ -107,8 +107,8 @@ impl Amount {
 pub struct ColorConfig {
     /// Seconds between two takings.
     pub period_s: f64,
-    /// What is taken from a group each time, percent of what it holds: of its page cache in mode
-    /// `proportional`, of its whole footprint in mode `memoplight`.
+    /// What is taken from a group each time, percent of its whole footprint; in mode `proportional` of
+    /// no more than five times its page cache.
     pub percent: f64,
 }
 

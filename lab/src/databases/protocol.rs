@@ -186,6 +186,9 @@ pub struct DatabasesReport {
     pub containers: Vec<DatabaseReport>,
     /// When each phase began and ended, seconds since the first one began.
     pub phases: Vec<(f64, f64)>,
+    /// Memory that was free at each sample.
+    #[serde(default)]
+    pub free_bytes: Vec<Option<u64>>,
     /// What the agent cost.
     pub agent: Option<AgentCost>,
     /// The end of its log.

@@ -90,6 +90,12 @@ pub struct Figures {
     pub satisfied: Option<f64>,
     /// Transactions of all containers in each phase.
     pub phase_transactions: Vec<f64>,
+    /// Page cache of all containers, mean over the samples, 10^6 bytes.
+    #[serde(default)]
+    pub cache_mb: Option<f64>,
+    /// Memory that nobody used, the same.
+    #[serde(default)]
+    pub free_mb: Option<f64>,
 }
 
 /// Figures of one container.
@@ -175,6 +181,9 @@ pub struct StudiedRun {
     pub limits: Vec<Option<u64>>,
     /// Samples of each container.
     pub series: Vec<Series>,
+    /// Memory that was free at each sample.
+    #[serde(default)]
+    pub free_bytes: Vec<Option<u64>>,
 }
 
 impl Document {
@@ -236,8 +245,12 @@ fn studied(settings: &Settings, record: RunRecord) -> StudiedRun {
         host_busy_with_others: record.host_busy_with_others,
         host_speed: record.host_speed,
         failed_boots: record.failed_boots,
-        figures: figures(settings, &series),
+        figures: Figures {
+            free_mb: mean(&megabytes(&report.free_bytes)),
+            ..figures(settings, &series)
+        },
         phases: report.phases,
+        free_bytes: report.free_bytes,
         agent: report.agent,
         agent_log: report.agent_log,
         knobs_left: report.knobs_left,
@@ -274,6 +287,11 @@ pub fn figures(settings: &Settings, series: &[Series]) -> Figures {
         transactions: containers.iter().map(|c| c.transactions).sum(),
         satisfied: mean(&satisfied),
         phase_transactions,
+        cache_mb: series
+            .iter()
+            .map(|series| mean(&megabytes(&series.file_bytes)))
+            .sum(),
+        free_mb: None,
         containers,
     }
 }
@@ -306,9 +324,9 @@ fn in_phase(
     offered_tps: Option<u32>,
     transactions: f64,
 ) -> PhaseFigures {
-    let known = |column: &[Option<u64>]| -> Vec<f64> {
-        let values = places.iter().filter_map(|p| column[*p]);
-        values.map(|bytes| bytes as f64 / 1e6).collect()
+    let known = |column: &[Option<u64>]| {
+        let values: Vec<Option<u64>> = places.iter().map(|p| column[*p]).collect();
+        megabytes(&values)
     };
     let tps: Vec<f64> = places.iter().filter_map(|p| series.tps[*p]).collect();
     let reads = places.first().zip(places.last()).and_then(|(&from, &to)| {
@@ -336,6 +354,11 @@ fn satisfied(series: &Series, places: &[usize]) -> Option<f64> {
         .map(|color| f64::from(u8::from(color.is_satisfied())))
         .collect();
     mean(&met)
+}
+
+/// What is known, in 10^6 bytes.
+fn megabytes(values: &[Option<u64>]) -> Vec<f64> {
+    values.iter().flatten().map(|&b| b as f64 / 1e6).collect()
 }
 
 fn mean(values: &[f64]) -> Option<f64> {

@@ -62,6 +62,7 @@ fn record(settings: &Settings, served: f64) -> RunRecord {
                     )
                 })
                 .collect(),
+            free_bytes: vec![Some(20_000_000), None, Some(40_000_000)],
             agent: None,
             agent_log: "<log>".into(),
             knobs_left: Vec::new(),

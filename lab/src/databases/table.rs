@@ -8,13 +8,15 @@ use super::study::{Document, Figures};
 pub fn render(document: &Document) -> String {
     let settings = &document.environment.databases;
     let mut text = format!(
-        "{} on Linux {}, phases of {} s\n\n{:<14}{:>13}{:>11}",
+        "{} on Linux {}, phases of {} s\n\n{:<14}{:>13}{:>11}{:>10}{:>9}",
         document.experiment,
         document.kernel,
         settings.phase_s,
         "policy",
         "transactions",
-        "satisfied"
+        "satisfied",
+        "cache MB",
+        "free MB"
     );
     for container in &settings.containers {
         let _ = write!(text, "{:>9}", format!("{} sat.", container.name));
@@ -24,10 +26,12 @@ pub fn render(document: &Document) -> String {
         let figures = &result.figures;
         let _ = write!(
             text,
-            "{:<14}{:>13.0}{:>11}",
+            "{:<14}{:>13.0}{:>11}{:>10}{:>9}",
             policy.name(),
             figures.transactions,
-            percent(figures.satisfied)
+            percent(figures.satisfied),
+            whole(figures.cache_mb),
+            whole(figures.free_mb)
         );
         for container in &figures.containers {
             let _ = write!(text, "{:>9}", percent(container.satisfied));
@@ -74,12 +78,13 @@ fn rates(figures: &Figures, index: usize) -> String {
     };
     let mut text = String::new();
     for phase in &container.phases {
-        let rate = phase
-            .median_tps
-            .map_or("-".to_owned(), |tps| format!("{tps:.0}"));
-        let _ = write!(text, "{rate:>9}");
+        let _ = write!(text, "{:>9}", whole(phase.median_tps));
     }
     text
+}
+
+fn whole(value: Option<f64>) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.0}"))
 }
 
 fn percent(part: Option<f64>) -> String {

@@ -1,26 +1,13 @@
 //! What a command line may ask for, and what it is told otherwise.
 
-use clap::Parser;
-
 use super::*;
-use crate::args::{LabArgs, LabCommand};
+use crate::fixture::run_args;
 use crate::protocol::Lie;
 
 const SERIES: [&str; 3] = ["6.1", "6.12", "7.2"];
 
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    lab: LabArgs,
-}
-
 fn settings(line: &str) -> Result<Settings, LabError> {
-    let line = format!("lab run {line} --out /nowhere");
-    let cli = Cli::try_parse_from(line.split_whitespace()).expect("clap takes it");
-    let LabCommand::Run(run) = cli.lab.command else {
-        panic!("not run")
-    };
-    Settings::from_args(&run, &SERIES)
+    Settings::from_args(&run_args(line), &SERIES)
 }
 
 #[test]

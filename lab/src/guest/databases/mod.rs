@@ -71,7 +71,7 @@ pub fn run(job: &DatabasesJob) -> Result<DatabasesReport> {
     let knobs_before = knobs::snapshot(Path::new(setup::CGROUP));
     let mut agent = start_agent(job)?;
     phases.run(agent.as_mut())?;
-    let (series, spans) = phases.finish();
+    let (series, free_bytes, spans) = phases.finish();
 
     if let Some(agent) = &mut agent {
         let in_time = agent.end()?;
@@ -97,6 +97,7 @@ pub fn run(job: &DatabasesJob) -> Result<DatabasesReport> {
         environment,
         containers,
         phases: spans,
+        free_bytes,
         agent: agent.as_ref().map(Agent::cost),
         agent_log: agent.as_ref().map(Agent::log).unwrap_or_default(),
         knobs_left: left_changed(&knobs_before, &knobs_after),
@@ -114,6 +115,7 @@ fn prepare_guest(
         environment.insert(name.to_owned(), value);
     };
     fact("lru", setup::set_lru(job.lru)?);
+    fact("huge_pages", setup::without_huge_pages()?);
     fact("scheduler", setup::set_scheduler(&data, job.scheduler)?);
     let read_ahead = Path::new("/sys/block")
         .join(&data.name)

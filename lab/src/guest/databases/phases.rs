@@ -49,6 +49,7 @@ pub struct Phases<'a> {
     device: &'a str,
     clients: Vec<Clients>,
     series: Vec<Vec<DatabaseSample>>,
+    free_bytes: Vec<Option<u64>>,
     spans: Vec<(f64, f64)>,
     begin_ns: u64,
 }
@@ -62,6 +63,7 @@ impl<'a> Phases<'a> {
             device: &data.number,
             clients: servers.iter().map(|_| Clients::default()).collect(),
             series: vec![Vec::new(); servers.len()],
+            free_bytes: Vec::new(),
             spans: Vec::new(),
             begin_ns: 0,
         }
@@ -118,9 +120,10 @@ impl<'a> Phases<'a> {
         Ok(())
     }
 
-    /// The samples of each container and the span of each phase.
-    pub fn finish(self) -> (Vec<Vec<DatabaseSample>>, Vec<(f64, f64)>) {
-        (self.series, self.spans)
+    /// The samples of each container, the memory that was free at each, the span of each phase.
+    #[allow(clippy::type_complexity)]
+    pub fn finish(self) -> (Vec<Vec<DatabaseSample>>, Vec<Option<u64>>, Vec<(f64, f64)>) {
+        (self.series, self.free_bytes, self.spans)
     }
 
     fn now_s(&self) -> f64 {
@@ -197,6 +200,9 @@ impl<'a> Phases<'a> {
 
     fn sample(&mut self, phase: usize) -> Result<()> {
         let at_s = self.now_s();
+        let meminfo = files::read(Path::new("/proc/meminfo"))?;
+        self.free_bytes
+            .push(files::meminfo_bytes(&meminfo, "MemFree"));
         for (index, server) in self.servers.iter().enumerate() {
             let clients = &mut self.clients[index];
             let mut sample = blank(at_s, phase);
