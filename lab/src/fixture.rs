@@ -112,6 +112,7 @@ pub(crate) fn report(job: &GuestJob) -> GuestReport {
         agent: agent.then_some(AgentCost {
             cpu_s: 0.4,
             peak_rss_bytes: 9_000_000,
+            ..AgentCost::default()
         }),
         agent_log: if agent {
             "managing 2 groups\n<b>not markup</b>\n".into()

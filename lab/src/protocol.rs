@@ -294,12 +294,21 @@ pub struct FileSample {
 }
 
 /// What the agent cost.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct AgentCost {
     /// CPU seconds, user and system.
     pub cpu_s: f64,
     /// Peak resident set, bytes.
     pub peak_rss_bytes: u64,
+    /// Its resident anonymous memory when it was last looked at, bytes.
+    #[serde(default)]
+    pub anon_bytes: u64,
+    /// All that its cgroup was charged then: page cache and kernel memory (BPF maps) too, bytes.
+    #[serde(default)]
+    pub charged_bytes: u64,
+    /// The kernel's part of that, bytes.
+    #[serde(default)]
+    pub kernel_bytes: u64,
 }
 
 /// What one container did.

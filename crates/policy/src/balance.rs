@@ -87,6 +87,7 @@ pub(crate) fn move_caps(
             taken,
             in_the_way,
             refaults_per_s: memo.rates.cache.refault_pages_per_s,
+            load: memo.rates.bytes_per_s(),
         };
         memo.working_set = std::mem::take(&mut memo.working_set).after(&seen, elapsed_s);
     }

@@ -55,7 +55,7 @@ const OVERCOMMIT: f64 = 1.25;
 
 /// What [`State`] means. Raised when a state of before would be misread: a record holds states, and
 /// a replay starts from one only if it was written under the same number.
-pub const STATE_VERSION: u32 = 1;
+pub const STATE_VERSION: u32 = 2;
 
 /// What the policy remembers from one step to the next.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

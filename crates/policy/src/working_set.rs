@@ -6,15 +6,19 @@
 //!
 //! 1. Only declared colors teach. An inferred color follows stalls, which have many causes.
 //! 2. A turn without page faults on what was evicted (refaults, where they can be read) has another
-//!    cause than memory and teaches nothing.
-//! 3. The estimate is the median of the last five samples, the larger of two: one wrong sample
+//!    cause than memory and teaches nothing. Nor does one at which the group's load rose.
+//! 3. A sample holds for the load at which it was taken: a database that is asked for a tenth needs
+//!    less. At a load for which there is none, those of lighter loads count, because it needs no
+//!    less; with a lighter load than all of them nothing is known.
+//! 4. The estimate is the median of the samples that count, the larger of two: one wrong sample
 //!    moves it little.
-//! 4. A sample is *disproved* when the group was well with clearly less for some seconds: a lighter
-//!    load, or an outlier.
-//! 5. An estimate that keeps memory from being taken is tested: after some patience it shrinks
+//! 5. A sample is *disproved* when the group was well with clearly less for some seconds at such a
+//!    load: an outlier.
+//! 6. An estimate that keeps memory from being taken is tested: after some patience it shrinks
 //!    slowly, until the group turns red (and confirms it, which doubles the patience) or does not.
 //!
-//! Units: bytes of `memory.current`, the paper's footprint, because that is what limits are in.
+//! Units: bytes of `memory.current`, the paper's footprint, because that is what limits are in; loads
+//! in bytes that applications read and write per second.
 //! Pure: time comes in as seconds. What could not be read teaches nothing.
 
 use serde::{Deserialize, Serialize};
@@ -23,9 +27,11 @@ use crate::color::Color;
 use crate::units::Bytes;
 
 /// Samples that are remembered.
-const SAMPLES: usize = 5;
+const SAMPLES: usize = 9;
 /// Good periods over which a probe may average.
 const LATE: usize = 3;
+/// Good periods over which the load is averaged: few requests a second come unevenly.
+const LOADS: usize = 10;
 /// A turn to red within so many seconds after a taking is its doing; so long after, refaults count.
 const RECENT_S: f64 = 5.0;
 /// Fewer refaults a second than this are none.
@@ -40,16 +46,27 @@ const MOST_PATIENCE_S: f64 = 600.0;
 const SHRINK_PER_S: f64 = 0.01;
 /// Samples this near to the estimate confirm it.
 const NEAR: f64 = 0.1;
+/// Loads are alike within this factor.
+const ALIKE: f64 = 1.5;
+
+/// What one turn to red taught.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Sample {
+    footprint: Bytes,
+    /// The load before the turn; `None`: not known, alike to every other.
+    load: Option<f64>,
+}
 
 /// What is known of one group's working set.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkingSet {
-    estimate: Option<Bytes>,
     /// The last ones, the newest first.
-    samples: Vec<Bytes>,
+    samples: Vec<Sample>,
     /// Footprints of the last good periods in a row, the newest first.
     good: Vec<Bytes>,
+    /// Loads of the last good periods in a row, the newest first, where they could be read.
+    loads: Vec<f64>,
     /// For how long it has been well without a break.
     good_s: f64,
     /// Since something was taken from it; `None`: never.
@@ -58,6 +75,8 @@ pub struct WorkingSet {
     refaulted_s: Option<f64>,
     /// For how long the estimate has stood in the way.
     stood_s: f64,
+    /// For how long it has shrunk for that.
+    shrunk_s: f64,
     /// How long it may, if it was confirmed before.
     patience_s: Option<f64>,
 }
@@ -75,12 +94,31 @@ pub struct Seen {
     pub in_the_way: bool,
     /// Refaults of page cache per second.
     pub refaults_per_s: Option<f64>,
+    /// Bytes that its applications read and wrote per second.
+    pub load: Option<f64>,
 }
 
 impl WorkingSet {
-    /// The estimate; `None` while nothing was learned.
+    /// The estimate for the load of now; `None` while nothing was learned that holds for it.
     pub fn estimate(&self) -> Option<Bytes> {
-        self.estimate
+        let load = self.load();
+        let mut counted = self.samples_at(|of| alike(of, load));
+        if counted.is_empty() {
+            counted = self.samples_at(|of| of.zip(load).is_some_and(|(of, load)| of < load));
+        }
+        let shrunk = (-SHRINK_PER_S * self.shrunk_s).exp();
+        median(counted).map(|estimate| estimate.scale(shrunk))
+    }
+
+    fn samples_at(&self, counts: impl Fn(Option<f64>) -> bool) -> Vec<Bytes> {
+        let counted = self.samples.iter().filter(|s| counts(s.load));
+        counted.map(|s| s.footprint).collect()
+    }
+
+    /// The load of the last good periods; `None` while it is not well, or if it could not be read.
+    fn load(&self) -> Option<f64> {
+        let sum: f64 = self.loads.iter().sum();
+        (!self.loads.is_empty()).then(|| sum / self.loads.len() as f64)
     }
 
     /// How many samples it rests on.
@@ -103,7 +141,7 @@ impl WorkingSet {
         };
         match seen.color {
             Some(color) if color.is_good() => self.be_well(seen, elapsed_s),
-            Some(_) => self.turn_red(),
+            Some(_) => self.turn_red(seen.load),
             None => self.forget_run(),
         }
         self
@@ -116,12 +154,18 @@ impl WorkingSet {
         };
         self.good.insert(0, footprint);
         self.good.truncate(LATE);
+        if let Some(load) = seen.load {
+            self.loads.insert(0, load);
+            self.loads.truncate(LOADS);
+        }
         if self.good_s >= PROVEN_S {
             let before = self.samples.len();
-            self.samples.retain(|s| s.scale(PROVEN) <= footprint);
+            let load = self.load();
+            let holds = |s: &Sample| s.footprint.scale(PROVEN) <= footprint || !alike(s.load, load);
+            self.samples.retain(holds);
             if self.samples.len() < before {
-                self.estimate = median(&self.samples);
                 self.patience_s = None;
+                self.shrunk_s = 0.0;
             }
         }
         if !seen.in_the_way {
@@ -130,44 +174,54 @@ impl WorkingSet {
         }
         self.stood_s += elapsed_s;
         if self.stood_s > self.patience_s.unwrap_or(PATIENCE_S) {
-            let shrunk = (-SHRINK_PER_S * elapsed_s).exp();
-            self.estimate = self.estimate.map(|estimate| estimate.scale(shrunk));
+            self.shrunk_s += elapsed_s;
         }
     }
 
-    fn turn_red(&mut self) {
+    fn turn_red(&mut self, load: Option<f64>) {
         let recent = |since: Option<f64>| since.is_some_and(|s| s <= RECENT_S);
-        let sample = self.good.iter().max().copied();
-        if let Some(sample) = sample.filter(|_| recent(self.taken_s) && recent(self.refaulted_s)) {
-            self.learn(sample);
+        let rose = load
+            .zip(self.load())
+            .is_some_and(|(now, before)| now > before * ALIKE);
+        if let Some(footprint) = self.good.iter().max().copied() {
+            if recent(self.taken_s) && recent(self.refaulted_s) && !rose {
+                self.learn(footprint);
+            }
         }
         self.forget_run();
     }
 
-    fn learn(&mut self, sample: Bytes) {
-        let confirmed = self.estimate.is_some_and(|estimate| {
-            (sample - estimate).max(estimate - sample) <= estimate.scale(NEAR)
+    fn learn(&mut self, footprint: Bytes) {
+        let confirmed = self.estimate().is_some_and(|estimate| {
+            (footprint - estimate).max(estimate - footprint) <= estimate.scale(NEAR)
         });
         self.patience_s = confirmed.then(|| {
             let patience = self.patience_s.unwrap_or(PATIENCE_S) * 2.0;
             patience.min(MOST_PATIENCE_S)
         });
-        self.samples.insert(0, sample);
+        let load = self.load();
+        self.samples.insert(0, Sample { footprint, load });
         self.samples.truncate(SAMPLES);
-        self.estimate = median(&self.samples);
+        self.shrunk_s = 0.0;
     }
 
     /// The run of good periods is over.
     fn forget_run(&mut self) {
         self.good.clear();
+        self.loads.clear();
         self.good_s = 0.0;
         self.stood_s = 0.0;
     }
 }
 
+/// Whether two loads are the same as far as memory goes.
+fn alike(one: Option<f64>, other: Option<f64>) -> bool {
+    one.zip(other)
+        .is_none_or(|(one, other)| one <= other * ALIKE && other <= one * ALIKE)
+}
+
 /// The middle one; of an even number the larger of the two.
-fn median(samples: &[Bytes]) -> Option<Bytes> {
-    let mut sorted = samples.to_vec();
+fn median(mut sorted: Vec<Bytes>) -> Option<Bytes> {
     sorted.sort_unstable();
     sorted.get(sorted.len() / 2).copied()
 }

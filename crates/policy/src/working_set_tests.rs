@@ -11,17 +11,65 @@ fn seen(color: Color, mib: u64) -> Seen {
         taken: color == Color::Green,
         in_the_way: false,
         refaults_per_s: Some(50.0),
+        load: None,
+    }
+}
+
+/// The same, at a load.
+fn at(load: f64, seen: Seen) -> Seen {
+    Seen {
+        load: Some(load),
+        ..seen
     }
 }
 
 /// Taken from while green, down to this footprint, then red.
 fn turn(set: WorkingSet, mib: u64) -> WorkingSet {
+    turn_with(set, mib, |seen| seen)
+}
+
+fn turn_with(set: WorkingSet, mib: u64, with: impl Fn(Seen) -> Seen) -> WorkingSet {
     let green = [mib + 4, mib + 2, mib].map(|mib| seen(Color::Green, mib));
     let red = seen(Color::Red, mib - 2);
     green
-        .iter()
-        .chain([&red])
-        .fold(set, |set, seen| set.after(seen, 1.0))
+        .into_iter()
+        .chain([red])
+        .fold(set, |set, seen| set.after(&with(seen), 1.0))
+}
+
+#[test]
+fn an_estimate_holds_for_the_load_at_which_it_was_learned() {
+    let set = turn_with(WorkingSet::default(), 100, |seen| at(1e6, seen));
+    let now = |load| set.clone().after(&at(load, seen(Color::Green, 104)), 1.0);
+    assert_eq!(now(1.2e6).estimate(), Some(Bytes::mib(104)));
+    assert_eq!(now(0.1e6).estimate(), None, "a tenth may need less");
+    let more = now(5e6).estimate();
+    assert_eq!(more, Some(Bytes::mib(104)), "five times needs no less");
+    let both = turn_with(set, 40, |seen| at(0.1e6, seen));
+    let now = |load| both.clone().after(&at(load, seen(Color::Green, 104)), 1.0);
+    assert_eq!(now(1e6).estimate(), Some(Bytes::mib(104)));
+    assert_eq!(now(0.1e6).estimate(), Some(Bytes::mib(44)));
+}
+
+#[test]
+fn a_light_load_does_not_disprove_what_was_learned_at_a_heavy_one() {
+    let mut set = turn_with(WorkingSet::default(), 100, |seen| at(1e6, seen));
+    for _ in 0..60 {
+        set = set.after(&at(0.1e6, seen(Color::Green, 40)), 1.0);
+    }
+    for _ in 0..10 {
+        set = set.after(&at(1e6, seen(Color::Green, 104)), 1.0);
+    }
+    assert_eq!(set.estimate(), Some(Bytes::mib(104)));
+}
+
+#[test]
+fn a_turn_at_which_the_load_rose_has_another_cause() {
+    let set = turn_with(WorkingSet::default(), 100, |seen| match seen.color {
+        Some(Color::Red) => at(3e6, seen),
+        _ => at(1e6, seen),
+    });
+    assert_eq!(set.samples(), 0);
 }
 
 #[test]
@@ -125,7 +173,7 @@ proptest! {
             let color = [Some(Color::Green), Some(Color::Yellow), Some(Color::Red), None][usize::from(color)];
             let footprint = Some(Bytes::mib(mib));
             most = most.max(Bytes::mib(mib));
-            let seen = Seen { color, footprint, taken, in_the_way, refaults_per_s: None };
+            let seen = Seen { color, footprint, taken, in_the_way, refaults_per_s: None, load: None };
             set = set.after(&seen, 1.0);
             prop_assert!(set.estimate().unwrap_or_default() <= most);
             prop_assert!(set.samples() <= SAMPLES && set.good.len() <= LATE);

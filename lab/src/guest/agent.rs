@@ -137,10 +137,7 @@ impl Agent {
             child: None,
             killed: false,
             ready: false,
-            cost: AgentCost {
-                cpu_s: 0.0,
-                peak_rss_bytes: 0,
-            },
+            cost: AgentCost::default(),
         };
         agent.spawn()?;
         agent.wait_until_ready()?;
@@ -196,7 +193,7 @@ impl Agent {
         }
     }
 
-    /// Reads its peak memory; an error when it ended although nobody asked it to.
+    /// Reads what memory it has; an error when it ended although nobody asked it to.
     pub fn watch(&mut self) -> Result<()> {
         self.drain_notifications();
         let Some(child) = &self.child else {
@@ -205,6 +202,13 @@ impl Agent {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
         if let Some(peak) = files::meminfo_bytes(&status, "VmHWM") {
             self.cost.peak_rss_bytes = self.cost.peak_rss_bytes.max(peak);
+        }
+        let stat = fs::read_to_string(self.group.join("memory.stat")).unwrap_or_default();
+        if let Some(anon) = files::meminfo_bytes(&status, "RssAnon") {
+            self.cost.anon_bytes = anon;
+            self.cost.kernel_bytes = files::keyed(&stat, "kernel").unwrap_or_default();
+            let charged = files::read(&self.group.join("memory.current")).unwrap_or_default();
+            self.cost.charged_bytes = files::limit_bytes(&charged).unwrap_or_default();
         }
         self.ensure_running()
     }
