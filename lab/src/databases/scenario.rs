@@ -218,11 +218,11 @@ const EIGHT: Scenario = Scenario {
     ],
     paper_high: 2500,
     high: 80,
-    phase_s: 40,
-    memory_bytes: 592 << 20,
+    phase_s: 120,
+    memory_bytes: 544 << 20,
     database_bytes: 32 << 20,
     threads: 4,
-    disk_iops: 300,
+    disk_iops: 200,
     policies: &Policy::ALL,
 };
 
