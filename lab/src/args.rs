@@ -257,13 +257,13 @@ pub struct AgentArgs {
     /// Kill the agent after this many measured seconds and start it again a second later
     #[arg(long, value_name = "SECONDS")]
     pub kill_agent_at: Option<u32>,
-    /// Part of a container's memory taken in each period, percent (databases, memoplight)
+    /// Part of a container's memory taken in each period, percent (databases)
     #[arg(long, value_name = "N")]
     pub percent: Option<u32>,
-    /// Seconds of a period (databases, memoplight)
+    /// Seconds of a period (databases)
     #[arg(long, value_name = "SECONDS")]
     pub period: Option<u32>,
-    /// Take from GREEN containers only, never from YELLOW ones (databases, memoplight)
+    /// Take from GREEN containers only, never from YELLOW ones (databases)
     #[arg(long)]
     pub no_yellow: bool,
 }

@@ -11,6 +11,7 @@
 //! color_ttl = "5s"             # a declared color that does not change for longer is stale
 //! color_period = "1s"          # how often memory is taken from a group that is well ...
 //! color_percent = 2.0          # ... and how much of what it holds
+//! color_yellow = true          # yellow groups give too
 //! [weights]
 //! "/app/db" = 800              # path or glob; an exact path wins, then the longest glob
 //! [feedback]                   # see justitia_policy::config::FeedbackConfig; the defaults:
@@ -21,7 +22,6 @@
 //! dead_band = 0.02
 //! stall_share = 0.05
 //! [memoplight]                 # the mode of this name
-//! yellow = true                # yellow groups give too while another is red
 //! working_set = false          # nothing is taken below the learned working set
 //! [guard]                      # free memory before somebody needs it
 //! enabled = false
@@ -210,7 +210,7 @@ struct Sections {
     gate: Section,
 }
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "mode",
     "objective",
     "interval",
@@ -225,6 +225,7 @@ const KEYS: [&str; 18] = [
     "color_ttl",
     "color_period",
     "color_percent",
+    "color_yellow",
     "state_dir",
     "socket",
     "listen",
@@ -274,7 +275,7 @@ impl Source<'_> {
                 settings.listen = parse_listen(&text)
                     .map_err(|(cause, remedy)| self.error(&span, &cause, &remedy))?;
             }
-            "color_ttl" | "color_period" | "color_percent" => {
+            "color_ttl" | "color_period" | "color_percent" | "color_yellow" => {
                 self.set_color(settings, key, value)?;
             }
             // Read as sections.

@@ -57,6 +57,7 @@ fn the_packaged_example_shows_the_defaults() {
         "color_ttl",
         "color_period",
         "color_percent",
+        "color_yellow",
         "listen",
         "state_dir",
         "socket",
@@ -86,8 +87,9 @@ fn everything_said_is_heard() {
         color_ttl = "30s"
         color_period = "500ms"
         color_percent = 5
+        color_yellow = false
         [memoplight]
-        yellow = false
+        working_set = true
         [weights]
         "/app/*" = 200
         "/app/db" = 800
@@ -109,8 +111,7 @@ fn everything_said_is_heard() {
     assert_eq!(settings.color_ttl, Duration::from_secs(30));
     let colors = settings.policy.colors;
     assert!((colors.period_s - 0.5).abs() < 1e-9 && (colors.percent - 5.0).abs() < 1e-9);
-    let memoplight = settings.policy.memoplight;
-    assert!(!memoplight.yellow && !memoplight.working_set);
+    assert!(!colors.yellow && settings.policy.memoplight.working_set);
     assert_eq!(
         settings.weights[0],
         ("/app/db".into(), Weight::new(800).unwrap())
@@ -216,17 +217,18 @@ fn how_colors_move_memory_has_bounds() {
         "color_percent = 0",
         "color_percent = 51",
         "color_percent = 'two'",
+        "color_yellow = 1",
     ] {
         let (cause, remedy) = refusal(&format!("\n{text}\n"));
         assert!(cause.starts_with("j.toml:2: color_"), "{text}: {cause}");
         assert!(!remedy.is_empty(), "{text}");
     }
-    let (cause, remedy) = refusal("[memoplight]\nyelow = true\n");
-    assert_eq!(cause, "j.toml:2: unknown key yelow");
-    assert!(remedy.starts_with("did you mean yellow?"), "{remedy}");
-    assert!(refusal("[memoplight]\nyellow = 1\n")
+    let (cause, remedy) = refusal("[memoplight]\nworking_sets = true\n");
+    assert_eq!(cause, "j.toml:2: unknown key working_sets");
+    assert!(remedy.starts_with("did you mean working_set?"), "{remedy}");
+    assert!(refusal("[memoplight]\nworking_set = 1\n")
         .0
-        .starts_with("j.toml:2: yellow"));
+        .starts_with("j.toml:2: working_set"));
     assert_eq!(
         parse("mode = 'memoplight'").unwrap().policy.mode,
         Mode::Memoplight

@@ -63,8 +63,8 @@ pub(crate) fn move_caps(
         .collect();
     let supply = Supply::of(host);
     let roles = match config.mode {
-        Mode::Proportional => unified(&parties, supply),
-        Mode::Memoplight => table_ii(&parties, supply, config.memoplight.yellow),
+        Mode::Proportional => unified(&parties, supply, config.colors.yellow),
+        Mode::Memoplight => table_ii(&parties, supply, config.colors.yellow),
         Mode::Justitia | Mode::Observe => vec![Role::Free; parties.len()],
     };
     for (i, (party, role)) in parties.iter().zip(roles).enumerate() {

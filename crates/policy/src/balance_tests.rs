@@ -283,7 +283,7 @@ proptest! {
     ) {
         let silent_config = Config::default();
         let config = Config {
-            colors: ColorConfig { period_s: 0.5, percent },
+            colors: ColorConfig { period_s: 0.5, percent, ..ColorConfig::default() },
             ..Config::default()
         };
         let (mut silent, mut loud) = (holding(&groups), holding(&groups));

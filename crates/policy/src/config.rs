@@ -110,6 +110,9 @@ pub struct ColorConfig {
     /// What is taken from a group each time, percent of its whole footprint; in mode `proportional` of
     /// no more than five times its page cache.
     pub percent: f64,
+    /// Yellow groups give too: in mode `memoplight` while one is red, in mode `proportional` when no
+    /// green one can give more.
+    pub yellow: bool,
 }
 
 impl Default for ColorConfig {
@@ -118,28 +121,17 @@ impl Default for ColorConfig {
         ColorConfig {
             period_s: 1.0,
             percent: 2.0,
+            yellow: true,
         }
     }
 }
 
-/// Parameters of mode `memoplight`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// Parameters of mode `memoplight`. The default is the paper's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoplightConfig {
-    /// Yellow groups give too while a group is red.
-    pub yellow: bool,
     /// Nothing is taken below the learned working set, which the paper leaves to the future.
     pub working_set: bool,
-}
-
-impl Default for MemoplightConfig {
-    /// The paper's.
-    fn default() -> Self {
-        MemoplightConfig {
-            yellow: true,
-            working_set: false,
-        }
-    }
 }
 
 /// Parameters of the feedback loop.

@@ -6,9 +6,10 @@
 //!
 //! ```text
 //! mode          who gives                                    while
-//! memoplight    green; yellow too, if the mode says so       somebody is red (yellow gives only then),
+//! memoplight    green; yellow too, if it says so             somebody is red (yellow gives only then),
 //!                                                            or yellow (then only green gives)
-//! proportional  green; yellow when no green can give more    somebody declares red and could take more
+//! proportional  green; yellow when no green can give more,   somebody declares red and could take more
+//!               if the configuration says so
 //! ```
 //!
 //! In both, only while memory is scarce: as long as there is free memory nobody needs another's, and
@@ -115,7 +116,7 @@ pub fn due(since_s: f64, elapsed_s: f64, period_s: f64) -> (bool, f64) {
 }
 
 /// Roles in mode `proportional`. Shape: one for each party.
-pub fn unified(parties: &[Party], supply: Supply) -> Vec<Role> {
+pub fn unified(parties: &[Party], supply: Supply, yellow_gives: bool) -> Vec<Role> {
     let asked = parties
         .iter()
         .any(|party| party.color == Some(Color::Red) && party.wants);
@@ -131,7 +132,9 @@ pub fn unified(parties: &[Party], supply: Supply) -> Vec<Role> {
         .iter()
         .map(|party| match party.color {
             None | Some(Color::Red) => Role::Free,
-            Some(Color::Yellow) if givers == Role::Gives && green_can => Role::Stays,
+            Some(Color::Yellow) if givers == Role::Gives && (green_can || !yellow_gives) => {
+                Role::Stays
+            }
             Some(Color::Green | Color::Yellow) => givers,
         })
         .collect()

@@ -46,20 +46,21 @@ fn the_four_cases_of_table_ii() {
 #[test]
 fn yellow_gives_only_when_no_green_can_give_more() {
     let mut parties = [G, Y, R].map(party);
-    assert_eq!(givers(&unified(&parties, Supply::Scarce)), [0]);
+    assert_eq!(givers(&unified(&parties, Supply::Scarce, true)), [0]);
     parties[0].cap = Some(Bytes::mib(1));
-    assert_eq!(givers(&unified(&parties, Supply::Scarce)), [0, 1]);
+    assert_eq!(givers(&unified(&parties, Supply::Scarce, true)), [0, 1]);
     parties[0].held = None;
-    assert_eq!(givers(&unified(&parties, Supply::Scarce)), [0, 1]);
-    assert_eq!(givers(&unified(&parties[1..], Supply::Scarce)), [0]);
+    assert_eq!(givers(&unified(&parties, Supply::Scarce, true)), [0, 1]);
+    assert_eq!(givers(&unified(&parties[1..], Supply::Scarce, true)), [0]);
+    assert!(givers(&unified(&parties[1..], Supply::Scarce, false)).is_empty());
 }
 
 #[test]
 fn without_a_red_that_wants_more_nothing_is_taken() {
     let mut parties = [G, Y, R].map(party);
     parties[2].wants = false;
-    assert!(givers(&unified(&parties, Supply::Scarce)).is_empty());
-    assert!(givers(&unified(&parties[..2], Supply::Scarce)).is_empty());
+    assert!(givers(&unified(&parties, Supply::Scarce, true)).is_empty());
+    assert!(givers(&unified(&parties[..2], Supply::Scarce, true)).is_empty());
 }
 
 #[test]
@@ -161,7 +162,7 @@ proptest! {
             let role = if memoplight {
                 table_ii(&parties, supply, true)[0]
             } else {
-                unified(&parties, supply)[0]
+                unified(&parties, supply, true)[0]
             };
             let next = one.moved(role, due, 2.0);
             if color.is_none() || color == R {

@@ -238,7 +238,7 @@ fn agent_config(args: &RunArgs) -> Result<String, LabError> {
         let _ = writeln!(text, "color_period = \"{period}s\"");
     }
     if agent.no_yellow {
-        text += "[memoplight]\nyellow = false\n";
+        text += "color_yellow = false\n";
     }
     Ok(text)
 }

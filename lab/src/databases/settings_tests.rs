@@ -34,7 +34,7 @@ fn the_study_of_parameters_reaches_the_agent() {
     let settings = settings("two-databases --percent 5 --period 10 --no-yellow").unwrap();
     let config = &settings.agent_config;
     assert!(config.contains("color_percent = 5") && config.contains("color_period = \"10s\""));
-    assert!(config.contains("yellow = false"), "{config}");
+    assert!(config.contains("color_yellow = false"), "{config}");
 }
 
 #[test]

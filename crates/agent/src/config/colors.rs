@@ -32,6 +32,7 @@ impl Source<'_> {
         match key.get_ref().as_str() {
             "color_ttl" => settings.color_ttl = time(0.1..=3600.0)?,
             "color_period" => colors.period_s = time(0.1..=60.0)?.as_secs_f64(),
+            "color_yellow" => colors.yellow = self.typed(key, value, "true or false")?,
             _ => {
                 let percent: f64 = self.typed(key, value, "a number")?;
                 if !(percent > 0.0 && percent <= MOST_PERCENT) {
@@ -51,10 +52,9 @@ impl Source<'_> {
         let mut config = MemoplightConfig::default();
         for (key, value) in section {
             let set = match key.get_ref().as_str() {
-                "yellow" => &mut config.yellow,
                 "working_set" => &mut config.working_set,
                 unknown => {
-                    return Err(self.unknown_key(key, unknown, &["yellow", "working_set"]));
+                    return Err(self.unknown_key(key, unknown, &["working_set"]));
                 }
             };
             *set = self.typed(key, value, "true or false")?;
