@@ -115,8 +115,8 @@ pub fn set_lru(lru: Lru) -> Result<String> {
 }
 
 /// Turns transparent huge pages off; answers what the kernel then says. With `always`, Debian's
-/// default, eight sysbench that start at once made the kernel throw out half of the page cache and
-/// leave up to 180 of 592 MB free: pages of 2 MB must be found for their threads' stacks.
+/// default, half of the page cache was gone and up to 180 of 592 MB free whenever eight sysbench
+/// started at once; with `never` that does not happen.
 pub fn without_huge_pages() -> Result<String> {
     let path = Path::new(HUGE_PAGES);
     if !path.exists() {
