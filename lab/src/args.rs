@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crate::databases::protocol::Keys;
 use crate::protocol::{Lru, Scheduler};
 use crate::qemu::Clock;
 
@@ -238,6 +239,10 @@ pub struct LoadArgs {
     /// Size of each database (databases)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub database_size: Option<u64>,
+    /// Which rows are asked for: each as often as the others, or sysbench's default, most requests
+    /// for few rows (databases)
+    #[arg(long, value_name = "KEYS")]
+    pub keys: Option<KeysArg>,
     /// Requests per second that the data disk serves (databases)
     #[arg(long, value_name = "N")]
     pub disk_iops: Option<u32>,
@@ -266,6 +271,24 @@ pub struct AgentArgs {
     /// Take from GREEN containers only, never from YELLOW ones (databases)
     #[arg(long)]
     pub no_yellow: bool,
+}
+
+/// [`Keys`] on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum KeysArg {
+    /// Each row as often as the others
+    Uniform,
+    /// Three quarters of the requests for one percent of the rows
+    Special,
+}
+
+impl From<KeysArg> for Keys {
+    fn from(arg: KeysArg) -> Self {
+        match arg {
+            KeysArg::Uniform => Keys::Uniform,
+            KeysArg::Special => Keys::Special,
+        }
+    }
 }
 
 /// [`Lru`] on the command line.

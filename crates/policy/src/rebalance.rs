@@ -32,9 +32,9 @@ use crate::entitle::growing_demand;
 use crate::snapshot::Host;
 use crate::units::Bytes;
 
-/// Free memory above the high watermark below which memory is scarce: this part of all, at most. (With a
-/// quarter of that, eight databases had no more page cache, and less of it moved.)
-const SCARCE_DIVISOR: u64 = 32;
+/// Free memory above the high watermark below which memory is scarce: this part of all, at most. What is
+/// free beyond that is taken and not used: the disk fills memory more slowly than caps free it.
+const SCARCE_DIVISOR: u64 = 128;
 const SCARCE_MOST: Bytes = Bytes(1 << 30);
 /// It is plenty from this many times as much.
 const PLENTY: f64 = 2.0;

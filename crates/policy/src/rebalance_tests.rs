@@ -126,7 +126,7 @@ fn what_is_unknown_moves_nothing() {
 #[test]
 fn scarce_between_and_plenty_are_apart() {
     let host = |free| Host {
-        total: Some(Bytes::mib(3200)),
+        total: Some(Bytes::mib(12_800)),
         free: Some(Bytes::mib(free)),
         high_watermark: Some(Bytes::mib(20)),
         ..Host::default()

@@ -67,6 +67,28 @@ impl Policy {
     }
 }
 
+/// Which rows the clients ask for: names and shapes of sysbench's `--rand-type`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keys {
+    /// Each as often as the others.
+    #[default]
+    Uniform,
+    /// Three quarters of the requests for one percent of the rows, the others around the middle
+    /// of the table (normal distribution, deviation one twelfth of it): sysbench's default.
+    Special,
+}
+
+impl Keys {
+    /// sysbench's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Special => "special",
+        }
+    }
+}
+
 /// How satisfied a container is with what it got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -130,6 +152,8 @@ pub struct DatabasesJob {
     pub threads: u32,
     /// Rows of each database.
     pub rows: u32,
+    /// Which of them are asked for.
+    pub keys: Keys,
     /// The disk that the guest makes of its own memory; `None`: the one that is attached to it.
     pub memory_disk: Option<MemoryDisk>,
     /// LRU of the guest kernel.

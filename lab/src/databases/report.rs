@@ -219,6 +219,7 @@ fn environment(document: &Document) -> String {
     table.fact("phase", &format!("{} s", settings.phase_s));
     table.fact("high load", &format!("{} transactions/s", settings.rate));
     table.fact("each database", &mib(settings.database_bytes));
+    table.fact("rows asked for", settings.keys.name());
     table.fact("guest memory", &mib(settings.memory_bytes));
     table.fact("virtual CPUs", &settings.cpus.to_string());
     table.fact(

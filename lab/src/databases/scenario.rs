@@ -6,7 +6,7 @@
 //! of a database to the memory that may cache it. What does not scale is time: memory moves at two
 //! percent a second here as there, so a phase should be long enough for it.
 
-use super::protocol::{Policy, Start};
+use super::protocol::{Keys, Policy, Start};
 
 /// A container of a scenario; rates are the paper's.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +46,8 @@ pub struct Scenario {
     pub memory_bytes: u64,
     /// Size of a database, bytes.
     pub database_bytes: u64,
+    /// Which rows the clients ask for.
+    pub keys: Keys,
     /// Client threads of each container: enough to keep a disk with a queue busy, few enough that a
     /// report says soon that work waits.
     pub threads: u32,
@@ -94,6 +96,7 @@ const ONE: Scenario = Scenario {
     phase_s: 20,
     memory_bytes: 512 << 20,
     database_bytes: 160 << 20,
+    keys: Keys::Uniform,
     threads: 8,
     disk_iops: 300,
     policies: &[Policy::Conventional],
@@ -140,6 +143,7 @@ const TWO: Scenario = Scenario {
     phase_s: 60,
     memory_bytes: 288 << 20,
     database_bytes: 160 << 20,
+    keys: Keys::Uniform,
     threads: 8,
     disk_iops: 300,
     policies: &Policy::ALL,
@@ -220,9 +224,10 @@ const EIGHT: Scenario = Scenario {
     high: 80,
     phase_s: 120,
     memory_bytes: 544 << 20,
-    database_bytes: 32 << 20,
+    database_bytes: 80 << 20,
+    keys: Keys::Special,
     threads: 4,
-    disk_iops: 200,
+    disk_iops: 40,
     policies: &Policy::ALL,
 };
 

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 
 use super::image;
-use super::protocol::{DatabaseJob, DatabasesJob, Policy};
+use super::protocol::{DatabaseJob, DatabasesJob, Keys, Policy};
 use super::scenario::{find, Scenario};
 use crate::args::RunArgs;
 use crate::error::LabError;
@@ -44,6 +44,9 @@ pub struct Settings {
     pub threads: u32,
     /// Rows of each database.
     pub rows: u32,
+    /// Which of them are asked for.
+    #[serde(default)]
+    pub keys: Keys,
     /// Size of each database.
     pub database_bytes: u64,
     /// Guest memory.
@@ -117,6 +120,7 @@ impl Settings {
             rate,
             threads,
             rows: (database_bytes / PAGE_BYTES * ROWS_PER_PAGE) as u32,
+            keys: args.load.keys.map_or(scenario.keys, Into::into),
             database_bytes,
             memory_bytes,
             cpus: args.guest.cpus,
@@ -152,6 +156,7 @@ impl Settings {
             phase_s: self.phase_s,
             threads: self.threads,
             rows: self.rows,
+            keys: self.keys,
             memory_disk: self.memory_disk(),
             lru: self.lru,
             scheduler: self.scheduler,
@@ -271,7 +276,7 @@ fn options_fit(args: &RunArgs) -> Result<(), LabError> {
         None => Ok(()),
         Some((option, _)) => Err(LabError::usage(
             format!("{} has no option {option}", args.experiment),
-            "leave it out; use --rate, --database-size, --disk-iops and --threads",
+            "leave it out; use --rate, --database-size, --keys, --disk-iops and --threads",
         )),
     }
 }

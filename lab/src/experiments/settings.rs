@@ -275,7 +275,7 @@ fn policies(
 fn options_fit(experiment: &str, load: &LoadArgs) -> Result<(), LabError> {
     let fileserver: &[&str] = &["fileserver"];
     let databases: &[&str] = &["the experiments with databases"];
-    let given: [(&str, bool, &[&str]); 19] = [
+    let given: [(&str, bool, &[&str]); 20] = [
         (
             "--threads",
             load.threads.is_some(),
@@ -325,6 +325,7 @@ fn options_fit(experiment: &str, load: &LoadArgs) -> Result<(), LabError> {
         ),
         ("--rate", load.rate.is_some(), databases),
         ("--database-size", load.database_size.is_some(), databases),
+        ("--keys", load.keys.is_some(), databases),
         ("--disk-iops", load.disk_iops.is_some(), databases),
         (
             "--lie",

@@ -177,6 +177,7 @@ impl<'a> Phases<'a> {
                 rate,
                 threads: self.job.threads,
                 rows: self.job.rows,
+                keys: self.job.keys,
                 seconds: self.job.phase_s + SPARE_S,
                 seed: self
                     .job

@@ -21,6 +21,7 @@ use std::thread;
 use anyhow::{bail, Context, Result};
 
 use super::enter_group;
+use crate::databases::protocol::Keys;
 use crate::guest::files;
 
 /// sysbench's own script.
@@ -37,6 +38,8 @@ pub struct Load<'a> {
     pub threads: u32,
     /// Rows of the table.
     pub rows: u32,
+    /// Which of them are asked for.
+    pub keys: Keys,
     /// Longer than the phase: the driver ends it.
     pub seconds: u32,
     /// Seed of the keys.
@@ -96,7 +99,8 @@ impl Sysbench {
             .arg(SCRIPT)
             .arg(format!("--mysql-socket={}", load.socket.display()))
             .args(["--mysql-user=root", "--mysql-db=sbtest", "--tables=1"])
-            .args(["--rand-type=uniform", "--report-interval=1", "--events=0"])
+            .args(["--report-interval=1", "--events=0"])
+            .arg(format!("--rand-type={}", load.keys.name()))
             .arg(format!("--table-size={}", load.rows))
             .arg(format!("--threads={}", load.threads))
             .arg(format!("--rate={}", load.rate))
