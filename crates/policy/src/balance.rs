@@ -17,7 +17,7 @@ use crate::config::{Config, Mode};
 use crate::entitle::{non_file, Tree};
 use crate::limits;
 use crate::rebalance::{due, table_ii, unified, Party, Role, Supply};
-use crate::snapshot::{Group, Host};
+use crate::snapshot::Group;
 use crate::step::{Decided, Memo};
 use crate::units::{Bytes, Limit};
 use crate::working_set::Seen;
@@ -52,7 +52,7 @@ pub(crate) fn move_caps(
     memos: &mut [Memo],
     groups: &[Group],
     tree: &Tree,
-    host: &Host,
+    supply: Supply,
     config: &Config,
     since_s: f64,
     elapsed_s: f64,
@@ -61,7 +61,6 @@ pub(crate) fn move_caps(
     let parties: Vec<Party> = (0..groups.len())
         .map(|i| party(&memos[i], &groups[i], tree.leaf[i], config))
         .collect();
-    let supply = Supply::of(host);
     let roles = match config.mode {
         Mode::Proportional => unified(&parties, supply, config.colors.yellow),
         Mode::Memoplight => table_ii(&parties, supply, config.colors.yellow),

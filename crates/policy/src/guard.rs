@@ -42,7 +42,7 @@ use crate::config::{Config, GuardConfig, Mode};
 use crate::entitle::{non_file, Tree};
 use crate::limits;
 use crate::plan::{Guarded, Knob, Reason, Value, Write};
-use crate::rebalance::Supply;
+use crate::rebalance::{spare, Supply};
 use crate::snapshot::{Group, GroupId, Host, Reservation, Snapshot};
 use crate::step::{Decided, Memo};
 use crate::units::{Bytes, Limit};
@@ -127,10 +127,6 @@ impl Need {
             _ => Bytes::ZERO,
         }
     }
-}
-
-fn spare(host: &Host) -> Option<Bytes> {
-    Some(host.free? - host.high_watermark?)
 }
 
 fn standing(config: &GuardConfig, host: &Host) -> Bytes {
@@ -238,7 +234,7 @@ pub(crate) fn decide(
     let sources: Vec<Source> = candidates.iter().map(|c| c.source).collect();
     let mut asked = takes(missing, &sources);
     // Over its share, the root gives whether or not the reserve is kept, while memory is scarce.
-    if config.guard.enabled && Supply::of(host) == Supply::Scarce {
+    if config.guard.enabled && Supply::of_memory(host) == Supply::Scarce {
         for (candidate, bytes) in candidates.iter().zip(&mut asked) {
             if candidate.leaf.is_none() {
                 *bytes = (*bytes).max(candidate.source.takeable);

@@ -114,7 +114,9 @@ fn a_period_is_taken_once_however_steps_jitter() {
 
 #[test]
 fn what_is_unknown_moves_nothing() {
-    assert_eq!(Supply::of(&Host::default()), Supply::Between);
+    let supply = Supply::of_page_cache(&Host::default(), Bytes::ZERO);
+    assert_eq!(supply, Supply::Between);
+    assert_eq!(Supply::of_memory(&Host::default()), Supply::Between);
     let mut green = party(G);
     green.cap = Some(Bytes::mib(60));
     green.held = None;
@@ -126,15 +128,35 @@ fn what_is_unknown_moves_nothing() {
 #[test]
 fn scarce_between_and_plenty_are_apart() {
     let host = |free| Host {
-        total: Some(Bytes::mib(12_800)),
+        total: Some(Bytes::mib(6400)),
+        file: Some(Bytes::mib(3200)),
         free: Some(Bytes::mib(free)),
         high_watermark: Some(Bytes::mib(20)),
         ..Host::default()
     };
-    assert_eq!(Supply::of(&host(10)), Supply::Scarce);
-    assert_eq!(Supply::of(&host(119)), Supply::Scarce);
-    assert_eq!(Supply::of(&host(121)), Supply::Between);
-    assert_eq!(Supply::of(&host(221)), Supply::Plenty);
+    let page_cache = |free| Supply::of_page_cache(&host(free), Bytes::ZERO);
+    assert_eq!(page_cache(10), Supply::Scarce);
+    assert_eq!(page_cache(122), Supply::Scarce);
+    assert_eq!(page_cache(124), Supply::Between);
+    assert_eq!(page_cache(234), Supply::Plenty);
+    assert_eq!(Supply::of_memory(&host(219)), Supply::Scarce);
+    assert_eq!(Supply::of_memory(&host(221)), Supply::Between);
+    assert_eq!(Supply::of_memory(&host(421)), Supply::Plenty);
+}
+
+#[test]
+fn what_is_kept_free_for_others_is_no_supply() {
+    let host = Host {
+        file: Some(Bytes::mib(3200)),
+        free: Some(Bytes::mib(500)),
+        high_watermark: Some(Bytes::ZERO),
+        ..Host::default()
+    };
+    assert_eq!(Supply::of_page_cache(&host, Bytes::ZERO), Supply::Plenty);
+    assert_eq!(
+        Supply::of_page_cache(&host, Bytes::mib(450)),
+        Supply::Scarce
+    );
 }
 
 fn colors() -> impl Strategy<Value = Option<Color>> {
@@ -152,12 +174,13 @@ proptest! {
         for (color, other, free, due) in history {
             let least = Bytes::mib(20);
             let one = Party { color, held: Some(held), basis: Some(held), least, cap, ..party(color) };
-            let supply = Supply::of(&Host {
-                total: Some(Bytes::mib(3200)),
+            let host = Host {
+                file: Some(Bytes::mib(3200)),
                 free: Some(Bytes::mib(free)),
                 high_watermark: Some(Bytes::ZERO),
                 ..Host::default()
-            });
+            };
+            let supply = Supply::of_page_cache(&host, Bytes::ZERO);
             let parties = [one, party(other)];
             let role = if memoplight {
                 table_ii(&parties, supply, true)[0]

@@ -41,6 +41,7 @@ use crate::limits;
 use crate::ownership::{Claims, Shift};
 use crate::plan::{HostRates, Plan};
 use crate::rates::{Counters, Rates};
+use crate::rebalance::Supply;
 use crate::shares::{divide, proportions, Node};
 use crate::snapshot::{Group, GroupId, Pressure, Snapshot};
 use crate::units::{Bytes, Limit};
@@ -139,18 +140,18 @@ pub fn step(
     let proportions = proportions(&tree.nodes(groups, |_| true, |_| None));
     let shared = snapshot.shared.as_deref().unwrap_or_default();
     let claims = Claims::of(groups, &tree, shared, &proportions);
+    let mut need = Need::of(&state.guard, snapshot, config);
     let rebalanced_s = balance::move_caps(
         &mut memos,
         groups,
         &tree,
-        &snapshot.host,
+        Supply::of_page_cache(&snapshot.host, need.reserve()),
         config,
         state.rebalanced_s,
         elapsed_s,
     );
     set_demands(&mut memos, groups, &claims.wanted(groups.len()), config);
 
-    let mut need = Need::of(&state.guard, snapshot, config);
     let capacity = capacity(&snapshot.host, groups, &tree).map(|all| all - need.reserve());
     let nodes = tree.nodes(groups, |_| true, |i| memos[i].demand);
     let entitled = divide(capacity.unwrap_or_default(), &nodes);
