@@ -29,6 +29,18 @@ fn the_rate_scales_every_load_and_objective() {
 }
 
 #[test]
+fn the_keys_are_the_scenarios_unless_named() {
+    let keys = |line| {
+        let settings = settings(line).unwrap();
+        let scenario = find("eight-databases").unwrap();
+        settings.job(scenario, Policy::Max, 0).keys
+    };
+    assert_eq!(keys("two-databases"), Keys::Uniform);
+    assert_eq!(keys("eight-databases"), Keys::Special);
+    assert_eq!(keys("eight-databases --keys uniform"), Keys::Uniform);
+}
+
+#[test]
 fn the_study_of_parameters_reaches_the_agent() {
     assert_eq!(settings("two-databases").unwrap().agent_config, "");
     let settings = settings("two-databases --percent 5 --period 10 --no-yellow").unwrap();
