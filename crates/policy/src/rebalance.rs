@@ -32,10 +32,13 @@ use crate::entitle::growing_demand;
 use crate::snapshot::Host;
 use crate::units::Bytes;
 
-/// Free memory above the high watermark below which memory is scarce: this part, at most, of what there is.
-/// For page cache that is what could be page cache, not all memory: a disk fills memory more slowly than
-/// caps free it, and what is free serves nobody. (Eight databases with 120 MB of page cache had 23 MB free.)
-const SCARCE_DIVISOR: u64 = 32;
+/// Free memory above the high watermark below which memory is scarce: this part of what could be page
+/// cache, or of all memory, at most. More is taken and not used, because a disk fills memory more slowly
+/// than caps free it; less is never, because kswapd itself leaves some free when it ends. (Eight databases
+/// with 120 MB of page cache, whose disk was another 1.3 GB of the same memory: by a part of all memory
+/// 23 MB were free and not used; by 1/32 of the page cache nothing was ever taken.)
+const SCARCE_OF_PAGE_CACHE: u64 = 8;
+const SCARCE_OF_MEMORY: u64 = 32;
 const SCARCE_MOST: Bytes = Bytes(1 << 30);
 /// It is plenty from this many times as much.
 const PLENTY: f64 = 2.0;
@@ -63,19 +66,19 @@ impl Supply {
             return Supply::Between;
         };
         let spare = spare - reserve;
-        Supply::of(spare, file + spare)
+        Supply::of(spare, Bytes((file + spare).0 / SCARCE_OF_PAGE_CACHE))
     }
 
     /// Of memory of any kind. `Between` if the host could not be read.
     pub fn of_memory(host: &Host) -> Supply {
         match spare(host).zip(host.total) {
-            Some((spare, total)) => Supply::of(spare, total),
+            Some((spare, total)) => Supply::of(spare, Bytes(total.0 / SCARCE_OF_MEMORY)),
             None => Supply::Between,
         }
     }
 
-    fn of(spare: Bytes, all: Bytes) -> Supply {
-        let little = Bytes(all.0 / SCARCE_DIVISOR).min(SCARCE_MOST);
+    fn of(spare: Bytes, little: Bytes) -> Supply {
+        let little = little.min(SCARCE_MOST);
         if spare < little {
             Supply::Scarce
         } else if spare < little.scale(PLENTY) {

@@ -136,9 +136,9 @@ fn scarce_between_and_plenty_are_apart() {
     };
     let page_cache = |free| Supply::of_page_cache(&host(free), Bytes::ZERO);
     assert_eq!(page_cache(10), Supply::Scarce);
-    assert_eq!(page_cache(122), Supply::Scarce);
-    assert_eq!(page_cache(124), Supply::Between);
-    assert_eq!(page_cache(234), Supply::Plenty);
+    assert_eq!(page_cache(470), Supply::Scarce);
+    assert_eq!(page_cache(480), Supply::Between);
+    assert_eq!(page_cache(1100), Supply::Plenty);
     assert_eq!(Supply::of_memory(&host(219)), Supply::Scarce);
     assert_eq!(Supply::of_memory(&host(221)), Supply::Between);
     assert_eq!(Supply::of_memory(&host(421)), Supply::Plenty);
@@ -148,13 +148,13 @@ fn scarce_between_and_plenty_are_apart() {
 fn what_is_kept_free_for_others_is_no_supply() {
     let host = Host {
         file: Some(Bytes::mib(3200)),
-        free: Some(Bytes::mib(500)),
+        free: Some(Bytes::mib(1500)),
         high_watermark: Some(Bytes::ZERO),
         ..Host::default()
     };
     assert_eq!(Supply::of_page_cache(&host, Bytes::ZERO), Supply::Plenty);
     assert_eq!(
-        Supply::of_page_cache(&host, Bytes::mib(450)),
+        Supply::of_page_cache(&host, Bytes::mib(1200)),
         Supply::Scarce
     );
 }
@@ -166,7 +166,7 @@ fn colors() -> impl Strategy<Value = Option<Color>> {
 proptest! {
     #[test]
     fn nobody_gives_fast_nor_below_its_floor_nor_while_red(
-        history in prop::collection::vec((colors(), colors(), 0u64..300, any::<bool>()), 1..100),
+        history in prop::collection::vec((colors(), colors(), 0u64..1500, any::<bool>()), 1..100),
         memoplight in any::<bool>(),
     ) {
         let mut cap: Option<Bytes> = None;

@@ -227,7 +227,7 @@ const EIGHT: Scenario = Scenario {
     database_bytes: 80 << 20,
     keys: Keys::Special,
     threads: 4,
-    disk_iops: 120,
+    disk_iops: 60,
     policies: &Policy::ALL,
 };
 
