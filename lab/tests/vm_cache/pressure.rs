@@ -1,5 +1,5 @@
 //! Two machines in one cgroup that has too little memory for what they read, and a slow disk: one reads the
-//! same all the time, the other reads on and on (the paper's figure 7 and table 2).
+//! same all the time, the other reads on and on (the paper's table 2).
 //!
 //! The cgroup stands for the host: its kernel reclaims when the cgroup is full. `justitia vm run` looks at
 //! the host itself, which has memory to spare, so it takes from nobody here; what is seen is what not keeping
@@ -118,7 +118,7 @@ impl Drop for Group {
 }
 
 /// Reads `chunk` after `chunk` of a disk of this many MiB, over and over, and counts.
-fn read_on(guest: &mut Guest, mib: u64, read: &AtomicU64, stop: &AtomicBool) {
+pub(crate) fn read_on(guest: &mut Guest, mib: u64, read: &AtomicU64, stop: &AtomicBool) {
     for at in (0..mib).step_by(CHUNK_MIB as usize).cycle() {
         if stop.load(Ordering::Relaxed) {
             return;
