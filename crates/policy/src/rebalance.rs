@@ -33,10 +33,10 @@ use crate::snapshot::Host;
 use crate::units::Bytes;
 
 /// Free memory above the high watermark below which memory is scarce: this part of what could be page
-/// cache, or of all memory, at most. More is taken and not used, because a disk fills memory more slowly
-/// than caps free it; less is never, because kswapd itself leaves some free when it ends. (Eight databases
-/// with 120 MB of page cache, whose disk was another 1.3 GB of the same memory: by a part of all memory
-/// 23 MB were free and not used; by 1/32 of the page cache nothing was ever taken.)
+/// cache, or of all memory, at most. With more, what is taken lies unused, because a disk fills memory more
+/// slowly than caps free it; with less nothing is taken, because kswapd itself leaves some free when it ends.
+/// (Eight databases with 120 MB of page cache in a guest of 1.9 GB: 1/32 of all memory is half of that
+/// page cache; 1/32 of the page cache, and no cap ever came down.)
 const SCARCE_OF_PAGE_CACHE: u64 = 8;
 const SCARCE_OF_MEMORY: u64 = 32;
 const SCARCE_MOST: Bytes = Bytes(1 << 30);
