@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::color::{Channel, Declared, Standing};
-use crate::config::ColorConfig;
+use crate::config::{Amount, ColorConfig};
 use crate::plan::{Knob, Plan, Reason, Value};
 use crate::snapshot::{GroupId, Snapshot};
 use crate::testing::{apply, group, host};
@@ -106,6 +106,23 @@ fn a_green_group_gives_two_percent_a_second_to_the_red_one() {
     assert!(mib(plan.verdicts[1].threshold.into()) <= mib(cap));
     assert_eq!(snapshot.groups[2].knobs.high, Some(Limit::Max));
     assert_eq!(snapshot.groups[2].memory.file, Some(Bytes::mib(200)));
+}
+
+#[test]
+fn what_the_guard_keeps_free_does_not_end_the_giving() {
+    let cap = |guarded| {
+        let mut snapshot = holding(&[(100, 200), (100, 200)]);
+        snapshot.host.total = Some(Bytes::mib(600));
+        snapshot.host.free = Some(Bytes::mib(180));
+        snapshot.groups[0].declared = Some(fresh(Color::Red));
+        snapshot.groups[1].declared = Some(fresh(Color::Green));
+        let mut config = Config::default();
+        config.guard.enabled = guarded;
+        config.guard.reserve = Amount::Percent(30.0);
+        run(&mut snapshot, &config, 5).1.verdicts[1].cap
+    };
+    assert_eq!(cap(false), None, "there is enough for the red one");
+    assert!(mib(cap(true)) < 200, "none of it is for the red one");
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl Tree {
 /// Page cache that the managed groups could hold together. `None` if the host could not be read.
 pub fn capacity(host: &Host, groups: &[Group], tree: &Tree) -> Option<Bytes> {
     let file = host.file?;
-    let spare = host.free? - host.high_watermark?;
+    let spare = host.spare()?;
     let managed: Bytes = leaves(groups, tree).filter_map(|g| g.memory.file).sum();
     let most = host
         .total

@@ -42,7 +42,7 @@ use crate::config::{Config, GuardConfig, Mode};
 use crate::entitle::{non_file, Tree};
 use crate::limits;
 use crate::plan::{Guarded, Knob, Reason, Value, Write};
-use crate::rebalance::{spare, Supply};
+use crate::rebalance::Supply;
 use crate::snapshot::{Group, GroupId, Host, Reservation, Snapshot};
 use crate::step::{Decided, Memo};
 use crate::units::{Bytes, Limit};
@@ -97,7 +97,7 @@ impl Need {
         let mut need = Need {
             memory: memory.clone(),
             standing: standing(&config.guard, host),
-            spare: spare(host),
+            spare: host.spare(),
             ..Need::default()
         };
         let reservations = &snapshot.reservations;

@@ -36,7 +36,7 @@ use crate::units::Bytes;
 /// cache, or of all memory, at most. With more, what is taken lies unused, because a disk fills memory more
 /// slowly than caps free it; with less nothing is taken, because kswapd itself leaves some free when it ends.
 /// (Eight databases with 120 MB of page cache in a guest of 1.9 GB: 1/32 of all memory is half of that
-/// page cache; 1/32 of the page cache, and no cap ever came down.)
+/// page cache; with 1/32 of the page cache green groups had no cap while others were red.)
 const SCARCE_OF_PAGE_CACHE: u64 = 8;
 const SCARCE_OF_MEMORY: u64 = 32;
 const SCARCE_MOST: Bytes = Bytes(1 << 30);
@@ -62,7 +62,7 @@ pub enum Supply {
 impl Supply {
     /// Of page cache, where `reserve` is kept free for others. `Between` if the host could not be read.
     pub fn of_page_cache(host: &Host, reserve: Bytes) -> Supply {
-        let Some((spare, file)) = spare(host).zip(host.file) else {
+        let Some((spare, file)) = host.spare().zip(host.file) else {
             return Supply::Between;
         };
         let spare = spare - reserve;
@@ -71,7 +71,7 @@ impl Supply {
 
     /// Of memory of any kind. `Between` if the host could not be read.
     pub fn of_memory(host: &Host) -> Supply {
-        match spare(host).zip(host.total) {
+        match host.spare().zip(host.total) {
             Some((spare, total)) => Supply::of(spare, Bytes(total.0 / SCARCE_OF_MEMORY)),
             None => Supply::Between,
         }
@@ -87,11 +87,6 @@ impl Supply {
             Supply::Plenty
         }
     }
-}
-
-/// Free memory that the kernel need not keep; `None`: not known.
-pub(crate) fn spare(host: &Host) -> Option<Bytes> {
-    Some(host.free? - host.high_watermark?)
 }
 
 /// One group in the rebalancing.

@@ -102,6 +102,13 @@ pub struct Host {
     pub pressure: Pressure,
 }
 
+impl Host {
+    /// Free memory that the kernel need not keep; `None`: not known.
+    pub fn spare(&self) -> Option<Bytes> {
+        Some(self.free? - self.high_watermark?)
+    }
+}
+
 /// One disk that BFQ schedules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockDevice {
