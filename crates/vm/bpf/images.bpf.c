@@ -3,7 +3,7 @@
  * Who asks for which page of a disk image, counted where it happens: no event goes to user space.
  *
  * Images are registered by user space (`images`), each with a map of its own for the pages
- * (`pages_of`), as large as the image. A file that is not registered costs one failed look-up a read.
+ * (`books`), as large as the image. A file that is not registered costs one failed look-up a read.
  * Requests count when a machine's process makes them (`machines`, by thread group: io_uring's
  * workers belong to it), so that a backup of the image is not taken for the guest coming back.
  *
@@ -14,6 +14,10 @@
  * Insertion and writing: tracepoints that every kernel has.
  *
  * Counting is one compare-and-exchange for 16 pages, tried a few times; what is lost is counted.
+ * Between two requests the emulator, or the guest, has had the CPU's caches to itself: what a
+ * request costs is the lines of memory it touches, of programs and helpers too, more than what it
+ * computes. So kernel memory is read in place, not by a helper, and what few requests need (a
+ * second word, a lost page) is out of the way.
  *
  * Context: fexit and BTF tracepoints; the programs never sleep, and may run in any task.
  */
@@ -24,6 +28,7 @@ char LICENSE[] SEC("license") = "GPL";
 
 const volatile struct settings settings = {};
 
+/* User space counts places (track/mod.rs): as many. */
 #define MAX_IMAGES 1024
 #define MAX_MACHINES 1024
 
@@ -56,11 +61,11 @@ struct {
 } described SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, MAX_IMAGES);
-	__type(key, struct image_key);
+	__type(key, __u32);
 	__array(values, struct block_map);
-} pages_of SEC(".maps");
+} books SEC(".maps");
 
 /* thread group -> what it asked for */
 struct {
@@ -73,17 +78,18 @@ struct {
 
 /* The range a task's call still wanted when it was last seen. */
 struct wanted {
-	struct address_space *mapping;
+	__u64 task;
+	__u64 mapping;
 	__u64 from;
 	__u64 last;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 8192);
-	__type(key, __u32);
-	__type(value, struct wanted);
-} calls SEC(".maps");
+/*
+ * A task's place is told by the low bits of its number. Where two tasks whose numbers are so far
+ * apart read at once, the rest of an interrupted request counts as another one.
+ */
+#define PLACES 4096
+static struct wanted calls[PLACES];
 
 /* The page that this CPU brought in last. */
 struct inserted {
@@ -111,15 +117,15 @@ static __always_inline void add(__u64 *counter, __u64 amount)
 
 static __always_inline struct image_key key_of(struct address_space *mapping)
 {
-	struct inode *host = BPF_CORE_READ(mapping, host);
+	struct inode *host = mapping->host;
 	struct image_key key = {};
 
-	if ((BPF_CORE_READ(host, i_mode) & S_IFMT) == S_IFBLK) {
+	if ((host->i_mode & S_IFMT) == S_IFBLK) {
 		key.dev = BLOCK_DEVICE;
-		key.ino = BPF_CORE_READ(host, i_rdev);
+		key.ino = host->i_rdev;
 	} else {
-		key.dev = BPF_CORE_READ(host, i_sb, s_dev);
-		key.ino = BPF_CORE_READ(host, i_ino);
+		key.dev = host->i_sb->s_dev;
+		key.ino = host->i_ino;
 	}
 	return key;
 }
@@ -153,8 +159,8 @@ static __always_inline void touch(void *map, __u64 blocks, __u64 at)
 
 /* The counting of one call; on its stack. */
 struct count {
-	struct image_key key;
-	__u64 blocks;
+	__u32 book;
+	__u32 blocks;
 	/* Pages left to count. */
 	__u64 from;
 	__u64 to;
@@ -183,13 +189,13 @@ static __always_inline void count_word(void *map, struct count *count, __u64 fro
 	for (int attempt = 0; attempt < 4; attempt++) {
 		__u64 some = (old | old >> 1 | old >> 2) & ONES;
 		__u64 full = old & old >> 1 & old >> 2 & ONES;
-		__u64 new = count->write ? (old | (set & ~some)) : old + (set & ~full);
+		__u64 new = set << 3 | (count->write ? old : old + (set & ~full));
 		__u64 seen;
 
-		new |= set << 3;
 		seen = __sync_val_compare_and_swap(word, old, new);
 		if (seen == old) {
-			count->again += how_many(set & some);
+			if (set & some)
+				count->again += how_many(set & some);
 			if (count->write)
 				block->written_ns = count->now;
 			else
@@ -203,9 +209,10 @@ lost:
 	count->lost += to - from;
 }
 
-/* One word of a call; a callback, so that the verifier looks at it once. */
-static long count_next(__u32 step, struct count *count)
+/* The next word of a call; a function, so that the verifier looks at it once. */
+static __noinline long count_next(__u32 step, struct count *count)
 {
+	__u32 book = count->book;
 	__u64 from = count->from;
 	__u64 end = (from | (WORD_PAGES - 1)) + 1;
 	void *map;
@@ -214,7 +221,7 @@ static long count_next(__u32 step, struct count *count)
 		return 1;
 	if (end > count->to)
 		end = count->to;
-	map = bpf_map_lookup_elem(&pages_of, &count->key);
+	map = bpf_map_lookup_elem(&books, &book);
 	if (!map)
 		return 1;
 	count_word(map, count, from, end);
@@ -223,15 +230,20 @@ static long count_next(__u32 step, struct count *count)
 }
 
 /* Counts the pages [from, to). */
-static __noinline int count_pages(struct image_key *key, __u64 from, __u64 to, bool write)
+static __always_inline int count_pages(struct image *image, __u64 from, __u64 to, bool write)
 {
-	struct image *image = bpf_map_lookup_elem(&images, key);
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct count count = { .key = *key, .from = from, .to = to, .write = write };
+	struct count count = {
+		.book = image->book,
+		.blocks = image->blocks,
+		.from = from,
+		.to = to,
+		.write = write,
+	};
 	struct machine *machine = NULL;
 	__u64 pages = to - from;
 
-	if (!image || to <= from)
+	if (to <= from)
 		return 0;
 	if (!write) {
 		machine = bpf_map_lookup_elem(&machines, &tgid);
@@ -240,19 +252,24 @@ static __noinline int count_pages(struct image_key *key, __u64 from, __u64 to, b
 			return 0;
 		}
 	}
-	count.blocks = image->blocks;
 	count.now = bpf_ktime_get_ns();
-	bpf_loop(MAX_WORDS, count_next, &count, 0);
-	if (count.from < to)
-		count.lost += to - count.from;
+	/* Most requests lie within one word. */
+	count_next(0, &count);
+	if (count.from < to) {
+		bpf_loop(MAX_WORDS, count_next, &count, 0);
+		if (count.from < to)
+			count.lost += to - count.from;
+	}
 	if (count.lost)
 		add(&image->lost_pages, count.lost);
 	if (machine) {
 		add(&image->requested_pages, pages);
-		add(&image->again_pages, count.again);
-		image->used_ns = count.now;
 		add(&machine->requested_pages, pages);
-		add(&machine->again_pages, count.again);
+		if (count.again) {
+			add(&image->again_pages, count.again);
+			add(&machine->again_pages, count.again);
+		}
+		image->used_ns = count.now;
 		machine->used_ns = count.now;
 	}
 	return 0;
@@ -264,12 +281,16 @@ int BPF_PROG(read_bytes, struct kiocb *iocb, struct iov_iter *iter, long already
 {
 	__u64 end, shift = settings.page_shift & 63;
 	struct image_key key;
+	struct image *image;
 
 	if (ret <= already || ret <= 0)
 		return 0;
 	key = key_of(iocb->ki_filp->f_mapping);
+	image = bpf_map_lookup_elem(&images, &key);
+	if (!image)
+		return 0;
 	end = iocb->ki_pos;
-	return count_pages(&key, (end - (ret - already)) >> shift, ((end - 1) >> shift) + 1, false);
+	return count_pages(image, (end - (ret - already)) >> shift, ((end - 1) >> shift) + 1, false);
 }
 
 /* A call wants the pages from `index` to `last`, and got some of them. */
@@ -277,19 +298,22 @@ SEC("tp_btf/mm_filemap_get_pages")
 int BPF_PROG(read_batch, struct address_space *mapping, unsigned long index, unsigned long last)
 {
 	struct image_key key = key_of(mapping);
-	struct wanted now = { mapping, index, last };
+	struct image *image = bpf_map_lookup_elem(&images, &key);
 	__u32 task = bpf_get_current_pid_tgid();
-	struct wanted *before;
+	struct wanted *call = &calls[task & (PLACES - 1)];
+	bool goes_on;
 
-	if (!bpf_map_lookup_elem(&images, &key))
+	if (!image)
 		return 0;
-	before = bpf_map_lookup_elem(&calls, &task);
-	if (before && before->mapping == mapping && before->last == last && before->from < index) {
-		before->from = index;
+	goes_on = call->task == task && call->mapping == (__u64)mapping && call->last == last &&
+		  call->from < index;
+	call->from = index;
+	if (goes_on)
 		return 0;
-	}
-	bpf_map_update_elem(&calls, &task, &now, BPF_ANY);
-	return count_pages(&key, index, last + 1, false);
+	call->task = task;
+	call->mapping = (__u64)mapping;
+	call->last = last;
+	return count_pages(image, index, last + 1, false);
 }
 
 SEC("tp_btf/mm_filemap_add_to_page_cache")
@@ -299,7 +323,7 @@ int BPF_PROG(page_added, struct folio *folio)
 	struct image *image = bpf_map_lookup_elem(&images, &key);
 	struct inserted *last;
 	__u64 index = folio->index, pages;
-	__u32 zero = 0;
+	__u32 zero = 0, book;
 	void *map;
 
 	if (!image)
@@ -312,7 +336,8 @@ int BPF_PROG(page_added, struct folio *folio)
 		last->index = index;
 	}
 	/* Fetched ahead and perhaps never asked for: somebody has to look. */
-	map = bpf_map_lookup_elem(&pages_of, &key);
+	book = image->book;
+	map = bpf_map_lookup_elem(&books, &book);
 	if (!map)
 		return 0;
 	for (int i = 0; i < MAX_FOLIO_BLOCKS && i * BLOCK_PAGES < pages; i++) {
@@ -345,5 +370,5 @@ int BPF_PROG(page_written, struct folio *folio, struct address_space *mapping)
 	/* It came in a moment ago, to be written. */
 	if (last && last->mapping == mapping && last->index == index)
 		add(&image->written_pages, pages);
-	return count_pages(&key, index, index + pages, true);
+	return count_pages(image, index, index + pages, true);
 }

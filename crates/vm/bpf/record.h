@@ -15,8 +15,9 @@ struct image_key {
 
 /* What happened to an image. */
 struct image {
-	/* Blocks of pages that its map counts; behind them lies the summary. */
-	__u64 blocks;
+	/* Which map counts its pages, and how many blocks of them; behind these lies the summary. */
+	__u32 book;
+	__u32 blocks;
 	/* Pages that machines asked for, and of these the ones asked for before. */
 	__u64 requested_pages;
 	__u64 again_pages;

@@ -30,6 +30,7 @@ use justitia_lab::qemu::{
     self, Accelerator, Clock, Disk, Machine, SERIAL_DATA, SERIAL_ROOT, SERIAL_TOOLS,
 };
 use justitia_lab::{image, tools};
+use tempfile::TempDir;
 
 /// Guest memory: some 100 MiB of it are left for its page cache.
 const GUEST_BYTES: u64 = 192 << 20;
@@ -271,6 +272,7 @@ struct Setup {
     resident: PathBuf,
     justitia: PathBuf,
     dir: PathBuf,
+    _programs: TempDir,
 }
 
 impl Setup {
@@ -343,12 +345,19 @@ fn setup(dir: &Path) -> Setup {
     let root = image::root_image(&cache, &lock, &[], &mut progress).unwrap();
     let tools = image::tools_image(&cache, &lock, &kernel, &[program, resident.clone()], &[]);
     drop(lock);
+    // What the guest runs is no part of what is measured: in memory there is nothing to drop.
+    let programs = tempfile::tempdir_in("/dev/shm").unwrap();
+    let [root, tools] = [root, tools.unwrap()].map(|disk| {
+        let copy = programs.path().join(disk.file_name().unwrap());
+        fs::copy(&disk, &copy).unwrap();
+        copy
+    });
 
     let image = dir.join("disk.img");
     fill(&image, DISK_BYTES);
     let disks = vec![
         Disk::shared(&root, SERIAL_ROOT),
-        Disk::shared(&tools.unwrap(), SERIAL_TOOLS),
+        Disk::shared(&tools, SERIAL_TOOLS),
         Disk::private(&image, SERIAL_DATA, None),
     ];
     Setup {
@@ -368,6 +377,7 @@ fn setup(dir: &Path) -> Setup {
         resident,
         justitia,
         dir: dir.to_owned(),
+        _programs: programs,
     }
 }
 

@@ -44,12 +44,10 @@ pub fn requested(word: u64, set: Mask) -> u64 {
     (word + (set & !full)) | set << 3
 }
 
-/// Each page of the set was written: the guest has it, so it counts as asked for once, not as come
-/// back for, and is fresh.
+/// Each page of the set was written: fresh, and not asked for, because the guest has it.
 #[must_use]
 pub fn written(word: u64, set: Mask) -> u64 {
-    let never = set & !at_least(word, 1);
-    (word | never) | set << 3
+    word | set << 3
 }
 
 /// Pages asked for at least `count` times.
@@ -150,7 +148,7 @@ mod tests {
             let set = mask(from, to);
             let operations: [Operation; 3] = [
                 (requested(word, set), |count| (count + 1).min(MOST), true),
-                (written(word, set), |count| count.max(1), true),
+                (written(word, set), |count| count, true),
                 (decayed(word, set), |count| if count > 1 { count - 1 } else { count }, false),
             ];
             for (after, expected, freshens) in operations {

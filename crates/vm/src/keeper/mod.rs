@@ -199,7 +199,7 @@ impl Keeper {
         // The paper: what was counted goes with the last who has the image open.
         self.images.retain(|_, kept| {
             if kept.users.is_empty() {
-                if let Some(tracker) = &self.tracker {
+                if let Some(tracker) = &mut self.tracker {
                     tracker.forget(kept.image.key);
                 }
             }
@@ -210,7 +210,7 @@ impl Keeper {
     }
 
     fn register(&mut self, image: &Image) -> Option<Book> {
-        let tracker = self.tracker.as_ref()?;
+        let tracker = self.tracker.as_mut()?;
         pages_to_count(image).and_then(|pages| {
             tracker
                 .register(image.key, pages, None)
@@ -221,7 +221,9 @@ impl Keeper {
 
     /// Images that have become larger than their books get larger ones.
     fn grow(&mut self) {
-        let Some(tracker) = &self.tracker else { return };
+        let Some(tracker) = &mut self.tracker else {
+            return;
+        };
         for kept in self.images.values_mut() {
             let (Some(book), Some(pages)) = (&kept.book, pages_to_count(&kept.image)) else {
                 continue;
@@ -351,7 +353,7 @@ fn pages_to_count(image: &Image) -> Option<u64> {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        if let Some(tracker) = &self.tracker {
+        if let Some(tracker) = &mut self.tracker {
             for kept in self.images.values() {
                 tracker.forget(kept.image.key);
             }

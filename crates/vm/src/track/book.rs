@@ -36,13 +36,14 @@ unsafe impl Send for Book {}
 
 impl Book {
     /// Blocks and entries that a map for so many pages has. `None`: more than a map can have.
-    pub(super) fn size(pages: u64) -> Option<(u64, u32)> {
+    pub(super) fn size(pages: u64) -> Option<(u32, u32)> {
         let blocks = pages.div_ceil(PAGES_PER_BLOCK as u64).max(1);
         let entries = blocks.checked_add(blocks.div_ceil(SUMMARY_BLOCKS))?;
-        Some((blocks, u32::try_from(entries).ok()?))
+        // Fewer blocks than entries.
+        Some((blocks as u32, u32::try_from(entries).ok()?))
     }
 
-    pub(super) fn map(fd: BorrowedFd<'_>, blocks: u64, entries: u32) -> MapResult<Book> {
+    pub(super) fn map(fd: BorrowedFd<'_>, blocks: u32, entries: u32) -> MapResult<Book> {
         let bytes = (entries as usize * RECORD).next_multiple_of(rustix::param::page_size());
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
@@ -51,7 +52,7 @@ impl Book {
         Ok(Book {
             start,
             bytes,
-            blocks,
+            blocks: u64::from(blocks),
             entries,
         })
     }

@@ -12,6 +12,7 @@
 mod book;
 mod load;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -33,6 +34,9 @@ const _: () = assert!(size_of::<types::machine>() == 24);
 
 /// Flags of the images' maps (`include/uapi/linux/bpf.h`): `MMAPABLE`, `INNER_MAP`.
 const BOOK_FLAGS: u32 = 1 << 10 | 1 << 12;
+
+/// Images that can be counted: `MAX_IMAGES` of `bpf/images.bpf.c`.
+const MAX_IMAGES: u32 = 1024;
 
 /// What every tier runs.
 const ALWAYS: [&str; 2] = ["page_added", "page_written"];
@@ -137,6 +141,25 @@ pub struct Tracker {
     links: Vec<Link>,
     object: Object,
     tier: Tier,
+    places: Places,
+}
+
+/// Which of the programs' maps counts which image.
+#[derive(Debug, Default)]
+struct Places {
+    of: BTreeMap<Key, u32>,
+    /// Places go around: a program may still be counting for who had one before.
+    next: u32,
+}
+
+impl Places {
+    /// A place that nobody has. `None`: all are taken.
+    fn free(&mut self) -> Option<u32> {
+        let mut around = (0..MAX_IMAGES).map(|step| (self.next + step) % MAX_IMAGES);
+        let place = around.find(|place| !self.of.values().any(|taken| taken == place))?;
+        self.next = (place + 1) % MAX_IMAGES;
+        Some(place)
+    }
 }
 
 impl Tracker {
@@ -183,6 +206,7 @@ impl Tracker {
             links,
             object,
             tier,
+            places: Places::default(),
         })
     }
 
@@ -200,14 +224,15 @@ impl Tracker {
     ///
     /// # Errors
     /// Too many images, or no memory.
-    pub fn register(&self, key: Key, pages: u64, before: Option<&Book>) -> Result<Book, Error> {
+    pub fn register(&mut self, key: Key, pages: u64, before: Option<&Book>) -> Result<Book, Error> {
         let said = |error: &dyn fmt::Display| {
             Error::failed(
                 format!("cannot count the pages of an image: {error}"),
-                "free memory, or run fewer images: 1024 can be counted",
+                format!("free memory, or run fewer images: {MAX_IMAGES} can be counted"),
             )
         };
         let (blocks, entries) = Book::size(pages).ok_or_else(|| said(&"it is too large"))?;
+        let place = self.places.free().ok_or_else(|| said(&"too many"))?;
         let opts = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
             map_flags: BOOK_FLAGS,
@@ -220,26 +245,39 @@ impl Tracker {
         if let Some(before) = before {
             book.copy(before);
         }
-        let images = self.map("images");
-        let record = self.counts(key);
         let record = types::image {
+            book: place,
             blocks,
-            ..record.unwrap_or_default()
+            ..self.counts(key).unwrap_or_default()
         };
         let fd = map.as_fd().as_raw_fd().to_ne_bytes();
         // The pages first: a program that finds the image finds them too.
-        self.map("pages_of")
-            .update(&key.bytes(), &fd, MapFlags::ANY)
-            .and_then(|()| images.update(&key.bytes(), &image_bytes(&record), MapFlags::ANY))
+        self.map("books")
+            .update(&place.to_ne_bytes(), &fd, MapFlags::ANY)
             .map_err(|error| said(&error))?;
+        let images = self.map("images");
+        if let Err(error) = images.update(&key.bytes(), &image_bytes(&record), MapFlags::ANY) {
+            self.vacate(place);
+            return Err(said(&error));
+        }
+        if let Some(smaller) = self.places.of.insert(key, place) {
+            self.vacate(smaller);
+        }
         Ok(book)
     }
 
     /// Counts it no longer.
-    pub fn forget(&self, key: Key) {
+    pub fn forget(&mut self, key: Key) {
         // It may never have got in.
-        let _ = self.map("images").delete(&key.bytes());
-        let _ = self.map("pages_of").delete(&key.bytes());
+        if let Some(place) = self.places.of.remove(&key) {
+            let _ = self.map("images").delete(&key.bytes());
+            self.vacate(place);
+        }
+    }
+
+    /// Lets the map in this place go.
+    fn vacate(&self, place: u32) {
+        let _ = self.map("books").delete(&place.to_ne_bytes());
     }
 
     /// Takes requests of this process for a machine's.
@@ -341,3 +379,24 @@ pub fn now_ns() -> u64 {
 
 /// What went wrong with a map's memory.
 pub(crate) type MapResult<T> = io::Result<T>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_nobody_elses_and_not_given_again_at_once() {
+        let mut places = Places::default();
+        let key = |ino: u32| Key::file(8, 0, u64::from(ino));
+        for ino in 0..MAX_IMAGES {
+            let place = places.free().unwrap();
+            assert!(!places.of.values().any(|&taken| taken == place));
+            places.of.insert(key(ino), place);
+        }
+        assert_eq!(places.free(), None);
+        let [first, second] = [5, 3].map(|ino| places.of.remove(&key(ino)).unwrap());
+        let given = [places.free(), places.free()];
+        assert_eq!(given, [Some(second), Some(first)], "in turn");
+        assert_eq!(places.free(), Some(second), "when there is no other");
+    }
+}
