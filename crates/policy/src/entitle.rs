@@ -22,8 +22,11 @@ use crate::units::{Bytes, Limit};
 /// entitlement follows.
 const GROWTH: Bytes = Bytes::mib(8);
 
-/// Groups nobody manages keep at most this part of memory out of the division.
-const RESERVE_DIVISOR: u64 = 16;
+/// Groups nobody manages keep at most this part of memory out of the division, ...
+const RESERVE_OF_MEMORY: u64 = 16;
+/// ... and of what could be page cache: where most memory is something else, the first alone would
+/// leave them all of it.
+const RESERVE_OF_CACHE: u64 = 8;
 
 /// The snapshot's groups as a tree: indices instead of ids.
 #[derive(Debug, Clone)]
@@ -92,13 +95,13 @@ impl Tree {
 /// Page cache that the managed groups could hold together. `None` if the host could not be read.
 pub fn capacity(host: &Host, groups: &[Group], tree: &Tree) -> Option<Bytes> {
     let file = host.file?;
-    let spare = host.spare()?;
+    let most = file + host.spare()?;
     let managed: Bytes = leaves(groups, tree).filter_map(|g| g.memory.file).sum();
-    let most = host
-        .total
-        .map_or(Bytes(u64::MAX), |total| Bytes(total.0 / RESERVE_DIVISOR));
-    let reserve = (file - managed).min(most);
-    Some((file + spare - reserve).page_aligned())
+    let reserve = (file - managed).min(Bytes(most.0 / RESERVE_OF_CACHE));
+    let reserve = host.total.map_or(reserve, |total| {
+        reserve.min(Bytes(total.0 / RESERVE_OF_MEMORY))
+    });
+    Some((most - reserve).page_aligned())
 }
 
 fn leaves<'a>(groups: &'a [Group], tree: &'a Tree) -> impl Iterator<Item = &'a Group> {
@@ -208,22 +211,40 @@ mod tests {
         assert_eq!(low, [None, None]);
     }
 
-    #[test]
-    fn the_page_cache_of_strangers_is_reserved_up_to_a_sixteenth() {
+    /// Capacity, MiB, of a host with 1600 MiB of memory and so much page cache, free memory and
+    /// high watermark, and of it so much page cache of a managed group.
+    fn capacity_beside_strangers(host_mib: [u64; 3], managed_mib: u64) -> Option<Bytes> {
         let mut snapshot = Snapshot {
             host: host(1600),
             groups: vec![group(1, None, "/a")],
             ..Snapshot::default()
         };
-        snapshot.host.file = Some(Bytes::mib(900));
-        snapshot.host.free = Some(Bytes::mib(100));
-        snapshot.host.high_watermark = Some(Bytes::mib(50));
-        snapshot.groups[0].memory.file = Some(Bytes::mib(400));
+        let [file, free, high_watermark] = host_mib.map(|mib| Some(Bytes::mib(mib)));
+        snapshot.host.file = file;
+        snapshot.host.free = free;
+        snapshot.host.high_watermark = high_watermark;
+        snapshot.groups[0].memory.file = Some(Bytes::mib(managed_mib));
         let tree = Tree::of(&snapshot);
-        let got = capacity(&snapshot.host, &snapshot.groups, &tree);
+        let unread = Host {
+            file: None,
+            ..snapshot.host
+        };
+        assert_eq!(capacity(&unread, &snapshot.groups, &tree), None);
+        capacity(&snapshot.host, &snapshot.groups, &tree)
+    }
+
+    #[test]
+    fn the_page_cache_of_strangers_is_reserved_up_to_a_sixteenth_of_memory() {
+        let got = capacity_beside_strangers([900, 100, 50], 400);
         assert_eq!(got, Some(Bytes::mib(900 + 50 - 100)));
-        snapshot.host.file = None;
-        assert_eq!(capacity(&snapshot.host, &snapshot.groups, &tree), None);
+    }
+
+    #[test]
+    fn where_little_could_be_page_cache_strangers_keep_an_eighth_of_it() {
+        let got = capacity_beside_strangers([150, 20, 10], 80);
+        assert_eq!(got, Some(Bytes::mib(160 - 20)));
+        let no_more_than_they_have = capacity_beside_strangers([150, 20, 10], 145);
+        assert_eq!(no_more_than_they_have, Some(Bytes::mib(160 - 5)));
     }
 
     #[test]

@@ -168,6 +168,7 @@ struct count {
 	/* Pages of this call asked for before, and pages that could not be counted. */
 	__u64 again;
 	__u64 lost;
+	/* Written: used, and not asked for. */
 	__u64 write;
 };
 
