@@ -11,52 +11,28 @@
 mod counting;
 mod pressure;
 mod scarce;
+mod setup;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::{self, sleep, JoinHandle};
 use std::time::{Duration, Instant};
 
-use justitia_lab::cache::Cache;
-use justitia_lab::kernels::{self, Series};
-use justitia_lab::qemu::{
-    self, Accelerator, Clock, Disk, Machine, SERIAL_DATA, SERIAL_ROOT, SERIAL_TOOLS,
-};
-use justitia_lab::{image, tools};
-use tempfile::TempDir;
+use justitia_lab::qemu::{self, Machine, SERIAL_DATA};
+use justitia_lab::tools;
 
-/// Guest memory: some 100 MiB of it are left for its page cache.
-const GUEST_BYTES: u64 = 192 << 20;
+use setup::{setup, Setup};
+
 /// The disk.
 const DISK_BYTES: u64 = 512 << 20;
 const PAGE: u64 = 4096;
 const MIB: f64 = 1_048_576.0;
-
-/// Does what it is told on the console, line by line. The disk stays open, or the guest would drop
-/// what it cached of it.
-const GUEST: &str = r#"#!/bin/bash
-for disk in /sys/block/nvme*; do
-    read -r serial <"$disk/device/serial"
-    [ "$serial" = data ] && data=/dev/${disk##*/}
-done
-exec 5<"$data"
-write() {
-    yes "$1" | head -c 65536 |
-        dd of="$data" bs=64k seek="$2" conv=notrunc,fsync iflag=fullblock status=none
-}
-echo "@done 0"
-while read -r line; do
-    eval "$line"
-    echo "@done $?"
-done </dev/console
-"#;
 
 /// Name, and what the guest does.
 const WORKLOADS: [(&str, &str); 5] = [
@@ -156,13 +132,6 @@ fn disk_bytes(pid: u32) -> u64 {
 /// How often everything is repeated.
 fn rounds() -> u32 {
     std::env::var("JUSTITIA_TEST_ROUNDS").map_or(3, |n| n.parse().unwrap())
-}
-
-/// Makes an image of random bytes.
-fn fill(image: &Path, bytes: u64) {
-    let mut random = File::open("/dev/urandom").unwrap().take(bytes);
-    std::io::copy(&mut random, &mut File::create(image).unwrap()).unwrap();
-    File::open(image).unwrap().sync_all().unwrap();
 }
 
 impl Drop for Guest {
@@ -266,25 +235,6 @@ const HEADS: [&str; 6] = [
     "twice MiB",
 ];
 
-struct Setup {
-    machine: Machine,
-    image: PathBuf,
-    resident: PathBuf,
-    justitia: PathBuf,
-    dir: PathBuf,
-    _programs: TempDir,
-}
-
-impl Setup {
-    /// The machine with another image.
-    fn machine_of(&self, image: &Path) -> Machine {
-        let mut machine = self.machine.clone();
-        let data = machine.disks.last_mut().unwrap();
-        image.clone_into(&mut data.path);
-        machine
-    }
-}
-
 fn measure(setup: &Setup, policy: &str, workload: &str) -> Figures {
     let image = &setup.image;
     let file = File::open(image).unwrap();
@@ -317,68 +267,6 @@ fn measure(setup: &Setup, policy: &str, workload: &str) -> Figures {
         mib(theirs.len()),
         mib(twice as usize),
     ]
-}
-
-fn setup(dir: &Path) -> Setup {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let justitia = std::env::var_os("JUSTITIA_TEST_BINARY")
-        .map_or_else(|| workspace.join("target/release/justitia"), PathBuf::from);
-    assert!(
-        justitia.exists(),
-        "build it first: cargo build --release; or say where it is in JUSTITIA_TEST_BINARY"
-    );
-    let status = Command::new(env!("CARGO"))
-        .current_dir(&workspace)
-        .args(["build", "-q", "-p", "justitia-vm", "--example", "resident"])
-        .status()
-        .unwrap();
-    assert!(status.success());
-    let resident = workspace.join("target/debug/examples/resident");
-    let program = dir.join("justitia-lab-guest");
-    fs::write(&program, GUEST).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-
-    let mut progress = |line: &str| eprintln!("{line}");
-    let cache = Cache::open().unwrap();
-    let lock = cache.lock(&mut progress).unwrap();
-    let kernel = kernels::obtain(&cache, &lock, Series::V6_12, &mut progress).unwrap();
-    let root = image::root_image(&cache, &lock, &[], &mut progress).unwrap();
-    let tools = image::tools_image(&cache, &lock, &kernel, &[program, resident.clone()], &[]);
-    drop(lock);
-    // What the guest runs is no part of what is measured: in memory there is nothing to drop.
-    let programs = tempfile::tempdir_in("/dev/shm").unwrap();
-    let [root, tools] = [root, tools.unwrap()].map(|disk| {
-        let copy = programs.path().join(disk.file_name().unwrap());
-        fs::copy(&disk, &copy).unwrap();
-        copy
-    });
-
-    let image = dir.join("disk.img");
-    fill(&image, DISK_BYTES);
-    let disks = vec![
-        Disk::shared(&root, SERIAL_ROOT),
-        Disk::shared(&tools, SERIAL_TOOLS),
-        Disk::private(&image, SERIAL_DATA, None),
-    ];
-    Setup {
-        machine: Machine {
-            accelerator: Accelerator::Tcg,
-            qemu_major: qemu::version().unwrap().0,
-            memory_bytes: GUEST_BYTES,
-            cpus: 1,
-            kernel: kernel.image().unwrap(),
-            disks,
-            // A host that is busy elsewhere keeps the guest's timer from being seen to work.
-            cmdline: vec!["lru_gen=off".into(), "no_timer_check".into()],
-            patches_text: false,
-            clock: Clock::Host,
-        },
-        image,
-        resident,
-        justitia,
-        dir: dir.to_owned(),
-        _programs: programs,
-    }
 }
 
 /// Mean, least and most of each figure.

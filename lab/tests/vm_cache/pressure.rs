@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::Advice;
 
+use crate::setup::fill;
 use crate::{host_pages, setup, Guest, Keeper, Setup, MIB, PAGE, POLICIES};
 
 /// The image of which all is read once: more than the disk delivers in a run.
@@ -213,7 +214,7 @@ fn who_reads_the_same_again_gains_from_what_is_not_kept_of_a_stream() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let setup = setup(dir.path());
     let long = dir.path().join("long.img");
-    crate::fill(&long, LONG_BYTES);
+    fill(&long, LONG_BYTES);
     println!("| round | policy | again: read MiB | from the disk | cached | stream: read MiB | from the disk | cached |");
     println!("|---|---|---:|---:|---:|---:|---:|---:|");
     let mut read = POLICIES.map(|_| [0.0; 2]);

@@ -21,6 +21,7 @@ use rustix::fs::Advice;
 use serde_json::Value;
 
 use crate::pressure::read_on;
+use crate::setup::fill;
 use crate::{setup, Guest, Keeper, Setup, MIB};
 
 /// What is free or page cache.
@@ -293,7 +294,7 @@ fn who_is_above_its_watermark_gives_and_nobody_below_it() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let setup = setup(dir.path());
     let long = dir.path().join("long.img");
-    crate::fill(&long, LONG_BYTES);
+    fill(&long, LONG_BYTES);
     let mut taker = Taker::start();
     let mut results = Vec::new();
     let mut table =
