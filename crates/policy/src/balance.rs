@@ -16,7 +16,7 @@ use crate::color::{Color, ColorSource};
 use crate::config::{Config, Mode};
 use crate::entitle::{non_file, Tree};
 use crate::limits;
-use crate::rebalance::{due, table_ii, unified, Party, Role, Supply};
+use crate::rebalance::{due, pace, table_ii, unified, Party, Role, Supply};
 use crate::snapshot::Group;
 use crate::step::{Decided, Memo};
 use crate::units::{Bytes, Limit};
@@ -59,16 +59,23 @@ pub(crate) fn move_caps(
 ) -> f64 {
     let (due, since_s) = due(since_s, elapsed_s, config.colors.period_s);
     let parties: Vec<Party> = (0..groups.len())
-        .map(|i| party(&memos[i], &groups[i], tree.leaf[i], config))
+        .map(|i| party(&memos[i], &groups[i], tree.leaf[i], config, elapsed_s))
         .collect();
     let roles = match config.mode {
         Mode::Proportional => unified(&parties, supply, config.colors.yellow),
         Mode::Memoplight => table_ii(&parties, supply, config.colors.yellow),
         Mode::Justitia | Mode::Observe => vec![Role::Free; parties.len()],
     };
+    let percent = config.colors.percent;
+    // The paper's mechanism takes its percentage in any case.
+    let giving = match config.mode {
+        Mode::Memoplight => percent,
+        _ => percent * pace(&parties, &roles, percent),
+    };
     for (i, (party, role)) in parties.iter().zip(roles).enumerate() {
         let memo = &mut memos[i];
-        let moved = party.moved(role, due, config.colors.percent);
+        let percent = if role == Role::Gives { giving } else { percent };
+        let moved = party.moved(role, due, percent);
         memo.was_capped = memo.cap.is_some();
         // Between two takings too: the limit stays.
         let presses = |(cap, held): (Bytes, Bytes)| cap < held + held.scale(PRESSES);
@@ -97,7 +104,16 @@ fn uses_working_set(config: &Config) -> bool {
     config.mode == Mode::Proportional || config.memoplight.working_set
 }
 
-fn party(memo: &Memo, group: &Group, leaf: bool, config: &Config) -> Party {
+/// What a group brings into memory in a period, as in the one that has just passed.
+fn fills(memo: &Memo, group: &Group, period_s: f64, elapsed_s: f64) -> Option<Bytes> {
+    let grown = non_file(group).zip(memo.non_file);
+    let grown = grown.map_or(Bytes::ZERO, |(now, before)| now - before);
+    let grown_per_s = grown.0 as f64 / elapsed_s.max(f64::MIN_POSITIVE);
+    let per_s = memo.rates.missed_per_s? + grown_per_s;
+    Some(Bytes((per_s * period_s) as u64))
+}
+
+fn party(memo: &Memo, group: &Group, leaf: bool, config: &Config, elapsed_s: f64) -> Party {
     let color = match config.mode {
         _ if !leaf => None,
         Mode::Memoplight => Some(color(group, memo, None).0),
@@ -127,6 +143,7 @@ fn party(memo: &Memo, group: &Group, leaf: bool, config: &Config) -> Party {
         },
         least,
         wants,
+        fills: fills(memo, group, config.colors.period_s, elapsed_s),
         cap: memo.cap,
     }
 }

@@ -109,6 +109,42 @@ fn a_green_group_gives_two_percent_a_second_to_the_red_one() {
 }
 
 #[test]
+fn a_red_group_that_reads_little_takes_slowly_but_in_mode_memoplight() {
+    let cap = |mode, missed_per_s, anon_per_s: u64| {
+        let mut snapshot = holding(&[(100, 200), (100, 200)]);
+        snapshot.groups[0].declared = Some(fresh(Color::Red));
+        snapshot.groups[1].declared = Some(fresh(Color::Green));
+        let config = Config {
+            mode,
+            ..Config::default()
+        };
+        let mut state = State::default();
+        let mut plan = Plan::default();
+        for second in 0..10 {
+            let red = &mut snapshot.groups[0];
+            red.traffic.missed_bytes = Some(second * missed_per_s);
+            red.memory.anon = Some(Bytes::mib(20) + Bytes(second * anon_per_s));
+            (state, plan) = step(&state, &snapshot, &config, SECOND);
+            apply(&mut snapshot, &plan);
+            follow(&mut snapshot);
+        }
+        mib(plan.verdicts[1].cap)
+    };
+    let proportional = |missed, anon| cap(Mode::Proportional, missed, anon);
+    let (mib_1, mib_100) = (1 << 20, 100 << 20);
+    // In each of ten seconds 2 % of 220 MiB, at least a quarter of it; in the first nothing is known.
+    let caps = [
+        proportional(mib_100, 0),
+        proportional(2 * mib_1, 0),
+        proportional(mib_1, 0),
+        proportional(0, 0),
+        proportional(0, 2 * mib_1),
+        cap(Mode::Memoplight, 0, 0),
+    ];
+    assert_eq!(caps, [159, 177, 185, 185, 177, 159]);
+}
+
+#[test]
 fn what_the_guard_keeps_free_does_not_end_the_giving() {
     let cap = |guarded| {
         let mut snapshot = holding(&[(100, 200), (100, 200)]);

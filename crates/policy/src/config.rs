@@ -108,7 +108,7 @@ pub struct ColorConfig {
     /// Seconds between two takings.
     pub period_s: f64,
     /// What is taken from a group each time, percent of its whole footprint; in mode `proportional` of
-    /// no more than five times its page cache.
+    /// no more than five times its page cache, and less where those who are red fill memory more slowly.
     pub percent: f64,
     /// Yellow groups give too: in mode `memoplight` while one is red, in mode `proportional` when no
     /// green one can give more.

@@ -21,6 +21,8 @@
 //! Properties, each held by a test:
 //! - *nobody gives who is red*, or, in mode `proportional`, who declared nothing;
 //! - *slow*: no group gives more than its percentage in a period, whatever colors do;
+//! - *no faster than it is filled* (mode `proportional`): all together give no more in a period than
+//!   those who ask bring into memory, as far as that is known, or a quarter of their percentages;
 //! - *floors*: no cap falls below what must stay;
 //! - *unknown moves nothing*: neither a cap whose group cannot be read nor, if the host cannot be
 //!   read, any.
@@ -45,6 +47,9 @@ const PLENTY: f64 = 2.0;
 /// The kernel has not followed a cap that is exceeded by more than this part: it comes down no
 /// further until it has.
 const BEHIND: f64 = 0.1;
+/// Those who give are slowed to no less than this part of their percentage: who says green and red in turn
+/// would give next to nothing in between.
+const SLOWEST: f64 = 0.25;
 /// Caps come up by at least this much, so that small groups do not wait for ever.
 const LEAST_STEP: Bytes = Bytes::mib(1);
 
@@ -102,6 +107,8 @@ pub struct Party {
     pub least: Bytes,
     /// It could take more than it holds.
     pub wants: bool,
+    /// What it brings into memory in a period: page cache from disks, and other memory. `None`: not known.
+    pub fills: Option<Bytes>,
     /// Its cap so far.
     pub cap: Option<Bytes>,
 }
@@ -132,9 +139,7 @@ pub fn due(since_s: f64, elapsed_s: f64, period_s: f64) -> (bool, f64) {
 
 /// Roles in mode `proportional`. Shape: one for each party.
 pub fn unified(parties: &[Party], supply: Supply, yellow_gives: bool) -> Vec<Role> {
-    let asked = parties
-        .iter()
-        .any(|party| party.color == Some(Color::Red) && party.wants);
+    let asked = parties.iter().any(Party::asks);
     let givers = match (asked, supply) {
         (true, Supply::Scarce) => Role::Gives,
         (true, Supply::Between) => Role::Stays,
@@ -175,7 +180,31 @@ pub fn table_ii(parties: &[Party], supply: Supply, yellow_gives: bool) -> Vec<Ro
         .collect()
 }
 
+/// The part of their percentage, [`SLOWEST`] to 1, that those who give are to give: what those who ask
+/// can fill. Memory that is taken sooner is nobody's for a while, and the programs outside take it.
+pub fn pace(parties: &[Party], roles: &[Role], percent: f64) -> f64 {
+    let asking = parties.iter().filter(|party| party.asks());
+    let Some(filled) = asking.map(|party| party.fills).sum::<Option<Bytes>>() else {
+        return 1.0;
+    };
+    let giving = parties
+        .iter()
+        .zip(roles)
+        .filter(|(_, role)| **role == Role::Gives);
+    let given: Bytes = giving.filter_map(|(party, _)| party.step(percent)).sum();
+    (filled.0 as f64 / given.0.max(1) as f64).clamp(SLOWEST, 1.0)
+}
+
 impl Party {
+    /// Memory is taken for it.
+    fn asks(&self) -> bool {
+        self.color == Some(Color::Red) && self.wants
+    }
+
+    fn step(&self, percent: f64) -> Option<Bytes> {
+        Some(self.basis?.scale(percent / 100.0))
+    }
+
     fn can_give(&self) -> bool {
         self.held
             .is_some_and(|held| self.cap.map_or(held, |cap| cap.min(held)) > self.least)
@@ -186,10 +215,9 @@ impl Party {
         if role == Role::Free {
             return None;
         }
-        let (Some(held), Some(basis)) = (self.held, self.basis) else {
+        let (Some(held), Some(step)) = (self.held, self.step(percent)) else {
             return self.cap;
         };
-        let step = basis.scale(percent / 100.0);
         match role {
             Role::Gives if due => {
                 let behind = |cap: Bytes| held > cap + cap.scale(BEHIND) + LEAST_STEP;

@@ -15,6 +15,7 @@ fn party(color: Option<Color>) -> Party {
         basis: Some(Bytes::mib(100)),
         least: Bytes::mib(1),
         wants: true,
+        fills: None,
         cap: None,
     }
 }
@@ -76,6 +77,25 @@ fn a_taking_is_two_percent_and_comes_back_as_slowly() {
     green.held = Some(Bytes::mib(40));
     assert_eq!(green.moved(Role::Recovers, true, 2.0), None);
     assert_eq!(green.moved(Role::Free, false, 2.0), None);
+}
+
+#[test]
+fn no_more_is_taken_than_those_who_ask_can_fill() {
+    let mut parties = [G, G, Y, R, R].map(party);
+    let percent = |parties: &[Party]| {
+        let roles = unified(parties, Supply::Scarce, true);
+        (100.0 * pace(parties, &roles, 2.0)).round() as u32
+    };
+    parties[3].fills = Some(Bytes::mib(2));
+    assert_eq!(percent(&parties), 100, "not known of all");
+    parties[4].fills = Some(Bytes::ZERO);
+    assert_eq!(percent(&parties), 50, "the yellow one does not give");
+    parties[3].wants = false;
+    assert_eq!(percent(&parties), 25, "nothing is taken for it");
+    parties[4].fills = Some(Bytes::mib(4));
+    assert_eq!(percent(&parties), 100);
+    parties[4].fills = Some(Bytes::mib(400));
+    assert_eq!(percent(&parties), 100);
 }
 
 #[test]
