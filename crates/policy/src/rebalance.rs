@@ -22,7 +22,7 @@
 //! - *nobody gives who is red*, or, in mode `proportional`, who declared nothing;
 //! - *slow*: no group gives more than its percentage in a period, whatever colors do;
 //! - *no faster than it is filled* (mode `proportional`): all together give no more in a period than
-//!   those who ask bring into memory, as far as that is known, or a quarter of their percentages;
+//!   those who ask bring into memory, as far as that is known, or a sixteenth of their percentages;
 //! - *floors*: no cap falls below what must stay;
 //! - *unknown moves nothing*: neither a cap whose group cannot be read nor, if the host cannot be
 //!   read, any.
@@ -49,7 +49,7 @@ const PLENTY: f64 = 2.0;
 const BEHIND: f64 = 0.1;
 /// Those who give are slowed to no less than this part of their percentage: who says green and red in turn
 /// would give next to nothing in between.
-const SLOWEST: f64 = 0.25;
+const SLOWEST: f64 = 1.0 / 16.0;
 /// Caps come up by at least this much, so that small groups do not wait for ever.
 const LEAST_STEP: Bytes = Bytes::mib(1);
 

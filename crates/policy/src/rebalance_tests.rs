@@ -91,7 +91,7 @@ fn no_more_is_taken_than_those_who_ask_can_fill() {
     parties[4].fills = Some(Bytes::ZERO);
     assert_eq!(percent(&parties), 50, "the yellow one does not give");
     parties[3].wants = false;
-    assert_eq!(percent(&parties), 25, "nothing is taken for it");
+    assert_eq!(percent(&parties), 6, "nothing is taken for it");
     parties[4].fills = Some(Bytes::mib(4));
     assert_eq!(percent(&parties), 100);
     parties[4].fills = Some(Bytes::mib(400));
