@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use justitia_probe::targets::http::{Config, Http};
 use justitia_probe::targets::log::{self, Field, Log, Unit};
@@ -72,6 +72,23 @@ fn get(url: String) -> thread::JoinHandle<()> {
     })
 }
 
+/// Waits for something, for at most half a minute.
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(30), "not yet: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until so many lines of a log contain this: nginx writes them after its answers.
+fn logged(path: &Path, request: &str, lines: usize) {
+    wait_until(request, || {
+        let log = fs::read_to_string(path).unwrap_or_default();
+        log.lines().filter(|line| line.contains(request)).count() >= lines
+    });
+}
+
 #[test]
 #[ignore = "needs the servers of scripts/setup --test; make test runs it"]
 fn nginx_answers_counts_and_logs() {
@@ -96,6 +113,8 @@ fn nginx_answers_counts_and_logs() {
     for thread in slow {
         thread.join().unwrap();
     }
+    let (current, old) = (server.path("access.log"), server.path("access.log.1"));
+    logged(&current, "/slow.bin ", 3);
     let seen = log.measure().unwrap();
     assert!(
         seen.latency_seconds
@@ -103,11 +122,13 @@ fn nginx_answers_counts_and_logs() {
         "{seen:?}"
     );
 
-    fs::rename(server.path("access.log"), server.path("access.log.1")).unwrap();
-    get(config.url.clone()).join().unwrap();
+    fs::rename(&current, &old).unwrap();
+    get(format!("{}?renamed", config.url)).join().unwrap();
+    logged(&old, "?renamed ", 1);
     server.signal(REOPEN_LOGS);
-    thread::sleep(Duration::from_millis(300));
+    wait_until("a new log", || current.exists());
     get(format!("{}down", config.url)).join().unwrap();
+    logged(&current, "/down ", 1);
     let seen = log.measure().unwrap();
     assert_eq!(seen.note.as_deref(), Some("1 of 2 failed"), "{seen:?}");
     assert_eq!(seen.latency_seconds, Some(f64::INFINITY));
