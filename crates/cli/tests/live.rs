@@ -379,6 +379,8 @@ fn after_an_agent_ended_every_knob_is_as_before() {
     }
     assert_eq!(changed("knobs.before", "knobs.after"), [""; 0]);
     let log = run().text("agent.log");
+    // At one time or another it limited the lightest.
+    assert!(log.contains("/app/light memory.high = "), "{log}");
     assert!(log.contains("knobs restored"), "{log}");
 }
 
