@@ -61,7 +61,8 @@ struct doing {
  * needs cmpxchg16b for it).
  */
 #define PLACES 4096
-static struct doing places[PLACES];
+/* In a section of its own, which user space makes shorter. */
+static struct doing places[PLACES] SEC(".bss.places");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -108,10 +109,15 @@ static __always_inline __u32 *busy_with(__u64 thread)
 	return &busy[thread % PLACES];
 }
 
+static __always_inline struct doing *place_of(__u64 thread)
+{
+	return &places[thread & settings.place_mask];
+}
+
 /* This thread's state, if it has one. */
 static __always_inline struct doing *doing_of(__u64 thread)
 {
-	struct doing *place = &places[thread % PLACES];
+	struct doing *place = place_of(thread);
 
 	if (place->thread == thread)
 		return place;
@@ -128,7 +134,7 @@ static __always_inline struct doing *doing_new(void)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
 	struct doing *task = doing_of(thread), none = {};
-	struct doing *place = &places[thread % PLACES];
+	struct doing *place = place_of(thread);
 
 	if (task)
 		return task;

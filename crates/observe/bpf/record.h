@@ -37,6 +37,10 @@ struct settings {
 	/* CPUs that may ever be: the records of a slot lie side by side, one for each. */
 	__u32 cpus;
 	__u32 page_shift;
+	/* Places of threads, less one; a power of two less one. */
+	__u32 place_mask;
+	/* Bits of a hash that are left out where it tells a set of files. */
+	__u32 set_shift;
 };
 
 /* What both sides write while the programs run. */

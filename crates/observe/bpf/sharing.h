@@ -50,11 +50,11 @@ struct file_uses {
  * the file that was not used for longest goes. A map with LRU lists would forget as well, but costs
  * ten times as much for each file that is new, and on some hosts nearly every file is.
  */
-#define SETS 2048
 #define WAYS 4
+/* User space sizes it: so many sets. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SETS * WAYS);
+	__uint(max_entries, WAYS);
 	__type(key, __u32);
 	__type(value, struct file_uses);
 } files SEC(".maps");
@@ -123,7 +123,7 @@ static __always_inline void first_user(struct file_uses *uses, struct identity *
 /* A task of the group in this slot uses this file. */
 static __noinline int note_use(struct identity *file, __u32 slot)
 {
-	__u32 index = (hash(lower_half(file->inode)) >> 53) * WAYS;
+	__u32 index = (hash(lower_half(file->inode)) >> settings.set_shift) * WAYS;
 	__u64 *group = bpf_map_lookup_elem(&groups, &slot);
 	struct file_uses *first = bpf_map_lookup_elem(&files, &index);
 	struct file_uses *oldest = first, *uses = first;

@@ -210,15 +210,26 @@ pub struct DatabasesReport {
     pub containers: Vec<DatabaseReport>,
     /// When each phase began and ended, seconds since the first one began.
     pub phases: Vec<(f64, f64)>,
-    /// Memory that was free at each sample.
+    /// The host's memory at each sample.
     #[serde(default)]
-    pub free_bytes: Vec<Option<u64>>,
+    pub host: Vec<HostSample>,
     /// What the agent cost.
     pub agent: Option<AgentCost>,
     /// The end of its log.
     pub agent_log: String,
     /// Settings that the agent left changed.
     pub knobs_left: Vec<String>,
+}
+
+/// The host's memory at one moment (`/proc/meminfo`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostSample {
+    /// `MemFree`.
+    pub free_bytes: Option<u64>,
+    /// All page cache: `Cached + Buffers - Shmem`.
+    pub file_bytes: Option<u64>,
+    /// `AnonPages`.
+    pub anon_bytes: Option<u64>,
 }
 
 /// What one container did.

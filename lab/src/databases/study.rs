@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::protocol::{DatabaseJob, DatabasesReport, Policy};
+use super::protocol::{DatabaseJob, DatabasesReport, HostSample, Policy};
 use super::record::Series;
 use super::settings::Settings;
 use crate::protocol::AgentCost;
@@ -93,6 +93,9 @@ pub struct Figures {
     /// Page cache of all containers, mean over the samples, 10^6 bytes.
     #[serde(default)]
     pub cache_mb: Option<f64>,
+    /// Page cache of everybody else (the agent, the clients, the system), the same.
+    #[serde(default)]
+    pub others_mb: Option<f64>,
     /// Memory that nobody used, the same.
     #[serde(default)]
     pub free_mb: Option<f64>,
@@ -181,9 +184,9 @@ pub struct StudiedRun {
     pub limits: Vec<Option<u64>>,
     /// Samples of each container.
     pub series: Vec<Series>,
-    /// Memory that was free at each sample.
+    /// The host's memory at each sample.
     #[serde(default)]
-    pub free_bytes: Vec<Option<u64>>,
+    pub host: Vec<HostSample>,
 }
 
 impl Document {
@@ -239,6 +242,7 @@ fn studied(settings: &Settings, record: RunRecord) -> StudiedRun {
         .iter()
         .map(|container| Series::of(&container.samples))
         .collect();
+    let free: Vec<_> = report.host.iter().map(|host| host.free_bytes).collect();
     StudiedRun {
         run: record.run,
         seed: record.seed,
@@ -246,17 +250,32 @@ fn studied(settings: &Settings, record: RunRecord) -> StudiedRun {
         host_speed: record.host_speed,
         failed_boots: record.failed_boots,
         figures: Figures {
-            free_mb: mean(&megabytes(&report.free_bytes)),
+            others_mb: mean(&megabytes(&others(&report.host, &series))),
+            free_mb: mean(&megabytes(&free)),
             ..figures(settings, &series)
         },
         phases: report.phases,
-        free_bytes: report.free_bytes,
+        host: report.host,
         agent: report.agent,
         agent_log: report.agent_log,
         knobs_left: report.knobs_left,
         limits: report.containers.iter().map(|c| c.limit_bytes).collect(),
         series,
     }
+}
+
+/// At each sample, the host's page cache that is no container's; `None` where one is not known.
+fn others(host: &[HostSample], series: &[Series]) -> Vec<Option<u64>> {
+    host.iter()
+        .enumerate()
+        .map(|(at, host)| {
+            let theirs: Option<u64> = series
+                .iter()
+                .map(|series| series.file_bytes.get(at).copied().flatten())
+                .sum();
+            Some(host.file_bytes?.saturating_sub(theirs?))
+        })
+        .collect()
 }
 
 /// Median of every number over the runs.
@@ -291,6 +310,7 @@ pub fn figures(settings: &Settings, series: &[Series]) -> Figures {
             .iter()
             .map(|series| mean(&megabytes(&series.file_bytes)))
             .sum(),
+        others_mb: None,
         free_mb: None,
         containers,
     }

@@ -62,7 +62,18 @@ fn record(settings: &Settings, served: f64) -> RunRecord {
                     )
                 })
                 .collect(),
-            free_bytes: vec![Some(20_000_000), None, Some(40_000_000)],
+            host: [
+                (Some(20_000_000), Some(150_000_000)),
+                (None, None),
+                (Some(40_000_000), Some(160_000_000)),
+            ]
+            .into_iter()
+            .map(|(free_bytes, file_bytes)| HostSample {
+                free_bytes,
+                file_bytes,
+                anon_bytes: None,
+            })
+            .collect(),
             agent: None,
             agent_log: "<log>".into(),
             knobs_left: Vec::new(),

@@ -8,7 +8,7 @@ use super::study::{Document, Figures};
 pub fn render(document: &Document) -> String {
     let settings = &document.environment.databases;
     let mut text = format!(
-        "{} on Linux {}, phases of {} s\n\n{:<14}{:>13}{:>11}{:>10}{:>9}",
+        "{} on Linux {}, phases of {} s\n\n{:<14}{:>13}{:>11}{:>10}{:>11}{:>9}",
         document.experiment,
         document.kernel,
         settings.phase_s,
@@ -16,6 +16,7 @@ pub fn render(document: &Document) -> String {
         "transactions",
         "satisfied",
         "cache MB",
+        "others MB",
         "free MB"
     );
     for container in &settings.containers {
@@ -26,11 +27,12 @@ pub fn render(document: &Document) -> String {
         let figures = &result.figures;
         let _ = write!(
             text,
-            "{:<14}{:>13.0}{:>11}{:>10}{:>9}",
+            "{:<14}{:>13.0}{:>11}{:>10}{:>11}{:>9}",
             policy.name(),
             figures.transactions,
             percent(figures.satisfied),
             whole(figures.cache_mb),
+            whole(figures.others_mb),
             whole(figures.free_mb)
         );
         for container in &figures.containers {

@@ -20,6 +20,7 @@ mod memory;
 mod observer;
 mod points;
 mod sharing;
+mod sizes;
 mod slots;
 
 use std::io;
@@ -79,4 +80,4 @@ pub(crate) use generated::types;
 const _: () = assert!(size_of::<types::counters>() == 128);
 const _: () = assert!(size_of::<types::control>() == 16);
 const _: () = assert!(size_of::<types::shared_file>() == 208);
-const _: () = assert!(size_of::<types::settings>() == 8);
+const _: () = assert!(size_of::<types::settings>() == 16);

@@ -21,17 +21,15 @@ use super::load;
 use super::memory::{ControlMemory, CounterMemory};
 use super::points::{choose, Choice, Tier};
 use super::sharing::Sharing;
+use super::sizes::Sizes;
 use super::slots::Slots;
 use super::{types, Error};
 use crate::{is_list_of, ProcIo, Sample, TrafficSource, Watched};
 
-/// Groups that can be watched at once; the programs' `NO_SLOT` is beyond.
-const MAX_SLOTS: u32 = 4095;
-/// The counters of all slots and CPUs take no more than this.
-const MAX_BYTES: usize = 64 << 20;
-
 /// The section that both sides write.
 const CONTROL: &str = ".data.control";
+/// The section of the places of threads.
+const PLACES: &str = ".bss.places";
 /// Maps whose entries come and go.
 const HASHES: [&str; 5] = ["watched", "resolved", "doing", "prefetched", "readers"];
 
@@ -78,18 +76,18 @@ impl Observer {
                 "counters",
                 "how many CPUs there are is not known".into(),
             ))?;
-        let per_slot = cpus as usize * size_of::<types::counters>();
-        let slots = (MAX_BYTES / per_slot).min(MAX_SLOTS as usize) as u32;
-        let mut object = load_programs(&choice, slots, cpus);
+        let sizes = Sizes::of(fs.read_host().total, cpus);
+        let mut object = load_programs(&choice, &sizes, cpus);
         if object.is_err() && !choice.in_modules.is_empty() {
             // Only the module itself knows whether it has the function.
             let in_modules = std::mem::take(&mut choice.in_modules);
             choice.programs.retain(|name| !in_modules.contains(name));
-            object = load_programs(&choice, slots, cpus);
+            object = load_programs(&choice, &sizes, cpus);
         }
         let object = object?;
         let counters = find(&object, "counters")?;
-        let memory = CounterMemory::map(counters.as_fd(), slots, cpus).map_err(Error::Memory)?;
+        let memory =
+            CounterMemory::map(counters.as_fd(), sizes.slots, cpus).map_err(Error::Memory)?;
         let control = find(&object, CONTROL)?;
         let control = ControlMemory::map(control.as_fd()).map_err(Error::Memory)?;
         let links = attach(&object, &choice)?;
@@ -103,7 +101,7 @@ impl Observer {
             object,
             proc: (choice.tier == Tier::Tracepoints).then(|| ProcIo::new(fs)),
             choice,
-            slots: Slots::new(slots),
+            slots: Slots::new(sizes.slots),
             groups: HashMap::new(),
             listed: Vec::new(),
             waiting: false,
@@ -277,7 +275,7 @@ pub(crate) fn find<'obj>(object: &'obj Object, name: &'static str) -> Result<Map
 }
 
 /// Loads the chosen programs.
-fn load_programs(choice: &Choice, slots: u32, cpus: u32) -> Result<Object, Error> {
+fn load_programs(choice: &Choice, sizes: &Sizes, cpus: u32) -> Result<Object, Error> {
     load::forget_said();
     let refused = |error: &libbpf_rs::Error| {
         let log = load::said();
@@ -287,14 +285,14 @@ fn load_programs(choice: &Choice, slots: u32, cpus: u32) -> Result<Object, Error
         }
     };
     let mut object = load::open("justitia", load::observe_object()).map_err(|e| refused(&e))?;
-    configure(&mut object, choice, slots, cpus).map_err(|e| refused(&e))?;
+    configure(&mut object, choice, sizes, cpus).map_err(|e| refused(&e))?;
     object.load().map_err(|e| refused(&e))
 }
 
 fn configure(
     object: &mut OpenObject,
     choice: &Choice,
-    slots: u32,
+    sizes: &Sizes,
     cpus: u32,
 ) -> libbpf_rs::Result<()> {
     for mut program in object.progs_mut() {
@@ -304,15 +302,31 @@ fn configure(
     let page_shift = rustix::param::page_size().trailing_zeros();
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
-        if name == "counters" {
-            map.set_max_entries(slots * cpus)?;
-        } else if name == "groups" {
-            map.set_max_entries(slots)?;
+        let entries = match name.as_str() {
+            "counters" => sizes.slots * cpus,
+            "groups" => sizes.slots,
+            "resolved" => sizes.resolved,
+            "prefetched" => sizes.prefetched,
+            "readers" => sizes.readers,
+            "doing" => sizes.doing,
+            // The programs say how many lie in a set.
+            "files" => sizes.sets * map.max_entries(),
+            _ => 0,
+        };
+        if entries > 0 {
+            map.set_max_entries(entries)?;
+        } else if name == PLACES {
+            map.set_value_size(sizes.places * size_of::<types::doing>() as u32)?;
         } else if name.ends_with(".rodata") {
             let mut settings = [0; size_of::<types::settings>()];
             for (at, value) in [
                 (offset_of!(types::settings, cpus), cpus),
                 (offset_of!(types::settings, page_shift), page_shift),
+                (offset_of!(types::settings, place_mask), sizes.places - 1),
+                (
+                    offset_of!(types::settings, set_shift),
+                    64 - sizes.sets.trailing_zeros(),
+                ),
             ] {
                 settings[at..at + size_of::<u32>()].copy_from_slice(&value.to_ne_bytes());
             }

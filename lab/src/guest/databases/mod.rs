@@ -71,7 +71,7 @@ pub fn run(job: &DatabasesJob) -> Result<DatabasesReport> {
     let knobs_before = knobs::snapshot(Path::new(setup::CGROUP));
     let mut agent = start_agent(job)?;
     phases.run(agent.as_mut())?;
-    let (series, free_bytes, spans) = phases.finish();
+    let (series, host, spans) = phases.finish();
 
     if let Some(agent) = &mut agent {
         let in_time = agent.end()?;
@@ -97,7 +97,7 @@ pub fn run(job: &DatabasesJob) -> Result<DatabasesReport> {
         environment,
         containers,
         phases: spans,
-        free_bytes,
+        host,
         agent: agent.as_ref().map(Agent::cost),
         agent_log: agent.as_ref().map(Agent::log).unwrap_or_default(),
         knobs_left: left_changed(&knobs_before, &knobs_after),

@@ -17,7 +17,7 @@ use super::look::{blank, look};
 use super::probe::{declared, Declarer};
 use super::server::Server;
 use super::sysbench::{Load, Sysbench};
-use crate::databases::protocol::{DatabaseSample, DatabasesJob, Start};
+use crate::databases::protocol::{DatabaseSample, DatabasesJob, HostSample, Start};
 use crate::guest::agent::Agent;
 use crate::guest::disks::GuestDisk;
 use crate::guest::setup::{self, STATE};
@@ -49,7 +49,7 @@ pub struct Phases<'a> {
     device: &'a str,
     clients: Vec<Clients>,
     series: Vec<Vec<DatabaseSample>>,
-    free_bytes: Vec<Option<u64>>,
+    host: Vec<HostSample>,
     spans: Vec<(f64, f64)>,
     begin_ns: u64,
 }
@@ -63,7 +63,7 @@ impl<'a> Phases<'a> {
             device: &data.number,
             clients: servers.iter().map(|_| Clients::default()).collect(),
             series: vec![Vec::new(); servers.len()],
-            free_bytes: Vec::new(),
+            host: Vec::new(),
             spans: Vec::new(),
             begin_ns: 0,
         }
@@ -120,10 +120,10 @@ impl<'a> Phases<'a> {
         Ok(())
     }
 
-    /// The samples of each container, the memory that was free at each, the span of each phase.
+    /// The samples of each container, the host's memory at each, the span of each phase.
     #[allow(clippy::type_complexity)]
-    pub fn finish(self) -> (Vec<Vec<DatabaseSample>>, Vec<Option<u64>>, Vec<(f64, f64)>) {
-        (self.series, self.free_bytes, self.spans)
+    pub fn finish(self) -> (Vec<Vec<DatabaseSample>>, Vec<HostSample>, Vec<(f64, f64)>) {
+        (self.series, self.host, self.spans)
     }
 
     fn now_s(&self) -> f64 {
@@ -201,9 +201,8 @@ impl<'a> Phases<'a> {
 
     fn sample(&mut self, phase: usize) -> Result<()> {
         let at_s = self.now_s();
-        let meminfo = files::read(Path::new("/proc/meminfo"))?;
-        self.free_bytes
-            .push(files::meminfo_bytes(&meminfo, "MemFree"));
+        self.host
+            .push(host(&files::read(Path::new("/proc/meminfo"))?));
         for (index, server) in self.servers.iter().enumerate() {
             let clients = &mut self.clients[index];
             let mut sample = blank(at_s, phase);
@@ -248,6 +247,16 @@ impl<'a> Phases<'a> {
             let _ = write!(line, " {} {tps}/s {color} {mb} MB;", server.name);
         }
         line
+    }
+}
+
+fn host(meminfo: &str) -> HostSample {
+    let field = |name| files::meminfo_bytes(meminfo, name);
+    let file = || Some((field("Cached")? + field("Buffers")?).saturating_sub(field("Shmem")?));
+    HostSample {
+        free_bytes: field("MemFree"),
+        file_bytes: file(),
+        anon_bytes: field("AnonPages"),
     }
 }
 

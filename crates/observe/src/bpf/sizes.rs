@@ -1,0 +1,124 @@
+//! How large the programs' maps are: in proportion to the host's memory, up to what a host of 8 or
+//! 16 GiB has.
+//!
+//! The kernel allocates them whole when the programs are loaded, some 7 MB at full size. What they
+//! remember goes with memory: groups, open files and what was fetched ahead of them each take some. A map
+//! that is too small forgets sooner (`LRU_HASH`, the files) or is slower (the places); only a group
+//! without a slot is not counted, so there are more of these than groups fit into memory.
+
+use justitia_policy::units::Bytes;
+
+use super::types;
+
+/// Groups that can be watched at once; the programs' `NO_SLOT` is beyond.
+const MAX_SLOTS: u64 = 4095;
+/// The counters of all slots and CPUs take no more than this.
+const MAX_COUNTERS: u64 = 64 << 20;
+/// The programs' `PLACES`.
+const MAX_PLACES: u64 = 4096;
+/// An LRU map's CPUs each hold back up to 128 entries (`kernel/bpf/bpf_lru_list.c`); with fewer than
+/// twice that it forgets what was used just now.
+const LRU_PER_CPU: u64 = 256;
+
+/// Entries of each map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// Groups.
+    pub(super) slots: u32,
+    /// Cgroups whose group was looked up.
+    pub(super) resolved: u32,
+    /// Blocks of 64 pages with something fetched ahead.
+    pub(super) prefetched: u32,
+    /// Open files that read ahead.
+    pub(super) readers: u32,
+    /// Threads that are in the middle of something, beyond the places.
+    pub(super) doing: u32,
+    /// Places of such threads; a power of two.
+    pub(super) places: u32,
+    /// Sets of files; a power of two.
+    pub(super) sets: u32,
+}
+
+impl Sizes {
+    /// For a host with this much memory; `None`, not known, is much.
+    pub(super) fn of(memory: Option<Bytes>, cpus: u32) -> Sizes {
+        let cpus = u64::from(cpus);
+        // One for each so many MiB.
+        let per = |mib: u64| memory.map_or(u64::MAX, |memory| memory.0 / Bytes::mib(mib).0);
+        let lru = |entries: u64, most: u64| small(entries.max(LRU_PER_CPU * cpus).min(most));
+        let power_of_two = |entries: u64, least: u64, most: u64| {
+            small(entries.clamp(least, most).next_power_of_two())
+        };
+        let fit = MAX_COUNTERS / (cpus * size_of::<types::counters>() as u64);
+        Sizes {
+            slots: small(per(1).clamp(1536, MAX_SLOTS).min(fit)),
+            resolved: lru(per(1), 8192),
+            prefetched: lru(per(1).saturating_mul(2), 16384),
+            readers: lru(per(1), 8192),
+            doing: lru(per(16), 1024),
+            places: power_of_two(per(4), 256, MAX_PLACES),
+            sets: power_of_two(per(4), 128, 2048),
+        }
+    }
+}
+
+/// Each is bounded by a constant far below.
+fn small(entries: u64) -> u32 {
+    u32::try_from(entries).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_host_has_the_full_size() {
+        let full = Sizes::of(Some(Bytes::mib(64 << 10)), 2);
+        assert_eq!(full, Sizes::of(None, 2));
+        assert_eq!((full.slots, full.places, full.sets), (4095, 4096, 2048));
+        assert_eq!(
+            (full.resolved, full.prefetched, full.readers, full.doing),
+            (8192, 16384, 8192, 1024)
+        );
+    }
+
+    #[test]
+    fn a_small_host_can_still_watch_a_thousand_groups() {
+        let sizes = Sizes::of(Some(Bytes::mib(256)), 2);
+        assert!(sizes.slots > 1024);
+        assert_eq!(
+            sizes.resolved, 512,
+            "an LRU map is not smaller than its CPUs hold back"
+        );
+    }
+
+    #[test]
+    fn more_memory_never_means_smaller_maps_and_no_map_is_beyond_its_programs() {
+        for cpus in [1, 2, 64, 512, 8192] {
+            let mut before = Sizes::of(Some(Bytes::ZERO), cpus);
+            for mib in (0..40_000).step_by(97) {
+                let now = Sizes::of(Some(Bytes::mib(mib)), cpus);
+                let list = |s: Sizes| {
+                    [
+                        s.slots,
+                        s.resolved,
+                        s.prefetched,
+                        s.readers,
+                        s.doing,
+                        s.places,
+                        s.sets,
+                    ]
+                };
+                assert!(list(now)
+                    .iter()
+                    .zip(list(before))
+                    .all(|(now, before)| *now >= before));
+                assert!(now.places.is_power_of_two() && u64::from(now.places) <= MAX_PLACES);
+                assert!(now.sets.is_power_of_two() && now.slots > 0);
+                let counters = u64::from(now.slots) * u64::from(cpus) * 128;
+                assert!(counters <= MAX_COUNTERS);
+                before = now;
+            }
+        }
+    }
+}
