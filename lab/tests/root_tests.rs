@@ -98,23 +98,35 @@ fn contains_mark(path: &Path) -> bool {
         && fs::read_to_string(path).unwrap().contains(MARK)
 }
 
-/// The packages with marked tests. A crate's folder is named like its package.
+/// The package in this folder: they are named alike.
+fn package_in(folder: &Path) -> String {
+    format!(
+        "justitia-{}",
+        folder.file_name().unwrap_or_default().to_string_lossy()
+    )
+}
+
+/// The packages with marked tests.
 fn packages() -> BTreeSet<String> {
     fs::read_dir(workspace().join("crates"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| contains_mark(&path.join("src")) || contains_mark(&path.join("tests")))
-        .map(|path| format!("justitia-{}", path.file_name().unwrap().to_string_lossy()))
+        .map(|path| package_in(&path))
         .collect()
 }
 
-/// Builds the packages' test binaries and says where they are.
+/// Where the packages' test binaries are. All of the workspace are built: of some packages alone,
+/// their dependencies would have fewer features, and be compiled once more.
 fn build(packages: &BTreeSet<String>) -> Vec<PathBuf> {
-    let mut arguments = vec!["test"];
-    arguments.extend(packages.iter().flat_map(|name| ["-p", name]));
-    built(&arguments)
+    built(&["test", "--workspace"])
         .iter()
         .filter(|message| message["profile"]["test"] == true)
+        .filter(|message| {
+            let manifest = message["manifest_path"].as_str().map(Path::new);
+            let folder = manifest.and_then(Path::parent);
+            folder.is_some_and(|folder| packages.contains(&package_in(folder)))
+        })
         .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
         .collect()
 }
