@@ -122,7 +122,7 @@ pub struct HostStatus {
     pub free_bytes: Option<u64>,
     /// Page cache of the whole host.
     pub file_bytes: Option<u64>,
-    /// Sum of the zones' high watermarks.
+    /// Of [`justitia_policy::snapshot::Host::high_watermark`].
     pub high_watermark_bytes: Option<u64>,
     /// Share of the last period in which some or all (`full`) tasks of the host waited for memory
     /// or I/O, 0 to 1: fields of their own in JSON.

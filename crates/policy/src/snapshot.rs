@@ -95,7 +95,8 @@ pub struct Host {
     pub free: Option<Bytes>,
     /// Page cache of the whole host: `Cached + Buffers - Shmem`, the paper's `NR_FILE_PAGES`.
     pub file: Option<Bytes>,
-    /// Sum of the zones' high watermarks: below this much free memory kswapd works.
+    /// The zones' high watermarks, and what lower zones withhold from allocations that a higher one
+    /// could serve: below this much free memory kswapd works.
     pub high_watermark: Option<Bytes>,
     /// Stalls of all tasks of the host. Nothing is decided by it; it is shown.
     #[serde(default)]

@@ -173,17 +173,49 @@ pub fn meminfo(text: &[u8]) -> MemInfo {
     info
 }
 
-/// Sum of the zones' high watermarks in `/proc/zoneinfo`, in pages. The lines `high:` of the
-/// per-CPU lists are something else.
-pub fn high_watermark_pages(text: &[u8]) -> Option<u64> {
-    let mut sum = None;
+/// A zone of `/proc/zoneinfo`, in pages.
+#[derive(Default)]
+struct Zone {
+    high: Option<u64>,
+    managed: Option<u64>,
+    /// Not given to allocations that a higher zone could serve.
+    protected: u64,
+}
+
+impl Zone {
+    fn kept_free(&self) -> Option<u64> {
+        let kept = self.high?.saturating_add(self.protected);
+        Some(kept.min(self.managed.unwrap_or(u64::MAX)))
+    }
+}
+
+/// What the kernel keeps free by `/proc/zoneinfo`, in pages: each zone's high watermark, and what it
+/// withholds from allocations that a higher zone could serve (`calculate_totalreserve_pages` in
+/// `mm/page_alloc.c`). The lines `high:` of the per-CPU lists are something else.
+pub fn kept_free_pages(text: &[u8]) -> Option<u64> {
+    let mut zones: Vec<Zone> = Vec::new();
     for line in lines(text) {
         let mut words = words(line);
-        if words.next() == Some(b"high") {
-            if let Some(pages) = words.next().and_then(number) {
-                sum = Some(pages.saturating_add(sum.unwrap_or(0)));
+        let first = words.next();
+        if first == Some(b"Node") {
+            zones.push(Zone::default());
+        }
+        let Some(zone) = zones.last_mut() else {
+            continue;
+        };
+        match first {
+            Some(b"high") => zone.high = words.next().and_then(number),
+            Some(b"managed") => zone.managed = words.next().and_then(number),
+            // One for each zone that could have served the allocation: "(0, 479, 479)".
+            Some(b"protection:") => {
+                let each = line.split(|byte| !byte.is_ascii_digit());
+                zone.protected = each.filter_map(number).max().unwrap_or(0);
             }
+            _ => {}
         }
     }
-    sum
+    zones
+        .iter()
+        .filter_map(Zone::kept_free)
+        .reduce(u64::saturating_add)
 }

@@ -66,7 +66,7 @@ pub fn everything(text: &[u8]) {
     let _ = memory::limit(text);
     let _ = memory::events(text);
     let _ = memory::meminfo(text).file();
-    let _ = memory::high_watermark_pages(text);
+    let _ = memory::kept_free_pages(text);
     let _ = psi::totals(text);
     io::stat(text, |_, _| {});
     let _ = io::default_weight(text);

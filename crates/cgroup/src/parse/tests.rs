@@ -97,12 +97,25 @@ Cached:           300 kB\nSwapCached:         1 kB\nShmem:             20 kB\n";
 }
 
 #[test]
-fn watermarks_are_summed_over_zones_and_not_over_cpus() {
+fn what_the_kernel_keeps_free_is_summed_over_zones_and_not_over_cpus() {
     let text = b"Node 0, zone DMA\n  pages free 2816\n        boost    0\n        min      66\n\
         low      82\n        high     98\n  pagesets\n    cpu: 0\n       high:  500\n\
 Node 0, zone Normal\n  pages free 9\n        high     1002\n";
-    assert_eq!(memory::high_watermark_pages(text), Some(1100));
-    assert_eq!(memory::high_watermark_pages(b"Node 0\n"), None);
+    assert_eq!(memory::kept_free_pages(text), Some(1100));
+    assert_eq!(memory::kept_free_pages(b"Node 0\n"), None);
+}
+
+#[test]
+fn a_zone_keeps_free_what_is_not_for_allocations_of_higher_zones_and_no_more_than_it_has() {
+    // A machine of 24 GB; the kernel's MemAvailable counts these pages as not available.
+    let text = b"Node 0, zone DMA\n  high 16\n  managed  3840\n\
+        protection: (0, 3019, 24090, 24090, 24090)\n\
+Node 0, zone DMA32\n  high 3660\n  managed  772915\n\
+        protection: (0, 0, 21071, 21071, 21071)\n\
+Node 0, zone Normal\n  high 25557\n  managed  5394266\n  protection: (0, 0, 0, 0, 0)\n\
+Node 0, zone Movable\n  high 32\n  managed  0\n  protection: (0, 0, 0, 0, 0)\n";
+    let kept = 3840 + (3660 + 21071) + 25557;
+    assert_eq!(memory::kept_free_pages(text), Some(kept));
 }
 
 #[test]

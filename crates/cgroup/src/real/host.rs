@@ -60,7 +60,7 @@ impl HostReader {
             state.watermark_read = Some(Instant::now());
             state.watermark = open("/proc/zoneinfo")
                 .and_then(|zoneinfo| state.buffer.pread(zoneinfo, true).ok())
-                .and_then(|()| parse::memory::high_watermark_pages(state.buffer.bytes()))
+                .and_then(|()| parse::memory::kept_free_pages(state.buffer.bytes()))
                 .map(|pages| Bytes(pages.saturating_mul(rustix::param::page_size() as u64)));
         }
         host.high_watermark = state.watermark;

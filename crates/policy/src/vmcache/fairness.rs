@@ -29,7 +29,7 @@ pub struct Memory {
     pub free: Bytes,
     /// Page cache, the machines' in it.
     pub cache: Bytes,
-    /// What the kernel keeps free before it reclaims: the zones' high watermarks.
+    /// What the kernel keeps free before it reclaims ([`crate::snapshot::Host::high_watermark`]).
     pub high_watermark: Bytes,
 }
 

@@ -153,7 +153,8 @@ pub(in crate::web) const AGENT: &[Field] = &[
     plain(
         "host.high_watermark_bytes",
         "B",
-        "Free memory below which the kernel reclaims: the zones' high watermarks together.",
+        "Free memory below which the kernel reclaims: the zones' high watermarks, and what lower zones \
+         withhold from allocations that a higher one could serve.",
     )
     .gauge(
         "justitia_host_high_watermark_bytes",
