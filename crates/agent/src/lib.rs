@@ -24,6 +24,7 @@ pub mod notify;
 pub mod observe;
 mod owner;
 pub mod pace;
+mod pages;
 mod record;
 pub mod reserve;
 pub mod restore;

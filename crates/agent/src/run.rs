@@ -10,7 +10,6 @@ use std::time::{Duration, Instant, SystemTime};
 use justitia_cgroup::{Fs, Mount, RealFs, WriterConfig};
 use justitia_discover::{Priors, RuntimeDirs};
 use justitia_policy::config::Mode;
-use rustix::mm::{mlockall, MlockAllFlags};
 use rustix::process::{getrlimit, setpriority_process, setrlimit, Resource as Limited, Rlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -24,6 +23,7 @@ use crate::log::Log;
 use crate::notify::Notifier;
 use crate::observe::Observer;
 use crate::pace::Control;
+use crate::pages;
 use crate::restore::{restore, Restored};
 use crate::socket::{Board, Server, Step};
 use crate::source::traffic_source;
@@ -112,6 +112,8 @@ pub fn run(
             env!("CARGO_PKG_VERSION"),
             agent.managed(),
         ));
+        // Where it cannot lock pages, that was said at the start.
+        let _ = pages::keep_what_is_used_now();
         agent.run(&Notifier::from_env(), || {
             let settings = reread()?;
             page.follow(settings.listen);
@@ -319,11 +321,9 @@ pub fn no_group(globs: &str) -> Error {
 }
 
 /// Under memory pressure and a full run queue this is the one process that must go on: it keeps
-/// its pages (those it has touched) and goes before the others. Without the permission for it the
-/// agent is only slower.
+/// its pages and goes before the others. Without the permission for it the agent is only slower.
 fn stay_awake(log: &Log) {
-    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
-    if let Err(error) = mlockall(flags) {
+    if let Err(error) = pages::keep() {
         log.info(format_args!("cannot lock its pages in memory: {error}"));
     }
     let _ = setpriority_process(None, NICE);
