@@ -67,6 +67,8 @@ unsafe extern "C" fn collect(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     #[test]
@@ -93,11 +95,12 @@ mod tests {
 
     #[test]
     fn nothing_that_is_written_to_is_let_go_of() {
-        static WRITTEN: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(7);
+        // Large, so that its middle is in a whole page of the segment.
+        static WRITTEN: Mutex<[u8; 1 << 16]> = Mutex::new([7; 1 << 16]);
         let on_the_stack = 0u8;
         let on_the_heap = Box::new(0u8);
         let addresses = [
-            WRITTEN.as_ptr() as usize,
+            &raw const WRITTEN.lock().unwrap()[1 << 15] as usize,
             &raw const on_the_stack as usize,
             &raw const *on_the_heap as usize,
         ];

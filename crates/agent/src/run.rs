@@ -1,5 +1,6 @@
 //! What the commands call: run the agent, restore without one, look or watch without writing.
 
+use std::io;
 use std::net::SocketAddr;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,7 +82,7 @@ pub fn run(
 ) -> Result<()> {
     let lock = Lock::take(&settings.state_dir)?;
     let fs = claim_host(settings.policy.mode)?;
-    stay_awake(log);
+    let locked = stay_awake(log);
     let source = traffic_source(settings.observer, &fs, log)?;
     let mode = mode_name(settings.policy.mode);
     let (globs, socket) = (settings.manage.join(" "), settings.socket());
@@ -112,8 +113,9 @@ pub fn run(
             env!("CARGO_PKG_VERSION"),
             agent.managed(),
         ));
-        // Where it cannot lock pages, that was said at the start.
-        let _ = pages::keep_what_is_used_now();
+        if locked {
+            said_unless_kept(&pages::keep_what_is_used_now(), log);
+        }
         agent.run(&Notifier::from_env(), || {
             let settings = reread()?;
             page.follow(settings.listen);
@@ -320,13 +322,18 @@ pub fn no_group(globs: &str) -> Error {
     }
 }
 
-/// Under memory pressure and a full run queue this is the one process that must go on: it keeps
-/// its pages and goes before the others. Without the permission for it the agent is only slower.
-fn stay_awake(log: &Log) {
-    if let Err(error) = pages::keep() {
+/// It keeps its pages and goes before other processes; says whether it has its pages. Without the
+/// permission for it the agent is only slower.
+fn stay_awake(log: &Log) -> bool {
+    let _ = setpriority_process(None, NICE);
+    said_unless_kept(&pages::keep(), log)
+}
+
+fn said_unless_kept(kept: &io::Result<()>, log: &Log) -> bool {
+    if let Err(error) = kept {
         log.info(format_args!("cannot lock its pages in memory: {error}"));
     }
-    let _ = setpriority_process(None, NICE);
+    kept.is_ok()
 }
 
 fn failed_if_any(restored: &Restored) -> Result<()> {

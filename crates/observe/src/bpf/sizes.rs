@@ -115,8 +115,8 @@ mod tests {
                     .all(|(now, before)| *now >= before));
                 assert!(now.places.is_power_of_two() && u64::from(now.places) <= MAX_PLACES);
                 assert!(now.sets.is_power_of_two() && now.slots > 0);
-                let counters = u64::from(now.slots) * u64::from(cpus) * 128;
-                assert!(counters <= MAX_COUNTERS);
+                let a_slot = u64::from(cpus) * size_of::<types::counters>() as u64;
+                assert!(u64::from(now.slots) * a_slot <= MAX_COUNTERS);
                 before = now;
             }
         }
