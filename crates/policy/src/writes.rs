@@ -87,7 +87,7 @@ fn heaviest_siblings(groups: &[Group], decided: &[Decided]) -> BTreeMap<Option<G
     for (group, decided) in groups.iter().zip(decided) {
         if let Some(weight) = group.weight {
             let most = heaviest.entry(group.parent).or_insert(1.0_f64);
-            *most = most.max(weight.as_f64() * decided.gain.sqrt());
+            *most = most.max(weight.as_f64() * decided.gain);
         }
     }
     heaviest
