@@ -78,6 +78,8 @@ pub struct Observer {
     /// The scanner is new: what it finds says nothing of what changed.
     anew: bool,
     samples: Vec<Sample>,
+    /// The host has swap.
+    swap: bool,
 }
 
 impl Observer {
@@ -100,6 +102,7 @@ impl Observer {
             next_scan: None,
             anew: true,
             samples: Vec::new(),
+            swap: false,
         })
     }
 
@@ -257,6 +260,7 @@ impl Observer {
                 && root.can_write(Knob::MemoryReclaim),
         });
         observation.snapshot.host = self.fs.read_host();
+        self.swap = observation.snapshot.host.swap > Some(Bytes::ZERO);
         observation.snapshot.groups = self
             .tracked
             .iter()
@@ -364,6 +368,7 @@ impl Observer {
             memory: true,
             pressure: tracked.seen.weight.is_some(),
             knobs,
+            swap: self.swap,
         };
         match tracked.group.gauges(want, &mut self.buffer) {
             Ok(gauges) => {

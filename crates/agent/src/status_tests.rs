@@ -10,6 +10,7 @@ fn tick(paths: &[&str]) -> Tick {
         parent: None,
         path: (*path).to_owned(),
         weight: Some(Weight::DEFAULT),
+        delegated: false,
         weight_source: WeightSource::Default,
         memory: justitia_policy::snapshot::Memory::default(),
         traffic: justitia_policy::snapshot::Traffic::default(),

@@ -91,6 +91,7 @@ impl Tracked {
                 path: path.to_owned(),
                 weight,
                 weight_source,
+                delegated: false,
                 memory: snapshot::Memory::default(),
                 traffic: Traffic::default(),
                 pressure: snapshot::Pressure::default(),

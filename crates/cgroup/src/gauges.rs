@@ -18,6 +18,9 @@ pub struct Want {
     pub pressure: bool,
     /// `memory.low`, `memory.high`, `memory.max`, `io.weight`, `io.bfq.weight`.
     pub knobs: bool,
+    /// Of memory and knobs also `memory.swap.current` and `memory.swap.max`: a host without swap is spared
+    /// two reads of each group.
+    pub swap: bool,
 }
 
 impl Want {
@@ -26,24 +29,28 @@ impl Want {
         memory: true,
         pressure: true,
         knobs: true,
+        swap: true,
     };
     /// Memory only.
     pub const MEMORY: Want = Want {
         memory: true,
         pressure: false,
         knobs: false,
+        swap: false,
     };
     /// Pressure only.
     pub const PRESSURE: Want = Want {
         memory: false,
         pressure: true,
         knobs: false,
+        swap: false,
     };
     /// Knobs only.
     pub const KNOBS: Want = Want {
         memory: false,
         pressure: false,
         knobs: true,
+        swap: false,
     };
 }
 
@@ -90,12 +97,20 @@ impl Group {
         let mut gauges = Gauges::default();
         if want.memory {
             gauges.memory = self.memory(buffer)?;
+            if want.swap {
+                let swap = self.parsed(File::MemorySwapCurrent, buffer, parse::single)?;
+                gauges.memory.swap = swap.map(Bytes);
+            }
         }
         if want.pressure {
             gauges.pressure = self.pressure(buffer)?;
         }
         if want.knobs {
             gauges.knobs = self.knobs(buffer)?;
+            if want.swap {
+                let limit = parse::memory::limit;
+                gauges.knobs.swap_max = self.parsed(File::MemorySwapMax, buffer, limit)?;
+            }
         }
         Ok(gauges)
     }

@@ -79,6 +79,7 @@ fn main() -> anyhow::Result<()> {
         let total = Bytes(held.0 * 5 / 4).max(Bytes::mib(1024));
         let snapshot = Snapshot {
             host: Host {
+                swap: None,
                 total: Some(total),
                 free: Some(Bytes::mib(24)),
                 file: Some(held),
@@ -128,6 +129,7 @@ fn pods() -> Group {
         path: "/kubepods.slice".into(),
         weight: None,
         weight_source: WeightSource::Default,
+        delegated: false,
         memory: Memory::default(),
         traffic: Traffic::default(),
         pressure: Pressure::default(),
@@ -148,6 +150,7 @@ fn group(n: u64) -> Group {
         weight: Weight::new(WEIGHTS[kind]).ok(),
         weight_source: WeightSource::OciBlockIo,
         memory: Memory {
+            swap: None,
             current: Some(Bytes::mib(200)),
             file: Some(Bytes::mib(40)),
             file_mapped: Some(Bytes::mib(2)),

@@ -120,7 +120,7 @@ fn party(memo: &Memo, group: &Group, leaf: bool, config: &Config, elapsed_s: f64
         _ => declared(group),
     };
     let held = group.memory.file.filter(|_| non_file(group).is_some());
-    let mut least = limits::floor(group);
+    let mut least = memo.least.file;
     if let (true, Some(set), Some(other)) = (
         uses_working_set(config),
         memo.working_set.estimate(),
@@ -152,7 +152,7 @@ fn party(memo: &Memo, group: &Group, leaf: bool, config: &Config, elapsed_s: f64
 pub(crate) fn hold_at_caps(memos: &[Memo], decided: &mut [Decided], groups: &[Group]) {
     for ((memo, d), group) in memos.iter().zip(decided).zip(groups) {
         if let Some(cap) = memo.cap {
-            let limit = limits::limit(group, cap, d.grew);
+            let limit = limits::limit(group, &memo.least, cap, d.grew);
             if limit.is_some_and(|limit| d.high.is_none_or(|high| limit < high)) {
                 d.high = limit;
                 d.rebalanced = true;
@@ -191,8 +191,8 @@ pub(crate) fn limit_at_caps(
         d.rebalanced = true;
         d.high = match memo.cap {
             None => Some(Limit::Max),
-            Some(cap) => limits::limit(&groups[i], cap, d.grew)
-                .or_else(|| limits::blind_limit(&groups[i], memo.blind_s)),
+            Some(cap) => limits::limit(&groups[i], &memo.least, cap, d.grew)
+                .or_else(|| limits::blind_limit(&groups[i], &memo.least, memo.blind_s)),
         };
     }
 }

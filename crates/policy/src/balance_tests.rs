@@ -401,7 +401,7 @@ proptest! {
             prop_assert!(entitled <= total);
             for (g, v) in snapshot.groups.iter().zip(&plan.verdicts) {
                 if let Some(cap) = v.cap {
-                    prop_assert!(cap >= limits::floor(g));
+                    prop_assert!(cap >= limits::Least::of(g, None).file);
                     prop_assert!(matches!(v.color, Color::Green | Color::Yellow));
                 }
                 let share = total.scale(f64::from(g.weight.unwrap().get()) / weight as f64);

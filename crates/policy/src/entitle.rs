@@ -7,7 +7,15 @@
 //! weighted water-filling ([`crate::shares`]) over demands.
 //!
 //! The threshold is enforced by `memory.low`, which covers all memory of a group, so the memory
-//! that is not page cache is added to it (`mm/memcontrol.c`, `mem_cgroup_calculate_protection`).
+//! that is not page cache is added to it (`mm/memcontrol.c`, `mem_cgroup_calculate_protection`). Where
+//! the kernel could swap that memory out, it is added up to the group's share of all memory only: a group
+//! that leaks is not protected ahead of everybody else. Without swap it is added whole, because the kernel
+//! cannot reclaim it, and the group's page cache would lose its protection instead.
+//!
+//! A subtree that root delegated divides what its topmost group is entitled to. Its groups are protected
+//! against groups outside only where root gave that group a weight: a user could make any number of
+//! groups otherwise, and each would raise the protection of root's slices.
+//!
 //! An ancestor's `low` is the sum of `min(usage, low)` of its children: with
 //! `memory_recursiveprot`, protection that the children do not claim is handed to them in
 //! proportion to their usage, which would undo the weights.
@@ -15,7 +23,7 @@
 use std::collections::BTreeMap;
 
 use crate::shares::Node;
-use crate::snapshot::{Group, GroupId, Host, Snapshot};
+use crate::snapshot::{Group, GroupId, Host, Snapshot, WeightSource};
 use crate::units::{Bytes, Limit};
 
 /// A group may grow this much beyond a quarter of what it holds within one period before its
@@ -128,18 +136,63 @@ pub fn non_file(group: &Group) -> Option<Bytes> {
     Some(other.max(group.memory.anon.unwrap_or_default()))
 }
 
+/// All memory that the managed groups hold or could hold: page cache up to `capacity`, and other.
+pub fn memory_of_groups(capacity: Bytes, groups: &[Group], tree: &Tree) -> Bytes {
+    capacity + leaves(groups, tree).filter_map(non_file).sum()
+}
+
+/// What `memory.low` covers of a group's memory other than page cache. `fair`: its share of all memory,
+/// what others do not need included.
+fn protected_non_file(host: &Host, group: &Group, fair: Bytes) -> Option<Bytes> {
+    let other = non_file(group)?;
+    let may_swap = group.knobs.swap_max != Some(Limit::Bytes(Bytes::ZERO));
+    let swappable = may_swap && host.swap.is_some_and(|swap| swap > Bytes::ZERO);
+    Some(if swappable { other.min(fair) } else { other })
+}
+
+/// Whether each group is protected against groups outside its subtree: it is root's, or lies in a
+/// delegated subtree that root gave a weight.
+fn vouched(groups: &[Group], tree: &Tree) -> Vec<bool> {
+    let mut vouched = Vec::with_capacity(groups.len());
+    for (i, group) in groups.iter().enumerate() {
+        let parent = tree.parent[i];
+        vouched.push(match parent {
+            _ if !group.delegated => true,
+            None => false,
+            // Below the topmost delegated group the answer is the parent's.
+            Some(p) if groups[p].delegated => vouched[p],
+            Some(p) => {
+                groups[p].weight.is_some() && groups[p].weight_source != WeightSource::Default
+            }
+        });
+    }
+    vouched
+}
+
 /// `memory.low` of every group: leaves at threshold plus other memory, inner groups and ancestors
-/// at the sum of what their children claim. `None` where something is unknown.
-pub fn protections(groups: &[Group], tree: &Tree, thresholds: &[Bytes]) -> Vec<Option<Bytes>> {
+/// at the sum of what their children claim. `shares`: each group's share of all memory. `None` where
+/// something is unknown.
+pub fn protections(
+    host: &Host,
+    groups: &[Group],
+    tree: &Tree,
+    thresholds: &[Bytes],
+    shares: &[Bytes],
+) -> Vec<Option<Bytes>> {
+    let vouched = vouched(groups, tree);
     let mut low: Vec<Option<Bytes>> = vec![None; groups.len()];
     let mut claimed: Vec<Option<Bytes>> = vec![Some(Bytes::ZERO); groups.len()];
     for i in (0..groups.len()).rev() {
         let group = &groups[i];
-        low[i] = if tree.leaf[i] {
-            non_file(group).map(|other| (other + thresholds[i]).page_aligned())
-        } else {
-            claimed[i]
+        low[i] = match tree.leaf[i] {
+            _ if !vouched[i] => Some(Bytes::ZERO),
+            true => protected_non_file(host, group, shares[i])
+                .map(|other| (other + thresholds[i]).page_aligned()),
+            false => claimed[i],
         };
+        if !vouched[i] {
+            continue;
+        }
         // What is in force counts: a foreign value is the user's.
         let in_force = if group.knobs.foreign.low {
             group.knobs.low.and_then(Limit::bytes)
@@ -164,6 +217,62 @@ mod tests {
     use super::*;
     use crate::testing::{group, host};
 
+    /// Protections where each group's share of memory is 100 MiB.
+    fn protections_of(snapshot: &Snapshot, thresholds: &[Bytes]) -> Vec<Option<Bytes>> {
+        let tree = Tree::of(snapshot);
+        let shares = vec![Bytes::mib(100); snapshot.groups.len()];
+        protections(&snapshot.host, &snapshot.groups, &tree, thresholds, &shares)
+    }
+
+    #[test]
+    fn a_leak_is_protected_up_to_the_groups_share_where_it_could_be_swapped_out() {
+        let mut snapshot = Snapshot {
+            host: host(1000),
+            groups: vec![group(1, None, "/leak")],
+            ..Snapshot::default()
+        };
+        snapshot.groups[0].memory.current = Some(Bytes::mib(610));
+        snapshot.groups[0].memory.file = Some(Bytes::mib(10));
+        let low = |snapshot: &Snapshot| protections_of(snapshot, &[Bytes::mib(5)])[0];
+        assert_eq!(
+            low(&snapshot),
+            Some(Bytes::mib(605)),
+            "without swap nothing can take it"
+        );
+        snapshot.host.swap = Some(Bytes::mib(500));
+        assert_eq!(low(&snapshot), Some(Bytes::mib(105)));
+        snapshot.groups[0].knobs.swap_max = Some(Limit::Bytes(Bytes::ZERO));
+        assert_eq!(
+            low(&snapshot),
+            Some(Bytes::mib(605)),
+            "this group may not swap"
+        );
+    }
+
+    #[test]
+    fn self_made_groups_raise_no_protection_of_roots_slices_until_root_gives_their_subtree_a_weight(
+    ) {
+        let mut slice = group(1, None, "/user.slice");
+        slice.weight = None;
+        let mut user = group(2, Some(1), "/user.slice/user@1000.service");
+        user.memory.current = Some(Bytes::mib(95));
+        let mut made = group(3, Some(2), "/user.slice/user@1000.service/docker-1.scope");
+        made.delegated = true;
+        made.memory.current = Some(Bytes::mib(90));
+        let mut snapshot = Snapshot {
+            host: host(1000),
+            groups: vec![slice, user, made],
+            ..Snapshot::default()
+        };
+        let thresholds = [Bytes::ZERO, Bytes::ZERO, Bytes::mib(50)];
+        let none = Some(Bytes::ZERO);
+        assert_eq!(protections_of(&snapshot, &thresholds), [none, none, none]);
+        snapshot.groups[1].weight_source = WeightSource::Config;
+        let some = Some(Bytes::mib(90));
+        let own = Some(Bytes::mib(140));
+        assert_eq!(protections_of(&snapshot, &thresholds), [some, some, own]);
+    }
+
     #[test]
     fn an_ancestor_claims_what_its_children_use_and_no_more() {
         let mut snapshot = Snapshot {
@@ -182,9 +291,8 @@ mod tests {
         snapshot.groups[1].memory.file = Some(Bytes::mib(8));
         snapshot.groups[2].memory.current = Some(Bytes::mib(100));
         snapshot.groups[2].memory.file = Some(Bytes::mib(100));
-        let tree = Tree::of(&snapshot);
         let thresholds = [Bytes::ZERO, Bytes::mib(50), Bytes::mib(50)];
-        let low = protections(&snapshot.groups, &tree, &thresholds);
+        let low = protections_of(&snapshot, &thresholds);
         assert_eq!(
             low,
             [
@@ -206,8 +314,7 @@ mod tests {
             groups: vec![app, blind],
             ..Snapshot::default()
         };
-        let tree = Tree::of(&snapshot);
-        let low = protections(&snapshot.groups, &tree, &[Bytes::ZERO, Bytes::mib(1)]);
+        let low = protections_of(&snapshot, &[Bytes::ZERO, Bytes::mib(1)]);
         assert_eq!(low, [None, None]);
     }
 

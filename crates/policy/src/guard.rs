@@ -155,6 +155,7 @@ fn outstanding(
 pub(crate) fn limit_at_shares(
     need: &mut Need,
     decided: &mut [Decided],
+    memos: &[Memo],
     groups: &[Group],
     tree: &Tree,
 ) {
@@ -171,7 +172,7 @@ pub(crate) fn limit_at_shares(
         let holds =
             limiting && !need.owners.contains(&group.id) && group.memory.file.is_some_and(near);
         let limit = holds
-            .then(|| limits::limit(group, d.threshold, d.grew))
+            .then(|| limits::limit(group, &memos[i].least, d.threshold, d.grew))
             .flatten();
         match limit {
             Some(limit) if d.high.is_none_or(|high| limit < high) => {

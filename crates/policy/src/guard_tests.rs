@@ -311,7 +311,7 @@ proptest! {
         for (g, verdict) in snapshot.groups.iter().zip(&plan.verdicts) {
             let bytes = asked.get(&g.id).copied().unwrap_or_default();
             let held = g.memory.file.unwrap();
-            let keep = verdict.threshold.max(limits::floor(g));
+            let keep = verdict.threshold.max(limits::Least::of(g, None).file);
             prop_assert!(bytes == Bytes::ZERO || held - bytes >= keep);
             prop_assert!(bytes <= held - g.memory.file_dirty.unwrap() - g.memory.file_mapped.unwrap());
         }

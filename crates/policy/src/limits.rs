@@ -1,6 +1,13 @@
 //! What `memory.high` may and may not do to a group.
 //!
-//! Floors: a limit never cuts anonymous, kernel or shared memory, nor mapped page cache (code).
+//! Floors: a limit never cuts anonymous, kernel or shared memory, nor mapped page cache (code). A group
+//! cannot raise its own floor beyond its share of memory by weight: mapped page cache above that share,
+//! and above a modest amount for code, counts as page cache like any other.
+//!
+//! Memory that was swapped out under a limit leaves room in it. Otherwise each step would see less memory
+//! in use, lower the limit by that, and make the kernel swap out more. The credit ends at the group's
+//! share of memory as well.
+//!
 //! Ceiling: what the operator set as `memory.high` or `memory.max`. A group that cannot be read
 //! keeps its limit for a while, with room for what is known to have grown; then the limit is
 //! lifted: better no order than a blind one.
@@ -18,16 +25,32 @@ const DESCENT: f64 = 0.75;
 /// Seconds for which a group that cannot be read keeps its limit.
 const BLIND_S: f64 = 10.0;
 
-/// Page cache that must not be taken away: what is mapped, and a little more. Where that is not
-/// known, all it holds.
-pub fn floor(group: &Group) -> Bytes {
-    FLOOR.max(
-        group
-            .memory
-            .file_mapped
-            .or(group.memory.file)
-            .unwrap_or_default(),
-    )
+/// Mapped page cache that a group keeps under a limit however light it is: enough for the code of a
+/// database server. A tenant that maps its cache gains no more than this.
+const CODE: Bytes = Bytes::mib(16);
+
+/// What a limit leaves a group, whatever its share of page cache is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Least {
+    /// Memory other than page cache. `None` where the group could not be read.
+    pub other: Option<Bytes>,
+    /// Page cache that must not be taken away.
+    pub file: Bytes,
+}
+
+impl Least {
+    /// Of a group whose share of all memory is `fair`; `None`: not known, so nothing is bounded by it.
+    pub fn of(group: &Group, fair: Option<Bytes>) -> Least {
+        let other = non_file(group).map(|other| {
+            let swapped = group.memory.swap.unwrap_or_default();
+            other.max((other + swapped).min(fair.unwrap_or_default()))
+        });
+        // Mapped pages that are not known may be all it holds.
+        let mapped = group.memory.file_mapped.or(group.memory.file);
+        let most = fair.map_or(Bytes(u64::MAX), |fair| fair.max(CODE));
+        let file = mapped.unwrap_or_default().min(most).max(FLOOR);
+        Least { other, file }
+    }
 }
 
 /// Page cache beyond which the operator's own limits do not let the group grow; `None`: no such
@@ -44,9 +67,9 @@ pub fn ceiling(group: &Group) -> Option<Bytes> {
 
 /// The limit for this share of page cache. `grew`: by how much other memory grew in the last
 /// period; it may grow twice as much in the next. `None` where the group could not be read.
-pub fn limit(group: &Group, share: Bytes, grew: Bytes) -> Option<Limit> {
-    let (other, held) = (non_file(group)?, group.memory.file?);
-    let file = share.max(floor(group)).max(held.scale(DESCENT));
+pub fn limit(group: &Group, least: &Least, share: Bytes, grew: Bytes) -> Option<Limit> {
+    let (other, held) = (least.other?, group.memory.file?);
+    let file = share.max(least.file).max(held.scale(DESCENT));
     Some(Limit::Bytes(
         (other + file + HEADROOM + grew + grew).page_aligned(),
     ))
@@ -54,12 +77,12 @@ pub fn limit(group: &Group, share: Bytes, grew: Bytes) -> Option<Limit> {
 
 /// The limit of a group of which too little is known to decide, for so many seconds now. `None`:
 /// leave it as it is.
-pub fn blind_limit(group: &Group, blind_s: f64) -> Option<Limit> {
+pub fn blind_limit(group: &Group, least: &Least, blind_s: f64) -> Option<Limit> {
     if blind_s > BLIND_S {
         return Some(Limit::Max);
     }
     let now = group.knobs.high?.bytes()?;
-    let least = non_file(group)? + floor(group) + HEADROOM;
+    let least = least.other? + least.file + HEADROOM;
     (least > now).then_some(Limit::Bytes(least.page_aligned()))
 }
 
@@ -85,11 +108,11 @@ pub fn leaves_share_unused(group: &Group) -> bool {
 }
 
 /// Whether a smaller limit could not be enforced. `for_others`: page cache it holds for others.
-pub fn stands_at_floor(group: &Group, for_others: Bytes) -> bool {
-    let (Some(Limit::Bytes(high)), Some(other)) = (group.knobs.high, non_file(group)) else {
+pub fn stands_at_floor(group: &Group, least: &Least, for_others: Bytes) -> bool {
+    let (Some(Limit::Bytes(high)), Some(other)) = (group.knobs.high, least.other) else {
         return false;
     };
-    high <= other + floor(group) + for_others + HEADROOM
+    high <= other + least.file + for_others + HEADROOM
 }
 
 #[cfg(test)]
@@ -108,19 +131,48 @@ mod tests {
     fn a_limit_leaves_other_memory_and_mapped_pages_alone() {
         let mut g = holding(300, 20);
         g.memory.file_mapped = Some(Bytes::mib(15));
-        let got = limit(&g, Bytes::ZERO, Bytes::ZERO)
-            .unwrap()
-            .bytes()
-            .unwrap();
+        let got = lowest_limit(&g, None);
         assert!(got >= Bytes::mib(315), "{got}");
         g.memory.file_mapped = None;
-        let got = limit(&g, Bytes::ZERO, Bytes::ZERO)
-            .unwrap()
-            .bytes()
-            .unwrap();
+        let got = lowest_limit(&g, None);
         assert!(
             got >= Bytes::mib(320),
             "unknown mapped pages may be all: {got}"
+        );
+    }
+
+    /// The limit of a group that is entitled to no page cache, if its share of memory is `fair`.
+    fn lowest_limit(g: &Group, fair: Option<Bytes>) -> Bytes {
+        let limit = limit(g, &Least::of(g, fair), Bytes::ZERO, Bytes::ZERO);
+        limit.unwrap().bytes().unwrap()
+    }
+
+    #[test]
+    fn mapping_its_cache_lifts_no_limit_beyond_the_groups_share_of_memory() {
+        let mut g = holding(0, 300);
+        g.memory.file_mapped = Some(Bytes::mib(300));
+        let honest = holding(0, 300);
+        let descent = lowest_limit(&honest, Some(Bytes::mib(50)));
+        assert_eq!(lowest_limit(&g, Some(Bytes::mib(50))), descent);
+        let small = |fair| Least::of(&g, Some(Bytes::mib(fair))).file;
+        assert_eq!(small(50), Bytes::mib(50));
+        assert_eq!(small(1), CODE, "code keeps a modest amount");
+    }
+
+    #[test]
+    fn swapping_out_under_a_limit_does_not_lower_it_within_the_groups_share_of_memory() {
+        let mut g = holding(200, 100);
+        g.memory.swap = Some(Bytes::ZERO);
+        let fair = Some(Bytes::mib(400));
+        let before = lowest_limit(&g, fair);
+        g.memory.current = Some(Bytes::mib(150));
+        g.memory.swap = Some(Bytes::mib(150));
+        assert_eq!(lowest_limit(&g, fair), before);
+        g.memory.swap = Some(Bytes::mib(5000));
+        let lifted = lowest_limit(&g, fair);
+        assert!(
+            lifted <= before + Bytes::mib(200),
+            "swap lifts it to the share at most: {lifted}"
         );
     }
 
@@ -136,11 +188,12 @@ mod tests {
     fn a_blind_limit_makes_room_and_ends() {
         let mut g = holding(100, 10);
         g.knobs.high = Some(Limit::Bytes(Bytes::mib(50)));
-        let room = blind_limit(&g, 1.0).unwrap().bytes().unwrap();
+        let blind = |g: &Group, seconds| blind_limit(g, &Least::of(g, None), seconds);
+        let room = blind(&g, 1.0).unwrap().bytes().unwrap();
         assert!(room > Bytes::mib(100));
         g.memory.current = None;
-        assert_eq!(blind_limit(&g, 1.0), None);
-        assert_eq!(blind_limit(&g, 60.0), Some(Limit::Max));
+        assert_eq!(blind(&g, 1.0), None);
+        assert_eq!(blind(&g, 60.0), Some(Limit::Max));
     }
 
     #[test]

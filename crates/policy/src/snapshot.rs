@@ -98,6 +98,9 @@ pub struct Host {
     /// The zones' high watermarks, and what lower zones withhold from allocations that a higher one
     /// could serve: below this much free memory kswapd works.
     pub high_watermark: Option<Bytes>,
+    /// `SwapTotal`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swap: Option<Bytes>,
     /// Stalls of all tasks of the host. Nothing is decided by it; it is shown.
     #[serde(default)]
     pub pressure: Pressure,
@@ -139,6 +142,9 @@ pub struct Group {
     pub weight: Option<Weight>,
     /// Where the weight came from.
     pub weight_source: WeightSource,
+    /// It lies in a subtree that root delegated: what it says divides that subtree's share.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub delegated: bool,
     /// Memory gauges.
     pub memory: Memory,
     /// Application-level traffic counters.
@@ -192,6 +198,9 @@ pub struct Memory {
     pub active_file: Option<Bytes>,
     /// `anon`.
     pub anon: Option<Bytes>,
+    /// `memory.swap.current`, where the host has swap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swap: Option<Bytes>,
     /// `workingset_refault_file`, a counter of pages.
     pub refault_pages: Option<u64>,
 }
@@ -255,6 +264,9 @@ pub struct Knobs {
     pub high: Option<Limit>,
     /// `memory.max`.
     pub max: Option<Limit>,
+    /// `memory.swap.max`, where the host has swap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swap_max: Option<Limit>,
     /// `io.weight`, the default entry.
     pub io_weight: Option<u32>,
     /// `io.bfq.weight`, the default entry.

@@ -32,12 +32,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::balance;
 use crate::config::{Config, Mode, Objective};
-use crate::entitle::{capacity, growing_demand, non_file, protections, Tree};
+use crate::entitle::{capacity, growing_demand, memory_of_groups, non_file, protections, Tree};
 use crate::feedback::{adjust, Controller, Measured};
 use crate::gate;
 use crate::guard::{self, Need, Pace};
 use crate::habits::Habits;
-use crate::limits;
+use crate::limits::{self, Least};
 use crate::ownership::{Claims, Shift};
 use crate::plan::{HostRates, Plan};
 use crate::rates::{Counters, Rates};
@@ -82,6 +82,9 @@ pub(crate) struct Memo {
     pub(crate) habits: Habits,
     demand: Option<Bytes>,
     pub(crate) non_file: Option<Bytes>,
+    /// What a limit leaves it now.
+    #[serde(skip)]
+    pub(crate) least: Least,
     /// Seconds for which too little was known of it.
     pub(crate) blind_s: f64,
     controller: Controller,
@@ -141,6 +144,11 @@ pub fn step(
     let shared = snapshot.shared.as_deref().unwrap_or_default();
     let claims = Claims::of(groups, &tree, shared, &proportions);
     let mut need = Need::of(&state.guard, snapshot, config);
+    let capacity = capacity(&snapshot.host, groups, &tree).map(|all| all - need.reserve());
+    let memory = capacity.map(|capacity| memory_of_groups(capacity, groups, &tree));
+    for (i, memo) in memos.iter_mut().enumerate() {
+        memo.least = Least::of(&groups[i], memory.map(|all| all.scale(proportions[i])));
+    }
     let rebalanced_s = balance::move_caps(
         &mut memos,
         groups,
@@ -152,7 +160,6 @@ pub fn step(
     );
     set_demands(&mut memos, groups, &claims.wanted(groups.len()), config);
 
-    let capacity = capacity(&snapshot.host, groups, &tree).map(|all| all - need.reserve());
     let nodes = tree.nodes(groups, |_| true, |i| memos[i].demand);
     let entitled = divide(capacity.unwrap_or_default(), &nodes);
 
@@ -180,14 +187,18 @@ pub fn step(
         }
         Mode::Justitia | Mode::Observe => {}
     }
-    guard::limit_at_shares(&mut need, &mut decided, groups, &tree);
+    guard::limit_at_shares(&mut need, &mut decided, &memos, groups, &tree);
 
     let mut plan = Plan::default();
     if config.mode == Mode::Memoplight {
         plan.writes = writes::limits(groups, &decided);
     } else if config.mode != Mode::Observe {
         let thresholds: Vec<Bytes> = decided.iter().map(|d| d.threshold).collect();
-        let low = capacity.map(|_| protections(groups, &tree, &thresholds));
+        let low = memory.map(|all| {
+            let used = |i: usize| Some(memos[i].demand? + non_file(&groups[i])?);
+            let shares = divide(all, &tree.nodes(groups, |_| true, used));
+            protections(&snapshot.host, groups, &tree, &thresholds, &shares)
+        });
         plan.writes = writes::plan(groups, &tree, &decided, low.as_deref());
     }
     let gate = snapshot.gate.as_ref();
@@ -284,7 +295,11 @@ fn feed_back(
             // Who gives has said that it does not need more.
             unused: memos[i].cap.is_some()
                 || limits::leaves_share_unused(&groups[i]) && !memos[i].habits.claiming(),
-            at_floor: limits::stands_at_floor(&groups[i], decided[i].shift.for_others),
+            at_floor: limits::stands_at_floor(
+                &groups[i],
+                &memos[i].least,
+                decided[i].shift.for_others,
+            ),
         })
         .collect();
     let mut controllers: Vec<&mut Controller> = Vec::with_capacity(parts.len());
@@ -314,7 +329,7 @@ fn feed_back(
         d.high = if known {
             Some(Limit::Max)
         } else {
-            limits::blind_limit(&groups[i], memo.blind_s)
+            limits::blind_limit(&groups[i], &memo.least, memo.blind_s)
         };
     }
     set_limits(&parts, &weights, memos, decided, groups, gated);
@@ -384,7 +399,7 @@ fn set_limits(
         .map(|&i| Node {
             parent: None,
             weight: Some(((weights[i] * memos[i].controller.gain() * 1e9) as u64).max(1)),
-            floor: limits::floor(&groups[i]),
+            floor: memos[i].least.file,
             demand: limits::ceiling(&groups[i])
                 .into_iter()
                 .chain(memos[i].cap)
@@ -397,7 +412,7 @@ fn set_limits(
         let ordered = gated && memos[i].habits.writer();
         if memos[i].habits.contending() == Some(true) && !ordered {
             let file = share + d.shift.for_others;
-            d.high = limits::limit(&groups[i], file, d.grew).or(d.high);
+            d.high = limits::limit(&groups[i], &memos[i].least, file, d.grew).or(d.high);
         }
         d.of_ideal = memos[i].controller.of_ideal();
         d.gain = memos[i].controller.gain();
@@ -425,7 +440,13 @@ fn limit_mixed(
     for i in mixed {
         let d = &mut decided[i];
         let own = (d.entitlement - d.shift.by_others).scale(OVERCOMMIT);
-        d.high = limits::limit(&groups[i], own + d.shift.for_others, d.grew).or(d.high);
+        d.high = limits::limit(
+            &groups[i],
+            &memos[i].least,
+            own + d.shift.for_others,
+            d.grew,
+        )
+        .or(d.high);
     }
 }
 

@@ -81,6 +81,7 @@ fn mode_justitia_writes_thresholds_and_no_limits() {
         .map(|g| g.knobs.low.unwrap().bytes().unwrap().0 >> 20)
         .collect();
     assert!(low.windows(2).all(|w| w[1] >= w[0]), "{low:?}");
+    assert!(low[0] > 0 && low[low.len() - 1] > low[0], "{low:?}");
     assert!(snapshot
         .groups
         .iter()

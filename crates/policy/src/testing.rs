@@ -12,6 +12,7 @@ pub(crate) fn host(total_mib: u64) -> Host {
         free: Some(Bytes::ZERO),
         file: Some(Bytes::mib(total_mib)),
         high_watermark: Some(Bytes::ZERO),
+        swap: None,
         pressure: Pressure::default(),
     }
 }
@@ -24,6 +25,7 @@ pub(crate) fn group(id: u64, parent: Option<u64>, path: &str) -> Group {
         path: path.to_owned(),
         weight: Some(Weight::DEFAULT),
         weight_source: WeightSource::Default,
+        delegated: false,
         memory: Memory {
             current: Some(Bytes::ZERO),
             file: Some(Bytes::ZERO),
@@ -31,6 +33,7 @@ pub(crate) fn group(id: u64, parent: Option<u64>, path: &str) -> Group {
             file_dirty: Some(Bytes::ZERO),
             active_file: Some(Bytes::ZERO),
             anon: Some(Bytes::ZERO),
+            swap: None,
             refault_pages: Some(0),
         },
         traffic: Traffic {

@@ -73,6 +73,7 @@ pub(crate) fn tick(count: u64, groups: usize) -> Tick {
     Tick {
         snapshot: Snapshot {
             host: Host {
+                swap: None,
                 total: Some(Bytes::mib(8 << 10)),
                 free: Some(Bytes::mib(180).scale(1.0 + 0.5 * wave(count, 5))),
                 file: Some(Bytes::mib(6000)),
@@ -234,6 +235,7 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
             .map_or_else(|| format!("/app/group-{n}"), |name| (*name).to_owned()),
         weight: Weight::new(WEIGHTS[n % WEIGHTS.len()]).ok(),
         weight_source: WeightSource::Config,
+        delegated: false,
         memory: Memory {
             current: Some(file + Bytes::mib(60)),
             file: Some(file),

@@ -70,6 +70,7 @@ impl MemoryStat {
             file_dirty: both(self.file_dirty, self.file_writeback).map(Bytes),
             active_file: self.active_file.map(Bytes),
             anon: self.anon.map(Bytes),
+            swap: None,
             refault_pages: self.workingset_refault_file,
         }
     }

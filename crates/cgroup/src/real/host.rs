@@ -51,6 +51,7 @@ impl HostReader {
                 host.total = info.total;
                 host.free = info.free;
                 host.file = info.file();
+                host.swap = info.swap_total;
             }
         }
         if state

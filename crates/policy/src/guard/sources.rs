@@ -1,7 +1,7 @@
 //! Who can give page cache, and how much of what is missing each one gives.
 
 use crate::entitle::non_file;
-use crate::limits;
+use crate::limits::Least;
 use crate::shares::{divide, Node};
 use crate::snapshot::Group;
 use crate::units::{Bytes, Limit};
@@ -22,11 +22,11 @@ impl Source {
         let other = non_file(group)?;
         // Dirty pages that are not known may be all of them.
         let dirty = group.memory.file_dirty.unwrap_or(held);
-        let keep = share
-            .max(limits::floor(group))
-            .max(protected_by_others(group) - other);
+        // `memory.reclaim` would take mapped code, so here all that is mapped stays.
+        let floor = Least::of(group, None).file;
+        let keep = share.max(floor).max(protected_by_others(group) - other);
         let over = held - keep;
-        let clean = held - limits::floor(group) - dirty;
+        let clean = held - floor - dirty;
         Some(Source {
             over,
             takeable: over.min(clean),

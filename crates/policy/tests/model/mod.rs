@@ -444,6 +444,7 @@ impl Cell {
             path: format!("/app/{}", self.id),
             weight: Weight::new(self.weight).ok(),
             weight_source: WeightSource::OciBlockIo,
+            delegated: false,
             memory: Memory {
                 current: bytes(self.usage()),
                 file: bytes(self.usage()),
