@@ -102,6 +102,8 @@ pub struct Settings {
     /// Path or glob and the weight for it. The first that matches wins; from a file they come in
     /// the order exact paths, then globs, longest first.
     pub weights: Vec<(String, Weight)>,
+    /// Users, by number, whose cgroup directories count as root's.
+    pub trust: Vec<u32>,
     /// Journal, lock and socket.
     pub state_dir: PathBuf,
     /// The socket, if not in the state directory.
@@ -124,6 +126,7 @@ impl Default for Settings {
             observer: Observing::default(),
             color_ttl: crate::colors::TIME_TO_LIVE,
             weights: Vec::new(),
+            trust: Vec::new(),
             state_dir: PathBuf::from(STATE_DIR),
             socket: None,
             listen: Some(DEFAULT_LISTEN),
@@ -190,6 +193,7 @@ impl Settings {
             manage: self.manage.clone(),
             exclude: self.exclude.clone(),
             weights: self.weights.clone(),
+            trust: self.trust.clone(),
         }
     }
 }
@@ -210,12 +214,13 @@ struct Sections {
     gate: Section,
 }
 
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "mode",
     "objective",
     "interval",
     "manage",
     "exclude",
+    "trust",
     "observer",
     "weights",
     "feedback",
@@ -267,6 +272,9 @@ impl Source<'_> {
             }
             "manage" => settings.manage = self.glob_list(key, value)?,
             "exclude" => settings.exclude = self.glob_list(key, value)?,
+            "trust" => {
+                settings.trust = self.typed(key, value, "a list of user numbers such as [1000]")?;
+            }
             "observer" => settings.observer = self.word(key, value, OBSERVERS)?,
             "state_dir" => settings.state_dir = self.typed(key, value, "a path")?,
             "socket" => settings.socket = Some(self.typed(key, value, "a path")?),

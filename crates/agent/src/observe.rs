@@ -240,6 +240,13 @@ impl Observer {
         self.tick += 1;
         let mut observation = Observation::default();
         self.scan(&mut observation);
+        // Until the next scan they stand.
+        let troubles = self.scanner.troubles().iter();
+        observation.problems.extend(troubles.map(|trouble| Problem {
+            group: trouble.group.clone(),
+            cause: trouble.cause.clone(),
+            remedy: trouble.remedy.to_owned(),
+        }));
         let mut fully_read = vec![false; self.tracked.len()];
         for (at, full) in fully_read.iter_mut().enumerate() {
             *full = self.read(at, &mut observation);
@@ -303,6 +310,7 @@ impl Observer {
         // Ids by path of this round only: paths are recycled.
         let mut by_path: HashMap<String, GroupId> = HashMap::new();
         self.index.clear();
+        let delegations = self.scanner.delegations();
         for found in self.scanner.groups() {
             let mut parent = None;
             for (end, _) in found.path.match_indices('/').skip(1) {
@@ -313,7 +321,10 @@ impl Observer {
                     let id = group.id();
                     by_path.insert(path.to_owned(), id);
                     let tracked = old.remove(&id);
-                    let tracked = Tracked::renew(tracked, group, path, parent, None, self.tick);
+                    // A subtree that root delegated divides what its topmost group is entitled to.
+                    let delegation = delegations.iter().find(|top| top.path == path);
+                    let weight = delegation.map(|top| (top.weight, top.source));
+                    let tracked = Tracked::renew(tracked, group, path, parent, weight, self.tick);
                     self.index.insert(id, self.tracked.len());
                     self.tracked.push(tracked);
                     parent = Some(id);
@@ -328,7 +339,8 @@ impl Observer {
                 Some(_) => {}
             }
             let group = found.group.clone();
-            let tracked = Tracked::renew(before, group, &found.path, parent, weight, self.tick);
+            let mut tracked = Tracked::renew(before, group, &found.path, parent, weight, self.tick);
+            tracked.seen.delegated = found.delegated;
             by_path.insert(found.path.clone(), found.id);
             self.index.insert(found.id, self.tracked.len());
             self.tracked.push(tracked);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::{host, limit, restore_from, text, write, Rig};
 use justitia_cgroup::{
-    Buffer, CgroupFs, Child, Device, Directory, Error, FakeFs, File, Fs, Group, Process,
+    Buffer, CgroupFs, Child, Device, Directory, Error, FakeFs, File, Fs, Group, Owner, Process,
     PsiTrigger, Quirks, Resource, Watch,
 };
 use justitia_policy::plan::{Knob, Value};
@@ -67,6 +67,9 @@ impl CgroupFs for FusedFs {
     }
     fn children(&self, path: &str, out: &mut Vec<Child>) -> Result<(), Error> {
         self.0.fake.children(path, out)
+    }
+    fn owner(&self, path: &str, file: Option<File>) -> Result<Owner, Error> {
+        self.0.fake.owner(path, file)
     }
     fn read_host(&self) -> Host {
         self.0.fake.read_host()

@@ -30,6 +30,9 @@ pub trait CgroupFs: Send + Sync {
     /// Appends the cgroups directly below a path. Cheap for a leaf.
     fn children(&self, path: &str, out: &mut Vec<Child>) -> Result<(), Error>;
 
+    /// Whose the directory at a path is, or the file of it that is named.
+    fn owner(&self, path: &str, file: Option<File>) -> Result<Owner, Error>;
+
     /// Memory of the host. What cannot be read is `None`.
     fn read_host(&self) -> Host;
 
@@ -95,6 +98,28 @@ pub struct Child {
     pub name: String,
     /// Its id, as the directory listing gives it.
     pub id: GroupId,
+}
+
+/// Owner and mode of a cgroup's directory or file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The user.
+    pub uid: u32,
+    /// The group of users.
+    pub gid: u32,
+    /// The permission bits.
+    pub mode: u32,
+}
+
+impl Owner {
+    /// Whether only root, and users in `trusted`, may write it.
+    pub fn is_trusted(&self, trusted: &[u32]) -> bool {
+        const GROUP: u32 = 0o020;
+        const OTHERS: u32 = 0o002;
+        (self.uid == 0 || trusted.contains(&self.uid))
+            && (self.mode & GROUP == 0 || self.gid == 0)
+            && self.mode & OTHERS == 0
+    }
 }
 
 /// One cgroup (or one disk's scheduler), held by its open directory.

@@ -11,6 +11,7 @@ use crate::{parse, Buffer, Error, File, Group};
 
 /// Which gauges to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent wishes")]
 pub struct Want {
     /// `memory.current` and `memory.stat`.
     pub memory: bool,

@@ -19,8 +19,11 @@ use crate::{parse, Buffer, Device, Directory, Error, File};
 
 /// Names of the extended attributes on cgroup directories by which a container speaks to us.
 pub mod xattr {
-    /// The group's weight, a decimal number.
+    /// The group's weight, a decimal number: root's word on a directory of root's.
     pub const WEIGHT: &str = "user.justitia.weight";
+    /// The same on a directory that root delegated. Setting it takes `CAP_SYS_ADMIN` in the initial user
+    /// namespace (`security/commoncap.c`, `cap_inode_setxattr`), reading it takes nothing.
+    pub const WEIGHT_OF_DELEGATED: &str = "security.justitia.weight";
     /// The color its application declares.
     pub const COLOR: &str = "user.justitia.color";
 }

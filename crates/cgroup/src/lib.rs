@@ -27,7 +27,8 @@ pub use events::{Events, Wake, Waker};
 pub use fake::FakeFs;
 pub use file::{Buffer, File};
 pub use fs::{
-    CgroupFs, Child, Device, Directory, Fs, Process, PsiTrigger, Quirks, Resource, Watch, WatchKind,
+    CgroupFs, Child, Device, Directory, Fs, Owner, Process, PsiTrigger, Quirks, Resource, Watch,
+    WatchKind,
 };
 pub use gauges::{Activity, Gauges, Want};
 pub use group::{xattr, Attribute, Group, Written};
@@ -35,8 +36,8 @@ pub use parse::files::FdInfo;
 pub use parse::memory::MemoryEvents;
 pub use parse::proc::ProcessIo;
 pub use real::{
-    boot_id, has_btf, resident_bytes, Facts, HostMemory, Mount, OpenFile, OwnGroup, Processes,
-    RealFs,
+    boot_id, has_btf, mount_of, resident_bytes, Facts, HostMemory, Mount, MountOf, OpenFile,
+    OwnGroup, Processes, RealFs,
 };
 pub use writer::{Outcome, Ticket, WriteResult, Writer, WriterConfig};
 

@@ -8,7 +8,7 @@ use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
 use crate::oci::Records;
-use crate::{kind, DiscoverConfig, Glob, GlobError, Kind, RuntimeDirs};
+use crate::{kind, weight, DiscoverConfig, Glob, GlobError, Kind, RuntimeDirs};
 
 /// Knows what owners wrote down.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Owners {
             .iter()
             .map(|(glob, weight)| Ok((Glob::new(glob)?, *weight)));
         let mut records = Records::new(runtime);
-        records.refresh();
+        records.refresh(&mut Vec::new());
         Ok(Owners {
             manage: manage.collect::<Result<_, _>>()?,
             weights: weights.collect::<Result<_, _>>()?,
@@ -53,10 +53,7 @@ impl Owners {
         if let Some((_, weight)) = self.weights.iter().find(|(glob, _)| glob.matches(path)) {
             return Some((*weight, WeightSource::Config));
         }
-        let stated = xattr
-            .and_then(|text| text.parse().ok())
-            .and_then(|value| Weight::new(value).ok());
-        if let Some(weight) = stated {
+        if let Some(weight) = xattr.and_then(weight::parse) {
             return Some((weight, WeightSource::Xattr));
         }
         let name = kind::of_path(path).map(|named| named.name);

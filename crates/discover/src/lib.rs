@@ -6,8 +6,12 @@
 //! owner wrote them down, because the files in the cgroup may hold a distorted number (see
 //! [`oci`]).
 //!
+//! Only root's word is a weight ([`scanner`] says whose a cgroup is): what is stated below a directory that
+//! root delegated divides what that directory is entitled to.
+//!
 //! Invariants: discovering changes nothing on the host; a runtime's record that cannot be read or
-//! understood is no record; a weight out of range is no weight.
+//! understood is no record; a weight out of range is no weight; one bad group or file keeps nobody else from
+//! being found, and nothing that a tenant can make costs more than a bound.
 
 mod asked;
 pub mod glob;
@@ -16,11 +20,13 @@ pub mod oci;
 mod scanner;
 #[cfg(test)]
 mod tests;
+mod trusted;
 mod weight;
 
 pub use asked::Owners;
 pub use glob::{Glob, GlobError};
 pub use kind::Kind;
 pub use oci::RuntimeDirs;
-pub use scanner::{Changes, DiscoverConfig, Discovered, Scanner};
+pub use scanner::{Changes, Delegation, DiscoverConfig, Discovered, Scanner, Trouble};
+pub use trusted::Author;
 pub use weight::Priors;

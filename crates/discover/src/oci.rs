@@ -6,20 +6,28 @@
 //! changed at run time (`docker update`) is not in the bundle: say it by xattr or configuration.
 //!
 //! Records are found in the runtimes' state directories and matched to a cgroup by its path or by
-//! the container's id. All of it is other people's text: what does not parse is no record.
+//! the container's id. All of it is other people's text: what does not parse is no record. A record of an
+//! unprivileged user's runtime (`/run/user/UID`) counts for cgroups below that user's slice only, where it
+//! comes after every record of root's; how these files are read says [`crate::trusted`].
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use justitia_policy::units::Weight;
+use rustix::fs::stat;
 use serde::Deserialize;
+
+use crate::trusted::{Author, Place};
+use crate::Trouble;
 
 /// The annotation by which a container states its weight.
 pub const ANNOTATION: &str = "io.justitia.weight";
 
-/// Longer files are not configurations.
-const LONGEST: u64 = 4 << 20;
+/// Records that are read of one unprivileged user, ...
+const MOST_OF_USER: usize = 1000;
+/// ... and how many that are not known yet, or are no records, in one scan.
+const NEW_OF_USER: usize = 32;
 
 /// Where runtimes keep their records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,29 +56,54 @@ impl RuntimeDirs {
 
     /// Directories that hold one directory for each container, and how to find its configuration
     /// in it.
-    fn shelves(&self) -> Vec<(PathBuf, Layout)> {
+    fn shelves(&self) -> Vec<(Place, Layout)> {
         let Some(root) = &self.root else {
             return Vec::new();
         };
-        let mut shelves = vec![
-            (root.join("run/crun"), Layout::Crun),
-            (root.join("run/runc"), Layout::Runc),
-        ];
-        let tasks = root.join("run/containerd/io.containerd.runtime.v2.task");
-        shelves.extend(entries(&tasks).map(|namespace| (namespace, Layout::Bundle)));
+        let owner = stat(root).map_or(0, |stat| stat.st_uid);
+        let open = |path: &str| Place::of_root(&root.join(path), owner);
+        let mut shelves = Vec::new();
+        for (path, layout) in [("run/crun", Layout::Crun), ("run/runc", Layout::Runc)] {
+            shelves.extend(open(path).map(|place| (place, layout)));
+        }
+        let tasks = open("run/containerd/io.containerd.runtime.v2.task");
+        let namespaces = below(tasks.as_ref(), |_| true);
+        shelves.extend(namespaces.map(|namespace| (namespace, Layout::Bundle)));
         for storage in ["var/lib/containers/storage", "run/containers/storage"] {
-            let drivers = entries(&root.join(storage)).filter(|dir| {
-                dir.file_name()
-                    .is_some_and(|name| name.to_string_lossy().ends_with("-containers"))
-            });
+            let storage = open(storage);
+            let drivers = below(storage.as_ref(), |name| name.ends_with("-containers"));
             shelves.extend(drivers.map(|driver| (driver, Layout::UserData)));
         }
-        for user in entries(&root.join("run/user")) {
-            shelves.push((user.join("crun"), Layout::Crun));
-            shelves.push((user.join("runc"), Layout::Runc));
+        let users = open("run/user");
+        for name in users
+            .iter()
+            .flat_map(|users| users.directories(usize::MAX).0)
+        {
+            let uid = name.to_str().and_then(|name| name.parse().ok());
+            let user = uid
+                .zip(users.as_ref())
+                .and_then(|(uid, users)| users.of_user(uid));
+            for (name, layout) in [("crun", Layout::Crun), ("runc", Layout::Runc)] {
+                let shelf = user.as_ref().and_then(|user| user.below(name.as_ref()));
+                shelves.extend(shelf.map(|shelf| (shelf, layout)));
+            }
         }
         shelves
     }
+}
+
+/// The directories below a place whose names are wanted.
+fn below<'a>(
+    place: Option<&'a Place>,
+    wanted: impl Fn(&str) -> bool + 'a,
+) -> impl Iterator<Item = Place> + 'a {
+    place.into_iter().flat_map(move |place| {
+        let names = place.directories(usize::MAX).0.into_iter();
+        let names: Vec<OsString> = names
+            .filter(|name| wanted(&name.to_string_lossy()))
+            .collect();
+        names.into_iter().filter_map(|name| place.below(&name))
+    })
 }
 
 /// How a container's directory is laid out.
@@ -87,8 +120,10 @@ enum Layout {
 }
 
 /// What one container's record says.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
+    /// Whose word it is.
+    pub author: Author,
     /// The container's id.
     pub id: String,
     /// The cgroup's path, as far as it is recorded.
@@ -106,8 +141,8 @@ pub struct Record {
 pub(crate) struct Records {
     dirs: RuntimeDirs,
     by_directory: BTreeMap<PathBuf, Record>,
-    by_cgroup: HashMap<String, PathBuf>,
-    by_id: HashMap<String, PathBuf>,
+    by_cgroup: HashMap<(Author, String), PathBuf>,
+    by_id: HashMap<(Author, String), PathBuf>,
 }
 
 impl Records {
@@ -121,16 +156,35 @@ impl Records {
     }
 
     /// Reads the records that are new and forgets those whose container is gone. Lists
-    /// directories only, when nothing changed.
-    pub(crate) fn refresh(&mut self) {
+    /// directories only, when nothing changed. Appends what is in the way.
+    pub(crate) fn refresh(&mut self, troubles: &mut Vec<Trouble>) {
         let mut current = BTreeMap::new();
         for (shelf, layout) in self.dirs.shelves() {
-            for dir in entries(&shelf) {
+            let (most, mut new) = match shelf.author {
+                Author::Root => (usize::MAX, usize::MAX),
+                Author::User(_) => (MOST_OF_USER, NEW_OF_USER),
+            };
+            let (names, more) = shelf.directories(most);
+            if more {
+                troubles.push(Trouble {
+                    group: None,
+                    cause: format!(
+                        "{} has more than {MOST_OF_USER} records of containers; the others are not read",
+                        shelf.path.display()
+                    ),
+                    remedy: "remove what its owner left there",
+                });
+            }
+            for name in names {
+                let dir = shelf.path.join(&name);
                 // A record without a cgroup may be half written: look again.
                 let known = self.by_directory.remove(&dir);
-                let record = known
-                    .filter(|record| record.cgroup.is_some() || record.scope.is_some())
-                    .or_else(|| read_record(&dir, layout));
+                let known =
+                    known.filter(|record| record.cgroup.is_some() || record.scope.is_some());
+                let record = known.or_else(|| {
+                    new = new.checked_sub(1)?;
+                    read_record(&shelf.below(&name)?, layout)
+                });
                 if let Some(record) = record {
                     current.insert(dir, record);
                 }
@@ -141,36 +195,50 @@ impl Records {
         self.by_id.clear();
         for (dir, record) in &self.by_directory {
             for cgroup in record.cgroup.iter().chain(&record.scope) {
-                keep_best(&self.by_directory, &mut self.by_cgroup, cgroup, dir);
+                let key = (record.author, cgroup.clone());
+                keep_best(&self.by_directory, &mut self.by_cgroup, key, dir);
             }
-            keep_best(&self.by_directory, &mut self.by_id, &record.id, dir);
+            let key = (record.author, record.id.clone());
+            keep_best(&self.by_directory, &mut self.by_id, key, dir);
         }
     }
 
     /// The record of the container in a cgroup: by the whole path, by the scope's name, or by the
-    /// id in its name.
+    /// id in its name. Root's word comes before a user's.
     pub(crate) fn of_cgroup(&self, path: &str, id: Option<&str>) -> Option<&Record> {
         let last = path.rsplit('/').next().unwrap_or(path);
-        let dir = self
-            .by_cgroup
-            .get(path)
-            .or_else(|| self.by_cgroup.get(last))
-            .or_else(|| self.by_id.get(id?))?;
-        self.by_directory.get(dir)
+        authors(path).find_map(|author| {
+            let by_cgroup = |name: &str| self.by_cgroup.get(&(author, name.to_owned()));
+            let dir = by_cgroup(path)
+                .or_else(|| by_cgroup(last))
+                .or_else(|| self.by_id.get(&(author, id?.to_owned())))?;
+            self.by_directory.get(dir)
+        })
     }
 
     /// Whether a runtime says that this very cgroup is a container.
     pub(crate) fn is_container(&self, path: &str) -> bool {
-        self.by_cgroup.contains_key(path)
+        authors(path).any(|author| self.by_cgroup.contains_key(&(author, path.to_owned())))
     }
+}
+
+/// Who may have a say about a cgroup: root, and below a user's slice that user.
+fn authors(path: &str) -> impl Iterator<Item = Author> {
+    let uid = path
+        .strip_prefix("/user.slice/user-")
+        .and_then(|rest| rest.split_once(".slice/"))
+        .and_then(|(uid, _)| uid.parse().ok());
+    [Some(Author::Root), uid.map(Author::User)]
+        .into_iter()
+        .flatten()
 }
 
 /// Two runtimes' directories may describe the same container (Podman's storage and crun's
 /// state): the one that states a weight wins.
 fn keep_best(
     records: &BTreeMap<PathBuf, Record>,
-    index: &mut HashMap<String, PathBuf>,
-    key: &str,
+    index: &mut HashMap<(Author, String), PathBuf>,
+    key: (Author, String),
     dir: &Path,
 ) {
     let states = |dir: &Path| {
@@ -179,37 +247,40 @@ fn keep_best(
             .is_some_and(|record| record.annotation.is_some() || record.block_io.is_some())
     };
     let keep = index
-        .get(key)
+        .get(&key)
         .is_some_and(|old| states(old) || !states(dir));
     if !keep {
-        index.insert(key.to_owned(), dir.to_owned());
+        index.insert(key, dir.to_owned());
     }
 }
 
-fn read_record(dir: &Path, layout: Layout) -> Option<Record> {
-    let id = dir.file_name()?.to_str()?.to_owned();
-    let (bundle, cgroup) = match layout {
-        Layout::Bundle => (dir.to_owned(), None),
-        Layout::UserData => (dir.join("userdata"), None),
+fn read_record(dir: &Place, layout: Layout) -> Option<Record> {
+    let id = dir.path.file_name()?.to_str()?.to_owned();
+    let config = Path::new("config.json");
+    let (spec, cgroup) = match layout {
+        Layout::Bundle => (dir.json::<Spec>(config)?, None),
+        Layout::UserData => (dir.below("userdata".as_ref())?.json(config)?, None),
         Layout::Crun => {
-            let status = json::<CrunStatus>(&dir.join("status")).unwrap_or_default();
-            let bundle = if dir.join("config.json").exists() {
-                dir.to_owned()
-            } else {
-                status.bundle?
-            };
-            (bundle, status.cgroup_path)
+            let status = dir
+                .json::<CrunStatus>(Path::new("status"))
+                .unwrap_or_default();
+            let spec = dir.json(config).or_else(|| named(dir, &status.bundle?))?;
+            (spec, status.cgroup_path)
         }
         Layout::Runc => {
-            let state = json::<RuncState>(&dir.join("state.json"))?;
+            let state = dir.json::<RuncState>(Path::new("state.json"))?.config;
             let label = |label: &String| label.strip_prefix("bundle=").map(PathBuf::from);
-            let bundle = state.config.labels.iter().find_map(label)?;
-            (bundle, state.config.cgroups.path)
+            let bundle = state.labels.iter().find_map(label)?;
+            let spec = match dir.author {
+                Author::Root => named(dir, &bundle)?,
+                Author::User(_) => state.spec(),
+            };
+            (spec, state.cgroups.path)
         }
     };
-    let spec = json::<Spec>(&bundle.join("config.json"))?;
     let (spec_cgroup, scope) = spec.cgroup();
     Some(Record {
+        author: dir.author,
         id,
         cgroup: cgroup
             .filter(|path| !path.is_empty())
@@ -225,27 +296,21 @@ fn read_record(dir: &Path, layout: Layout) -> Option<Record> {
     })
 }
 
+/// The configuration of a bundle that a record names. A path that an unprivileged user wrote is not
+/// followed: it could lead to a file system that keeps its readers waiting.
+fn named(record: &Place, bundle: &Path) -> Option<Spec> {
+    match record.author {
+        Author::Root => record.json_at(&bundle.join("config.json")),
+        Author::User(_) => None,
+    }
+}
+
 fn weight(value: u32) -> Option<Weight> {
     Weight::new(value).ok()
 }
 
 fn absolute(path: &str) -> String {
     format!("/{}", path.trim_matches('/'))
-}
-
-fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> {
-    fs::read_dir(dir)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-}
-
-fn json<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {
-    if fs::metadata(path).ok()?.len() > LONGEST {
-        return None;
-    }
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 /// The parts of an OCI runtime configuration that matter here.
@@ -337,4 +402,24 @@ struct RuncConfig {
 #[serde(default)]
 struct RuncCgroups {
     path: Option<String>,
+    blkio_weight: Option<u32>,
+}
+
+impl RuncConfig {
+    /// What runc keeps of the bundle's configuration: annotations are labels.
+    fn spec(&self) -> Spec {
+        let annotation = |label: &String| {
+            let (key, value) = label.split_once('=')?;
+            Some((key.to_owned(), value.to_owned()))
+        };
+        let weight = self.cgroups.blkio_weight;
+        let block_io = BlockIo { weight };
+        Spec {
+            annotations: self.labels.iter().filter_map(annotation).collect(),
+            linux: Linux {
+                cgroups_path: None,
+                resources: Resources { block_io },
+            },
+        }
+    }
 }

@@ -4,16 +4,22 @@
 //! each cgroup. Below a container or a virtual machine nothing is looked for: what is inside is
 //! its own business; below a pod are its containers. With globs, every place where one might
 //! match is looked at.
+//!
+//! A directory is root's if only root, or a user whom the configuration trusts, may write it. Below the
+//! topmost one that is not, everything is its owner's: groups are managed there, too, but the weights
+//! stated there divide what that topmost directory is entitled to ([`Delegation`]), and the walk below it
+//! has a bound, because its owner can make any number of cgroups.
+//!
+//! What cannot be read is one [`Trouble`], and the walk goes on; groups known below it stay.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
-use justitia_cgroup::{Child, Error, Fs, Group, GroupId};
+use justitia_cgroup::{Child, Error, File, Fs, Group, GroupId};
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
 use crate::oci::Records;
-use crate::weight::Priors;
+use crate::weight::{Priors, Standing};
 use crate::{kind, weight, Glob, GlobError, Kind, RuntimeDirs};
 
 /// What the operator says about discovery.
@@ -25,7 +31,49 @@ pub struct DiscoverConfig {
     pub exclude: Vec<String>,
     /// Weights by glob; the first that matches counts.
     pub weights: Vec<(String, Weight)>,
+    /// Users whose cgroup directories count as root's.
+    pub trust: Vec<u32>,
 }
+
+/// Something that a scan could not read or would not follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// The cgroup, if it is about one.
+    pub group: Option<String>,
+    /// What is wrong, one line.
+    pub cause: String,
+    /// What to do about it, one line.
+    pub remedy: &'static str,
+}
+
+impl Trouble {
+    fn of(path: &str, error: &Error) -> Trouble {
+        Trouble {
+            group: Some(path.to_owned()),
+            cause: error.to_string(),
+            remedy: error.remedy(),
+        }
+    }
+}
+
+/// The topmost directory of a subtree that root delegated, with managed groups below it. They divide what
+/// its weight is entitled to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delegation {
+    /// Its path.
+    pub path: String,
+    /// Its weight, by root's word, or the default.
+    pub weight: Weight,
+    /// Where the weight came from.
+    pub source: WeightSource,
+}
+
+/// Directories that are looked at below one delegated directory, ...
+const MOST_DIRECTORIES: usize = 2000;
+/// ... and groups that are managed there.
+const MOST_GROUPS: usize = 256;
+/// Troubles that are told one by one.
+const MOST_TROUBLES: usize = 8;
 
 /// A group to manage.
 #[derive(Debug, Clone)]
@@ -44,6 +92,8 @@ pub struct Discovered {
     pub weight: Weight,
     /// Where the weight came from.
     pub source: WeightSource,
+    /// It lies below a directory that root delegated.
+    pub delegated: bool,
 }
 
 /// What a scan found to be different.
@@ -70,8 +120,11 @@ pub struct Scanner {
     manage: Vec<Glob>,
     exclude: Vec<Glob>,
     weights: Vec<(Glob, Weight)>,
+    trust: Vec<u32>,
     records: Records,
     groups: Vec<Discovered>,
+    delegations: Vec<Delegation>,
+    troubles: Vec<Trouble>,
     /// What the kernel's files said when a group was found.
     files: HashMap<GroupId, Option<Weight>>,
     priors: Priors,
@@ -83,6 +136,34 @@ enum Found {
     Nothing,
 }
 
+/// A directory to look at.
+#[derive(Default)]
+struct Place {
+    path: String,
+    /// Index of the topmost delegated directory at or above it.
+    top: Option<usize>,
+}
+
+/// A topmost delegated directory, as far as it was walked.
+struct Top {
+    path: String,
+    directories: usize,
+    groups: usize,
+    /// Something below it is a trouble already.
+    told: bool,
+}
+
+/// One walk through the tree.
+#[derive(Default)]
+struct Walk {
+    /// Groups of the scan before that were not met yet.
+    known: HashMap<GroupId, Discovered>,
+    changes: Changes,
+    /// Paths below which nothing could be read.
+    unread: Vec<String>,
+    tops: Vec<Top>,
+}
+
 impl Scanner {
     /// A scanner that has not scanned yet.
     pub fn new(fs: Fs, config: DiscoverConfig, runtime: RuntimeDirs) -> Result<Scanner, GlobError> {
@@ -90,14 +171,18 @@ impl Scanner {
             manage,
             exclude,
             weights,
+            trust,
         } = config;
         Ok(Scanner {
             fs,
             manage: globs(&manage)?,
             exclude: globs(&exclude)?,
             weights: weighted(&weights)?,
+            trust,
             records: Records::new(runtime),
             groups: Vec::new(),
+            delegations: Vec::new(),
+            troubles: Vec::new(),
             files: HashMap::new(),
             priors: Priors::new(),
         })
@@ -106,6 +191,16 @@ impl Scanner {
     /// The managed groups, sorted by path: parents before children.
     pub fn groups(&self) -> &[Discovered] {
         &self.groups
+    }
+
+    /// The subtrees that root delegated and that have managed groups in them.
+    pub fn delegations(&self) -> &[Delegation] {
+        &self.delegations
+    }
+
+    /// What the last scan could not read, or would not follow; a bounded number of them.
+    pub fn troubles(&self) -> &[Trouble] {
+        &self.troubles
     }
 
     /// The group with this path or name; or the only one whose path ends so, or whose name begins
@@ -149,64 +244,168 @@ impl Scanner {
     }
 
     /// Looks at the tree again. A group that vanishes meanwhile is left out; an error is about
-    /// the root, or a group that is there and cannot be read.
+    /// the root.
     pub fn rescan(&mut self) -> Result<Changes, Error> {
-        self.records.refresh();
-        let mut changes = Changes::default();
-        let mut known: HashMap<GroupId, Discovered> = self
-            .groups
-            .drain(..)
-            .map(|group| (group.id, group))
-            .collect();
-        let result = self.walk(&mut known, &mut changes);
-        if result.is_err() {
-            // Half a walk says nothing about what is gone.
-            self.groups.extend(known.into_values());
-        } else {
-            changes.removed.extend(known.keys());
-            changes.removed.sort_unstable();
-            let here: HashSet<GroupId> = self.groups.iter().map(|group| group.id).collect();
-            self.files.retain(|id, _| here.contains(id));
+        self.troubles.clear();
+        self.records.refresh(&mut self.troubles);
+        let known = self.groups.drain(..).map(|group| (group.id, group));
+        let mut walk = Walk {
+            known: known.collect(),
+            ..Walk::default()
+        };
+        let result = self.walk(&mut walk);
+        for (id, group) in std::mem::take(&mut walk.known) {
+            // What was not read says nothing about what is gone.
+            let unseen = |path: &String| group.path.starts_with(path);
+            if result.is_err() || walk.unread.iter().any(unseen) {
+                self.groups.push(group);
+            } else {
+                walk.changes.removed.push(id);
+            }
         }
         self.groups.sort_by(|a, b| a.path.cmp(&b.path));
-        result.map(|()| changes)
+        result?;
+        let here: HashSet<GroupId> = self.groups.iter().map(|group| group.id).collect();
+        self.files.retain(|id, _| here.contains(id));
+        self.weigh_delegations(&mut walk);
+        let more = self.troubles.len().saturating_sub(MOST_TROUBLES);
+        if more > 0 {
+            self.troubles.truncate(MOST_TROUBLES);
+            self.troubles.push(Trouble {
+                group: None,
+                cause: format!("{more} more cgroups or records cannot be read"),
+                remedy: "mend those that are named first",
+            });
+        }
+        walk.changes.removed.sort_unstable();
+        Ok(walk.changes)
     }
 
-    fn walk(
-        &mut self,
-        known: &mut HashMap<GroupId, Discovered>,
-        changes: &mut Changes,
-    ) -> Result<(), Error> {
-        let mut open = vec![String::new()];
+    fn walk(&mut self, walk: &mut Walk) -> Result<(), Error> {
+        let mut open = vec![Place::default()];
         let mut children: Vec<Child> = Vec::new();
         while let Some(parent) = open.pop() {
-            let root = parent.is_empty();
+            let root = parent.path.is_empty();
             let listed = self
                 .fs
-                .children(if root { "/" } else { &parent }, &mut children);
+                .children(if root { "/" } else { &parent.path }, &mut children);
             match listed {
-                Err(error) if root || !error.is_gone() => return Err(error),
-                _ => {}
+                Err(error) if root => return Err(error),
+                Err(error) => self.leave_unread(walk, parent.top, &parent.path, &error),
+                Ok(()) => {}
             }
             for child in children.drain(..) {
-                let path = format!("{parent}/{}", child.name);
-                if self.exclude.iter().any(|glob| glob.matches(&path)) {
+                let mut place = Place {
+                    path: format!("{}/{}", parent.path, child.name),
+                    top: parent.top,
+                };
+                if self.exclude.iter().any(|glob| glob.matches(&place.path)) {
                     continue;
                 }
-                let found = self.classify(&path);
-                if self.is_worth_entering(&path, &found) {
-                    open.push(path.clone());
-                }
-                if let Found::Managed(kind, name) = found {
-                    let old = known.remove(&child.id);
-                    match self.take(&path, kind, name, old, changes) {
-                        Err(error) if !error.is_gone() => return Err(error),
-                        _ => {}
+                if let Some(top) = parent.top {
+                    walk.tops[top].directories += 1;
+                    if walk.tops[top].directories > MOST_DIRECTORIES {
+                        self.note_bound(walk, top, "cgroups", MOST_DIRECTORIES);
+                        break;
                     }
+                }
+                let standing = match self.standing(&mut place, &mut walk.tops) {
+                    Ok(standing) => standing,
+                    Err(error) => {
+                        self.leave_unread(walk, place.top, &place.path, &error);
+                        continue;
+                    }
+                };
+                let found = self.classify(&place.path);
+                let enter = self.is_worth_entering(&place.path, &found);
+                if let Found::Managed(kind, name) = found {
+                    let old = walk.known.remove(&child.id);
+                    self.take(&place, standing, kind, name, old, walk);
+                }
+                if enter {
+                    open.push(place);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whose a directory is. Notes a topmost delegated one.
+    fn standing(&self, place: &mut Place, tops: &mut Vec<Top>) -> Result<Standing, Error> {
+        if place.top.is_some() {
+            return Ok(Standing::Inside);
+        }
+        if self.fs.owner(&place.path, None)?.is_trusted(&self.trust) {
+            return Ok(Standing::Roots);
+        }
+        place.top = Some(tops.len());
+        tops.push(Top {
+            path: place.path.clone(),
+            directories: 0,
+            groups: 0,
+            told: false,
+        });
+        Ok(Standing::DelegationRoot)
+    }
+
+    /// What lies at and below this path cannot be read: the groups that are known there stay.
+    fn leave_unread(&mut self, walk: &mut Walk, top: Option<usize>, path: &str, error: &Error) {
+        if !error.is_gone() {
+            walk.unread.push(path.to_owned());
+            self.tell(walk, top, Trouble::of(path, error));
+        }
+    }
+
+    /// Tells a trouble: of each delegated subtree one, whatever its owner makes there.
+    fn tell(&mut self, walk: &mut Walk, top: Option<usize>, trouble: Trouble) {
+        let told = top.is_some_and(|top| std::mem::replace(&mut walk.tops[top].told, true));
+        if !told {
+            self.troubles.push(trouble);
+        }
+    }
+
+    fn note_bound(&mut self, walk: &mut Walk, top: usize, what: &str, most: usize) {
+        let path = walk.tops[top].path.clone();
+        let trouble = Trouble {
+            cause: format!("more than {most} {what} below the delegated cgroup {path}; the others are left alone"),
+            remedy: "let its owner remove some, or exclude it in the configuration",
+            group: Some(path),
+        };
+        self.tell(walk, Some(top), trouble);
+    }
+
+    /// The weights of the delegated subtrees that have managed groups in them.
+    fn weigh_delegations(&mut self, walk: &mut Walk) {
+        let mut delegations = Vec::new();
+        for top in &walk.tops {
+            let managed = self.groups.iter().any(|group| group.path == top.path);
+            if top.groups == 0 || managed {
+                continue;
+            }
+            let Ok(group) = self.fs.open(&top.path) else {
+                continue;
+            };
+            let standing = Standing::DelegationRoot;
+            let known = self.delegations.iter().find(|known| known.path == top.path);
+            let weighed = self.file_weight(&group, standing).and_then(|file| {
+                let record = self.records.of_cgroup(&top.path, None);
+                weight::of_group(&group, standing, &self.weights, record, file)
+            });
+            let (weight, source) = weighed.unwrap_or_else(|_| {
+                known.map_or((Weight::DEFAULT, WeightSource::Default), |known| {
+                    (known.weight, known.source)
+                })
+            });
+            if known.is_none_or(|known| (known.weight, known.source) != (weight, source)) {
+                walk.changes.reweighted.push(group.id());
+            }
+            delegations.push(Delegation {
+                path: top.path.clone(),
+                weight,
+                source,
+            });
+        }
+        self.delegations = delegations;
     }
 
     fn classify(&self, path: &str) -> Found {
@@ -242,39 +441,74 @@ impl Scanner {
         }
     }
 
-    /// Puts a group on the list, as it was or new.
+    /// Puts a group on the list, as it was or new. One whose weight cannot be read keeps the one it had.
     fn take(
         &mut self,
-        path: &str,
+        place: &Place,
+        standing: Standing,
         kind: Kind,
         name: String,
         old: Option<Discovered>,
-        changes: &mut Changes,
-    ) -> Result<(), Error> {
-        let is_new = old.is_none();
-        let mut entry = match old {
-            Some(old) => old,
-            None => self.meet(path, kind, name)?,
-        };
-        let record = self.records.of_cgroup(path, Some(&entry.name));
-        let file = self.files.get(&entry.id).copied().flatten();
-        let (weight, source) = weight::of_group(&entry.group, &self.weights, record, file)?;
-        if is_new {
-            changes.added.push(entry.id);
-        } else if (weight, source) != (entry.weight, entry.source) {
-            changes.reweighted.push(entry.id);
+        walk: &mut Walk,
+    ) {
+        let inside = place.top.filter(|_| standing == Standing::Inside);
+        if let Some(top) = inside {
+            walk.tops[top].groups += 1;
+            if walk.tops[top].groups > MOST_GROUPS {
+                self.note_bound(walk, top, "groups to manage", MOST_GROUPS);
+                walk.changes.removed.extend(old.map(|old| old.id));
+                return;
+            }
         }
-        entry.weight = weight;
-        entry.source = source;
+        let was_known = old.as_ref().map(|old| old.id);
+        let met = match old {
+            Some(old) => Ok(old),
+            None => self.meet(&place.path, standing, kind, name),
+        };
+        let mut entry = match met {
+            Ok(entry) => entry,
+            Err(error) => {
+                if !error.is_gone() {
+                    self.tell(walk, place.top, Trouble::of(&place.path, &error));
+                }
+                return;
+            }
+        };
+        let record = self.records.of_cgroup(&place.path, Some(&entry.name));
+        let file = self.files.get(&entry.id).copied().flatten();
+        match weight::of_group(&entry.group, standing, &self.weights, record, file) {
+            Ok((weight, source)) => {
+                if was_known.is_some() && (weight, source) != (entry.weight, entry.source) {
+                    walk.changes.reweighted.push(entry.id);
+                }
+                entry.weight = weight;
+                entry.source = source;
+            }
+            Err(error) if error.is_gone() => {
+                walk.changes.removed.extend(was_known);
+                return;
+            }
+            Err(error) => self.tell(walk, place.top, Trouble::of(&place.path, &error)),
+        }
+        if was_known.is_none() {
+            walk.changes.added.push(entry.id);
+        }
+        entry.delegated = inside.is_some();
         self.groups.push(entry);
-        Ok(())
     }
 
-    fn meet(&mut self, path: &str, kind: Kind, name: String) -> Result<Discovered, Error> {
+    fn meet(
+        &mut self,
+        path: &str,
+        standing: Standing,
+        kind: Kind,
+        name: String,
+    ) -> Result<Discovered, Error> {
         let group = self.fs.open(path)?;
         let id = group.id();
-        if let Entry::Vacant(unread) = self.files.entry(id) {
-            unread.insert(weight::of_files(&group, &self.priors)?);
+        if !self.files.contains_key(&id) {
+            let weight = self.file_weight(&group, standing)?;
+            self.files.insert(id, weight);
         }
         Ok(Discovered {
             group,
@@ -284,7 +518,21 @@ impl Scanner {
             name,
             weight: Weight::DEFAULT,
             source: WeightSource::Default,
+            delegated: false,
         })
+    }
+
+    /// What the kernel's files say of a group. Files that a tenant may write say nothing to the outside.
+    fn file_weight(&self, group: &Group, standing: Standing) -> Result<Option<Weight>, Error> {
+        let tenants = |file| {
+            let owner = self.fs.owner(group.path(), Some(file));
+            owner.is_ok_and(|owner| !owner.is_trusted(&self.trust))
+        };
+        let files = [File::IoWeight, File::IoBfqWeight];
+        if standing == Standing::DelegationRoot && files.into_iter().any(tenants) {
+            return Ok(None);
+        }
+        weight::of_files(group, &self.priors)
     }
 }
 

@@ -1,40 +1,66 @@
 //! The weight of a group, from the first place that states one: configuration, xattr, OCI
-//! annotation, OCI blockIO, `io.weight` or `io.bfq.weight`, 100.
+//! annotation, OCI blockIO, `io.weight` or `io.bfq.weight`, 100. Which of these count depends on whose
+//! the group's directory is ([`Standing`]).
 
 use std::collections::HashMap;
 
-use justitia_cgroup::{xattr, Error, Group, GroupId};
+use justitia_cgroup::{xattr, Attribute, Buffer, Error, Group, GroupId};
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
 use crate::oci::Record;
-use crate::Glob;
+use crate::{Author, Glob};
 
 /// What knobs held before an agent wrote to them.
 pub type Priors = HashMap<(GroupId, Knob), Value>;
 
+/// Where a group lies, as seen by who may have a say about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Its directory is root's.
+    Roots,
+    /// Root delegated its directory, and its weight counts outside: only root's word is one.
+    DelegationRoot,
+    /// It lies below a delegated directory: its weight counts inside, whoever stated it.
+    Inside,
+}
+
+/// A weight that an attribute or a record states.
+pub(crate) fn parse(text: &str) -> Option<Weight> {
+    Weight::new(text.trim().parse().ok()?).ok()
+}
+
 /// The places that may change while a group lives are asked at every scan; the kernel's files
-/// once, before we write to them ourselves.
+/// once, before we write to them ourselves. An attribute that is no weight is none.
 pub(crate) fn of_group(
     group: &Group,
+    standing: Standing,
     configured: &[(Glob, Weight)],
     record: Option<&Record>,
     file: Option<Weight>,
 ) -> Result<(Weight, WeightSource), Error> {
+    let attribute = |name| attribute(group, name);
     let by_config = configured
         .iter()
         .find(|(glob, _)| glob.matches(group.path()));
     if let Some((_, weight)) = by_config {
         return Ok((*weight, WeightSource::Config));
     }
-    let by_xattr = group
-        .xattr(xattr::WEIGHT)?
-        .and_then(|text| text.parse().ok())
-        .and_then(|value| Weight::new(value).ok());
+    let by_xattr = match standing {
+        Standing::Roots => attribute(xattr::WEIGHT)?,
+        Standing::DelegationRoot => attribute(xattr::WEIGHT_OF_DELEGATED)?,
+        Standing::Inside => match attribute(xattr::WEIGHT_OF_DELEGATED)? {
+            None => attribute(xattr::WEIGHT)?,
+            some => some,
+        },
+    };
     if let Some(weight) = by_xattr {
         return Ok((weight, WeightSource::Xattr));
     }
+    let counts =
+        |record: &&Record| standing != Standing::DelegationRoot || record.author == Author::Root;
+    let record = record.filter(counts);
     if let Some(weight) = record.and_then(|record| record.annotation) {
         return Ok((weight, WeightSource::OciAnnotation));
     }
@@ -45,6 +71,13 @@ pub(crate) fn of_group(
         Some(weight) => (weight, WeightSource::IoWeight),
         None => (Weight::DEFAULT, WeightSource::Default),
     })
+}
+
+fn attribute(group: &Group, name: &'static str) -> Result<Option<Weight>, Error> {
+    let mut buffer = Buffer::new();
+    let set = group.read_xattr(name, &mut buffer)? == Attribute::Set;
+    let text = std::str::from_utf8(buffer.bytes()).unwrap_or_default();
+    Ok(parse(text.trim_end_matches('\0')).filter(|_| set))
 }
 
 /// What the kernel's files say, if they say more than the default. `io.weight` first: systemd

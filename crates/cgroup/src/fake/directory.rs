@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::{FakeGroup, Fault, Gate};
 use crate::fs::LONGEST_ATTRIBUTE;
-use crate::{Buffer, Directory, File, PsiTrigger, Quirks, Watch, WatchKind};
+use crate::{Buffer, Directory, File, Owner, PsiTrigger, Quirks, Watch, WatchKind};
 
 /// Writes by us, in order: path, file, text.
 pub(super) type Journal = Arc<Mutex<Vec<(String, String, String)>>>;
@@ -34,6 +34,10 @@ pub(super) struct State {
     pub(super) faults: BTreeMap<File, Fault>,
     /// Why it cannot be opened.
     pub(super) shut: Option<Errno>,
+    /// Of the directory.
+    pub(super) owner: Owner,
+    /// Of its files.
+    pub(super) file_owner: Owner,
     pub(super) pids: Vec<u32>,
     /// How often each file was read, or refused.
     pub(super) reads: BTreeMap<File, u32>,

@@ -21,8 +21,8 @@ use crate::gate::{GateDevice, GateError};
 use crate::parse::memory::MemoryEvents;
 use crate::parse::proc::ProcessIo;
 use crate::{
-    CgroupFs, Child, Device, Error, File, Group, Process, PsiTrigger, Quirks, Resource, Watch,
-    WatchKind,
+    CgroupFs, Child, Device, Error, File, Group, Owner, Process, PsiTrigger, Quirks, Resource,
+    Watch, WatchKind,
 };
 
 /// A host in memory.
@@ -211,6 +211,16 @@ impl FakeFs {
         self.directory(path).lock().shut = why;
     }
 
+    /// Delegates a group to a user: the directory, and with `files` its interface files too.
+    pub fn delegate(&self, path: &str, uid: u32, files: bool) {
+        let directory = self.directory(path);
+        let mut state = directory.lock();
+        state.owner.uid = uid;
+        if files {
+            state.file_owner.uid = uid;
+        }
+    }
+
     /// Lifts all faults of a group.
     pub fn clear_faults(&self, path: &str) {
         self.directory(path).lock().faults.clear();
@@ -388,6 +398,21 @@ impl CgroupFs for FakeFs {
             }
         }
         Ok(())
+    }
+
+    fn owner(&self, path: &str, file: Option<File>) -> Result<Owner, Error> {
+        let state = self.lock();
+        let Some(directory) = state.groups.get(normal(path)) else {
+            return Err(Error::from_errno(path, "directory", Errno::NODEV));
+        };
+        let directory = directory.lock();
+        if let Some(errno) = directory.shut {
+            return Err(Error::from_errno(path, "directory", errno));
+        }
+        Ok(match file {
+            Some(_) => directory.file_owner,
+            None => directory.owner,
+        })
     }
 
     fn read_host(&self) -> Host {

@@ -49,6 +49,23 @@ pub fn fd_info(text: &[u8]) -> Option<FdInfo> {
     })
 }
 
+/// The mount in an `fdinfo`.
+pub fn mount_id(text: &[u8]) -> Option<u64> {
+    fd_info(text)?.mount
+}
+
+/// `36 35 98:0 /root /point rw optional.. - type source options`: the file system of the mount with this id.
+pub fn kind_of_mount(text: &[u8], mount: u64) -> Option<String> {
+    lines(text).find_map(|line| {
+        let mut fields = words(line);
+        if number(fields.next()?)? != mount {
+            return None;
+        }
+        let kind = fields.skip_while(|&field| field != b"-").nth(1)?;
+        Some(String::from_utf8_lossy(kind).into_owned())
+    })
+}
+
 /// `36 35 98:0 /root /point ...`: the third field of the mount with this id.
 pub fn device_of_mount(text: &[u8], mount: u64) -> Option<Device> {
     lines(text).find_map(|line| {

@@ -29,7 +29,7 @@ use rustix::time::{clock_gettime, ClockId};
 
 pub use btf::has_btf;
 pub use host::boot_id;
-pub use mount::{Facts, Mount};
+pub use mount::{mount_of, Facts, Mount, MountOf};
 pub use own::resident_bytes;
 pub use own_group::OwnGroup;
 pub use processes::{HostMemory, OpenFile, Processes};
@@ -37,8 +37,8 @@ pub use processes::{HostMemory, OpenFile, Processes};
 use crate::fs::disk_name;
 use crate::gate::{GateDevice, GateError};
 use crate::{
-    CgroupFs, Child, Device, Error, File, Group, Process, PsiTrigger, Quirks, Resource, Watch,
-    WatchKind,
+    CgroupFs, Child, Device, Error, File, Group, Owner, Process, PsiTrigger, Quirks, Resource,
+    Watch, WatchKind,
 };
 use block::Disks;
 use budget::Budget;
@@ -172,6 +172,24 @@ impl CgroupFs for RealFs {
     fn children(&self, path: &str, out: &mut Vec<Child>) -> Result<(), Error> {
         self.children_of(path, out)
             .map_err(|errno| directory_error(path, errno))
+    }
+
+    fn owner(&self, path: &str, file: Option<File>) -> Result<Owner, Error> {
+        let name = file.map_or("", File::name);
+        let at = match (relative(path), name) {
+            (path, "") => path.to_owned(),
+            (path, name) => format!("{path}/{name}"),
+        };
+        let stat = fs::statat(&self.root, at.as_str(), fs::AtFlags::SYMLINK_NOFOLLOW);
+        let stat = stat.map_err(|errno| match file {
+            Some(file) => Error::from_errno(path, file.name(), errno),
+            None => directory_error(path, errno),
+        })?;
+        Ok(Owner {
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            mode: stat.st_mode & 0o777,
+        })
     }
 
     fn read_host(&self) -> Host {

@@ -2,6 +2,7 @@
 //!
 //! Kernel files: `/proc/self/mountinfo`, `cgroup.controllers`, `cgroup.subtree_control`.
 
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, Access};
@@ -9,6 +10,26 @@ use rustix::io::Errno;
 
 use crate::parse::mountinfo::{cgroup_mounts, CgroupMount};
 use crate::{File, MountError};
+
+/// The mount that an open file is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountOf {
+    /// Its id.
+    pub id: u64,
+    /// Its file system, for example `tmpfs` or `fuse.sshfs`.
+    pub kind: String,
+}
+
+/// Tells the mount that an open file is on without asking its file system, which may be one that answers
+/// when it likes. `None`: not known.
+pub fn mount_of(file: impl AsFd) -> Option<MountOf> {
+    let fd = file.as_fd().as_raw_fd();
+    let info = std::fs::read(format!("/proc/self/fdinfo/{fd}")).ok()?;
+    let id = crate::parse::files::mount_id(&info)?;
+    let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
+    let kind = crate::parse::files::kind_of_mount(&mounts, id)?;
+    Some(MountOf { id, kind })
+}
 
 /// The host's cgroup2 mount, with the memory and io controllers.
 #[derive(Debug, Clone)]

@@ -1,7 +1,8 @@
 //! `justitia weight`: list, show, set, unset.
 //!
-//! A weight is set as the extended attribute `user.justitia.weight` of the cgroup's directory. A
-//! running agent sees it at its next look; without one it waits there.
+//! A weight is set as the extended attribute `user.justitia.weight` of the cgroup's directory, or, where
+//! root delegated the directory, as `security.justitia.weight`, which its owner cannot set. A running agent
+//! sees it at its next look; without one it waits there.
 
 use anyhow::Result;
 use justitia_agent::config::WEIGHT_REMEDY;
@@ -72,13 +73,22 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     };
     let group = find(&fs, &scanner, name)?;
     if let Some(weight) = new {
+        let owner = fs.owner(group.path(), None);
+        let roots = owner.is_ok_and(|owner| owner.is_trusted(&settings.trust));
+        let name = if roots {
+            xattr::WEIGHT
+        } else {
+            xattr::WEIGHT_OF_DELEGATED
+        };
         group
-            .set_xattr(xattr::WEIGHT, &weight.to_string())
+            .set_xattr(name, &weight.to_string())
             .map_err(|error| settings::cgroup_error(&error))?;
     } else if args.unset {
-        group
-            .remove_xattr(xattr::WEIGHT)
-            .map_err(|error| settings::cgroup_error(&error))?;
+        for name in [xattr::WEIGHT, xattr::WEIGHT_OF_DELEGATED] {
+            group
+                .remove_xattr(name)
+                .map_err(|error| settings::cgroup_error(&error))?;
+        }
     }
     if new.is_some() || args.unset {
         scanner

@@ -1,0 +1,167 @@
+//! Reading the files of others: whose they are is checked on the open file, and nothing blocks.
+//!
+//! An unprivileged user may put anything below `/run/user/UID`: a FIFO, a device, a link to another file,
+//! a file without end, a mount of its own. A [`Place`] therefore holds an open directory; what lies below
+//! it is opened relative to that, without following links and without entering mounts, and only a regular
+//! file of the right owner and of bounded length is read.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, Mode, OFlags, ResolveFlags, CWD};
+use serde::Deserialize;
+
+/// Longer files are not configurations.
+const LONGEST: u64 = 4 << 20;
+/// Longer files of an unprivileged user are not read.
+const LONGEST_OF_USER: u64 = 256 << 10;
+
+/// Whose word a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Author {
+    /// Root's: it counts for every cgroup.
+    Root,
+    /// This unprivileged user's: it counts below that user's slice.
+    User(u32),
+}
+
+impl Author {
+    fn longest(self) -> u64 {
+        match self {
+            Author::Root => LONGEST,
+            Author::User(_) => LONGEST_OF_USER,
+        }
+    }
+}
+
+/// An open directory, and whose word its files are.
+#[derive(Debug)]
+pub(crate) struct Place {
+    directory: OwnedFd,
+    pub(crate) path: PathBuf,
+    pub(crate) author: Author,
+    /// Whom root's files belong to: root, but where a test imitates it.
+    root: u32,
+}
+
+impl Place {
+    /// A directory of root's. Links on the way to it are root's too, and followed.
+    pub(crate) fn of_root(path: &Path, root: u32) -> Option<Place> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = fs::openat(CWD, path, flags, Mode::empty()).ok()?;
+        Some(Place {
+            directory,
+            path: path.to_owned(),
+            author: Author::Root,
+            root,
+        })
+    }
+
+    /// The directory `uid` below this one, which is that user's own. `None`, too, where the user mounted
+    /// a file system over it, whose server could keep us waiting.
+    pub(crate) fn of_user(&self, uid: u32) -> Option<Place> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let name = uid.to_string();
+        let directory = fs::openat(&self.directory, &name, flags, Mode::empty()).ok()?;
+        let here = justitia_cgroup::mount_of(&self.directory)?;
+        let there = justitia_cgroup::mount_of(&directory)?;
+        (there.id == here.id || there.kind == "tmpfs").then(|| Place {
+            directory,
+            path: self.path.join(name),
+            author: Author::User(uid),
+            root: self.root,
+        })
+    }
+
+    /// A directory below this one.
+    pub(crate) fn below(&self, name: &OsStr) -> Option<Place> {
+        let directory = self.open(Path::new(name), OFlags::PATH | OFlags::DIRECTORY)?;
+        Some(Place {
+            directory,
+            path: self.path.join(name),
+            ..*self
+        })
+    }
+
+    /// The names of up to `most` directories below this one, and whether there are more.
+    pub(crate) fn directories(&self, most: usize) -> (Vec<std::ffi::OsString>, bool) {
+        let mut names = Vec::new();
+        let Some(list) = self.open(Path::new("."), OFlags::RDONLY | OFlags::DIRECTORY) else {
+            return (names, false);
+        };
+        let Ok(entries) = fs::Dir::new(list) else {
+            return (names, false);
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") || !entry.file_type().is_dir() {
+                continue;
+            }
+            if names.len() == most {
+                return (names, true);
+            }
+            let name: &OsStr = std::os::unix::ffi::OsStrExt::from_bytes(name);
+            names.push(name.to_owned());
+        }
+        (names, false)
+    }
+
+    /// A JSON file below this directory.
+    pub(crate) fn json<T: for<'de> Deserialize<'de>>(&self, file: &Path) -> Option<T> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        self.parse(self.open(file, flags)?)
+    }
+
+    /// A JSON file anywhere, which a file of root's names.
+    pub(crate) fn json_at<T: for<'de> Deserialize<'de>>(&self, file: &Path) -> Option<T> {
+        let flags =
+            OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        self.parse(fs::openat(CWD, file, flags, Mode::empty()).ok()?)
+    }
+
+    fn open(&self, name: &Path, flags: OFlags) -> Option<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC;
+        match self.author {
+            Author::Root => fs::openat(
+                &self.directory,
+                name,
+                flags | OFlags::NOFOLLOW,
+                Mode::empty(),
+            ),
+            Author::User(_) => {
+                let resolve = ResolveFlags::BENEATH
+                    | ResolveFlags::NO_SYMLINKS
+                    | ResolveFlags::NO_MAGICLINKS
+                    | ResolveFlags::NO_XDEV;
+                fs::openat2(&self.directory, name, flags, Mode::empty(), resolve)
+            }
+        }
+        .ok()
+    }
+
+    /// What an open file holds, if it is a regular file of the author's and not too long.
+    fn parse<T: for<'de> Deserialize<'de>>(&self, file: OwnedFd) -> Option<T> {
+        let stat = fs::fstat(&file).ok()?;
+        let regular = fs::FileType::from_raw_mode(stat.st_mode).is_file();
+        let owned = match self.author {
+            Author::Root => stat.st_uid == self.root,
+            Author::User(uid) => stat.st_uid == uid,
+        };
+        if !regular || !owned {
+            return None;
+        }
+        let longest = self.author.longest();
+        let mut text = Vec::new();
+        File::from(file)
+            .take(longest + 1)
+            .read_to_end(&mut text)
+            .ok()?;
+        if text.len() as u64 > longest {
+            return None;
+        }
+        serde_json::from_slice(&text).ok()
+    }
+}
