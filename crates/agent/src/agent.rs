@@ -5,16 +5,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use justitia_cgroup::{Fs, Writer, WriterConfig};
+use justitia_cgroup::{Fs, WriterConfig};
 use justitia_discover::RuntimeDirs;
 use justitia_observe::TrafficSource;
 use justitia_policy::config::Mode;
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{Group, OperatorLimits};
 
-use crate::apply::Applier;
+use crate::apply::{Applier, Writers};
 use crate::config::Settings;
-use crate::error::{plain, Error, Result};
+use crate::error::Result;
 use crate::journal::Journal;
 use crate::log::Log;
 use crate::notify::Notifier;
@@ -69,15 +69,13 @@ impl Agent {
         config: WriterConfig,
     ) -> Result<Agent> {
         let mut journal = Journal::open(&settings.state_dir, boot)?;
-        let writer = start_writer(config)?;
-        if journal.damaged() > 0 {
-            log.warn(format_args!(
-                "{} damaged lines in the journal",
-                journal.damaged()
-            ));
+        let writers = Writers::start(config)?;
+        if let Some(damage) = journal.damaged() {
+            let Problem { cause, remedy, .. } = damage.problem();
+            log.warn(format_args!("{cause}; {remedy}"));
         }
         if !journal.entries().is_empty() {
-            let restored = restore(&fs, &mut journal, &writer, |_| true)?;
+            let restored = restore(&fs, &mut journal, &writers, |_| true);
             tell(&log, "an earlier agent did not end well", &restored);
         }
         let mut observer = Observer::new(fs.clone(), settings.discover(), runtime.clone())?;
@@ -90,7 +88,7 @@ impl Agent {
             settings,
             runtime,
             observer,
-            applier: Applier::new(journal, writer, log.clone()),
+            applier: Applier::new(journal, writers, log.clone()),
             log,
             state: Arc::default(),
             pace,
@@ -186,12 +184,10 @@ impl Agent {
         let observed = began.elapsed();
         problems.extend(observation.problems);
         self.follow(&observation.change, &mut problems);
-        let checked = self
-            .applier
-            .check(&observation.knobs_read, &mut self.observer);
-        if let Err(error) = checked {
-            problems.push(general(&error));
-        }
+        problems.extend(
+            self.applier
+                .check(&observation.knobs_read, &mut self.observer),
+        );
         problems.extend(self.hold_gate());
         let mut snapshot = observation.snapshot;
         snapshot.gate = self.applier.gate().seen();
@@ -220,10 +216,7 @@ impl Agent {
         let decided = began.elapsed();
         let writes = self.settings.policy.mode != Mode::Observe;
         if writes {
-            match self.applier.apply(&plan, &mut self.observer) {
-                Ok(more) => problems.extend(more),
-                Err(error) => problems.push(general(&error)),
-            }
+            problems.extend(self.applier.apply(&plan, &mut self.observer));
         }
         problems.extend(self.applier.gate().apply(&plan.gate, &self.log));
         self.pace.learn(&plan, writes, &self.observer);
@@ -281,10 +274,12 @@ impl Agent {
         // First: nobody waits while the rest is put back.
         self.applier.gate().let_go(&self.log);
         let fs = self.fs.clone();
-        let (journal, writer) = self.applier.quiesce(|_| true);
-        let restored = restore(&fs, journal, writer, |_| true)?;
+        let (journal, writers) = self.applier.quiesce();
+        let mut restored = restore(&fs, journal, writers, |_| true);
+        if let Err(error) = self.applier.into_journal().close() {
+            restored.problems.push(Problem::general(&error));
+        }
         tell(&self.log, "stopped", &restored);
-        self.applier.into_journal().close()?;
         Ok(restored)
     }
 
@@ -308,26 +303,22 @@ impl Agent {
             self.pace.retain(&self.observer);
         }
         if !change.left.is_empty() || self.unsure {
-            if let Err(error) = self.let_go(problems) {
-                problems.push(general(&error));
-            }
+            self.let_go(problems);
         }
     }
 
-    /// Restores or forgets the knobs of groups that are no longer watched.
-    fn let_go(&mut self, problems: &mut Vec<Problem>) -> Result<()> {
+    /// Begins to restore, or forgets, the knobs of groups that are no longer watched.
+    fn let_go(&mut self, problems: &mut Vec<Problem>) {
         let fs = self.fs.clone();
-        let (unwatched, unsure) = self.applier.forget_vanished(&fs, &self.observer)?;
+        let (unwatched, unsure) = self.applier.forget_vanished(&fs, &self.observer);
         self.unsure = !unsure.is_empty();
         problems.extend(unsure);
-        if unwatched.is_empty() {
-            return Ok(());
+        if !unwatched.is_empty() {
+            problems.extend(
+                self.applier
+                    .put_back(&fs, |group| unwatched.contains(&group)),
+            );
         }
-        let concerns = |group| unwatched.contains(&group);
-        let (journal, writer) = self.applier.quiesce(concerns);
-        problems.extend(restore(&fs, journal, writer, concerns)?.problems);
-        self.applier.post_priors();
-        Ok(())
     }
 
     fn reload(&mut self, settings: Result<Settings>) {
@@ -358,11 +349,11 @@ impl Agent {
         // A mode leaves nothing of another's behind.
         if settings.policy.mode != self.settings.policy.mode {
             let fs = self.fs.clone();
-            let (journal, writer) = self.applier.quiesce(|_| true);
-            let restored = restore(&fs, journal, writer, |_| true);
+            for problem in self.applier.put_back(&fs, |_| true) {
+                self.log
+                    .warn_once(format_args!("{}; {}", problem.cause, problem.remedy));
+            }
             self.observer.doubt_knobs();
-            self.applier.post_priors();
-            restored?;
         }
         self.settings = settings;
         self.board.set_up(setup(&self.settings, self.since));
@@ -382,14 +373,6 @@ fn operator_limits(group: &Group, priors: &Priors) -> OperatorLimits {
     }
 }
 
-/// The writer's threads.
-pub(crate) fn start_writer(config: WriterConfig) -> Result<Writer> {
-    Writer::new(config, None).map_err(|error| {
-        let cause = format!("cannot start a thread: {}", plain(&error));
-        Error::environment(cause, "raise the limit of tasks, or free memory")
-    })
-}
-
 fn setup(settings: &Settings, since: SystemTime) -> Setup {
     Setup {
         mode: settings.policy.mode,
@@ -406,13 +389,5 @@ fn tell(log: &Log, what: &str, restored: &Restored) {
     }
     for problem in &restored.problems {
         log.warn(format_args!("{}; {}", problem.cause, problem.remedy));
-    }
-}
-
-fn general(error: &Error) -> Problem {
-    Problem {
-        group: None,
-        cause: error.cause.clone(),
-        remedy: error.remedy.clone(),
     }
 }

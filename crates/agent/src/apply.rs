@@ -18,39 +18,69 @@
 
 pub mod gate;
 mod reclaim;
+mod writers;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use justitia_cgroup::{Fs, Group, Outcome, WriteResult, Writer};
+use justitia_cgroup::{Fs, Group, Outcome, WriteResult};
 use justitia_policy::plan::{Knob, Plan, Value};
 use justitia_policy::snapshot::GroupId;
 
-use crate::error::Result;
 use crate::journal::{Entry, Hold, Journal};
 use crate::log::Log;
 use crate::observe::Observer;
 use crate::owner::{owner, sibling, Ours, Owner, Owners};
 use crate::record::{rounded, same};
-use crate::restore::find;
+use crate::restore::{begin, find, forget, Arrival, Restored, Return};
 use crate::status::{Priors, Problem, KNOBS};
 
 use gate::Gate;
 use reclaim::Reclaimer;
 
 pub use reclaim::Reclaimed;
+pub use writers::Writers;
 
-/// How long queued writes may take when the agent stops.
+use writers::raises;
+
+/// A write about to be submitted.
+struct Submit {
+    group: Group,
+    knob: Knob,
+    /// What the knob holds.
+    present: Value,
+    value: Value,
+}
+
+impl Submit {
+    /// What of it may be written though the journal cannot be: a limit that rises goes to its prior value,
+    /// which the journal names.
+    fn without_journal(self, journal: &Journal) -> Option<Submit> {
+        let prior = journal.get(self.group.id(), self.knob)?.prior;
+        let rises = raises(self.knob, self.present, self.value);
+        (rises && raises(self.knob, self.present, prior)).then_some(Submit {
+            value: prior,
+            ..self
+        })
+    }
+}
+
+/// How long queued writes may take when the agent stops, and knobs on their way back before they are a
+/// problem.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
 /// The only writer to the host.
 pub struct Applier {
     journal: Journal,
-    writer: Writer,
+    writers: Writers,
     log: Log,
     /// Writes submitted whose outcome is not known yet.
     in_flight: HashMap<(GroupId, Knob), Value>,
+    /// Writes past their deadline, which may still arrive.
+    late: HashSet<(GroupId, Knob)>,
+    /// Knobs on their way back to their prior values.
+    returns: Vec<Return>,
     owners: Owners,
     priors: Arc<Priors>,
     outcomes: Vec<Outcome>,
@@ -61,12 +91,14 @@ pub struct Applier {
 
 impl Applier {
     /// A writer that keeps its promises in `journal`.
-    pub fn new(journal: Journal, writer: Writer, log: Log) -> Applier {
+    pub fn new(journal: Journal, writers: Writers, log: Log) -> Applier {
         let mut applier = Applier {
             journal,
-            writer,
+            writers,
             log,
             in_flight: HashMap::new(),
+            late: HashSet::new(),
+            returns: Vec::new(),
             owners: Owners::default(),
             priors: Arc::default(),
             outcomes: Vec::new(),
@@ -101,7 +133,7 @@ impl Applier {
     /// Takes in how earlier writes went.
     pub fn settle(&mut self, observer: &mut Observer) -> Vec<Problem> {
         let mut problems = self.reclaimer.settle(observer);
-        self.writer.outcomes(&mut self.outcomes);
+        self.writers.outcomes_of(|_| true, &mut self.outcomes);
         for outcome in self.outcomes.drain(..) {
             let key = (outcome.group, outcome.knob);
             let path = || {
@@ -114,6 +146,11 @@ impl Applier {
                     cause,
                     remedy: remedy.to_owned(),
                 });
+            };
+            match &outcome.result {
+                WriteResult::TimedOut => self.late.insert(key),
+                WriteResult::Late(_) => self.late.remove(&key),
+                _ => false,
             };
             match &outcome.result {
                 WriteResult::Superseded => continue,
@@ -139,11 +176,65 @@ impl Applier {
                 self.in_flight.remove(&key);
             }
         }
+        self.look_after_returns(&mut problems);
         problems
     }
 
+    /// Forgets knobs that are back. Nothing of ours may still be on its way to them.
+    fn look_after_returns(&mut self, problems: &mut Vec<Problem>) {
+        let mut done = Vec::new();
+        self.returns.retain(|back| {
+            let key = (back.group.id(), back.knob);
+            let settled = !self.in_flight.contains_key(&key) && !self.late.contains(&key);
+            let arrival = back.look();
+            if arrival == Arrival::Vanished || (settled && arrival == Arrival::Back) {
+                done.push(key);
+                return false;
+            }
+            if back.since.elapsed() > LAST_WRITES {
+                problems.push(back.problem());
+            }
+            true
+        });
+        if !done.is_empty() {
+            forget(&mut self.journal, &done, problems);
+            self.post_priors();
+        }
+    }
+
+    /// Begins to put back the knobs of these groups, and returns at once; [`Applier::settle`] sees them
+    /// arrive.
+    pub fn put_back(&mut self, fs: &Fs, concerns: impl Fn(GroupId) -> bool) -> Vec<Problem> {
+        let mut restored = Restored::default();
+        let on_the_way: HashSet<_> = self
+            .returns
+            .iter()
+            .map(|r| (r.group.id(), r.knob))
+            .collect();
+        let flying = |key| self.in_flight.contains_key(&key) || self.late.contains(&key);
+        let returns = begin(
+            fs,
+            &mut self.journal,
+            &self.writers,
+            concerns,
+            |key| flying(key) && !on_the_way.contains(&key),
+            &mut restored,
+        );
+        for back in returns {
+            let key = (back.group.id(), back.knob);
+            self.in_flight.insert(key, back.prior);
+            self.returns.retain(|old| (old.group.id(), old.knob) != key);
+            self.returns.push(back);
+        }
+        self.post_priors();
+        restored.problems
+    }
+
     /// Looks at knobs that were read just now: whose are they?
-    pub fn check(&mut self, read: &[GroupId], observer: &mut Observer) -> Result<()> {
+    pub fn check(&mut self, read: &[GroupId], observer: &mut Observer) -> Vec<Problem> {
+        for group in self.owners.take_back(Instant::now()) {
+            observer.set_foreign(group, self.owners.of_group(group));
+        }
         let mut lost = Vec::new();
         for &group in read {
             for knob in KNOBS {
@@ -156,16 +247,20 @@ impl Applier {
                 }
             }
         }
-        self.give_up(&lost, observer)
+        let mut problems = Vec::new();
+        self.give_up(&lost, false, observer, &mut problems);
+        problems
     }
 
-    /// Writes a plan. What cannot be written now is a problem of its group alone.
-    pub fn apply(&mut self, plan: &Plan, observer: &mut Observer) -> Result<Vec<Problem>> {
+    /// Writes a plan. What cannot be written now is a problem of its group alone. While the journal cannot
+    /// be written, limits are only raised, to values that it names already: no group stalls under a limit
+    /// because of a full disk.
+    pub fn apply(&mut self, plan: &Plan, observer: &mut Observer) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut holds = Vec::new();
         let mut records = Vec::with_capacity(plan.writes.len());
-        let mut submits: Vec<(Group, Knob, Value)> = Vec::with_capacity(plan.writes.len());
-        let mut lost = Vec::new();
+        let mut submits: Vec<Submit> = Vec::with_capacity(plan.writes.len());
+        let (mut lost, mut insisted) = (Vec::new(), Vec::new());
         let mut asks = Vec::new();
         for write in &plan.writes {
             let (id, knob, value) = (write.group, write.knob, write.value);
@@ -179,61 +274,89 @@ impl Applier {
                 asks.push((group.clone(), value));
                 continue;
             }
-            if knob.holds_value() {
-                let present = match group.read_knob(knob) {
-                    Ok(Some(present)) => present,
-                    // The file is not there: the policy will see that when knobs are read next.
-                    Ok(None) => continue,
-                    Err(error) => {
-                        if !error.is_gone() {
-                            problems.push(Problem::of(group.path(), &error));
-                        }
-                        continue;
+            let present = match group.read_knob(knob) {
+                Ok(Some(present)) => present,
+                // The file is not there: the policy will see that when knobs are read next.
+                Ok(None) => continue,
+                Err(error) => {
+                    if !error.is_gone() {
+                        problems.push(Problem::of(group.path(), &error));
                     }
-                };
-                let other = || group.read_knob(sibling(knob)?).ok()?;
-                let mut owner = self.owner(id, knob, present, other);
-                if owner == Owner::Reset {
-                    if self.owners.insists(id, knob, Instant::now()) {
-                        owner = Owner::Users;
-                    }
-                    let path = group.path();
-                    self.log
-                        .warn_once(format_args!("{path} {knob} was set back to {present}"));
+                    continue;
                 }
-                if owner == Owner::Users {
+            };
+            let other = || group.read_knob(sibling(knob)?).ok()?;
+            match self.owner(id, knob, present, other) {
+                Owner::Ours => {}
+                Owner::Users => {
                     lost.push((id, knob, present));
                     continue;
                 }
-                if same(present, value) {
-                    observer.know(id, knob, present);
-                    continue;
+                Owner::Reset => {
+                    let path = group.path();
+                    self.log
+                        .warn_once(format_args!("{path} {knob} was set back to {present}"));
+                    if self.owners.insists(id, knob, Instant::now()) {
+                        insisted.push((id, knob, present));
+                        continue;
+                    }
                 }
-                if self.journal.get(id, knob).is_none() {
-                    self.owners.take(id, knob);
-                    holds.push(Hold {
-                        group: id,
-                        path: group.path().into(),
-                        knob,
-                        prior: present,
-                    });
-                }
-                records.push((id, knob, value));
             }
-            submits.push((group.clone(), knob, value));
+            if same(present, value) {
+                observer.know(id, knob, present);
+                continue;
+            }
+            if self.journal.get(id, knob).is_none() {
+                self.owners.take(id, knob);
+                holds.push(Hold {
+                    group: id,
+                    path: group.path().into(),
+                    knob,
+                    prior: present,
+                });
+            }
+            records.push((id, knob, value));
+            submits.push(Submit {
+                group: group.clone(),
+                knob,
+                present,
+                value,
+            });
         }
-        self.give_up(&lost, observer)?;
-        self.journal.hold(&holds)?;
-        self.journal.wrote(&records)?;
+        self.give_up(&lost, false, observer, &mut problems);
+        self.give_up(&insisted, true, observer, &mut problems);
+        let held = self.journal.hold(&holds);
+        if let Err(error) = held.and_then(|()| self.journal.wrote(&records)) {
+            problems.push(Problem {
+                cause: format!(
+                    "{}: limits are only raised until it can be written",
+                    error.cause
+                ),
+                ..Problem::general(&error)
+            });
+            submits = submits
+                .into_iter()
+                .filter_map(|submit| submit.without_journal(&self.journal))
+                .collect();
+        }
         if !holds.is_empty() {
             self.post_priors();
         }
-        for (group, knob, value) in submits {
+        for submit in submits {
+            let Submit {
+                group,
+                knob,
+                present,
+                value,
+            } = submit;
             if self.log.is_verbose() {
                 self.debug_write(&group, knob, value, plan);
             }
-            self.in_flight.insert((group.id(), knob), value);
-            self.writer.submit(&group, knob, value);
+            let key = (group.id(), knob);
+            self.in_flight.insert(key, value);
+            self.returns
+                .retain(|back| (back.group.id(), back.knob) != key);
+            self.writers.submit(&group, knob, present, value);
             self.submitted += 1;
         }
         for (group, value) in asks {
@@ -245,7 +368,7 @@ impl Applier {
                 Err(problem) => problems.push(problem),
             }
         }
-        Ok(problems)
+        problems
     }
 
     /// Forgets what is held of groups that are gone; returns those that are no longer watched but
@@ -255,12 +378,14 @@ impl Applier {
         &mut self,
         fs: &Fs,
         observer: &Observer,
-    ) -> Result<(HashSet<GroupId>, Vec<Problem>)> {
+    ) -> (HashSet<GroupId>, Vec<Problem>) {
         let mut remain = HashSet::new();
         let mut unsure = HashMap::new();
         let mut gone = Vec::new();
+        let returning: HashSet<_> = self.returns.iter().map(|back| back.group.id()).collect();
         for (&(group, knob), entry) in self.journal.entries() {
             if observer.group(group).is_some()
+                || returning.contains(&group)
                 || remain.contains(&group)
                 || unsure.contains_key(&group)
             {
@@ -276,12 +401,14 @@ impl Applier {
                 }
             }
         }
+        let mut problems: Vec<Problem> = unsure.into_values().collect();
         if !gone.is_empty() {
             self.in_flight.retain(|key, _| !gone.contains(key));
-            self.journal.forget(&gone)?;
+            self.late.retain(|key| !gone.contains(key));
+            forget(&mut self.journal, &gone, &mut problems);
             self.post_priors();
         }
-        Ok((remain, unsure.into_values().collect()))
+        (remain, problems)
     }
 
     /// Forgets who took over knobs of groups that are gone.
@@ -289,18 +416,18 @@ impl Applier {
         self.owners.retain(|group| observer.group(group).is_some());
     }
 
-    /// The journal, with nothing of ours on its way to these groups any more: for restoring them.
-    pub fn quiesce(&mut self, concerns: impl Fn(GroupId) -> bool) -> (&mut Journal, &Writer) {
-        self.writer.drain(LAST_WRITES);
+    /// The journal, with nothing of ours on its way any more: for restoring everything.
+    pub fn quiesce(&mut self) -> (&mut Journal, &Writers) {
+        self.writers.drain(LAST_WRITES);
         self.outcomes.clear();
-        self.writer.outcomes_of(&concerns, &mut self.outcomes);
+        self.writers.outcomes_of(|_| true, &mut self.outcomes);
         for outcome in self.outcomes.drain(..) {
             if matches!(outcome.result, WriteResult::Done | WriteResult::Late(Ok(_))) {
                 self.owners.note_arrival(outcome.group, outcome.knob);
             }
         }
-        self.in_flight.retain(|&(group, _), _| !concerns(group));
-        (&mut self.journal, &self.writer)
+        self.in_flight.clear();
+        (&mut self.journal, &self.writers)
     }
 
     /// After restoring: what is still held.
@@ -336,9 +463,16 @@ impl Applier {
         })
     }
 
-    fn give_up(&mut self, lost: &[(GroupId, Knob, Value)], observer: &mut Observer) -> Result<()> {
+    /// Leaves knobs to whoever set them; `insisted`: by setting them back again and again.
+    fn give_up(
+        &mut self,
+        lost: &[(GroupId, Knob, Value)],
+        insisted: bool,
+        observer: &mut Observer,
+        problems: &mut Vec<Problem>,
+    ) {
         if lost.is_empty() {
-            return Ok(());
+            return;
         }
         for &(group, knob, present) in lost {
             // One intent, two files: a manager squeezes what `io.weight` says into the other one.
@@ -346,7 +480,11 @@ impl Applier {
             if let (false, Value::Weight(weight)) = (said, present) {
                 observer.set_file_weight(group, weight);
             }
-            self.owners.give_up(group, knob);
+            if insisted {
+                self.owners.give_up_for_a_while(group, knob, Instant::now());
+            } else {
+                self.owners.give_up(group, knob);
+            }
             observer.set_foreign(group, self.owners.of_group(group));
             observer.know(group, knob, present);
             let path = observer.group(group).map_or("", Group::path);
@@ -355,9 +493,8 @@ impl Applier {
             ));
         }
         let keys: Vec<_> = lost.iter().map(|&(group, knob, _)| (group, knob)).collect();
-        self.journal.forget(&keys)?;
+        forget(&mut self.journal, &keys, problems);
         self.post_priors();
-        Ok(())
     }
 
     fn debug_write(&self, group: &Group, knob: Knob, value: Value, plan: &Plan) {

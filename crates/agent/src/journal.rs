@@ -13,7 +13,11 @@
 //! - A record is in the file before the write it announces is submitted. After `kill -9` at any
 //!   instant the file therefore names every knob that we may have changed.
 //! - A torn last line announces a write that was never submitted: it is dropped. A damaged line
-//!   in the middle is dropped too, and counted.
+//!   in the middle, the first one included, is dropped too, and counted; the file is kept aside then.
+//! - Reading needs no writing: the file is begun with the first hold, so a full or read-only disk stops
+//!   nobody from restoring.
+//! - After a failure, and where the file has vanished, nothing is appended behind what may be torn: the next
+//!   record writes the whole file anew. Until that works, nothing new is held.
 //! - Identity is the cgroup id: a new group under an old name has another one.
 //! - Cgroups do not survive a reboot, nor does their journal: one of another boot is discarded.
 //!
@@ -24,7 +28,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,7 +37,9 @@ use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::GroupId;
 
 use crate::error::{Error, Result};
+use crate::lock::make_state_dir;
 use crate::record::{checked, hold_line, knob, push_line, same, value};
+use crate::status::Problem;
 
 const FILE: &str = "journal";
 const VERSION: &str = "1";
@@ -79,30 +85,55 @@ pub struct Hold {
 pub struct Journal {
     path: PathBuf,
     boot: String,
-    file: File,
+    /// `None`: nothing was appended yet, or the file on disk must not be appended to.
+    file: Option<File>,
     entries: BTreeMap<(GroupId, Knob), Entry>,
     lines: usize,
-    length: u64,
-    damaged: usize,
+    damaged: Option<Damage>,
+}
+
+/// What could not be read when a journal was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// Damaged lines, a torn last one aside.
+    pub lines: usize,
+    /// Where the file was kept; `None`: it could not be.
+    pub kept: Option<PathBuf>,
+}
+
+impl Damage {
+    /// As a problem, for people.
+    pub fn problem(&self) -> Problem {
+        Problem {
+            group: None,
+            cause: format!(
+                "{} lines of the journal are damaged; a knob that only these name stays as it is",
+                self.lines
+            ),
+            remedy: match &self.kept {
+                Some(path) => format!("compare the knobs with {}", path.display()),
+                None => "look through the knobs of the groups; the file could not be kept".into(),
+            },
+        }
+    }
 }
 
 impl Journal {
-    /// Reads the journal in `dir`, or begins one. One of another boot is discarded.
+    /// Reads the journal in `dir`. One of another boot is discarded. Writes nothing, but for a copy
+    /// of a damaged file.
     pub fn open(dir: &Path, boot: &str) -> Result<Journal> {
         let path = dir.join(FILE);
         let read = read(&path, boot)?;
-        let file = begin(&path, boot, &read.entries)?;
-        let lines = read.entries.len() * 2;
-        let length = length_of(&file, &path)?;
-        let damaged = read.damaged;
-        let boot = boot.to_owned();
+        let damaged = (read.damaged > 0).then(|| Damage {
+            lines: read.damaged,
+            kept: keep_aside(&path),
+        });
         Ok(Journal {
             path,
-            boot,
-            file,
+            boot: boot.to_owned(),
+            file: None,
             entries: read.entries,
-            lines,
-            length,
+            lines: 0,
             damaged,
         })
     }
@@ -129,12 +160,12 @@ impl Journal {
         self.entries.get(&(group, knob))
     }
 
-    /// Lines that could not be read when the journal was opened, a torn last one aside.
-    pub fn damaged(&self) -> usize {
-        self.damaged
+    /// What could not be read when the journal was opened.
+    pub fn damaged(&self) -> Option<&Damage> {
+        self.damaged.as_ref()
     }
 
-    /// Records prior values, and returns when they are on disk.
+    /// Records prior values, and returns when they are on disk. After an error nothing is held.
     pub fn hold(&mut self, batch: &[Hold]) -> Result<()> {
         if batch.is_empty() {
             return Ok(());
@@ -146,10 +177,7 @@ impl Journal {
                 &hold_line(hold.group, hold.knob, hold.prior, &hold.path),
             );
         }
-        self.append(&text, batch.len())?;
-        self.file
-            .sync_data()
-            .map_err(|error| Error::io("sync", &self.path, &error))?;
+        self.append(&text, batch.len(), true)?;
         for hold in batch {
             let Hold {
                 group,
@@ -173,7 +201,8 @@ impl Journal {
             return Ok(());
         }
         if self.lines > SLACK_LINES + self.entries.len() * (1 + REMEMBERED) {
-            self.rewrite()?;
+            // Where it cannot be written anew it grows on.
+            let _ = self.rewrite();
         }
         let mut text = String::with_capacity(batch.len() * 64);
         let mut line = String::with_capacity(64);
@@ -182,7 +211,7 @@ impl Journal {
             let _ = write!(line, "wrote {group} {knob} {value}");
             push_line(&mut text, &line);
         }
-        self.append(&text, batch.len())?;
+        self.append(&text, batch.len(), false)?;
         for &(group, knob, value) in batch {
             if let Some(entry) = self.entries.get_mut(&(group, knob)) {
                 remember(entry, value);
@@ -191,7 +220,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Forgets knobs: they were restored, their group vanished, or they are the user's now.
+    /// Forgets knobs: they were restored, their group vanished, or they are the user's now. They are
+    /// forgotten here even where the disk refuses it; a restore after a crash would find in them neither
+    /// a value of ours nor anything to do.
     pub fn forget(&mut self, batch: &[(GroupId, Knob)]) -> Result<()> {
         let mut text = String::new();
         let mut count = 0;
@@ -201,7 +232,10 @@ impl Journal {
                 count += 1;
             }
         }
-        self.append(&text, count)
+        if count == 0 {
+            return Ok(());
+        }
+        self.append(&text, count, false)
     }
 
     /// Removes the file if nothing is held any more: nothing is left behind.
@@ -209,24 +243,43 @@ impl Journal {
         if !self.entries.is_empty() {
             return Ok(());
         }
-        fs::remove_file(&self.path).map_err(|error| Error::io("remove", &self.path, &error))
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("remove", &self.path, &error))
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// Adds whole lines in one write. A write that fails half way is cut off again, so that the
-    /// next record does not end up behind a torn one.
-    fn append(&mut self, text: &str, lines: usize) -> Result<()> {
-        if let Err(error) = self.file.write_all(text.as_bytes()) {
-            let _ = self.file.set_len(self.length);
+    /// Adds whole lines in one write; `sync`: and returns when they are on disk.
+    fn append(&mut self, text: &str, lines: usize, sync: bool) -> Result<()> {
+        if !self.is_there() {
+            self.rewrite()?;
+        }
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
+        let written = write_all(file, text).and_then(|()| match sync {
+            true => called(Call::Sync).and_then(|()| file.sync_data()),
+            false => Ok(()),
+        });
+        if let Err(error) = written {
+            self.file = None;
             return Err(Error::io("write", &self.path, &error));
         }
-        self.length += text.len() as u64;
         self.lines += lines;
         Ok(())
     }
 
+    /// Whether the open file is the one that a restore would find.
+    fn is_there(&self) -> bool {
+        let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
+        let open = self.file.as_ref().and_then(|file| file.metadata().ok());
+        open.is_some() && open.map(identity) == fs::metadata(&self.path).ok().map(identity)
+    }
+
     fn rewrite(&mut self) -> Result<()> {
-        self.file = begin(&self.path, &self.boot, &self.entries)?;
-        self.length = length_of(&self.file, &self.path)?;
+        self.file = Some(begin(&self.path, &self.boot, &self.entries)?);
         self.lines = self.entries.len() * 2;
         Ok(())
     }
@@ -240,16 +293,61 @@ fn remember(entry: &mut Entry, value: Value) {
     entry.written.push(value);
 }
 
+/// Copies of damaged files that are kept.
+const KEPT: u32 = 3;
+
+/// Copies a damaged journal to a name of its own; the last one takes the place of its predecessor.
+fn keep_aside(path: &Path) -> Option<PathBuf> {
+    let names = (1..=KEPT).map(|n| path.with_extension(format!("damaged-{n}")));
+    let name = names.clone().find(|name| !name.exists()).or(names.last())?;
+    fs::copy(path, &name).ok().map(|_| name)
+}
+
+/// The system calls of which a test can let any fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    Create,
+    Truncate,
+    Write,
+    Sync,
+    Rename,
+    SyncDirectory,
+}
+
+/// Says whether a call may go on.
+#[cfg(not(test))]
+#[inline]
+#[allow(clippy::unnecessary_wraps, reason = "in tests it fails")]
+fn called(_: Call) -> io::Result<()> {
+    Ok(())
+}
+#[cfg(test)]
+use tests::called;
+
+/// Writes a text in one go.
+fn write_all(file: &mut File, text: &str) -> io::Result<()> {
+    if let Err(error) = called(Call::Write) {
+        // As a disk that fills up does.
+        file.write_all(&text.as_bytes()[..text.len() / 2])?;
+        return Err(error);
+    }
+    file.write_all(text.as_bytes())
+}
+
 /// Writes a journal that says just `entries`, and swaps it in at once.
 fn begin(path: &Path, boot: &str, entries: &BTreeMap<(GroupId, Knob), Entry>) -> Result<File> {
     let fresh = path.with_extension("new");
     let write = || -> io::Result<File> {
+        if let Some(dir) = path.parent() {
+            make_state_dir(dir)?;
+        }
+        called(Call::Create)?;
         let mut file = OpenOptions::new()
-            // Not at an offset, which stays behind the end when a torn record is cut off.
             .append(true)
             .create(true)
             .mode(0o600)
             .open(&fresh)?;
+        called(Call::Truncate)?;
         file.set_len(0)?;
         let mut text = String::new();
         push_line(&mut text, &format!("justitia-journal {VERSION} {boot}"));
@@ -259,22 +357,18 @@ fn begin(path: &Path, boot: &str, entries: &BTreeMap<(GroupId, Knob), Entry>) ->
                 push_line(&mut text, &format!("wrote {group} {knob} {value}"));
             }
         }
-        file.write_all(text.as_bytes())?;
+        write_all(&mut file, &text)?;
+        called(Call::Sync)?;
         file.sync_data()?;
+        called(Call::Rename)?;
         fs::rename(&fresh, path)?;
         if let Some(dir) = path.parent() {
+            called(Call::SyncDirectory)?;
             File::open(dir)?.sync_all()?;
         }
         Ok(file)
     };
     write().map_err(|error| Error::io("write", path, &error))
-}
-
-fn length_of(file: &File, path: &Path) -> Result<u64> {
-    let metadata = file
-        .metadata()
-        .map_err(|error| Error::io("read", path, &error))?;
-    Ok(metadata.len())
 }
 
 #[derive(Debug, Default)]
@@ -297,19 +391,22 @@ fn replay(text: &[u8], boot: &str, path: &Path) -> Result<Replay> {
     let text = String::from_utf8_lossy(text);
     let mut replay = Replay::default();
     let mut lines = text.split_inclusive('\n').peekable();
-    let Some(header) = lines.next().and_then(checked) else {
+    let first = lines.next().unwrap_or_default();
+    match checked(first).map(|header| header.split(' ').collect::<Vec<_>>()) {
         // Empty, or torn in its first line: nothing was announced yet.
-        return Ok(replay);
-    };
-    match header.split(' ').collect::<Vec<_>>()[..] {
-        ["justitia-journal", VERSION, of] if of == boot => {}
-        ["justitia-journal", VERSION, _] => return Ok(replay),
-        _ => {
-            return Err(Error::failed(
-                format!("{} has a format this version does not know", path.display()),
-                "run `justitia restore` of the version that wrote it, or remove the file",
-            ))
-        }
+        None if lines.peek().is_none() => return Ok(replay),
+        // The lines below it have checksums of their own.
+        None => replay.damaged += 1,
+        Some(header) => match header[..] {
+            ["justitia-journal", VERSION, of] if of == boot => {}
+            ["justitia-journal", VERSION, _] => return Ok(replay),
+            _ => {
+                return Err(Error::failed(
+                    format!("{} has a format this version does not know", path.display()),
+                    "run `justitia restore` of the version that wrote it, or remove the file",
+                ))
+            }
+        },
     }
     while let Some(line) = lines.next() {
         let known = checked(line).is_some_and(|record| replay.record(record).is_some());

@@ -1,9 +1,17 @@
 //! The journal's promises: nothing announced is lost, nothing torn is believed.
 
+use std::cell::Cell;
+
+use justitia_cgroup::{FakeFs, Fs, WriterConfig};
+use justitia_discover::{DiscoverConfig, RuntimeDirs};
+use justitia_policy::plan::{Plan, Reason, Write};
 use justitia_policy::units::{Bytes, Limit};
 use proptest::prelude::*;
 
 use super::*;
+use crate::apply::{Applier, Writers};
+use crate::observe::Observer;
+use crate::restore::restore;
 
 const BOOT: &str = "boot-1";
 
@@ -47,7 +55,7 @@ fn what_was_held_and_written_is_read_back() {
         &*again.get(GroupId(7), Knob::MemoryHigh).unwrap().path,
         "/app/g 7"
     );
-    assert_eq!(again.damaged(), 0);
+    assert_eq!(again.damaged(), None);
     let priors = Journal::priors(dir.path(), BOOT).unwrap();
     let max = Value::Limit(Limit::Max);
     assert_eq!(priors[&(GroupId(7), Knob::MemoryHigh)], max);
@@ -92,7 +100,11 @@ fn a_damaged_line_in_the_middle_costs_only_itself() {
     let text = fs::read_to_string(&path).unwrap().replace("g 2", "g 9");
     fs::write(&path, text).unwrap();
     let again = open(dir.path());
-    assert_eq!(again.damaged(), 1);
+    let damage = again.damaged().unwrap();
+    assert_eq!(damage.lines, 1);
+    assert!(fs::read_to_string(damage.kept.as_ref().unwrap())
+        .unwrap()
+        .contains("g 9"));
     let held: Vec<u64> = again.entries().keys().map(|(group, _)| group.0).collect();
     assert_eq!(held, [1, 3]);
 }
@@ -122,42 +134,211 @@ fn an_empty_journal_leaves_no_file() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-#[test]
-fn without_a_journal_nothing_is_written_to_the_host() {
-    use crate::apply::Applier;
-    use crate::observe::Observer;
-    use justitia_cgroup::{FakeFs, Writer, WriterConfig};
-    use justitia_discover::{DiscoverConfig, RuntimeDirs};
-    use justitia_policy::plan::{Plan, Reason, Write};
+/// Which call fails, counted from here; every one after it, too, or just that one.
+#[derive(Debug, Clone, Copy)]
+struct Fault {
+    at: u32,
+    lasting: bool,
+}
 
-    let fake = FakeFs::new();
-    let group = fake.mkdir("/app/a");
+thread_local! {
+    static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
+}
+
+/// Lets the calls fail that a test ordered.
+pub(super) fn called(_: Call) -> io::Result<()> {
+    let Some(fault) = FAULT.get() else {
+        return Ok(());
+    };
+    if fault.at > 0 {
+        FAULT.set(Some(Fault {
+            at: fault.at - 1,
+            ..fault
+        }));
+        return Ok(());
+    }
+    if !fault.lasting {
+        FAULT.set(None);
+    }
+    Err(io::ErrorKind::StorageFull.into())
+}
+
+/// A host with two groups, what an agent does there, and a journal that fails.
+struct Host {
+    fake: Arc<FakeFs>,
+    dir: tempfile::TempDir,
+    applier: Applier,
+    observer: Observer,
+    groups: [GroupId; 2],
+}
+
+impl Host {
+    fn new() -> Host {
+        let fake = FakeFs::new();
+        let groups = ["/app/a", "/app/b"].map(|path| fake.mkdir(path));
+        let dir = tempfile::tempdir().unwrap();
+        let writers = Writers::start(WriterConfig::default()).unwrap();
+        let applier = Applier::new(open(dir.path()), writers, crate::Log::captured());
+        let config = DiscoverConfig {
+            manage: vec!["/app/*".into()],
+            ..DiscoverConfig::default()
+        };
+        let observer = Observer::new(fake.clone(), config, RuntimeDirs::none()).unwrap();
+        let mut host = Host {
+            fake,
+            dir,
+            applier,
+            observer,
+            groups,
+        };
+        host.observer.observe();
+        host
+    }
+
+    /// Sets each group's limit, and waits for the kernel.
+    fn limit(&mut self, limits: [Limit; 2]) -> Vec<Problem> {
+        let writes = self
+            .groups
+            .into_iter()
+            .zip(limits)
+            .map(|(group, limit)| Write {
+                group,
+                knob: Knob::MemoryHigh,
+                value: Value::Limit(limit),
+                reason: Reason::NoContention,
+            });
+        let plan = Plan {
+            writes: writes.collect(),
+            ..Plan::default()
+        };
+        let problems = self.applier.apply(&plan, &mut self.observer);
+        self.applier.quiesce();
+        problems
+    }
+
+    fn limits(&self) -> [Limit; 2] {
+        ["/app/a", "/app/b"].map(|path| self.fake.group(path).high)
+    }
+
+    /// What the next agent, or `justitia restore`, makes of it after a crash now.
+    fn after_a_crash(&self) -> [Limit; 2] {
+        let before = self.limits();
+        let dir = tempfile::tempdir().unwrap();
+        let _ = fs::copy(self.dir.path().join(FILE), dir.path().join(FILE));
+        let mut journal = open(dir.path());
+        let writers = Writers::start(WriterConfig::default()).unwrap();
+        let fs: Fs = self.fake.clone();
+        restore(&fs, &mut journal, &writers, |_| true);
+        let restored = self.limits();
+        for (path, limit) in ["/app/a", "/app/b"].into_iter().zip(before) {
+            self.fake.update(path, |group| group.high = limit);
+        }
+        restored
+    }
+}
+
+const MIB: fn(u64) -> Limit = |mib| Limit::Bytes(Bytes::mib(mib));
+const FREE: [Limit; 2] = [Limit::Max, Limit::Max];
+
+#[test]
+fn while_the_journal_cannot_be_written_no_limit_falls_and_every_limit_can_rise() {
+    let mut host = Host::new();
+    assert!(host.limit([MIB(50), Limit::Max]).is_empty());
+    FAULT.set(Some(Fault {
+        at: 0,
+        lasting: true,
+    }));
+    let problems = host.limit([MIB(60), MIB(40)]);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert_eq!(
+        host.limits(),
+        FREE,
+        "one rose past what was planned, the other did not fall"
+    );
+    assert_eq!(host.after_a_crash(), FREE);
+    FAULT.set(None);
+    assert!(host.limit([MIB(60), MIB(40)]).is_empty());
+    assert_eq!(host.limits(), [MIB(60), MIB(40)]);
+}
+
+#[test]
+fn whatever_call_fails_and_whenever_every_limit_can_rise_and_comes_back_after_a_crash() {
+    // Enough steps to hold, to write, to forget and to write the file anew, which has some ten calls.
+    let script: [[Limit; 2]; 5] = [
+        [MIB(50), Limit::Max],
+        [MIB(40), MIB(30)],
+        [MIB(70), MIB(20)],
+        FREE,
+        [MIB(10), MIB(10)],
+    ];
+    let mut failed = 0;
+    for at in 0..40 {
+        for lasting in [false, true] {
+            for anew in [false, true] {
+                let mut host = Host::new();
+                FAULT.set(Some(Fault { at, lasting }));
+                for (n, limits) in script.into_iter().enumerate() {
+                    if anew && n == 2 {
+                        fs::remove_dir_all(host.dir.path()).unwrap();
+                    }
+                    let before = host.limits();
+                    failed += host.limit(limits).len();
+                    let now = host.limits();
+                    for i in 0..2 {
+                        assert!(
+                            now[i] == limits[i] || now[i] >= before[i],
+                            "{at} {lasting} {n}"
+                        );
+                        assert!(
+                            limits[i] < Limit::Max || now[i] == Limit::Max,
+                            "{at} {lasting} {n}"
+                        );
+                    }
+                    // Of a journal that was removed and cannot be written again nothing is left.
+                    if host.dir.path().join(FILE).exists() || now == FREE || !anew {
+                        assert_eq!(host.after_a_crash(), FREE, "{at} {lasting} {anew} {n}");
+                    }
+                }
+                FAULT.set(None);
+                assert!(host.limit([MIB(15), MIB(25)]).is_empty(), "{at} {lasting}");
+                assert_eq!(host.limits(), [MIB(15), MIB(25)]);
+                assert_eq!(host.after_a_crash(), FREE);
+            }
+        }
+    }
+    assert!(failed > 100, "{failed} failures were met");
+}
+
+#[test]
+fn a_damaged_first_line_costs_only_itself_and_the_bytes_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = open(dir.path());
-    // A file system without room.
-    journal.file = OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let writer = Writer::new(WriterConfig::default(), None).unwrap();
-    let mut applier = Applier::new(journal, writer, crate::Log::captured());
-    let config = DiscoverConfig {
-        manage: vec!["/app/*".into()],
-        ..DiscoverConfig::default()
-    };
-    let mut observer = Observer::new(fake.clone(), config, RuntimeDirs::none()).unwrap();
-    observer.observe();
-    let (knob, value, reason) = (Knob::MemoryLow, low(1 << 20), Reason::NoContention);
-    let plan = Plan {
-        writes: vec![Write {
-            group,
-            knob,
-            value,
-            reason,
-        }],
-        ..Plan::default()
-    };
-    let error = applier.apply(&plan, &mut observer).unwrap_err();
-    assert!(error.remedy.contains("make room"), "{error:?}");
-    applier.quiesce(|_| true);
-    assert!(fake.writes().is_empty());
+    journal
+        .hold(&[hold(1, Knob::MemoryLow, low(4096))])
+        .unwrap();
+    let path = dir.path().join(FILE);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("justitia", "justit1a", 1)).unwrap();
+    let again = open(dir.path());
+    assert_eq!(again.entries(), journal.entries());
+    let kept = again.damaged().unwrap().kept.clone().unwrap();
+    assert!(fs::read_to_string(kept).unwrap().contains("justit1a"));
+}
+
+#[test]
+fn a_journal_that_was_removed_is_written_anew_with_all_it_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let mut journal = open(&state);
+    journal
+        .hold(&[hold(1, Knob::MemoryLow, low(4096))])
+        .unwrap();
+    fs::remove_dir_all(&state).unwrap();
+    journal
+        .hold(&[hold(2, Knob::MemoryLow, low(8192))])
+        .unwrap();
+    assert_eq!(open(&state).entries(), journal.entries());
+    assert_eq!(journal.entries().len(), 2);
 }
 
 #[test]
@@ -193,7 +374,8 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = open(dir.path());
-        let mut history = vec![(0, BTreeMap::new()), (journal.length, BTreeMap::new())];
+        let length = |dir: &Path| fs::metadata(dir.join(FILE)).map_or(0, |file| file.len());
+        let mut history = vec![(0, BTreeMap::new())];
         for act in acts {
             match act {
                 Act::Hold(id, prior) => {
@@ -209,35 +391,35 @@ proptest! {
                 }
                 Act::Forget(id) => journal.forget(&[(GroupId(id), Knob::MemoryLow)]).unwrap(),
             }
-            history.push((journal.length, journal.entries().clone()));
+            history.push((length(dir.path()), journal.entries().clone()));
         }
         let path = dir.path().join(FILE);
-        let whole = fs::read(&path).unwrap();
+        let whole = fs::read(&path).unwrap_or_default();
         let length = cut.index(whole.len() + 1);
         fs::write(&path, &whole[..length]).unwrap();
         let again = open(dir.path());
         let expected = history.iter().rev().find(|(at, _)| *at <= length as u64).unwrap();
         prop_assert_eq!(again.entries(), &expected.1);
-        prop_assert_eq!(again.damaged(), 0);
+        prop_assert_eq!(again.damaged(), None);
     }
 }
 
 #[test]
-fn a_record_behind_one_that_was_cut_off_has_no_hole_before_it() {
+fn a_record_behind_one_that_was_torn_has_no_hole_before_it() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = open(dir.path());
-    // As a full disk leaves it: a part was written, then cut off.
+    journal.hold(&[hold(6, Knob::MemoryLow, low(0))]).unwrap();
+    FAULT.set(Some(Fault {
+        at: 0,
+        lasting: false,
+    }));
     journal
-        .file
-        .write_all(b"0123456789abcdef hold 7 mem")
-        .unwrap();
-    journal.file.set_len(journal.length).unwrap();
-    journal
-        .hold(&[
-            hold(7, Knob::MemoryLow, low(0)),
-            hold(8, Knob::MemoryLow, low(0)),
-        ])
-        .unwrap();
+        .hold(&[hold(7, Knob::MemoryLow, low(0))])
+        .unwrap_err();
+    assert!(!fs::read_to_string(dir.path().join(FILE))
+        .unwrap()
+        .ends_with('\n'));
+    journal.hold(&[hold(8, Knob::MemoryLow, low(0))]).unwrap();
     let again = open(dir.path());
-    assert_eq!((again.entries().len(), again.damaged()), (2, 0));
+    assert_eq!((again.entries().len(), again.damaged()), (2, None));
 }

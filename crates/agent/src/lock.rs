@@ -4,7 +4,7 @@
 //! agents lock two files of the same name.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
@@ -15,26 +15,51 @@ use crate::error::{Error, Result};
 /// Held for as long as this lives.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    _file: Option<File>,
+}
+
+/// Makes the state directory, if it is not there.
+pub(crate) fn make_state_dir(state_dir: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(state_dir)
 }
 
 impl Lock {
-    /// Takes the lock, making the state directory if need be.
+    /// Takes the lock, making the state directory if need be. Where nothing can be written there, a lock
+    /// file that exists is locked all the same, and without one the agent goes on unlocked: it must be
+    /// able to restore from a full or read-only disk.
     pub fn take(state_dir: &Path) -> Result<Lock> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(state_dir)
-            .map_err(|error| Error::io("make", state_dir, &error))?;
+        let unwritable = |error: &io::Error| {
+            use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+            matches!(
+                error.kind(),
+                QuotaExceeded | ReadOnlyFilesystem | StorageFull
+            )
+        };
+        match make_state_dir(state_dir) {
+            Err(error) if !unwritable(&error) => {
+                return Err(Error::io("make", state_dir, &error));
+            }
+            _ => {}
+        }
         let path = state_dir.join("agent.lock");
-        let mut file = OpenOptions::new()
+        let opened = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .open(&path)
-            .map_err(|error| Error::io("open", &path, &error))?;
+            .open(&path);
+        let mut file = match opened {
+            Ok(file) => file,
+            Err(error) if unwritable(&error) => match File::open(&path) {
+                Ok(file) => file,
+                Err(_) => return Ok(Lock { _file: None }),
+            },
+            Err(error) => return Err(Error::io("open", &path, &error)),
+        };
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut pid = String::new();
             let _ = file.read_to_string(&mut pid);
@@ -47,13 +72,11 @@ impl Lock {
                 format!("stop it first: systemctl stop justitia, or kill {pid}"),
             ));
         }
-        let write = |file: &mut File| {
-            file.set_len(0)?;
-            file.rewind()?;
-            writeln!(file, "{}", std::process::id())
-        };
-        write(&mut file).map_err(|error| Error::io("write", &path, &error))?;
-        Ok(Lock { _file: file })
+        // For people; the lock holds without it.
+        let _ = file.set_len(0);
+        let _ = file.rewind();
+        let _ = writeln!(file, "{}", std::process::id());
+        Ok(Lock { _file: Some(file) })
     }
 }
 

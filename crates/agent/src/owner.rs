@@ -2,12 +2,14 @@
 //!
 //! - It holds something we wrote, or are writing: ours.
 //! - It holds again what it held before us, and so does the group's other memory knob: a manager
-//!   applied its configuration again (systemd on `daemon-reload`). Ours, and written again; but
-//!   whoever does that more than [`RESETS`] times within [`RESET_MEMORY`] insists.
+//!   applied its configuration again (systemd on `daemon-reload`). Ours, and written again, however often
+//!   that happens: a manager resets all its groups at once, within [`AT_ONCE`]. A person who sets the knobs
+//!   of one group back more than [`RESETS`] times within [`RESET_MEMORY`] insists; the knob is theirs then
+//!   for [`RESET_MEMORY`].
 //! - A switch that is back where it was: there is no third position, so somebody put it there.
 //! - Anything else: somebody else's hand.
 //!
-//! What is somebody else's stays so until the group is made anew or the agent starts again.
+//! Any other value that somebody set stays until the group is made anew or the agent starts again.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -19,9 +21,12 @@ use crate::journal::Entry;
 use crate::record::same;
 
 /// How often a manager may put back a knob.
-const RESETS: u32 = 3;
-/// Within this time: an upgrade reloads some times, a day has several of them.
+const RESETS: usize = 3;
+/// Within this time.
 const RESET_MEMORY: Duration = Duration::from_secs(600);
+/// Knobs of different groups that were reset within this time were reset by a manager. Knobs are read
+/// every few steps, each group at its own turn.
+const AT_ONCE: Duration = Duration::from_secs(15);
 
 /// Whose a knob is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,9 +83,11 @@ pub(crate) fn sibling(knob: Knob) -> Option<Knob> {
 /// Who took over what.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
-    foreign: HashSet<(GroupId, Knob)>,
+    /// Until when; `None`: for good.
+    foreign: HashMap<(GroupId, Knob), Option<Instant>>,
     arrived: HashSet<(GroupId, Knob)>,
-    resets: HashMap<(GroupId, Knob), (u32, Instant)>,
+    /// When each knob was reset.
+    resets: HashMap<(GroupId, Knob), Vec<Instant>>,
 }
 
 impl Owners {
@@ -101,12 +108,28 @@ impl Owners {
 
     /// The knob is the user's from now on.
     pub(crate) fn give_up(&mut self, group: GroupId, knob: Knob) {
-        self.foreign.insert((group, knob));
+        self.foreign.insert((group, knob), None);
+    }
+
+    /// The knob is the user's for a while.
+    pub(crate) fn give_up_for_a_while(&mut self, group: GroupId, knob: Knob, now: Instant) {
+        self.foreign.insert((group, knob), Some(now + RESET_MEMORY));
+    }
+
+    /// Takes back knobs that were the user's for a while; returns their groups.
+    pub(crate) fn take_back(&mut self, now: Instant) -> Vec<GroupId> {
+        let mut back = Vec::new();
+        self.foreign.retain(|&(group, _), until| {
+            let over = until.is_some_and(|until| until <= now);
+            back.extend(over.then_some(group));
+            !over
+        });
+        back
     }
 
     /// Whether the knob is the user's.
     pub(crate) fn is_foreign(&self, group: GroupId, knob: Knob) -> bool {
-        let has = |knob| self.foreign.contains(&(group, knob));
+        let has = |knob| self.foreign.contains_key(&(group, knob));
         match knob {
             // One intent, two files.
             Knob::IoWeight | Knob::IoBfqWeight => has(Knob::IoWeight) || has(Knob::IoBfqWeight),
@@ -123,19 +146,33 @@ impl Owners {
         }
     }
 
-    /// Counts a reset. Whether whoever does it insists.
+    /// Notes a reset. Whether somebody insists on it.
     pub(crate) fn insists(&mut self, group: GroupId, knob: Knob, now: Instant) -> bool {
-        let (count, since) = self.resets.entry((group, knob)).or_insert((0, now));
-        if now.saturating_duration_since(*since) > RESET_MEMORY {
-            (*count, *since) = (0, now);
+        let times = self.resets.entry((group, knob)).or_default();
+        times.retain(|&time| now.saturating_duration_since(time) <= RESET_MEMORY);
+        times.push(now);
+        if times.len() <= RESETS {
+            return false;
         }
-        *count += 1;
-        *count > RESETS
+        // The last ones decide.
+        times.drain(..times.len() - RESETS - 1);
+        let times = times.clone();
+        let others = || {
+            let others = self.resets.iter().filter(|((other, _), _)| *other != group);
+            others.flat_map(|(_, times)| times)
+        };
+        let alone = times.iter().filter(|&&time| {
+            !others().any(|&other| {
+                let (earlier, later) = (time.min(other), time.max(other));
+                later.saturating_duration_since(earlier) <= AT_ONCE
+            })
+        });
+        alone.count() > RESETS
     }
 
     /// Forgets groups that are gone.
     pub(crate) fn retain(&mut self, stays: impl Fn(GroupId) -> bool) {
-        self.foreign.retain(|&(group, _)| stays(group));
+        self.foreign.retain(|&(group, _), _| stays(group));
         self.arrived.retain(|&(group, _)| stays(group));
         self.resets.retain(|&(group, _), _| stays(group));
     }
@@ -143,6 +180,8 @@ impl Owners {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn entry(prior: u32, written: &[u32]) -> Entry {
@@ -204,15 +243,42 @@ mod tests {
     }
 
     #[test]
-    fn who_resets_again_and_again_insists_but_not_over_days() {
+    fn who_resets_one_group_again_and_again_insists_for_a_while_but_not_over_days() {
         let mut owners = Owners::default();
         let mut now = Instant::now();
+        let reset = |owners: &mut Owners, now| owners.insists(GroupId(1), Knob::MemoryLow, now);
         for _ in 0..RESETS {
-            assert!(!owners.insists(GroupId(1), Knob::MemoryLow, now));
+            assert!(!reset(&mut owners, now));
         }
-        assert!(owners.insists(GroupId(1), Knob::MemoryLow, now));
+        assert!(reset(&mut owners, now));
+        owners.give_up_for_a_while(GroupId(1), Knob::MemoryLow, now);
+        assert!(owners.take_back(now).is_empty() && owners.is_foreign(GroupId(1), Knob::MemoryLow));
         now += RESET_MEMORY * 2;
-        assert!(!owners.insists(GroupId(1), Knob::MemoryLow, now));
+        assert_eq!(owners.take_back(now), [GroupId(1)]);
+        assert!(!owners.is_foreign(GroupId(1), Knob::MemoryLow));
+        assert!(!reset(&mut owners, now));
+    }
+
+    proptest! {
+        #[test]
+        fn any_number_of_reloads_of_several_groups_is_no_insisting(
+            groups in 2u64..6,
+            pauses in prop::collection::vec(1u64..700, 1..40),
+        ) {
+            let mut owners = Owners::default();
+            let mut now = Instant::now();
+            for pause in pauses {
+                now += Duration::from_secs(pause);
+                let mut insisting = 0;
+                for group in 0..groups {
+                    // Each group's knobs are read at its own turn.
+                    let seen = now + Duration::from_secs(group % 4);
+                    let insists = owners.insists(GroupId(group), Knob::MemoryLow, seen);
+                    insisting += u32::from(insists);
+                }
+                prop_assert_eq!(insisting, 0);
+            }
+        }
     }
 
     #[test]

@@ -10,19 +10,21 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use justitia_cgroup::{Error, Fs, Group, WriteResult, Writer};
-use justitia_policy::plan::Knob;
+use justitia_cgroup::{Error, Fs, Group, WriteResult};
+use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::GroupId;
 
-use crate::error::Result as AgentResult;
+use crate::apply::Writers;
 use crate::journal::Journal;
 use crate::record::same;
 use crate::status::Problem;
 
 /// How long all writes together may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long protection waits for limits to rise. Raising reclaims nothing, and takes microseconds.
+const RAISED: Duration = Duration::from_millis(200);
 
 /// What became of the knobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,14 +59,99 @@ impl Restored {
     }
 }
 
-/// Puts back every knob in the journal whose group `concerns` picks.
+/// A knob on its way back.
+#[derive(Debug, Clone)]
+pub(crate) struct Return {
+    pub(crate) group: Group,
+    pub(crate) knob: Knob,
+    pub(crate) prior: Value,
+    /// Since when.
+    pub(crate) since: Instant,
+}
+
+/// What became of a knob on its way back.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It holds its prior value.
+    Back,
+    /// Its group is gone.
+    Vanished,
+    /// Not yet.
+    Pending,
+}
+
+impl Return {
+    /// Looks at the knob.
+    pub(crate) fn look(&self) -> Arrival {
+        match self.group.read_knob(self.knob) {
+            Ok(Some(present)) if same(present, self.prior) => Arrival::Back,
+            Err(error) if error.is_gone() => Arrival::Vanished,
+            _ => Arrival::Pending,
+        }
+    }
+
+    /// It did not come back.
+    pub(crate) fn problem(&self) -> Problem {
+        let path = self.group.path();
+        let Return { knob, prior, .. } = self;
+        Problem {
+            group: Some(path.to_owned()),
+            cause: format!("{path} {knob} could not be set back to {prior}"),
+            remedy: "run justitia restore again".into(),
+        }
+    }
+}
+
+/// Puts back every knob in the journal whose group `concerns` picks, and waits for the kernel up to a
+/// bound. The journal need not be writable.
 pub fn restore(
     fs: &Fs,
     journal: &mut Journal,
-    writer: &Writer,
-    concerns: impl Fn(GroupId) -> bool,
-) -> AgentResult<Restored> {
+    writers: &Writers,
+    concerns: impl Fn(GroupId) -> bool + Copy,
+) -> Restored {
     let mut restored = Restored::default();
+    let returns = begin(fs, journal, writers, concerns, |_| false, &mut restored);
+    writers.drain(PATIENCE);
+    let mut failures = failures(writers, concerns);
+    let mut done = Vec::new();
+    for back in returns {
+        let key = (back.group.id(), back.knob);
+        match back.look() {
+            Arrival::Back => restored.restored += 1,
+            Arrival::Vanished => restored.vanished += 1,
+            Arrival::Pending => {
+                let failure = failures.remove(&key);
+                restored
+                    .problems
+                    .push(failure.unwrap_or_else(|| back.problem()));
+                continue;
+            }
+        }
+        done.push(key);
+    }
+    forget(journal, &done, &mut restored.problems);
+    restored
+}
+
+/// Forgets knobs that need nothing more; what the disk has against it is a problem.
+pub(crate) fn forget(journal: &mut Journal, keys: &[(GroupId, Knob)], problems: &mut Vec<Problem>) {
+    if let Err(error) = journal.forget(keys) {
+        problems.push(Problem::general(&error));
+    }
+}
+
+/// Submits the writes that put knobs back, and returns without waiting for them, but for limits that rise.
+/// `in_flight` says of which knobs a write of
+/// ours may still arrive: these go back whatever they hold now.
+pub(crate) fn begin(
+    fs: &Fs,
+    journal: &mut Journal,
+    writers: &Writers,
+    concerns: impl Fn(GroupId) -> bool,
+    in_flight: impl Fn((GroupId, Knob)) -> bool,
+    restored: &mut Restored,
+) -> Vec<Return> {
     let mut keys: Vec<_> = journal.entries().keys().copied().collect();
     keys.retain(|&(group, _)| concerns(group));
     keys.sort_by_key(|&(group, knob)| {
@@ -74,7 +161,8 @@ pub fn restore(
         (rank(knob), std::cmp::Reverse(depth), group)
     });
     let mut done = Vec::with_capacity(keys.len());
-    let mut written = Vec::new();
+    let mut returns = Vec::new();
+    let mut raised = false;
     let mut groups: HashMap<GroupId, Result<Option<Group>, Error>> = HashMap::new();
     for key @ (id, knob) in keys {
         let Some(entry) = journal.get(id, knob) else {
@@ -95,14 +183,23 @@ pub fn restore(
                 continue;
             }
         };
+        if knob != Knob::MemoryHigh && !std::mem::replace(&mut raised, true) {
+            writers.drain_raises(RAISED);
+        }
+        let flying = in_flight(key);
         match group.read_knob(knob) {
-            Ok(Some(present)) if same(present, entry.prior) => {
+            Ok(Some(present)) if same(present, entry.prior) && !flying => {
                 restored.unchanged += 1;
                 done.push(key);
             }
-            Ok(Some(present)) if entry.is_ours(present) => {
-                writer.submit(group, knob, entry.prior);
-                written.push((key, group.clone(), entry.prior));
+            Ok(Some(present)) if entry.is_ours(present) || flying => {
+                writers.submit(group, knob, present, entry.prior);
+                returns.push(Return {
+                    group: group.clone(),
+                    knob,
+                    prior: entry.prior,
+                    since: Instant::now(),
+                });
             }
             Ok(Some(_)) => {
                 restored.foreign.push(format!("{} {knob}", entry.path));
@@ -128,29 +225,8 @@ pub fn restore(
             Err(error) => restored.problems.push(Problem::of(&entry.path, &error)),
         }
     }
-    writer.drain(PATIENCE);
-    let mut failures = failures(writer, concerns);
-    for (key @ (id, knob), group, prior) in written {
-        match group.read_knob(knob) {
-            Ok(Some(present)) if same(present, prior) => {
-                restored.restored += 1;
-                done.push(key);
-            }
-            Err(error) if error.is_gone() => {
-                restored.vanished += 1;
-                done.push(key);
-            }
-            _ => restored
-                .problems
-                .push(failures.remove(&(id, knob)).unwrap_or_else(|| Problem {
-                    group: Some(group.path().to_owned()),
-                    cause: format!("{} {knob} could not be set back to {prior}", group.path()),
-                    remedy: "run justitia restore again".into(),
-                })),
-        }
-    }
-    journal.forget(&done)?;
-    Ok(restored)
+    forget(journal, &done, &mut restored.problems);
+    returns
 }
 
 fn rank(knob: Knob) -> u8 {
@@ -174,11 +250,11 @@ pub(crate) fn find(fs: &Fs, path: &str, id: GroupId) -> Result<Option<Group>, Er
 
 /// What failed for these groups; how the writes of others went somebody else wants to know.
 fn failures(
-    writer: &Writer,
-    concerns: impl Fn(GroupId) -> bool,
+    writers: &Writers,
+    concerns: impl Fn(GroupId) -> bool + Copy,
 ) -> HashMap<(GroupId, Knob), Problem> {
     let mut outcomes = Vec::new();
-    writer.outcomes_of(concerns, &mut outcomes);
+    writers.outcomes_of(concerns, &mut outcomes);
     let failed = outcomes
         .into_iter()
         .filter_map(|outcome| match outcome.result {

@@ -8,17 +8,18 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use justitia_cgroup::{Fs, Mount, RealFs, WriterConfig};
+use justitia_cgroup::{Claim, Fs, Mount, RealFs, WriterConfig};
 use justitia_discover::{Priors, RuntimeDirs};
 use justitia_policy::config::Mode;
 use rustix::process::{getrlimit, setpriority_process, setrlimit, Resource as Limited, Rlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::agent::{start_writer, Agent};
+use crate::agent::Agent;
+use crate::apply::Writers;
 use crate::config::Settings;
 use crate::error::{Error, Result};
-use crate::journal::Journal;
+use crate::journal::{Damage, Journal};
 use crate::lock::Lock;
 use crate::log::Log;
 use crate::notify::Notifier;
@@ -28,7 +29,7 @@ use crate::pages;
 use crate::restore::{restore, Restored};
 use crate::socket::{Board, Server, Step};
 use crate::source::traffic_source;
-use crate::status::{Report, Setup, Tick};
+use crate::status::{Problem, Report, Setup, Tick};
 use crate::web;
 
 /// Before ordinary processes, behind those that were given a real-time class.
@@ -39,12 +40,12 @@ pub fn open_host(mode: Mode) -> Result<Fs> {
     Ok(Arc::new(open_mount(mode)?))
 }
 
-/// The same for one agent alone on this host, for as long as that is open.
-fn claim_host(mode: Mode) -> Result<Fs> {
+/// The same for one agent alone on this host, for as long as the claim is held.
+fn claim_host(mode: Mode) -> Result<(Fs, Claim)> {
     let fs = open_mount(mode)?;
     match fs.claim() {
-        Ok(true) => Ok(Arc::new(fs)),
-        Ok(false) => Err(Error::failed(
+        Ok(Some(claim)) => Ok((Arc::new(fs), claim)),
+        Ok(None) => Err(Error::failed(
             "an agent runs already, with another state directory",
             "stop it first: systemctl stop justitia",
         )),
@@ -81,7 +82,7 @@ pub fn run(
     mut reread: impl FnMut() -> Result<Settings>,
 ) -> Result<()> {
     let lock = Lock::take(&settings.state_dir)?;
-    let fs = claim_host(settings.policy.mode)?;
+    let (fs, claim) = claim_host(settings.policy.mode)?;
     let locked = stay_awake(log);
     let source = traffic_source(settings.observer, &fs, log)?;
     let mode = mode_name(settings.policy.mode);
@@ -122,11 +123,13 @@ pub fn run(
             Ok(settings)
         })
     }));
+    // The knobs first: no client and no thread keeps them changed.
+    let restored = agent.finish();
     drop(server);
     drop(page);
-    let restored = agent.finish()?;
     signals.close();
-    drop(lock);
+    drop((claim, lock));
+    let restored = restored?;
     match result {
         Ok(result) => result?,
         Err(_) => {
@@ -181,14 +184,18 @@ pub fn restore_host(settings: &Settings) -> Result<Option<Restored>> {
     }
     let lock = Lock::take(&settings.state_dir)?;
     let mut journal = Journal::open(&settings.state_dir, &justitia_cgroup::boot_id())?;
-    let restored = if journal.entries().is_empty() {
-        Restored::default()
-    } else {
-        let fs = claim_host(Mode::Proportional)?;
-        let writer = start_writer(WriterConfig::default())?;
-        restore(&fs, &mut journal, &writer, |_| true)?
-    };
-    journal.close()?;
+    let mut restored = Restored::default();
+    if !journal.entries().is_empty() {
+        let (fs, _claim) = claim_host(Mode::Proportional)?;
+        let writers = Writers::start(WriterConfig::default())?;
+        restored = restore(&fs, &mut journal, &writers, |_| true);
+    }
+    restored
+        .problems
+        .extend(journal.damaged().map(Damage::problem));
+    if let Err(error) = journal.close() {
+        restored.problems.push(Problem::general(&error));
+    }
     drop(lock);
     Ok(Some(restored))
 }

@@ -18,7 +18,8 @@ pub use color::{clear_color, declare_color};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,10 +30,13 @@ use std::time::{Duration, SystemTime};
 use justitia_policy::snapshot::GroupId;
 use justitia_policy::units::Bytes;
 use justitia_policy::{Color, Config, State};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::pipe::PipeFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::colors::Spoken;
 use crate::error::{plain, Error, Result};
+use crate::lock::make_state_dir;
 use crate::reserve::Asked;
 use crate::status::{Report, Setup, Tick};
 
@@ -42,6 +46,11 @@ use ticks::Streams;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a client waits for the agent.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
+/// How often the server looks whether its socket is still there.
+const LOOK_EVERY: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
 /// Requests are short.
 const LONGEST_REQUEST: u64 = 4096;
 /// Reservations that wait for one step.
@@ -280,7 +289,46 @@ impl Board {
 pub struct Server {
     path: PathBuf,
     stop: Arc<AtomicBool>,
+    /// Closing it wakes the thread, whatever became of the socket's path.
+    wake: Option<OwnedFd>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// The socket, and which file it is.
+struct Listening {
+    listener: UnixListener,
+    file: Option<(u64, u64)>,
+}
+
+/// Device and inode of what is at a path.
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    let meta = fs::symlink_metadata(path).ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
+impl Listening {
+    fn at(path: &Path) -> Result<Listening> {
+        let listener =
+            UnixListener::bind(path).map_err(|error| Error::io("listen at", path, &error))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+            .map_err(|error| Error::io("protect", path, &error))?;
+        let file = file_at(path);
+        Ok(Listening { listener, file })
+    }
+
+    /// Listens anew where the socket was removed, with its directory perhaps. What somebody else put there
+    /// stays.
+    fn renew(&mut self, path: &Path) {
+        if self.file == file_at(path) || path.exists() {
+            return;
+        }
+        if let Some(dir) = path.parent() {
+            let _ = make_state_dir(dir);
+        }
+        if let Ok(anew) = Listening::at(path) {
+            *self = anew;
+        }
+    }
 }
 
 impl Server {
@@ -293,20 +341,21 @@ impl Server {
             }
             _ => {}
         }
-        let listener =
-            UnixListener::bind(path).map_err(|error| Error::io("listen at", path, &error))?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))
-            .map_err(|error| Error::io("protect", path, &error))?;
+        let mut listening = Listening::at(path)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
+        let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
+        let (woken, wake) = pipe.map_err(|error| Error::io("serve", path, &error.into()))?;
+        let at = path.to_owned();
         let thread = thread::Builder::new()
             .name("socket".into())
             .stack_size(256 << 10)
-            .spawn(move || serve(&listener, &board, &stopped))
+            .spawn(move || serve(&at, &mut listening, &woken, &board, &stopped))
             .map_err(|error| Error::io("serve", path, &error))?;
         Ok(Server {
             path: path.to_owned(),
             stop,
+            wake: Some(wake),
             thread: Some(thread),
         })
     }
@@ -315,23 +364,33 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // Wakes the thread from accept.
-        let _ = UnixStream::connect(&self.path);
-        let _ = fs::remove_file(&self.path);
+        drop(self.wake.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+        let _ = fs::remove_file(&self.path);
     }
 }
 
-fn serve(listener: &UnixListener, board: &Arc<Board>, stop: &Arc<AtomicBool>) {
+fn serve(
+    path: &Path,
+    listening: &mut Listening,
+    woken: &OwnedFd,
+    board: &Arc<Board>,
+    stop: &Arc<AtomicBool>,
+) {
     let mut streams = Streams::new(Arc::clone(board), Arc::clone(stop));
-    loop {
-        let stream = listener.accept();
-        if stop.load(Ordering::Acquire) {
-            return;
+    while !stop.load(Ordering::Acquire) {
+        let mut ready = [
+            PollFd::new(&listening.listener, PollFlags::IN),
+            PollFd::new(woken, PollFlags::IN),
+        ];
+        let _ = poll(&mut ready, Some(&LOOK_EVERY));
+        if ready[0].revents().is_empty() {
+            listening.renew(path);
+            continue;
         }
-        match stream {
+        match listening.listener.accept() {
             Ok((stream, _)) => {
                 // A client that went away has nobody to tell.
                 let _ = answer(stream, board, &mut streams);

@@ -261,6 +261,15 @@ fn micros(time: Duration) -> u64 {
 }
 
 impl Problem {
+    /// A problem of the whole host.
+    pub fn general(error: &crate::error::Error) -> Problem {
+        Problem {
+            group: None,
+            cause: error.cause.clone(),
+            remedy: error.remedy.clone(),
+        }
+    }
+
     /// A problem with a group's or disk's files.
     pub fn of(path: &str, error: &justitia_cgroup::Error) -> Problem {
         Problem {

@@ -232,7 +232,7 @@ fn run(acts: &[Act], lifetime: usize) -> Result<(), TestCaseError> {
         }
     }
     let journal = fuse.at_death.lock().unwrap().take();
-    let journal = journal.unwrap_or_else(|| std::fs::read(&fuse.journal).unwrap());
+    let journal = journal.unwrap_or_else(|| std::fs::read(&fuse.journal).unwrap_or_default());
     let next = tempfile::tempdir().unwrap();
     std::fs::write(next.path().join("journal"), journal).unwrap();
     let fs: Fs = fake.clone();

@@ -10,7 +10,7 @@ use justitia_cgroup::{Group, Outcome, WriteResult, Writer, WriterConfig, Written
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::GroupId;
 
-use crate::agent::start_writer;
+use super::writers::start_writer;
 use crate::observe::Observer;
 use crate::status::Problem;
 

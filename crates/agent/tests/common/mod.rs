@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use justitia_agent::apply::Applier;
+use justitia_agent::apply::{Applier, Writers};
 use justitia_agent::journal::Journal;
 use justitia_agent::observe::{Observation, Observer};
 use justitia_agent::restore::{restore, Restored};
 use justitia_agent::status::Problem;
 use justitia_agent::Log;
-use justitia_cgroup::{FakeFs, Fs, Writer, WriterConfig};
+use justitia_cgroup::{FakeFs, Fs, WriterConfig};
 use justitia_discover::{DiscoverConfig, RuntimeDirs};
 use justitia_policy::plan::{Knob, Plan, Reason, Value, Write};
 use justitia_policy::snapshot::{GroupId, Host};
@@ -95,7 +95,7 @@ impl Rig {
     pub fn with_writer(fs: Fs, state_dir: &Path, config: WriterConfig) -> Rig {
         let log = Log::captured();
         let journal = Journal::open(state_dir, BOOT).unwrap();
-        let applier = Applier::new(journal, Writer::new(config, None).unwrap(), log.clone());
+        let applier = Applier::new(journal, Writers::start(config).unwrap(), log.clone());
         let observer = Observer::new(fs.clone(), self::config(), RuntimeDirs::none()).unwrap();
         let mut rig = Rig {
             fs,
@@ -112,13 +112,10 @@ impl Rig {
         self.observer.look_for_groups();
         self.applier.settle(&mut self.observer);
         let observation = self.observer.observe();
-        self.applier
-            .forget_vanished(&self.fs, &self.observer)
-            .unwrap();
+        self.applier.forget_vanished(&self.fs, &self.observer);
         self.applier.retain_foreign(&self.observer);
         self.applier
-            .check(&observation.knobs_read, &mut self.observer)
-            .unwrap();
+            .check(&observation.knobs_read, &mut self.observer);
         observation
     }
 
@@ -128,21 +125,21 @@ impl Rig {
             writes,
             ..Plan::default()
         };
-        self.applier.apply(&plan, &mut self.observer).unwrap()
+        self.applier.apply(&plan, &mut self.observer)
     }
 
     /// Applies a plan and waits for its writes.
     pub fn apply(&mut self, writes: Vec<Write>) -> Vec<Problem> {
         let problems = self.submit(writes);
-        self.applier.quiesce(|_| true);
+        self.applier.quiesce();
         problems
     }
 
     /// What the agent does at its end.
     pub fn finish(mut self) -> Restored {
         let fs = self.fs.clone();
-        let (journal, writer) = self.applier.quiesce(|_| true);
-        let restored = restore(&fs, journal, writer, |_| true).unwrap();
+        let (journal, writer) = self.applier.quiesce();
+        let restored = restore(&fs, journal, writer, |_| true);
         self.applier.into_journal().close().unwrap();
         restored
     }
@@ -151,8 +148,8 @@ impl Rig {
 /// What the next start does after a crash, or `justitia restore`.
 pub fn restore_from(fs: &Fs, state_dir: &Path) -> Restored {
     let mut journal = Journal::open(state_dir, BOOT).unwrap();
-    let writer = Writer::new(WriterConfig::default(), None).unwrap();
-    restore(fs, &mut journal, &writer, |_| true).unwrap()
+    let writers = Writers::start(WriterConfig::default()).unwrap();
+    restore(fs, &mut journal, &writers, |_| true)
 }
 
 /// A knob's text without the line break.

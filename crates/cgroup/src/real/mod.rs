@@ -49,6 +49,10 @@ use process::RealProcess;
 /// `f_type` of the cgroup2 file system.
 const CGROUP2_SUPER_MAGIC: fs::FsWord = 0x6367_7270;
 
+/// The cgroups of a mount, taken for one agent.
+#[derive(Debug)]
+pub struct Claim(#[allow(dead_code, reason = "held, not used")] Option<OwnedFd>);
+
 /// The cgroups of this host.
 #[derive(Debug)]
 pub struct RealFs {
@@ -97,13 +101,22 @@ impl RealFs {
         RealFs { disks, ..self }
     }
 
-    /// Takes these cgroups for this handle alone, until it is dropped; `false`: another has them.
-    /// A `flock(2)` on the directory of the mount.
-    pub fn claim(&self) -> Result<bool, Error> {
-        match fs::flock(&self.root, fs::FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(true),
-            Err(Errno::WOULDBLOCK) => Ok(false),
-            Err(errno) => Err(directory_error("/", errno)),
+    /// Takes these cgroups until the claim is dropped; `None`: another has them. A `flock(2)` on the
+    /// root's `memory.reclaim`, the one file there that only root can open: any local user could hold the
+    /// lock of a file that everybody may read. Before Linux 5.19, which has no such file, all claims are
+    /// granted.
+    pub fn claim(&self) -> Result<Option<Claim>, Error> {
+        let file = File::MemoryReclaim;
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let fd = match fs::openat(&self.root, file.name(), flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(Some(Claim(None))),
+            Err(errno) => return Err(Error::from_errno("/", file.name(), errno)),
+        };
+        match fs::flock(&fd, fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Claim(Some(fd)))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(Error::from_errno("/", file.name(), errno)),
         }
     }
 

@@ -1,0 +1,79 @@
+//! Two pools of writer threads: one for what raises a limit, one for all else.
+//!
+//! A write that lowers `memory.high` reclaims and can hang in the kernel; a pool full of such writes must
+//! not keep another group's limit from being raised. Raising reclaims nothing.
+
+use std::time::Duration;
+
+use justitia_cgroup::{Group, Outcome, Writer, WriterConfig};
+use justitia_policy::plan::{Knob, Value};
+use justitia_policy::snapshot::GroupId;
+
+use crate::error::{plain, Error, Result};
+
+/// The pools.
+#[derive(Debug)]
+pub struct Writers {
+    raising: Writer,
+    other: Writer,
+}
+
+impl Writers {
+    /// Starts the threads. `config` is of the pool for what may hang.
+    pub fn start(config: WriterConfig) -> Result<Writers> {
+        let raising = WriterConfig {
+            workers: 1,
+            ..config
+        };
+        Ok(Writers {
+            raising: start_writer(raising)?,
+            other: start_writer(config)?,
+        })
+    }
+
+    /// Queues a write of a knob that holds `present`, and returns at once.
+    pub(crate) fn submit(&self, group: &Group, knob: Knob, present: Value, value: Value) {
+        let pool = match raises(knob, present, value) {
+            true => &self.raising,
+            false => &self.other,
+        };
+        pool.submit(group, knob, value);
+    }
+
+    /// Takes the outcomes for these groups, and returns at once.
+    pub(crate) fn outcomes_of(
+        &self,
+        concerns: impl Fn(GroupId) -> bool + Copy,
+        out: &mut Vec<Outcome>,
+    ) {
+        self.other.outcomes_of(concerns, out);
+        self.raising.outcomes_of(concerns, out);
+    }
+
+    /// Waits until nothing is queued or running, timed-out writes not counted.
+    pub fn drain(&self, patience: Duration) {
+        self.other.drain(patience);
+        self.raising.drain(patience);
+    }
+
+    /// Waits until no limit is about to rise.
+    pub(crate) fn drain_raises(&self, patience: Duration) {
+        self.raising.drain(patience);
+    }
+}
+
+/// Whether a write makes a group's limit larger.
+pub(crate) fn raises(knob: Knob, present: Value, value: Value) -> bool {
+    match (knob, present, value) {
+        (Knob::MemoryHigh, Value::Limit(present), Value::Limit(value)) => value > present,
+        _ => false,
+    }
+}
+
+/// A pool's threads.
+pub(crate) fn start_writer(config: WriterConfig) -> Result<Writer> {
+    Writer::new(config, None).map_err(|error| {
+        let cause = format!("cannot start a thread: {}", plain(&error));
+        Error::environment(cause, "raise the limit of tasks, or free memory")
+    })
+}
