@@ -342,6 +342,20 @@ impl Applier {
         if !holds.is_empty() {
             self.post_priors();
         }
+        self.submit(submits, plan);
+        for (group, value) in asks {
+            if self.log.is_verbose() {
+                self.debug_write(&group, Knob::MemoryReclaim, value, plan);
+            }
+            match self.reclaimer.ask(&group, value) {
+                Ok(asked) => self.submitted += u64::from(asked),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        problems
+    }
+
+    fn submit(&mut self, submits: Vec<Submit>, plan: &Plan) {
         for submit in submits {
             let Submit {
                 group,
@@ -359,16 +373,6 @@ impl Applier {
             self.writers.submit(&group, knob, present, value);
             self.submitted += 1;
         }
-        for (group, value) in asks {
-            if self.log.is_verbose() {
-                self.debug_write(&group, Knob::MemoryReclaim, value, plan);
-            }
-            match self.reclaimer.ask(&group, value) {
-                Ok(asked) => self.submitted += u64::from(asked),
-                Err(problem) => problems.push(problem),
-            }
-        }
-        problems
     }
 
     /// Forgets what is held of groups that are gone; returns those that are no longer watched but

@@ -259,10 +259,12 @@ impl Journal {
         let Some(file) = &mut self.file else {
             return Ok(());
         };
-        let written = write_all(file, text).and_then(|()| match sync {
-            true => called(Call::Sync).and_then(|()| file.sync_data()),
-            false => Ok(()),
-        });
+        let mut written = write_all(file, text);
+        if sync {
+            written = written
+                .and_then(|()| called(Call::Sync))
+                .and_then(|()| file.sync_data());
+        }
         if let Err(error) = written {
             self.file = None;
             return Err(Error::io("write", &self.path, &error));
@@ -298,8 +300,9 @@ const KEPT: u32 = 3;
 
 /// Copies a damaged journal to a name of its own; the last one takes the place of its predecessor.
 fn keep_aside(path: &Path) -> Option<PathBuf> {
-    let names = (1..=KEPT).map(|n| path.with_extension(format!("damaged-{n}")));
-    let name = names.clone().find(|name| !name.exists()).or(names.last())?;
+    let name_of = |n| path.with_extension(format!("damaged-{n}"));
+    let n = (1..KEPT).find(|&n| !name_of(n).exists()).unwrap_or(KEPT);
+    let name = name_of(n);
     fs::copy(path, &name).ok().map(|_| name)
 }
 

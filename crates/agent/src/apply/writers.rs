@@ -33,9 +33,10 @@ impl Writers {
 
     /// Queues a write of a knob that holds `present`, and returns at once.
     pub(crate) fn submit(&self, group: &Group, knob: Knob, present: Value, value: Value) {
-        let pool = match raises(knob, present, value) {
-            true => &self.raising,
-            false => &self.other,
+        let pool = if raises(knob, present, value) {
+            &self.raising
+        } else {
+            &self.other
         };
         pool.submit(group, knob, value);
     }
