@@ -77,8 +77,8 @@ pub struct Applier {
     log: Log,
     /// Writes submitted whose outcome is not known yet.
     in_flight: HashMap<(GroupId, Knob), Value>,
-    /// Writes past their deadline, which may still arrive.
-    late: HashSet<(GroupId, Knob)>,
+    /// How many writes to a knob may still arrive, those past their deadline included.
+    pending: HashMap<(GroupId, Knob), u32>,
     /// Knobs on their way back to their prior values.
     returns: Vec<Return>,
     owners: Owners,
@@ -97,7 +97,7 @@ impl Applier {
             writers,
             log,
             in_flight: HashMap::new(),
-            late: HashSet::new(),
+            pending: HashMap::new(),
             returns: Vec::new(),
             owners: Owners::default(),
             priors: Arc::default(),
@@ -147,11 +147,7 @@ impl Applier {
                     remedy: remedy.to_owned(),
                 });
             };
-            match &outcome.result {
-                WriteResult::TimedOut => self.late.insert(key),
-                WriteResult::Late(_) => self.late.remove(&key),
-                _ => false,
-            };
+            ended(&mut self.pending, &outcome);
             match &outcome.result {
                 WriteResult::Superseded => continue,
                 // The next value may go past it: raising a limit is what frees a group that hangs.
@@ -180,22 +176,37 @@ impl Applier {
         problems
     }
 
-    /// Forgets knobs that are back. Nothing of ours may still be on its way to them.
+    /// Forgets knobs that are back, or somebody else's, once nothing of ours is on its way to them. A knob that
+    /// an earlier write reached later is put back again.
     fn look_after_returns(&mut self, problems: &mut Vec<Problem>) {
         let mut done = Vec::new();
-        self.returns.retain(|back| {
+        for back in std::mem::take(&mut self.returns) {
             let key = (back.group.id(), back.knob);
-            let settled = !self.in_flight.contains_key(&key) && !self.late.contains(&key);
-            let arrival = back.look();
-            if arrival == Arrival::Vanished || (settled && arrival == Arrival::Back) {
+            let settled = !self.pending.contains_key(&key);
+            let ours = |value| (self.journal.get(key.0, key.1)).is_some_and(|e| e.is_ours(value));
+            let back_or_gone = match back.look() {
+                Arrival::Vanished => true,
+                Arrival::Back => settled,
+                Arrival::Pending(Some(present)) if settled && !ours(present) => true,
+                Arrival::Pending(Some(present)) if settled => {
+                    let Return {
+                        group, knob, prior, ..
+                    } = &back;
+                    self.writers.submit(group, *knob, present, *prior);
+                    self.note_submitted(key, *prior);
+                    false
+                }
+                Arrival::Pending(_) => false,
+            };
+            if back_or_gone {
                 done.push(key);
-                return false;
+                continue;
             }
             if back.since.elapsed() > LAST_WRITES {
                 problems.push(back.problem());
             }
-            true
-        });
+            self.returns.push(back);
+        }
         if !done.is_empty() {
             forget(&mut self.journal, &done, problems);
             self.post_priors();
@@ -211,19 +222,16 @@ impl Applier {
             .iter()
             .map(|r| (r.group.id(), r.knob))
             .collect();
-        let flying = |key| self.in_flight.contains_key(&key) || self.late.contains(&key);
         let returns = begin(
             fs,
             &mut self.journal,
             &self.writers,
-            concerns,
-            |key| flying(key) && !on_the_way.contains(&key),
+            |key| concerns(key.0) && !on_the_way.contains(&key),
+            |key| self.pending.contains_key(&key),
             &mut restored,
         );
         for back in returns {
-            let key = (back.group.id(), back.knob);
-            self.in_flight.insert(key, back.prior);
-            self.returns.retain(|old| (old.group.id(), old.knob) != key);
+            self.note_submitted((back.group.id(), back.knob), back.prior);
             self.returns.push(back);
         }
         self.post_priors();
@@ -355,6 +363,11 @@ impl Applier {
         problems
     }
 
+    fn note_submitted(&mut self, key: (GroupId, Knob), value: Value) {
+        self.in_flight.insert(key, value);
+        *self.pending.entry(key).or_default() += 1;
+    }
+
     fn submit(&mut self, submits: Vec<Submit>, plan: &Plan) {
         for submit in submits {
             let Submit {
@@ -367,7 +380,7 @@ impl Applier {
                 self.debug_write(&group, knob, value, plan);
             }
             let key = (group.id(), knob);
-            self.in_flight.insert(key, value);
+            self.note_submitted(key, value);
             self.returns
                 .retain(|back| (back.group.id(), back.knob) != key);
             self.writers.submit(&group, knob, present, value);
@@ -408,7 +421,7 @@ impl Applier {
         let mut problems: Vec<Problem> = unsure.into_values().collect();
         if !gone.is_empty() {
             self.in_flight.retain(|key, _| !gone.contains(key));
-            self.late.retain(|key| !gone.contains(key));
+            self.pending.retain(|key, _| !gone.contains(key));
             forget(&mut self.journal, &gone, &mut problems);
             self.post_priors();
         }
@@ -426,6 +439,7 @@ impl Applier {
         self.outcomes.clear();
         self.writers.outcomes_of(|_| true, &mut self.outcomes);
         for outcome in self.outcomes.drain(..) {
+            ended(&mut self.pending, &outcome);
             if matches!(outcome.result, WriteResult::Done | WriteResult::Late(Ok(_))) {
                 self.owners.note_arrival(outcome.group, outcome.knob);
             }
@@ -510,5 +524,19 @@ impl Applier {
             .unwrap_or_default();
         self.log
             .debug(format_args!("{} {knob} = {value}: {reason}", group.path()));
+    }
+}
+
+/// Counts a write that will not arrive any more. One that timed out may.
+fn ended(pending: &mut HashMap<(GroupId, Knob), u32>, outcome: &Outcome) {
+    let key = (outcome.group, outcome.knob);
+    if matches!(outcome.result, WriteResult::TimedOut) {
+        return;
+    }
+    if let Some(count) = pending.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            pending.remove(&key);
+        }
     }
 }

@@ -76,8 +76,8 @@ pub(crate) enum Arrival {
     Back,
     /// Its group is gone.
     Vanished,
-    /// Not yet.
-    Pending,
+    /// Not yet; what it holds, where that can be read.
+    Pending(Option<Value>),
 }
 
 impl Return {
@@ -85,8 +85,9 @@ impl Return {
     pub(crate) fn look(&self) -> Arrival {
         match self.group.read_knob(self.knob) {
             Ok(Some(present)) if same(present, self.prior) => Arrival::Back,
+            Ok(present) => Arrival::Pending(present),
             Err(error) if error.is_gone() => Arrival::Vanished,
-            _ => Arrival::Pending,
+            Err(_) => Arrival::Pending(None),
         }
     }
 
@@ -111,7 +112,8 @@ pub fn restore(
     concerns: impl Fn(GroupId) -> bool + Copy,
 ) -> Restored {
     let mut restored = Restored::default();
-    let returns = begin(fs, journal, writers, concerns, |_| false, &mut restored);
+    let of = |key: (GroupId, Knob)| concerns(key.0);
+    let returns = begin(fs, journal, writers, of, |_| false, &mut restored);
     writers.drain(PATIENCE);
     let mut failures = failures(writers, concerns);
     let mut done = Vec::new();
@@ -120,7 +122,7 @@ pub fn restore(
         match back.look() {
             Arrival::Back => restored.restored += 1,
             Arrival::Vanished => restored.vanished += 1,
-            Arrival::Pending => {
+            Arrival::Pending(_) => {
                 let failure = failures.remove(&key);
                 restored
                     .problems
@@ -148,12 +150,12 @@ pub(crate) fn begin(
     fs: &Fs,
     journal: &mut Journal,
     writers: &Writers,
-    concerns: impl Fn(GroupId) -> bool,
+    concerns: impl Fn((GroupId, Knob)) -> bool,
     in_flight: impl Fn((GroupId, Knob)) -> bool,
     restored: &mut Restored,
 ) -> Vec<Return> {
     let mut keys: Vec<_> = journal.entries().keys().copied().collect();
-    keys.retain(|&(group, _)| concerns(group));
+    keys.retain(|&key| concerns(key));
     keys.sort_by_key(|&(group, knob)| {
         let depth = journal
             .get(group, knob)

@@ -68,3 +68,32 @@ fn a_socket_left_behind_is_replaced() {
     let _server = Server::listen(&path, board()).unwrap();
     ask(&path).unwrap();
 }
+
+#[test]
+fn whatever_became_of_its_path_the_server_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agent.sock");
+    let server = Server::listen(&path, board()).unwrap();
+    fs::remove_file(&path).unwrap();
+    // Somebody else's file stands in its place, so that the socket is not made anew.
+    fs::write(&path, "").unwrap();
+    drop(server);
+    let server = Server::listen(&path, board()).unwrap();
+    fs::remove_dir_all(dir.path()).unwrap();
+    drop(server);
+}
+
+#[test]
+fn a_socket_that_was_removed_with_its_directory_is_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let path = state.join("agent.sock");
+    let _server = Server::listen(&path, board()).unwrap();
+    fs::remove_dir_all(&state).unwrap();
+    let began = Instant::now();
+    while ask(&path).is_err() {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -230,6 +230,85 @@ fn a_write_that_hangs_in_one_group_delays_no_other() {
 }
 
 #[test]
+fn however_many_groups_hang_another_groups_limit_is_raised() {
+    let config = WriterConfig {
+        deadline: Duration::from_millis(50),
+        ..WriterConfig::default()
+    };
+    let threads = config.workers + config.max_stuck;
+    let names: Vec<String> = (0..=threads).map(|n| format!("stuck-{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).chain(["free"]).collect();
+    let fake = host(&names);
+    let free = fake.mkdir("/app/free");
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::with_writer(fake.clone(), state.path(), config);
+    rig.apply(vec![write(free, HIGH, limit(90 << 20))]);
+    let gate = Gate::new();
+    let mut writes = Vec::new();
+    for name in &names[..=threads] {
+        let path = format!("/app/{name}");
+        fake.inject(&path, "memory.high", Fault::Slow(gate.clone()));
+        writes.push(write(fake.mkdir(&path), HIGH, limit(50 << 20)));
+    }
+    rig.submit(writes);
+    until("every thread that may hang does", || {
+        rig.applier.settle(&mut rig.observer);
+        gate.waiting() == threads
+    });
+    rig.submit(vec![write(free, HIGH, limit(100 << 20))]);
+    until("the limit is raised", || {
+        text(&fake, "/app/free", HIGH) == (100 << 20).to_string()
+    });
+    gate.open();
+    rig.finish();
+    for name in names {
+        assert_eq!(text(&fake, &format!("/app/{name}"), HIGH), "max");
+    }
+}
+
+#[test]
+fn putting_back_waits_for_no_write_and_what_arrives_later_does_not_stay() {
+    let fake = host(&["a", "b"]);
+    let (a, b) = (fake.mkdir("/app/a"), fake.mkdir("/app/b"));
+    let state = tempfile::tempdir().unwrap();
+    let config = WriterConfig {
+        workers: 1,
+        max_stuck: 0,
+        deadline: Duration::from_secs(60),
+    };
+    let mut rig = Rig::with_writer(fake.clone(), state.path(), config);
+    rig.apply(vec![write(b, HIGH, limit(90 << 20))]);
+    let gate = Gate::new();
+    fake.inject("/app/a", "memory.high", Fault::Slow(gate.clone()));
+    // The one thread hangs at a; the write to b waits behind it.
+    rig.submit(vec![write(a, HIGH, limit(70 << 20))]);
+    until("a hangs", || gate.waiting() == 1);
+    fake.clear_faults("/app/a");
+    rig.submit(vec![write(b, HIGH, limit(80 << 20))]);
+    let fs = rig.fs.clone();
+    assert!(rig.applier.put_back(&fs, |_| true).is_empty());
+    assert_eq!(gate.waiting(), 1, "putting back waited for the write");
+    until("b is back for now", || {
+        rig.applier.settle(&mut rig.observer);
+        text(&fake, "/app/b", HIGH) == "max"
+    });
+    for _ in 0..10 {
+        std::thread::sleep(Duration::from_millis(10));
+        rig.applier.settle(&mut rig.observer);
+    }
+    gate.open();
+    until("nothing is held", || {
+        rig.applier.settle(&mut rig.observer);
+        rig.applier.priors().is_empty()
+    });
+    rig.applier.quiesce();
+    for path in ["/app/a", "/app/b"] {
+        assert_eq!(text(&fake, path, HIGH), "max");
+    }
+    assert_eq!(rig.finish().problems, []);
+}
+
+#[test]
 fn a_write_that_fails_is_a_problem_of_its_group_alone() {
     let fake = host(&["a", "b"]);
     let (a, b) = (fake.mkdir("/app/a"), fake.mkdir("/app/b"));
