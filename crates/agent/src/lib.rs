@@ -32,6 +32,7 @@ pub mod run;
 pub mod socket;
 mod source;
 pub mod status;
+pub mod text;
 mod tracked;
 pub mod web;
 

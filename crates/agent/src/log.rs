@@ -8,6 +8,8 @@ use std::fmt;
 use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::text::printable;
+
 /// Priorities of `syslog(3)` that are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
@@ -116,12 +118,13 @@ impl Log {
             lines
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .push(message.to_string());
+                .push(printable(&message.to_string()).into_owned());
             return;
         }
         let prefix = if self.prefix { level.prefix() } else { "" };
         // One write call, so that lines of other processes do not come in between.
-        let line = format!("{prefix}justitia: {message}\n");
+        let message = message.to_string();
+        let line = format!("{prefix}justitia: {}\n", printable(&message));
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
 }

@@ -6,6 +6,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use justitia_agent::{Error, Exit};
 use justitia_lab::error::LabError;
 
+use crate::output::{self, Page};
+
 /// Prints an error and gives the exit code for it.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     let (cause, remedy, code) = if let Some(error) = error.downcast_ref::<Error>() {
@@ -35,9 +37,10 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
 }
 
 fn two_lines(cause: &str, remedy: &str) {
-    // One write, so that lines of other processes do not come in between.
-    let text = format!("justitia: {}\n  {}\n", flat(cause), flat(remedy));
-    let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), text.as_bytes());
+    let mut page = Page::new();
+    writeln!(page, "justitia: {}", flat(cause));
+    writeln!(page, "  {}", flat(remedy));
+    output::complain(&page);
 }
 
 fn flat(text: &str) -> String {

@@ -1,26 +1,140 @@
-//! What goes to stdout: tables that fit the terminal, JSON, color for those who can see it.
+//! The one place that prints: tables that fit the terminal, JSON, color for those who can see it.
+//!
+//! What is printed says names that anybody chose. Text goes out as a [`Page`], in which such a name cannot
+//! hold a line break or anything that a terminal obeys.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
+use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::ops::Deref;
 
 use anyhow::Result;
+use justitia_agent::status::Problem;
+use justitia_agent::text::{printable, printable_json};
 use justitia_policy::color::Color;
 use justitia_policy::units::Bytes;
 use serde::Serialize;
 
-/// Prints to stdout. A reader that has seen enough (`| head`) is no error.
-pub(crate) fn print(text: &str) -> Result<()> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
+/// Lines to print. `write!` and `writeln!` add a line; line breaks count only at its beginning and end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Page {
+    text: String,
+}
+
+impl Page {
+    /// A page that says nothing yet.
+    pub(crate) fn new() -> Page {
+        Page::default()
     }
+
+    /// A text that the program itself made, completions for example.
+    pub(crate) fn own(text: String) -> Page {
+        Page { text }
+    }
+
+    /// Adds words of ours.
+    pub(crate) fn push_str(&mut self, words: &'static str) {
+        self.text.push_str(words);
+    }
+
+    /// Adds a page.
+    pub(crate) fn append(&mut self, page: &Page) {
+        self.text.push_str(&page.text);
+    }
+
+    /// What `write!` calls.
+    pub(crate) fn write_fmt(&mut self, line: fmt::Arguments<'_>) {
+        let line = line.to_string();
+        let words = line.trim_matches('\n');
+        let start = line.len() - line.trim_start_matches('\n').len();
+        self.text.push_str(&line[..start]);
+        self.text.push_str(&printable(words));
+        if !words.is_empty() {
+            self.text.push_str(&line[start + words.len()..]);
+        }
+    }
+
+    /// Adds words in a color.
+    pub(crate) fn paint(&mut self, screen: Screen, color: Color, words: &str) {
+        self.text.push_str(&screen.paint(color, &printable(words)));
+    }
+
+    /// Adds what did not work, and what to do.
+    pub(crate) fn problem(&mut self, problem: &Problem) {
+        writeln!(self, "\nproblem: {}", problem.cause);
+        writeln!(self, "  {}", problem.remedy);
+    }
+
+    /// Prints to stdout. A reader that has seen enough (`| head`) is no error.
+    pub(crate) fn print(&self) -> Result<()> {
+        self.flush().map(|_| ())
+    }
+
+    /// The same; `false` when nobody reads any more.
+    pub(crate) fn flush(&self) -> Result<bool> {
+        let mut stdout = io::stdout().lock();
+        let written = stdout.write_all(self.text.as_bytes());
+        match written.and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            written => Ok(written.map(|()| true)?),
+        }
+    }
+}
+
+impl Deref for Page {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Prints one line.
+pub(crate) fn print_line(line: fmt::Arguments<'_>) -> Result<()> {
+    let mut page = Page::new();
+    writeln!(page, "{line}");
+    page.print()
 }
 
 /// Prints a record as JSON, indented.
 pub(crate) fn print_json(record: &impl Serialize) -> Result<()> {
-    let mut text = serde_json::to_string_pretty(record)?;
+    json(serde_json::to_string_pretty(record)?).print()
+}
+
+/// Prints a record as one line of JSON; `false` when nobody reads any more.
+pub(crate) fn print_json_line(record: &impl Serialize) -> Result<bool> {
+    json(serde_json::to_string(record)?).flush()
+}
+
+fn json(text: String) -> Page {
+    let mut text = printable_json(&text).into_owned();
     text.push('\n');
-    print(&text)
+    Page::own(text)
+}
+
+/// Says something on stderr, in one write, so that lines of other processes do not come in between. Who has
+/// closed stderr does not want to know.
+pub(crate) fn complain(page: &Page) {
+    let _ = io::stderr().lock().write_all(page.text.as_bytes());
+}
+
+/// Shows on a terminal how far a long run is, in place of what it showed before; `None` ends that line.
+pub(crate) fn progress(line: Option<fmt::Arguments<'_>>) {
+    let mut page = Page::new();
+    match line {
+        Some(line) => {
+            page.text.push('\r');
+            write!(page, "{line}");
+        }
+        None => page.push_str("\n"),
+    }
+    complain(&page);
 }
 
 /// Where output goes.
@@ -52,8 +166,8 @@ impl Screen {
         }
     }
 
-    /// A color's name in that color.
-    pub(crate) fn paint(self, color: Color, text: &str) -> String {
+    /// A text in that color.
+    fn paint(self, color: Color, text: &str) -> String {
         let code = match color {
             Color::Green => 32,
             Color::Yellow => 33,
@@ -95,13 +209,18 @@ impl Table {
     }
 
     /// Adds a row of as many cells as there are columns.
-    pub(crate) fn row(&mut self, cells: Vec<(String, Option<Color>)>) {
+    pub(crate) fn row(&mut self, mut cells: Vec<(String, Option<Color>)>) {
         debug_assert_eq!(cells.len(), self.columns.len());
+        for (cell, _) in &mut cells {
+            if let Cow::Owned(shown) = printable(cell) {
+                *cell = shown;
+            }
+        }
         self.rows.push(cells);
     }
 
     /// The table as text.
-    pub(crate) fn render(&self, screen: Screen) -> String {
+    pub(crate) fn render(&self, screen: Screen) -> Page {
         let mut shown: Vec<usize> = (0..self.columns.len()).collect();
         let mut widths: Vec<usize> = self
             .columns
@@ -159,9 +278,10 @@ impl Table {
                     screen,
                 );
             }
-            let _ = writeln!(text, "{}", line.trim_end());
+            text.push_str(line.trim_end());
+            text.push('\n');
         }
-        text
+        Page { text }
     }
 }
 
@@ -268,7 +388,7 @@ mod tests {
             colors: false,
         });
         assert_eq!(
-            text,
+            &*text,
             "GROUP                  WEIGHT  COLOR\n\
              /app/a                    100  red\n\
              /app/with/a/long/path   10000  green\n"
@@ -302,6 +422,30 @@ mod tests {
             colors: true,
         });
         assert!(text.contains("  100  \x1b[31mred\x1b[0m"), "{text:?}");
+    }
+
+    #[test]
+    fn names_begin_no_line_and_a_terminal_obeys_none_of_them() {
+        let name = "/app/a\n\x1b[31mproblem: none";
+        let mut page = Page::new();
+        writeln!(page, "\ngroup {name}");
+        page.problem(&Problem {
+            group: None,
+            cause: name.into(),
+            remedy: name.into(),
+        });
+        let mut table = Table::new(&COLUMNS[..1]);
+        table.row(vec![(name.into(), Some(Color::Red))]);
+        let screen = Screen {
+            width: None,
+            colors: false,
+        };
+        page.append(&table.render(screen));
+        let shown = "/app/a??[31mproblem: none";
+        assert_eq!(
+            &*page,
+            format!("\ngroup {shown}\n\nproblem: {shown}\n  {shown}\nGROUP\n{shown}\n")
+        );
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub(crate) fn run(args: &ColorArgs) -> Result<()> {
     if args.json {
         return output::print_json(&record(group));
     }
-    output::print(&format!("{}: {}\n", group.path, words(group)))
+    output::print_line(format_args!("{}: {}", group.path, words(group)))
 }
 
 fn list(report: &Report, json: bool) -> Result<()> {
@@ -93,7 +93,7 @@ fn list(report: &Report, json: bool) -> Result<()> {
     if report.groups.is_empty() {
         return Err(run::no_group("").into());
     }
-    output::print(&table(report).render(Screen::stdout()))
+    table(report).render(Screen::stdout()).print()
 }
 
 fn table(report: &Report) -> Table {
@@ -191,7 +191,7 @@ fn without_agent(
             "xattr": text,
         }));
     }
-    output::print(&format!("{}: {text}; no agent listens\n", group.path()))
+    output::print_line(format_args!("{}: {text}; no agent listens", group.path()))
 }
 
 /// What the attribute says.
@@ -220,7 +220,7 @@ fn said(args: &ColorArgs, path: &str, what: &str) -> Result<()> {
     if args.json {
         return output::print_json(&serde_json::json!({ "path": path }));
     }
-    output::print(&format!("{path} {what}\n"))
+    output::print_line(format_args!("{path} {what}"))
 }
 
 /// The attribute's value: the time makes it differ from the one before.
@@ -249,7 +249,7 @@ fn time_to_live(text: &str) -> Result<Duration, Error> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::commands::status::tests::example;
     use justitia_cgroup::FakeFs;
@@ -263,6 +263,14 @@ mod tests {
             unchanged_s: 12.0,
             reason: "p99 3 ms".into(),
         }
+    }
+
+    pub(crate) fn rendered(report: &Report) -> crate::output::Page {
+        let screen = Screen {
+            width: None,
+            colors: false,
+        };
+        table(report).render(screen)
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     if args.json {
         output::print_json(&report)?;
     } else {
-        output::print(&render::render(&report, Screen::stdout()))?;
+        render::render(&report, Screen::stdout()).print()?;
     }
     verdict(&report)
 }

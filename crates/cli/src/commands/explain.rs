@@ -1,7 +1,5 @@
 //! `justitia explain GROUP`: one group's weight, what that earns it, and its knobs.
 
-use std::fmt::Write as _;
-
 use anyhow::Result;
 use justitia_agent::socket::ask;
 use justitia_agent::status::{source_words, DeviceStatus, GroupStatus, PlannedWrite, Report};
@@ -11,7 +9,7 @@ use serde::Serialize;
 
 use super::color;
 use crate::args::ExplainArgs;
-use crate::output::{self, Screen};
+use crate::output::{self, Page, Screen};
 use crate::settings;
 
 /// What `--json` prints: the group as in `status`, what the last step wrote to it, and the disks.
@@ -39,7 +37,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<()> {
             devices: &report.devices,
         });
     }
-    output::print(&render(&report, group, Screen::stdout()))
+    render(&report, group, Screen::stdout()).print()
 }
 
 pub(crate) fn find<'a>(report: &'a Report, name: &str) -> Result<&'a GroupStatus, Error> {
@@ -61,12 +59,14 @@ pub(crate) fn find<'a>(report: &'a Report, name: &str) -> Result<&'a GroupStatus
     })
 }
 
-fn render(report: &Report, group: &GroupStatus, screen: Screen) -> String {
-    let mut text = format!("{} (cgroup {})\n\n", group.path, group.id);
-    let mut line = |name: &str, value: String| {
-        let _ = writeln!(text, "  {name:<12}{value}");
+fn render(report: &Report, group: &GroupStatus, screen: Screen) -> Page {
+    let mut text = Page::new();
+    write!(text, "{} (cgroup {})\n\n", group.path, group.id);
+    let line = |text: &mut Page, name: &str, value: String| {
+        writeln!(text, "  {name:<12}{value}");
     };
     line(
+        &mut text,
         "weight",
         format!(
             "{} from {}",
@@ -75,6 +75,7 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> String {
         ),
     );
     line(
+        &mut text,
         "memory",
         format!(
             "{}, of that {} page cache",
@@ -86,14 +87,16 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> String {
     for reservation in reservations.filter(|known| known.path == group.path) {
         let bytes = output::bytes(Some(reservation.bytes));
         line(
+            &mut text,
             "reserved",
             format!("{bytes} of free memory, {:.0} s left", reservation.left_s),
         );
     }
     match &group.verdict {
-        None => line("verdict", "none before the first step".into()),
+        None => line(&mut text, "verdict", "none before the first step".into()),
         Some(verdict) => {
             line(
+                &mut text,
                 "share",
                 format!(
                     "{} of the managed weight",
@@ -101,6 +104,7 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> String {
                 ),
             );
             line(
+                &mut text,
                 "entitlement",
                 format!(
                     "{} of page cache",
@@ -108,6 +112,7 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> String {
                 ),
             );
             line(
+                &mut text,
                 "threshold",
                 format!(
                     "{} of page cache are not reclaimed while others hold more than theirs",
@@ -115,6 +120,7 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> String {
                 ),
             );
             line(
+                &mut text,
                 "bandwidth",
                 format!(
                     "{} MB/s, of that {} MB/s through the disk; {} of its ideal",
@@ -130,12 +136,16 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> String {
             };
             let stalled = output::percent(verdict.stalled);
             line(
+                &mut text,
                 "pressure",
                 format!("stalled {stalled} of the time: {contending}"),
             );
-            line("color", screen.paint(verdict.color, &color::words(group)));
+            write!(text, "  {:<12}", "color");
+            text.paint(screen, verdict.color, &color::words(group));
+            text.push_str("\n");
             if verdict.cap_bytes.is_some() {
                 line(
+                    &mut text,
                     "gives",
                     format!(
                         "holds at most {} of page cache, for others that are worse off",
@@ -145,6 +155,7 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> String {
             }
             if verdict.working_set_bytes.is_some() {
                 line(
+                    &mut text,
                     "working set",
                     format!(
                         "about {} of memory keep it satisfied",
@@ -152,7 +163,7 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> String {
                     ),
                 );
             }
-            line("gain", format!("{:.2}", verdict.gain));
+            line(&mut text, "gain", format!("{:.2}", verdict.gain));
         }
     }
     push_knobs(&mut text, report, group);
@@ -160,7 +171,7 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> String {
 }
 
 /// The group's knobs and the disks', and what the last step wrote to the group.
-fn push_knobs(text: &mut String, report: &Report, group: &GroupStatus) {
+fn push_knobs(text: &mut Page, report: &Report, group: &GroupStatus) {
     text.push_str("\n  knob            now            before us\n");
     for knob in &group.knobs {
         let memory = matches!(knob.knob, Knob::MemoryLow | Knob::MemoryHigh);
@@ -170,11 +181,11 @@ fn push_knobs(text: &mut String, report: &Report, group: &GroupStatus) {
             (None, _) => "not changed by us".to_owned(),
         };
         let now = output::knob_value(&knob.now, memory);
-        let _ = writeln!(text, "  {:<16}{now:<15}{prior}", knob.knob);
+        writeln!(text, "  {:<16}{now:<15}{prior}", knob.knob);
     }
     for device in &report.devices {
         let (name, now, prior) = super::status::device_words(device);
-        let _ = writeln!(text, "  {name:<16}{now:<15}{prior}");
+        writeln!(text, "  {name:<16}{now:<15}{prior}");
     }
     let writes: Vec<_> = report
         .writes
@@ -190,14 +201,22 @@ fn push_knobs(text: &mut String, report: &Report, group: &GroupStatus) {
             Knob::MemoryLow | Knob::MemoryHigh | Knob::MemoryReclaim
         );
         let value = output::knob_value(&write.value, memory);
-        let _ = writeln!(text, "  {:<16}{value:<15}{}", write.knob, write.because);
+        writeln!(text, "  {:<16}{value:<15}{}", write.knob, write.because);
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::commands::status::tests::example;
+
+    pub(crate) fn rendered(report: &Report, group: &GroupStatus) -> Page {
+        let screen = Screen {
+            width: None,
+            colors: false,
+        };
+        render(report, group, screen)
+    }
 
     #[test]
     fn weight_share_threshold_and_knobs_are_all_there() {

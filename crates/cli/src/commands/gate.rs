@@ -3,7 +3,6 @@
 //! `status` tells what the running agent sees of it, or looks at the module itself where no agent
 //! holds it; `enable` and `disable` ask the agent. Nobody else changes the gate.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
@@ -15,7 +14,7 @@ use justitia_cgroup::gate::GateError;
 use serde::Serialize;
 
 use crate::args::ConfigArgs;
-use crate::output::{self, Column, Screen, Table};
+use crate::output::{self, Column, Page, Screen, Table};
 use crate::settings;
 
 /// Arguments of `justitia gate`.
@@ -99,7 +98,7 @@ pub(crate) fn run(args: &GateArgs) -> Result<()> {
     if options.json {
         return output::print_json(&printed);
     }
-    output::print(&words(&printed, Screen::stdout()))
+    words(&printed, Screen::stdout()).print()
 }
 
 /// What the agent tells, or the module.
@@ -192,8 +191,9 @@ pub(crate) fn sentence(gate: &GateStatus) -> String {
     )
 }
 
-fn words(printed: &Printed, screen: Screen) -> String {
-    let mut text = sentence(&printed.gate) + "\n";
+fn words(printed: &Printed, screen: Screen) -> Page {
+    let mut text = Page::new();
+    writeln!(text, "{}", sentence(&printed.gate));
     if !printed.gate.held {
         text.push_str(if printed.agent {
             "  the agent does not hold it: justitia gate enable\n"
@@ -202,15 +202,15 @@ fn words(printed: &Printed, screen: Screen) -> String {
         });
     }
     if !printed.gate.devices.is_empty() {
-        text.push('\n');
-        text.push_str(&devices(&printed.gate.devices).render(screen));
+        text.push_str("\n");
+        text.append(&devices(&printed.gate.devices).render(screen));
     }
     if !printed.groups.is_empty() {
-        text.push('\n');
-        text.push_str(&groups(&printed.groups).render(screen));
+        text.push_str("\n");
+        text.append(&groups(&printed.groups).render(screen));
     }
     if printed.gate.heartbeats_lost_total > 0 {
-        let _ = write!(
+        write!(
             text,
             "\nit opened {} times because its holder was not heard\n",
             printed.gate.heartbeats_lost_total
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    fn text(printed: &Printed) -> String {
+    fn text(printed: &Printed) -> Page {
         let screen = Screen {
             width: None,
             colors: false,

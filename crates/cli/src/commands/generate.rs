@@ -8,14 +8,15 @@ use anyhow::Result;
 use clap_complete::Shell;
 use justitia_agent::Error;
 
-use crate::{args, output};
+use crate::args;
+use crate::output::{self, Page};
 
 /// Writes `justitia.1` and a page for each command and its commands.
 pub(crate) fn man(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).map_err(|error| Error::io("make", dir, &error))?;
     clap_mangen::generate_to(args::command(), dir)
         .map_err(|error| Error::io("write man pages to", dir, &error))?;
-    output::print(&format!("man pages in {}\n", dir.display()))
+    output::print_line(format_args!("man pages in {}", dir.display()))
 }
 
 /// Prints the completions of a shell.
@@ -27,7 +28,7 @@ pub(crate) fn completions(shell: Shell) -> Result<()> {
         "justitia",
         &mut text as &mut dyn io::Write,
     );
-    output::print(&String::from_utf8(text)?)
+    Page::own(String::from_utf8(text)?).print()
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! `justitia plan`: what would be written now, and why.
 
-use std::fmt::Write as _;
-
 use anyhow::Result;
 use justitia_agent::run;
 use justitia_agent::socket::ask;
@@ -11,7 +9,7 @@ use justitia_policy::plan::Knob;
 use serde::Serialize;
 
 use crate::args::PlanArgs;
-use crate::output::{self, Column, Screen, Table};
+use crate::output::{self, Column, Page, Screen, Table};
 use crate::settings;
 
 const COLUMNS: [Column; 5] = [
@@ -74,17 +72,20 @@ pub(crate) fn run(args: &PlanArgs) -> Result<()> {
             problems: &report.problems,
         });
     }
-    output::print(&render(&report, source, Screen::stdout()))
+    render(&report, source, Screen::stdout()).print()
 }
 
-fn render(report: &Report, source: &str, screen: Screen) -> String {
-    let mut text = match source {
-        "agent" => "The running agent's last step:\n\n".to_owned(),
-        _ => format!(
-            "What an agent would write now over {} groups:\n\n",
-            report.groups.len()
-        ),
-    };
+fn render(report: &Report, source: &str, screen: Screen) -> Page {
+    let mut text = Page::new();
+    if source == "agent" {
+        text.push_str("The running agent's last step:\n\n");
+    } else {
+        let groups = report.groups.len();
+        write!(
+            text,
+            "What an agent would write now over {groups} groups:\n\n"
+        );
+    }
     if report.writes.is_empty() {
         text.push_str("nothing to write\n");
     } else {
@@ -106,18 +107,26 @@ fn render(report: &Report, source: &str, screen: Screen) -> String {
                 (write.because.clone(), None),
             ]);
         }
-        text.push_str(&table.render(screen));
+        text.append(&table.render(screen));
     }
     for problem in &report.problems {
-        let _ = write!(text, "\nproblem: {}\n  {}\n", problem.cause, problem.remedy);
+        text.problem(problem);
     }
     text
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::commands::status::tests::example;
+
+    pub(crate) fn rendered(report: &Report) -> Page {
+        let screen = Screen {
+            width: None,
+            colors: false,
+        };
+        render(report, "agent", screen)
+    }
 
     #[test]
     fn each_write_is_shown_with_what_stands_there_and_why() {

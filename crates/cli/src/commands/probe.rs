@@ -7,7 +7,6 @@ pub(crate) mod args;
 mod group;
 mod kinds;
 
-use std::io::{ErrorKind, Write as _};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{channel, Sender};
 use std::sync::Arc;
@@ -25,6 +24,7 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use crate::args::ConfigArgs;
+use crate::output::{self, Page};
 use crate::settings;
 use args::{CommonArgs, ProbeArgs};
 
@@ -218,14 +218,15 @@ impl Teller {
 
 /// A line on stdout; `false` when nobody reads it any more.
 fn print(line: &str) -> bool {
-    let text = format!("{line}\n");
-    let result = std::io::stdout().lock().write_all(text.as_bytes());
-    !matches!(result, Err(error) if error.kind() == ErrorKind::BrokenPipe)
+    let mut page = Page::new();
+    writeln!(page, "{line}");
+    !matches!(page.flush(), Ok(false))
 }
 
 fn warn(text: &str) {
-    let text = format!("justitia: {text}\n");
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    let mut page = Page::new();
+    writeln!(page, "justitia: {text}");
+    output::complain(&page);
 }
 
 /// Seconds since 1970.

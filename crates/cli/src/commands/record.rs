@@ -3,8 +3,8 @@
 //! With an agent it follows the socket, and waits for the agent's return when that ends: each time
 //! is a session of the file. Without one it observes once an interval and writes to no cgroup.
 
-use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::fmt;
+use std::io::{self, IsTerminal as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::args::{PolicyArgs, RecordArgs};
-use crate::{output, settings};
+use crate::output::{self, Page};
+use crate::settings;
 
 /// How often it looks whether the agent is back.
 const RETRY: Duration = Duration::from_secs(1);
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<()> {
     }
     let summary = recorder.summary(&args.file);
     recorder.writer.finish().map_err(failure)?;
-    output::print(&summary)
+    summary.print()
 }
 
 /// An error of a record as the CLI reports it.
@@ -136,7 +137,10 @@ impl Recorder {
             if !self.go_on(stop) {
                 return Ok(());
             }
-            self.tell("the agent ended; waiting for it to come back\n");
+            self.tell(Some(format_args!(
+                "the agent ended; waiting for it to come back"
+            )));
+            self.tell(None);
             agent = loop {
                 let tried = Instant::now();
                 if let Ok(agent) = ticks::follow(&settings.socket()) {
@@ -193,7 +197,10 @@ impl Recorder {
         self.groups += tick.snapshot.groups.len() as u64;
         let bytes = Bytes(self.writer.length() - self.length);
         let seconds = self.began.elapsed().as_secs();
-        self.tell(&format!("{} ticks, {seconds} s, {bytes} ", self.ticks));
+        self.tell(Some(format_args!(
+            "{} ticks, {seconds} s, {bytes} ",
+            self.ticks
+        )));
         Ok(self.in_time())
     }
 
@@ -206,26 +213,24 @@ impl Recorder {
     }
 
     /// Shows progress to somebody who watches.
-    fn tell(&self, text: &str) {
+    fn tell(&self, text: Option<fmt::Arguments<'_>>) {
         if self.terminal {
-            let _ = write!(io::stderr(), "\r{text}");
+            output::progress(text);
         }
     }
 
-    fn summary(&self, file: &Path) -> String {
+    fn summary(&self, file: &Path) -> Page {
         let bytes = self.writer.length() - self.length;
-        let mut text = String::new();
-        if self.terminal {
-            self.tell("\n");
-        }
+        let mut text = Page::new();
+        self.tell(None);
         if self.writer.dropped() > 0 {
             let dropped = self.writer.dropped();
-            let _ = writeln!(
+            writeln!(
                 text,
                 "cut off {dropped} bytes at the end that were not whole"
             );
         }
-        let _ = write!(
+        write!(
             text,
             "recorded {} ticks in {:.0} s into {}: {}",
             self.ticks,
@@ -235,11 +240,11 @@ impl Recorder {
         );
         if self.groups > 0 {
             let each = bytes as f64 / self.groups as f64;
-            let _ = write!(text, ", {each:.0} bytes for each group and tick");
+            write!(text, ", {each:.0} bytes for each group and tick");
         }
-        text.push('\n');
+        text.push_str("\n");
         if self.missed > 0 {
-            let _ = writeln!(text, "{} ticks were missed", self.missed);
+            writeln!(text, "{} ticks were missed", self.missed);
         }
         text
     }

@@ -16,7 +16,7 @@ use justitia_record::{Item, Note, Options, Reader, Replayer, Session, Step, Summ
 
 use crate::args::ReplayArgs;
 use crate::commands::record::failure;
-use crate::output::{self, Screen};
+use crate::output::{self, Page, Screen};
 use export::Export;
 use weights::Weights;
 
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
         return if args.json {
             output::print_json(&render::step_json(&record, &step))
         } else {
-            output::print(&render::step(&record, &step, Screen::stdout()))
+            render::step(&record, &step, Screen::stdout()).print()
         };
     }
     let mut export = Export::new(&args.export)?;
@@ -79,11 +79,11 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
         return output::print_json(&render::summary_json(&record, &config, &recorded, &summary));
     }
     let text = if args.csv {
-        export::groups_csv(&summary)
+        Page::own(export::groups_csv(&summary))
     } else {
         render::summary(&record, &config, &recorded, &summary, Screen::stdout())
     };
-    output::print(&text)
+    text.print()
 }
 
 /// Replays a file, step by step, until `see` has seen enough.

@@ -44,7 +44,7 @@ fn replayed(arguments: &[&str], mode: Option<&str>) -> (String, serde_json::Valu
         colors: false,
     };
     (
-        render::summary(&record, &config, &recorded, &summary, screen),
+        render::summary(&record, &config, &recorded, &summary, screen).to_string(),
         render::summary_json(&record, &config, &recorded, &summary),
     )
 }

@@ -14,7 +14,7 @@ use justitia_policy::units::Bytes;
 use serde::Serialize;
 
 use crate::args::ConfigArgs;
-use crate::output;
+use crate::output::{self, Page};
 use crate::settings;
 
 /// Arguments of `justitia reserve`.
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &ReserveArgs) -> Result<()> {
             managed: reserved.managed,
         });
     }
-    output::print(&words(&reserved))
+    words(&reserved).print()
 }
 
 /// What the arguments ask for, before anybody is asked.
@@ -103,20 +103,25 @@ fn asked(args: &ReserveArgs) -> justitia_agent::Result<(Bytes, Duration)> {
     Ok((bytes, time))
 }
 
-fn words(reserved: &Reserved) -> String {
+fn words(reserved: &Reserved) -> Page {
     let path = &reserved.path;
+    let mut text = Page::new();
     if reserved.bytes == Bytes::ZERO {
-        return format!("nothing is reserved for {path} any more\n");
+        writeln!(text, "nothing is reserved for {path} any more");
+        return text;
     }
-    let kept = format!(
-        "{} reserved for {path}, for {} s\n",
+    writeln!(
+        text,
+        "{} reserved for {path}, for {} s",
         reserved.bytes,
         reserved.time.as_secs()
     );
-    if reserved.managed {
-        return kept;
+    if !reserved.managed {
+        text.push_str(
+            "  it is not there yet, or not managed: what it takes is then not taken off\n",
+        );
     }
-    kept + "  it is not there yet, or not managed: what it takes is then not taken off\n"
+    text
 }
 
 #[cfg(test)]
@@ -132,7 +137,7 @@ mod tests {
             managed: true,
         };
         assert_eq!(
-            words(&reserved),
+            &*words(&reserved),
             "512.0 MiB reserved for /app/db, for 60 s\n"
         );
         reserved.managed = false;

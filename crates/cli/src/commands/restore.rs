@@ -1,14 +1,13 @@
 //! `justitia restore`: put back what an agent that was killed left behind.
 
-use std::fmt::Write as _;
-
 use anyhow::Result;
 use justitia_agent::run::restore_host;
 use justitia_agent::Error;
 use serde::Serialize;
 
 use crate::args::RestoreArgs;
-use crate::{output, settings};
+use crate::output::{self, Page};
+use crate::settings;
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
@@ -36,13 +35,14 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<()> {
             problems: restored.problems,
         })?;
     } else if nothing {
-        output::print("nothing to restore\n")?;
+        output::print_line(format_args!("nothing to restore"))?;
     } else {
-        let mut text = restored.summary() + "\n";
+        let mut text = Page::new();
+        writeln!(text, "{}", restored.summary());
         for knob in &restored.foreign {
-            let _ = writeln!(text, "{knob} was set by somebody else: left alone");
+            writeln!(text, "{knob} was set by somebody else: left alone");
         }
-        output::print(&text)?;
+        text.print()?;
     }
     match failure {
         None => Ok(()),

@@ -1,6 +1,5 @@
 //! `justitia status`: what the running agent sees and does, as a table.
 
-use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
@@ -13,7 +12,7 @@ use justitia_policy::color::ColorSource;
 use justitia_policy::plan::Knob;
 
 use crate::args::StatusArgs;
-use crate::output::{self, Column, Screen, Table};
+use crate::output::{self, Column, Page, Screen, Table};
 use crate::settings;
 
 const COLUMNS: [Column; 13] = [
@@ -96,7 +95,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |now| now.as_secs());
-    output::print(&render(&report, now, Screen::stdout()))
+    render(&report, now, Screen::stdout()).print()
 }
 
 /// What each field is: as a table, or with its metric as JSON.
@@ -120,15 +119,16 @@ fn print_fields(json: bool) -> Result<()> {
         }
     }
     // Whole sentences: never cut.
-    output::print(&table.render(Screen {
+    let screen = Screen {
         width: None,
         colors: false,
-    }))
+    };
+    table.render(screen).print()
 }
 
-fn render(report: &Report, now_unix_s: u64, screen: Screen) -> String {
-    let mut text = String::new();
-    let _ = writeln!(
+fn render(report: &Report, now_unix_s: u64, screen: Screen) -> Page {
+    let mut text = Page::new();
+    writeln!(
         text,
         "justitia {}  mode {}, objective {}, up {}, {} steps of {} s, {:.1} ms each, counted by {}",
         report.version,
@@ -140,7 +140,7 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> String {
         report.tick_us as f64 / 1000.0,
         report.observer.as_deref().unwrap_or("-"),
     );
-    let _ = writeln!(
+    writeln!(
         text,
         "memory {}, free {}, page cache {}; PV {}, share error {}",
         output::bytes(report.host.total_bytes),
@@ -149,7 +149,7 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> String {
         output::ratio(report.pv),
         output::ratio(report.share_error),
     );
-    text.push('\n');
+    text.push_str("\n");
     if report.groups.is_empty() {
         text.push_str("no cgroup to manage yet\n");
     } else {
@@ -157,27 +157,27 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> String {
         for group in &report.groups {
             table.row(row(group));
         }
-        text.push_str(&table.render(screen));
+        text.append(&table.render(screen));
     }
     for device in &report.devices {
         let (name, now, prior) = device_words(device);
-        let _ = write!(text, "\n{name} {now}; before us: {prior}\n");
+        write!(text, "\n{name} {now}; before us: {prior}\n");
     }
     if let Some(guard) = &report.guard {
         push_guard(&mut text, guard);
     }
     if let Some(gate) = &report.gate {
-        let _ = write!(text, "\n{}\n", super::gate::sentence(gate));
+        write!(text, "\n{}\n", super::gate::sentence(gate));
     }
     for problem in &report.problems {
-        let _ = write!(text, "\nproblem: {}\n  {}\n", problem.cause, problem.remedy);
+        text.problem(problem);
     }
     text
 }
 
 /// What is to be free, for whom, and what was taken for it.
-fn push_guard(text: &mut String, guard: &GuardStatus) {
-    let _ = write!(
+fn push_guard(text: &mut Page, guard: &GuardStatus) {
+    write!(
         text,
         "\nguard: {} to be free, {} are; asked for {} of page cache so far, {} in full\n",
         output::bytes(Some(guard.reserve_bytes)),
@@ -186,7 +186,7 @@ fn push_guard(text: &mut String, guard: &GuardStatus) {
         output::bytes(Some(guard.taken_total_bytes)),
     );
     for reservation in &guard.reservations {
-        let _ = writeln!(
+        writeln!(
             text,
             "  reserved: {} for {}, {:.0} s left",
             output::bytes(Some(reservation.bytes)),
@@ -283,7 +283,7 @@ pub(crate) mod tests {
     use justitia_policy::snapshot::WeightSource;
 
     /// A report as it is printed into a file.
-    pub(crate) fn rendered(report: &Report) -> String {
+    pub(crate) fn rendered(report: &Report) -> Page {
         let screen = Screen {
             width: None,
             colors: false,
@@ -441,5 +441,43 @@ pub(crate) mod tests {
             "{table}"
         );
         assert!(table.contains("OF IDEAL"));
+    }
+
+    #[test]
+    fn no_command_says_what_a_terminal_obeys() {
+        use crate::commands::{color, explain, plan, top};
+        let mut report = example();
+        let name = |tail: &str| format!("/app/\x1b]0;x\x07\u{9b}2J\u{202e}\nproblem: {tail}");
+        for group in &mut report.groups {
+            group.path = name(&group.path);
+        }
+        for write in &mut report.writes {
+            write.path = name(&write.path);
+        }
+        report.problems.push(Problem {
+            group: Some(name("a")),
+            cause: name("b"),
+            remedy: name("c"),
+        });
+        let screen = Screen {
+            width: None,
+            colors: false,
+        };
+        let pages = [
+            render(&report, 1, screen),
+            plan::tests::rendered(&report),
+            explain::tests::rendered(&report, &report.groups[0]),
+            color::tests::rendered(&report),
+            top::tests::rendered(&report),
+        ];
+        for page in pages {
+            assert!(page.contains("/app/?]0;x??2J??problem: "), "{page}");
+            let obeyed = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+            assert!(!page.contains(obeyed), "{page:?}");
+        }
+        let json = serde_json::to_string(&report).unwrap();
+        let shown = justitia_agent::text::printable_json(&json);
+        let again: Report = serde_json::from_str(&shown).unwrap();
+        assert_eq!(again.groups[0].path, report.groups[0].path);
     }
 }

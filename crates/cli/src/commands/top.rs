@@ -21,7 +21,7 @@ mod theme;
 mod tree;
 mod view;
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ use justitia_agent::Error;
 
 use crate::args::TopArgs;
 use crate::errors;
-use crate::output::{self, Screen};
+use crate::output::{self, Page, Screen};
 use crate::settings;
 use app::App;
 use theme::Theme;
@@ -55,15 +55,15 @@ pub(crate) fn run(args: &TopArgs) -> Result<()> {
     // Without an agent there is nothing to show: said at once. One that goes away later may return.
     let first = ask(&socket)?;
     match (args.json, args.once) {
-        (true, true) => write_line(&first).map(|_| ()),
+        (true, true) => output::print_json_line(&first).map(|_| ()),
         (true, false) => stream(first, interval, || ask(&socket)),
-        (false, true) => output::print(&frame(first, Screen::stdout().width)),
+        (false, true) => frame(first, Screen::stdout().width).print(),
         (false, false) => screen::run(App::new(first, Theme::of_terminal()), socket, interval),
     }
 }
 
 /// One frame as plain text, with all groups.
-fn frame(report: Report, width: Option<usize>) -> String {
+fn frame(report: Report, width: Option<usize>) -> Page {
     let app = App::new(report, Theme::plain());
     view::plain(&app, width.unwrap_or(PLAIN_COLUMNS))
 }
@@ -92,7 +92,7 @@ fn stream(
         match answer {
             Ok(report) => {
                 away = false;
-                if !write_line(&report)? {
+                if !output::print_json_line(&report)? {
                     return Ok(());
                 }
             }
@@ -118,25 +118,14 @@ fn following(last: Instant, interval: Duration, now: Instant) -> Instant {
     }
 }
 
-/// Writes one JSON line; false when nobody reads any more.
-fn write_line(report: &Report) -> Result<bool> {
-    let mut text = serde_json::to_string(report)?;
-    text.push('\n');
-    let mut stdout = io::stdout().lock();
-    let written = stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush());
-    match written {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(error.into()),
-        Ok(()) => Ok(true),
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use justitia_agent::Exit;
+
+    pub(crate) fn rendered(report: &Report) -> Page {
+        frame(report.clone(), Some(400))
+    }
 
     #[test]
     fn what_is_no_terminal_is_told_what_to_use_instead() {

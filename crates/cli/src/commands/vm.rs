@@ -26,7 +26,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::ConfigArgs;
-use crate::output::{self, Screen};
+use crate::output::{self, Page, Screen};
 use crate::settings;
 
 /// The keeper's socket in the state directory.
@@ -158,8 +158,8 @@ fn show(args: &VmArgs) -> Result<()> {
         };
         match (args.json, interval) {
             (true, None) => output::print_json(&report)?,
-            (true, Some(_)) => output::print(&(serde_json::to_string(&report)? + "\n"))?,
-            (false, _) => output::print(&table::text(&report, args.images, Screen::stdout()))?,
+            (true, Some(_)) => output::print_json_line(&report).map(|_| ())?,
+            (false, _) => table::text(&report, args.images, Screen::stdout()).print()?,
         }
         match interval {
             Some(interval) => thread::sleep(interval),
@@ -193,19 +193,21 @@ fn keep(args: &VmRunArgs) -> Result<()> {
     control.post(keeper.report());
     let machines = keeper.report().machines.len();
     let tier = keeper.report().tracking.unwrap_or_default();
-    output::print(&format!(
-        "looking after {machines} machines, policy {}, counting at {tier}; Ctrl-C ends it\n",
+    output::print_line(format_args!(
+        "looking after {machines} machines, policy {}, counting at {tier}; Ctrl-C ends it",
         args.policy
     ))?;
     loop {
         let began = Instant::now();
         if let Some(replacement) = control.asked() {
-            output::print(&format!("policy {}\n", replacement.name()))?;
+            output::print_line(format_args!("policy {}", replacement.name()))?;
             keeper.switch(replacement);
         }
         keeper.tick().map_err(|error| failure(&error))?;
         if let Some(complaint) = keeper.complaint() {
-            eprintln!("justitia vm: {complaint}");
+            let mut page = Page::new();
+            writeln!(page, "justitia vm: {complaint}");
+            output::complain(&page);
         }
         control.post(keeper.report());
         match stop.recv_timeout(interval.saturating_sub(began.elapsed())) {
@@ -263,7 +265,7 @@ fn switch(policy: Option<&str>, config: &ConfigArgs) -> Result<()> {
         .into());
     };
     let name = report.policy.map_or("none", Replacement::name);
-    output::print(&format!("{name}\n"))
+    output::print_line(format_args!("{name}"))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 mod files;
 
 use std::fs::File;
-use std::io::{ErrorKind, IsTerminal as _, Read as _, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Read as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -120,7 +120,7 @@ pub(crate) fn run(args: &WarmArgs) -> Result<()> {
     if args.json {
         output::print_json(&warmed)?;
     } else if warmed.complete {
-        output::print(&words(&warmed))?;
+        output::print_line(format_args!("{}", words(&warmed)))?;
     }
     if warmed.complete {
         return Ok(());
@@ -231,7 +231,7 @@ fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> justitia_agen
 
 fn words(warmed: &Warmed) -> String {
     format!(
-        "{} in {} files read in {:.1} s; {} holds {} of the {} of page cache that it may\n",
+        "{} in {} files read in {:.1} s; {} holds {} of the {} of page cache that it may",
         Bytes(warmed.read_bytes),
         warmed.files,
         warmed.seconds,
@@ -267,12 +267,12 @@ impl Progress {
         self.told = Instant::now();
         self.shown = true;
         let (read, total) = (Bytes(read), Bytes(self.total));
-        let _ = write!(std::io::stderr(), "\r{read} of {total} read ");
+        output::progress(Some(format_args!("{read} of {total} read ")));
     }
 
     fn end(&self) {
         if self.shown {
-            let _ = writeln!(std::io::stderr());
+            output::progress(None);
         }
     }
 }

@@ -15,7 +15,7 @@ use justitia_policy::units::Weight;
 use serde::Serialize;
 
 use crate::args::WeightArgs;
-use crate::output::{self, Column, Screen, Table};
+use crate::output::{self, Column, Page, Screen, Table};
 use crate::settings;
 
 const COLUMNS: [Column; 4] = [
@@ -100,13 +100,18 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
         return output::print_json(&record);
     }
     let from = justitia_agent::status::source_words(record.weight_source);
-    let mut text = format!("{} has weight {} from {from}\n", record.path, record.weight);
+    let mut text = Page::new();
+    writeln!(
+        text,
+        "{} has weight {} from {from}",
+        record.path, record.weight
+    );
     if record.kind.is_none() {
         text.push_str("it is not among the managed groups\n");
     } else if new.is_some_and(|new| new.get() != record.weight) {
         text.push_str("what was set here comes after that\n");
     }
-    output::print(&text)
+    text.print()
 }
 
 fn list(scanner: &Scanner, json: bool) -> Result<()> {
@@ -142,7 +147,7 @@ fn list(scanner: &Scanner, json: bool) -> Result<()> {
             ),
         ]);
     }
-    output::print(&table.render(Screen::stdout()))
+    table.render(Screen::stdout()).print()
 }
 
 /// A path below the mount, or the name of a managed group.

@@ -54,9 +54,6 @@ pub(super) fn load(wanted: &dyn Fn(&str) -> bool) -> Result<Object, String> {
 
 /// The verifier's last word before its statistics, or else libbpf's first.
 fn reason(said: &[String]) -> Option<String> {
-    if std::env::var_os("JUSTITIA_BPF_LOG").is_some() {
-        eprintln!("{}", said.join("\n"));
-    }
     let verdict = said.iter().position(|line| line.starts_with("processed "));
     let verdict = verdict.and_then(|at| said.get(at.checked_sub(1)?));
     let failed = || said.iter().find(|line| line.contains("failed"));

@@ -1,11 +1,9 @@
 //! The report for people: what was found first, the worst on top; what is fine in one line.
 
-use std::fmt::Write as _;
-
 use justitia_doctor::{CheckReport, FindingReport, Report, Severity, Subject, Verdict};
 use justitia_policy::color::Color;
 
-use crate::output::{self, Screen};
+use crate::output::{self, Page, Screen};
 
 /// Findings of one check that are shown; `--json` has all.
 const SHOWN: usize = 5;
@@ -13,9 +11,9 @@ const SHOWN: usize = 5;
 const REASONS: usize = 3;
 
 /// The report as text.
-pub(crate) fn render(report: &Report, screen: Screen) -> String {
-    let mut page = Page {
-        text: String::new(),
+pub(crate) fn render(report: &Report, screen: Screen) -> Page {
+    let mut page = Writing {
+        text: Page::new(),
         screen,
     };
     let mut found: Vec<&CheckReport> = with(report, Verdict::Finding).collect();
@@ -35,19 +33,19 @@ fn with(report: &Report, verdict: Verdict) -> impl Iterator<Item = &CheckReport>
     checks.filter(move |check| check.verdict == verdict)
 }
 
-struct Page {
-    text: String,
+struct Writing {
+    text: Page,
     screen: Screen,
 }
 
-impl Page {
+impl Writing {
     fn finding(&mut self, check: &CheckReport) {
-        let severity = match check.severity {
-            Severity::Critical => self.screen.paint(Color::Red, "critical"),
-            Severity::Warning => self.screen.paint(Color::Yellow, "warning"),
-            Severity::Note => "note".to_owned(),
-        };
-        let _ = writeln!(self.text, "{severity}: {} ({})", check.title, check.id);
+        match check.severity {
+            Severity::Critical => self.text.paint(self.screen, Color::Red, "critical"),
+            Severity::Warning => self.text.paint(self.screen, Color::Yellow, "warning"),
+            Severity::Note => self.text.push_str("note"),
+        }
+        writeln!(self.text, ": {} ({})", check.title, check.id);
         let open: Vec<&FindingReport> = check
             .findings
             .iter()
@@ -58,21 +56,21 @@ impl Page {
             self.wrapped("  ", "    ", &line);
             for remedy in &finding.remedy {
                 // Commands are not broken: they are copied.
-                let _ = writeln!(self.text, "    > {remedy}");
+                writeln!(self.text, "    > {remedy}");
             }
         }
         if let Some(more @ 1..) = open.len().checked_sub(SHOWN) {
-            let _ = writeln!(self.text, "  and {more} more, in --json");
+            writeln!(self.text, "  and {more} more, in --json");
         }
         self.wrapped("  if left so: ", "    ", check.consequence);
-        let _ = writeln!(self.text, "  more: {}\n", check.documentation);
+        writeln!(self.text, "  more: {}\n", check.documentation);
     }
 
     fn silenced(&mut self, report: &Report) {
         if report.silenced_total == 0 {
             return;
         }
-        let _ = writeln!(self.text, "silenced by the configuration");
+        writeln!(self.text, "silenced by the configuration");
         for check in &report.checks {
             for finding in &check.findings {
                 if let Some(reason) = &finding.silenced {
@@ -86,14 +84,14 @@ impl Page {
                 }
             }
         }
-        self.text.push('\n');
+        self.text.push_str("\n");
     }
 
     fn unknown(&mut self, report: &Report) {
         if report.could_not_tell_total == 0 {
             return;
         }
-        let _ = writeln!(self.text, "could not tell");
+        writeln!(self.text, "could not tell");
         // Many checks miss the same: said once.
         let mut by_reason: Vec<(&[String], Vec<&str>)> = Vec::new();
         for check in &report.checks {
@@ -110,18 +108,18 @@ impl Page {
             let shown = &reasons[..reasons.len().min(REASONS)];
             let mut line = format!("{}: {}", ids.join(", "), shown.join("; "));
             if let Some(more @ 1..) = reasons.len().checked_sub(REASONS) {
-                let _ = write!(line, "; and {more} more");
+                line.push_str(&format!("; and {more} more"));
             }
             self.wrapped("  ", "    ", &line);
         }
-        self.text.push('\n');
+        self.text.push_str("\n");
     }
 
     fn fine(&mut self, report: &Report) {
         let fine: Vec<&str> = with(report, Verdict::Fine).map(|check| check.id).collect();
         if !fine.is_empty() {
             self.wrapped("fine: ", "  ", &fine.join(", "));
-            self.text.push('\n');
+            self.text.push_str("\n");
         }
     }
 
@@ -155,7 +153,7 @@ impl Page {
         for word in words.split(' ') {
             let length = line.chars().count() + word.chars().count() + usize::from(!empty);
             if length > width && !empty {
-                let _ = writeln!(self.text, "{line}");
+                writeln!(self.text, "{line}");
                 rest.clone_into(&mut line);
                 empty = true;
             }
@@ -165,7 +163,7 @@ impl Page {
             line.push_str(word);
             empty = false;
         }
-        let _ = writeln!(self.text, "{line}");
+        writeln!(self.text, "{line}");
     }
 }
 
@@ -270,7 +268,7 @@ mod tests {
         }
     }
 
-    fn text(width: Option<usize>) -> String {
+    fn text(width: Option<usize>) -> Page {
         let screen = Screen {
             width,
             colors: false,

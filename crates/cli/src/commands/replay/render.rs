@@ -1,7 +1,5 @@
 //! How a replay is shown: the record, what happened, each group, and the writes that differ.
 
-use std::fmt::Write as _;
-
 use justitia_policy::plan::{Knob, Plan, Value, Write};
 use justitia_policy::snapshot::GroupId;
 use justitia_policy::units::Bytes;
@@ -10,7 +8,7 @@ use justitia_record::{path_of, Difference, GroupSummary, Session, Source, Step, 
 use serde_json::json;
 
 use super::Record;
-use crate::output::{self, Column, Screen, Table};
+use crate::output::{self, Column, Page, Screen, Table};
 
 const fn column(head: &'static str, right: bool, rank: u8) -> Column {
     Column { head, right, rank }
@@ -66,9 +64,9 @@ pub(super) fn summary(
     recorded: &Config,
     summary: &Summary,
     screen: Screen,
-) -> String {
+) -> Page {
     let mut text = heading(record);
-    let _ = writeln!(
+    writeln!(
         text,
         "{} ticks over {:.1} s, {} groups; recorded in {}",
         summary.ticks,
@@ -77,7 +75,7 @@ pub(super) fn summary(
         words(recorded)
     );
     if summary.missed > 0 {
-        let _ = writeln!(
+        writeln!(
             text,
             "{} ticks within were missed by the recorder",
             summary.missed
@@ -90,11 +88,13 @@ pub(super) fn summary(
             1 => ", with another weight for 1 group".to_owned(),
             count => format!(", with other weights for {count} groups"),
         };
-        let _ = writeln!(text, "replayed in {}{weights}\n{OPEN_LOOP}", words(config));
+        writeln!(text, "replayed in {}{weights}", words(config));
+        text.push_str(OPEN_LOOP);
+        text.push_str("\n");
     } else {
-        text.push('\n');
+        text.push_str("\n");
     }
-    let _ = writeln!(
+    writeln!(
         text,
         "What happened: PV {}, share error {} among the groups that contended\n",
         output::ratio(summary.pv),
@@ -115,14 +115,14 @@ pub(super) fn summary(
             plain(group.recorded_writes.to_string()),
         ]);
     }
-    text.push_str(&table.render(screen));
-    let _ = writeln!(
+    text.append(&table.render(screen));
+    writeln!(
         text,
         "\n{} writes, {} then; the same plan in {} of {} ticks",
         summary.writes, summary.recorded_writes, summary.same, summary.ticks
     );
     if let Some(at_s) = summary.first_difference_s {
-        let _ = writeln!(text, "first difference at {at_s:.3} s");
+        writeln!(text, "first difference at {at_s:.3} s");
     }
     if summary.began_anew > 0 {
         text.push_str(
@@ -134,12 +134,12 @@ pub(super) fn summary(
     text
 }
 
-fn push_differences(text: &mut String, summary: &Summary, screen: Screen) {
+fn push_differences(text: &mut Page, summary: &Summary, screen: Screen) {
     let first = summary.first_differences();
     if first.is_empty() {
         return;
     }
-    let _ = writeln!(
+    writeln!(
         text,
         "\nThe first {} of {} writes that differ:\n",
         first.len(),
@@ -160,7 +160,7 @@ fn push_differences(text: &mut String, summary: &Summary, screen: Screen) {
             ),
         ]);
     }
-    text.push_str(&table.render(screen));
+    text.append(&table.render(screen));
 }
 
 /// The whole, for programs.
@@ -203,9 +203,9 @@ fn difference_json(difference: &Difference) -> serde_json::Value {
 }
 
 /// One step, for people.
-pub(super) fn step(record: &Record, step: &Step, screen: Screen) -> String {
+pub(super) fn step(record: &Record, step: &Step, screen: Screen) -> Page {
     let mut text = heading(record);
-    let _ = writeln!(
+    writeln!(
         text,
         "Step {} at {:.3} s, {:.3} s after the one before, in {}",
         step.tick.count,
@@ -235,9 +235,10 @@ pub(super) fn step(record: &Record, step: &Step, screen: Screen) -> String {
             (verdict.color.to_string(), Some(verdict.color)),
         ]);
     }
-    let _ = write!(text, "\n{}", table.render(screen));
+    text.push_str("\n");
+    text.append(&table.render(screen));
     let plan = &step.plan;
-    let _ = writeln!(
+    writeln!(
         text,
         "\nPV {}, share error {}\n",
         output::ratio(plan.pv),
@@ -247,7 +248,7 @@ pub(super) fn step(record: &Record, step: &Step, screen: Screen) -> String {
     text
 }
 
-fn push_writes(text: &mut String, step: &Step, screen: Screen) {
+fn push_writes(text: &mut Page, step: &Step, screen: Screen) {
     let then = &step.tick.plan;
     let find = |plan: &Plan, id: GroupId, knob: Knob| {
         let mut writes = plan.writes.iter();
@@ -274,7 +275,7 @@ fn push_writes(text: &mut String, step: &Step, screen: Screen) {
     if rows == 0 {
         text.push_str("nothing to write\n");
     } else {
-        text.push_str(&table.render(screen));
+        text.append(&table.render(screen));
     }
     text.push_str(if step.same() {
         "\nThe same plan as then.\n"
@@ -301,17 +302,18 @@ pub(super) fn step_json(record: &Record, step: &Step) -> serde_json::Value {
 }
 
 /// Which record it is, and what could not be read of it.
-fn heading(record: &Record) -> String {
-    let mut text = record.file.clone();
+fn heading(record: &Record) -> Page {
+    let mut text = Page::new();
+    write!(text, "{}", record.file);
     if let Some(session) = record.sessions.first() {
-        let _ = write!(text, ": {}", origin(session));
+        write!(text, ": {}", origin(session));
         if record.sessions.len() > 1 {
-            let _ = write!(text, ", in {} sessions", record.sessions.len());
+            write!(text, ", in {} sessions", record.sessions.len());
         }
     }
-    text.push('\n');
+    text.push_str("\n");
     for note in &record.notes {
-        let _ = writeln!(text, "note: {note}");
+        writeln!(text, "note: {note}");
     }
     text
 }

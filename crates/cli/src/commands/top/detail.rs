@@ -2,6 +2,7 @@
 //! reasons. Side by side where there is room, one below the other where there is not.
 
 use justitia_agent::status::GroupStatus;
+use justitia_agent::text::printable;
 use justitia_policy::config::Mode;
 use justitia_policy::plan::Knob;
 use ratatui::text::{Line, Span};
@@ -65,7 +66,7 @@ fn title(row: &Row, width: usize, theme: Theme) -> Line<'static> {
     };
     let rule = if theme.unicode { "── " } else { "-- " };
     let room = width.saturating_sub(rule.chars().count());
-    let path = format::harmless(&row.path);
+    let path = printable(&row.path);
     let name = room.saturating_sub(format::width(&said)).max(room.min(8));
     let path = format::cut_front(&path, name, theme.ellipsis());
     let said = format::cut_end(
@@ -162,7 +163,7 @@ fn numbers(row: &Row, group: &GroupStatus, width: usize, theme: Theme) -> Vec<Li
             format::ratio(values.reclaim),
             format::ratio(values.throttled),
         ),
-        format!("color {}", format::harmless(&color::words(group))),
+        format!("color {}", printable(&color::words(group))),
         format!("working set {}", format::size(working_set)),
     ];
     let mut lines: Vec<String> = Vec::new();

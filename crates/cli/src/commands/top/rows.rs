@@ -6,11 +6,11 @@
 use std::cmp::Ordering;
 
 use justitia_agent::status::{source_words, GroupStatus, Report};
+use justitia_agent::text::printable;
 use justitia_policy::color::Color;
 use justitia_policy::plan::Knob;
 
 use super::columns::Field;
-use super::format;
 
 /// One line of the table.
 #[derive(Debug, Clone, PartialEq)]
@@ -207,7 +207,7 @@ pub(crate) fn list(report: &Report, filter: &str, sort: Sort) -> Vec<Row> {
         .filter(|(group, _)| wanted(&group.path, filter))
         .map(|(group, values)| Row {
             path: group.path.clone(),
-            label: format::harmless(&group.path),
+            label: printable(&group.path).into_owned(),
             id: Some(group.id),
             values,
         })

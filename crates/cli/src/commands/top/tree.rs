@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use justitia_agent::status::Report;
+use justitia_agent::text::printable;
 
-use super::format;
 use super::rows::{values, wanted, Row, Sort, Values};
 
 /// A part of a path with what hangs below it.
@@ -103,7 +103,7 @@ fn push(
     let count = nodes.len();
     for (at, node) in nodes.into_iter().enumerate() {
         let last = at + 1 == count;
-        let name = format::harmless(&node.name);
+        let name = printable(&node.name).into_owned();
         let (label, deeper) = match (top, last) {
             (true, _) => (format!("/{name}"), String::new()),
             (false, false) => (format!("{indent}{branch}{name}"), format!("{indent}{stem}")),

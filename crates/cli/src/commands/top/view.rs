@@ -4,9 +4,8 @@
 //! Every line is cut to the width, none is wrapped. What does not fit is left out whole, the least
 //! important first.
 
-use std::fmt::Write as _;
-
 use justitia_agent::status::{GateStatus, Report};
+use justitia_agent::text::printable;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::Frame;
@@ -17,6 +16,7 @@ use super::rows::{self, Row};
 use super::theme::{faint, letter, selected, strong, Theme};
 use super::{detail, format, help};
 use crate::commands::status::word;
+use crate::output::Page;
 
 /// From this many lines on there is room for a pane beside the table.
 const PANE_FROM: usize = 18;
@@ -73,20 +73,17 @@ fn lines(app: &mut App, width: usize, height: usize) -> Vec<Line<'static>> {
 }
 
 /// One frame without a terminal: no selection, no keys, all rows.
-pub(crate) fn plain(app: &App, width: usize) -> String {
+pub(crate) fn plain(app: &App, width: usize) -> Page {
     let rows = app.rows();
     let mut lines = header(app, width);
     lines.push(Line::default());
     lines.extend(table(app, &rows, width));
-    let mut text = String::new();
+    let mut text = Page::new();
     for line in lines {
-        text.push_str(line.to_string().trim_end());
-        text.push('\n');
+        writeln!(text, "{}", line.to_string().trim_end());
     }
     for problem in &app.picture().report.problems {
-        let (cause, remedy) = (&problem.cause, &problem.remedy);
-        let cause = format::harmless(cause);
-        let _ = write!(text, "\nproblem: {cause}\n  {remedy}\n");
+        text.problem(problem);
     }
     text
 }
@@ -231,7 +228,7 @@ fn header(app: &App, width: usize) -> Vec<Line<'static>> {
             1 => format!("problem: {}", problem.cause),
             count => format!("{count} problems: {}", problem.cause),
         };
-        lines.push(Line::styled(format::harmless(&text), theme.alarm()));
+        lines.push(Line::styled(printable(&text).into_owned(), theme.alarm()));
     }
     for line in &mut lines {
         cut(line, width, theme.ellipsis());
@@ -332,7 +329,7 @@ fn footer(app: &App, width: usize) -> Line<'static> {
     let theme = app.theme;
     if app.typing() {
         let cursor = if theme.unicode { '▏' } else { '_' };
-        let text = format!("filter: {}{cursor}", format::harmless(&app.filter));
+        let text = format!("filter: {}{cursor}", printable(&app.filter));
         let text = format::cut_front(&text, width, theme.ellipsis());
         return Line::styled(text, strong());
     }
@@ -348,7 +345,7 @@ fn footer(app: &App, width: usize) -> Line<'static> {
         strong(),
     )];
     if !app.filter.is_empty() {
-        let filter = format!("filter {}", format::harmless(&app.filter));
+        let filter = format!("filter {}", printable(&app.filter));
         parts.push(part(1, &filter, strong()));
     }
     let keys = [

@@ -1,12 +1,10 @@
 //! The profile as a table.
 
-use std::fmt::Write as _;
-
 use justitia_policy::units::Bytes;
 use justitia_policy::vmcache::Replacement;
 use justitia_vm::report::{ImageReport, MachineReport, Report};
 
-use crate::output::{bytes, percent, Column, Screen, Table};
+use crate::output::{bytes, percent, Column, Page, Screen, Table};
 
 const fn column(head: &'static str, right: bool, rank: u8) -> Column {
     Column { head, right, rank }
@@ -26,9 +24,11 @@ const COLUMNS: [Column; 10] = [
 ];
 
 /// The machines, and each image if asked for.
-pub(super) fn text(report: &Report, images: bool, screen: Screen) -> String {
+pub(super) fn text(report: &Report, images: bool, screen: Screen) -> Page {
+    let mut text = Page::new();
     if report.machines.is_empty() {
-        return "no virtual machine runs here\n".to_owned();
+        text.push_str("no virtual machine runs here\n");
+        return text;
     }
     let mut table = Table::new(&COLUMNS);
     for machine in &report.machines {
@@ -37,9 +37,9 @@ pub(super) fn text(report: &Report, images: bool, screen: Screen) -> String {
             table.row(image_row(image));
         }
     }
-    let mut text = table.render(screen);
+    text.append(&table.render(screen));
     let policy = report.policy.map_or("none", Replacement::name);
-    let _ = writeln!(
+    writeln!(
         text,
         "policy {policy}; {} free and {} page cache on the host",
         bytes(report.free_bytes),
@@ -87,7 +87,7 @@ fn image_row(image: &ImageReport) -> Vec<(String, Option<justitia_policy::Color>
     let mut name = format!("  {}", path[0]);
     let notes: Vec<String> = size.into_iter().chain(notes.iter().cloned()).collect();
     if !notes.is_empty() {
-        let _ = write!(name, " ({})", notes.join(", "));
+        name.push_str(&format!(" ({})", notes.join(", ")));
     }
     plain([
         name,
@@ -144,7 +144,7 @@ mod tests {
         assert!(told.contains("not counted"));
         assert!(!text(&report, false, WIDE).contains("qcow2"));
         assert_eq!(
-            text(&Report::default(), true, WIDE),
+            &*text(&Report::default(), true, WIDE),
             "no virtual machine runs here\n"
         );
     }
