@@ -1,6 +1,7 @@
 //! Text of others on a terminal and in a log.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// The text without what a terminal obeys or what changes how its neighbors are read: control characters
 /// (C0 with line breaks, DEL, C1), marks of direction, line and paragraph separators and noncharacters.
@@ -23,7 +24,7 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     let mut text = String::with_capacity(json.len() + 16);
     for c in json.chars() {
         if harmful(c) {
-            text.push_str(&format!("\\u{:04x}", u32::from(c)));
+            let _ = write!(text, "\\u{:04x}", u32::from(c));
         } else {
             text.push(c);
         }

@@ -3,7 +3,6 @@
 //! Never blocks. A client holds at most 8 KiB of request, and of an answer what is not sent yet;
 //! each stage has a deadline that does not move when the client does a little.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -43,7 +42,8 @@ enum Stage {
 
 #[derive(Debug)]
 struct Sending {
-    parts: VecDeque<Cow<'static, [u8]>>,
+    /// Bodies that are whole.
+    parts: VecDeque<Body>,
     /// Of the first part.
     sent: usize,
     pieces: Option<Box<Scrape>>,
@@ -142,12 +142,12 @@ impl Connection {
 
     /// Begins to answer. `heavy`: the answer holds memory until it is sent.
     pub(super) fn answer(&mut self, answer: Answer, head_only: bool, heavy: bool, now: Instant) {
-        let mut parts = VecDeque::from([Cow::Owned(answer.head().into_bytes())]);
+        let mut parts = VecDeque::from([Body::Whole(answer.head().into_bytes().into())]);
         let mut pieces = None;
         match answer.body {
             _ if head_only => {}
-            Body::Whole(bytes) => parts.push_back(bytes),
             Body::Pieces(scrape) => pieces = Some(scrape),
+            whole => parts.push_back(whole),
         }
         self.stage = Stage::Sending(Sending {
             parts,
@@ -166,12 +166,19 @@ impl Connection {
         loop {
             let Some(part) = sending.parts.front() else {
                 match sending.pieces.as_mut().and_then(Iterator::next) {
-                    Some(piece) => sending.parts.push_back(piece.into_bytes().into()),
+                    Some(piece) => {
+                        let piece = Body::Whole(piece.into_bytes().into());
+                        sending.parts.push_back(piece);
+                    }
                     None => break,
                 }
                 continue;
             };
-            let rest = &part[sending.sent..];
+            let rest = match part {
+                Body::Whole(bytes) => &bytes[sending.sent..],
+                Body::Shared(bytes) => &bytes[sending.sent..],
+                Body::Pieces(_) => &[],
+            };
             if rest.is_empty() {
                 sending.parts.pop_front();
                 sending.sent = 0;
@@ -193,11 +200,6 @@ impl Connection {
 
     /// Gives up waiting for its turn.
     pub(super) fn busy(&mut self, now: Instant) {
-        self.answer(
-            Answer::text(Status::Stalled, "too many clients at once; ask again\n"),
-            false,
-            false,
-            now,
-        );
+        self.answer(Answer::status(Status::TooMany), false, false, now);
     }
 }

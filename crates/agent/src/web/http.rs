@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 /// Longest head of a request.
 pub(super) const LONGEST_HEAD: usize = 8 << 10;
@@ -49,6 +50,8 @@ pub(super) enum Status {
     NotAllowed,
     /// The head is too long.
     TooLarge,
+    /// More is asked than is answered in this time.
+    TooMany,
     /// The agent's loop is stuck.
     Stalled,
 }
@@ -62,6 +65,7 @@ impl Status {
             Status::NotFound => "404 Not Found",
             Status::NotAllowed => "405 Method Not Allowed",
             Status::TooLarge => "431 Request Header Fields Too Large",
+            Status::TooMany => "429 Too Many Requests",
             Status::Stalled => "503 Service Unavailable",
         }
     }
@@ -79,6 +83,7 @@ impl Status {
             }
             Status::NotAllowed => "only GET and HEAD; nothing can be changed here\n",
             Status::TooLarge => "the request's head is longer than 8 KiB\n",
+            Status::TooMany => "too many clients at once; ask again\n",
             Status::Stalled => "stalled\n",
         }
     }
@@ -173,6 +178,8 @@ pub(super) fn parse(bytes: &[u8], names: &Names) -> Parsed {
 pub(super) enum Body {
     /// All of it.
     Whole(Cow<'static, [u8]>),
+    /// All of it, which others are sent as well.
+    Shared(Arc<[u8]>),
     /// Made while it is sent; its end is the end of the connection.
     Pieces(Box<super::openmetrics::Scrape>),
 }
@@ -223,12 +230,15 @@ impl Answer {
     pub(super) fn head(&self) -> String {
         let allow = match self.status {
             Status::NotAllowed => "Allow: GET, HEAD\r\n",
+            Status::TooMany => "Retry-After: 1\r\n",
             _ => "",
         };
         let length = match &self.body {
-            Body::Whole(bytes) => format!("Content-Length: {}\r\n", bytes.len()),
-            Body::Pieces(_) => String::new(),
+            Body::Whole(bytes) => Some(bytes.len()),
+            Body::Shared(bytes) => Some(bytes.len()),
+            Body::Pieces(_) => None,
         };
+        let length = length.map_or_else(String::new, |n| format!("Content-Length: {n}\r\n"));
         format!(
             "HTTP/1.1 {}\r\nContent-Type: {}\r\n{length}{allow}{FIXED}\r\n",
             self.status.line(),

@@ -1,9 +1,10 @@
 //! The web thread: one loop over all connections and the clock.
 //!
-//! Bounded in every way, and apart from the agent's loop: it reads what that has posted, and
+//! Any local user may ask. Bounded in every way, at the priority of an ordinary process, and apart from the agent's loop: it reads what that has posted, and
 //! nothing here can make it wait. At most [`CONNECTIONS`] clients at once (others wait in the
 //! kernel's queue), at most [`HEAVY`] answers with content of their own being sent (others wait
-//! their turn), and a deadline on everything a client does.
+//! their turn), [`ARRIVALS`] clients and [`CONTENTS`] such answers a second, and a deadline on everything a
+//! client does.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
@@ -13,6 +14,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{poll, PollFd, PollFlags};
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
 use rustix::time::Timespec;
 
 use super::connection::Connection;
@@ -24,6 +27,10 @@ use crate::socket::Board;
 const CONNECTIONS: usize = 32;
 /// Answers being sent at once that hold a report or a history, about 1 MB each at 1,000 groups.
 const HEAVY: usize = 3;
+/// Clients a second, and at once after a pause.
+const ARRIVALS: (f64, f64) = (200.0, 200.0);
+/// Answers with content of their own a second, and at once after a pause. A page asks twice a second.
+const CONTENTS: (f64, f64) = (20.0, 40.0);
 /// After an accept that failed, out of descriptors most likely.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -52,11 +59,18 @@ impl Server {
             site: Site::new(board, Instant::now()),
             connections: Vec::new(),
             deaf_until: None,
+            arrivals: Budget::new(ARRIVALS),
+            contents: Budget::new(CONTENTS),
+            next_content: None,
         };
         let thread = thread::Builder::new()
             .name("web".into())
             .stack_size(256 << 10)
-            .spawn(move || while web.turn() {})?;
+            .spawn(move || {
+                // The agent's own priority is for its loop, which nobody can ask for work.
+                let _ = setpriority_process(Some(gettid()), 0);
+                while web.turn() {}
+            })?;
         Ok(Server {
             address,
             stop: Some(stop),
@@ -86,6 +100,42 @@ struct Loop {
     site: Site,
     connections: Vec<Connection>,
     deaf_until: Option<Instant>,
+    arrivals: Budget,
+    contents: Budget,
+    /// When somebody who waits may be answered.
+    next_content: Option<Instant>,
+}
+
+/// So many a second, and some more after a pause.
+#[derive(Debug)]
+struct Budget {
+    per_s: f64,
+    most: f64,
+    left: f64,
+    at: Instant,
+}
+
+impl Budget {
+    fn new((per_s, most): (f64, f64)) -> Budget {
+        Budget {
+            per_s,
+            most,
+            left: most,
+            at: Instant::now(),
+        }
+    }
+
+    /// Takes one, or says when there is one.
+    fn take(&mut self, now: Instant) -> Result<(), Instant> {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.left = (self.left + passed * self.per_s).min(self.most);
+        self.at = now;
+        if self.left < 1.0 {
+            return Err(now + Duration::from_secs_f64((1.0 - self.left) / self.per_s));
+        }
+        self.left -= 1.0;
+        Ok(())
+    }
 }
 
 impl Loop {
@@ -131,6 +181,9 @@ impl Loop {
     fn accept(&mut self, now: Instant) {
         self.deaf_until = None;
         while self.connections.len() < CONNECTIONS {
+            if let Err(until) = self.arrivals.take(now) {
+                return self.deaf_until = Some(until);
+            }
             match self.listener.accept() {
                 Ok((stream, _)) => self.connections.extend(Connection::new(stream, now).ok()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -144,10 +197,18 @@ impl Loop {
     /// Answers requests whose turn it is.
     fn serve(&mut self, now: Instant) {
         let mut heavy = self.connections.iter().filter(|one| one.is_heavy()).count();
+        let mut next = None;
         for one in &mut self.connections {
             let Some(request) = one.asked() else { continue };
             let is_heavy = Site::is_heavy(request);
-            if is_heavy && heavy >= HEAVY {
+            let waits = is_heavy
+                && (heavy >= HEAVY
+                    || self
+                        .contents
+                        .take(now)
+                        .map_err(|at| next = Some(at))
+                        .is_err());
+            if waits {
                 if now >= one.deadline() {
                     one.busy(now);
                 }
@@ -158,6 +219,7 @@ impl Loop {
             one.answer(answer, head_only, is_heavy, now);
             heavy += usize::from(one.is_heavy());
         }
+        self.next_content = next;
     }
 
     /// Until the next thing that happens by itself.
@@ -165,6 +227,7 @@ impl Loop {
         let deadlines = self.connections.iter().map(Connection::deadline);
         let next = deadlines
             .chain(self.deaf_until)
+            .chain(self.next_content)
             .fold(self.site.due(), Instant::min);
         let wait = next.saturating_duration_since(now);
         Timespec::try_from(wait).unwrap_or(Timespec {

@@ -154,3 +154,37 @@ fn when_it_is_dropped_the_port_is_free() {
     drop(server);
     TcpListener::bind(address).unwrap();
 }
+
+#[test]
+fn whoever_asks_without_pause_is_answered_so_often_a_second() {
+    let (server, _) = server(1);
+    let began = Instant::now();
+    let asked = CONTENTS.1 as usize + 30;
+    for _ in 0..asked {
+        assert!(get(&server, "/api/status").starts_with("HTTP/1.1 200"));
+    }
+    // A clock that runs fast or slow changes nothing: what is compared is the server's own rate.
+    assert!(began.elapsed().as_secs_f64() > 29.0 / CONTENTS.0);
+    assert!(get(&server, "/healthz").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn whose_turn_does_not_come_is_told_to_ask_again() {
+    let (server, _) = server(3000);
+    let ask = || {
+        let mut stream = connect(&server);
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .unwrap();
+        stream
+    };
+    let deaf: Vec<TcpStream> = (0..HEAVY).map(|_| ask()).collect();
+    thread::sleep(Duration::from_millis(500));
+    let mut text = String::new();
+    ask().read_to_string(&mut text).unwrap();
+    assert!(
+        text.starts_with("HTTP/1.1 429 ") && text.contains("Retry-After: 1"),
+        "{text}"
+    );
+    drop(deaf);
+}

@@ -44,6 +44,8 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(super) struct Site {
     board: Arc<Board>,
     history: History,
+    /// What `/api/status` answers, and of which step: made once however many ask.
+    status: Option<(u64, Arc<[u8]>)>,
     /// Number of the last step that was seen, and when it was new.
     seen: (u64, Instant),
     due: Instant,
@@ -54,6 +56,7 @@ impl Site {
         Site {
             board,
             history: History::default(),
+            status: None,
             seen: (0, now),
             due: now,
         }
@@ -86,23 +89,42 @@ impl Site {
         request.path == "/metrics" || request.path.starts_with("/api/")
     }
 
-    pub(super) fn answer(&self, request: &Request, now: Instant) -> Answer {
+    pub(super) fn answer(&mut self, request: &Request, now: Instant) -> Answer {
         match request.path.as_str() {
             "/metrics" => Answer {
                 status: Status::Ok,
                 content_type: CONTENT_TYPE,
                 body: Body::Pieces(Box::new(Scrape::new(self.board.report(), Own::read()))),
             },
-            "/api/status" => match serde_json::to_vec(&self.board.report()) {
-                Ok(report) => Answer::ok(JSON, report),
-                Err(_) => Answer::status(Status::Stalled),
-            },
+            "/api/status" => self.status(),
             "/api/history" => self.history(&request.query, now),
             "/healthz" => self.health(now),
             path => match ASSETS.iter().find(|(name, ..)| *name == path) {
                 Some((_, kind, text)) => Answer::ok(kind, Cow::Borrowed(text.as_bytes())),
                 None => Answer::status(Status::NotFound),
             },
+        }
+    }
+
+    fn status(&mut self) -> Answer {
+        let count = self.board.last().1.count;
+        if self
+            .status
+            .as_ref()
+            .is_none_or(|(known, _)| *known != count)
+        {
+            let Ok(json) = serde_json::to_vec(&self.board.report()) else {
+                return Answer::status(Status::Stalled);
+            };
+            self.status = Some((count, json.into()));
+        }
+        match &self.status {
+            Some((_, json)) => Answer {
+                status: Status::Ok,
+                content_type: JSON,
+                body: Body::Shared(Arc::clone(json)),
+            },
+            None => Answer::status(Status::Stalled),
         }
     }
 

@@ -16,7 +16,7 @@ fn board() -> Arc<Board> {
     }))
 }
 
-fn get(site: &Site, target: &str, now: Instant) -> (Status, String) {
+fn get(site: &mut Site, target: &str, now: Instant) -> (Status, String) {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let request = Request {
         head_only: false,
@@ -26,6 +26,7 @@ fn get(site: &Site, target: &str, now: Instant) -> (Status, String) {
     let answer = site.answer(&request, now);
     let text = match answer.body {
         Body::Whole(bytes) => String::from_utf8(bytes.into_owned()).unwrap(),
+        Body::Shared(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
         Body::Pieces(scrape) => scrape.collect(),
     };
     (answer.status, text)
@@ -38,26 +39,26 @@ fn each_path_answers_with_its_own() {
     let now = Instant::now();
     let mut site = Site::new(Arc::clone(&board), now);
     site.look(now);
-    let (status, text) = get(&site, "/api/status", now);
+    let (status, text) = get(&mut site, "/api/status", now);
     assert_eq!(status, Status::Ok);
     assert_eq!(
         serde_json::from_str::<Report>(&text).unwrap(),
         board.report()
     );
-    assert!(get(&site, "/metrics", now).1.ends_with("# EOF\n"));
-    assert!(get(&site, "/api/history?since=0", now)
+    assert!(get(&mut site, "/metrics", now).1.ends_with("# EOF\n"));
+    assert!(get(&mut site, "/api/history?since=0", now)
         .1
         .contains("\"tick\":7"));
-    assert!(!get(&site, "/api/history?since=7", now)
+    assert!(!get(&mut site, "/api/history?since=7", now)
         .1
         .contains("\"tick\":7"));
-    assert!(get(&site, "/api/history?since=nonsense", now)
+    assert!(get(&mut site, "/api/history?since=nonsense", now)
         .1
         .contains("\"tick\":7"));
-    assert!(get(&site, "/", now).1.starts_with("<!doctype html>"));
-    assert_eq!(get(&site, "/nothing", now).0, Status::NotFound);
-    assert_eq!(get(&site, "//", now).0, Status::NotFound);
-    assert_eq!(get(&site, "/../etc/passwd", now).0, Status::NotFound);
+    assert!(get(&mut site, "/", now).1.starts_with("<!doctype html>"));
+    assert_eq!(get(&mut site, "/nothing", now).0, Status::NotFound);
+    assert_eq!(get(&mut site, "//", now).0, Status::NotFound);
+    assert_eq!(get(&mut site, "/../etc/passwd", now).0, Status::NotFound);
 }
 
 #[test]
@@ -66,15 +67,15 @@ fn health_is_the_age_of_the_last_step() {
     let began = Instant::now();
     let mut site = Site::new(Arc::clone(&board), began);
     site.look(began);
-    assert_eq!(get(&site, "/healthz", began).0, Status::Stalled);
+    assert_eq!(get(&mut site, "/healthz", began).0, Status::Stalled);
     board.post(example::tick(1, 1));
     let posted = began + Duration::from_secs(1);
     site.look(posted);
     assert_eq!(
-        get(&site, "/healthz", posted + Duration::from_secs(6)).0,
+        get(&mut site, "/healthz", posted + Duration::from_secs(6)).0,
         Status::Ok
     );
-    let (status, text) = get(&site, "/healthz", posted + Duration::from_millis(6500));
+    let (status, text) = get(&mut site, "/healthz", posted + Duration::from_millis(6500));
     assert_eq!(
         (status, text.as_str()),
         (Status::Stalled, "stalled: the last step was 6.5 s ago\n")
@@ -82,7 +83,7 @@ fn health_is_the_age_of_the_last_step() {
     board.post(example::tick(2, 1));
     site.look(posted + Duration::from_secs(7));
     assert_eq!(
-        get(&site, "/healthz", posted + Duration::from_secs(7)).0,
+        get(&mut site, "/healthz", posted + Duration::from_secs(7)).0,
         Status::Ok
     );
 }
@@ -112,7 +113,7 @@ fn every_step_gets_into_the_history_whenever_it_is_posted() {
     }
     let end = site.due();
     site.look(end);
-    let (_, text) = get(&site, "/api/history", end);
+    let (_, text) = get(&mut site, "/api/history", end);
     let answer: serde_json::Value = serde_json::from_str(&text).unwrap();
     // Each step wrote the same knobs, so each was counted.
     assert_eq!(answer["decisions"][0]["times"], 20);
@@ -160,7 +161,7 @@ fn whatever_the_page_refers_to_is_served() {
     let mut site = Site::new(board, Instant::now());
     site.look(Instant::now());
     for name in names {
-        assert_eq!(get(&site, name, Instant::now()).0, Status::Ok, "{name}");
+        assert_eq!(get(&mut site, name, Instant::now()).0, Status::Ok, "{name}");
     }
 }
 
@@ -196,4 +197,27 @@ fn the_page_keeps_its_own_security_policy() {
     for (path, _, text) in ASSETS {
         assert!(!text.contains("\"style\""), "{path}");
     }
+}
+
+#[test]
+fn the_report_of_a_step_is_made_once_however_many_ask() {
+    let board = board();
+    board.post(example::tick(7, 8));
+    let now = Instant::now();
+    let mut site = Site::new(Arc::clone(&board), now);
+    let mut bytes = || {
+        let request = Request {
+            head_only: false,
+            path: "/api/status".into(),
+            query: String::new(),
+        };
+        match site.answer(&request, now).body {
+            Body::Shared(bytes) => bytes,
+            body => panic!("{body:?}"),
+        }
+    };
+    let first = bytes();
+    assert!(Arc::ptr_eq(&first, &bytes()));
+    board.post(example::tick(8, 8));
+    assert!(!Arc::ptr_eq(&first, &bytes()));
 }
