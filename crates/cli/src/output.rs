@@ -104,16 +104,16 @@ pub(crate) fn print_line(line: fmt::Arguments<'_>) -> Result<()> {
 
 /// Prints a record as JSON, indented.
 pub(crate) fn print_json(record: &impl Serialize) -> Result<()> {
-    json(serde_json::to_string_pretty(record)?).print()
+    json(&serde_json::to_string_pretty(record)?).print()
 }
 
 /// Prints a record as one line of JSON; `false` when nobody reads any more.
 pub(crate) fn print_json_line(record: &impl Serialize) -> Result<bool> {
-    json(serde_json::to_string(record)?).flush()
+    json(&serde_json::to_string(record)?).flush()
 }
 
-fn json(text: String) -> Page {
-    let mut text = printable_json(&text).into_owned();
+fn json(text: &str) -> Page {
+    let mut text = printable_json(text).into_owned();
     text.push('\n');
     Page::own(text)
 }

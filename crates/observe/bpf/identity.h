@@ -22,8 +22,6 @@
 
 /* Nobody watches this cgroup. */
 #define NO_SLOT 0xfffu
-/* Ancestors that are looked at, the nearest first. */
-#define MAX_DEPTH 24
 /* Beyond these, CPUs share memories: slower, and as right, because each word checks itself. */
 #define MAX_CPUS 512
 
@@ -32,7 +30,7 @@ const volatile struct settings settings = {};
 /* A section of its own, so that user space can read and write it as a map with one entry. */
 struct control control SEC(".data.control") = {};
 
-/* User space sizes it: slots times CPUs, a slot's CPUs side by side. Read through mmap. */
+/* User space sizes it: slots times lanes, a slot's lanes side by side. Read through mmap. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -106,27 +104,43 @@ static __always_inline __u64 hash(__u64 number)
 	return number * 0xff51afd7ed558ccdull;
 }
 
-/* The slot of the nearest watched ancestor. */
+/* On the way from a cgroup up to the root. */
+struct climb {
+	/* The array of its ancestors, itself last. */
+	__u64 ancestors;
+	__u32 level;
+	/* What was found. */
+	__u32 slot;
+};
+
+/* Looks at the ancestor so many levels up; 1: found. */
+static long look_up(__u32 up, struct climb *climb)
+{
+	__u64 at = climb->ancestors + (__u64)(climb->level - up) * sizeof(struct cgroup *);
+	struct cgroup *ancestor = NULL;
+	__u32 *slot;
+	__u64 id;
+
+	bpf_probe_read_kernel(&ancestor, sizeof(ancestor), (void *)at);
+	id = BPF_CORE_READ(ancestor, kn, id);
+	slot = bpf_map_lookup_elem(&watched, &id);
+	if (!slot)
+		return 0;
+	climb->slot = *slot;
+	return 1;
+}
+
+/* The slot of the nearest watched ancestor, however deep tenants nest their cgroups. */
 static __noinline __u32 nearest(struct cgroup *cgroup)
 {
-	__u64 array = (__u64)cgroup + bpf_core_field_offset(cgroup->ancestors);
-	int level = BPF_CORE_READ(cgroup, level);
+	struct climb climb = {
+		.ancestors = (__u64)cgroup + bpf_core_field_offset(cgroup->ancestors),
+		.level = BPF_CORE_READ(cgroup, level),
+		.slot = NO_SLOT,
+	};
 
-	for (int up = 0; up < MAX_DEPTH; up++) {
-		struct cgroup *ancestor = NULL;
-		__u32 *slot;
-		__u64 id;
-
-		if (up > level)
-			break;
-		bpf_probe_read_kernel(&ancestor, sizeof(ancestor),
-				      (void *)(array + (__u64)(__u32)(level - up) * sizeof(ancestor)));
-		id = BPF_CORE_READ(ancestor, kn, id);
-		slot = bpf_map_lookup_elem(&watched, &id);
-		if (slot)
-			return *slot;
-	}
-	return NO_SLOT;
+	bpf_loop(climb.level + 1, look_up, &climb, 0);
+	return climb.slot;
 }
 
 /* The slot of a cgroup with this id. */
@@ -157,7 +171,7 @@ static __noinline __u32 resolve(__u64 id, struct cgroup *cgroup, __u32 generatio
 
 static __always_inline struct counters *counters_of(__u32 slot, __u32 cpu)
 {
-	__u32 index = slot * settings.cpus + cpu;
+	__u32 index = slot * settings.lanes + (cpu & (settings.lanes - 1));
 
 	/* NO_SLOT is beyond the end. */
 	return bpf_map_lookup_elem(&counters, &index);
@@ -183,7 +197,7 @@ static __always_inline __u32 my_slot(__u32 cpu)
 	return slot;
 }
 
-/* This CPU's record of the current task's group; none if nobody watches it. */
+/* The record of this CPU's lane of the current task's group; none if nobody watches it. */
 static __always_inline struct counters *mine(void)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
@@ -212,7 +226,7 @@ static __always_inline __u32 charged_to(__u64 data)
 	return resolve(BPF_CORE_READ(cgroup, kn, id), cgroup, generation);
 }
 
-/* This CPU's record of the group that this page is charged to. */
+/* The record of this CPU's lane of the group that this page is charged to. */
 static __always_inline struct counters *owners(struct folio *folio)
 {
 	if (!bpf_core_field_exists(folio->memcg_data))

@@ -8,7 +8,7 @@
 #ifndef JUSTITIA_RECORD_H
 #define JUSTITIA_RECORD_H
 
-/* What one CPU counted of one group. Cumulative; two cache lines, so that CPUs never share one. */
+/* What the CPUs of a lane counted of one group. Cumulative; two cache lines, so that lanes never share one. */
 struct counters {
 	__u64 read_bytes;
 	__u64 write_bytes;
@@ -34,8 +34,8 @@ _Static_assert(sizeof(struct counters) == 128, "two cache lines");
 
 /* What user space decides before the programs are loaded. */
 struct settings {
-	/* CPUs that may ever be: the records of a slot lie side by side, one for each. */
-	__u32 cpus;
+	/* Records of a slot, side by side, each for some of the CPUs; a power of two. */
+	__u32 lanes;
 	__u32 page_shift;
 	/* Places of threads, less one; a power of two less one. */
 	__u32 place_mask;

@@ -288,6 +288,28 @@ fn happens() -> impl Strategy<Value = Happens> {
     ]
 }
 
+#[test]
+fn a_child_that_was_waited_for_while_its_parent_could_not_be_read_is_counted_once() {
+    let mut host = Host::new(&["/a"]);
+    host.fs.spawn(2, "/a");
+    host.sample();
+    host.fs.spawn_child(4, "/a", 2);
+    host.sample();
+    host.fs.process_io(4, 0, 1);
+    host.sample();
+    host.fs.process_io(2, 0, 1);
+    host.sample();
+    host.fs.deny_process(2, true);
+    host.sample();
+    host.fs.reap(4);
+    host.sample();
+    // It writes nothing itself: its counters are its own byte and the child's.
+    host.fs.process_io(2, 0, 2);
+    host.sample();
+    host.fs.deny_process(2, false);
+    assert_eq!(host.read_and_written().1, Some(2));
+}
+
 proptest! {
     #[test]
     fn known_counters_never_go_backwards_and_never_exceed_what_was_written(

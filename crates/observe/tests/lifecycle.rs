@@ -295,6 +295,36 @@ fn the_nearest_watched_group_is_counted_and_the_root_is_nobody() {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn however_deep_a_tenant_nests_its_cgroups_its_group_is_counted() {
+    let dir = TestFile::dir();
+    let file = TestFile::cold(dir.path(), "file", 1 << 20);
+    let handle = file.open();
+    let tenant = Scratch::new("tenant");
+    let mut eye = Eye::on(vec![tenant.group()]);
+    let id = eye.groups[0].id();
+    let mut nested: Vec<Scratch> = Vec::new();
+    for depth in 1..=300 {
+        let above = nested.last().map_or(&tenant.path, |last| &last.path);
+        nested.push(Scratch::at(&format!("{above}/d")));
+        if [23, 24, 30, 100, 300].contains(&depth) {
+            let before = eye.counters(id).read_bytes;
+            nested.last().expect("one was made").enter();
+            read(&handle, 4096);
+            leave();
+            assert_eq!(
+                eye.counters(id).read_bytes,
+                before + 4096,
+                "{depth} levels deep"
+            );
+        }
+    }
+    // The deepest first.
+    while nested.pop().is_some() {}
+    assert_eq!(eye.look()[0].traffic.read_bytes, Some(5 * 4096));
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn what_reclaim_takes_and_how_long_it_takes_is_counted() {
     let scratch = Scratch::new("reclaim");
     let id = scratch.group().id();

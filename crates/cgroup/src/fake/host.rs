@@ -308,14 +308,16 @@ impl FakeFs {
         );
     }
 
-    /// Sets a process's totals; one system call for each 64 KiB.
+    /// Sets a process's totals; one more system call for each further 64 KiB. No counter falls, as in the
+    /// kernel, but bytes that the caller takes back.
     pub fn process_io(&self, pid: u32, read: u64, written: u64) {
         self.change_life(pid, |life| {
+            let calls = |now: u64, before: u64| now.saturating_sub(before).div_ceil(65536);
             life.io = ProcessIo {
                 rchar: read,
                 wchar: written,
-                syscr: read.div_ceil(65536),
-                syscw: written.div_ceil(65536),
+                syscr: life.io.syscr + calls(read, life.io.rchar),
+                syscw: life.io.syscw + calls(written, life.io.wchar),
             };
         });
     }

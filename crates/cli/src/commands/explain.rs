@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 use justitia_agent::socket::ask;
-use justitia_agent::status::{source_words, DeviceStatus, GroupStatus, PlannedWrite, Report};
+use justitia_agent::status::{
+    source_words, DeviceStatus, GroupStatus, PlannedWrite, Report, VerdictStatus,
+};
 use justitia_agent::Error;
 use justitia_policy::plan::Knob;
 use serde::Serialize;
@@ -62,26 +64,18 @@ pub(crate) fn find<'a>(report: &'a Report, name: &str) -> Result<&'a GroupStatus
 fn render(report: &Report, group: &GroupStatus, screen: Screen) -> Page {
     let mut text = Page::new();
     write!(text, "{} (cgroup {})\n\n", group.path, group.id);
-    let line = |text: &mut Page, name: &str, value: String| {
-        writeln!(text, "  {name:<12}{value}");
-    };
+    let source = source_words(group.weight_source);
     line(
         &mut text,
         "weight",
-        format!(
-            "{} from {}",
-            group.weight,
-            source_words(group.weight_source)
-        ),
+        &format!("{} from {source}", group.weight),
     );
+    let (memory, cache) = (group.current_bytes, group.file_bytes);
+    let (memory, cache) = (output::bytes(memory), output::bytes(cache));
     line(
         &mut text,
         "memory",
-        format!(
-            "{}, of that {} page cache",
-            output::bytes(group.current_bytes),
-            output::bytes(group.file_bytes)
-        ),
+        &format!("{memory}, of that {cache} page cache"),
     );
     let reservations = report.guard.iter().flat_map(|guard| &guard.reservations);
     for reservation in reservations.filter(|known| known.path == group.path) {
@@ -89,85 +83,92 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> Page {
         line(
             &mut text,
             "reserved",
-            format!("{bytes} of free memory, {:.0} s left", reservation.left_s),
+            &format!("{bytes} of free memory, {:.0} s left", reservation.left_s),
         );
     }
     match &group.verdict {
-        None => line(&mut text, "verdict", "none before the first step".into()),
-        Some(verdict) => {
-            line(
-                &mut text,
-                "share",
-                format!(
-                    "{} of the managed weight",
-                    output::percent(Some(verdict.proportion))
-                ),
-            );
-            line(
-                &mut text,
-                "entitlement",
-                format!(
-                    "{} of page cache",
-                    output::bytes(Some(verdict.entitlement_bytes))
-                ),
-            );
-            line(
-                &mut text,
-                "threshold",
-                format!(
-                    "{} of page cache are not reclaimed while others hold more than theirs",
-                    output::bytes(Some(verdict.threshold_bytes))
-                ),
-            );
-            line(
-                &mut text,
-                "bandwidth",
-                format!(
-                    "{} MB/s, of that {} MB/s through the disk; {} of its ideal",
-                    output::megabytes_per_s(verdict.bytes_per_s),
-                    output::megabytes_per_s(verdict.transferable_bytes_per_s),
-                    output::ratio(verdict.of_ideal),
-                ),
-            );
-            let contending = if verdict.contending {
-                "contends"
-            } else {
-                "does not contend"
-            };
-            let stalled = output::percent(verdict.stalled);
-            line(
-                &mut text,
-                "pressure",
-                format!("stalled {stalled} of the time: {contending}"),
-            );
-            write!(text, "  {:<12}", "color");
-            text.paint(screen, verdict.color, &color::words(group));
-            text.push_str("\n");
-            if verdict.cap_bytes.is_some() {
-                line(
-                    &mut text,
-                    "gives",
-                    format!(
-                        "holds at most {} of page cache, for others that are worse off",
-                        output::bytes(verdict.cap_bytes)
-                    ),
-                );
-            }
-            if verdict.working_set_bytes.is_some() {
-                line(
-                    &mut text,
-                    "working set",
-                    format!(
-                        "about {} of memory keep it satisfied",
-                        output::bytes(verdict.working_set_bytes)
-                    ),
-                );
-            }
-            line(&mut text, "gain", format!("{:.2}", verdict.gain));
-        }
+        None => line(&mut text, "verdict", "none before the first step"),
+        Some(verdict) => push_verdict(&mut text, group, verdict, screen),
     }
     push_knobs(&mut text, report, group);
     text
+}
+
+fn line(text: &mut Page, name: &str, value: &str) {
+    writeln!(text, "  {name:<12}{value}");
+}
+
+/// What the last step found.
+fn push_verdict(text: &mut Page, group: &GroupStatus, verdict: &VerdictStatus, screen: Screen) {
+    line(
+        text,
+        "share",
+        &format!(
+            "{} of the managed weight",
+            output::percent(Some(verdict.proportion))
+        ),
+    );
+    line(
+        text,
+        "entitlement",
+        &format!(
+            "{} of page cache",
+            output::bytes(Some(verdict.entitlement_bytes))
+        ),
+    );
+    line(
+        text,
+        "threshold",
+        &format!(
+            "{} of page cache are not reclaimed while others hold more than theirs",
+            output::bytes(Some(verdict.threshold_bytes))
+        ),
+    );
+    line(
+        text,
+        "bandwidth",
+        &format!(
+            "{} MB/s, of that {} MB/s through the disk; {} of its ideal",
+            output::megabytes_per_s(verdict.bytes_per_s),
+            output::megabytes_per_s(verdict.transferable_bytes_per_s),
+            output::ratio(verdict.of_ideal),
+        ),
+    );
+    let contending = if verdict.contending {
+        "contends"
+    } else {
+        "does not contend"
+    };
+    let stalled = output::percent(verdict.stalled);
+    line(
+        text,
+        "pressure",
+        &format!("stalled {stalled} of the time: {contending}"),
+    );
+    write!(text, "  {:<12}", "color");
+    text.paint(screen, verdict.color, &color::words(group));
+    text.push_str("\n");
+    if verdict.cap_bytes.is_some() {
+        line(
+            text,
+            "gives",
+            &format!(
+                "holds at most {} of page cache, for others that are worse off",
+                output::bytes(verdict.cap_bytes)
+            ),
+        );
+    }
+    if verdict.working_set_bytes.is_some() {
+        line(
+            text,
+            "working set",
+            &format!(
+                "about {} of memory keep it satisfied",
+                output::bytes(verdict.working_set_bytes)
+            ),
+        );
+    }
+    line(text, "gain", &format!("{:.2}", verdict.gain));
 }
 
 /// The group's knobs and the disks', and what the last step wrote to the group.

@@ -1,7 +1,7 @@
 //! Maps of the programs, mapped into our memory: a look at a group costs no system call, and the
 //! generation changes in one store that no program can see half-done.
 //!
-//! Layout (`bpf/record.h`, `bpf/identity.h`): the counters are records, a slot's CPUs side by side.
+//! Layout (`bpf/record.h`, `bpf/identity.h`): the counters are records, a slot's lanes side by side.
 //! Programs write each word with atomic additions; here each is read as one.
 
 use std::io;
@@ -57,29 +57,29 @@ impl Drop for Mapping {
 pub(crate) struct CounterMemory {
     mapping: Mapping,
     slots: u32,
-    cpus: u32,
+    lanes: u32,
 }
 
 impl CounterMemory {
-    /// Maps the counters of a map that holds `slots * cpus` records.
-    pub(crate) fn map(fd: BorrowedFd<'_>, slots: u32, cpus: u32) -> io::Result<CounterMemory> {
-        let bytes = slots as usize * cpus as usize * size_of::<types::counters>();
+    /// Maps the counters of a map that holds `slots * lanes` records.
+    pub(crate) fn map(fd: BorrowedFd<'_>, slots: u32, lanes: u32) -> io::Result<CounterMemory> {
+        let bytes = slots as usize * lanes as usize * size_of::<types::counters>();
         Ok(CounterMemory {
             mapping: Mapping::new(fd, bytes, ProtFlags::READ)?,
             slots,
-            cpus,
+            lanes,
         })
     }
 
-    /// A slot's counters, all CPUs together. `None` for a slot that there is not.
+    /// A slot's counters, all lanes together. `None` for a slot that there is not.
     pub(crate) fn read(&self, slot: u32) -> Option<types::counters> {
         if slot >= self.slots {
             return None;
         }
         let mut sum = [0u64; WORDS];
-        for cpu in 0..self.cpus {
-            let record =
-                (slot as usize * self.cpus as usize + cpu as usize) * size_of::<types::counters>();
+        for lane in 0..self.lanes {
+            let record = (slot as usize * self.lanes as usize + lane as usize)
+                * size_of::<types::counters>();
             for (at, sum) in sum.iter_mut().enumerate() {
                 let word: &AtomicU64 = self.mapping.word(record + at * size_of::<u64>());
                 *sum = sum.wrapping_add(word.load(Ordering::Relaxed));

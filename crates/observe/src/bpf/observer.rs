@@ -77,17 +77,17 @@ impl Observer {
                 "how many CPUs there are is not known".into(),
             ))?;
         let sizes = Sizes::of(fs.read_host().total, cpus);
-        let mut object = load_programs(&choice, &sizes, cpus);
+        let mut object = load_programs(&choice, &sizes);
         if object.is_err() && !choice.in_modules.is_empty() {
             // Only the module itself knows whether it has the function.
             let in_modules = std::mem::take(&mut choice.in_modules);
             choice.programs.retain(|name| !in_modules.contains(name));
-            object = load_programs(&choice, &sizes, cpus);
+            object = load_programs(&choice, &sizes);
         }
         let object = object?;
         let counters = find(&object, "counters")?;
-        let memory =
-            CounterMemory::map(counters.as_fd(), sizes.slots, cpus).map_err(Error::Memory)?;
+        let memory = CounterMemory::map(counters.as_fd(), sizes.slots, sizes.lanes)
+            .map_err(Error::Memory)?;
         let control = find(&object, CONTROL)?;
         let control = ControlMemory::map(control.as_fd()).map_err(Error::Memory)?;
         let links = attach(&object, &choice)?;
@@ -275,7 +275,7 @@ pub(crate) fn find<'obj>(object: &'obj Object, name: &'static str) -> Result<Map
 }
 
 /// Loads the chosen programs.
-fn load_programs(choice: &Choice, sizes: &Sizes, cpus: u32) -> Result<Object, Error> {
+fn load_programs(choice: &Choice, sizes: &Sizes) -> Result<Object, Error> {
     load::forget_said();
     let refused = |error: &libbpf_rs::Error| {
         let log = load::said();
@@ -285,16 +285,11 @@ fn load_programs(choice: &Choice, sizes: &Sizes, cpus: u32) -> Result<Object, Er
         }
     };
     let mut object = load::open("justitia", load::observe_object()).map_err(|e| refused(&e))?;
-    configure(&mut object, choice, sizes, cpus).map_err(|e| refused(&e))?;
+    configure(&mut object, choice, sizes).map_err(|e| refused(&e))?;
     object.load().map_err(|e| refused(&e))
 }
 
-fn configure(
-    object: &mut OpenObject,
-    choice: &Choice,
-    sizes: &Sizes,
-    cpus: u32,
-) -> libbpf_rs::Result<()> {
+fn configure(object: &mut OpenObject, choice: &Choice, sizes: &Sizes) -> libbpf_rs::Result<()> {
     for mut program in object.progs_mut() {
         let wanted = choice.programs.iter().any(|name| program.name() == *name);
         program.set_autoload(wanted);
@@ -303,7 +298,7 @@ fn configure(
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         let entries = match name.as_str() {
-            "counters" => sizes.slots * cpus,
+            "counters" => sizes.slots * sizes.lanes,
             "groups" => sizes.slots,
             "resolved" => sizes.resolved,
             "prefetched" => sizes.prefetched,
@@ -320,7 +315,7 @@ fn configure(
         } else if name.ends_with(".rodata") {
             let mut settings = [0; size_of::<types::settings>()];
             for (at, value) in [
-                (offset_of!(types::settings, cpus), cpus),
+                (offset_of!(types::settings, lanes), sizes.lanes),
                 (offset_of!(types::settings, page_shift), page_shift),
                 (offset_of!(types::settings, place_mask), sizes.places - 1),
                 (

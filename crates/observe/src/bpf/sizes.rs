@@ -1,19 +1,18 @@
 //! How large the programs' maps are: in proportion to the host's memory, up to what a host of 8 or
 //! 16 GiB has.
 //!
-//! The kernel allocates them whole when the programs are loaded, some 7 MB at full size. What they
-//! remember goes with memory: groups, open files and what was fetched ahead of them each take some. A map
+//! The kernel allocates them whole when the programs are loaded, some 7 MB at full size, and up to 8 MiB more
+//! for the counters where there are many CPUs. What they remember goes with memory: groups, open files and what was fetched ahead of them each take some. A map
 //! that is too small forgets sooner (`LRU_HASH`, the files) or is slower (the places); only a group
 //! without a slot is not counted, so there are more of these than groups fit into memory.
 
 use justitia_policy::units::Bytes;
 
-use super::types;
-
 /// Groups that can be watched at once; the programs' `NO_SLOT` is beyond.
 const MAX_SLOTS: u64 = 4095;
-/// The counters of all slots and CPUs take no more than this.
-const MAX_COUNTERS: u64 = 64 << 20;
+/// Records of a group that CPUs count in at most: every addition is atomic, and CPUs share a record only to
+/// keep the counters of all groups within 8 MiB.
+const MAX_LANES: u32 = 16;
 /// The programs' `PLACES`.
 const MAX_PLACES: u64 = 4096;
 /// An LRU map's CPUs each hold back up to 128 entries (`kernel/bpf/bpf_lru_list.c`); with fewer than
@@ -25,6 +24,8 @@ const LRU_PER_CPU: u64 = 256;
 pub(super) struct Sizes {
     /// Groups.
     pub(super) slots: u32,
+    /// Records of each group, for some of the CPUs each; a power of two.
+    pub(super) lanes: u32,
     /// Cgroups whose group was looked up.
     pub(super) resolved: u32,
     /// Blocks of 64 pages with something fetched ahead.
@@ -49,9 +50,9 @@ impl Sizes {
         let power_of_two = |entries: u64, least: u64, most: u64| {
             small(entries.clamp(least, most).next_power_of_two())
         };
-        let fit = MAX_COUNTERS / (cpus * size_of::<types::counters>() as u64);
         Sizes {
-            slots: small(per(1).clamp(1536, MAX_SLOTS).min(fit)),
+            slots: small(per(1).clamp(1536, MAX_SLOTS)),
+            lanes: small(cpus).min(MAX_LANES).next_power_of_two(),
             resolved: lru(per(1), 8192),
             prefetched: lru(per(1).saturating_mul(2), 16384),
             readers: lru(per(1), 8192),
@@ -70,6 +71,7 @@ fn small(entries: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bpf::types;
 
     #[test]
     fn a_large_host_has_the_full_size() {
@@ -115,8 +117,9 @@ mod tests {
                     .all(|(now, before)| *now >= before));
                 assert!(now.places.is_power_of_two() && u64::from(now.places) <= MAX_PLACES);
                 assert!(now.sets.is_power_of_two() && now.slots > 0);
-                let a_slot = u64::from(cpus) * size_of::<types::counters>() as u64;
-                assert!(u64::from(now.slots) * a_slot <= MAX_COUNTERS);
+                assert!(now.lanes.is_power_of_two() && now.lanes >= cpus.min(MAX_LANES));
+                let a_slot = u64::from(now.lanes) * size_of::<types::counters>() as u64;
+                assert!(u64::from(now.slots) * a_slot <= 8 << 20);
                 before = now;
             }
         }

@@ -1,5 +1,7 @@
 //! The report for people: what was found first, the worst on top; what is fine in one line.
 
+use std::fmt::Write as _;
+
 use justitia_doctor::{CheckReport, FindingReport, Report, Severity, Subject, Verdict};
 use justitia_policy::color::Color;
 
@@ -108,7 +110,7 @@ impl Writing {
             let shown = &reasons[..reasons.len().min(REASONS)];
             let mut line = format!("{}: {}", ids.join(", "), shown.join("; "));
             if let Some(more @ 1..) = reasons.len().checked_sub(REASONS) {
-                line.push_str(&format!("; and {more} more"));
+                let _ = write!(line, "; and {more} more");
             }
             self.wrapped("  ", "    ", &line);
         }
@@ -138,7 +140,7 @@ impl Writing {
             host.groups_total,
         );
         self.wrapped("", "  ", &line);
-        let _ = writeln!(
+        writeln!(
             self.text,
             "{} found, {} silenced, {} could not tell",
             report.findings_total, report.silenced_total, report.could_not_tell_total

@@ -1,5 +1,7 @@
 //! The profile as a table.
 
+use std::fmt::Write as _;
+
 use justitia_policy::units::Bytes;
 use justitia_policy::vmcache::Replacement;
 use justitia_vm::report::{ImageReport, MachineReport, Report};
@@ -87,7 +89,7 @@ fn image_row(image: &ImageReport) -> Vec<(String, Option<justitia_policy::Color>
     let mut name = format!("  {}", path[0]);
     let notes: Vec<String> = size.into_iter().chain(notes.iter().cloned()).collect();
     if !notes.is_empty() {
-        name.push_str(&format!(" ({})", notes.join(", ")));
+        let _ = write!(name, " ({})", notes.join(", "));
     }
     plain([
         name,
