@@ -36,7 +36,8 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(Exit::Usage.code())
 }
 
-fn two_lines(cause: &str, remedy: &str) {
+/// What is wrong and what to do, on stderr.
+pub(crate) fn two_lines(cause: &str, remedy: &str) {
     let mut page = Page::new();
     writeln!(page, "justitia: {}", flat(cause));
     writeln!(page, "  {}", flat(remedy));

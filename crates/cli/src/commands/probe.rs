@@ -24,6 +24,7 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use crate::args::ConfigArgs;
+use crate::errors::two_lines;
 use crate::output::{self, Page};
 use crate::settings;
 use args::{CommonArgs, ProbeArgs};
@@ -178,17 +179,17 @@ impl Teller {
                     self.say(&format!("{} ({was}): {}", verdict.color, verdict.reason));
                 }
             }
-            Happening::Lost(trouble) => warn(&format!(
-                "no color declared: {}\n  {}",
-                trouble.cause, trouble.remedy
-            )),
+            Happening::Lost(trouble) => {
+                let cause = format!("no color declared: {}", trouble.cause);
+                two_lines(&cause, &trouble.remedy);
+            }
             Happening::Found { after } => {
                 warn(&format!(
                     "it answers again, after {:.0} s",
                     after.as_secs_f64()
                 ));
             }
-            Happening::Undeclared(error) => warn(&format!("{}\n  {}", error.cause, error.remedy)),
+            Happening::Undeclared(error) => two_lines(&error.cause, &error.remedy),
             Happening::Declared => warn("the color can be declared again"),
         }
     }
