@@ -76,10 +76,8 @@ fn a_silenced_check_does_not_count_and_shows_the_reason() {
     let found = checks(&before)
         .iter()
         .find(|check| check["verdict"] == "finding");
-    let Some(found) = found else {
-        println!("nothing is found on this host");
-        return;
-    };
+    // A host that has nothing to silence cannot run this test, and says so.
+    let found = found.expect("a finding on this host, to be silenced");
     let id = found["id"].as_str().expect("an id");
     let config = tempfile::NamedTempFile::new().expect("a file");
     let text = format!("[doctor]\nsilence = [{{ check = '{id}', reason = 'it is known' }}]\n");

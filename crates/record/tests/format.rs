@@ -211,9 +211,6 @@ fn nothing_is_overwritten() {
 #[test]
 fn a_full_disk_leaves_what_was_recorded() {
     let full = Path::new("/dev/full");
-    if !full.exists() {
-        return;
-    }
     let refused = Writer::open(full, Existing::Append).unwrap_err();
     assert!(refused.cause.contains("no space left"), "{refused}");
     assert!(refused.remedy.contains("make room"), "{}", refused.remedy);

@@ -150,7 +150,7 @@ fn protection() -> Vec<Row> {
             about: About::Group(""),
             evidence: &[
                 "48.0 MiB of its memory.low of 64.0 MiB",
-                "go by usage to {top}/web 6",
+                "go by usage to {top}/web ",
             ],
             right: Right::By(|scene| scene.knob("", "memory.low", 16 * MIB)),
         },
@@ -264,7 +264,7 @@ fn outsiders() -> Vec<Row> {
             seconds: 0,
             about: About::Group(""),
             evidence: &[
-                "it holds 14",
+                "it holds ",
                 "of page cache outside any limit",
                 "most of it is {top}/backup's",
             ],
@@ -297,13 +297,13 @@ fn outsiders() -> Vec<Row> {
                 scene.knob("db", "memory.max", 64 * MIB);
                 scene.dirty_bytes(64 * MIB, 48 * MIB);
                 scene.sysctl("dirty_writeback_centisecs", 0);
-                dirty(&scene.group("logs"), &scene.file("logs"), 24 * MIB);
+                dirty(&scene.group("logs"), &scene.file("logs"), 40 * MIB);
                 Ok(())
             },
             seconds: 1,
             about: About::Group(""),
             evidence: &[
-                "it holds 2",
+                "it holds ",
                 "dirty limit of 64.0 MiB",
                 "writing",
                 "{top}/logs's",
@@ -317,7 +317,7 @@ fn outsiders() -> Vec<Row> {
                 scene.knob("db", "memory.max", 64 * MIB);
                 scene.dirty_bytes(64 * MIB, 48 * MIB);
                 scene.sysctl("dirty_writeback_centisecs", 0);
-                dirty(&mount(), &scene.file("logs"), 24 * MIB);
+                dirty(&mount(), &scene.file("logs"), 40 * MIB);
                 Ok(())
             },
             seconds: 0,
