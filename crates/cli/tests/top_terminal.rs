@@ -46,6 +46,12 @@ fn serve(dir: &Path) -> Server {
     Server::listen(&dir.join("agent.sock"), board).unwrap()
 }
 
+/// The terminal collects lines and echoes, as a shell leaves it.
+fn cooked(line: &OwnedFd) -> bool {
+    let modes = tcgetattr(line).unwrap().local_modes;
+    modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
+}
+
 impl Session {
     fn start(dir: &Path) -> Session {
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
@@ -59,6 +65,7 @@ impl Session {
             ws_ypixel: 0,
         };
         tcsetwinsize(&keyboard, size).unwrap();
+        assert!(cooked(&line), "a terminal begins as a shell leaves it");
         let end = || Stdio::from(line.try_clone().unwrap());
         let child = Command::new(env!("CARGO_BIN_EXE_justitia"))
             .args(["top", "--interval", "100ms", "--state-dir"])
@@ -75,15 +82,8 @@ impl Session {
             child,
             seen: String::new(),
         };
-        assert!(session.cooked());
         session.wait_for("0.77");
         session
-    }
-
-    /// The terminal collects lines and echoes, as a shell leaves it.
-    fn cooked(&self) -> bool {
-        let modes = tcgetattr(&self.line).unwrap().local_modes;
-        modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
     }
 
     fn press(&self, keys: &str) {
@@ -123,8 +123,8 @@ impl Session {
             assert!(began.elapsed() < PATIENCE, "it does not end");
         };
         self.wait_for(MAIN_SCREEN);
-        let (seen, cooked) = (self.seen.clone(), self.cooked());
-        assert!(cooked, "the terminal is raw");
+        assert!(cooked(&self.line), "the terminal is raw");
+        let seen = self.seen.clone();
         assert!(seen.contains(OTHER_SCREEN));
         assert!(seen.rfind(MAIN_SCREEN) > seen.rfind(OTHER_SCREEN));
         assert!(seen.rfind(SHOW_CURSOR).is_some(), "{seen:?}");
@@ -145,7 +145,7 @@ fn the_terminal_is_as_before_after_q_ctrl_c_and_sigterm() {
     let _server = serve(dir.path());
     for key in ["q", "\x03"] {
         let session = Session::start(dir.path());
-        assert!(!session.cooked(), "it reads single keys");
+        assert!(!cooked(&session.line), "it reads single keys");
         session.press(key);
         assert_eq!(session.ends_well(), 0, "{key:?}");
     }
@@ -169,5 +169,5 @@ fn an_agent_that_goes_away_is_said_and_taken_up_again() {
     session.press("q");
     session.wait_for(MAIN_SCREEN);
     session.child.wait().unwrap();
-    assert!(session.cooked());
+    assert!(cooked(&session.line));
 }
