@@ -65,8 +65,8 @@ impl CgroupFs for FusedFs {
             quirks,
         })))
     }
-    fn children(&self, path: &str, out: &mut Vec<Child>) -> Result<(), Error> {
-        self.0.fake.children(path, out)
+    fn children(&self, path: &str, most: usize, out: &mut Vec<Child>) -> Result<(), Error> {
+        self.0.fake.children(path, most, out)
     }
     fn owner(&self, path: &str, file: Option<File>) -> Result<Owner, Error> {
         self.0.fake.owner(path, file)

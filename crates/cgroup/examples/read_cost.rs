@@ -43,7 +43,7 @@ fn report(name: &str, fs: &Fs, group: &Group) {
     let mut children = Vec::new();
     measure("children", || {
         children.clear();
-        let _ = fs.children(group.path(), &mut children);
+        let _ = fs.children(group.path(), usize::MAX, &mut children);
     });
     if let Ok(mut process) = fs.process(std::process::id()) {
         measure("io of one process", || {

@@ -27,8 +27,9 @@ pub trait CgroupFs: Send + Sync {
     /// the directory of that disk's scheduler, which is a directory of knobs like any other.
     fn open(&self, path: &str) -> Result<Group, Error>;
 
-    /// Appends the cgroups directly below a path. Cheap for a leaf.
-    fn children(&self, path: &str, out: &mut Vec<Child>) -> Result<(), Error>;
+    /// Appends the cgroups directly below a path, up to `most` of them: a tenant can make any number. Cheap
+    /// for a leaf.
+    fn children(&self, path: &str, most: usize, out: &mut Vec<Child>) -> Result<(), Error>;
 
     /// Whose the directory at a path is, or the file of it that is named.
     fn owner(&self, path: &str, file: Option<File>) -> Result<Owner, Error>;

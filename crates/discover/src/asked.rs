@@ -42,7 +42,10 @@ impl Owners {
         if self.manage.iter().any(|glob| glob.matches(path)) {
             return Some(named.unwrap_or(Kind::Group));
         }
-        let recorded = || self.records.is_container(path).then_some(Kind::Container);
+        let recorded = || {
+            let container = self.records.is_container(path, true);
+            container.then_some(Kind::Container)
+        };
         named
             .filter(|kind| *kind != Kind::Service)
             .or_else(recorded)
@@ -57,7 +60,7 @@ impl Owners {
             return Some((weight, WeightSource::Xattr));
         }
         let name = kind::of_path(path).map(|named| named.name);
-        let record = self.records.of_cgroup(path, name.as_deref())?;
+        let record = self.records.of_cgroup(path, name.as_deref(), true)?;
         match (record.annotation, record.block_io) {
             (Some(weight), _) => Some((weight, WeightSource::OciAnnotation)),
             (None, Some(weight)) => Some((weight, WeightSource::OciBlockIo)),

@@ -7,8 +7,9 @@
 //!
 //! Records are found in the runtimes' state directories and matched to a cgroup by its path or by
 //! the container's id. All of it is other people's text: what does not parse is no record. A record of an
-//! unprivileged user's runtime (`/run/user/UID`) counts for cgroups below that user's slice only, where it
-//! comes after every record of root's; how these files are read says [`crate::trusted`].
+//! unprivileged user's runtime (`/run/user/UID`) counts only for cgroups below that user's slice that lie in
+//! a directory that root delegated, where it comes after every record of root's; how these files are read
+//! says [`crate::trusted`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -24,10 +25,14 @@ use crate::Trouble;
 /// The annotation by which a container states its weight.
 pub const ANNOTATION: &str = "io.justitia.weight";
 
-/// Records that are read of one unprivileged user, ...
-const MOST_OF_USER: usize = 1000;
+/// Entries that are looked at in one directory of an unprivileged user's records, ...
+const MOST_OF_USER: usize = 256;
 /// ... and how many that are not known yet, or are no records, in one scan.
 const NEW_OF_USER: usize = 32;
+/// Longer paths in a record are not kept, ...
+const LONGEST_PATH: usize = 1024;
+/// ... nor longer names of a scope.
+const LONGEST_NAME: usize = 255;
 
 /// Where runtimes keep their records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,7 +174,7 @@ impl Records {
                 troubles.push(Trouble {
                     group: None,
                     cause: format!(
-                        "{} has more than {MOST_OF_USER} records of containers; the others are not read",
+                        "{} has more than {MOST_OF_USER} entries; the others are not looked at",
                         shelf.path.display()
                     ),
                     remedy: "remove what its owner left there",
@@ -203,11 +208,29 @@ impl Records {
         }
     }
 
+    /// How many records there are.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.by_directory.len()
+    }
+
+    /// Of the paths that are kept.
+    #[cfg(test)]
+    pub(crate) fn longest_path(&self) -> usize {
+        let paths = self.by_directory.values().flat_map(|record| &record.cgroup);
+        paths.map(String::len).max().unwrap_or(0)
+    }
+
     /// The record of the container in a cgroup: by the whole path, by the scope's name, or by the
-    /// id in its name. Root's word comes before a user's.
-    pub(crate) fn of_cgroup(&self, path: &str, id: Option<&str>) -> Option<&Record> {
+    /// id in its name. Root's word comes before a user's, which counts for what is `delegated` only.
+    pub(crate) fn of_cgroup(
+        &self,
+        path: &str,
+        id: Option<&str>,
+        delegated: bool,
+    ) -> Option<&Record> {
         let last = path.rsplit('/').next().unwrap_or(path);
-        authors(path).find_map(|author| {
+        authors(path, delegated).find_map(|author| {
             let by_cgroup = |name: &str| self.by_cgroup.get(&(author, name.to_owned()));
             let dir = by_cgroup(path)
                 .or_else(|| by_cgroup(last))
@@ -217,20 +240,24 @@ impl Records {
     }
 
     /// Whether a runtime says that this very cgroup is a container.
-    pub(crate) fn is_container(&self, path: &str) -> bool {
-        authors(path).any(|author| self.by_cgroup.contains_key(&(author, path.to_owned())))
+    pub(crate) fn is_container(&self, path: &str, delegated: bool) -> bool {
+        authors(path, delegated)
+            .any(|author| self.by_cgroup.contains_key(&(author, path.to_owned())))
     }
 }
 
-/// Who may have a say about a cgroup: root, and below a user's slice that user.
-fn authors(path: &str) -> impl Iterator<Item = Author> {
+/// Who may have a say about a cgroup: root, and where root delegated it, below a user's slice, that user.
+fn authors(path: &str, delegated: bool) -> impl Iterator<Item = Author> {
     let uid = path
         .strip_prefix("/user.slice/user-")
         .and_then(|rest| rest.split_once(".slice/"))
         .and_then(|(uid, _)| uid.parse().ok());
-    [Some(Author::Root), uid.map(Author::User)]
-        .into_iter()
-        .flatten()
+    [
+        Some(Author::Root),
+        uid.filter(|_| delegated).map(Author::User),
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// Two runtimes' directories may describe the same container (Podman's storage and crun's
@@ -279,14 +306,15 @@ fn read_record(dir: &Place, layout: Layout) -> Option<Record> {
         }
     };
     let (spec_cgroup, scope) = spec.cgroup();
+    let cgroup = cgroup
+        .filter(|path| !path.is_empty())
+        .map(|path| absolute(&path))
+        .or(spec_cgroup);
     Some(Record {
         author: dir.author,
         id,
-        cgroup: cgroup
-            .filter(|path| !path.is_empty())
-            .map(|path| absolute(&path))
-            .or(spec_cgroup),
-        scope,
+        cgroup: cgroup.filter(|path| path.len() <= LONGEST_PATH),
+        scope: scope.filter(|name| name.len() <= LONGEST_NAME),
         annotation: spec
             .annotations
             .get(ANNOTATION)

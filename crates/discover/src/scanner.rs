@@ -124,6 +124,8 @@ pub struct Scanner {
     records: Records,
     groups: Vec<Discovered>,
     delegations: Vec<Delegation>,
+    /// The topmost delegated directories with managed groups below them.
+    tops: Vec<String>,
     troubles: Vec<Trouble>,
     /// What the kernel's files said when a group was found.
     files: HashMap<GroupId, Option<Weight>>,
@@ -164,6 +166,14 @@ struct Walk {
     tops: Vec<Top>,
 }
 
+impl Walk {
+    /// Whether nothing could be read at this path, so that nothing is known of it.
+    fn is_unread(&self, path: &str) -> bool {
+        let covers = |unread: &String| path == unread || is_below(path, unread);
+        self.unread.iter().any(covers)
+    }
+}
+
 impl Scanner {
     /// A scanner that has not scanned yet.
     pub fn new(fs: Fs, config: DiscoverConfig, runtime: RuntimeDirs) -> Result<Scanner, GlobError> {
@@ -182,6 +192,7 @@ impl Scanner {
             records: Records::new(runtime),
             groups: Vec::new(),
             delegations: Vec::new(),
+            tops: Vec::new(),
             troubles: Vec::new(),
             files: HashMap::new(),
             priors: Priors::new(),
@@ -196,6 +207,11 @@ impl Scanner {
     /// The subtrees that root delegated and that have managed groups in them.
     pub fn delegations(&self) -> &[Delegation] {
         &self.delegations
+    }
+
+    /// Whether this path lies below a delegated directory that has managed groups in it.
+    pub fn is_delegated(&self, path: &str) -> bool {
+        self.tops.iter().any(|top| is_below(path, top))
     }
 
     /// What the last scan could not read, or would not follow; a bounded number of them.
@@ -256,8 +272,7 @@ impl Scanner {
         let result = self.walk(&mut walk);
         for (id, group) in std::mem::take(&mut walk.known) {
             // What was not read says nothing about what is gone.
-            let unseen = |path: &String| group.path.starts_with(path);
-            if result.is_err() || walk.unread.iter().any(unseen) {
+            if result.is_err() || walk.is_unread(&group.path) {
                 self.groups.push(group);
             } else {
                 walk.changes.removed.push(id);
@@ -286,9 +301,12 @@ impl Scanner {
         let mut children: Vec<Child> = Vec::new();
         while let Some(parent) = open.pop() {
             let root = parent.path.is_empty();
-            let listed = self
-                .fs
-                .children(if root { "/" } else { &parent.path }, &mut children);
+            let path = if root { "/" } else { &parent.path };
+            let most = parent.top.map_or(usize::MAX, |top| {
+                // One more tells that there are more.
+                MOST_DIRECTORIES + 1 - walk.tops[top].directories.min(MOST_DIRECTORIES)
+            });
+            let listed = self.fs.children(path, most, &mut children);
             match listed {
                 Err(error) if root => return Err(error),
                 Err(error) => self.leave_unread(walk, parent.top, &parent.path, &error),
@@ -316,7 +334,7 @@ impl Scanner {
                         continue;
                     }
                 };
-                let found = self.classify(&place.path);
+                let found = self.classify(&place.path, standing == Standing::Inside);
                 let enter = self.is_worth_entering(&place.path, &found);
                 if let Found::Managed(kind, name) = found {
                     let old = walk.known.remove(&child.id);
@@ -376,19 +394,26 @@ impl Scanner {
 
     /// The weights of the delegated subtrees that have managed groups in them.
     fn weigh_delegations(&mut self, walk: &mut Walk) {
-        let mut delegations = Vec::new();
-        for top in &walk.tops {
-            let managed = self.groups.iter().any(|group| group.path == top.path);
-            if top.groups == 0 || managed {
+        self.tops.retain(|top| walk.is_unread(top));
+        let known = std::mem::take(&mut self.delegations);
+        let unread = known.iter().filter(|known| walk.is_unread(&known.path));
+        let mut delegations: Vec<Delegation> = unread.cloned().collect();
+        for top in walk.tops.iter().filter(|top| top.groups > 0) {
+            self.tops.push(top.path.clone());
+            if self.groups.iter().any(|group| group.path == top.path) {
                 continue;
             }
-            let Ok(group) = self.fs.open(&top.path) else {
-                continue;
-            };
             let standing = Standing::DelegationRoot;
-            let known = self.delegations.iter().find(|known| known.path == top.path);
+            let known = known.iter().find(|known| known.path == top.path);
+            let group = match self.fs.open(&top.path) {
+                Ok(group) => group,
+                Err(error) => {
+                    delegations.extend(known.filter(|_| !error.is_gone()).cloned());
+                    continue;
+                }
+            };
             let weighed = self.file_weight(&group, standing).and_then(|file| {
-                let record = self.records.of_cgroup(&top.path, None);
+                let record = self.records.of_cgroup(&top.path, None, false);
                 weight::of_group(&group, standing, &self.weights, record, file)
             });
             let (weight, source) = weighed.unwrap_or_else(|_| {
@@ -408,24 +433,21 @@ impl Scanner {
         self.delegations = delegations;
     }
 
-    fn classify(&self, path: &str) -> Found {
+    fn classify(&self, path: &str, delegated: bool) -> Found {
         let named = kind::of_path(path);
+        let recorded = || self.records.is_container(path, delegated);
         if self.manage.is_empty() {
             match named {
                 Some(named) if named.kind != Kind::Service => {
                     Found::Managed(named.kind, named.name)
                 }
-                _ if self.records.is_container(path) => {
-                    Found::Managed(Kind::Container, last(path).to_owned())
-                }
+                _ if recorded() => Found::Managed(Kind::Container, last(path).to_owned()),
                 _ => Found::Nothing,
             }
         } else if self.manage.iter().any(|glob| glob.matches(path)) {
             match named {
                 Some(named) => Found::Managed(named.kind, named.name),
-                None if self.records.is_container(path) => {
-                    Found::Managed(Kind::Container, last(path).to_owned())
-                }
+                None if recorded() => Found::Managed(Kind::Container, last(path).to_owned()),
                 None => Found::Managed(Kind::Group, last(path).to_owned()),
             }
         } else {
@@ -474,7 +496,9 @@ impl Scanner {
                 return;
             }
         };
-        let record = self.records.of_cgroup(&place.path, Some(&entry.name));
+        let record = self
+            .records
+            .of_cgroup(&place.path, Some(&entry.name), inside.is_some());
         let file = self.files.get(&entry.id).copied().flatten();
         match weight::of_group(&entry.group, standing, &self.weights, record, file) {
             Ok((weight, source)) => {
@@ -522,14 +546,15 @@ impl Scanner {
         })
     }
 
-    /// What the kernel's files say of a group. Files that a tenant may write say nothing to the outside.
+    /// What the kernel's files say of a group. Files that a tenant may write say nothing to the outside,
+    /// whosever the directory is.
     fn file_weight(&self, group: &Group, standing: Standing) -> Result<Option<Weight>, Error> {
         let tenants = |file| {
             let owner = self.fs.owner(group.path(), Some(file));
             owner.is_ok_and(|owner| !owner.is_trusted(&self.trust))
         };
         let files = [File::IoWeight, File::IoBfqWeight];
-        if standing == Standing::DelegationRoot && files.into_iter().any(tenants) {
+        if standing != Standing::Inside && files.into_iter().any(tenants) {
             return Ok(None);
         }
         weight::of_files(group, &self.priors)
@@ -545,6 +570,12 @@ fn weighted(weights: &[(String, Weight)]) -> Result<Vec<(Glob, Weight)>, GlobErr
         .iter()
         .map(|(text, weight)| Ok((Glob::new(text)?, *weight)))
         .collect()
+}
+
+/// Whether a path lies below another.
+fn is_below(path: &str, above: &str) -> bool {
+    path.strip_prefix(above)
+        .is_some_and(|rest| rest.starts_with('/'))
 }
 
 fn last(path: &str) -> &str {

@@ -402,10 +402,107 @@ fn a_users_record_counts_below_that_users_slice_only() {
     );
     give_to_user(root.path());
     let fs = fake(&[&docker, &own, "/system.slice/cron.service"]);
+    fs.delegate(&delegated(), user(), false);
     let scanner = scanned(&fs, root.path());
     assert_eq!(paths(&scanner), [docker.as_str(), own.as_str()]);
     let weights: Vec<u32> = scanner.groups().iter().map(|g| g.weight.get()).collect();
     assert_eq!(weights, [50, 900]);
+}
+
+#[test]
+fn a_users_record_says_nothing_of_a_cgroup_that_is_roots() {
+    let root = tempfile::tempdir().unwrap();
+    let session = format!("/user.slice/user-{}.slice/session-1.scope", user());
+    for (id, cgroup) in [("a", &session), ("b", &delegated())] {
+        let dir = format!("{}/{id}", records());
+        let annotated = r#"{"annotations": {"io.justitia.weight": "10000"}}"#;
+        write(root.path(), &format!("{dir}/config.json"), annotated);
+        let status = format!(r#"{{"cgroup-path": "{cgroup}"}}"#);
+        write(root.path(), &format!("{dir}/status"), &status);
+    }
+    give_to_user(root.path());
+    let fs = fake(&[&session, &delegated()]);
+    fs.delegate(&delegated(), user(), false);
+    assert!(paths(&scanned(&fs, root.path())).is_empty());
+    let mut scanner = scanner(&fs, &["/user.slice/*/*"], RuntimeDirs::under(root.path()));
+    scanner.rescan().unwrap();
+    let sources = scanner.groups().iter().map(|group| group.source);
+    assert_eq!(sources.collect::<Vec<_>>(), [WeightSource::Default; 2]);
+}
+
+#[test]
+fn what_is_read_and_kept_of_a_users_records_has_a_bound() {
+    let root = tempfile::tempdir().unwrap();
+    let long = "x".repeat(200 << 10);
+    for id in 0..30 {
+        let text = format!(r#"{{"linux": {{"cgroupsPath": "/user.slice/{long}"}}}}"#);
+        write(
+            root.path(),
+            &format!("{}/{id}/config.json", records()),
+            &text,
+        );
+    }
+    give_to_user(root.path());
+    let mut found = oci::Records::new(RuntimeDirs::under(root.path()));
+    found.refresh(&mut Vec::new());
+    // Of 6 MiB one is read; of what is read no path is kept.
+    assert!((1..=6).contains(&found.count()), "{}", found.count());
+    assert!(found.longest_path() <= 1024, "{}", found.longest_path());
+}
+
+#[test]
+fn any_number_of_files_among_a_users_records_is_one_trouble() {
+    let root = tempfile::tempdir().unwrap();
+    for id in 0..300 {
+        write(root.path(), &format!("{}/file-{id}", records()), "");
+    }
+    give_to_user(root.path());
+    let fs = fake(&["/app"]);
+    let scanner = scanned(&fs, root.path());
+    assert_eq!(scanner.troubles().len(), 1, "{:?}", scanner.troubles());
+}
+
+#[test]
+fn a_file_that_a_tenant_may_write_states_no_weight_of_roots_directory() {
+    let fs = fake(&["/app/db"]);
+    fs.delegate("/app/db", user(), true);
+    fs.delegate("/app/db", 0, false);
+    fs.update("/app/db", |group| group.io_weight = Some(9000));
+    let mut scanner = scanner(&fs, &["/app/*"], RuntimeDirs::none());
+    scanner.rescan().unwrap();
+    assert_eq!(scanner.groups()[0].weight, Weight::DEFAULT);
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_keeps_no_neighbor_whose_name_begins_alike() {
+    let fs = fake(&["/app/bad", "/app/bad2"]);
+    let mut scanner = scanner(&fs, &["/app/*"], RuntimeDirs::none());
+    scanner.rescan().unwrap();
+    fs.shut("/app/bad", Some(Errno::MFILE));
+    fs.rmdir("/app/bad2");
+    assert_eq!(scanner.rescan().unwrap().removed.len(), 1);
+    assert_eq!(paths(&scanner), ["/app/bad"]);
+}
+
+#[test]
+fn the_weight_of_a_delegated_subtree_stays_while_it_cannot_be_opened() {
+    let made = format!("{}/app.slice/docker-{ID}.scope", delegated());
+    let fs = fake(&[&made]);
+    fs.delegate(&delegated(), user(), false);
+    let top = fs.open(&delegated()).unwrap();
+    top.set_xattr(xattr::WEIGHT_OF_DELEGATED, "300").unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let mut scanner = scanned(&fs, root.path());
+    let between = made.rsplit_once('/').unwrap().0;
+    let inside = |scanner: &Scanner| {
+        [delegated().as_str(), between, &made].map(|path| scanner.is_delegated(path))
+    };
+    assert_eq!(inside(&scanner), [false, true, true]);
+    fs.shut(&delegated(), Some(Errno::MFILE));
+    scanner.rescan().unwrap();
+    let weights = scanner.delegations().iter().map(|top| top.weight.get());
+    assert_eq!(weights.collect::<Vec<_>>(), [300]);
+    assert_eq!(inside(&scanner), [false, true, true]);
 }
 
 #[test]
@@ -435,6 +532,7 @@ fn neither_a_fifo_nor_a_device_nor_a_link_nor_a_large_file_of_a_user_is_read() {
     give_to_user(root.path());
     let ids = ["fifo", "zero", "link", "large", "directory", "good"].map(cgroup);
     let fs = fake(&ids.each_ref().map(String::as_str));
+    fs.delegate(&delegated(), user(), false);
     assert_eq!(paths(&scanned(&fs, root.path())), [cgroup("good")]);
 }
 

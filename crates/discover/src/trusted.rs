@@ -5,11 +5,13 @@
 //! it is opened relative to that, without following links and without entering mounts, and only a regular
 //! file of the right owner and of bounded length is read.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use rustix::fs::{self, Mode, OFlags, ResolveFlags, CWD};
 use serde::Deserialize;
@@ -18,6 +20,8 @@ use serde::Deserialize;
 const LONGEST: u64 = 4 << 20;
 /// Longer files of an unprivileged user are not read.
 const LONGEST_OF_USER: u64 = 256 << 10;
+/// What is read of one unprivileged user's files in one scan.
+const MOST_OF_USER: u64 = 1 << 20;
 
 /// Whose word a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +49,8 @@ pub(crate) struct Place {
     pub(crate) author: Author,
     /// Whom root's files belong to: root, but where a test imitates it.
     root: u32,
+    /// What may still be read of this author's files.
+    left: Rc<Cell<u64>>,
 }
 
 impl Place {
@@ -57,6 +63,7 @@ impl Place {
             path: path.to_owned(),
             author: Author::Root,
             root,
+            left: Rc::new(Cell::new(u64::MAX)),
         })
     }
 
@@ -73,6 +80,7 @@ impl Place {
             path: self.path.join(name),
             author: Author::User(uid),
             root: self.root,
+            left: Rc::new(Cell::new(MOST_OF_USER)),
         })
     }
 
@@ -82,13 +90,15 @@ impl Place {
         Some(Place {
             directory,
             path: self.path.join(name),
+            left: Rc::clone(&self.left),
             ..*self
         })
     }
 
-    /// The names of up to `most` directories below this one, and whether there are more.
+    /// The names of the directories among the first `most` entries of this one, and whether there are more
+    /// entries.
     pub(crate) fn directories(&self, most: usize) -> (Vec<std::ffi::OsString>, bool) {
-        let mut names = Vec::new();
+        let (mut names, mut seen) = (Vec::new(), 0);
         let Some(list) = self.open(Path::new("."), OFlags::RDONLY | OFlags::DIRECTORY) else {
             return (names, false);
         };
@@ -97,14 +107,17 @@ impl Place {
         };
         for entry in entries.flatten() {
             let name = entry.file_name().to_bytes();
-            if matches!(name, b"." | b"..") || !entry.file_type().is_dir() {
+            if matches!(name, b"." | b"..") {
                 continue;
             }
-            if names.len() == most {
+            if seen == most {
                 return (names, true);
             }
-            let name: &OsStr = std::os::unix::ffi::OsStrExt::from_bytes(name);
-            names.push(name.to_owned());
+            seen += 1;
+            if entry.file_type().is_dir() {
+                let name: &OsStr = std::os::unix::ffi::OsStrExt::from_bytes(name);
+                names.push(name.to_owned());
+            }
         }
         (names, false)
     }
@@ -153,12 +166,14 @@ impl Place {
         if !regular || !owned {
             return None;
         }
-        let longest = self.author.longest();
+        let left = self.left.get();
+        let longest = self.author.longest().min(left);
         let mut text = Vec::new();
         File::from(file)
             .take(longest + 1)
             .read_to_end(&mut text)
             .ok()?;
+        self.left.set(left.saturating_sub(text.len() as u64));
         if text.len() as u64 > longest {
             return None;
         }

@@ -10,7 +10,7 @@ use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
 use crate::oci::Record;
-use crate::{Author, Glob};
+use crate::Glob;
 
 /// What knobs held before an agent wrote to them.
 pub type Priors = HashMap<(GroupId, Knob), Value>;
@@ -32,7 +32,8 @@ pub(crate) fn parse(text: &str) -> Option<Weight> {
 }
 
 /// The places that may change while a group lives are asked at every scan; the kernel's files
-/// once, before we write to them ourselves. An attribute that is no weight is none.
+/// once, before we write to them ourselves. An attribute that is no weight is none. `record`: of somebody
+/// who may have a say about the group.
 pub(crate) fn of_group(
     group: &Group,
     standing: Standing,
@@ -58,9 +59,6 @@ pub(crate) fn of_group(
     if let Some(weight) = by_xattr {
         return Ok((weight, WeightSource::Xattr));
     }
-    let counts =
-        |record: &&Record| standing != Standing::DelegationRoot || record.author == Author::Root;
-    let record = record.filter(counts);
     if let Some(weight) = record.and_then(|record| record.annotation) {
         return Ok((weight, WeightSource::OciAnnotation));
     }

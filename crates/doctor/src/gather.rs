@@ -103,7 +103,7 @@ impl Walk<'_> {
         let mut children: Vec<Child> = Vec::new();
         while next < self.facts.groups.len() {
             let parent = self.facts.groups[next].path.clone();
-            if let Err(error) = fs.children(&parent, &mut children) {
+            if let Err(error) = fs.children(&parent, usize::MAX, &mut children) {
                 if !error.is_gone() {
                     self.facts.closed.push(unread(&parent, &error));
                 }

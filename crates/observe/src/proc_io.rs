@@ -17,7 +17,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use justitia_cgroup::{Buffer, Child, Error, Fs, Group, GroupId, Process, ProcessIo};
+use justitia_cgroup::{Buffer, Child, Fs, Group, GroupId, Process, ProcessIo};
 use justitia_policy::snapshot::Traffic;
 use rustix::io::Errno;
 
@@ -29,6 +29,8 @@ use crate::{is_list_of, Sample, TrafficSource, Watched};
 const LINGER: u16 = 60;
 /// Start times are in ticks of 10 ms.
 const TICK: Duration = Duration::from_millis(10);
+/// Cgroups below a group that are looked through for its processes: a container can make any number.
+const MOST_BELOW: usize = 1000;
 
 /// Counts from `/proc/PID/io` and `io.stat`.
 pub struct ProcIo {
@@ -127,18 +129,26 @@ impl ProcIo {
             .collect();
     }
 
-    /// Finds the processes of a group's subtree, without the subtrees of other listed groups.
-    fn find(&mut self, group: &Group, listed: &HashSet<GroupId>) -> Result<(), Error> {
+    /// Finds the processes of a group's subtree, without the subtrees of other listed groups. False where
+    /// it cannot, or where the group has more cgroups below it than are looked at.
+    fn find(&mut self, group: &Group, listed: &HashSet<GroupId>) -> bool {
         let id = group.id();
         let mut pids = Vec::new();
-        group.pids(&mut self.buffer, &mut pids)?;
+        if group.pids(&mut self.buffer, &mut pids).is_err() {
+            return false;
+        }
+        let mut left = MOST_BELOW;
         let mut below: Vec<Child> = Vec::new();
         let mut open = vec![group.path().to_owned()];
         while let Some(path) = open.pop() {
             // A subtree that vanishes under our hands has no processes any more.
-            if self.fs.children(&path, &mut below).is_err() {
+            if self.fs.children(&path, left + 1, &mut below).is_err() {
                 continue;
             }
+            if below.len() > left {
+                return false;
+            }
+            left -= below.len();
             for child in below.drain(..) {
                 if listed.contains(&child.id) {
                     continue;
@@ -146,14 +156,14 @@ impl ProcIo {
                 let path = format!("{path}/{}", child.name);
                 if let Ok(inner) = self.fs.open(&path) {
                     match inner.pids(&mut self.buffer, &mut pids) {
-                        Err(error) if !error.is_gone() => return Err(error),
+                        Err(error) if !error.is_gone() => return false,
                         _ => open.push(path),
                     }
                 }
             }
         }
         self.found.extend(pids.into_iter().map(|pid| (pid, id)));
-        Ok(())
+        true
     }
 
     /// Looks at a process that its group lists.
@@ -335,7 +345,7 @@ impl TrafficSource for ProcIo {
             if watched.active {
                 account.unreadable = false;
                 account.sample = self.sample;
-                if self.find(watched.group, &listed).is_err() {
+                if !self.find(watched.group, &listed) {
                     self.unreadable(watched.group.id());
                 }
             }

@@ -310,6 +310,21 @@ fn a_child_that_was_waited_for_while_its_parent_could_not_be_read_is_counted_onc
     assert_eq!(host.read_and_written().1, Some(2));
 }
 
+#[test]
+fn a_group_with_any_number_of_cgroups_below_it_is_unknown_and_others_are_counted() {
+    let mut host = Host::new(&["/a", "/b"]);
+    for n in 0..1500 {
+        host.fs.mkdir(&format!("/a/x{n}"));
+    }
+    host.fs.spawn(2, "/b");
+    host.sample();
+    host.fs.process_io(2, 0, 7);
+    let sample = host.sample().into_iter();
+    let written: Vec<_> = sample.map(|traffic| traffic.write_bytes).collect();
+    assert_eq!(written, [None, Some(7)]);
+    assert_eq!(host.fs.reads("/a/x1400").len(), 0, "it is not looked at");
+}
+
 proptest! {
     #[test]
     fn known_counters_never_go_backwards_and_never_exceed_what_was_written(

@@ -378,7 +378,7 @@ impl CgroupFs for FakeFs {
         }
     }
 
-    fn children(&self, path: &str, out: &mut Vec<Child>) -> Result<(), Error> {
+    fn children(&self, path: &str, most: usize, out: &mut Vec<Child>) -> Result<(), Error> {
         let path = normal(path);
         let state = self.lock();
         if !state.groups.contains_key(path) {
@@ -390,15 +390,15 @@ impl CgroupFs for FakeFs {
             format!("{path}/")
         };
         let subtree = state.groups.range(below.clone()..);
-        for (name, directory) in subtree.take_while(|(name, _)| name.starts_with(&below)) {
+        let subtree = subtree.take_while(|(name, _)| name.starts_with(&below));
+        let children = subtree.filter_map(|(name, directory)| {
             let name = &name[below.len()..];
-            if !name.is_empty() && !name.contains('/') {
-                out.push(Child {
-                    name: name.to_owned(),
-                    id: directory.id,
-                });
-            }
-        }
+            (!name.is_empty() && !name.contains('/')).then(|| Child {
+                name: name.to_owned(),
+                id: directory.id,
+            })
+        });
+        out.extend(children.take(most));
         Ok(())
     }
 

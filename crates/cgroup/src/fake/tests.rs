@@ -171,7 +171,7 @@ fn children_are_those_directly_below() {
     }
     let names = |path: &str| {
         let mut children = Vec::new();
-        fs.children(path, &mut children).unwrap();
+        fs.children(path, usize::MAX, &mut children).unwrap();
         children
             .into_iter()
             .map(|child| child.name)
@@ -192,7 +192,7 @@ fn a_disk_is_a_directory_of_knobs_beside_the_cgroups() {
     fs.block_devices(&mut paths);
     assert_eq!(paths, ["block:nvme0n1"]);
     let mut children = Vec::new();
-    fs.children("/", &mut children).unwrap();
+    fs.children("/", usize::MAX, &mut children).unwrap();
     assert_eq!(children.len(), 1, "no cgroup");
     let disk = fs.open("block:nvme0n1").unwrap();
     assert!(disk.id() == id && id.0 >> 63 == 1);

@@ -120,7 +120,7 @@ impl RealFs {
         }
     }
 
-    fn children_of(&self, path: &str, out: &mut Vec<Child>) -> Result<(), Errno> {
+    fn children_of(&self, path: &str, most: usize, out: &mut Vec<Child>) -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         if self.shared.sign.is_some() {
             // kernfs counts 2 links and one for each child: a leaf, as most are, is told without
@@ -133,14 +133,23 @@ impl RealFs {
         let dir = fs::openat(&self.root, relative(path), flags, Mode::empty())?;
         let mut space = [MaybeUninit::uninit(); 8 << 10];
         let mut entries = RawDir::new(&dir, &mut space);
+        let mut left = most;
         while let Some(entry) = entries.next() {
             let entry = entry?;
             if entry.file_type() != FileType::Directory {
                 continue;
             }
+            let name = entry.file_name().to_str();
+            if matches!(name, Ok("." | "..")) {
+                continue;
+            }
+            let Some(fewer) = left.checked_sub(1) else {
+                break;
+            };
+            left = fewer;
             // A name that is not UTF-8 cannot be a path of ours: left unmanaged.
-            match entry.file_name().to_str() {
-                Ok("." | "..") | Err(_) => {}
+            match name {
+                Err(_) => {}
                 Ok(name) => out.push(Child {
                     name: name.to_owned(),
                     id: GroupId(entry.ino()),
@@ -182,8 +191,8 @@ impl CgroupFs for RealFs {
         }
     }
 
-    fn children(&self, path: &str, out: &mut Vec<Child>) -> Result<(), Error> {
-        self.children_of(path, out)
+    fn children(&self, path: &str, most: usize, out: &mut Vec<Child>) -> Result<(), Error> {
+        self.children_of(path, most, out)
             .map_err(|errno| directory_error(path, errno))
     }
 

@@ -93,7 +93,7 @@ fn a_path_that_is_not_there_is_gone() {
     let (_root, fs) = tree();
     assert!(fs.open("/app/web").unwrap_err().is_gone());
     assert!(fs
-        .children("/app/web", &mut Vec::new())
+        .children("/app/web", usize::MAX, &mut Vec::new())
         .unwrap_err()
         .is_gone());
 }
@@ -102,7 +102,7 @@ fn a_path_that_is_not_there_is_gone() {
 fn children_are_directories_with_their_ids() {
     let (_root, fs) = tree();
     let mut children = Vec::new();
-    fs.children("/app", &mut children).unwrap();
+    fs.children("/app", usize::MAX, &mut children).unwrap();
     let db = fs.open("/app/db").unwrap();
     assert_eq!(
         children,
@@ -244,7 +244,10 @@ fn a_leaf_has_no_children_and_a_parent_has_its_own() {
     let scratch = Scratch::new("children");
     let names = |path: &str| {
         let mut children = Vec::new();
-        scratch.fs.children(path, &mut children).unwrap();
+        scratch
+            .fs
+            .children(path, usize::MAX, &mut children)
+            .unwrap();
         children
     };
     assert_eq!(names(&scratch.name), []);
