@@ -324,7 +324,9 @@ impl Observer {
                     // A subtree that root delegated divides what its topmost group is entitled to.
                     let delegation = delegations.iter().find(|top| top.path == path);
                     let weight = delegation.map(|top| (top.weight, top.source));
-                    let tracked = Tracked::renew(tracked, group, path, parent, weight, self.tick);
+                    let mut tracked =
+                        Tracked::renew(tracked, group, path, parent, weight, self.tick);
+                    tracked.seen.delegated = self.scanner.is_delegated(path);
                     self.index.insert(id, self.tracked.len());
                     self.tracked.push(tracked);
                     parent = Some(id);

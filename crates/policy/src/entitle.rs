@@ -151,13 +151,14 @@ fn protected_non_file(host: &Host, group: &Group, fair: Bytes) -> Option<Bytes> 
 }
 
 /// Whether each group is protected against groups outside its subtree: it is root's, or lies in a
-/// delegated subtree that root gave a weight.
+/// delegated subtree that root gave a weight, and its tenant leaves us its limit.
 fn vouched(groups: &[Group], tree: &Tree) -> Vec<bool> {
     let mut vouched = Vec::with_capacity(groups.len());
     for (i, group) in groups.iter().enumerate() {
         let parent = tree.parent[i];
         vouched.push(match parent {
             _ if !group.delegated => true,
+            _ if group.knobs.foreign.high => false,
             None => false,
             // Below the topmost delegated group the answer is the parent's.
             Some(p) if groups[p].delegated => vouched[p],
@@ -193,8 +194,11 @@ pub fn protections(
         if !vouched[i] {
             continue;
         }
-        // What is in force counts: a foreign value is the user's.
-        let in_force = if group.knobs.foreign.low {
+        // What is in force counts: a foreign value is the user's. Below a delegated directory the file is
+        // the tenant's, who would raise the protection of root's slices by it.
+        let in_force = if group.delegated {
+            low[i]
+        } else if group.knobs.foreign.low {
             group.knobs.low.and_then(Limit::bytes)
         } else {
             let operators = group.knobs.operator.low.map_or(Bytes::ZERO, in_bytes);
@@ -202,9 +206,11 @@ pub fn protections(
         };
         if let Some(p) = tree.parent[i] {
             // A child that could not be read claims what it last claimed: unknown here, so its
-            // parent is not lowered at all.
+            // parent is not lowered at all. A tenant could hide what it holds: its groups claim all
+            // that they are entitled to then, and no more.
             claimed[p] = match (claimed[p], in_force, group.memory.current) {
                 (Some(sum), Some(low), Some(current)) => Some(sum + low.min(current)),
+                (Some(sum), low, _) if group.delegated => Some(sum + low.unwrap_or(thresholds[i])),
                 _ => None,
             };
         }
@@ -271,6 +277,45 @@ mod tests {
         let some = Some(Bytes::mib(90));
         let own = Some(Bytes::mib(140));
         assert_eq!(protections_of(&snapshot, &thresholds), [some, some, own]);
+    }
+
+    #[test]
+    fn a_tenant_raises_nobodys_protection_by_its_own_files_and_none_is_protected_that_has_no_limit()
+    {
+        let user = group(1, None, "/user@1000.service");
+        let mut inner = group(2, Some(1), "/user@1000.service/app.slice");
+        inner.weight = None;
+        let made = group(3, Some(2), "/user@1000.service/app.slice/docker-1.scope");
+        let mut snapshot = Snapshot {
+            host: host(1000),
+            groups: vec![user, inner, made],
+            ..Snapshot::default()
+        };
+        for group in &mut snapshot.groups {
+            group.memory.current = Some(Bytes::mib(400));
+            group.memory.file = Some(Bytes::mib(400));
+        }
+        snapshot.groups[0].weight_source = WeightSource::Config;
+        for delegated in &mut snapshot.groups[1..] {
+            delegated.delegated = true;
+        }
+        let thresholds = [Bytes::mib(50); 3];
+        let some = Some(Bytes::mib(50));
+        assert_eq!(protections_of(&snapshot, &thresholds), [some; 3]);
+        for group in &mut snapshot.groups[1..] {
+            group.knobs.operator.low = Some(Limit::Max);
+        }
+        assert_eq!(protections_of(&snapshot, &thresholds)[0], some);
+        for group in &mut snapshot.groups[1..] {
+            group.knobs.low = Some(Limit::Bytes(Bytes::mib(300)));
+            group.knobs.foreign.low = true;
+        }
+        assert_eq!(protections_of(&snapshot, &thresholds)[0], some);
+        let mut hidden = snapshot.clone();
+        hidden.groups[2].memory.current = None;
+        assert_eq!(protections_of(&hidden, &thresholds)[0], some);
+        snapshot.groups[2].knobs.foreign.high = true;
+        assert_eq!(protections_of(&snapshot, &thresholds)[0], Some(Bytes::ZERO));
     }
 
     #[test]
