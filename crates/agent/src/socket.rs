@@ -17,7 +17,7 @@ pub use color::{clear_color, declare_color};
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use justitia_policy::snapshot::GroupId;
 use justitia_policy::units::Bytes;
@@ -42,7 +42,7 @@ use crate::status::{Report, Setup, Tick};
 
 use ticks::Streams;
 
-/// How long a client may take to ask, and to listen.
+/// How long a client may take to ask, and how long to listen, however little at a time.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a client waits for the agent.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
@@ -52,7 +52,7 @@ const LOOK_EVERY: Timespec = Timespec {
     tv_nsec: 0,
 };
 /// Requests are short.
-const LONGEST_REQUEST: u64 = 4096;
+const LONGEST_REQUEST: usize = 4096;
 /// Reservations that wait for one step.
 const MOST_ASKED: usize = 64;
 
@@ -402,11 +402,10 @@ fn serve(
 }
 
 fn answer(mut stream: UnixStream, board: &Board, streams: &mut Streams) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let line = hear(&mut stream)?;
+    // A client that follows the ticks is left to a thread of its own.
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    BufReader::new((&stream).take(LONGEST_REQUEST)).read_line(&mut line)?;
-    let answer = match serde_json::from_str(&line) {
+    let answer = match serde_json::from_slice(&line) {
         Ok(Request::Status) => Answer::Ok(Box::new(board.report())),
         Ok(Request::Ticks) => return streams.add(stream),
         Ok(Request::Color {
@@ -427,9 +426,51 @@ fn answer(mut stream: UnixStream, board: &Board, streams: &mut Streams) -> io::R
             remedy: "send {\"ask\":\"status\"} and a line break".into(),
         },
     };
-    let mut text = serde_json::to_string(&answer)?;
-    text.push('\n');
-    stream.write_all(text.as_bytes())
+    let mut text = serde_json::to_vec(&answer)?;
+    text.push(b'\n');
+    tell(&mut stream, &text)
+}
+
+/// What is left of a client's patience.
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    Ok(left)
+}
+
+/// Reads a request: a line, or what there is before the end.
+fn hear(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+    let until = Instant::now() + PATIENCE;
+    let mut line = vec![0; LONGEST_REQUEST];
+    let mut heard = 0;
+    while heard < line.len() && !line[..heard].ends_with(b"\n") {
+        stream.set_read_timeout(Some(left(until)?))?;
+        match stream.read(&mut line[heard..])? {
+            0 => break,
+            count => heard += count,
+        }
+    }
+    line.truncate(heard);
+    Ok(line)
+}
+
+/// What is written in one call: the kernel's limit of time is for each piece of a write
+/// (`net/unix/af_unix.c`, `unix_stream_sendmsg`), not for all of it.
+fn piece(text: &[u8]) -> &[u8] {
+    &text[..text.len().min(16 << 10)]
+}
+
+/// Sends an answer.
+fn tell(stream: &mut UnixStream, mut text: &[u8]) -> io::Result<()> {
+    let until = Instant::now() + PATIENCE;
+    while !text.is_empty() {
+        stream.set_write_timeout(Some(left(until)?))?;
+        let count = stream.write(piece(text))?;
+        text = &text[count..];
+    }
+    Ok(())
 }
 
 /// Asks the agent that listens at `path` for its report.

@@ -61,6 +61,38 @@ fn a_client_that_says_nothing_holds_up_others_for_a_while_only() {
 }
 
 #[test]
+fn a_client_that_asks_or_listens_a_little_at_a_time_holds_up_others_for_a_while_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agent.sock");
+    let board = board();
+    let _server = Server::listen(&path, board.clone()).unwrap();
+    let pause = Duration::from_millis(50);
+    let mut asks = UnixStream::connect(&path).unwrap();
+    let asking = thread::spawn(move || {
+        while asks.write_all(b" ").is_ok() {
+            thread::sleep(pause);
+        }
+    });
+    ask(&path).unwrap();
+    asking.join().unwrap();
+    board.post(crate::web::example::tick(1, 300));
+    let mut listens = request(&path, &Request::Status).unwrap();
+    let listening = thread::spawn(move || {
+        let mut total = 0;
+        loop {
+            match listens.read(&mut [0; 2048]) {
+                Ok(0) | Err(_) => return total,
+                Ok(count) => total += count,
+            }
+            thread::sleep(pause);
+        }
+    });
+    let whole = exchange(&path).unwrap();
+    assert!(whole.ends_with("}\n"));
+    assert!(listening.join().unwrap() < whole.len(), "it was left");
+}
+
+#[test]
 fn a_socket_left_behind_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("agent.sock");

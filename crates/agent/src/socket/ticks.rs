@@ -173,7 +173,7 @@ impl Client {
         let mut rest = &text[..];
         let mut heard = Instant::now();
         while !rest.is_empty() {
-            match self.stream.write(rest) {
+            match self.stream.write(super::piece(rest)) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     rest = &rest[written..];

@@ -81,6 +81,11 @@ impl Connection {
         self.deadline
     }
 
+    /// Since when it has not said what it wants.
+    pub(super) fn asking_since(&self) -> Option<Instant> {
+        matches!(self.stage, Stage::Asking(_)).then(|| self.deadline - ASKING)
+    }
+
     /// Whether there is nothing more to do.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         matches!(self.stage, Stage::Gone) || now >= self.deadline

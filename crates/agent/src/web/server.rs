@@ -1,10 +1,11 @@
 //! The web thread: one loop over all connections and the clock.
 //!
-//! Any local user may ask. Bounded in every way, at the priority of an ordinary process, and apart from the agent's loop: it reads what that has posted, and
-//! nothing here can make it wait. At most [`CONNECTIONS`] clients at once (others wait in the
-//! kernel's queue), at most [`HEAVY`] answers with content of their own being sent (others wait
-//! their turn), [`ARRIVALS`] clients and [`CONTENTS`] such answers a second, and a deadline on everything a
-//! client does.
+//! Any local user may ask. Bounded in every way, at the priority of an ordinary process, and apart from the
+//! agent's loop: it reads what that has posted, and nothing here can make it wait. At most [`CONNECTIONS`]
+//! clients at once (others wait in the kernel's queue; who has not said for [`MUTE`] what it wants makes
+//! room for them), at most [`HEAVY`] answers with content of their own being sent (others wait
+//! their turn), [`ARRIVALS`] clients and [`CONTENTS`] such answers a second, which take no more than
+//! [`CPU`] of a processor's time, and a deadline on everything a client does.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::process::setpriority_process;
 use rustix::thread::gettid;
-use rustix::time::Timespec;
+use rustix::time::{clock_gettime, ClockId, Timespec};
 
 use super::connection::Connection;
 use super::http::Names;
@@ -31,6 +32,10 @@ const HEAVY: usize = 3;
 const ARRIVALS: (f64, f64) = (200.0, 200.0);
 /// Answers with content of their own a second, and at once after a pause. A page asks twice a second.
 const CONTENTS: (f64, f64) = (20.0, 40.0);
+/// Seconds of a processor that a second gives to such answers, and at most at once.
+const CPU: (f64, f64) = (0.25, 2.0);
+/// Who is silent for so long gives up its place where there is no other.
+const MUTE: Duration = Duration::from_millis(250);
 /// After an accept that failed, out of descriptors most likely.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -61,6 +66,7 @@ impl Server {
             deaf_until: None,
             arrivals: Budget::new(ARRIVALS),
             contents: Budget::new(CONTENTS),
+            cpu: Budget::new(CPU),
             next_content: None,
         };
         let thread = thread::Builder::new()
@@ -102,6 +108,7 @@ struct Loop {
     deaf_until: Option<Instant>,
     arrivals: Budget,
     contents: Budget,
+    cpu: Budget,
     /// When somebody who waits may be answered.
     next_content: Option<Instant>,
 }
@@ -127,26 +134,44 @@ impl Budget {
 
     /// Takes one, or says when there is one.
     fn take(&mut self, now: Instant) -> Result<(), Instant> {
+        self.has(1.0, now)?;
+        self.spend(1.0);
+        Ok(())
+    }
+
+    /// Whether there is so much, or when.
+    fn has(&mut self, wanted: f64, now: Instant) -> Result<(), Instant> {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.left = (self.left + passed * self.per_s).min(self.most);
         self.at = now;
-        if self.left < 1.0 {
-            return Err(now + Duration::from_secs_f64((1.0 - self.left) / self.per_s));
+        if self.left < wanted {
+            return Err(now + Duration::from_secs_f64((wanted - self.left) / self.per_s));
         }
-        self.left -= 1.0;
         Ok(())
     }
+
+    /// What was used, more than there is perhaps.
+    fn spend(&mut self, used: f64) {
+        self.left -= used;
+    }
+}
+
+/// Processor time of this thread, seconds.
+fn cpu_s() -> f64 {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
 }
 
 impl Loop {
     /// Waits for something to do and does it; false when told to stop.
     fn turn(&mut self) -> bool {
-        let now = Instant::now();
+        let (now, used) = (Instant::now(), cpu_s());
         self.site.look(now);
         self.deaf_until = self.deaf_until.filter(|until| *until > now);
         self.serve(now);
         self.connections.retain(|one| !one.is_over(now));
-        let listens = self.connections.len() < CONNECTIONS && self.deaf_until.is_none();
+        let room_at = self.room_at(now);
+        let listens = room_at.is_some_and(|at| at <= now) && self.deaf_until.is_none();
         let mut fds = Vec::with_capacity(2 + self.connections.len());
         fds.push(PollFd::new(&self.stopped, PollFlags::IN));
         let interest = if listens {
@@ -158,7 +183,8 @@ impl Loop {
         for one in &self.connections {
             fds.push(PollFd::new(one.stream(), one.interest()));
         }
-        match poll(&mut fds, Some(&self.patience(now))) {
+        let room_at = room_at.filter(|at| *at > now);
+        match poll(&mut fds, Some(&self.patience(now, room_at))) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             // Not expected of poll; must not become a busy loop.
             Err(_) => thread::sleep(PAUSE),
@@ -175,11 +201,30 @@ impl Loop {
         if ready[1].contains(PollFlags::IN) {
             self.accept(now);
         }
+        self.cpu.spend(cpu_s() - used);
         true
+    }
+
+    /// From when on there is room for somebody who waits.
+    fn room_at(&self, now: Instant) -> Option<Instant> {
+        if self.connections.len() < CONNECTIONS {
+            return Some(now);
+        }
+        let mute = self.connections.iter().filter_map(Connection::asking_since);
+        mute.min().map(|since| since + MUTE)
     }
 
     fn accept(&mut self, now: Instant) {
         self.deaf_until = None;
+        if self.connections.len() >= CONNECTIONS {
+            let mute = (0..self.connections.len()).filter_map(|at| {
+                let since = self.connections[at].asking_since()?;
+                (since + MUTE <= now).then_some((since, at))
+            });
+            if let Some((_, at)) = mute.min() {
+                self.connections.remove(at);
+            }
+        }
         while self.connections.len() < CONNECTIONS {
             if let Err(until) = self.arrivals.take(now) {
                 return self.deaf_until = Some(until);
@@ -204,8 +249,9 @@ impl Loop {
             let waits = is_heavy
                 && (heavy >= HEAVY
                     || self
-                        .contents
-                        .take(now)
+                        .cpu
+                        .has(0.0, now)
+                        .and_then(|()| self.contents.take(now))
                         .map_err(|at| next = Some(at))
                         .is_err());
             if waits {
@@ -223,11 +269,12 @@ impl Loop {
     }
 
     /// Until the next thing that happens by itself.
-    fn patience(&self, now: Instant) -> Timespec {
+    fn patience(&self, now: Instant, room_at: Option<Instant>) -> Timespec {
         let deadlines = self.connections.iter().map(Connection::deadline);
         let next = deadlines
             .chain(self.deaf_until)
             .chain(self.next_content)
+            .chain(room_at)
             .fold(self.site.due(), Instant::min);
         let wait = next.saturating_duration_since(now);
         Timespec::try_from(wait).unwrap_or(Timespec {

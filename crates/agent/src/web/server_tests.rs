@@ -98,6 +98,40 @@ fn when_every_place_is_taken_the_silent_ones_lose_theirs() {
 }
 
 #[test]
+fn who_comes_when_every_place_is_taken_gets_that_of_the_one_silent_longest() {
+    let (server, _) = server(1);
+    let silent: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
+    assert!(get(&server, "/healthz").starts_with("HTTP/1.1 200"));
+    let is_open = |stream: &&TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        let read = (&mut &**stream).read(&mut [0]);
+        read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    };
+    let open = silent.iter().filter(is_open).count();
+    assert!(open > CONNECTIONS / 2, "{open} of {CONNECTIONS} are left");
+}
+
+#[test]
+fn answers_take_no_more_of_a_processor_than_their_part() {
+    let began = Instant::now();
+    let mut cpu = Budget::new(CPU);
+    let (mut now, mut used) = (began, 0.0);
+    // Each takes 0.4 s, one after the other.
+    while now < began + Duration::from_secs(100) {
+        match cpu.has(0.0, now) {
+            Ok(()) => {
+                cpu.spend(0.4);
+                used += 0.4;
+                now += Duration::from_millis(400);
+            }
+            Err(at) => now = at,
+        }
+    }
+    assert!(used <= 100.0 * CPU.0 + CPU.1 + 0.4, "{used} s");
+    assert!(used > 99.0 * CPU.0, "{used} s");
+}
+
+#[test]
 fn clients_that_do_not_listen_hold_up_only_each_other_and_not_for_long() {
     let (server, _) = server(3000);
     let deaf: Vec<TcpStream> = (0..HEAVY)
