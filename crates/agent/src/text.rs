@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The text without what a terminal obeys or what changes how its neighbors are read: control characters
-/// (C0 with line breaks, DEL, C1), marks of direction, line and paragraph separators and noncharacters.
-/// Each becomes `?`. Names of cgroups, containers and files are anybody's.
+/// The text without what a terminal obeys, what changes how its neighbors are read and what cannot be seen, so
+/// that two names look alike: control characters (C0 with line breaks, DEL, C1), line and paragraph
+/// separators, format characters (marks of direction, joiners, spaces without width, tags) and
+/// noncharacters. Each becomes `?`. Names of cgroups, containers and files are anybody's.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if text.chars().any(is_harmful) {
         let shown = |c| if is_harmful(c) { '?' } else { c };
@@ -24,7 +25,10 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     let mut text = String::with_capacity(json.len() + 16);
     for c in json.chars() {
         if harmful(c) {
-            let _ = write!(text, "\\u{:04x}", u32::from(c));
+            // Beyond the first plane JSON has two escapes for a character.
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(text, "\\u{unit:04x}");
+            }
         } else {
             text.push(c);
         }
@@ -33,8 +37,16 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
 }
 
 fn is_harmful(c: char) -> bool {
+    // Unicode's Cc, Zl, Zp, Cf and noncharacters, and fillers that are drawn as nothing.
     c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+        || u32::from(c) & 0xfffe == 0xfffe
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
+            | '\u{890}'..='\u{891}' | '\u{8e2}' | '\u{115f}'..='\u{1160}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+            | '\u{fdd0}'..='\u{fdef}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -47,11 +59,13 @@ mod tests {
         let hostile = "/app/\x1b[2Jx\x7f\u{9b}31m\u{202e}cod\u{2066}\u{2028}\n\t\rend";
         assert_eq!(printable(hostile), "/app/?[2Jx??31m?cod?????end");
         assert_eq!(printable("/app/größe-Ω"), "/app/größe-Ω");
+        let unseen = "/app/d\u{200b}b\u{ad}\u{2060}\u{e0041}\u{fffe}\u{10ffff}\u{fe0f}\u{3164}";
+        assert_eq!(printable(unseen), "/app/d?b???????");
     }
 
     proptest! {
         #[test]
-        fn json_says_the_same_without_them(text in ".*", tail in "[\u{80}-\u{9f}\u{2028}-\u{202e}]*") {
+        fn json_says_the_same_without_them(text in ".*", tail in "[\u{80}-\u{9f}\u{2028}-\u{202e}\u{e0001}-\u{e00ff}\u{1fffe}]*") {
             let text = text + &tail;
             let json = serde_json::to_string(&text).unwrap();
             let shown = printable_json(&json);
