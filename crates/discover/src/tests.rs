@@ -511,7 +511,7 @@ fn neither_a_fifo_nor_a_device_nor_a_link_nor_a_large_file_of_a_user_is_read() {
     let dir = |id: &str| root.path().join(records()).join(id);
     let cgroup = |id: &str| format!("{}/{id}", delegated());
     let record = |id: &str| format!(r#"{{"linux": {{"cgroupsPath": "{}"}}}}"#, cgroup(id));
-    for id in ["fifo", "zero", "link", "large", "good"] {
+    for id in ["fifo", "zero", "link", "near", "large", "good"] {
         std::fs::create_dir_all(dir(id)).unwrap();
     }
     mkfifoat(
@@ -525,12 +525,15 @@ fn neither_a_fifo_nor_a_device_nor_a_link_nor_a_large_file_of_a_user_is_read() {
     let elsewhere = root.path().join("elsewhere.json");
     std::fs::write(&elsewhere, record("link")).unwrap();
     std::os::unix::fs::symlink(&elsewhere, dir("link").join("config.json")).unwrap();
+    // One that leaves neither the mount nor the user's files.
+    std::fs::write(dir("near").join("other"), record("near")).unwrap();
+    std::os::unix::fs::symlink("other", dir("near").join("config.json")).unwrap();
     let padding = " ".repeat(1 << 20);
     std::fs::write(dir("large").join("config.json"), record("large") + &padding).unwrap();
     std::fs::write(dir("good").join("config.json"), record("good")).unwrap();
     std::os::unix::fs::symlink(dir("good"), dir("directory")).unwrap();
     give_to_user(root.path());
-    let ids = ["fifo", "zero", "link", "large", "directory", "good"].map(cgroup);
+    let ids = ["fifo", "zero", "link", "near", "large", "directory", "good"].map(cgroup);
     let fs = fake(&ids.each_ref().map(String::as_str));
     fs.delegate(&delegated(), user(), false);
     assert_eq!(paths(&scanned(&fs, root.path())), [cgroup("good")]);
