@@ -22,7 +22,7 @@ mod writers;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use justitia_cgroup::{Fs, Group, Outcome, WriteResult};
 use justitia_policy::plan::{Knob, Plan, Value};
@@ -159,12 +159,12 @@ impl Applier {
                     problem(error.to_string(), error.remedy());
                 }
                 WriteResult::Done => {
-                    self.owners.note_arrival(outcome.group, outcome.knob);
+                    note_arrival(&mut self.owners, &self.journal, &outcome);
                     observer.know(outcome.group, outcome.knob, rounded(outcome.value));
                 }
                 // A newer value may have gone past it.
                 WriteResult::Late(Ok(_)) => {
-                    self.owners.note_arrival(outcome.group, outcome.knob);
+                    note_arrival(&mut self.owners, &self.journal, &outcome);
                 }
                 WriteResult::Partial | WriteResult::Failed(_) | WriteResult::Late(_) => {}
             }
@@ -240,9 +240,6 @@ impl Applier {
 
     /// Looks at knobs that were read just now: whose are they?
     pub fn check(&mut self, read: &[GroupId], observer: &mut Observer) -> Vec<Problem> {
-        for group in self.owners.take_back(Instant::now()) {
-            observer.set_foreign(group, self.owners.of_group(group));
-        }
         let mut lost = Vec::new();
         for &group in read {
             for knob in KNOBS {
@@ -250,13 +247,14 @@ impl Applier {
                     continue;
                 };
                 let other = || observer.knob(group, sibling(knob)?);
-                if self.owner(group, knob, present, other) == Owner::Users {
+                let owner = self.owner(group, knob, present, other);
+                if self.owners.judge(group, knob, owner) == Owner::Users {
                     lost.push((group, knob, present));
                 }
             }
         }
         let mut problems = Vec::new();
-        self.give_up(&lost, false, observer, &mut problems);
+        self.give_up(&lost, observer, &mut problems);
         problems
     }
 
@@ -268,7 +266,7 @@ impl Applier {
         let mut holds = Vec::new();
         let mut records = Vec::with_capacity(plan.writes.len());
         let mut submits: Vec<Submit> = Vec::with_capacity(plan.writes.len());
-        let (mut lost, mut insisted) = (Vec::new(), Vec::new());
+        let mut lost = Vec::new();
         let mut asks = Vec::new();
         for write in &plan.writes {
             let (id, knob, value) = (write.group, write.knob, write.value);
@@ -294,8 +292,10 @@ impl Applier {
                 }
             };
             let other = || group.read_knob(sibling(knob)?).ok()?;
-            match self.owner(id, knob, present, other) {
+            let owner = self.owner(id, knob, present, other);
+            match self.owners.judge(id, knob, owner) {
                 Owner::Ours => {}
+                Owner::Doubtful => continue,
                 Owner::Users => {
                     lost.push((id, knob, present));
                     continue;
@@ -304,10 +304,6 @@ impl Applier {
                     let path = group.path();
                     self.log
                         .warn_once(format_args!("{path} {knob} was set back to {present}"));
-                    if self.owners.insists(id, knob, Instant::now()) {
-                        insisted.push((id, knob, present));
-                        continue;
-                    }
                 }
             }
             if same(present, value) {
@@ -331,8 +327,7 @@ impl Applier {
                 value,
             });
         }
-        self.give_up(&lost, false, observer, &mut problems);
-        self.give_up(&insisted, true, observer, &mut problems);
+        self.give_up(&lost, observer, &mut problems);
         let held = self.journal.hold(&holds);
         if let Err(error) = held.and_then(|()| self.journal.wrote(&records)) {
             problems.push(Problem {
@@ -441,7 +436,7 @@ impl Applier {
         for outcome in self.outcomes.drain(..) {
             ended(&mut self.pending, &outcome);
             if matches!(outcome.result, WriteResult::Done | WriteResult::Late(Ok(_))) {
-                self.owners.note_arrival(outcome.group, outcome.knob);
+                note_arrival(&mut self.owners, &self.journal, &outcome);
             }
         }
         self.in_flight.clear();
@@ -481,11 +476,10 @@ impl Applier {
         })
     }
 
-    /// Leaves knobs to whoever set them; `insisted`: by setting them back again and again.
+    /// Leaves knobs to whoever set them.
     fn give_up(
         &mut self,
         lost: &[(GroupId, Knob, Value)],
-        insisted: bool,
         observer: &mut Observer,
         problems: &mut Vec<Problem>,
     ) {
@@ -498,11 +492,7 @@ impl Applier {
             if let (false, Value::Weight(weight)) = (said, present) {
                 observer.set_file_weight(group, weight);
             }
-            if insisted {
-                self.owners.give_up_for_a_while(group, knob, Instant::now());
-            } else {
-                self.owners.give_up(group, knob);
-            }
+            self.owners.give_up(group, knob);
             observer.set_foreign(group, self.owners.of_group(group));
             observer.know(group, knob, present);
             let path = observer.group(group).map_or("", Group::path);
@@ -539,4 +529,11 @@ fn ended(pending: &mut HashMap<(GroupId, Knob), u32>, outcome: &Outcome) {
             pending.remove(&key);
         }
     }
+}
+
+/// A write of ours has arrived.
+fn note_arrival(owners: &mut Owners, journal: &Journal, outcome: &Outcome) {
+    let entry = journal.get(outcome.group, outcome.knob);
+    let prior = entry.is_some_and(|entry| same(entry.prior, outcome.value));
+    owners.note_arrival(outcome.group, outcome.knob, prior);
 }

@@ -119,8 +119,8 @@ impl Damage {
 }
 
 impl Journal {
-    /// Reads the journal in `dir`. One of another boot is discarded. Writes nothing, but for a copy
-    /// of a damaged file.
+    /// Reads the journal in `dir`. One of another boot is discarded. Writes nothing, but gives
+    /// a damaged file a second name.
     pub fn open(dir: &Path, boot: &str) -> Result<Journal> {
         let path = dir.join(FILE);
         let read = read(&path, boot)?;
@@ -295,15 +295,19 @@ fn remember(entry: &mut Entry, value: Value) {
     entry.written.push(value);
 }
 
-/// Copies of damaged files that are kept.
+/// Damaged files that are kept.
 const KEPT: u32 = 3;
 
-/// Copies a damaged journal to a name of its own; the last one takes the place of its predecessor.
+/// Gives a damaged journal another name as well, which needs no room on the disk: what is recorded from here
+/// on goes to a file of its own. The last one takes the place of its predecessor.
 fn keep_aside(path: &Path) -> Option<PathBuf> {
     let name_of = |n| path.with_extension(format!("damaged-{n}"));
     let n = (1..KEPT).find(|&n| !name_of(n).exists()).unwrap_or(KEPT);
     let name = name_of(n);
-    fs::copy(path, &name).ok().map(|_| name)
+    if n == KEPT {
+        let _ = fs::remove_file(&name);
+    }
+    fs::hard_link(path, &name).ok().map(|()| name)
 }
 
 /// The system calls of which a test can let any fail.
@@ -394,22 +398,21 @@ fn replay(text: &[u8], boot: &str, path: &Path) -> Result<Replay> {
     let text = String::from_utf8_lossy(text);
     let mut replay = Replay::default();
     let mut lines = text.split_inclusive('\n').peekable();
-    let first = lines.next().unwrap_or_default();
-    match checked(first).map(|header| header.split(' ').collect::<Vec<_>>()) {
+    let first = lines.peek().copied().unwrap_or_default();
+    let header: Vec<_> = checked(first).unwrap_or_default().split(' ').collect();
+    match header[..] {
+        ["justitia-journal", VERSION, of] if of == boot => drop(lines.next()),
+        ["justitia-journal", VERSION, _] => return Ok(replay),
+        ["justitia-journal", ..] => {
+            return Err(Error::failed(
+                format!("{} has a format this version does not know", path.display()),
+                "run `justitia restore` of the version that wrote it, or remove the file",
+            ))
+        }
         // Empty, or torn in its first line: nothing was announced yet.
-        None if lines.peek().is_none() => return Ok(replay),
-        // The lines below it have checksums of their own.
-        None => replay.damaged += 1,
-        Some(header) => match header[..] {
-            ["justitia-journal", VERSION, of] if of == boot => {}
-            ["justitia-journal", VERSION, _] => return Ok(replay),
-            _ => {
-                return Err(Error::failed(
-                    format!("{} has a format this version does not know", path.display()),
-                    "run `justitia restore` of the version that wrote it, or remove the file",
-                ))
-            }
-        },
+        _ if lines.clone().nth(1).is_none() && checked(first).is_none() => return Ok(replay),
+        // The header is damaged or lost. Every line has a checksum of its own.
+        _ => replay.damaged += usize::from(checked(first).is_some()),
     }
     while let Some(line) = lines.next() {
         let known = checked(line).is_some_and(|record| replay.record(record).is_some());

@@ -262,6 +262,36 @@ fn while_the_journal_cannot_be_written_no_limit_falls_and_every_limit_can_rise()
 }
 
 #[test]
+fn a_limit_raised_without_the_journal_is_not_taken_for_the_users() {
+    let mut host = Host::new();
+    let protection = Write {
+        group: host.groups[0],
+        knob: Knob::MemoryLow,
+        value: low(20 << 20),
+        reason: Reason::NoContention,
+    };
+    let plan = Plan {
+        writes: vec![protection],
+        ..Plan::default()
+    };
+    host.applier.apply(&plan, &mut host.observer);
+    assert!(host.limit([MIB(50), MIB(50)]).is_empty());
+    FAULT.set(Some(Fault {
+        at: 0,
+        lasting: true,
+    }));
+    for mib in 60..80 {
+        host.limit([MIB(mib), MIB(mib)]);
+        let observation = host.observer.observe();
+        (host.applier).check(&observation.knobs_read, &mut host.observer);
+    }
+    assert_eq!(host.limits(), FREE);
+    FAULT.set(None);
+    assert!(host.limit([MIB(60), MIB(40)]).is_empty());
+    assert_eq!(host.limits(), [MIB(60), MIB(40)]);
+}
+
+#[test]
 fn whatever_call_fails_and_whenever_every_limit_can_rise_and_comes_back_after_a_crash() {
     // Enough steps to hold, to write, to forget and to write the file anew, which has some ten calls.
     let script: [[Limit; 2]; 5] = [
@@ -319,10 +349,43 @@ fn a_damaged_first_line_costs_only_itself_and_the_bytes_are_kept() {
     let path = dir.path().join(FILE);
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("justitia", "justit1a", 1)).unwrap();
-    let again = open(dir.path());
+    let mut again = open(dir.path());
     assert_eq!(again.entries(), journal.entries());
     let kept = again.damaged().unwrap().kept.clone().unwrap();
+    let file = |path: &Path| fs::metadata(path).unwrap().ino();
+    assert_eq!(file(&kept), file(&path), "a full disk keeps it as well");
+    again.hold(&[hold(2, Knob::MemoryLow, low(0))]).unwrap();
     assert!(fs::read_to_string(kept).unwrap().contains("justit1a"));
+    assert_eq!(open(dir.path()).damaged(), None);
+}
+
+#[test]
+fn a_lost_first_line_costs_only_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = open(dir.path());
+    journal
+        .hold(&[hold(1, Knob::MemoryLow, low(4096))])
+        .unwrap();
+    let path = dir.path().join(FILE);
+    let text = fs::read_to_string(&path).unwrap();
+    let records = text.split_once('\n').unwrap().1;
+    fs::write(&path, records).unwrap();
+    let again = open(dir.path());
+    assert_eq!(again.entries(), journal.entries());
+    assert_eq!(again.damaged().unwrap().lines, 1);
+}
+
+#[test]
+fn of_many_damaged_files_the_first_and_the_last_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..6 {
+        fs::write(dir.path().join(FILE), format!("damage {n}\nmore\n")).unwrap();
+        let damage = open(dir.path()).damaged().cloned().unwrap();
+        let kept = fs::read_to_string(damage.kept.unwrap()).unwrap();
+        assert!(kept.contains(&format!("damage {n}")));
+        fs::remove_file(dir.path().join(FILE)).unwrap();
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), KEPT as usize);
 }
 
 #[test]

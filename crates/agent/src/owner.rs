@@ -3,30 +3,20 @@
 //! - It holds something we wrote, or are writing: ours.
 //! - It holds again what it held before us, and so does the group's other memory knob: a manager
 //!   applied its configuration again (systemd on `daemon-reload`). Ours, and written again, however often
-//!   that happens: a manager resets all its groups at once, within [`AT_ONCE`]. A person who sets the knobs
-//!   of one group back more than [`RESETS`] times within [`RESET_MEMORY`] insists; the knob is theirs then
-//!   for [`RESET_MEMORY`].
+//!   that happens.
+//! - It alone does, twice in a row: a person put it back. Once, a manager may be between its two writes.
 //! - A switch that is back where it was: there is no third position, so somebody put it there.
 //! - Anything else: somebody else's hand.
 //!
-//! Any other value that somebody set stays until the group is made anew or the agent starts again.
+//! What is the user's stays so until the group is made anew or the agent starts again.
 
-use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant};
+use std::collections::HashSet;
 
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{ForeignKnobs, GroupId};
 
 use crate::journal::Entry;
 use crate::record::same;
-
-/// How often a manager may put back a knob.
-const RESETS: usize = 3;
-/// Within this time.
-const RESET_MEMORY: Duration = Duration::from_secs(600);
-/// Knobs of different groups that were reset within this time were reset by a manager. Knobs are read
-/// every few steps, each group at its own turn.
-const AT_ONCE: Duration = Duration::from_secs(15);
 
 /// Whose a knob is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +25,8 @@ pub(crate) enum Owner {
     Ours,
     /// Ours, but its value before us was put back.
     Reset,
+    /// Its value before us was put back, that of the group's other memory knob was not (yet).
+    Doubtful,
     /// The user's.
     Users,
 }
@@ -44,7 +36,8 @@ pub(crate) enum Owner {
 pub(crate) struct Ours {
     /// One whose outcome is not known yet.
     pub(crate) flying: Option<Value>,
-    /// One has arrived: then the value before us is there because somebody put it there.
+    /// The last that arrived was another value than the one before us: if that is there now, somebody put it
+    /// there.
     pub(crate) arrived: bool,
 }
 
@@ -64,8 +57,10 @@ pub(crate) fn owner(
     } else if !arrived || flying.is_some() {
         // Our first write has not arrived yet, or was refused.
         Owner::Ours
-    } else if knob == Knob::BfqLowLatency || sibling_is_ours() {
+    } else if knob == Knob::BfqLowLatency {
         Owner::Users
+    } else if sibling_is_ours() {
+        Owner::Doubtful
     } else {
         Owner::Reset
     }
@@ -83,20 +78,22 @@ pub(crate) fn sibling(knob: Knob) -> Option<Knob> {
 /// Who took over what.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
-    /// Until when; `None`: for good.
-    foreign: HashMap<(GroupId, Knob), Option<Instant>>,
+    foreign: HashSet<(GroupId, Knob)>,
     arrived: HashSet<(GroupId, Knob)>,
-    /// When each knob was reset.
-    resets: HashMap<(GroupId, Knob), Vec<Instant>>,
+    doubtful: HashSet<(GroupId, Knob)>,
 }
 
 impl Owners {
-    /// A write of ours has arrived.
-    pub(crate) fn note_arrival(&mut self, group: GroupId, knob: Knob) {
-        self.arrived.insert((group, knob));
+    /// A write of ours has arrived; `prior`: of the value before us.
+    pub(crate) fn note_arrival(&mut self, group: GroupId, knob: Knob, prior: bool) {
+        if prior {
+            self.arrived.remove(&(group, knob));
+        } else {
+            self.arrived.insert((group, knob));
+        }
     }
 
-    /// Whether a write of ours has arrived since the knob was taken.
+    /// See [`Ours::arrived`].
     pub(crate) fn has_arrived(&self, group: GroupId, knob: Knob) -> bool {
         self.arrived.contains(&(group, knob))
     }
@@ -106,30 +103,34 @@ impl Owners {
         self.arrived.remove(&(group, knob));
     }
 
+    /// Takes in what [`owner`] says of a knob; says what it comes to.
+    pub(crate) fn judge(&mut self, group: GroupId, knob: Knob, owner: Owner) -> Owner {
+        let twice = self.doubtful.remove(&(group, knob));
+        match owner {
+            Owner::Doubtful if twice => return Owner::Users,
+            Owner::Doubtful => {
+                self.doubtful.insert((group, knob));
+            }
+            // The other knob was put back with it, and must not look put back alone when this one is
+            // written again first.
+            Owner::Reset => {
+                for knob in [Some(knob), sibling(knob)].into_iter().flatten() {
+                    self.arrived.remove(&(group, knob));
+                }
+            }
+            Owner::Ours | Owner::Users => {}
+        }
+        owner
+    }
+
     /// The knob is the user's from now on.
     pub(crate) fn give_up(&mut self, group: GroupId, knob: Knob) {
-        self.foreign.insert((group, knob), None);
-    }
-
-    /// The knob is the user's for a while.
-    pub(crate) fn give_up_for_a_while(&mut self, group: GroupId, knob: Knob, now: Instant) {
-        self.foreign.insert((group, knob), Some(now + RESET_MEMORY));
-    }
-
-    /// Takes back knobs that were the user's for a while; returns their groups.
-    pub(crate) fn take_back(&mut self, now: Instant) -> Vec<GroupId> {
-        let mut back = Vec::new();
-        self.foreign.retain(|&(group, _), until| {
-            let over = until.is_some_and(|until| until <= now);
-            back.extend(over.then_some(group));
-            !over
-        });
-        back
+        self.foreign.insert((group, knob));
     }
 
     /// Whether the knob is the user's.
     pub(crate) fn is_foreign(&self, group: GroupId, knob: Knob) -> bool {
-        let has = |knob| self.foreign.contains_key(&(group, knob));
+        let has = |knob| self.foreign.contains(&(group, knob));
         match knob {
             // One intent, two files.
             Knob::IoWeight | Knob::IoBfqWeight => has(Knob::IoWeight) || has(Knob::IoBfqWeight),
@@ -146,42 +147,16 @@ impl Owners {
         }
     }
 
-    /// Notes a reset. Whether somebody insists on it.
-    pub(crate) fn insists(&mut self, group: GroupId, knob: Knob, now: Instant) -> bool {
-        let times = self.resets.entry((group, knob)).or_default();
-        times.retain(|&time| now.saturating_duration_since(time) <= RESET_MEMORY);
-        times.push(now);
-        if times.len() <= RESETS {
-            return false;
-        }
-        // The last ones decide.
-        times.drain(..times.len() - RESETS - 1);
-        let times = times.clone();
-        let others = || {
-            let others = self.resets.iter().filter(|((other, _), _)| *other != group);
-            others.flat_map(|(_, times)| times)
-        };
-        let alone = times.iter().filter(|&&time| {
-            !others().any(|&other| {
-                let (earlier, later) = (time.min(other), time.max(other));
-                later.saturating_duration_since(earlier) <= AT_ONCE
-            })
-        });
-        alone.count() > RESETS
-    }
-
     /// Forgets groups that are gone.
     pub(crate) fn retain(&mut self, stays: impl Fn(GroupId) -> bool) {
-        self.foreign.retain(|&(group, _), _| stays(group));
-        self.arrived.retain(|&(group, _)| stays(group));
-        self.resets.retain(|&(group, _), _| stays(group));
+        for known in [&mut self.foreign, &mut self.arrived, &mut self.doubtful] {
+            known.retain(|&(group, _)| stays(group));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn entry(prior: u32, written: &[u32]) -> Entry {
@@ -218,7 +193,7 @@ mod tests {
     fn the_value_before_us_is_a_reset_unless_only_one_knob_has_it() {
         let entry = entry(100, &[200]);
         assert_eq!(judge(&entry, None, 100, false), Owner::Reset);
-        assert_eq!(judge(&entry, None, 100, true), Owner::Users);
+        assert_eq!(judge(&entry, None, 100, true), Owner::Doubtful);
         assert_eq!(judge(&entry, None, 555, false), Owner::Users);
     }
 
@@ -243,42 +218,13 @@ mod tests {
     }
 
     #[test]
-    fn who_resets_one_group_again_and_again_insists_for_a_while_but_not_over_days() {
+    fn a_knob_put_back_alone_is_the_users_at_the_second_look_in_a_row() {
         let mut owners = Owners::default();
-        let mut now = Instant::now();
-        let reset = |owners: &mut Owners, now| owners.insists(GroupId(1), Knob::MemoryLow, now);
-        for _ in 0..RESETS {
-            assert!(!reset(&mut owners, now));
-        }
-        assert!(reset(&mut owners, now));
-        owners.give_up_for_a_while(GroupId(1), Knob::MemoryLow, now);
-        assert!(owners.take_back(now).is_empty() && owners.is_foreign(GroupId(1), Knob::MemoryLow));
-        now += RESET_MEMORY * 2;
-        assert_eq!(owners.take_back(now), [GroupId(1)]);
-        assert!(!owners.is_foreign(GroupId(1), Knob::MemoryLow));
-        assert!(!reset(&mut owners, now));
-    }
-
-    proptest! {
-        #[test]
-        fn any_number_of_reloads_of_several_groups_is_no_insisting(
-            groups in 2u64..6,
-            pauses in prop::collection::vec(1u64..700, 1..40),
-        ) {
-            let mut owners = Owners::default();
-            let mut now = Instant::now();
-            for pause in pauses {
-                now += Duration::from_secs(pause);
-                let mut insisting = 0;
-                for group in 0..groups {
-                    // Each group's knobs are read at its own turn.
-                    let seen = now + Duration::from_secs(group % 4);
-                    let insists = owners.insists(GroupId(group), Knob::MemoryLow, seen);
-                    insisting += u32::from(insists);
-                }
-                prop_assert_eq!(insisting, 0);
-            }
-        }
+        let mut judge = |owner| owners.judge(GroupId(1), Knob::MemoryLow, owner);
+        assert_eq!(judge(Owner::Doubtful), Owner::Doubtful);
+        assert_eq!(judge(Owner::Ours), Owner::Ours);
+        assert_eq!(judge(Owner::Doubtful), Owner::Doubtful);
+        assert_eq!(judge(Owner::Doubtful), Owner::Users);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use common::{host, limit, restore_from, text, until, write, Rig};
 use justitia_cgroup::fake::{Fault, Gate};
-use justitia_cgroup::{Fs, WriterConfig};
+use justitia_cgroup::{FakeFs, Fs, WriterConfig};
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::units::{Bytes, Limit};
 
@@ -150,6 +150,85 @@ fn a_manager_that_sets_everything_back_is_not_a_foreign_writer_but_one_knob_is()
     rig.apply(plan(70));
     assert_eq!(text(&fake, "/app/b", HIGH), "max");
     assert_eq!(text(&fake, "/app/b", LOW), (70 << 20).to_string());
+}
+
+/// What systemd's `daemon-reload` does to a group.
+fn reload(fake: &FakeFs, path: &str) {
+    for (file, text) in [
+        ("memory.low", "0"),
+        ("memory.high", "max"),
+        ("io.weight", "default 100"),
+    ] {
+        fake.foreign_write(path, file, text);
+    }
+}
+
+#[test]
+fn however_often_a_manager_sets_one_group_back_nothing_is_given_up() {
+    let fake = host(&["a"]);
+    let a = fake.mkdir("/app/a");
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    for n in 1..=40_u64 {
+        rig.apply(vec![
+            write(a, LOW, limit(n << 20)),
+            write(a, HIGH, limit(n << 21)),
+            write(a, WEIGHT, Value::Weight(500)),
+        ]);
+        assert_eq!(text(&fake, "/app/a", LOW), (n << 20).to_string());
+        assert_eq!(text(&fake, "/app/a", HIGH), (n << 21).to_string());
+        assert_eq!(text(&fake, "/app/a", WEIGHT), "default 500");
+        reload(&fake, "/app/a");
+        // With and without a look in between.
+        for _ in 0..n % 6 {
+            rig.look();
+        }
+    }
+    rig.finish();
+    assert_eq!(text(&fake, "/app/a", HIGH), "max");
+}
+
+#[test]
+fn after_a_manager_set_both_back_neither_is_given_up_whichever_is_written_first() {
+    for (first, second) in [(LOW, HIGH), (HIGH, LOW)] {
+        let fake = host(&["a"]);
+        let a = fake.mkdir("/app/a");
+        let state = tempfile::tempdir().unwrap();
+        let mut rig = Rig::new(fake.clone(), state.path());
+        rig.apply(vec![
+            write(a, LOW, limit(50 << 20)),
+            write(a, HIGH, limit(90 << 20)),
+        ]);
+        reload(&fake, "/app/a");
+        rig.apply(vec![write(a, first, limit(60 << 20))]);
+        for _ in 0..16 {
+            rig.look();
+        }
+        rig.apply(vec![write(a, second, limit(70 << 20))]);
+        assert_eq!(text(&fake, "/app/a", first), (60 << 20).to_string());
+        assert_eq!(text(&fake, "/app/a", second), (70 << 20).to_string());
+    }
+}
+
+#[test]
+fn a_look_between_a_managers_two_writes_gives_nothing_up() {
+    let fake = host(&["a"]);
+    let a = fake.mkdir("/app/a");
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    let plan = |n: u64| {
+        vec![
+            write(a, LOW, limit(n << 20)),
+            write(a, HIGH, limit(n << 21)),
+        ]
+    };
+    rig.apply(plan(50));
+    fake.foreign_write("/app/a", "memory.low", "0");
+    rig.apply(plan(60));
+    fake.foreign_write("/app/a", "memory.high", "max");
+    rig.apply(plan(70));
+    assert_eq!(text(&fake, "/app/a", LOW), (70 << 20).to_string());
+    assert_eq!(text(&fake, "/app/a", HIGH), (140 << 20).to_string());
 }
 
 #[test]
