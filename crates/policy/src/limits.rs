@@ -32,7 +32,8 @@ const CODE: Bytes = Bytes::mib(16);
 /// What a limit leaves a group, whatever its share of page cache is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Least {
-    /// Memory other than page cache. `None` where the group could not be read.
+    /// Memory other than page cache, and room for what of it was swapped out. `None` where the group could not
+    /// be read.
     pub other: Option<Bytes>,
     /// Page cache that must not be taken away.
     pub file: Bytes,
@@ -42,8 +43,8 @@ impl Least {
     /// Of a group whose share of all memory is `fair`; `None`: not known, so nothing is bounded by it.
     pub fn of(group: &Group, fair: Option<Bytes>) -> Least {
         let other = non_file(group).map(|other| {
-            let swapped = group.memory.swap.unwrap_or_default();
-            other.max((other + swapped).min(fair.unwrap_or_default()))
+            let with_swapped = other + group.memory.swap.unwrap_or_default();
+            other.max(fair.map_or(with_swapped, |fair| with_swapped.min(fair)))
         });
         // Mapped pages that are not known may be all it holds.
         let mapped = group.memory.file_mapped.or(group.memory.file);
@@ -68,11 +69,10 @@ pub fn ceiling(group: &Group) -> Option<Bytes> {
 /// The limit for this share of page cache. `grew`: by how much other memory grew in the last
 /// period; it may grow twice as much in the next. `None` where the group could not be read.
 pub fn limit(group: &Group, least: &Least, share: Bytes, grew: Bytes) -> Option<Limit> {
-    let (other, held) = (least.other?, group.memory.file?);
-    let file = share.max(least.file).max(held.scale(DESCENT));
-    Some(Limit::Bytes(
-        (other + file + HEADROOM + grew + grew).page_aligned(),
-    ))
+    // What was swapped out is page cache by now: counted twice, the limit would rise step by step.
+    let excess = non_file(group)? + group.memory.file?.scale(DESCENT);
+    let most = (least.other? + share.max(least.file)).max(excess);
+    Some(Limit::Bytes((most + HEADROOM + grew + grew).page_aligned()))
 }
 
 /// The limit of a group of which too little is known to decide, for so many seconds now. `None`:
@@ -163,13 +163,22 @@ mod tests {
     fn swapping_out_under_a_limit_does_not_lower_it_within_the_groups_share_of_memory() {
         let mut g = holding(200, 100);
         g.memory.swap = Some(Bytes::ZERO);
+        let limit_of = |g: &Group, fair: Option<Bytes>| {
+            let limit = limit(g, &Least::of(g, fair), Bytes::mib(100), Bytes::ZERO);
+            limit.unwrap().bytes().unwrap()
+        };
         let fair = Some(Bytes::mib(400));
-        let before = lowest_limit(&g, fair);
+        let before = limit_of(&g, fair);
         g.memory.current = Some(Bytes::mib(150));
         g.memory.swap = Some(Bytes::mib(150));
-        assert_eq!(lowest_limit(&g, fair), before);
+        assert_eq!(limit_of(&g, fair), before);
+        assert_eq!(
+            limit_of(&g, None),
+            before,
+            "a share not known bounds nothing"
+        );
         g.memory.swap = Some(Bytes::mib(5000));
-        let lifted = lowest_limit(&g, fair);
+        let lifted = limit_of(&g, fair);
         assert!(
             lifted <= before + Bytes::mib(200),
             "swap lifts it to the share at most: {lifted}"

@@ -134,6 +134,47 @@ fn a_limit_never_cuts_other_memory_or_mapped_pages() {
 }
 
 #[test]
+fn a_limit_under_which_the_kernel_swaps_out_neither_falls_nor_rises_step_by_step() {
+    let mut snapshot = contended();
+    snapshot.host.swap = Some(Bytes::mib(1000));
+    for group in &mut snapshot.groups[1..] {
+        group.weight = Some(Weight::DEFAULT);
+    }
+    let swapping = 1;
+    let memory = &mut snapshot.groups[swapping].memory;
+    memory.anon = Some(Bytes::mib(200));
+    memory.current = Some(Bytes::mib(350));
+    memory.swap = Some(Bytes::ZERO);
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &Config::default(), SECOND);
+    let mut limits = Vec::new();
+    for _ in 0..60 {
+        apply(&mut snapshot, &plan);
+        let group = &mut snapshot.groups[swapping];
+        if let Some(Limit::Bytes(high)) = group.knobs.high {
+            limits.push(high);
+            // Dirty pages come up against the limit; the kernel takes anonymous ones as well, and what it
+            // took is page cache next.
+            let memory = &mut group.memory;
+            let (anon, swap) = (memory.anon.unwrap(), memory.swap.unwrap());
+            let taken = anon.scale(0.05);
+            memory.anon = Some(anon - taken);
+            memory.swap = Some(swap + taken);
+            memory.current = Some(high);
+            memory.file = Some(high - (anon - taken));
+        }
+        pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+        (state, plan) = step(&state, &snapshot, &Config::default(), SECOND);
+    }
+    assert!(limits.len() > 50, "{limits:?}");
+    assert!(snapshot.groups[swapping].memory.swap > Some(Bytes::mib(180)));
+    let settled = limits[10];
+    for limit in &limits[10..] {
+        let same = *limit >= settled.scale(0.95) && *limit <= settled.scale(1.05);
+        assert!(same, "{limits:?}");
+    }
+}
+
+#[test]
 fn growing_anonymous_memory_gets_room_in_the_same_step() {
     let (mut snapshot, plan) = after(10, 900_000, &Config::default());
     apply(&mut snapshot, &plan);
