@@ -159,12 +159,12 @@ scrape_configs:
       - targets: [\"127.0.0.1:9619\"]
 ```
 
-What is not known has no sample: it is never zero. Rates and ratios are those of the last step.
+A value that is not known has no sample; it is never zero. Rates and ratios are those of the last step.
 
-`packaging/grafana/justitia.json` is a dashboard for Grafana 10 and later. It shows one host at a
-time; a group has the same color in all panels, and a container or pod goes by the first digits of
-its id. Below, its panels as Grafana's own components (`@grafana/ui` 11.6) draw what a Prometheus
-holds of an agent in a virtual machine; it was not opened in a Grafana server.
+`packaging/grafana/justitia.json` is a dashboard for Grafana 10 and later. It shows one host at a time. A group
+has the same color in all panels, and the first digits of its ID label a container or pod. The picture shows
+the panels as Grafana's own components (`@grafana/ui` 11.6) draw them, with Prometheus data of an agent in a
+virtual machine. The dashboard was not opened in a Grafana server.
 
 ![The dashboard's panels](grafana.png)
 
@@ -178,7 +178,7 @@ const REPORT_HEAD: &str = "
 ## Fields of the report
 
 As `justitia status --json` prints it and `/api/status` serves it; `justitia status --fields` prints
-this table. What is not known is `null`, or not there.
+this table. A value that is not known is `null` or absent.
 
 | field | unit | what it is |
 |---|---|---|

@@ -38,8 +38,8 @@ pub(in crate::web) const AGENT: &[Field] = &[
         }),
     ),
     plain("mode", "", "How much of the policy is in force."),
-    plain("objective", "", "What the feedback aims at."),
-    plain("observer", "", "What counts the traffic: bpf, or proc."),
+    plain("objective", "", "The goal of the feedback."),
+    plain("observer", "", "The source of the traffic counts: bpf or proc."),
     plain("since_unix_s", "s", "When the agent began, in seconds since 1970.").gauge(
         "justitia_agent_start_time_seconds",
         "seconds",
@@ -62,12 +62,12 @@ pub(in crate::web) const AGENT: &[Field] = &[
             "seconds",
             Get::Report(|report| Some(seconds(report.tick_us))),
         ),
-    plain("longest_tick_us", "us", "The longest step of all.").gauge(
+    plain("longest_tick_us", "us", "The longest step so far.").gauge(
         "justitia_agent_longest_tick_seconds",
         "seconds",
         Get::Report(|report| Some(seconds(report.longest_tick_us))),
     ),
-    extra("Memory the agent occupies, its binary included.")
+    extra("Resident memory of the agent, its binary included.")
         .gauge(
             "justitia_agent_resident_memory_bytes",
             "bytes",
@@ -80,7 +80,7 @@ pub(in crate::web) const AGENT: &[Field] = &[
             "seconds",
             Get::Own(|own| Some(own.cpu.as_secs_f64())),
         ),
-    plain("problems", "", "What stands in the way; the metric is how many problems there are.").gauge(
+    plain("problems", "", "Problems of the agent, each with its remedy; the metric is their number.").gauge(
         "justitia_agent_problems",
         "",
         Get::Report(|report| Some(report.problems.len() as f64)),
@@ -88,7 +88,7 @@ pub(in crate::web) const AGENT: &[Field] = &[
     plain(
         "writes",
         "",
-        "Knobs that the last step wrote, or would have written in mode observe; the metric is how many.",
+        "Knobs that the last step wrote, or would have written in mode observe; the metric is their number.",
     )
     .gauge(
         "justitia_agent_step_writes",
@@ -98,7 +98,7 @@ pub(in crate::web) const AGENT: &[Field] = &[
     plain(
         "writes_total",
         "",
-        "Knobs written since the agent began; putting back what they held is not counted.",
+        "Knobs written since the agent began, without restores of prior values.",
     )
     .metric(
         "justitia_agent_writes",
@@ -128,7 +128,7 @@ pub(in crate::web) const AGENT: &[Field] = &[
     plain(
         "share_error",
         "",
-        "Share of the contending groups' bandwidth that is with the wrong group, 0 to 1.",
+        "Share of the contending groups' bandwidth that the wrong groups have, 0 to 1.",
     )
     .gauge(
         "justitia_share_error_ratio",
@@ -140,7 +140,7 @@ pub(in crate::web) const AGENT: &[Field] = &[
         "bytes",
         Get::Report(|report| bytes(report.host.total_bytes)),
     ),
-    plain("host.free_bytes", "B", "Memory that nobody uses, not even for page cache.").gauge(
+    plain("host.free_bytes", "B", "Free memory of the host, without page cache.").gauge(
         "justitia_host_free_bytes",
         "bytes",
         Get::Report(|report| bytes(report.host.free_bytes)),
@@ -153,8 +153,8 @@ pub(in crate::web) const AGENT: &[Field] = &[
     plain(
         "host.high_watermark_bytes",
         "B",
-        "Free memory below which the kernel reclaims: the zones' high watermarks, and what lower zones \
-         withhold from allocations that a higher one could serve.",
+        "Free memory below which the kernel reclaims: the zones' high watermarks, and the memory \
+         that lower zones withhold from allocations for higher zones.",
     )
     .gauge(
         "justitia_host_high_watermark_bytes",
@@ -185,12 +185,12 @@ pub(in crate::web) const AGENT: &[Field] = &[
             "ratio",
             Get::Report(|report| report.host.stalled.io_full),
         ),
-    plain("groups", "", "The managed groups; the metric is how many there are.").gauge(
+    plain("groups", "", "Managed groups; the metric is their number.").gauge(
         "justitia_groups",
         "",
         Get::Report(|report| Some(report.groups.len() as f64)),
     ),
-    extra("Groups that take part in the competition.")
+    extra("Number of groups that contend.")
         .gauge(
             "justitia_contending_groups",
             "",

@@ -25,7 +25,7 @@ pub(in crate::web) const GATE: &[Field] = &[
     plain(
         "gate.state",
         "",
-        "Whether writers wait for their turn (closed), or why everybody passes: disabled, no-heartbeat, \
+        "Whether writers wait for their turn (closed), or why every writer passes: disabled, no-heartbeat, \
          no-thresholds; the metric is 1 when closed.",
     )
     .gauge(
@@ -33,18 +33,18 @@ pub(in crate::web) const GATE: &[Field] = &[
         "",
         Get::Report(|report| gate(report, |gate| Some(u64::from(gate.is_closed())))),
     ),
-    plain("gate.order", "", "In which order writers wait: stride, aging or fifo."),
-    plain("gate.groups", "", "Groups that have a weight there.").gauge(
+    plain("gate.order", "", "Order of the waiting writers: stride, aging or fifo."),
+    plain("gate.groups", "", "Groups that have a weight at the gate.").gauge(
         "justitia_gate_groups",
         "",
         Get::Report(|report| gate(report, |gate| Some(gate.groups))),
     ),
-    plain("gate.background_bytes", "B", "Dirty memory above which the kernel writes in the background."),
-    plain("gate.freerun_bytes", "B", "Dirty memory below which the kernel throttles nobody."),
+    plain("gate.background_bytes", "B", "Dirty memory above which the kernel starts background writeback."),
+    plain("gate.freerun_bytes", "B", "Dirty memory below which the kernel throttles no writer."),
     plain(
         "gate.setpoint_bytes",
         "B",
-        "Dirty memory and memory in flight, of all devices together, that the gate holds.",
+        "Level at which the gate holds dirty memory and writeback of all devices together.",
     )
     .gauge(
         "justitia_gate_setpoint_bytes",
@@ -60,7 +60,7 @@ pub(in crate::web) const GATE: &[Field] = &[
     plain(
         "gate.passed_total",
         "",
-        "Of these, let pass: contexts that must not wait, groups without a weight.",
+        "Calls that passed without waiting: contexts that must not wait, groups without a weight.",
     )
     .metric(
         "justitia_gate_passed",
@@ -68,14 +68,14 @@ pub(in crate::web) const GATE: &[Field] = &[
         "",
         Get::Report(|report| gate(report, |gate| Some(gate.passed_total))),
     ),
-    plain("gate.heartbeats_lost_total", "", "Times the gate opened because the agent was not heard.")
+    plain("gate.heartbeats_lost_total", "", "Times the gate opened because the agent's heartbeat was missing.")
         .metric(
             "justitia_gate_heartbeats_lost",
             Kind::Counter,
             "",
             Get::Report(|report| gate(report, |gate| Some(gate.heartbeats_lost_total))),
         ),
-    plain("gate.devices[].setpoint_bytes", "B", "What a device's dirty memory is held at.").gauge(
+    plain("gate.devices[].setpoint_bytes", "B", "Level at which the gate holds a device's dirty memory.").gauge(
         "justitia_gate_device_setpoint_bytes",
         "bytes",
         Get::GateDevice(|device| device.setpoint_bytes as f64),
@@ -85,13 +85,13 @@ pub(in crate::web) const GATE: &[Field] = &[
         "bytes",
         Get::GateDevice(|device| device.dirty_bytes as f64),
     ),
-    plain("gate.devices[].writeback_bytes", "B", "Memory on its way to a device.").gauge(
+    plain("gate.devices[].writeback_bytes", "B", "Memory under writeback to a device.").gauge(
         "justitia_gate_device_writeback_bytes",
         "bytes",
         Get::GateDevice(|device| device.writeback_bytes as f64),
     ),
-    plain("gate.devices[].unspent_bytes", "B", "Granted to writers, and not dirtied yet."),
-    plain("gate.devices[].budget_bytes", "B", "What may be granted now; negative: overdrawn."),
+    plain("gate.devices[].unspent_bytes", "B", "Bytes granted to writers and not dirtied yet."),
+    plain("gate.devices[].budget_bytes", "B", "Bytes that may be granted now; negative if overdrawn."),
     plain("gate.devices[].waiting", "", "Tasks that wait at a device now.").gauge(
         "justitia_gate_device_waiting",
         "",
@@ -110,13 +110,13 @@ pub(in crate::web) const GATE: &[Field] = &[
         "",
         Get::GateDevice(|device| device.granted_total as f64),
     ),
-    plain("gate.devices[].reordered_total", "", "Grants to one that had not come first.").metric(
+    plain("gate.devices[].reordered_total", "", "Grants to a waiter that was not first in the queue.").metric(
         "justitia_gate_device_reordered",
         Kind::Counter,
         "",
         Get::GateDevice(|device| device.reordered_total as f64),
     ),
-    plain("gate.devices[].timed_out_total", "", "Waits that took too long and passed.").metric(
+    plain("gate.devices[].timed_out_total", "", "Waits that timed out and passed.").metric(
         "justitia_gate_device_timed_out",
         Kind::Counter,
         "",
@@ -126,7 +126,7 @@ pub(in crate::web) const GATE: &[Field] = &[
     plain(
         "gate.devices[].opened_total",
         "",
-        "Times a device was opened for a second because it did not get on.",
+        "Times the gate opened for a device for a second because it made no progress.",
     )
     .metric(
         "justitia_gate_device_opened",
@@ -142,7 +142,7 @@ pub(in crate::web) const GATE: &[Field] = &[
     plain(
         "gate.devices[].lengths",
         "",
-        "How often a waiter that came made the queue this long: 1, 2 to 3, 4 to 7 and so on.",
+        "Histogram of the queue's length at each arrival: 1, 2 to 3, 4 to 7 and so on.",
     ),
     plain("groups[].gate.weight", "", "The group's weight at the gate: its own times the gain.").gauge(
         "justitia_group_gate_weight",
@@ -171,13 +171,13 @@ pub(in crate::web) const GATE: &[Field] = &[
         "",
         member!(|gate| gate.waits_total as f64),
     ),
-    plain("groups[].gate.waited_total_us", "us", "Time the group's tasks waited there, added up.").metric(
+    plain("groups[].gate.waited_total_us", "us", "Time that the group's tasks waited at the gate, summed.").metric(
         "justitia_group_gate_waited_seconds",
         Kind::Counter,
         "seconds",
         member!(|gate| gate.waited_total_us as f64 / 1e6),
     ),
-    plain("groups[].gate.timed_out_total", "", "Waits of the group that took too long.").metric(
+    plain("groups[].gate.timed_out_total", "", "Waits of the group that timed out.").metric(
         "justitia_group_gate_timed_out",
         Kind::Counter,
         "",

@@ -44,12 +44,12 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].id",
         "",
-        "The cgroup id; a path may be used again, an id is not.",
+        "The cgroup ID; a path may be reused, an ID is not.",
     ),
     plain(
         "groups[].weight_source",
         "",
-        "Where the weight came from; the metric has the cgroup id too.",
+        "Source of the weight; the metric has the cgroup ID too.",
     )
     .metric(
         "justitia_group",
@@ -88,7 +88,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].bytes_per_s",
         "B/s",
-        "Bytes its applications read and write, in memory or not.",
+        "Bytes that its applications read and write, cached or not.",
     )
     .gauge(
         "justitia_group_bandwidth_bytes_per_second",
@@ -98,7 +98,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].transferable_bytes_per_s",
         "B/s",
-        "Of these, bytes the disk carries: written and missed.",
+        "The part of its bandwidth that the disk carries: writes and misses.",
     )
     .gauge(
         "justitia_group_transferable_bytes_per_second",
@@ -119,7 +119,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].contending",
         "",
-        "It stalls, so it takes part in the competition: 1 yes, 0 no.",
+        "It stalls, so it contends: 1 yes, 0 no.",
     )
     .gauge(
         "justitia_group_contending",
@@ -129,7 +129,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].color",
         "",
-        "How well it is: green satisfied, yellow would do better with more, red not satisfied.",
+        "Its color: green is satisfied, yellow would do better with more, red is not satisfied.",
     )
     .metric(
         "justitia_group_color",
@@ -142,7 +142,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].color_source",
         "",
-        "Whether its application declared that color, or it was inferred from stalls and share.",
+        "Whether its application declared the color, or the agent inferred it from stalls and share.",
     ),
     extra("Its application declares a color that counts: 1 yes, 0 no.").gauge(
         "justitia_group_color_declared",
@@ -152,13 +152,13 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].declared",
         "",
-        "What it declared: color and reason, by which channel, and whether that counts (fresh) or \
-         why it does not.",
+        "Its declaration: color, reason, channel, and whether it counts (fresh) or why it does \
+         not.",
     ),
     plain(
         "groups[].declared.unchanged_s",
         "s",
-        "How long ago that last changed.",
+        "Time since the declared color last changed.",
     )
     .gauge(
         "justitia_group_color_unchanged_seconds",
@@ -168,7 +168,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].cap_bytes",
         "B",
-        "Page cache it may hold while it gives memory to others by its color.",
+        "Page cache that it may hold while it gives memory for its color.",
     )
     .gauge(
         "justitia_group_cap_bytes",
@@ -178,7 +178,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].working_set_bytes",
         "B",
-        "Memory it needs to stay well, learned while memory was taken from it.",
+        "Memory that it needs to stay satisfied, learned while memory was taken from it.",
     )
     .gauge(
         "justitia_group_working_set_bytes",
@@ -198,7 +198,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].stalled",
         "",
-        "Share of the time in which some task of it waited for memory or I/O, 0 to 1.",
+        "Share of the time in which at least one of its tasks waited for memory or I/O, 0 to 1.",
     )
     .gauge(
         "justitia_group_stalled_ratio",
@@ -218,7 +218,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].threshold_bytes",
         "B",
-        "Page cache that reclaim leaves to it.",
+        "Page cache of the group that is protected from reclaim.",
     )
     .gauge(
         "justitia_group_threshold_bytes",
@@ -228,7 +228,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].entitlement_bytes",
         "B",
-        "Page cache its weight entitles it to.",
+        "Page cache that its weight entitles it to.",
     )
     .gauge(
         "justitia_group_entitlement_bytes",
@@ -258,14 +258,14 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].hit_ratio",
         "",
-        "Of the pages that buffered reads asked for, the fraction that was in memory and not only \
-         because readahead had just fetched it, 0 to 1.",
+        "Fraction of the pages requested by buffered reads that were cached and not just fetched \
+         by readahead, 0 to 1.",
     )
     .gauge("justitia_group_hit_ratio", "ratio", cache!(|c| c.hit_ratio)),
     plain(
         "groups[].asked_pages_per_s",
         "pages/s",
-        "Pages that buffered reads asked for.",
+        "Pages that buffered reads requested.",
     )
     .gauge(
         "justitia_group_asked_pages_per_second",
@@ -275,7 +275,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].missed_pages_per_s",
         "pages/s",
-        "Of these, pages that were not in memory.",
+        "Requested pages that were not in the page cache.",
     )
     .gauge(
         "justitia_group_missed_pages_per_second",
@@ -285,7 +285,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].readahead_pages_per_s",
         "pages/s",
-        "Of these, pages that readahead had just fetched: neither hit nor miss.",
+        "Requested pages that readahead had just fetched: neither hit nor miss.",
     )
     .gauge(
         "justitia_group_readahead_pages_per_second",
@@ -305,7 +305,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].evicted_pages_per_s",
         "pages/s",
-        "Pages of it that reclaim took.",
+        "Pages of its page cache that reclaim took.",
     )
     .gauge(
         "justitia_group_evicted_pages_per_second",
@@ -315,7 +315,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].refault_pages_per_s",
         "pages/s",
-        "Pages read again soon after they were evicted: what its working set lacks.",
+        "Refaults: pages read again soon after eviction, the part of its working set that does not fit.",
     )
     .gauge(
         "justitia_group_refault_pages_per_second",
@@ -335,7 +335,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].mmap_major_faults_per_s",
         "1/s",
-        "Of these, faults that waited for the disk.",
+        "Faults on mapped files that waited for the disk.",
     )
     .gauge(
         "justitia_group_mmap_major_faults_per_second",
@@ -345,7 +345,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].reclaim_s_per_s",
         "s/s",
-        "Time its tasks spend in direct reclaim; more than 1 if several do at once.",
+        "Time its tasks spend in direct reclaim; more than 1 if several reclaim at once.",
     )
     .gauge(
         "justitia_group_reclaim_seconds_per_second",
@@ -355,7 +355,7 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].throttled_s_per_s",
         "s/s",
-        "Time its tasks sleep for being above the limit.",
+        "Time its tasks sleep because the group is above memory.high.",
     )
     .gauge(
         "justitia_group_throttled_seconds_per_second",
@@ -365,24 +365,24 @@ pub(in crate::web) const GROUP: &[Field] = &[
     plain(
         "groups[].knobs",
         "",
-        "Its knobs: what each holds, held before the agent, and whether somebody else changed it.",
+        "Its knobs: value, value before the agent, and whether another program changed it.",
     ),
-    extra("What memory.low of the group holds.").gauge(
+    extra("Value of the group's memory.low.").gauge(
         "justitia_group_memory_low_bytes",
         "bytes",
         Get::Group(|group| knob(group, Knob::MemoryLow)),
     ),
-    extra("What memory.high of the group holds; +Inf is no limit.").gauge(
+    extra("Value of the group's memory.high; +Inf is no limit.").gauge(
         "justitia_group_memory_high_bytes",
         "bytes",
         Get::Group(|group| knob(group, Knob::MemoryHigh)),
     ),
-    extra("What io.weight of the group holds.").gauge(
+    extra("Value of the group's io.weight.").gauge(
         "justitia_group_io_weight",
         "",
         Get::Group(|group| knob(group, Knob::IoWeight)),
     ),
-    extra("What io.bfq.weight of the group holds.").gauge(
+    extra("Value of the group's io.bfq.weight.").gauge(
         "justitia_group_io_bfq_weight",
         "",
         Get::Group(|group| knob(group, Knob::IoBfqWeight)),

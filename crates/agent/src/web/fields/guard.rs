@@ -14,8 +14,8 @@ pub(in crate::web) const GUARD: &[Field] = &[
     plain(
         "guard.reserve_bytes",
         "B",
-        "Memory to be kept free above the watermarks: the standing reserve, and what is reserved and \
-         not taken up yet.",
+        "Memory to keep free above the watermarks: the standing reserve, and reservations that \
+         are not used yet.",
     )
     .gauge(
         "justitia_guard_reserve_bytes",
@@ -25,14 +25,14 @@ pub(in crate::web) const GUARD: &[Field] = &[
     plain(
         "guard.reserved_bytes",
         "B",
-        "Of the reserve, what is reserved for groups (justitia reserve).",
+        "The part of the reserve that is reserved for groups (justitia reserve).",
     )
     .gauge(
         "justitia_guard_reserved_bytes",
         "bytes",
         Get::Report(|report| guard(report, |guard| Some(guard.reserved_bytes))),
     ),
-    plain("guard.spare_bytes", "B", "Memory that is free above the watermarks.").gauge(
+    plain("guard.spare_bytes", "B", "Free memory above the watermarks.").gauge(
         "justitia_guard_spare_bytes",
         "bytes",
         Get::Report(|report| guard(report, |guard| guard.spare_bytes)),
@@ -45,12 +45,12 @@ pub(in crate::web) const GUARD: &[Field] = &[
     plain(
         "guard.asked_bytes",
         "B",
-        "Page cache that the last step asked for with memory.reclaim.",
+        "Page cache that the last step requested through memory.reclaim.",
     ),
     plain(
         "guard.unmanaged_file_bytes",
         "B",
-        "Page cache of the root cgroup and of groups that nobody manages.",
+        "Page cache of the root cgroup and of unmanaged groups.",
     )
     .gauge(
         "justitia_guard_unmanaged_page_cache_bytes",
@@ -60,8 +60,8 @@ pub(in crate::web) const GUARD: &[Field] = &[
     plain(
         "guard.unmanaged_share_bytes",
         "B",
-        "What of that is left to them while memory is scarce; not there under the multi-generational \
-         LRU, where nothing bounds it.",
+        "Page cache left to the root cgroup and to unmanaged groups while memory is scarce; \
+         absent under the multi-generational LRU, where nothing bounds it.",
     )
     .gauge(
         "justitia_guard_unmanaged_share_bytes",
@@ -71,7 +71,7 @@ pub(in crate::web) const GUARD: &[Field] = &[
     plain(
         "guard.asked_total_bytes",
         "B",
-        "Page cache asked for with memory.reclaim since the agent began, by writes that ended.",
+        "Page cache requested through memory.reclaim since the agent began, by writes that ended.",
     )
     .metric(
         "justitia_guard_asked_bytes",
@@ -82,7 +82,7 @@ pub(in crate::web) const GUARD: &[Field] = &[
     plain(
         "guard.taken_total_bytes",
         "B",
-        "Of that, by writes that the kernel fulfilled: at least so much was reclaimed.",
+        "Page cache requested by writes of memory.reclaim that the kernel fulfilled: at least this amount was reclaimed.",
     )
     .metric(
         "justitia_guard_taken_bytes",
@@ -93,7 +93,7 @@ pub(in crate::web) const GUARD: &[Field] = &[
     plain(
         "guard.partial_total",
         "",
-        "Writes of memory.reclaim that the kernel fulfilled in part only.",
+        "Writes of memory.reclaim that the kernel fulfilled only in part.",
     )
     .metric(
         "justitia_guard_partial_reclaims",
@@ -101,8 +101,8 @@ pub(in crate::web) const GUARD: &[Field] = &[
         "",
         Get::Report(|report| guard(report, |guard| Some(guard.partial_total))),
     ),
-    plain("guard.reservations[].bytes", "B", "What is reserved for a group."),
-    plain("guard.reservations[].left_s", "s", "Time until that expires."),
-    plain("writes[].reason.reserve", "B", "Of a reclaim: what is to be free."),
+    plain("guard.reservations[].bytes", "B", "Memory reserved for a group."),
+    plain("guard.reservations[].left_s", "s", "Time until the reservation expires."),
+    plain("writes[].reason.reserve", "B", "Of a reclaim: memory that is to be free."),
     plain("writes[].reason.over", "B", "Of a reclaim: page cache above the group's share."),
 ];
