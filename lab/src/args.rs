@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 
 use crate::databases::protocol::Keys;
 use crate::protocol::{Lru, Scheduler};
-use crate::qemu::Clock;
+use justitia_machine::qemu::Clock;
 
 /// Arguments of `justitia lab`.
 #[derive(Debug, Clone, Args)]

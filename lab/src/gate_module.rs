@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::error::LabError;
-use crate::headers::build_module;
-use crate::kernels::Series;
+use justitia_machine::error::LabError;
+use justitia_machine::headers::build_module;
+use justitia_machine::kernels::Series;
 
 /// Name of the module, and of its file without `.ko`.
 pub const NAME: &str = "justitia";

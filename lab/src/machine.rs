@@ -10,14 +10,14 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
-use crate::error::LabError;
 use crate::experiments::{has_gate, runs_agent, Settings};
 use crate::gate_module;
-use crate::host::{HostSeen, Watch};
-use crate::kernels::Series;
 use crate::protocol::{GuestJob, GuestReport, Job, MemoryDisk};
-use crate::qemu::Clock;
-use crate::vm::{self, DataDisk, VmSpec};
+use justitia_machine::error::LabError;
+use justitia_machine::host::{HostSeen, Watch};
+use justitia_machine::kernels::Series;
+use justitia_machine::qemu::Clock;
+use justitia_machine::vm::{self, DataDisk, VmSpec};
 
 /// Runs jobs.
 pub trait Guest {

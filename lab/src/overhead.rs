@@ -14,15 +14,15 @@ pub mod study;
 use std::fs;
 
 use crate::args::OverheadArgs;
-use crate::error::LabError;
 use crate::experiments::did_you_mean;
 use crate::experiments::settings::{cpus_start, in_range};
-use crate::kernels::Series;
 use crate::machine::{host_time, job_text, program, understood};
 use crate::progress::Progress;
 use crate::protocol::{Job, OverheadJob, OverheadLoad, OverheadReport};
-use crate::qemu::Clock;
-use crate::vm::{self, DataDisk, VmSpec};
+use justitia_machine::error::LabError;
+use justitia_machine::kernels::Series;
+use justitia_machine::qemu::Clock;
+use justitia_machine::vm::{self, DataDisk, VmSpec};
 
 /// Name of the record.
 pub const RESULT: &str = "overhead.json";

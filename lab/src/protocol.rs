@@ -1,8 +1,8 @@
 //! What the host hands a guest and what the guest hands back.
 //!
 //! One boot of a virtual machine runs one [`Job`], mostly a [`GuestJob`] (one policy of one
-//! experiment), and answers with one [`GuestReport`]. Both travel as JSON over the mailbox disk (`vm`); progress travels as
-//! console lines that begin with [`PROGRESS_PREFIX`].
+//! experiment), and answers with one [`GuestReport`]. Both travel as JSON over the job disk ([`justitia_machine::job_disk`]); progress travels as
+//! console lines that begin with [`PROGRESS_PREFIX`](justitia_machine::vm::PROGRESS_PREFIX).
 //!
 //! Units: `_bytes` bytes, `_s` seconds, `_us` microseconds, `mb` means 10^6 bytes.
 
@@ -19,9 +19,6 @@ mod waits;
 pub use guard::{GuardRole, PhaseReport, RootStream, Surroundings, TimedCommand};
 pub use lie::Lie;
 pub use waits::{Doing, Place, WaitsReport};
-
-/// A console line that begins with this is progress meant for the person who waits.
-pub const PROGRESS_PREFIX: &str = "@justitia ";
 
 /// What a guest is asked to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -15,14 +15,14 @@ use serde_json::{json, Value};
 
 use crate::args::{LabArgs, LabCommand, ListArgs, ReportArgs, RunArgs};
 use crate::databases;
-use crate::error::LabError;
 use crate::experiments::{self, policy_meaning, policy_name, Settings};
-use crate::kernels::Series;
 use crate::machine::{Answer, Guest, Machine};
 use crate::progress::Progress;
 use crate::protocol::PolicyUnderTest;
 use crate::study::{json as layout, Document, Environment, RunRecord};
 use crate::{report, table};
+use justitia_machine::error::LabError;
+use justitia_machine::kernels::Series;
 
 /// Name of the record in an experiment's directory.
 pub const RESULT: &str = "result.json";

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::fixture;
-use crate::host::HostSeen;
 use crate::protocol::GuestJob;
+use justitia_machine::host::HostSeen;
 
 /// Answers at once; fails at the boot with this number, counted from 1.
 struct Synthetic {

@@ -5,10 +5,10 @@
 use std::fmt::Write;
 
 use crate::experiments::{policy_name, Measure};
-use crate::qemu::Clock;
 use crate::report::tables::{lru_name, scheduler_name};
 use crate::study::notes::notes;
 use crate::study::{Document, Figures, FileFigures, PolicyResult};
+use justitia_machine::qemu::Clock;
 
 /// Columns before the first policy: container, weight, ideal share, ideal ratio.
 const FIXED: usize = 4;

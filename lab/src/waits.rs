@@ -12,13 +12,13 @@ use std::fs;
 use std::path::Path;
 
 use crate::args::{AgentArgs, LoadArgs, RunArgs, WaitsArgs};
-use crate::error::LabError;
 use crate::experiments::{fileserver, policy_name, Settings};
-use crate::kernels::Series;
 use crate::machine::{Guest, Machine};
 use crate::progress::Progress;
 use crate::protocol::{GuestJob, PolicyUnderTest};
 use crate::run::{command_line, write_whole};
+use justitia_machine::error::LabError;
+use justitia_machine::kernels::Series;
 
 /// Name of the record.
 pub const RESULT: &str = "waits.json";

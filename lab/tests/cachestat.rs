@@ -10,8 +10,8 @@ mod common;
 use std::time::Duration;
 
 use common::{machine, report_of, PROLOGUE};
-use justitia_lab::cache::Cache;
-use justitia_lab::kernels::{self, Series};
+use justitia_machine::cache::Cache;
+use justitia_machine::kernels::{self, Series};
 
 /// What compiles a tool of bcc, in Debian's packages: the lab takes them by name, without what they
 /// depend on.

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use common::{built, machine, report_of, PROLOGUE};
-use justitia_lab::kernels::Series;
-use justitia_lab::qemu::Clock;
+use justitia_machine::kernels::Series;
+use justitia_machine::qemu::Clock;
 
 /// Runs the job's command line.
 const SCRIPT: &str = r#"
@@ -20,8 +20,8 @@ export TMPDIR=/data
 ulimit -n 65536
 echo "+memory +io" >/sys/fs/cgroup/cgroup.subtree_control || give_up "no controllers"
 job | while read -r program arguments; do
-    echo "@justitia $program $arguments" >/dev/console
-    /opt/justitia/"$program" $arguments || give_up "the benchmark failed"
+    echo "@lab $program $arguments" >/dev/console
+    /opt/lab/"$program" $arguments || give_up "the benchmark failed"
 done | report
 "#;
 
@@ -35,7 +35,7 @@ mkdir -p /run/justitia
 cd /sys/fs/cgroup || give_up "no cgroups"
 echo "+memory +io +pids" >cgroup.subtree_control || give_up "no controllers"
 job | while read -r groups; do
-    echo "@justitia doctor over $groups" >/dev/console
+    echo "@lab doctor over $groups" >/dev/console
     for ((n = 0; n < groups; n++)); do
         [ -d "g$n" ] && continue
         mkdir "g$n" || give_up "no cgroup"
@@ -47,11 +47,11 @@ job | while read -r groups; do
     done
     sleep 2
     for seconds in 0 1; do
-        { time /opt/justitia/justitia doctor --json --seconds $seconds >/run/report.json 2>/run/errors; } 2>/run/time
+        { time /opt/lab/justitia doctor --json --seconds $seconds >/run/report.json 2>/run/errors; } 2>/run/time
         echo "$groups groups, --seconds $seconds: $(cat /run/time); $(grep -c '"verdict"' /run/report.json) verdicts"
     done
     for observer in proc bpf; do
-        /opt/justitia/justitia run --manage '/g*' --observer $observer --listen off >/run/log 2>&1 &
+        /opt/lab/justitia run --manage '/g*' --observer $observer --listen off >/run/log 2>&1 &
         agent=$!
         sleep 60
         echo "$groups groups, agent with $observer: $(grep -E 'VmHWM|VmRSS' /proc/$agent/status | tr -s '\t\n ' ' ')"

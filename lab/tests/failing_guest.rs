@@ -7,13 +7,13 @@
 mod common;
 
 use common::{boot, machine};
-use justitia_lab::kernels::Series;
+use justitia_machine::kernels::Series;
 
 #[test]
 #[ignore = "boots virtual machines"]
 fn a_guest_that_gives_up_or_panics_is_told_apart() {
     let dir = tempfile::tempdir().unwrap();
-    let gives_up = "#!/bin/bash\necho '@justitia-error no data disk'\n";
+    let gives_up = "#!/bin/bash\necho '@lab-error no data disk'\n";
     let error = boot(&machine(Series::V6_12, gives_up, dir.path()), "").unwrap_err();
     assert_eq!((error.exit_code(), error.cause()), (1, "no data disk"));
 

@@ -18,7 +18,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{built, machine, report_of, PROLOGUE};
-use justitia_lab::kernels::Series;
+use justitia_machine::kernels::Series;
 
 /// How a test says that it belongs here.
 const MARK: &str = "#[ignore = \"needs root on a cgroup2 host";
@@ -78,9 +78,9 @@ mkdir /run/bin && ln -s "$(command -v bash)" /run/bin/sh || give_up "no sh"
 export PATH=/run/bin:$PATH TMPDIR=/data JUSTITIA_TEST_CGROUP2=/sys/fs/cgroup RUST_BACKTRACE=1
 export JUSTITIA_TEST_PROGRESS=/dev/console
 job | while read -r program rounds filter; do
-    echo "@justitia $program" >/dev/console
+    echo "@lab $program" >/dev/console
     export JUSTITIA_TEST_ROUNDS=$rounds
-    timeout $((600 + 15 * rounds)) "/opt/justitia/$program" $filter --ignored --test-threads=1 --nocapture 2>&1 </dev/null
+    timeout $((600 + 15 * rounds)) "/opt/lab/$program" $filter --ignored --test-threads=1 --nocapture 2>&1 </dev/null
     echo "exit status of $program: $?"
 done | report
 "#;

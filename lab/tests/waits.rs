@@ -10,8 +10,8 @@ use std::fs;
 use std::time::Duration;
 
 use common::{machine, report_of, PROLOGUE};
-use justitia_lab::kernels::Series;
 use justitia_lab::protocol::{Doing, WaitsReport};
+use justitia_machine::kernels::Series;
 
 /// The program under its own name is the script.
 const TRACER: &str = "tracer";
@@ -30,8 +30,8 @@ for ((n = 0; n < 4; n++)); do
     ) </dev/null >/dev/null 2>&1 &
 done
 sleep 1
-echo "@justitia looking" >/dev/console
-/opt/justitia/tracer waits /sys/fs/cgroup/app 4 2>/run/errors | report || give_up "$(cat /run/errors)"
+echo "@lab looking" >/dev/console
+/opt/lab/tracer waits /sys/fs/cgroup/app 4 2>/run/errors | report || give_up "$(cat /run/errors)"
 "#;
 
 fn look(series: Series) {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use justitia_agent::{Error, Exit};
-use justitia_lab::error::LabError;
+use justitia_machine::error::LabError;
 
 use crate::output::{self, Page};
 

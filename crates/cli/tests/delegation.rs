@@ -12,7 +12,7 @@ mod common;
 use std::time::Duration;
 
 use common::{machine, parts, report_of, Said, PROLOGUE};
-use justitia_lab::kernels::Series;
+use justitia_machine::kernels::Series;
 use serde_json::Value;
 
 const SCRIPT: &str = include_str!("delegation/guest.sh");

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{machine, report_of, Said, PROLOGUE};
 use justitia_lab::gate_module;
-use justitia_lab::kernels::Series;
+use justitia_machine::kernels::Series;
 
 const SCRIPT: &str = include_str!("gate/guest.sh");
 

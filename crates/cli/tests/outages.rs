@@ -13,7 +13,7 @@ mod common;
 use std::time::Duration;
 
 use common::{machine, parts, report_of, Said, PROLOGUE};
-use justitia_lab::kernels::Series;
+use justitia_machine::kernels::Series;
 
 const SCRIPT: &str = include_str!("outages/guest.sh");
 

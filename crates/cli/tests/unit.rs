@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use common::{machine, report_of, PROLOGUE};
-use justitia_lab::kernels::Series;
+use justitia_machine::kernels::Series;
 
 const UNIT: &str = include_str!("../../../packaging/justitia.service");
 
@@ -28,9 +28,9 @@ if [ "$1" != check ]; then
     cat >justitia.service.d/lab.conf <<END
 [Service]
 ExecStart=
-ExecStart=/opt/justitia/justitia run --wait --manage '/work.slice/*'
+ExecStart=/opt/lab/justitia run --wait --manage '/work.slice/*'
 ExecStopPost=
-ExecStopPost=-/opt/justitia/justitia restore
+ExecStopPost=-/opt/lab/justitia restore
 StandardOutput=append:/run/justitia.log
 StandardError=append:/run/justitia.log
 END
@@ -80,7 +80,7 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     first=$(show MainPID)
     echo "seccomp: $(grep Seccomp: /proc/$first/status | tr -dc 0-9) capabilities: $(grep CapEff /proc/$first/status | tr -d ' \t')"
     systemctl reload justitia && sleep 2 && is_active && [ "$(show MainPID)" = "$first" ] && echo "reloaded"
-    /opt/justitia/justitia status || echo "FAILED: no status"
+    /opt/lab/justitia status || echo "FAILED: no status"
     kill -KILL "$first"
     again() { is_active && [ "$(show MainPID)" != "$first" ] && [ "$(show MainPID)" != 0 ]; }
     wait_for 30 again && echo "restarted: $(show NRestarts)"

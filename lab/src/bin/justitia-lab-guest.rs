@@ -7,7 +7,7 @@ use justitia_lab::{guest, load};
 
 const USAGE: &str = "usage: justitia-lab-guest load SPEC.json\n       \
                      justitia-lab-guest waits CGROUP SECONDS\n       \
-                     (without arguments, in a guest of the lab: does the job in the mailbox and\n       \
+                     (without arguments, in a guest of the lab: does the job on the job disk and\n       \
                      switches the guest off)";
 
 fn main() -> ExitCode {

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use super::protocol::{PrepareJob, PrepareReport};
 use super::PACKAGES;
-use crate::cache::{sha256_bytes, Cache};
-use crate::error::LabError;
-use crate::kernels::Series;
 use crate::machine::{job_text, program, understood};
 use crate::protocol::Job;
-use crate::qemu::Clock;
-use crate::vm::{self, DataDisk, VmSpec};
+use justitia_machine::cache::{sha256_bytes, Cache};
+use justitia_machine::error::LabError;
+use justitia_machine::kernels::Series;
+use justitia_machine::qemu::Clock;
+use justitia_machine::vm::{self, DataDisk, VmSpec};
 
 /// Counts up when the making changes, so that cached images are not used any more.
 const LAYOUT: u32 = 1;

@@ -24,14 +24,14 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::args::RunArgs;
-use crate::error::LabError;
-use crate::host::Watch;
-use crate::kernels::Series;
 use crate::machine::{guest_modules, host_time, job_text, program, understood, with_disk};
 use crate::progress::Progress;
 use crate::protocol::Job;
 use crate::run::{write_whole, REPORT, RESULT};
-use crate::vm::{self, DataDisk, VmSpec};
+use justitia_machine::error::LabError;
+use justitia_machine::host::Watch;
+use justitia_machine::kernels::Series;
+use justitia_machine::vm::{self, DataDisk, VmSpec};
 use protocol::{DatabasesReport, Policy, PrepareJob};
 use settings::Settings;
 use study::{Document, Environment, RunRecord};

@@ -11,11 +11,11 @@ use super::image;
 use super::protocol::{DatabaseJob, DatabasesJob, Keys, Policy};
 use super::scenario::{find, Scenario};
 use crate::args::RunArgs;
-use crate::error::LabError;
 use crate::experiments::did_you_mean;
 use crate::experiments::settings::{cpus_start, in_range, MIN_MEMORY_BYTES};
 use crate::protocol::{Lie, Lru, MemoryDisk, Scheduler};
-use crate::qemu::Clock;
+use justitia_machine::error::LabError;
+use justitia_machine::qemu::Clock;
 
 /// Rows that fill a page of a database.
 const ROWS_PER_PAGE: u64 = 2;

@@ -148,7 +148,7 @@ pub struct RunRecord {
     pub seed: u64,
     /// Part of the host's CPU time that went to others, 0 to 1.
     pub host_busy_with_others: Option<f64>,
-    /// Median speed of the host's CPUs, as in [`crate::host::HostSeen`].
+    /// Median speed of the host's CPUs, as in [`justitia_machine::host::HostSeen`].
     pub host_speed: Option<f64>,
     /// Boots that failed before this one.
     pub failed_boots: u32,
@@ -165,7 +165,7 @@ pub struct StudiedRun {
     pub seed: u64,
     /// Part of the host's CPU time that went to others, 0 to 1.
     pub host_busy_with_others: Option<f64>,
-    /// Median speed of the host's CPUs, as in [`crate::host::HostSeen`].
+    /// Median speed of the host's CPUs, as in [`justitia_machine::host::HostSeen`].
     #[serde(default)]
     pub host_speed: Option<f64>,
     /// Boots that failed before this one.

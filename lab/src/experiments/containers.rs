@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::did_you_mean;
 use super::settings::in_range;
 use crate::args::RunArgs;
-use crate::error::LabError;
 use crate::protocol::Lie;
+use justitia_machine::error::LabError;
 
 /// Most containers in one guest.
 pub const MAX_CONTAINERS: usize = 64;

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{ContainerSpec, Description, Measure};
 use crate::args::LoadArgs;
-use crate::error::LabError;
 use crate::protocol::{Load, PolicyUnderTest};
+use justitia_machine::error::LabError;
 
 /// What stays the same whatever the command line says.
 pub const DESCRIPTION: Description = Description {

@@ -16,8 +16,8 @@ pub mod sharing;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::LabError;
 use crate::protocol::{Load, PolicyUnderTest, Surroundings};
+use justitia_machine::error::LabError;
 
 pub use containers::ContainerSpec;
 pub use paper::PaperFigure;

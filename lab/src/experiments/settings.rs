@@ -10,10 +10,10 @@ use super::guard::{self, Pitfall};
 use super::{did_you_mean, fileserver, find, find_policy, policy_name, readmix, reread, sharing};
 use super::{Measure, Workload};
 use crate::args::{LoadArgs, RunArgs};
-use crate::error::LabError;
-use crate::kernels::Series;
 use crate::protocol::{ContainerJob, GuestJob, Lru, MemoryDisk, PolicyUnderTest, Scheduler};
-use crate::qemu::Clock;
+use justitia_machine::error::LabError;
+use justitia_machine::kernels::Series;
+use justitia_machine::qemu::Clock;
 
 /// Least memory of a guest that runs containers.
 pub const MIN_MEMORY_BYTES: u64 = 256 << 20;

@@ -162,11 +162,7 @@ impl Agent {
         unsafe {
             command.pre_exec(move || (&members).write_all(b"0"));
         }
-        self.child = Some(
-            command
-                .spawn()
-                .context("cannot start /opt/justitia/justitia")?,
-        );
+        self.child = Some(command.spawn().context("cannot start /opt/lab/justitia")?);
         self.killed = false;
         self.ready = false;
         Ok(())

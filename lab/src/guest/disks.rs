@@ -1,4 +1,4 @@
-//! The guest's disks by serial number, and the job and report on the mailbox disk.
+//! The guest's disks by serial number, and the job and report on the job disk.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use anyhow::{bail, Context, Result};
 use serde::{de::DeserializeOwned, Serialize};
 
 use super::files;
-use crate::mailbox::{read_message, write_message, JOB_OFFSET, REPORT_OFFSET};
+use justitia_machine::job_disk::{read_message, write_message, JOB_OFFSET, REPORT_OFFSET};
 
 /// A block device of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,35 +49,35 @@ fn find_below(sys_block: &Path, serial: &str) -> Result<GuestDisk> {
     bail!("no disk with serial number {serial:?} is attached to this guest")
 }
 
-/// Reads the job from the mailbox disk.
-pub fn receive<T: DeserializeOwned>(mailbox: &Path) -> Result<T> {
-    let file = File::open(mailbox).with_context(|| format!("cannot open {}", mailbox.display()))?;
+/// Reads the job from the job disk.
+pub fn receive<T: DeserializeOwned>(disk: &Path) -> Result<T> {
+    let file = File::open(disk).with_context(|| format!("cannot open {}", disk.display()))?;
     let text = read_message(&file, JOB_OFFSET)
-        .context("cannot read the mailbox")?
-        .context("the mailbox holds no job")?;
-    serde_json::from_slice(&text).context("the job in the mailbox cannot be understood")
+        .context("cannot read the job disk")?
+        .context("the job disk holds no job")?;
+    serde_json::from_slice(&text).context("the job in the job disk cannot be understood")
 }
 
-/// Writes the report to the mailbox disk and waits until it is there.
-pub fn send<T: Serialize>(mailbox: &Path, report: &T) -> Result<()> {
+/// Writes the report to the job disk and waits until it is there.
+pub fn send<T: Serialize>(disk: &Path, report: &T) -> Result<()> {
     let text = serde_json::to_vec(report).context("cannot write the report as JSON")?;
     let file = File::options()
         .write(true)
-        .open(mailbox)
-        .with_context(|| format!("cannot open {}", mailbox.display()))?;
-    write_message(&file, REPORT_OFFSET, &text).context("cannot write the report to the mailbox")
+        .open(disk)
+        .with_context(|| format!("cannot open {}", disk.display()))?;
+    write_message(&file, REPORT_OFFSET, &text).context("cannot write the report to the job disk")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mailbox;
+    use justitia_machine::job_disk;
 
     #[test]
     fn job_and_report_have_their_own_places() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("mailbox");
-        mailbox::create(&path, b"[1,2]").unwrap();
+        let path = dir.path().join("job");
+        job_disk::create(&path, b"[1,2]").unwrap();
         send(&path, &7u32).unwrap();
         assert_eq!(receive::<Vec<u32>>(&path).unwrap(), [1, 2]);
         assert!(receive::<String>(&path).is_err());
@@ -96,6 +96,6 @@ mod tests {
         let disk = find_below(dir.path(), "data").unwrap();
         assert_eq!(disk.node, Path::new("/dev/nvme1n1"));
         assert_eq!(disk.number, "259:3");
-        assert!(find_below(dir.path(), "mailbox").is_err());
+        assert!(find_below(dir.path(), "job").is_err());
     }
 }

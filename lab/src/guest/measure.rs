@@ -17,9 +17,9 @@ use super::residency::Watched;
 use super::sample::{since, Sampler};
 use super::surroundings::Running;
 use super::waits::Tracer;
-use crate::host::CpuTime;
 use crate::load::shared::monotonic_ns;
 use crate::protocol::{FileReport, FileSample, GuestJob, Sample, WaitsReport};
+use justitia_machine::host::CpuTime;
 
 /// Between the order to start and the start: every load has seen the order by then.
 const LEAD: Duration = Duration::from_millis(500);

@@ -17,7 +17,7 @@ use rustix::mount::{mount, MountFlags};
 use super::disks::{self, GuestDisk};
 use super::{files, progress, setup};
 use crate::protocol::MemoryDisk;
-use crate::qemu::SERIAL_DATA;
+use justitia_machine::qemu::SERIAL_DATA;
 
 /// Where configfs is mounted.
 const CONFIG: &str = "/sys/kernel/config";

@@ -1,6 +1,6 @@
 //! What runs inside the guest: the driver of one experiment.
 //!
-//! Order of a boot: mounts, job from the mailbox, LRU, scheduler, data file system, cgroups,
+//! Order of a boot: mounts, job from its disk, LRU, scheduler, data file system, cgroups,
 //! containers (created, waiting), file sets, the agent, the measured phase, the agent's end, the
 //! report, power off. [`run`] is that order; the modules are its parts.
 //!
@@ -39,11 +39,11 @@ use std::panic;
 use anyhow::Result;
 use rustix::system::{reboot, RebootCommand};
 
-use crate::protocol::{Job, PROGRESS_PREFIX};
-use crate::qemu::SERIAL_MAILBOX;
-use crate::vm::FAILURE_PREFIX;
+use crate::protocol::Job;
+use justitia_machine::qemu::SERIAL_JOB;
+use justitia_machine::vm::{FAILURE_PREFIX, PROGRESS_PREFIX};
 
-/// Does the job in the mailbox and switches the guest off. Does not return.
+/// Does the job on the job disk and switches the guest off. Does not return.
 pub fn drive() -> ! {
     // Whatever happens, the guest must be switched off, or its host waits for the time limit.
     let outcome = panic::catch_unwind(driver);
@@ -58,12 +58,12 @@ pub fn drive() -> ! {
 fn driver() -> Result<()> {
     std::env::set_var("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     setup::mount_all()?;
-    let mailbox = disks::find(SERIAL_MAILBOX)?;
-    match disks::receive(&mailbox.node)? {
-        Job::Experiment(job) => disks::send(&mailbox.node, &run::run(&job)?),
-        Job::Overhead(job) => disks::send(&mailbox.node, &overhead::run(&job)?),
-        Job::Databases(job) => disks::send(&mailbox.node, &databases::run(&job)?),
-        Job::PrepareDatabases(job) => disks::send(&mailbox.node, &databases::prepare(&job)?),
+    let job_disk = disks::find(SERIAL_JOB)?;
+    match disks::receive(&job_disk.node)? {
+        Job::Experiment(job) => disks::send(&job_disk.node, &run::run(&job)?),
+        Job::Overhead(job) => disks::send(&job_disk.node, &overhead::run(&job)?),
+        Job::Databases(job) => disks::send(&job_disk.node, &databases::run(&job)?),
+        Job::PrepareDatabases(job) => disks::send(&job_disk.node, &databases::prepare(&job)?),
     }
 }
 
@@ -87,7 +87,7 @@ fn say(prefix: &str, line: &str) {
     let _ = writeln!(std::io::stdout(), "{prefix}{line}");
 }
 
-/// Switches the guest off. Only the mailbox matters and it has been flushed; the data disk is
+/// Switches the guest off. Only the job disk matters and it has been flushed; the data disk is
 /// scratch, and writing out its dirty pages would only take time.
 fn power_off() -> ! {
     let _ = std::io::stdout().flush();
@@ -103,7 +103,7 @@ fn power_off() -> ! {
 pub fn is_guest() -> bool {
     std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| {
         line.split_whitespace()
-            .any(|word| word == "init=/sbin/justitia-init")
+            .any(|word| word == "init=/sbin/lab-init")
     })
 }
 

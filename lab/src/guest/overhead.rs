@@ -26,7 +26,7 @@ use crate::protocol::{
     AgentCost, ContainerJob, Load, Lru, Observing, OverheadJob, OverheadLoad, OverheadReport,
     PolicyUnderTest, ProgramCost, Scheduler, Window,
 };
-use crate::qemu::SERIAL_DATA;
+use justitia_machine::qemu::SERIAL_DATA;
 
 /// What fio reads.
 const FILE_BYTES: u64 = 128 << 20;

@@ -24,7 +24,7 @@ pub const CGROUP: &str = "/sys/fs/cgroup";
 pub const STATE: &str = "/run/justitia-lab";
 
 /// The tools disk.
-pub const TOOLS: &str = "/opt/justitia";
+pub const TOOLS: &str = "/opt/lab";
 
 /// Controllers the containers get.
 const CONTROLLERS: [&str; 4] = ["memory", "io", "pids", "cpu"];

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::LabError;
 use crate::experiments::did_you_mean;
+use justitia_machine::error::LabError;
 
 /// What a container declares instead of its color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

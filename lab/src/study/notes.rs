@@ -5,7 +5,7 @@ use super::record::RunRecord;
 use super::Document;
 use crate::experiments::{policy_name, runs_agent, Measure};
 use crate::protocol::PolicyUnderTest;
-use crate::qemu::Clock;
+use justitia_machine::qemu::Clock;
 
 /// A run whose disk is idle more than this is not contended for it.
 const CONTENDED_FROM: f64 = 0.85;

@@ -28,7 +28,7 @@ pub struct RunRecord {
     /// Part of the host's CPU time that went to others during the boot, 0 to 1; `None` if unknown.
     #[serde(default)]
     pub host_busy_with_others: Option<f64>,
-    /// Median speed of the host's CPUs, as in [`crate::host::HostSeen`].
+    /// Median speed of the host's CPUs, as in [`justitia_machine::host::HostSeen`].
     #[serde(default)]
     pub host_speed: Option<f64>,
     /// Part of the guest's CPU time that was not idle, 0 to 1; `None` if unknown.

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use justitia_lab::error::LabError;
-use justitia_lab::kernels::Series;
-use justitia_lab::qemu::Clock;
-use justitia_lab::vm::{run_guest, DataDisk, GuestOutput, VmSpec};
+use justitia_machine::error::LabError;
+use justitia_machine::kernels::Series;
+use justitia_machine::qemu::Clock;
+use justitia_machine::vm::{run_guest, DataDisk, GuestOutput, VmSpec};
 
 /// Begins a guest program. `job` prints the job, `report` sends its input as the report,
 /// `set_up` brings the modules, BFQ on the data disk, cgroup2 and a file system on `/data`.
@@ -20,7 +20,7 @@ use justitia_lab::vm::{run_guest, DataDisk, GuestOutput, VmSpec};
 pub(crate) const PROLOGUE: &str = r#"#!/bin/bash
 set -o pipefail
 give_up() {
-    echo "@justitia-error $*"
+    echo "@lab-error $*"
     exit 1
 }
 disk_of() {
@@ -29,13 +29,13 @@ disk_of() {
         [ "$serial" = "$1" ] && echo "/dev/${disk##*/}"
     done
 }
-mailbox=$(disk_of mailbox)
+job_disk=$(disk_of job)
 data=$(disk_of data)
 job() {
-    dd if="$mailbox" iflag=skip_bytes,count_bytes skip=8 status=none \
-        count="$(od -An -tu8 -N8 "$mailbox" | tr -d ' ')"
+    dd if="$job_disk" iflag=skip_bytes,count_bytes skip=8 status=none \
+        count="$(od -An -tu8 -N8 "$job_disk" | tr -d ' ')"
 }
-at() { dd of="$mailbox" bs="$2" seek="$1" oflag=seek_bytes conv=notrunc,fsync iflag=fullblock status=none; }
+at() { dd of="$job_disk" bs="$2" seek="$1" oflag=seek_bytes conv=notrunc,fsync iflag=fullblock status=none; }
 report() {
     local length shift
     cat >/run/report
@@ -47,8 +47,8 @@ report() {
 }
 set_up() {
     while read -r module; do
-        insmod "/opt/justitia/modules/$module" || give_up "no module $module"
-    done </opt/justitia/modules/order
+        insmod "/opt/lab/modules/$module" || give_up "no module $module"
+    done </opt/lab/modules/order
     mount -t cgroup2 -o memory_recursiveprot none /sys/fs/cgroup || give_up "no cgroup2"
     file_system "$data" /data
 }

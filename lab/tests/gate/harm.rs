@@ -4,7 +4,7 @@
 //!
 //! Each compares with the same load while the gate is open, in the same boot.
 
-use justitia_lab::kernels::Series;
+use justitia_machine::kernels::Series;
 
 use crate::common::report_of;
 use crate::{line, no_complaints, rates, spec, variation};
@@ -21,7 +21,7 @@ told() {
     wait "${others[@]}"
     others=()
     for name in "$@"; do echo "$name: $(cat /run/$name)"; done
-    echo "@justitia wrote $*" >/dev/console
+    echo "@lab wrote $*" >/dev/console
 }
 "#;
 
@@ -29,7 +29,7 @@ told() {
 /// than may be dirty, and every other one is deleted before it is written.
 const WAYS: &str = r#"
 {
-    insmod /opt/justitia/justitia.ko || give_up "the module does not load"
+    insmod /opt/lab/justitia.ko || give_up "the module does not load"
     export WARM_UP=4
     for way in "files 3" mmap uring; do
         name=${way%% *}
@@ -46,7 +46,7 @@ const WAYS: &str = r#"
 /// w800 writes 256 KB each second while the others write all they can; then a second disk, of 4 MB/s.
 const NEIGHBOURS: &str = r#"
 {
-    insmod /opt/justitia/justitia.ko || give_up "the module does not load"
+    insmod /opt/lab/justitia.ko || give_up "the module does not load"
     neighbours() { # SECONDS NAME
         group 100 $2-100 /data/w100 $1 4
         group 200 $2-200 /data/w200 $1 4
@@ -87,7 +87,7 @@ const ALONE: &str = r#"
     alone warm; alone warm
     for round in $(seq 7); do
         alone without
-        insmod /opt/justitia/justitia.ko || give_up "the module does not load"
+        insmod /opt/lab/justitia.ko || give_up "the module does not load"
         alone open
         hold
         alone settling

@@ -18,10 +18,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{machine, on_its_own_clock, report_of, PROLOGUE};
-use justitia_lab::headers::build_module;
-use justitia_lab::kernels::{Series, Wanted};
-use justitia_lab::qemu::Clock;
-use justitia_lab::vm::VmSpec;
+use justitia_machine::headers::build_module;
+use justitia_machine::kernels::{Series, Wanted};
+use justitia_machine::qemu::Clock;
+use justitia_machine::vm::VmSpec;
 
 /// Weights of the groups, each written as a directory `/sys/fs/cgroup/wN` and `/data/wN`.
 const WEIGHTS: [u32; 4] = [100, 200, 400, 800];
@@ -35,7 +35,7 @@ mount -o remount,noauto_da_alloc /data
 echo n >/sys/kernel/mm/lru_gen/enabled
 cg=/sys/fs/cgroup
 echo "+memory +io" >$cg/cgroup.subtree_control || give_up "no controllers"
-PATH=$PATH:/opt/justitia
+PATH=$PATH:/opt/lab
 groups="100 200 400 800"
 for w in $groups; do
     mkdir $cg/w$w /data/w$w
@@ -82,7 +82,7 @@ complaints() {
 /// Everything that is to be seen of the gate in one boot.
 const FUNCTIONS: &str = r#"
 {
-    insmod /opt/justitia/justitia.ko || give_up "the module does not load"
+    insmod /opt/lab/justitia.ko || give_up "the module does not load"
     echo "loaded: $(gatectl status | head -n1)"
     gatectl set $cg/w100:100 2>&1 | sed 's/^/read-only: /'
     hold
@@ -120,12 +120,12 @@ const ROUNDS: &str = r#"
     rounds=$(job)
     load $((rounds * 20))
     for round in $(seq "$rounds"); do
-        insmod /opt/justitia/justitia.ko || give_up "round $round: does not load"
+        insmod /opt/lab/justitia.ko || give_up "round $round: does not load"
         hold
         sleep 1
         let_go
         rmmod justitia || give_up "round $round: does not unload"
-        echo "@justitia round $round" >/dev/console
+        echo "@lab round $round" >/dev/console
     done
     echo "rounds: $rounds"
     kill -9 "${writers[@]}"
@@ -137,7 +137,7 @@ const ROUNDS: &str = r#"
 /// removed.
 const DISTURBANCES: &str = r#"
 {
-    insmod /opt/justitia/justitia.ko || give_up "the module does not load"
+    insmod /opt/lab/justitia.ko || give_up "the module does not load"
     mkfifo /run/words
     gatectl hold listen=1 $weights </run/words >/run/held &
     holder=$!

@@ -1,8 +1,8 @@
 //! That the kernel which looks for errors in the module finds those made on purpose: without that, its
 //! silence would say nothing.
 
-use justitia_lab::headers::build_module;
-use justitia_lab::kernels::Series;
+use justitia_machine::headers::build_module;
+use justitia_machine::kernels::Series;
 
 use crate::common::report_of;
 use crate::{module_dir, own_kernel, spec};
@@ -20,7 +20,7 @@ const SCRIPT: &str = r#"
 {
     for what in rcu order asleep list freed; do
         dmesg -C
-        insmod /opt/justitia/mistakes.ko what=$what || give_up "$what: does not load"
+        insmod /opt/lab/mistakes.ko what=$what || give_up "$what: does not load"
         rmmod mistakes
         echo "$what: $(dmesg | grep -E 'BUG:|WARNING:|corruption' | tr '\n' ' ')"
     done

@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::thread::{self, sleep, JoinHandle};
 use std::time::{Duration, Instant};
 
-use justitia_lab::qemu::{self, Machine, SERIAL_DATA};
-use justitia_lab::tools;
+use justitia_machine::qemu::{self, Machine, SERIAL_DATA};
+use justitia_machine::tools;
 
 use setup::{setup, Setup};
 
@@ -256,7 +256,7 @@ fn measure(setup: &Setup, policy: &str, workload: &str) -> Figures {
     // What was fetched ahead and nobody came for goes when all has been quiet for three seconds.
     sleep(Duration::from_secs(6));
     let host = host_pages(&setup.resident, image);
-    let theirs = pages(&guest.run(&format!("/opt/justitia/resident $data {DISK_BYTES}")));
+    let theirs = pages(&guest.run(&format!("/opt/lab/resident $data {DISK_BYTES}")));
     let twice = host.intersection(&theirs).count() as u64;
     let mib = |pages: usize| pages as f64 * PAGE as f64 / MIB;
     [

@@ -6,10 +6,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use justitia_lab::cache::Cache;
-use justitia_lab::image;
-use justitia_lab::kernels::{self, Series};
-use justitia_lab::qemu::{
+use justitia_machine::cache::Cache;
+use justitia_machine::image;
+use justitia_machine::kernels::{self, Series};
+use justitia_machine::qemu::{
     self, Accelerator, Clock, Disk, Machine, SERIAL_DATA, SERIAL_ROOT, SERIAL_TOOLS,
 };
 use tempfile::TempDir;

@@ -1,11 +1,11 @@
 # The guest's part of tests/delegation.rs, behind the lab tests' prologue: containers of several runtimes
 # and services of systemd try to declare colors, an agent outside listens. Nothing is judged here.
 
-justitia=/opt/justitia/justitia
+justitia=/opt/lab/justitia
 cgroups=/sys/fs/cgroup
 out=/run/out
 
-say() { echo "@justitia $*" >/dev/console; }
+say() { echo "@lab $*" >/dev/console; }
 
 tell() { echo "@ $1"; cat; } # NAME
 
@@ -36,7 +36,7 @@ look() { # NAME LOG [PROCESS]
 
 # What every container of these sees of the guest.
 rootfs() { # DIRECTORY
-    mkdir -p "$1"/{proc,sys/fs/cgroup,dev,usr,opt/justitia,out,tree,tmp,run,var/log,var/tmp,etc}
+    mkdir -p "$1"/{proc,sys/fs/cgroup,dev,usr,opt/lab,out,tree,tmp,run,var/log,var/tmp,etc}
     ln -s usr/bin "$1/bin"
     ln -s usr/lib "$1/lib"
     ln -s usr/lib64 "$1/lib64"
@@ -60,7 +60,7 @@ oci() { # RUNTIME NAME COMMAND...
         maps=",\"uidMappings\":$maps,\"gidMappings\":$maps"
         chown "$map:$map" $dir $dir/rootfs
     fi
-    binds=$(bind /usr /usr ro; bind /opt/justitia /opt/justitia ro; bind $out /out rw)
+    binds=$(bind /usr /usr ro; bind /opt/lab /opt/lab ro; bind $out /out rw)
     [ -n "$scope" ] && group=work.slice:crun:$name
     [ -n "$tree" ] && binds=$binds$(bind $cgroups /tree rw)
     cat >$dir/config.json <<END
@@ -90,21 +90,21 @@ pod() { # NAME MANAGER OPTIONS...
         --storage-driver vfs --network-config-dir /run/podman/net --events-backend none \
         --cgroup-manager "$manager" \
         run --rm --name "$name" --network none --no-hosts --log-driver none \
-        -v /usr:/usr:ro -v /opt/justitia:/opt/justitia:ro -v $out:/out "$@" \
-        --rootfs $dir /opt/justitia/inside.sh "$name" >$dir.log 2>&1 </dev/null &
+        -v /usr:/usr:ro -v /opt/lab:/opt/lab:ro -v $out:/out "$@" \
+        --rootfs $dir /opt/lab/inside.sh "$name" >$dir.log 2>&1 </dev/null &
     look "$name" $dir.log $!
     wait $!
 }
 
 service() { # NAME LINES
     printf '[Unit]\nDefaultDependencies=no\n[Service]\nSlice=work.slice\nExecStart=%s %s\n%b' \
-        /opt/justitia/inside.sh "$1" "$2" >"/run/systemd/system/$1.service"
+        /opt/lab/inside.sh "$1" "$2" >"/run/systemd/system/$1.service"
     systemctl daemon-reload
     systemctl start "$1" >"/run/$1.log" 2>&1
     look "$1" "/run/$1.log"
 }
 
-inside=/opt/justitia/inside.sh
+inside=/opt/lab/inside.sh
 if [ "$1" != check ]; then
     set_up
     # As systemd mounts it.

@@ -35,7 +35,7 @@ color() { getfattr --only-values -n user.justitia.color "$own" 2>/dev/null; }
 # Until it has declared something or refused; then it is asked to end.
 probe() {
     local try probe
-    /opt/justitia/justitia probe exec --interval 500ms -- true >/dev/null 2>"$out/$name.probe" &
+    /opt/lab/justitia probe exec --interval 500ms -- true >/dev/null 2>"$out/$name.probe" &
     probe=$!
     for try in {1..240}; do
         kill -0 $probe 2>/dev/null && [ -z "$(color)" ] || break

@@ -1,7 +1,7 @@
 # The guest's part of tests/gate.rs, behind the lab tests' prologue. Two groups write, an agent holds the
 # gate, and goes in every way there is. Nothing is judged here.
 
-justitia=/opt/justitia/justitia
+justitia=/opt/lab/justitia
 cgroups=/sys/fs/cgroup
 
 # What a command says, under a name; what it complains and how it ended, if it refused.
@@ -75,7 +75,7 @@ printf '[gate]\nenabled = true\n' >/run/gate.toml
     start
     keep enable-no-module $justitia gate enable
     kill -TERM $agent && wait $agent
-    insmod /opt/justitia/justitia.ko || give_up "the module does not load"
+    insmod /opt/lab/justitia.ko || give_up "the module does not load"
     keep no-agent $justitia gate enable
     keep not-root setpriv --reuid 65534 --clear-groups $justitia gate status
     keep loaded $justitia gate status --json
@@ -111,7 +111,7 @@ printf '[gate]\nenabled = true\n' >/run/gate.toml
     keep one-left $justitia gate status --json
     keep let-go $justitia gate disable --json
     rmmod justitia && tell unloaded yes
-    insmod /opt/justitia/justitia.ko
+    insmod /opt/lab/justitia.ko
     keep taken-again $justitia gate enable --json
 
     kill -TERM $agent && wait $agent

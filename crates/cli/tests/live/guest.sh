@@ -2,7 +2,7 @@
 # agent manages them, and every command that looks at it is asked. Nothing is judged here: each
 # command's output, messages and exit status travel with the report.
 
-justitia=/opt/justitia/justitia
+justitia=/opt/lab/justitia
 cgroups=/sys/fs/cgroup
 out=/run/out
 groups="light middle heavy"
@@ -81,7 +81,7 @@ for group in $groups; do mkdir "$cgroups/app/$group"; done
 keep weight-heavy $justitia weight /app/heavy 800
 knobs knobs.before
 
-echo "@justitia the load begins"
+echo "@lab the load begins"
 for group in $groups; do load "$group"; done
 start agent --verbose --interval 4s
 for try in {1..40}; do
@@ -89,7 +89,7 @@ for try in {1..40}; do
     [ "$(grep -c '"contending": true' "$out/waiting")" -ge 2 ] && break
     sleep 1
 done
-echo "@justitia the groups contend after $try looks"
+echo "@lab the groups contend after $try looks"
 
 timeout 40 $justitia top --json --interval 1s >"$out/top.lines" 2>/dev/null </dev/null &
 stream=$!
@@ -119,7 +119,7 @@ for try in {1..12}; do
     freeze 0
     [ "$(ticks before.json)" = "$(ticks after.json)" ] && break
 done
-echo "@justitia one step seen in every way after $try tries"
+echo "@lab one step seen in every way after $try tries"
 keep status $justitia status
 keep fields $justitia status --fields
 keep fields.json $justitia status --fields --json
@@ -139,13 +139,13 @@ for try in {1..20}; do
     $justitia explain middle 2>/dev/null | grep -q '300 from' && break
     sleep 1
 done
-echo "@justitia the new weight is followed after $try looks"
+echo "@lab the new weight is followed after $try looks"
 wait $recorder
 echo $? >"$out/record.status"
 kill $stream
 get history /api/history
 keep status-300 $justitia status --json
-echo "@justitia the agent ends"
+echo "@lab the agent ends"
 finish agent
 knobs knobs.after
 
@@ -157,12 +157,12 @@ cp /run/agent.jrec "$out/agent.jrec"
 keep status-nobody $justitia status
 keep top-nobody $justitia top --once
 
-echo "@justitia a record without an agent"
+echo "@lab a record without an agent"
 keep own $justitia record --manage '/app/*' --seconds 4 /run/own.jrec
 keep own-replay.json $justitia replay --json /run/own.jrec
 knobs knobs.own
 
-echo "@justitia an agent that counts through /proc"
+echo "@lab an agent that counts through /proc"
 start proc --observer proc --listen 127.0.0.1:9620
 sleep 5
 keep proc.json $justitia status --json

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use justitia_lab::kernels::Series;
+use justitia_machine::kernels::Series;
 use serde_json::Value;
 
 use crate::common::{machine, on_its_own_clock, report_of, PROLOGUE};

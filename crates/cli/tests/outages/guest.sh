@@ -2,7 +2,7 @@
 # probe inside its group (near) and one with its probe outside (far), two groups that write (left, right),
 # and an agent. Then what can happen to probes, servers and groups happens. Nothing is judged here.
 
-justitia=/opt/justitia/justitia
+justitia=/opt/lab/justitia
 cgroups=/sys/fs/cgroup
 
 say() { echo "@justitia $*" >/dev/console; }

@@ -20,7 +20,7 @@ use super::hog::{Hog, Job};
 pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
 /// Where the lab puts the modules that it was asked for.
-const MODULES: &str = "/opt/justitia/modules";
+const MODULES: &str = "/opt/lab/modules";
 
 pub(crate) fn mount() -> PathBuf {
     let mount = std::env::var_os("JUSTITIA_TEST_CGROUP2").unwrap_or("/sys/fs/cgroup".into());

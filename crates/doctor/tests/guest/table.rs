@@ -123,7 +123,7 @@ pub(crate) fn run(rows: impl IntoIterator<Item = Row>, scene: fn() -> Scene) {
         }
         // Where the lab wants to follow it.
         if let Some(follow) = std::env::var_os("JUSTITIA_TEST_PROGRESS") {
-            let _ = std::fs::write(follow, format!("@justitia {name}\n"));
+            let _ = std::fs::write(follow, format!("@lab {name}\n"));
         }
         let begin = Instant::now();
         let ended = catch_unwind(AssertUnwindSafe(|| step_through(&row, scene())));

@@ -30,7 +30,7 @@ use crate::databases::protocol::{
     DatabaseReport, DatabasesJob, DatabasesReport, PrepareJob, PrepareReport,
 };
 use crate::protocol::Lru;
-use crate::qemu::SERIAL_DATA;
+use justitia_machine::qemu::SERIAL_DATA;
 use server::Server;
 
 /// Read-ahead of the data disk: one page of `InnoDB`. A point select of MariaDB 10.11 reads its leaf

@@ -89,7 +89,7 @@ const DIRECTORIES: &[&str] = &[
     "data",
     "root",
     "home",
-    "opt/justitia",
+    "opt/lab",
     "etc",
     "usr/bin",
     "usr/sbin",
@@ -262,7 +262,7 @@ fn finish_tree(tree: &Path) -> Result<(), LabError> {
         ("etc/group", "root:x:0:\nnogroup:x:65534:\n", 0o644),
         ("etc/hostname", "guest\n", 0o644),
         ("etc/hosts", "127.0.0.1 localhost guest\n", 0o644),
-        ("usr/sbin/justitia-init", INIT, 0o755),
+        ("usr/sbin/lab-init", INIT, 0o755),
     ] {
         write_file(&tree.join(path), text.as_bytes(), mode)?;
     }

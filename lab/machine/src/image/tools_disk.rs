@@ -1,9 +1,10 @@
 //! The tools disk: what changes from run to run, our programs and the modules of the kernel.
 //!
-//! The guest sees it on `/opt/justitia`. The guest's C library is Debian bookworm's; a program that
+//! The guest sees it on `/opt/lab`. The guest's C library is Debian bookworm's; a program that
 //! was linked against a newer one would fail there with a riddle, so it is refused here.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use super::ext4::{make_ext4, room_for, write_file};
@@ -12,7 +13,8 @@ use crate::error::LabError;
 use crate::kernels::Kernel;
 use crate::modules;
 
-/// The tools image for a kernel: `binaries` at its top, `modules/NN-NAME.ko` and `modules/order`.
+/// The tools image for a kernel: `binaries` at its top, `guest` for the first of them, `modules/NN-NAME.ko` and
+/// `modules/order`.
 pub fn tools_image(
     cache: &Cache,
     _lock: &CacheLock,
@@ -66,6 +68,10 @@ pub fn tools_image(
     let tree = scratch.path().join("tree");
     for (name, content, mode) in &files {
         write_file(&tree.join(name), content, *mode)?;
+    }
+    if let Some((program, ..)) = files.first().filter(|_| !binaries.is_empty()) {
+        let link = tree.join("guest");
+        symlink(program, &link).map_err(|error| LabError::io("make", &link, error))?;
     }
     let image = scratch.path().join("tools.img");
     make_ext4(&tree, &image, "tools", room_for(&tree, 8 << 20), 0)?;

@@ -1,9 +1,9 @@
-//! The mailbox: one small disk that carries the job into the guest and the report out of it.
+//! The job disk carries the job into the guest and the report out of it.
 //!
 //! A message is its length, 8 bytes little-endian, and its bytes. The job lies at [`JOB_OFFSET`],
 //! the report at [`REPORT_OFFSET`]; a length of zero means there is none. The same functions serve
 //! both sides: the host works on the file, the guest on the block device whose serial is
-//! [`SERIAL_MAILBOX`](crate::qemu::SERIAL_MAILBOX).
+//! [`SERIAL_JOB`](crate::qemu::SERIAL_JOB).
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ pub const JOB_OFFSET: u64 = 0;
 pub const REPORT_OFFSET: u64 = 1 << 20;
 
 /// Size of the disk in bytes; it is sparse.
-pub const MAILBOX_BYTES: u64 = 64 << 20;
+pub const DISK_BYTES: u64 = 64 << 20;
 
 const LENGTH_BYTES: u64 = 8;
 
@@ -29,7 +29,7 @@ pub fn create(path: &Path, job: &[u8]) -> io::Result<()> {
         .create(true)
         .truncate(true)
         .open(path)?;
-    file.set_len(MAILBOX_BYTES)?;
+    file.set_len(DISK_BYTES)?;
     write_message(&file, JOB_OFFSET, job)
 }
 
@@ -42,7 +42,7 @@ pub fn write_message(file: &File, offset: u64, message: &[u8]) -> io::Result<()>
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!(
-                "message of {} bytes does not fit into the mailbox",
+                "message of {} bytes does not fit onto the job disk",
                 message.len()
             ),
         ));
@@ -67,7 +67,7 @@ pub fn read_message(file: &File, offset: u64) -> io::Result<Option<Vec<u8>>> {
     if length > room(offset) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("mailbox message claims {length} bytes"),
+            format!("a message on the job disk claims {length} bytes"),
         ));
     }
     let mut message = vec![0; length as usize];
@@ -79,7 +79,7 @@ fn room(offset: u64) -> u64 {
     let end = if offset < REPORT_OFFSET {
         REPORT_OFFSET
     } else {
-        MAILBOX_BYTES
+        DISK_BYTES
     };
     end.saturating_sub(offset + LENGTH_BYTES)
 }
@@ -88,7 +88,7 @@ fn room(offset: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn mailbox(job: &[u8]) -> File {
+    fn job_disk(job: &[u8]) -> File {
         let file = tempfile::NamedTempFile::new().unwrap();
         create(file.path(), job).unwrap();
         File::options()
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn job_and_report_travel_apart() {
-        let file = mailbox(b"job");
+        let file = job_disk(b"job");
         assert_eq!(read_message(&file, REPORT_OFFSET).unwrap(), None);
         write_message(&file, REPORT_OFFSET, b"a report").unwrap();
         assert_eq!(read_message(&file, JOB_OFFSET).unwrap().unwrap(), b"job");
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_job_never_reaches_into_the_report() {
-        let file = mailbox(b"");
+        let file = job_disk(b"");
         let limit = (REPORT_OFFSET - LENGTH_BYTES) as usize;
         assert!(write_message(&file, JOB_OFFSET, &vec![1; limit]).is_ok());
         let error = write_message(&file, JOB_OFFSET, &vec![1; limit + 1]).unwrap_err();
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_length_out_of_range_is_refused() {
-        let file = mailbox(b"x");
+        let file = job_disk(b"x");
         file.write_all_at(&u64::MAX.to_le_bytes(), REPORT_OFFSET)
             .unwrap();
         let error = read_message(&file, REPORT_OFFSET).unwrap_err();

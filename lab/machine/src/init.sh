@@ -7,18 +7,18 @@ busybox mount -t proc proc /proc
 busybox mount -t sysfs sysfs /sys
 busybox mount -t tmpfs -o mode=755 tmpfs /run
 busybox mount -t tmpfs -o mode=1777 tmpfs /tmp
-echo "justitia-init: up"
+echo "lab-init: up"
 for disk in /sys/block/nvme*; do
     read -r serial <"$disk/device/serial" 2>/dev/null || continue
     if [ "$serial" = tools ]; then
-        busybox mount -t ext4 -o ro "/dev/${disk##*/}" /opt/justitia
+        busybox mount -t ext4 -o ro "/dev/${disk##*/}" /opt/lab
     fi
 done
-if [ -x /opt/justitia/justitia-lab-guest ]; then
-    /opt/justitia/justitia-lab-guest
-    echo "justitia-init: the guest program ended with status $?"
+if [ -x /opt/lab/guest ]; then
+    /opt/lab/guest
+    echo "lab-init: the guest program ended with status $?"
 else
-    echo "justitia-init: no guest program"
+    echo "lab-init: no guest program"
 fi
 busybox sync
 busybox poweroff -f

@@ -20,19 +20,21 @@ use std::time::{Duration, Instant};
 use crate::cache::{Cache, CacheLock};
 use crate::console::{watch, Ending, Next};
 use crate::error::LabError;
+use crate::job_disk;
 use crate::kernels::{Kernel, Wanted};
-use crate::mailbox;
-use crate::protocol::PROGRESS_PREFIX;
 use crate::qemu::{
-    self, Accelerator, Clock, Disk, Machine, SERIAL_DATA, SERIAL_MAILBOX, SERIAL_ROOT, SERIAL_TOOLS,
+    self, Accelerator, Clock, Disk, Machine, SERIAL_DATA, SERIAL_JOB, SERIAL_ROOT, SERIAL_TOOLS,
 };
 use crate::{image, tools};
 
+/// A console line that begins with this tells the caller what the guest is doing.
+pub const PROGRESS_PREFIX: &str = "@lab ";
+
 /// A console line that begins with this says in one line why the guest program gave up.
-pub const FAILURE_PREFIX: &str = "@justitia-error ";
+pub const FAILURE_PREFIX: &str = "@lab-error ";
 
 /// Printed by the guest's init as its first act.
-const INIT_IS_UP: &str = "justitia-init: up";
+const INIT_IS_UP: &str = "lab-init: up";
 
 /// A guest that does not reach its init on KVM within this does not run on it.
 const KVM_PROBE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -54,9 +56,9 @@ pub struct VmSpec {
     pub data_bytes: u64,
     /// Where the data disk comes from and what becomes of it.
     pub data: DataDisk,
-    /// Programs put into `/opt/justitia`; one must be called `justitia-lab-guest`.
+    /// Programs put into `/opt/lab`; the guest runs the first one.
     pub binaries: Vec<PathBuf>,
-    /// Kernel modules put into `/opt/justitia/modules`, with what they depend on.
+    /// Kernel modules put into `/opt/lab/modules`, with what they depend on.
     pub modules: Vec<String>,
     /// Debian packages in the root besides [`image::BASE_PACKAGES`].
     pub extra_packages: Vec<String>,
@@ -206,10 +208,9 @@ fn boot(
         fs::create_dir_all(dir).map_err(|error| LabError::io("create", dir, error))?;
     }
     let run = prepared.cache.run_dir()?;
-    let mailbox_path = run.path().join("mailbox");
-    mailbox::create(&mailbox_path, job)
-        .map_err(|error| LabError::io("write", &mailbox_path, error))?;
-    let machine = machine(prepared, spec, run.path(), &mailbox_path)?;
+    let job_path = run.path().join("job");
+    job_disk::create(&job_path, job).map_err(|error| LabError::io("write", &job_path, error))?;
+    let machine = machine(prepared, spec, run.path(), &job_path)?;
     let begin = Instant::now();
     let mut boot_s = None;
     let mut complaint = None;
@@ -249,9 +250,9 @@ fn boot(
             ));
         }
     }
-    let report = File::open(&mailbox_path)
-        .and_then(|file| mailbox::read_message(&file, mailbox::REPORT_OFFSET))
-        .map_err(|error| LabError::io("read", &mailbox_path, error))?;
+    let report = File::open(&job_path)
+        .and_then(|file| job_disk::read_message(&file, job_disk::REPORT_OFFSET))
+        .map_err(|error| LabError::io("read", &job_path, error))?;
     match report {
         Some(report) => Ok(Outcome::Reported { report, boot_s }),
         None => Err(LabError::failed(
@@ -266,12 +267,12 @@ fn machine(
     prepared: &Prepared,
     spec: &VmSpec,
     dir: &Path,
-    mailbox_path: &Path,
+    job_path: &Path,
 ) -> Result<Machine, LabError> {
     let mut disks = vec![
         Disk::shared(&prepared.root, SERIAL_ROOT),
         Disk::shared(&prepared.tools, SERIAL_TOOLS),
-        Disk::private(mailbox_path, SERIAL_MAILBOX, None),
+        Disk::private(job_path, SERIAL_JOB, None),
     ];
     let data = match &spec.data {
         DataDisk::Scratch if spec.data_bytes == 0 => None,

@@ -28,10 +28,10 @@ use crate::tools;
 
 /// Serial of the read-only root disk.
 pub const SERIAL_ROOT: &str = "root";
-/// Serial of the tools disk, mounted on `/opt/justitia` by the guest's init.
+/// Serial of the tools disk, mounted on `/opt/lab` by the guest's init.
 pub const SERIAL_TOOLS: &str = "tools";
-/// Serial of the mailbox disk.
-pub const SERIAL_MAILBOX: &str = "mailbox";
+/// Serial of the job disk.
+pub const SERIAL_JOB: &str = "job";
 /// Serial of the empty, throttled data disk.
 pub const SERIAL_DATA: &str = "data";
 
@@ -231,7 +231,7 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
 /// the place of ours of the same key: of `cgroup_no_v1=` the kernel adds up all that it is given.
 fn kernel_command_line(extra: &[String]) -> String {
     let ours = format!(
-        "root=PARTUUID={ROOT_PARTUUID} rootwait ro rootfstype=ext4 init=/sbin/justitia-init \
+        "root=PARTUUID={ROOT_PARTUUID} rootwait ro rootfstype=ext4 init=/sbin/lab-init \
          console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off psi=1 cgroup_no_v1=all"
     );
     let key = |word: &str| word.split('=').next().unwrap_or_default().to_owned();
