@@ -83,6 +83,7 @@ impl Machine {
                 kernel: kernel.into(),
                 memory_bytes: with_disk(settings.memory_bytes, settings.memory_disk().as_ref()),
                 cpus: settings.cpus,
+                possible_cpus: None,
                 disk_mbps: Some(settings.disk_mb_per_s),
                 disk_iops: None,
                 data_bytes: data_bytes(settings),

@@ -50,6 +50,7 @@ pub fn run(args: &OverheadArgs) -> Result<String, LabError> {
         kernel: series.into(),
         memory_bytes: MEMORY_BYTES,
         cpus: args.cpus,
+        possible_cpus: None,
         disk_mbps: Some(DISK_MB_PER_S),
         disk_iops: None,
         data_bytes: 4 << 30,

@@ -48,6 +48,8 @@ pub struct VmSpec {
     pub memory_bytes: u64,
     /// Virtual CPUs.
     pub cpus: u32,
+    /// See [`Machine::possible_cpus`].
+    pub possible_cpus: Option<u32>,
     /// Limit of the data disk, reads and writes together, in 10^6 bytes per second.
     pub disk_mbps: Option<u32>,
     /// Limit of the data disk in requests per second.
@@ -292,6 +294,7 @@ fn machine(
         qemu_major: prepared.qemu_major,
         memory_bytes: spec.memory_bytes,
         cpus: spec.cpus,
+        possible_cpus: spec.possible_cpus,
         kernel: prepared.kernel_image.clone(),
         disks,
         cmdline: spec.cmdline.clone(),
@@ -338,6 +341,7 @@ fn choose_accelerator(
         qemu_major: prepared.qemu_major,
         memory_bytes: 512 << 20,
         cpus: 2,
+        possible_cpus: None,
         kernel: prepared.kernel_image.clone(),
         disks: vec![Disk::shared(&prepared.root, SERIAL_ROOT)],
         cmdline: Vec::new(),

@@ -47,6 +47,7 @@ pub fn obtain(
         kernel: kernel.into(),
         memory_bytes: 1 << 30,
         cpus: 2,
+        possible_cpus: None,
         disk_mbps: None,
         disk_iops: None,
         data_bytes: bytes,

@@ -164,6 +164,7 @@ fn machine(
         kernel: kernel.into(),
         memory_bytes: with_disk(settings.memory_bytes, settings.memory_disk().as_ref()),
         cpus: settings.cpus,
+        possible_cpus: None,
         disk_mbps: limited.then_some(settings.disk_mb_per_s),
         disk_iops: limited.then_some(settings.disk_iops),
         data_bytes: 0,

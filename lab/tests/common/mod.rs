@@ -105,6 +105,7 @@ pub(crate) fn machine(series: Series, script: &str, dir: &Path) -> VmSpec {
         kernel: series.into(),
         memory_bytes: 512 << 20,
         cpus: 2,
+        possible_cpus: None,
         disk_mbps: None,
         disk_iops: None,
         data_bytes: 256 << 20,
