@@ -95,7 +95,9 @@ pub(super) fn hear(board: &Board, name: &str, bytes: Bytes, for_ms: u64) -> Answ
     let known = board.report().find(name).map(|group| group.path.clone());
     let path = match known {
         Some(path) => path,
-        None if name.len() > 1 && name.starts_with('/') => name.trim_end_matches('/').to_owned(),
+        None if name.starts_with('/') && name.contains(|char| char != '/') => {
+            name.trim_end_matches('/').to_owned()
+        }
         None => {
             return refused((
                 format!("{} is not the name of one managed group", one_line(name)),

@@ -69,6 +69,18 @@ fn what_is_impossible_is_refused() {
 }
 
 #[test]
+fn nothing_is_reserved_for_the_root() {
+    let board = board(Mode::Proportional, example::tick(1, 3));
+    for name in ["", "/", "//", "///"] {
+        let cause = refusal(&board, name, Bytes::ZERO);
+        assert!(
+            cause.contains("not the name of one managed group"),
+            "{cause}"
+        );
+    }
+}
+
+#[test]
 fn an_agent_that_only_observes_reserves_nothing() {
     let board = board(Mode::Observe, example::tick(1, 3));
     assert!(refusal(&board, "db", Bytes::mib(1)).contains("mode observe"));
