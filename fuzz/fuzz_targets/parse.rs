@@ -1,4 +1,4 @@
-//! Any bytes, every parser of kernel files: nothing panics.
+//! [`justitia_fuzz::parse`] for libFuzzer.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|text: &[u8]| justitia_cgroup::parse::everything(text));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| justitia_fuzz::parse(bytes));

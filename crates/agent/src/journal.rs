@@ -38,8 +38,11 @@ use justitia_policy::snapshot::GroupId;
 
 use crate::error::{Error, Result};
 use crate::lock::make_state_dir;
-use crate::record::{checked, hold_line, knob, push_line, same, value};
+use crate::record::{checked, hold_line, knob, same, value};
 use crate::status::Problem;
+
+#[doc(hidden)]
+pub use crate::record::push_line;
 
 const FILE: &str = "journal";
 const VERSION: &str = "1";
@@ -356,15 +359,7 @@ fn begin(path: &Path, boot: &str, entries: &BTreeMap<(GroupId, Knob), Entry>) ->
             .open(&fresh)?;
         called(Call::Truncate)?;
         file.set_len(0)?;
-        let mut text = String::new();
-        push_line(&mut text, &format!("justitia-journal {VERSION} {boot}"));
-        for (&(group, knob), entry) in entries {
-            push_line(&mut text, &hold_line(group, knob, entry.prior, &entry.path));
-            for value in &entry.written {
-                push_line(&mut text, &format!("wrote {group} {knob} {value}"));
-            }
-        }
-        write_all(&mut file, &text)?;
+        write_all(&mut file, &text_of(boot, entries))?;
         called(Call::Sync)?;
         file.sync_data()?;
         called(Call::Rename)?;
@@ -376,6 +371,27 @@ fn begin(path: &Path, boot: &str, entries: &BTreeMap<(GroupId, Knob), Entry>) ->
         Ok(file)
     };
     write().map_err(|error| Error::io("write", path, &error))
+}
+
+/// A journal that says just `entries`.
+fn text_of(boot: &str, entries: &BTreeMap<(GroupId, Knob), Entry>) -> String {
+    let mut text = String::new();
+    push_line(&mut text, &format!("justitia-journal {VERSION} {boot}"));
+    for (&(group, knob), entry) in entries {
+        push_line(&mut text, &hold_line(group, knob, entry.prior, &entry.path));
+        for value in &entry.written {
+            push_line(&mut text, &format!("wrote {group} {knob} {value}"));
+        }
+    }
+    text
+}
+
+/// What a journal of these bytes is written anew as, and how many of its lines are damaged: for the fuzz
+/// target, which needs no files.
+#[doc(hidden)]
+pub fn rewritten(text: &[u8], boot: &str) -> Result<(String, usize)> {
+    let replay = replay(text, boot, Path::new(FILE))?;
+    Ok((text_of(boot, &replay.entries), replay.damaged))
 }
 
 #[derive(Debug, Default)]

@@ -35,7 +35,7 @@ pub(crate) fn hold_line(group: GroupId, knob: Knob, prior: Value, path: &str) ->
 }
 
 /// Appends a line with its checksum.
-pub(crate) fn push_line(text: &mut String, line: &str) {
+pub fn push_line(text: &mut String, line: &str) {
     let _ = writeln!(text, "{:016x} {line}", checksum(line));
 }
 

@@ -405,9 +405,20 @@ fn answer(mut stream: UnixStream, board: &Board, streams: &mut Streams) -> io::R
     let line = hear(&mut stream)?;
     // A client that follows the ticks is left to a thread of its own.
     stream.set_write_timeout(Some(PATIENCE))?;
-    let answer = match serde_json::from_slice(&line) {
+    let Some(answer) = reply(&line, board) else {
+        return streams.add(stream);
+    };
+    let mut text = serde_json::to_vec(&answer)?;
+    text.push(b'\n');
+    tell(&mut stream, &text)
+}
+
+/// The answer to a line; `None`: whoever sent it wants the ticks. Public for the fuzz target.
+#[doc(hidden)]
+pub fn reply(line: &[u8], board: &Board) -> Option<Answer> {
+    Some(match serde_json::from_slice(line) {
         Ok(Request::Status) => Answer::Ok(Box::new(board.report())),
-        Ok(Request::Ticks) => return streams.add(stream),
+        Ok(Request::Ticks) => return None,
         Ok(Request::Color {
             group,
             color,
@@ -425,10 +436,7 @@ fn answer(mut stream: UnixStream, board: &Board, streams: &mut Streams) -> io::R
             cause: format!("request not understood: {error}"),
             remedy: "send {\"ask\":\"status\"} and a line break".into(),
         },
-    };
-    let mut text = serde_json::to_vec(&answer)?;
-    text.push(b'\n');
-    tell(&mut stream, &text)
+    })
 }
 
 /// What is left of a client's patience.

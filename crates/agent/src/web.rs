@@ -18,7 +18,9 @@ mod connection;
 pub mod describe;
 mod fields;
 mod history;
-mod http;
+// Public for the fuzz target.
+#[doc(hidden)]
+pub mod http;
 pub mod openmetrics;
 pub mod own;
 mod server;

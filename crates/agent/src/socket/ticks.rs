@@ -42,7 +42,8 @@ const STATE_EVERY: u64 = 60;
 /// A line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line<T> {
+#[doc(hidden)]
+pub enum Line<T> {
     /// The first one.
     Began {
         /// The agent's version.

@@ -10,23 +10,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// Longest head of a request.
-pub(super) const LONGEST_HEAD: usize = 8 << 10;
+pub const LONGEST_HEAD: usize = 8 << 10;
 const HEADERS: usize = 64;
 
 /// A request for a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Request {
+pub struct Request {
     /// Only the head is asked for.
-    pub(super) head_only: bool,
+    pub head_only: bool,
     /// Without the query.
-    pub(super) path: String,
+    pub path: String,
     /// What comes after `?`, if anything.
-    pub(super) query: String,
+    pub query: String,
 }
 
 /// What became of the bytes so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Parsed {
+pub enum Parsed {
     /// There must be more.
     Partial,
     /// A request that may be answered.
@@ -37,7 +37,7 @@ pub(super) enum Parsed {
 
 /// Answers that are not a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Status {
+pub enum Status {
     /// Here it is.
     Ok,
     /// Not understood.
@@ -91,7 +91,7 @@ impl Status {
 
 /// Which names a request may give us.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Names {
+pub struct Names {
     listen: IpAddr,
     host_name: Option<String>,
 }
@@ -99,7 +99,7 @@ pub(super) struct Names {
 impl Names {
     /// Of a server at this address, on a machine of this name. The machine's name counts only when
     /// the server can be reached from other machines.
-    pub(super) fn new(listen: SocketAddr, host_name: Option<String>) -> Names {
+    pub fn new(listen: SocketAddr, host_name: Option<String>) -> Names {
         let listen = listen.ip();
         Names {
             listen,
@@ -136,7 +136,7 @@ fn is_port(text: &str) -> bool {
 }
 
 /// Looks at the bytes received so far.
-pub(super) fn parse(bytes: &[u8], names: &Names) -> Parsed {
+pub fn parse(bytes: &[u8], names: &Names) -> Parsed {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {

@@ -1,0 +1,56 @@
+//! The agent's journal.
+
+use justitia_agent::journal::{push_line, rewritten};
+
+const BOOT: &str = "1e5d3c7a-2f7e-4a63-9c7b-3b1f0a9d8e11";
+
+/// Any bytes as a journal: nothing panics; what is written anew of it is undamaged, says the same (it is
+/// written anew as itself), and is no longer than what was read makes it; and a journal that is torn
+/// anywhere has no more damaged lines than it has whole. The first byte chooses: the bytes as they are, or
+/// each line with its checksum, below a header of this boot (a checksum is not found by chance).
+pub fn journal(bytes: &[u8]) {
+    let Some((how, bytes)) = crate::choice(bytes) else {
+        return;
+    };
+    let text = if how & 1 == 0 {
+        bytes.to_vec()
+    } else {
+        let mut text = String::new();
+        push_line(&mut text, &format!("justitia-journal 1 {BOOT}"));
+        for line in String::from_utf8_lossy(bytes).lines() {
+            push_line(&mut text, line);
+        }
+        text.into_bytes()
+    };
+    let Ok((anew, damaged)) = rewritten(&text, BOOT) else {
+        return;
+    };
+    let lines = text.split_inclusive(|&byte| byte == b'\n');
+    assert!(damaged <= lines.count());
+    assert_eq!(
+        rewritten(anew.as_bytes(), BOOT).ok(),
+        Some((anew.clone(), 0))
+    );
+    // A number can be written shorter than it was read, and never longer; a header is always written.
+    assert!(
+        anew.len() <= text.len() + HEADER,
+        "{} of {}",
+        anew.len(),
+        text.len()
+    );
+    for end in cuts(text.len()) {
+        let (_, torn) = rewritten(&text[..end], BOOT).unwrap_or_default();
+        assert!(
+            torn <= damaged,
+            "{torn} damaged lines at {end} of {damaged}"
+        );
+    }
+}
+
+/// Bytes of a header: a checksum, the name and the version of the format, the boot.
+const HEADER: usize = 16 + 1 + "justitia-journal 1 ".len() + BOOT.len() + 1;
+
+/// Where to tear a text of this length: everywhere, or at a hundred places of a long one.
+fn cuts(length: usize) -> impl Iterator<Item = usize> {
+    (0..length).step_by(1 + length / 100)
+}

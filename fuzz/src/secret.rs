@@ -1,0 +1,79 @@
+//! Passwords in the files of servers' own clients.
+
+use justitia_probe::secret::{pgpass, MysqlDefaults, Secret};
+
+/// The first byte chooses: `.pgpass` or an option file, as it is or made of what is to be found in it.
+pub fn secret(bytes: &[u8]) {
+    let Some((how, bytes)) = crate::choice(bytes) else {
+        return;
+    };
+    let text = String::from_utf8_lossy(bytes);
+    match how % 4 {
+        0 => any_pgpass(&text),
+        1 => written_pgpass(&text),
+        2 => any_options(&text),
+        _ => written_option(&text),
+    }
+}
+
+/// Any text as `.pgpass`: nothing panics, each line counts by itself and the first one that matches, and
+/// a password is part of its line.
+fn any_pgpass(text: &str) {
+    for user in ["probe", "*", ""] {
+        let find = |text: &str| pgpass(text, "localhost", 5432, "shop", user);
+        let found = text.lines().find_map(|line| Some((line, find(line)?)));
+        assert_eq!(find(text), found.clone().map(|(_, password)| password));
+        if let Some((line, Secret(password))) = found {
+            assert!(password.len() <= line.len() && !line.starts_with('#'));
+        }
+    }
+}
+
+/// What is written by the rules is found, whatever is in it.
+fn written_pgpass(text: &str) {
+    let mut words = text.lines();
+    let mut word = || words.next().unwrap_or_default();
+    let (host, database, user, password) = (word(), word(), word(), word());
+    let escaped = |word: &str| -> String {
+        let escape = |char| match char {
+            ':' | '\\' | '#' => format!("\\{char}"),
+            char => char.to_string(),
+        };
+        word.chars().map(escape).collect()
+    };
+    let line = [host, "5432", database, user, password]
+        .map(escaped)
+        .join(":");
+    let find = |port| pgpass(&line, host, port, database, user);
+    assert_eq!(find(5432), Some(Secret(password.into())), "{line}");
+    assert_eq!(find(5433), None, "{line}");
+}
+
+/// Any text as an option file: nothing panics, what is found is part of a line, and what stands in
+/// sections of others is not found.
+fn any_options(text: &str) {
+    let longest = text.lines().map(str::len).max().unwrap_or(0);
+    let found = MysqlDefaults::parse(text);
+    let MysqlDefaults {
+        user,
+        password,
+        host,
+        port: _,
+        socket,
+    } = found;
+    let password = password.map(|Secret(password)| password);
+    let socket = socket.map(|path| path.display().to_string());
+    for value in [user, password, host, socket].into_iter().flatten() {
+        assert!(value.len() <= longest && !value.contains('\n'));
+    }
+    let others = text.replace("[client", "[mysqld");
+    assert_eq!(MysqlDefaults::parse(&others), MysqlDefaults::default());
+}
+
+/// A password in quotes is found as it is, and the last one counts.
+fn written_option(text: &str) {
+    let password = text.lines().next().unwrap_or_default();
+    let file = format!("[client]\npassword=x\npassword=\"{password}\"\n[mysqld]\npassword=y\n");
+    let found = MysqlDefaults::parse(&file);
+    assert_eq!(found.password, Some(Secret(password.into())), "{file}");
+}
