@@ -51,7 +51,7 @@ fn asked(line: &str) {
             Some(request)
         );
     }
-    let Some(answer) = reply(line, &board) else {
+    let Some(answer) = reply(line.as_bytes(), &board) else {
         assert_eq!(request.ok(), Some(Request::Ticks));
         return;
     };
