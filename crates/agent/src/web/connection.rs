@@ -83,7 +83,10 @@ impl Connection {
 
     /// Since when it has not said what it wants.
     pub(super) fn asking_since(&self) -> Option<Instant> {
-        matches!(self.stage, Stage::Asking(_)).then(|| self.deadline - ASKING)
+        match self.stage {
+            Stage::Asking(_) => self.deadline.checked_sub(ASKING),
+            _ => None,
+        }
     }
 
     /// Whether there is nothing more to do.
