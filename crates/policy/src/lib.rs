@@ -31,7 +31,6 @@ mod step;
 mod testing;
 pub mod units;
 mod verdicts;
-pub mod vmcache;
 pub mod working_set;
 mod writes;
 

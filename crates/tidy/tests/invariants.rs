@@ -95,8 +95,11 @@ fn policy_never_does_io_reads_a_clock_or_logs() {
         "rustix",
         "libc",
     ];
-    let found = offenders(&files("crates/policy/src", ".rs"), &words, &[]);
-    assert!(found.is_empty(), "{found:#?}");
+    // The policy of disk images lives with the virtual machines, and is as pure.
+    for place in ["crates/policy/src", "crates/vm/src/policy"] {
+        let found = offenders(&files(place, ".rs"), &words, &[]);
+        assert!(found.is_empty(), "{found:#?}");
+    }
     assert_eq!(
         dependencies("crates/policy/Cargo.toml"),
         ["serde", "thiserror"]

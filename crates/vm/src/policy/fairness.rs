@@ -9,7 +9,7 @@
 //! The kernel reclaims by its own lights when memory runs out all the same; the reserve is there
 //! so that this comes after us.
 
-use crate::units::{Bytes, Weight};
+use justitia_policy::units::{Bytes, Weight};
 
 /// A machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Memory {
     pub free: Bytes,
     /// Page cache, the machines' in it.
     pub cache: Bytes,
-    /// What the kernel keeps free before it reclaims ([`crate::snapshot::Host::high_watermark`]).
+    /// What the kernel keeps free before it reclaims ([`justitia_policy::snapshot::Host::high_watermark`]).
     pub high_watermark: Bytes,
 }
 

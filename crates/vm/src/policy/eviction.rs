@@ -40,7 +40,7 @@ pub fn by_age(blocks: &mut [Aged]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vmcache::pages::{count, MOST, PAGES_PER_BLOCK};
+    use crate::policy::pages::{count, MOST, PAGES_PER_BLOCK};
     use proptest::prelude::*;
 
     proptest! {

@@ -73,7 +73,7 @@ pub fn decide(used: &Use) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vmcache::pages::{count, mask, requested, written, PAGES_PER_BLOCK, WORDS};
+    use crate::policy::pages::{count, mask, requested, written, PAGES_PER_BLOCK, WORDS};
     use proptest::prelude::*;
 
     const USED: Use = Use {

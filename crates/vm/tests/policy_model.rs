@@ -5,11 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use justitia_policy::vmcache::admission::{after_first_request, when_quiet};
-use justitia_policy::vmcache::pages::{
-    mask, requested, Block, PAGES_PER_BLOCK, PAGES_PER_WORD, WORDS,
-};
-use justitia_policy::vmcache::Replacement;
+use justitia_vm::policy::admission::{after_first_request, when_quiet};
+use justitia_vm::policy::pages::{mask, requested, Block, PAGES_PER_BLOCK, PAGES_PER_WORD, WORDS};
+use justitia_vm::policy::Replacement;
 
 /// A cache that evicts what was used longest ago.
 struct Lru {
