@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use justitia_cgroup::{Buffer, Fs, Group, Want};
 use justitia_discover::{DiscoverConfig, Priors, RuntimeDirs, Scanner};
 use justitia_observe::{ProcIo, Sample, TrafficSource, Watched};
-use justitia_policy::entitle::non_file;
 use justitia_policy::plan::{Knob, Value};
+use justitia_policy::share::entitlement::non_file;
 use justitia_policy::snapshot::{
     self, BlockDevice, ForeignKnobs, GroupId, Outside, Snapshot, WeightSource,
 };

@@ -19,8 +19,8 @@
 use std::collections::BTreeMap;
 
 use crate::config::Config;
-use crate::entitle::Tree;
 use crate::plan::Feed;
+use crate::share::entitlement::Tree;
 use crate::snapshot::{GateSeen, Group, GroupId};
 use crate::step::Decided;
 
@@ -100,7 +100,7 @@ fn topmost_weight(groups: &[Group], tree: &Tree) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shares::proportions;
+    use crate::share::water::proportions;
     use crate::snapshot::Snapshot;
     use crate::testing::group;
     use crate::units::Weight;

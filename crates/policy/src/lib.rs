@@ -10,28 +10,21 @@
 //! [`step()`] goes through them in this order. Every quantity names its unit; a value that could
 //! not be read is `None`, and each module says what it does then.
 
-mod balance;
 pub mod color;
 pub mod config;
-pub mod entitle;
 pub mod feedback;
 mod gate;
 pub mod guard;
-pub mod habits;
-pub mod limits;
 pub mod metrics;
-pub mod ownership;
 pub mod plan;
 pub mod rates;
-pub mod rebalance;
-pub mod shares;
+pub mod share;
 pub mod snapshot;
 mod step;
 #[cfg(test)]
 mod testing;
 pub mod units;
 mod verdicts;
-pub mod working_set;
 mod writes;
 
 pub use color::Color;

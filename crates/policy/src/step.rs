@@ -1,11 +1,11 @@
 //! One step: what is remembered and what is seen become what is to be done.
 //!
-//! 1. Counters become rates; stalls decide who *contends* ([`crate::habits`]).
-//! 2. Page cache is divided: entitlements, thresholds, `memory.low` ([`crate::entitle`]). Where
+//! 1. Counters become rates; stalls decide who *contends* ([`crate::feedback::activity`]).
+//! 2. Page cache is divided: entitlements, thresholds, `memory.low` ([`crate::share::entitlement`]). Where
 //!    groups share files, the owner's protection goes to those that are charged
-//!    ([`crate::ownership`]).
+//!    ([`crate::share::ownership`]).
 //! 3. Among the writers that contend or claim, gains move the page share and with it the bandwidth
-//!    ([`crate::feedback`]): `memory.high` at the share. Groups that mix reads with writes are
+//!    ([`crate::feedback::controller`]): `memory.high` at the share. Groups that mix reads with writes are
 //!    limited at what they are entitled to, which the feedback does not touch; readers are not
 //!    limited at all. All keep their protection; with a single contender there is nothing to order
 //!    and no limit.
@@ -23,30 +23,32 @@
 //! limits make room for it ([`crate::guard`]).
 //!
 //! Declared colors come before 2 and after 3: a group that gives has a cap on its demand and on its
-//! limit ([`crate::balance`]). Mode `memoplight` knows nothing else.
+//! limit ([`crate::color::caps`]). Mode `memoplight` knows nothing else.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::balance;
+use crate::color::caps;
+use crate::color::rules::Supply;
+use crate::color::working_set::WorkingSet;
 use crate::config::{Config, Mode, Objective};
-use crate::entitle::{capacity, growing_demand, memory_of_groups, non_file, protections, Tree};
-use crate::feedback::{adjust, Controller, Measured};
+use crate::feedback::activity::Habits;
+use crate::feedback::controller::{adjust, Controller, Measured};
+use crate::feedback::limits::{self, Least};
 use crate::gate;
 use crate::guard::{self, Need, Pace};
-use crate::habits::Habits;
-use crate::limits::{self, Least};
-use crate::ownership::{Claims, Shift};
 use crate::plan::{HostRates, Plan};
 use crate::rates::{Counters, Rates};
-use crate::rebalance::Supply;
-use crate::shares::{divide, proportions, Node};
+use crate::share::entitlement::{
+    capacity, growing_demand, memory_of_groups, non_file, protections, Tree,
+};
+use crate::share::ownership::{Claims, Shift};
+use crate::share::water::{divide, proportions, Node};
 use crate::snapshot::{Group, GroupId, Pressure, Snapshot};
 use crate::units::{Bytes, Limit};
 use crate::verdicts::{judge, verdict};
-use crate::working_set::WorkingSet;
 use crate::writes;
 
 /// Limits add up to this much of what the participants are entitled to: few fill their share, only
@@ -149,7 +151,7 @@ pub fn step(
     for (i, memo) in memos.iter_mut().enumerate() {
         memo.least = Least::of(&groups[i], memory.map(|all| all.scale(proportions[i])));
     }
-    let rebalanced_s = balance::move_caps(
+    let rebalanced_s = caps::move_caps(
         &mut memos,
         groups,
         &tree,
@@ -180,10 +182,10 @@ pub fn step(
             let gated = gate::orders(snapshot.gate.as_ref());
             let (memos, decided) = (&mut memos, &mut decided);
             feed_back(memos, decided, groups, &tree, config, gated, elapsed_s);
-            balance::hold_at_caps(memos, decided, groups);
+            caps::hold_at_caps(memos, decided, groups);
         }
         Mode::Memoplight => {
-            balance::limit_at_caps(&mut memos, &mut decided, groups, &tree, elapsed_s);
+            caps::limit_at_caps(&mut memos, &mut decided, groups, &tree, elapsed_s);
         }
         Mode::Justitia | Mode::Observe => {}
     }
@@ -451,9 +453,4 @@ fn limit_mixed(
 }
 
 #[cfg(test)]
-#[path = "step_tests.rs"]
 mod tests;
-
-#[cfg(test)]
-#[path = "step_sharing_tests.rs"]
-mod sharing_tests;

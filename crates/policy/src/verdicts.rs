@@ -1,16 +1,16 @@
 //! What a step thought: a verdict for each managed group, and how well bandwidth followed weights.
 
-use crate::balance;
-use crate::entitle::Tree;
+use crate::color::caps;
 use crate::metrics;
 use crate::plan::Verdict;
+use crate::share::entitlement::Tree;
 use crate::snapshot::Group;
 use crate::step::{Decided, Memo};
 
 /// What the policy makes of one group.
 pub(crate) fn verdict(group: &Group, memo: &Memo, decided: &Decided, proportion: f64) -> Verdict {
     let contending = memo.habits.contending();
-    let (color, color_source) = balance::color(group, memo, decided.of_ideal);
+    let (color, color_source) = caps::color(group, memo, decided.of_ideal);
     Verdict {
         group: group.id,
         proportion,

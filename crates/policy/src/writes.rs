@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::entitle::{non_file, Tree};
 use crate::plan::{Knob, Reason, Value, Write};
+use crate::share::entitlement::{non_file, Tree};
 use crate::snapshot::{BlockDevice, Group, GroupId};
 use crate::step::Decided;
 use crate::units::{Bytes, Limit};
@@ -189,5 +189,4 @@ fn worth(now: Limit, target: Limit) -> bool {
 }
 
 #[cfg(test)]
-#[path = "writes_tests.rs"]
 mod tests;

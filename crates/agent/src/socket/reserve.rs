@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use justitia_policy::config::Mode;
-use justitia_policy::entitle::non_file;
+use justitia_policy::share::entitlement::non_file;
 use justitia_policy::snapshot::{Group, Snapshot};
 use justitia_policy::units::{Bytes, Limit};
 

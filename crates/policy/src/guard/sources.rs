@@ -1,8 +1,8 @@
 //! Who can give page cache, and how much of what is missing each one gives.
 
-use crate::entitle::non_file;
-use crate::limits::Least;
-use crate::shares::{divide, Node};
+use crate::feedback::limits::Least;
+use crate::share::entitlement::non_file;
+use crate::share::water::{divide, Node};
 use crate::snapshot::Group;
 use crate::units::{Bytes, Limit};
 

@@ -12,7 +12,7 @@
 //! keeps its limit for a while, with room for what is known to have grown; then the limit is
 //! lifted: better no order than a blind one.
 
-use crate::entitle::non_file;
+use crate::share::entitlement::non_file;
 use crate::snapshot::Group;
 use crate::units::{Bytes, Limit};
 

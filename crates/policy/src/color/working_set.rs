@@ -227,5 +227,4 @@ fn median(mut sorted: Vec<Bytes>) -> Option<Bytes> {
 }
 
 #[cfg(test)]
-#[path = "working_set_tests.rs"]
 mod tests;

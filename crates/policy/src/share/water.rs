@@ -223,5 +223,4 @@ fn split(total: u128, parts: &[(usize, u128)], allocation: &mut [u128]) {
 }
 
 #[cfg(test)]
-#[path = "shares_tests.rs"]
 mod tests;

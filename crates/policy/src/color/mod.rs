@@ -8,6 +8,10 @@
 //!
 //! Units: seconds. Texts are printable ASCII and short; the agent sees to it.
 
+pub(crate) mod caps;
+pub mod rules;
+pub mod working_set;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,8 @@
 //! Single steps on hand-made snapshots. The loop over time is tested against a model
 //! (`tests/closed_loop.rs`).
 
+mod sharing;
+
 use super::*;
 use crate::plan::{Knob, Reason, Value};
 use crate::snapshot::{BlockDevice, GateSeen, WeightSource};

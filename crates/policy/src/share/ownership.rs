@@ -11,7 +11,7 @@
 //!    most of the file, then the one with the lowest id.
 //! 2. What each payer holds for each owner, over all files, is a *claim*; all claims on one payer
 //!    are together no more than the page cache it holds, less what is mapped of it.
-//! 3. Demands are shifted by the claims before page cache is divided ([`crate::shares`]): the
+//! 3. Demands are shifted by the claims before page cache is divided ([`crate::share::water`]): the
 //!    entitlements are those of a kernel that charges the owner.
 //! 4. Claims are granted up to the owner's entitlement, in proportion when they exceed it.
 //!
@@ -30,8 +30,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use crate::entitle::{non_file, Tree};
-use crate::shares::{divide, Node};
+use crate::share::entitlement::{non_file, Tree};
+use crate::share::water::{divide, Node};
 use crate::snapshot::{Group, GroupId, SharedFile};
 use crate::units::Bytes;
 
@@ -190,5 +190,4 @@ fn most_held(group: &Group, claimed: Bytes) -> Option<Bytes> {
 }
 
 #[cfg(test)]
-#[path = "ownership_tests.rs"]
 mod tests;

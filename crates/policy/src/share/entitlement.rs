@@ -4,7 +4,7 @@
 //! is divided is what the page cache could hold, not only what it holds at this moment: the host's
 //! page cache plus its free memory above the high watermark, less a reserve for the programs of
 //! groups nobody manages. And a group that has no use for its share lends it: the division is a
-//! weighted water-filling ([`crate::shares`]) over demands.
+//! weighted water-filling ([`crate::share::water`]) over demands.
 //!
 //! The threshold is enforced by `memory.low`, which covers all memory of a group, so the memory
 //! that is not page cache is added to it (`mm/memcontrol.c`, `mem_cgroup_calculate_protection`). Where
@@ -22,7 +22,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::shares::Node;
+use crate::share::water::Node;
 use crate::snapshot::{Group, GroupId, Host, Snapshot, WeightSource};
 use crate::units::{Bytes, Limit};
 
@@ -62,7 +62,7 @@ impl Tree {
         Tree { parent, leaf }
     }
 
-    /// Nodes for [`crate::shares`], with only the groups that `active` names; a subtree without an
+    /// Nodes for [`crate::share::water`], with only the groups that `active` names; a subtree without an
     /// active leaf weighs nothing.
     pub fn nodes(
         &self,
@@ -368,6 +368,6 @@ mod tests {
         ];
         let tree = Tree::of(&snapshot);
         let nodes = tree.nodes(&snapshot.groups, |i| i == 2, |_| None);
-        assert_eq!(crate::shares::proportions(&nodes), [0.0, 0.0, 1.0]);
+        assert_eq!(crate::share::water::proportions(&nodes), [0.0, 0.0, 1.0]);
     }
 }

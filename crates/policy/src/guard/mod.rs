@@ -7,7 +7,7 @@
 //! hold more than their share, through `memory.reclaim`, before kswapd would: kswapd begins only
 //! below the low watermark, and takes from everybody alike.
 //!
-//! Shares are those of [`crate::entitle`], of a capacity that is less by the reserve: otherwise
+//! Shares are those of [`crate::share::entitlement`], of a capacity that is less by the reserve: otherwise
 //! `memory.low` would protect the very pages that are to be free. What nobody manages, the root
 //! cgroup first of all, has no `memory.high`; its share is a part of all memory, and above it the
 //! guard writes the root's own `memory.reclaim`, which respects the protection of all groups below
@@ -31,23 +31,23 @@
 //! Units: bytes, seconds. The page cache of those nobody manages is the host's less the managed
 //! groups': the kernel has no gauge of the root's own.
 
-mod pace;
+mod backoff;
 mod sources;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::color::rules::Supply;
 use crate::config::{Config, GuardConfig, Mode};
-use crate::entitle::{non_file, Tree};
-use crate::limits;
+use crate::feedback::limits;
 use crate::plan::{Guarded, Knob, Reason, Value, Write};
-use crate::rebalance::Supply;
+use crate::share::entitlement::{non_file, Tree};
 use crate::snapshot::{Group, GroupId, Host, Reservation, Snapshot};
 use crate::step::{Decided, Memo};
 use crate::units::{Bytes, Limit};
 
-pub use pace::Pace;
+pub use backoff::Pace;
 pub use sources::{takes, Source};
 
 /// Taking goes on until this much more than the reserve is free, so that it does not begin anew
@@ -306,5 +306,4 @@ fn unmanaged_file(host: &Host, groups: &[Group], tree: &Tree) -> Option<Bytes> {
 }
 
 #[cfg(test)]
-#[path = "guard_tests.rs"]
 mod tests;

@@ -168,5 +168,4 @@ fn ideal_rates(measured: &[Measured]) -> Option<Vec<f64>> {
 }
 
 #[cfg(test)]
-#[path = "feedback_tests.rs"]
 mod tests;

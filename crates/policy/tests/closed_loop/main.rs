@@ -1,6 +1,5 @@
 //! The policy in a closed loop with the model: what holds over time.
 
-#[path = "closed_loop/colors.rs"]
 mod colors;
 mod model;
 

@@ -30,7 +30,7 @@
 //! Units: bytes, percent, seconds.
 
 use crate::color::Color;
-use crate::entitle::growing_demand;
+use crate::share::entitlement::growing_demand;
 use crate::snapshot::Host;
 use crate::units::Bytes;
 
@@ -239,5 +239,4 @@ impl Party {
 }
 
 #[cfg(test)]
-#[path = "rebalance_tests.rs"]
 mod tests;

@@ -33,7 +33,7 @@ fn file(users: &[u64], held: &[(u64, u64)]) -> SharedFile {
 fn claims(snapshot: &Snapshot) -> Claims {
     let tree = Tree::of(snapshot);
     let nodes = tree.nodes(&snapshot.groups, |_| true, |_| None);
-    let proportions = crate::shares::proportions(&nodes);
+    let proportions = crate::share::water::proportions(&nodes);
     let shared = snapshot.shared.as_deref().unwrap_or_default();
     Claims::of(&snapshot.groups, &tree, shared, &proportions)
 }

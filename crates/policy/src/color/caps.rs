@@ -1,9 +1,9 @@
 //! The balance between colors in a step: from declared colors and what groups hold to caps, and
-//! from caps to limits. The rules are in [`crate::rebalance`], what is learned on the way in
-//! [`crate::working_set`].
+//! from caps to limits. The rules are in [`crate::color::rules`], what is learned on the way in
+//! [`crate::color::working_set`].
 //!
 //! In mode `proportional` only declared colors move memory: a cap bounds the group's demand before
-//! page cache is divided ([`crate::shares`]), so what it frees goes by weight to whoever demands it,
+//! page cache is divided ([`crate::share::water`]), so what it frees goes by weight to whoever demands it,
 //! and `memory.high` at the cap makes the kernel take the pages. With no color declared there is no
 //! cap, and every plan is what it would be without this module. In mode `memoplight` the paper's
 //! mechanism is alone: declared colors, else inferred ones, and `memory.high` as the limit that
@@ -12,15 +12,15 @@
 //! Units: bytes of page cache for caps; the percentage is of the footprint (`memory.current`), as the
 //! paper's. In mode `proportional` it is of no more than a few times the page cache ([`BASIS_MOST`]).
 
+use crate::color::rules::{due, pace, table_ii, unified, Party, Role, Supply};
+use crate::color::working_set::Seen;
 use crate::color::{Color, ColorSource};
 use crate::config::{Config, Mode};
-use crate::entitle::{non_file, Tree};
-use crate::limits;
-use crate::rebalance::{due, pace, table_ii, unified, Party, Role, Supply};
+use crate::feedback::limits;
+use crate::share::entitlement::{non_file, Tree};
 use crate::snapshot::Group;
 use crate::step::{Decided, Memo};
 use crate::units::{Bytes, Limit};
-use crate::working_set::Seen;
 
 /// A cap presses when it is less than what is held and this part of that.
 const PRESSES: f64 = 0.05;
@@ -198,5 +198,4 @@ pub(crate) fn limit_at_caps(
 }
 
 #[cfg(test)]
-#[path = "balance_tests.rs"]
 mod tests;
