@@ -1,30 +1,33 @@
 //! The policy of Justitia: pure functions from what was seen to what is to be done.
 //!
-//! Nothing here does I/O, reads a clock or logs. Data flows one way:
+//! Nothing here does I/O, reads a clock or logs. [`step()`] is the whole of it; no module imports one
+//! that imports it back:
 //!
 //! ```text
-//! snapshot -> rates -> habits -> ownership, balance (colors) -> entitle (shares)
-//!          -> feedback, limits, guard -> writes -> plan
+//! units, color, snapshot, rates, plan, config     what was seen, wanted and to be done
+//! decision                                        one group in one step
+//! share, color, feedback, guard, writes, gate     what a step goes through
+//! step
 //! ```
 //!
-//! [`step()`] goes through them in this order. Every quantity names its unit; a value that could
-//! not be read is `None`, and each module says what it does then.
+//! Every quantity names its unit; a value that could not be read is `None`, and each module says what
+//! it does then.
 
 pub mod color;
 pub mod config;
-pub mod feedback;
+mod decision;
+mod feedback;
 mod gate;
-pub mod guard;
+mod guard;
 pub mod metrics;
 pub mod plan;
 pub mod rates;
-pub mod share;
+mod share;
 pub mod snapshot;
 mod step;
 #[cfg(test)]
 mod testing;
 pub mod units;
-mod verdicts;
 mod writes;
 
 pub use color::Color;

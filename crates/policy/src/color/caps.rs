@@ -1,6 +1,6 @@
 //! The balance between colors in a step: from declared colors and what groups hold to caps, and
-//! from caps to limits. The rules are in [`crate::color::rules`], what is learned on the way in
-//! [`crate::color::working_set`].
+//! from caps to limits. The rules are in [`super::rules`], what is learned on the way in
+//! [`super::working_set`].
 //!
 //! In mode `proportional` only declared colors move memory: a cap bounds the group's demand before
 //! page cache is divided ([`crate::share::water`]), so what it frees goes by weight to whoever demands it,
@@ -12,14 +12,13 @@
 //! Units: bytes of page cache for caps; the percentage is of the footprint (`memory.current`), as the
 //! paper's. In mode `proportional` it is of no more than a few times the page cache ([`BASIS_MOST`]).
 
-use crate::color::rules::{due, pace, table_ii, unified, Party, Role, Supply};
-use crate::color::working_set::Seen;
-use crate::color::{Color, ColorSource};
-use crate::config::{Config, Mode};
+use super::rules::{due, giving_rate, roles, Holder, Role, Supply};
+use super::working_set::Period;
+use crate::config::{Capabilities, ColorConfig, ColorRule, Config};
+use crate::decision::{Member, Memo};
 use crate::feedback::limits;
-use crate::share::entitlement::{non_file, Tree};
+use crate::plan::Reason;
 use crate::snapshot::Group;
-use crate::step::{Decided, Memo};
 use crate::units::{Bytes, Limit};
 
 /// A cap presses when it is less than what is held and this part of that.
@@ -30,170 +29,144 @@ const PRESSES: f64 = 0.05;
 /// paper's.
 const BASIS_MOST: f64 = 5.0;
 
-/// The color that a group declares, if that counts.
-fn declared(group: &Group) -> Option<Color> {
-    group.declared.as_ref()?.fresh()
-}
-
-/// A group's color, and where it comes from.
-pub(crate) fn color(group: &Group, memo: &Memo, of_ideal: Option<f64>) -> (Color, ColorSource) {
-    match declared(group) {
-        Some(color) => (color, ColorSource::Declared),
-        None => (
-            Color::infer(memo.habits.contending(), of_ideal),
-            ColorSource::Inferred,
-        ),
-    }
-}
-
 /// Moves the caps of all leaves by one step. `since_s`: seconds since the last taking; returns the
 /// same for the next step.
 pub(crate) fn move_caps(
-    memos: &mut [Memo],
-    groups: &[Group],
-    tree: &Tree,
+    members: &mut [Member],
     supply: Supply,
     config: &Config,
+    may: Capabilities,
     since_s: f64,
     elapsed_s: f64,
 ) -> f64 {
-    let (due, since_s) = due(since_s, elapsed_s, config.colors.period_s);
-    let parties: Vec<Party> = (0..groups.len())
-        .map(|i| party(&memos[i], &groups[i], tree.leaf[i], config, elapsed_s))
+    let colors = &config.colors;
+    let (due, since_s) = due(since_s, elapsed_s, colors.period_s);
+    let holders: Vec<Holder> = members
+        .iter()
+        .map(|member| holder(member, may, colors, elapsed_s))
         .collect();
-    let roles = match config.mode {
-        Mode::Proportional => unified(&parties, supply, config.colors.yellow),
-        Mode::Memoplight => table_ii(&parties, supply, config.colors.yellow),
-        Mode::Justitia | Mode::Observe => vec![Role::Free; parties.len()],
+    let roles = match may.colors {
+        Some(rule) => roles(rule, &holders, supply, colors.yellow),
+        None => vec![Role::Free; holders.len()],
     };
-    let percent = config.colors.percent;
     // The paper's mechanism takes its percentage in any case.
-    let giving = match config.mode {
-        Mode::Memoplight => percent,
-        _ => percent * pace(&parties, &roles, percent),
+    let giving = match may.colors {
+        Some(ColorRule::Unified) => colors.percent * giving_rate(&holders, &roles, colors.percent),
+        _ => colors.percent,
     };
-    for (i, (party, role)) in parties.iter().zip(roles).enumerate() {
-        let memo = &mut memos[i];
-        let percent = if role == Role::Gives { giving } else { percent };
-        let moved = party.moved(role, due, percent);
+    for ((member, holder), role) in members.iter_mut().zip(&holders).zip(roles) {
+        let declared = member.declared();
+        let Member {
+            group, memo, leaf, ..
+        } = member;
+        let gives = role == Role::Gives;
+        let moved = holder.moved(role, due, if gives { giving } else { colors.percent });
         memo.was_capped = memo.cap.is_some();
+        memo.cap = moved;
         // Between two takings too: the limit stays.
         let presses = |(cap, held): (Bytes, Bytes)| cap < held + held.scale(PRESSES);
-        let taken = role == Role::Gives && moved.zip(party.held).is_some_and(presses);
-        memo.cap = moved;
         let at_estimate = || {
             let set = memo.working_set.estimate()?;
-            Some(moved? + non_file(&groups[i])? <= set)
+            Some(moved? + group.non_file()? <= set)
         };
-        let in_the_way =
-            role == Role::Gives && uses_working_set(config) && at_estimate() == Some(true);
-        let seen = Seen {
-            color: declared(&groups[i]).filter(|_| tree.leaf[i]),
-            footprint: groups[i].memory.current,
-            taken,
-            in_the_way,
+        let period = Period {
+            color: declared.filter(|_| *leaf),
+            footprint: group.memory.current,
+            taken: gives && moved.zip(holder.held).is_some_and(presses),
+            in_the_way: gives && may.working_sets && at_estimate() == Some(true),
             refaults_per_s: memo.rates.cache.refault_pages_per_s,
             load: memo.rates.bytes_per_s(),
         };
-        memo.working_set = std::mem::take(&mut memo.working_set).after(&seen, elapsed_s);
+        memo.working_set = std::mem::take(&mut memo.working_set).after(&period, elapsed_s);
     }
     since_s
 }
 
-fn uses_working_set(config: &Config) -> bool {
-    config.mode == Mode::Proportional || config.memoplight.working_set
+fn holder(member: &Member, may: Capabilities, config: &ColorConfig, elapsed_s: f64) -> Holder {
+    let Member { group, memo, .. } = member;
+    let table_ii = may.colors == Some(ColorRule::TableII);
+    let color = if table_ii {
+        Some(member.color().0)
+    } else {
+        member.declared()
+    };
+    let other = group.non_file();
+    let held = group.memory.file.filter(|_| other.is_some());
+    let needed = memo.working_set.estimate().filter(|_| may.working_sets);
+    let needed = needed.zip(other).map(|(set, other)| set - other);
+    let least = member.decision.least.file;
+    let footprint = group.memory.current;
+    let wants = |held: Bytes| {
+        limits::ceiling(group).is_none_or(|most| held + limits::HEADROOM + limits::HEADROOM < most)
+    };
+    Holder {
+        color: color.filter(|_| member.leaf),
+        held,
+        basis: if table_ii {
+            footprint
+        } else {
+            let most = group.memory.file.map(|file| file.scale(BASIS_MOST));
+            footprint
+                .zip(most)
+                .map(|(footprint, most)| footprint.min(most))
+        },
+        least: needed.map_or(least, |needed| least.max(needed)),
+        wants: held.is_some_and(wants),
+        fills: fills(memo, group, config.period_s, elapsed_s),
+        cap: memo.cap,
+    }
 }
 
 /// What a group brings into memory in a period, as in the one that has just passed.
 fn fills(memo: &Memo, group: &Group, period_s: f64, elapsed_s: f64) -> Option<Bytes> {
-    let grown = non_file(group).zip(memo.non_file);
+    let grown = group.non_file().zip(memo.non_file);
     let grown = grown.map_or(Bytes::ZERO, |(now, before)| now - before);
     let grown_per_s = grown.0 as f64 / elapsed_s.max(f64::MIN_POSITIVE);
     let per_s = memo.rates.missed_per_s? + grown_per_s;
     Some(Bytes((per_s * period_s) as u64))
 }
 
-fn party(memo: &Memo, group: &Group, leaf: bool, config: &Config, elapsed_s: f64) -> Party {
-    let color = match config.mode {
-        _ if !leaf => None,
-        Mode::Memoplight => Some(color(group, memo, None).0),
-        _ => declared(group),
+/// Makes the kernel follow the caps.
+pub(crate) fn limit(members: &mut [Member], rule: Option<ColorRule>, elapsed_s: f64) {
+    for member in members {
+        match rule {
+            Some(ColorRule::Unified) => hold_at_cap(member),
+            Some(ColorRule::TableII) => limit_at_cap(member, elapsed_s),
+            None => {}
+        }
+    }
+}
+
+/// Whoever has a cap is limited at it, unless its share is less.
+fn hold_at_cap(member: &mut Member) {
+    let high = member.decision.high.map(|(high, _)| high);
+    if let Some(cap) = member.memo.cap {
+        let limit = member.limit_for(cap);
+        if let Some(limit) = limit.filter(|limit| high.is_none_or(|high| *limit < high)) {
+            member.limit_at(limit, Reason::Rebalance);
+        }
+    } else if member.memo.was_capped && high == Some(Limit::Max) {
+        member.limit_at(Limit::Max, Reason::Rebalance);
+    }
+}
+
+/// Limits at caps, and no others.
+fn limit_at_cap(member: &mut Member, elapsed_s: f64) {
+    if !member.leaf {
+        member.limit_as_before();
+        return;
+    }
+    member.note_growth();
+    member.memo.blind_s = match member.group.non_file() {
+        Some(_) => 0.0,
+        None => member.memo.blind_s + elapsed_s,
     };
-    let held = group.memory.file.filter(|_| non_file(group).is_some());
-    let mut least = memo.least.file;
-    if let (true, Some(set), Some(other)) = (
-        uses_working_set(config),
-        memo.working_set.estimate(),
-        non_file(group),
-    ) {
-        least = least.max(set - other);
-    }
-    let wants = held.is_some_and(|held| {
-        limits::ceiling(group).is_none_or(|most| held + limits::HEADROOM + limits::HEADROOM < most)
-    });
-    let footprint = group.memory.current;
-    Party {
-        color,
-        held,
-        basis: match config.mode {
-            Mode::Memoplight => footprint,
-            _ => footprint
-                .zip(group.memory.file)
-                .map(|(footprint, file)| footprint.min(file.scale(BASIS_MOST))),
-        },
-        least,
-        wants,
-        fills: fills(memo, group, config.colors.period_s, elapsed_s),
-        cap: memo.cap,
-    }
-}
-
-/// Mode `proportional`: whoever has a cap is limited at it, unless its share is less.
-pub(crate) fn hold_at_caps(memos: &[Memo], decided: &mut [Decided], groups: &[Group]) {
-    for ((memo, d), group) in memos.iter().zip(decided).zip(groups) {
-        if let Some(cap) = memo.cap {
-            let limit = limits::limit(group, &memo.least, cap, d.grew);
-            if limit.is_some_and(|limit| d.high.is_none_or(|high| limit < high)) {
-                d.high = limit;
-                d.rebalanced = true;
-            }
-        } else if memo.was_capped && d.high == Some(Limit::Max) {
-            d.rebalanced = true;
-        }
-    }
-}
-
-/// Mode `memoplight`: limits at the caps, and no others.
-pub(crate) fn limit_at_caps(
-    memos: &mut [Memo],
-    decided: &mut [Decided],
-    groups: &[Group],
-    tree: &Tree,
-    elapsed_s: f64,
-) {
-    for (i, memo) in memos.iter_mut().enumerate() {
-        let d = &mut decided[i];
-        if !tree.leaf[i] {
-            // It may have been a leaf, and limited.
-            d.high = groups[i].knobs.operator.high;
-            continue;
-        }
-        let other = non_file(&groups[i]);
-        d.grew = match (other, memo.non_file) {
-            (Some(now), Some(then)) => now - then,
-            _ => Bytes::ZERO,
-        };
-        memo.non_file = other.or(memo.non_file);
-        memo.blind_s = match other {
-            Some(_) => 0.0,
-            None => memo.blind_s + elapsed_s,
-        };
-        d.rebalanced = true;
-        d.high = match memo.cap {
-            None => Some(Limit::Max),
-            Some(cap) => limits::limit(&groups[i], &memo.least, cap, d.grew)
-                .or_else(|| limits::blind_limit(&groups[i], &memo.least, memo.blind_s)),
-        };
+    let limit = match member.memo.cap {
+        None => Some(Limit::Max),
+        Some(cap) => member.limit_for(cap).or_else(|| member.blind_limit()),
+    };
+    if let Some(limit) = limit {
+        member.limit_at(limit, Reason::Rebalance);
     }
 }
 

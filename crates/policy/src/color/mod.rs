@@ -9,8 +9,8 @@
 //! Units: seconds. Texts are printable ASCII and short; the agent sees to it.
 
 pub(crate) mod caps;
-pub mod rules;
-pub mod working_set;
+pub(crate) mod rules;
+pub(crate) mod working_set;
 
 use std::fmt;
 

@@ -29,8 +29,9 @@
 //!
 //! Units: bytes, percent, seconds.
 
-use crate::color::Color;
-use crate::share::entitlement::growing_demand;
+use super::Color;
+use crate::config::ColorRule;
+use crate::share::demand::growing;
 use crate::snapshot::Host;
 use crate::units::Bytes;
 
@@ -55,7 +56,7 @@ const LEAST_STEP: Bytes = Bytes::mib(1);
 
 /// How much memory is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Supply {
+pub(crate) enum Supply {
     /// Little: who wants more must take it from another.
     Scarce,
     /// Neither, or not known.
@@ -66,7 +67,7 @@ pub enum Supply {
 
 impl Supply {
     /// Of page cache, where `reserve` is kept free for others. `Between` if the host could not be read.
-    pub fn of_page_cache(host: &Host, reserve: Bytes) -> Supply {
+    pub(crate) fn of_page_cache(host: &Host, reserve: Bytes) -> Supply {
         let Some((spare, file)) = host.spare().zip(host.file) else {
             return Supply::Between;
         };
@@ -75,7 +76,7 @@ impl Supply {
     }
 
     /// Of memory of any kind. `Between` if the host could not be read.
-    pub fn of_memory(host: &Host) -> Supply {
+    pub(crate) fn of_memory(host: &Host) -> Supply {
         match host.spare().zip(host.total) {
             Some((spare, total)) => Supply::of(spare, Bytes(total.0 / SCARCE_OF_MEMORY)),
             None => Supply::Between,
@@ -94,9 +95,9 @@ impl Supply {
     }
 }
 
-/// One group in the rebalancing.
+/// One group that holds page cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Party {
+pub(crate) struct Holder {
     /// The color that counts; `None`: it takes no part.
     pub color: Option<Color>,
     /// Page cache charged to it.
@@ -115,7 +116,7 @@ pub struct Party {
 
 /// What happens to a group's cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// It has none.
     Free,
     /// It comes down.
@@ -128,7 +129,7 @@ pub enum Role {
 
 /// Whether a period is over, and how much of the next one has passed. Steps that come a little
 /// early or late do not skip one.
-pub fn due(since_s: f64, elapsed_s: f64, period_s: f64) -> (bool, f64) {
+pub(crate) fn due(since_s: f64, elapsed_s: f64, period_s: f64) -> (bool, f64) {
     let since_s = since_s + elapsed_s;
     if since_s + elapsed_s.min(period_s) / 2.0 < period_s {
         return (false, since_s);
@@ -137,65 +138,59 @@ pub fn due(since_s: f64, elapsed_s: f64, period_s: f64) -> (bool, f64) {
     (true, (since_s - period_s).clamp(-period_s, period_s / 2.0))
 }
 
-/// Roles in mode `proportional`. Shape: one for each party.
-pub fn unified(parties: &[Party], supply: Supply, yellow_gives: bool) -> Vec<Role> {
-    let asked = parties.iter().any(Party::asks);
-    let givers = match (asked, supply) {
-        (true, Supply::Scarce) => Role::Gives,
-        (true, Supply::Between) => Role::Stays,
-        _ => Role::Recovers,
+/// What happens to each holder's cap. In the fourth case of table II both give, green ones first only
+/// in the order of one taking (section IV).
+pub(crate) fn roles(
+    rule: ColorRule,
+    holders: &[Holder],
+    supply: Supply,
+    yellow_gives: bool,
+) -> Vec<Role> {
+    let any = |color| holders.iter().any(|holder| holder.color == Some(color));
+    let green_can = || {
+        let green = |holder: &&Holder| holder.color == Some(Color::Green);
+        holders.iter().filter(green).any(Holder::can_give)
     };
-    let green_can = parties
-        .iter()
-        .any(|party| party.color == Some(Color::Green) && party.can_give());
-    parties
-        .iter()
-        .map(|party| match party.color {
-            None | Some(Color::Red) => Role::Free,
-            Some(Color::Yellow) if givers == Role::Gives && (green_can || !yellow_gives) => {
-                Role::Stays
-            }
-            Some(Color::Green | Color::Yellow) => givers,
-        })
-        .collect()
-}
-
-/// Roles in mode `memoplight`: table II. In its fourth case both give, green ones first only in the
-/// order of one taking (section IV). Shape: one for each party.
-pub fn table_ii(parties: &[Party], supply: Supply, yellow_gives: bool) -> Vec<Role> {
-    let any = |color| parties.iter().any(|party| party.color == Some(color));
-    let (red, yellow) = (any(Color::Red), any(Color::Yellow));
     let when = |asked: bool| match (asked, supply) {
         (true, Supply::Scarce) => Role::Gives,
         (true, Supply::Between) => Role::Stays,
         _ => Role::Recovers,
     };
-    parties
-        .iter()
-        .map(|party| match party.color {
-            None | Some(Color::Red) => Role::Free,
-            Some(Color::Green) => when(red || yellow),
-            Some(Color::Yellow) => when(red && yellow_gives),
-        })
-        .collect()
+    let (green, yellow) = match rule {
+        ColorRule::Unified => {
+            let givers = when(holders.iter().any(Holder::asks));
+            let waits = givers == Role::Gives && (!yellow_gives || green_can());
+            (givers, if waits { Role::Stays } else { givers })
+        }
+        ColorRule::TableII => {
+            let red = any(Color::Red);
+            (when(red || any(Color::Yellow)), when(red && yellow_gives))
+        }
+    };
+    let role = |holder: &Holder| match holder.color {
+        None | Some(Color::Red) => Role::Free,
+        Some(Color::Green) => green,
+        Some(Color::Yellow) => yellow,
+    };
+    holders.iter().map(role).collect()
 }
 
 /// The part of their percentage, [`SLOWEST`] to 1, that those who give are to give: what those who ask
 /// can fill. Memory that is taken sooner is nobody's for a while, and the programs outside take it.
-pub fn pace(parties: &[Party], roles: &[Role], percent: f64) -> f64 {
-    let asking = parties.iter().filter(|party| party.asks());
-    let Some(filled) = asking.map(|party| party.fills).sum::<Option<Bytes>>() else {
+pub(crate) fn giving_rate(holders: &[Holder], roles: &[Role], percent: f64) -> f64 {
+    let asking = holders.iter().filter(|holder| holder.asks());
+    let Some(filled) = asking.map(|holder| holder.fills).sum::<Option<Bytes>>() else {
         return 1.0;
     };
-    let giving = parties
+    let giving = holders
         .iter()
         .zip(roles)
         .filter(|(_, role)| **role == Role::Gives);
-    let given: Bytes = giving.filter_map(|(party, _)| party.step(percent)).sum();
+    let given: Bytes = giving.filter_map(|(holder, _)| holder.step(percent)).sum();
     (filled.0 as f64 / given.0.max(1) as f64).clamp(SLOWEST, 1.0)
 }
 
-impl Party {
+impl Holder {
     /// Memory is taken for it.
     fn asks(&self) -> bool {
         self.color == Some(Color::Red) && self.wants
@@ -211,7 +206,7 @@ impl Party {
     }
 
     /// The cap after a step; `due`: a period is over.
-    pub fn moved(&self, role: Role, due: bool, percent: f64) -> Option<Bytes> {
+    pub(crate) fn moved(&self, role: Role, due: bool, percent: f64) -> Option<Bytes> {
         if role == Role::Free {
             return None;
         }
@@ -231,7 +226,7 @@ impl Party {
             }
             Role::Recovers if due => {
                 let cap = self.cap? + step.max(LEAST_STEP);
-                (cap < growing_demand(held)).then_some(cap)
+                (cap < growing(held)).then_some(cap)
             }
             _ => self.cap.map(|cap| cap.max(self.least)),
         }

@@ -23,7 +23,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::color::Color;
+use super::Color;
 use crate::units::Bytes;
 
 /// Samples that are remembered.
@@ -60,7 +60,7 @@ struct Sample {
 /// What is known of one group's working set.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct WorkingSet {
+pub(crate) struct WorkingSet {
     /// The last ones, the newest first.
     samples: Vec<Sample>,
     /// Footprints of the last good periods in a row, the newest first.
@@ -83,7 +83,7 @@ pub struct WorkingSet {
 
 /// One period of one group.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Seen {
+pub(crate) struct Period {
     /// The color it declares; `None`: none that counts.
     pub color: Option<Color>,
     /// `memory.current`.
@@ -100,7 +100,7 @@ pub struct Seen {
 
 impl WorkingSet {
     /// The estimate for the load of now; `None` while nothing was learned that holds for it.
-    pub fn estimate(&self) -> Option<Bytes> {
+    pub(crate) fn estimate(&self) -> Option<Bytes> {
         let load = self.load();
         let mut counted = self.samples_at(|of| alike(of, load));
         if counted.is_empty() {
@@ -121,14 +121,9 @@ impl WorkingSet {
         (!self.loads.is_empty()).then(|| sum / self.loads.len() as f64)
     }
 
-    /// How many samples it rests on.
-    pub fn samples(&self) -> usize {
-        self.samples.len()
-    }
-
     /// What is known after one more period.
     #[must_use]
-    pub fn after(mut self, seen: &Seen, elapsed_s: f64) -> WorkingSet {
+    pub(crate) fn after(mut self, seen: &Period, elapsed_s: f64) -> WorkingSet {
         let later = |since: Option<f64>| since.map(|s| (s + elapsed_s).min(1e6));
         self.taken_s = if seen.taken {
             Some(0.0)
@@ -147,7 +142,7 @@ impl WorkingSet {
         self
     }
 
-    fn be_well(&mut self, seen: &Seen, elapsed_s: f64) {
+    fn be_well(&mut self, seen: &Period, elapsed_s: f64) {
         self.good_s += elapsed_s;
         let Some(footprint) = seen.footprint else {
             return;

@@ -1,4 +1,4 @@
-//! Habits: what a group has been doing for some seconds, and what that makes it.
+//! Activity: what a group has been doing for some seconds, and what that makes it.
 //!
 //! - It *contends* when its tasks stalled on I/O or memory for more than a small share of the
 //!   time (with hysteresis, so that a pause of a moment changes nothing).
@@ -11,13 +11,12 @@
 //!   CPUs: on a busy host, those who write above their share hold the CPUs it needs. A group that
 //!   waits for nothing has what it wants, however little, and claims nothing: a trickle of high
 //!   weight slows nobody down. A claim that brings nothing within `PATIENCE_S` is dropped for
-//!   `DEAF_S`: whatever holds that group back, it is not the others' page cache.
+//!   `SUSPENDED_S`: whatever holds that group back, it is not the others' page cache.
 //!
-//! What is unknown (a kernel without pressure stall information) changes no habit.
+//! What is unknown (a kernel without pressure stall information) changes nothing.
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::FeedbackConfig;
 use crate::rates::Rates;
 
 /// Seconds over which stalls and the mix of reads and writes are averaged. Contention begins with
@@ -44,12 +43,12 @@ const WORTH_CLAIMING: f64 = 1.1;
 /// Seconds after which a claim is judged.
 const PATIENCE_S: f64 = 30.0;
 /// Seconds for which a group whose claim brought nothing claims nothing.
-const DEAF_S: f64 = 120.0;
+const SUSPENDED_S: f64 = 120.0;
 
 /// What a group has been doing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Habits {
+pub(crate) struct Activity {
     stalled: Option<f64>,
     cpu_stalled: Option<f64>,
     written_per_s: Option<f64>,
@@ -94,13 +93,14 @@ enum Claim {
     /// Since so many seconds, from this part of the share.
     Standing { for_s: f64, from: f64 },
     /// Dropped for so many more seconds.
-    Deaf { for_s: f64 },
+    #[serde(rename = "deaf")]
+    Suspended { for_s: f64 },
 }
 
-impl Habits {
-    /// These habits after one more period.
+impl Activity {
+    /// The activity after one more period.
     #[must_use]
-    pub fn after(self, rates: &Rates, config: &FeedbackConfig, elapsed_s: f64) -> Habits {
+    pub(crate) fn after(self, rates: &Rates, stall_share: f64, elapsed_s: f64) -> Activity {
         let stalled = smooth(self.stalled, rates.stalled, elapsed_s);
         let written_per_s = smooth(self.written_per_s, rates.written_per_s, elapsed_s);
         let read_per_s = smooth(self.read_per_s, rates.read_per_s, elapsed_s);
@@ -109,12 +109,12 @@ impl Habits {
             _ => 0.0,
         };
         let idle = rates.bytes_per_s().is_some_and(|b| b < IDLE_BYTES_PER_S);
-        let begins = rates.stalled.is_some_and(|now| now > config.stall_share);
-        let stays = stalled.is_some_and(|stalled| stalled > config.stall_share * LEAVE);
+        let begins = rates.stalled.is_some_and(|now| now > stall_share);
+        let stays = stalled.is_some_and(|stalled| stalled > stall_share * LEAVE);
         // Who neither moves nor waits has stopped; who pauses between two bursts has not.
         let stopped = idle && rates.stalled.is_some_and(|now| now == 0.0);
         let contending = begins || (self.contending && stays && !stopped);
-        Habits {
+        Activity {
             stalled,
             cpu_stalled: smooth(self.cpu_stalled, rates.cpu_stalled, elapsed_s),
             written_per_s,
@@ -127,25 +127,25 @@ impl Habits {
     }
 
     /// Takes note of how much of its share among the writers it got in the last period.
-    pub fn judge_claim(&mut self, of_share: f64, elapsed_s: f64) {
+    pub(crate) fn judge_claim(&mut self, of_share: f64, elapsed_s: f64) {
         self.of_share = smooth(self.of_share, Some(of_share), elapsed_s);
         let now = self.of_share.unwrap_or(of_share);
         let below = (CLAIM_FROM..1.0).contains(&now);
         self.claim = match self.claim {
-            Claim::Deaf { for_s } if for_s > elapsed_s => Claim::Deaf {
+            Claim::Suspended { for_s } if for_s > elapsed_s => Claim::Suspended {
                 for_s: for_s - elapsed_s,
             },
             _ if !below => Claim::None,
             Claim::Standing { for_s, from }
                 if for_s > PATIENCE_S && now < 0.9 && now < from * WORTH_CLAIMING =>
             {
-                Claim::Deaf { for_s: DEAF_S }
+                Claim::Suspended { for_s: SUSPENDED_S }
             }
             Claim::Standing { for_s, from } => Claim::Standing {
                 for_s: for_s + elapsed_s,
                 from,
             },
-            Claim::None | Claim::Deaf { .. } => Claim::Standing {
+            Claim::None | Claim::Suspended { .. } => Claim::Standing {
                 for_s: 0.0,
                 from: now,
             },
@@ -153,27 +153,27 @@ impl Habits {
     }
 
     /// Its tasks stall on I/O or memory; `None` if that is not known.
-    pub fn contending(&self) -> Option<bool> {
+    pub(crate) fn contending(&self) -> Option<bool> {
         self.stalled.map(|_| self.contending)
     }
 
     /// About as much of its traffic is written as is read, or more.
-    pub fn writer(&self) -> bool {
+    pub(crate) fn writer(&self) -> bool {
         self.mix == Mix::Writes
     }
 
     /// It mostly reads, but writes so much that dirty throttling decides what it gets.
-    pub fn mixes(&self) -> bool {
+    pub(crate) fn mixes(&self) -> bool {
         self.mix == Mix::Mixes
     }
 
     /// It moved next to nothing in the last period.
-    pub fn idle(&self) -> bool {
+    pub(crate) fn idle(&self) -> bool {
         self.idle
     }
 
     /// It waits for CPUs and gets less than its share, and waiting has not proved useless.
-    pub fn claiming(&self) -> bool {
+    pub(crate) fn claiming(&self) -> bool {
         self.cpu_stalled.is_some_and(|stalled| stalled > CPU_HUNGRY)
             && matches!(self.claim, Claim::Standing { .. })
     }
@@ -189,6 +189,7 @@ fn smooth(old: Option<f64>, new: Option<f64>, elapsed_s: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::FeedbackConfig;
 
     fn rates(stalled: f64, cpu_stalled: f64) -> Rates {
         Rates {
@@ -201,62 +202,62 @@ mod tests {
         }
     }
 
-    fn settled(rates: &Rates) -> Habits {
-        let config = FeedbackConfig::default();
-        (0..20).fold(Habits::default(), |h, _| h.after(rates, &config, 1.0))
+    fn settled(rates: &Rates) -> Activity {
+        let stall_share = FeedbackConfig::default().stall_share;
+        (0..20).fold(Activity::default(), |h, _| h.after(rates, stall_share, 1.0))
     }
 
     #[test]
     fn a_pause_of_a_moment_does_not_end_contention() {
-        let config = FeedbackConfig::default();
-        let habits = settled(&rates(0.5, 0.0));
-        let paused = habits.after(&rates(0.0, 0.0), &config, 1.0);
+        let stall_share = FeedbackConfig::default().stall_share;
+        let activity = settled(&rates(0.5, 0.0));
+        let paused = activity.after(&rates(0.0, 0.0), stall_share, 1.0);
         assert_eq!(paused.contending(), Some(true));
-        let rested = (0..60).fold(paused, |h, _| h.after(&rates(0.0, 0.0), &config, 1.0));
+        let rested = (0..60).fold(paused, |h, _| h.after(&rates(0.0, 0.0), stall_share, 1.0));
         assert_eq!(rested.contending(), Some(false));
     }
 
     #[test]
     fn who_waits_for_nothing_claims_nothing() {
-        let mut habits = settled(&rates(0.0, 0.01));
-        habits.judge_claim(0.5, 1.0);
-        assert!(!habits.claiming());
+        let mut activity = settled(&rates(0.0, 0.01));
+        activity.judge_claim(0.5, 1.0);
+        assert!(!activity.claiming());
     }
 
     #[test]
     fn who_waits_for_cpus_below_its_share_claims_until_it_proves_useless() {
-        let mut habits = settled(&rates(0.0, 0.8));
-        habits.judge_claim(0.5, 1.0);
-        assert!(habits.claiming());
+        let mut activity = settled(&rates(0.0, 0.8));
+        activity.judge_claim(0.5, 1.0);
+        assert!(activity.claiming());
         for _ in 0..40 {
-            habits.judge_claim(0.5, 1.0);
+            activity.judge_claim(0.5, 1.0);
         }
-        assert!(!habits.claiming(), "nothing came of it");
+        assert!(!activity.claiming(), "nothing came of it");
     }
 
     #[test]
     fn a_claim_that_helps_is_kept() {
-        let mut habits = settled(&rates(0.0, 0.8));
+        let mut activity = settled(&rates(0.0, 0.8));
         for second in 0..200 {
-            habits.judge_claim(if second < 10 { 0.5 } else { 0.7 }, 1.0);
+            activity.judge_claim(if second < 10 { 0.5 } else { 0.7 }, 1.0);
         }
-        assert!(habits.claiming());
+        assert!(activity.claiming());
     }
 
     #[test]
     fn a_trickle_far_below_its_share_claims_nothing() {
-        let mut habits = settled(&rates(0.0, 0.8));
-        habits.judge_claim(0.01, 1.0);
-        assert!(!habits.claiming());
+        let mut activity = settled(&rates(0.0, 0.8));
+        activity.judge_claim(0.01, 1.0);
+        assert!(!activity.claiming());
     }
 
     #[test]
     fn what_is_unknown_changes_no_habit() {
-        let config = FeedbackConfig::default();
-        let habits = settled(&rates(0.5, 0.5));
-        let blind = habits.after(&Rates::default(), &config, 1.0);
+        let stall_share = FeedbackConfig::default().stall_share;
+        let activity = settled(&rates(0.5, 0.5));
+        let blind = activity.after(&Rates::default(), stall_share, 1.0);
         assert_eq!(blind.contending(), Some(true));
         assert!(blind.writer());
-        assert_eq!(Habits::default().contending(), None);
+        assert_eq!(Activity::default().contending(), None);
     }
 }

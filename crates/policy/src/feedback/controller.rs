@@ -36,7 +36,7 @@ const ALTERNATING: f64 = 0.15;
 /// The memory of one participant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Controller {
+pub(crate) struct Controller {
     /// Lag behind the ideal, seconds of service, bounded.
     integral_s: f64,
     /// The relative error through a first-order filter.
@@ -51,7 +51,7 @@ pub struct Controller {
 
 impl Controller {
     /// The factor on the group's share.
-    pub fn gain(&self) -> f64 {
+    pub(crate) fn gain(&self) -> f64 {
         self.ln_gain.exp()
     }
 
@@ -62,14 +62,14 @@ impl Controller {
     }
 
     /// Smoothed bandwidth over ideal bandwidth; `None` before the first adjustment.
-    pub fn of_ideal(&self) -> Option<f64> {
+    pub(crate) fn of_ideal(&self) -> Option<f64> {
         self.filtered_of_ideal
     }
 }
 
 /// What one participant did in the last period.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// Its share of the participants' weight; the shares need not sum to one.
     pub weight: f64,
     /// Its bandwidth in any unit common to all.
@@ -82,7 +82,7 @@ pub struct Measured {
 
 /// Moves every controller by one period of `elapsed_s` seconds. Shapes: one measurement for each
 /// controller, in the same order. Without bandwidth nothing moves.
-pub fn adjust(
+pub(crate) fn adjust(
     controllers: &mut [&mut Controller],
     measured: &[Measured],
     config: &FeedbackConfig,

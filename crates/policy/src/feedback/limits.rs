@@ -12,14 +12,13 @@
 //! keeps its limit for a while, with room for what is known to have grown; then the limit is
 //! lifted: better no order than a blind one.
 
-use crate::share::entitlement::non_file;
 use crate::snapshot::Group;
 use crate::units::{Bytes, Limit};
 
 /// Every group under a limit may keep this much page cache.
 const FLOOR: Bytes = Bytes(512 << 10);
 /// Room above share and floor, so that a limit does not bite between two steps.
-pub const HEADROOM: Bytes = Bytes(512 << 10);
+pub(crate) const HEADROOM: Bytes = Bytes(512 << 10);
 /// A limit comes down by at most this factor a step: the excess is reclaimed, not waited for.
 const DESCENT: f64 = 0.75;
 /// Seconds for which a group that cannot be read keeps its limit.
@@ -31,7 +30,7 @@ const CODE: Bytes = Bytes::mib(16);
 
 /// What a limit leaves a group, whatever its share of page cache is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Least {
+pub(crate) struct Least {
     /// Memory other than page cache. `None` where the group could not be read.
     pub other: Option<Bytes>,
     /// Page cache that must not be taken away.
@@ -40,8 +39,8 @@ pub struct Least {
 
 impl Least {
     /// Of a group whose share of all memory is `fair`; `None`: not known, so nothing is bounded by it.
-    pub fn of(group: &Group, fair: Option<Bytes>) -> Least {
-        let other = non_file(group).map(|other| {
+    pub(crate) fn of(group: &Group, fair: Option<Bytes>) -> Least {
+        let other = group.non_file().map(|other| {
             let swapped = group.memory.swap.unwrap_or_default();
             other.max((other + swapped).min(fair.unwrap_or_default()))
         });
@@ -55,19 +54,19 @@ impl Least {
 
 /// Page cache beyond which the operator's own limits do not let the group grow; `None`: no such
 /// limit, or not known.
-pub fn ceiling(group: &Group) -> Option<Bytes> {
+pub(crate) fn ceiling(group: &Group) -> Option<Bytes> {
     let limits = [group.knobs.operator.high, group.knobs.max];
     let lowest = limits
         .into_iter()
         .flatten()
         .filter_map(Limit::bytes)
         .min()?;
-    Some(lowest - non_file(group)?)
+    Some(lowest - group.non_file()?)
 }
 
 /// The limit for this share of page cache. `grew`: by how much other memory grew in the last
 /// period; it may grow twice as much in the next. `None` where the group could not be read.
-pub fn limit(group: &Group, least: &Least, share: Bytes, grew: Bytes) -> Option<Limit> {
+pub(crate) fn limit(group: &Group, least: &Least, share: Bytes, grew: Bytes) -> Option<Limit> {
     let (other, held) = (least.other?, group.memory.file?);
     let file = share.max(least.file).max(held.scale(DESCENT));
     Some(Limit::Bytes(
@@ -77,7 +76,7 @@ pub fn limit(group: &Group, least: &Least, share: Bytes, grew: Bytes) -> Option<
 
 /// The limit of a group of which too little is known to decide, for so many seconds now. `None`:
 /// leave it as it is.
-pub fn blind_limit(group: &Group, least: &Least, blind_s: f64) -> Option<Limit> {
+pub(crate) fn blind_limit(group: &Group, least: &Least, blind_s: f64) -> Option<Limit> {
     if blind_s > BLIND_S {
         return Some(Limit::Max);
     }
@@ -89,7 +88,7 @@ pub fn blind_limit(group: &Group, least: &Least, blind_s: f64) -> Option<Limit> 
 /// Whether a larger limit would change nothing: the group stands at the operator's ceiling, or
 /// uses far less than its limit and, because the kernel's dirty limits scale with it, has few
 /// dirty pages too.
-pub fn leaves_share_unused(group: &Group) -> bool {
+pub(crate) fn leaves_share_unused(group: &Group) -> bool {
     let (Some(Limit::Bytes(high)), Some(current)) = (group.knobs.high, group.memory.current) else {
         return false;
     };
@@ -108,7 +107,7 @@ pub fn leaves_share_unused(group: &Group) -> bool {
 }
 
 /// Whether a smaller limit could not be enforced. `for_others`: page cache it holds for others.
-pub fn stands_at_floor(group: &Group, least: &Least, for_others: Bytes) -> bool {
+pub(crate) fn stands_at_floor(group: &Group, least: &Least, for_others: Bytes) -> bool {
     let (Some(Limit::Bytes(high)), Some(other)) = (group.knobs.high, least.other) else {
         return false;
     };
@@ -181,7 +180,7 @@ mod tests {
         let mut g = holding(0, 300);
         g.memory.anon = Some(Bytes::mib(200));
         g.memory.current = Some(Bytes::mib(210));
-        assert_eq!(non_file(&g), Some(Bytes::mib(200)));
+        assert_eq!(g.non_file(), Some(Bytes::mib(200)));
     }
 
     #[test]

@@ -17,10 +17,10 @@ const NEWEST: f64 = 0.3;
 /// What comes back each step.
 const RECOVERY: f64 = 1.25;
 
-/// The pace of one group.
+/// How far one group has backed off.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Pace {
+pub(crate) struct Backoff {
     factor: f64,
     /// Refaults while nothing is taken.
     calm_pages_per_s: Option<f64>,
@@ -28,9 +28,9 @@ pub struct Pace {
     asked: bool,
 }
 
-impl Default for Pace {
+impl Default for Backoff {
     fn default() -> Self {
-        Pace {
+        Backoff {
             factor: 1.0,
             calm_pages_per_s: None,
             asked: false,
@@ -38,19 +38,19 @@ impl Default for Pace {
     }
 }
 
-impl Pace {
+impl Backoff {
     /// What part of its overage may be asked for, above 0, at most 1.
-    pub fn factor(&self) -> f64 {
+    pub(crate) fn factor(&self) -> f64 {
         self.factor
     }
 
     /// It is asked in this step.
-    pub fn note_asked(&mut self) {
+    pub(crate) fn note_asked(&mut self) {
         self.asked = true;
     }
 
     /// A step later: these refaults were seen since.
-    pub fn move_on(&mut self, refault_pages_per_s: Option<f64>) {
+    pub(crate) fn move_on(&mut self, refault_pages_per_s: Option<f64>) {
         let asked = std::mem::take(&mut self.asked);
         let Some(rate) = refault_pages_per_s else {
             return;
@@ -71,15 +71,15 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn after(rates: &[(bool, Option<f64>)]) -> Pace {
-        let mut pace = Pace::default();
+    fn after(rates: &[(bool, Option<f64>)]) -> Backoff {
+        let mut backoff = Backoff::default();
         for &(asked, rate) in rates {
             if asked {
-                pace.note_asked();
+                backoff.note_asked();
             }
-            pace.move_on(rate);
+            backoff.move_on(rate);
         }
-        pace
+        backoff
     }
 
     #[test]
@@ -100,19 +100,19 @@ mod tests {
     #[test]
     fn refaults_that_were_there_before_are_not_blamed_on_the_guard() {
         let busy = [(false, Some(1000.0)); 20];
-        let mut pace = after(&busy);
-        pace.note_asked();
-        pace.move_on(Some(1200.0));
-        assert!((pace.factor() - 1.0).abs() < 1e-9);
+        let mut backoff = after(&busy);
+        backoff.note_asked();
+        backoff.move_on(Some(1200.0));
+        assert!((backoff.factor() - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn unknown_refaults_change_nothing_and_it_never_stops_altogether() {
-        let pace = after(&[(true, Some(1e6)); 50]);
-        assert!(pace.factor() >= LEAST);
-        let mut same = pace;
+        let backoff = after(&[(true, Some(1e6)); 50]);
+        assert!(backoff.factor() >= LEAST);
+        let mut same = backoff;
         same.note_asked();
         same.move_on(None);
-        assert!((same.factor() - pace.factor()).abs() < 1e-12);
+        assert!((same.factor() - backoff.factor()).abs() < 1e-12);
     }
 }

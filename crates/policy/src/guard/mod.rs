@@ -31,7 +31,7 @@
 //! Units: bytes, seconds. The page cache of those nobody manages is the host's less the managed
 //! groups': the kernel has no gauge of the root's own.
 
-mod backoff;
+pub(crate) mod backoff;
 mod sources;
 
 use std::collections::BTreeMap;
@@ -39,16 +39,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::color::rules::Supply;
-use crate::config::{Config, GuardConfig, Mode};
-use crate::feedback::limits;
+use crate::config::{Config, GuardConfig};
+use crate::decision::Member;
 use crate::plan::{Guarded, Knob, Reason, Value, Write};
-use crate::share::entitlement::{non_file, Tree};
 use crate::snapshot::{Group, GroupId, Host, Reservation, Snapshot};
-use crate::step::{Decided, Memo};
 use crate::units::{Bytes, Limit};
-
-pub use backoff::Pace;
-pub use sources::{takes, Source};
+use sources::{takes, Source};
 
 /// Taking goes on until this much more than the reserve is free, so that it does not begin anew
 /// each step: this part of the reserve, at most.
@@ -66,8 +62,8 @@ const NEAR_SHARE: f64 = 0.8;
 /// What the guard remembers from one step to the next.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Memory {
-    /// Memory each reserving group had when its reservation was first seen.
+pub(crate) struct GuardState {
+    /// Memory that each reserving group had when its reservation was first seen.
     before: BTreeMap<String, Bytes>,
     /// Limits were set for a reservation, so they are the guard's to lift.
     limits: bool,
@@ -76,7 +72,9 @@ pub struct Memory {
 /// What is to be kept free, and what there is.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Need {
-    memory: Memory,
+    /// Somebody asked for free memory.
+    asked: bool,
+    state: GuardState,
     /// To be kept free whatever happens.
     standing: Bytes,
     /// Reserved and not yet taken by whom it is for.
@@ -88,20 +86,20 @@ pub(crate) struct Need {
 }
 
 impl Need {
-    /// What has to be free now. In mode `observe`, and while nobody asked for anything, nothing.
-    pub(crate) fn of(memory: &Memory, snapshot: &Snapshot, config: &Config) -> Need {
-        if config.mode == Mode::Observe {
+    /// What has to be free now; nothing if `may` is false, or nobody asked for anything.
+    pub(crate) fn of(state: &GuardState, snapshot: &Snapshot, config: &Config, may: bool) -> Need {
+        if !may {
             return Need::default();
         }
-        let host = &snapshot.host;
+        let (host, reservations) = (&snapshot.host, &snapshot.reservations);
         let mut need = Need {
-            memory: memory.clone(),
+            asked: config.guard.enabled || !reservations.is_empty(),
+            state: state.clone(),
             standing: standing(&config.guard, host),
             spare: host.spare(),
             ..Need::default()
         };
-        let reservations = &snapshot.reservations;
-        let before = &mut need.memory.before;
+        let before = &mut need.state.before;
         before.retain(|path, _| reservations.iter().any(|known| known.path == *path));
         for reservation in reservations {
             let group = snapshot.groups.iter().find(|g| g.path == reservation.path);
@@ -152,36 +150,29 @@ fn outstanding(
 }
 
 /// Limits whoever is at its share while something is reserved, and lifts those limits afterwards.
-pub(crate) fn limit_at_shares(
-    need: &mut Need,
-    decided: &mut [Decided],
-    memos: &[Memo],
-    groups: &[Group],
-    tree: &Tree,
-) {
+pub(crate) fn limit_at_shares(need: &mut Need, members: &mut [Member]) {
     let limiting = need.reserved > Bytes::ZERO;
-    if !limiting && !need.memory.limits {
+    if !limiting && !need.state.limits {
         return;
     }
-    need.memory.limits = true;
-    for (i, (d, group)) in decided.iter_mut().zip(groups).enumerate() {
-        if !tree.leaf[i] {
-            continue;
-        }
-        let near = |held: Bytes| held > d.threshold.scale(NEAR_SHARE);
-        let holds =
-            limiting && !need.owners.contains(&group.id) && group.memory.file.is_some_and(near);
-        let limit = holds
-            .then(|| limits::limit(group, &memos[i].least, d.threshold, d.grew))
-            .flatten();
+    need.state.limits = true;
+    for member in members.iter_mut().filter(|m| m.leaf) {
+        let threshold = member.decision.threshold();
+        let near = |held: Bytes| held > threshold.scale(NEAR_SHARE);
+        let holds = limiting
+            && !need.owners.contains(&member.group.id)
+            && member.group.memory.file.is_some_and(near);
+        let limit = holds.then(|| member.limit_for(threshold)).flatten();
+        let high = member.decision.high;
         match limit {
-            Some(limit) if d.high.is_none_or(|high| limit < high) => {
-                d.high = Some(limit);
-                d.makes_room = true;
+            Some(limit) if high.is_none_or(|(high, _)| limit < high) => {
+                member.limit_at(limit, Reason::Reserved);
             }
             // In a mode that has no opinion on limits, nobody else would lift this one. Who cannot be
             // read keeps what it has.
-            None if d.high.is_none() && non_file(group).is_some() => d.high = Some(Limit::Max),
+            None if high.is_none() && member.group.non_file().is_some() => {
+                member.limit_at(Limit::Max, Reason::NoContention);
+            }
             _ => {}
         }
     }
@@ -191,34 +182,32 @@ pub(crate) fn limit_at_shares(
 pub(crate) fn decide(
     need: Need,
     snapshot: &Snapshot,
-    decided: &[Decided],
-    memos: &mut [Memo],
-    tree: &Tree,
+    members: &mut [Member],
     config: &Config,
-) -> (Memory, Option<Guarded>, Vec<Write>) {
-    let host = &snapshot.host;
-    let asked_for = config.guard.enabled || !snapshot.reservations.is_empty();
-    if config.mode == Mode::Observe || !asked_for {
-        return (need.memory, None, Vec::new());
+) -> (GuardState, Option<Guarded>, Vec<Write>) {
+    if !need.asked {
+        return (need.state, None, Vec::new());
     }
+    let host = &snapshot.host;
     let (reserve, missing) = (need.reserve(), need.missing());
     let mut candidates: Vec<Candidate> = Vec::new();
-    for (i, group) in snapshot.groups.iter().enumerate() {
-        if !tree.leaf[i] || need.owners.contains(&group.id) || !group.knobs.reclaim {
+    for (i, member) in members.iter_mut().enumerate() {
+        let group = member.group;
+        if !member.leaf || need.owners.contains(&group.id) || !group.knobs.reclaim {
             continue;
         }
-        let Some(source) = Source::of(group, decided[i].threshold) else {
+        let Some(source) = Source::of(group, member.decision.threshold()) else {
             continue;
         };
-        let pace = &mut memos[i].pace;
-        pace.move_on(memos[i].rates.cache.refault_pages_per_s);
+        let backoff = &mut member.memo.backoff;
+        backoff.move_on(member.memo.rates.cache.refault_pages_per_s);
         candidates.push(Candidate {
             id: group.id,
-            source: source.paced(pace.factor()),
+            source: source.paced(backoff.factor()),
             leaf: Some(i),
         });
     }
-    let unmanaged = unmanaged_file(host, &snapshot.groups, tree);
+    let unmanaged = unmanaged_file(host, members);
     let share = host.total.map(|total| config.guard.root_share.of(total));
     let root = snapshot.outside.filter(|outside| outside.reclaim);
     if let (Some(root), Some(held), Some(share)) = (root, unmanaged, share) {
@@ -252,7 +241,7 @@ pub(crate) fn decide(
             continue;
         }
         if let Some(i) = candidate.leaf {
-            memos[i].pace.note_asked();
+            members[i].memo.backoff.note_asked();
         }
         writes.push(candidate.ask(bytes, reserve));
     }
@@ -265,7 +254,7 @@ pub(crate) fn decide(
         unmanaged_share: root.and(share),
         asked: writes.iter().map(asked_bytes).sum(),
     };
-    (need.memory, Some(guarded), writes)
+    (need.state, Some(guarded), writes)
 }
 
 /// Who may be asked.
@@ -299,9 +288,9 @@ fn asked_bytes(write: &Write) -> Bytes {
 }
 
 /// Page cache of the root and of groups that nobody manages. `None` if anything of it is unknown.
-fn unmanaged_file(host: &Host, groups: &[Group], tree: &Tree) -> Option<Bytes> {
-    let leaves = groups.iter().zip(&tree.leaf).filter(|(_, &leaf)| leaf);
-    let managed: Option<Bytes> = leaves.map(|(group, _)| group.memory.file).sum();
+fn unmanaged_file(host: &Host, members: &[Member]) -> Option<Bytes> {
+    let leaves = members.iter().filter(|m| m.leaf);
+    let managed: Option<Bytes> = leaves.map(|m| m.group.memory.file).sum();
     Some(host.file? - managed?)
 }
 

@@ -1,7 +1,7 @@
 //! The guard takes only in need, only from those above their share, and never below floors.
 
 use super::*;
-use crate::config::Amount;
+use crate::config::{Amount, Mode};
 use crate::snapshot::Outside;
 use crate::step::step;
 use crate::testing::{group, host};
@@ -311,7 +311,7 @@ proptest! {
         for (g, verdict) in snapshot.groups.iter().zip(&plan.verdicts) {
             let bytes = asked.get(&g.id).copied().unwrap_or_default();
             let held = g.memory.file.unwrap();
-            let keep = verdict.threshold.max(limits::Least::of(g, None).file);
+            let keep = verdict.threshold.max(crate::feedback::limits::Least::of(g, None).file);
             prop_assert!(bytes == Bytes::ZERO || held - bytes >= keep);
             prop_assert!(bytes <= held - g.memory.file_dirty.unwrap() - g.memory.file_mapped.unwrap());
         }

@@ -20,15 +20,9 @@
 //! `memory_recursiveprot`, protection that the children do not claim is handed to them in
 //! proportion to their usage, which would undo the weights.
 
-use std::collections::BTreeMap;
-
-use crate::share::water::Node;
-use crate::snapshot::{Group, GroupId, Host, Snapshot, WeightSource};
+use crate::decision::Member;
+use crate::snapshot::{Group, Host, WeightSource};
 use crate::units::{Bytes, Limit};
-
-/// A group may grow this much beyond a quarter of what it holds within one period before its
-/// entitlement follows.
-const GROWTH: Bytes = Bytes::mib(8);
 
 /// Groups nobody manages keep at most this part of memory out of the division, ...
 const RESERVE_OF_MEMORY: u64 = 16;
@@ -36,75 +30,11 @@ const RESERVE_OF_MEMORY: u64 = 16;
 /// leave them all of it.
 const RESERVE_OF_CACHE: u64 = 8;
 
-/// The snapshot's groups as a tree: indices instead of ids.
-#[derive(Debug, Clone)]
-pub struct Tree {
-    /// Parent of each group, in the snapshot's order.
-    pub parent: Vec<Option<usize>>,
-    /// Whether a group is managed and has no children in the snapshot.
-    pub leaf: Vec<bool>,
-}
-
-impl Tree {
-    /// From a snapshot; a parent that is missing or comes after its child counts as the root.
-    pub fn of(snapshot: &Snapshot) -> Tree {
-        let mut index: BTreeMap<GroupId, usize> = BTreeMap::new();
-        let mut parent = Vec::with_capacity(snapshot.groups.len());
-        let mut leaf: Vec<bool> = snapshot.groups.iter().map(|g| g.weight.is_some()).collect();
-        for (i, group) in snapshot.groups.iter().enumerate() {
-            let p = group.parent.and_then(|id| index.get(&id).copied());
-            if let Some(p) = p {
-                leaf[p] = false;
-            }
-            parent.push(p);
-            index.insert(group.id, i);
-        }
-        Tree { parent, leaf }
-    }
-
-    /// Nodes for [`crate::share::water`], with only the groups that `active` names; a subtree without an
-    /// active leaf weighs nothing.
-    pub fn nodes(
-        &self,
-        groups: &[Group],
-        active: impl Fn(usize) -> bool,
-        demand: impl Fn(usize) -> Option<Bytes>,
-    ) -> Vec<Node> {
-        let mut alive = vec![false; groups.len()];
-        for i in (0..groups.len()).rev() {
-            alive[i] |= self.leaf[i] && active(i);
-            if let (true, Some(p)) = (alive[i], self.parent[i]) {
-                alive[p] = true;
-            }
-        }
-        (0..groups.len())
-            .map(|i| {
-                let weight = match groups[i].weight {
-                    _ if !alive[i] => Some(0),
-                    Some(weight) => Some(u64::from(weight.get())),
-                    None => None,
-                };
-                let demand = if alive[i] {
-                    demand(i)
-                } else {
-                    Some(Bytes::ZERO)
-                };
-                Node {
-                    parent: self.parent[i],
-                    weight,
-                    floor: Bytes::ZERO,
-                    demand,
-                }
-            })
-            .collect()
-    }
-}
-
 /// Page cache that the managed groups could hold together. `None` if the host could not be read.
-pub fn capacity(host: &Host, groups: &[Group], tree: &Tree) -> Option<Bytes> {
+pub(crate) fn capacity(host: &Host, members: &[Member]) -> Option<Bytes> {
     let file = host.file?;
     let most = file + host.spare()?;
-    let managed: Bytes = leaves(groups, tree).filter_map(|g| g.memory.file).sum();
+    let managed: Bytes = leaves(members).filter_map(|g| g.memory.file).sum();
     let reserve = (file - managed).min(Bytes(most.0 / RESERVE_OF_CACHE));
     let reserve = host.total.map_or(reserve, |total| {
         reserve.min(Bytes(total.0 / RESERVE_OF_MEMORY))
@@ -112,39 +42,19 @@ pub fn capacity(host: &Host, groups: &[Group], tree: &Tree) -> Option<Bytes> {
     Some((most - reserve).page_aligned())
 }
 
-fn leaves<'a>(groups: &'a [Group], tree: &'a Tree) -> impl Iterator<Item = &'a Group> {
-    groups
-        .iter()
-        .zip(&tree.leaf)
-        .filter(|(_, &leaf)| leaf)
-        .map(|(group, _)| group)
-}
-
-/// What a group that is not held back may want next: what it holds and room to grow.
-pub fn growing_demand(held: Bytes) -> Bytes {
-    held + held.scale(0.25) + GROWTH
-}
-
-fn in_bytes(limit: Limit) -> Bytes {
-    limit.bytes().unwrap_or(Bytes(u64::MAX))
-}
-
-/// All memory of a group that is not page cache: anonymous, kernel, shmem, sockets. The two
-/// gauges are not read at the same instant; anonymous memory is there in any case.
-pub fn non_file(group: &Group) -> Option<Bytes> {
-    let other = group.memory.current? - group.memory.file?;
-    Some(other.max(group.memory.anon.unwrap_or_default()))
-}
-
 /// All memory that the managed groups hold or could hold: page cache up to `capacity`, and other.
-pub fn memory_of_groups(capacity: Bytes, groups: &[Group], tree: &Tree) -> Bytes {
-    capacity + leaves(groups, tree).filter_map(non_file).sum()
+pub(crate) fn memory_of_groups(capacity: Bytes, members: &[Member]) -> Bytes {
+    capacity + leaves(members).filter_map(Group::non_file).sum()
+}
+
+fn leaves<'a>(members: &'a [Member]) -> impl Iterator<Item = &'a Group> {
+    members.iter().filter(|m| m.leaf).map(|m| m.group)
 }
 
 /// What `memory.low` covers of a group's memory other than page cache. `fair`: its share of all memory,
 /// what others do not need included.
 fn protected_non_file(host: &Host, group: &Group, fair: Bytes) -> Option<Bytes> {
-    let other = non_file(group)?;
+    let other = group.non_file()?;
     let may_swap = group.knobs.swap_max != Some(Limit::Bytes(Bytes::ZERO));
     let swappable = may_swap && host.swap.is_some_and(|swap| swap > Bytes::ZERO);
     Some(if swappable { other.min(fair) } else { other })
@@ -152,17 +62,17 @@ fn protected_non_file(host: &Host, group: &Group, fair: Bytes) -> Option<Bytes> 
 
 /// Whether each group is protected against groups outside its subtree: it is root's, or lies in a
 /// delegated subtree that root gave a weight.
-fn vouched(groups: &[Group], tree: &Tree) -> Vec<bool> {
-    let mut vouched = Vec::with_capacity(groups.len());
-    for (i, group) in groups.iter().enumerate() {
-        let parent = tree.parent[i];
-        vouched.push(match parent {
-            _ if !group.delegated => true,
+fn vouched(members: &[Member]) -> Vec<bool> {
+    let mut vouched = Vec::with_capacity(members.len());
+    for member in members {
+        vouched.push(match member.parent {
+            _ if !member.group.delegated => true,
             None => false,
             // Below the topmost delegated group the answer is the parent's.
-            Some(p) if groups[p].delegated => vouched[p],
+            Some(p) if members[p].group.delegated => vouched[p],
             Some(p) => {
-                groups[p].weight.is_some() && groups[p].weight_source != WeightSource::Default
+                let parent = members[p].group;
+                parent.weight.is_some() && parent.weight_source != WeightSource::Default
             }
         });
     }
@@ -172,35 +82,32 @@ fn vouched(groups: &[Group], tree: &Tree) -> Vec<bool> {
 /// `memory.low` of every group: leaves at threshold plus other memory, inner groups and ancestors
 /// at the sum of what their children claim. `shares`: each group's share of all memory. `None` where
 /// something is unknown.
-pub fn protections(
-    host: &Host,
-    groups: &[Group],
-    tree: &Tree,
-    thresholds: &[Bytes],
-    shares: &[Bytes],
-) -> Vec<Option<Bytes>> {
-    let vouched = vouched(groups, tree);
-    let mut low: Vec<Option<Bytes>> = vec![None; groups.len()];
-    let mut claimed: Vec<Option<Bytes>> = vec![Some(Bytes::ZERO); groups.len()];
-    for i in (0..groups.len()).rev() {
-        let group = &groups[i];
-        low[i] = match tree.leaf[i] {
-            _ if !vouched[i] => Some(Bytes::ZERO),
-            true => protected_non_file(host, group, shares[i])
-                .map(|other| (other + thresholds[i]).page_aligned()),
-            false => claimed[i],
-        };
+pub(crate) fn protections(host: &Host, members: &[Member], shares: &[Bytes]) -> Vec<Option<Bytes>> {
+    let vouched = vouched(members);
+    let mut low: Vec<Option<Bytes>> = vec![None; members.len()];
+    let mut claimed: Vec<Option<Bytes>> = vec![Some(Bytes::ZERO); members.len()];
+    for (i, member) in members.iter().enumerate().rev() {
         if !vouched[i] {
+            low[i] = Some(Bytes::ZERO);
             continue;
         }
+        let group = member.group;
+        low[i] = if member.leaf {
+            protected_non_file(host, group, shares[i])
+                .map(|other| (other + member.decision.threshold()).page_aligned())
+        } else {
+            claimed[i]
+        };
         // What is in force counts: a foreign value is the user's.
         let in_force = if group.knobs.foreign.low {
             group.knobs.low.and_then(Limit::bytes)
         } else {
-            let operators = group.knobs.operator.low.map_or(Bytes::ZERO, in_bytes);
+            let operators = group.knobs.operator.low;
+            let operators =
+                operators.map_or(Bytes::ZERO, |low| low.bytes().unwrap_or(Bytes(u64::MAX)));
             low[i].map(|low| low.max(operators))
         };
-        if let Some(p) = tree.parent[i] {
+        if let Some(p) = member.parent {
             // A child that could not be read claims what it last claimed: unknown here, so its
             // parent is not lowered at all.
             claimed[p] = match (claimed[p], in_force, group.memory.current) {
@@ -215,13 +122,18 @@ pub fn protections(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decision::Memo;
+    use crate::snapshot::Snapshot;
     use crate::testing::{group, host};
 
     /// Protections where each group's share of memory is 100 MiB.
     fn protections_of(snapshot: &Snapshot, thresholds: &[Bytes]) -> Vec<Option<Bytes>> {
-        let tree = Tree::of(snapshot);
-        let shares = vec![Bytes::mib(100); snapshot.groups.len()];
-        protections(&snapshot.host, &snapshot.groups, &tree, thresholds, &shares)
+        let mut members = Member::all(snapshot, Memo::new);
+        for (member, &threshold) in members.iter_mut().zip(thresholds) {
+            member.decision.entitlement = threshold;
+        }
+        let shares = vec![Bytes::mib(100); members.len()];
+        protections(&snapshot.host, &members, &shares)
     }
 
     #[test]
@@ -331,13 +243,13 @@ mod tests {
         snapshot.host.free = free;
         snapshot.host.high_watermark = high_watermark;
         snapshot.groups[0].memory.file = Some(Bytes::mib(managed_mib));
-        let tree = Tree::of(&snapshot);
+        let members = Member::all(&snapshot, Memo::new);
         let unread = Host {
             file: None,
             ..snapshot.host
         };
-        assert_eq!(capacity(&unread, &snapshot.groups, &tree), None);
-        capacity(&snapshot.host, &snapshot.groups, &tree)
+        assert_eq!(capacity(&unread, &members), None);
+        capacity(&snapshot.host, &members)
     }
 
     #[test]
@@ -352,22 +264,5 @@ mod tests {
         assert_eq!(got, Some(Bytes::mib(160 - 20)));
         let no_more_than_they_have = capacity_beside_strangers([150, 20, 10], 145);
         assert_eq!(no_more_than_they_have, Some(Bytes::mib(160 - 5)));
-    }
-
-    #[test]
-    fn a_tree_without_an_active_leaf_weighs_nothing() {
-        let mut snapshot = Snapshot {
-            host: host(1000),
-            groups: Vec::new(),
-            ..Snapshot::default()
-        };
-        snapshot.groups = vec![
-            group(1, None, "/t"),
-            group(2, Some(1), "/t/a"),
-            group(3, None, "/b"),
-        ];
-        let tree = Tree::of(&snapshot);
-        let nodes = tree.nodes(&snapshot.groups, |i| i == 2, |_| None);
-        assert_eq!(crate::share::water::proportions(&nodes), [0.0, 0.0, 1.0]);
     }
 }

@@ -13,7 +13,7 @@
 //!    are together no more than the page cache it holds, less what is mapped of it.
 //! 3. Demands are shifted by the claims before page cache is divided ([`crate::share::water`]): the
 //!    entitlements are those of a kernel that charges the owner.
-//! 4. Claims are granted up to the owner's entitlement, in proportion when they exceed it.
+//! 4. Charges are granted up to the owner's entitlement, in proportion when they exceed it.
 //!
 //! Units: bytes; groups are indices into the snapshot. Properties, each held by a test:
 //! - *conservation*: what is granted to payers is what is taken from owners, to the byte;
@@ -30,8 +30,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use crate::share::entitlement::{non_file, Tree};
-use crate::share::water::{divide, Node};
+use super::water::{divide, Node};
+use crate::decision::{Member, Shift};
 use crate::snapshot::{Group, GroupId, SharedFile};
 use crate::units::Bytes;
 
@@ -40,50 +40,25 @@ const STEPS: f64 = 1e12;
 /// More than any host has page cache, and small enough to multiply sums of it with each other.
 const MOST: Bytes = Bytes(1 << 48);
 
-/// What sharing means for one group.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Shift {
-    /// Page cache charged to it that belongs to others.
-    pub for_others: Bytes,
-    /// Page cache of its own that is charged to others.
-    pub by_others: Bytes,
-}
-
-impl Shift {
-    /// From what it holds (or may hold) to what it needs (or may need).
-    #[must_use]
-    pub fn need(self, held: Bytes) -> Bytes {
-        held + self.by_others - self.for_others
-    }
-
-    /// From what it is entitled to to what is to be protected where it is charged.
-    #[must_use]
-    pub fn threshold(self, entitled: Bytes) -> Bytes {
-        entitled - self.by_others + self.for_others
-    }
-}
-
 /// What payers hold for owners.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Claims {
+pub(crate) struct Charges {
     /// By owner, then by payer, in the snapshot's order; none is zero.
     by_owner: BTreeMap<usize, BTreeMap<usize, Bytes>>,
 }
 
-impl Claims {
-    /// From the files that groups share. `proportions`: of each group, down the hierarchy.
-    pub fn of(groups: &[Group], tree: &Tree, shared: &[SharedFile], proportions: &[f64]) -> Claims {
+impl Charges {
+    /// From the files that groups share.
+    pub(crate) fn of(members: &[Member], shared: &[SharedFile]) -> Charges {
         if shared.is_empty() {
-            return Claims::default();
+            return Charges::default();
         }
-        let index: HashMap<GroupId, usize> = (0..groups.len())
-            .filter(|&i| tree.leaf[i])
-            .map(|i| (groups[i].id, i))
-            .collect();
+        let leaves = members.iter().enumerate().filter(|(_, m)| m.leaf);
+        let index: HashMap<GroupId, usize> = leaves.map(|(i, m)| (m.group.id, i)).collect();
         let mut by_payer: BTreeMap<usize, BTreeMap<usize, Bytes>> = BTreeMap::new();
         for file in shared {
             let held = held_by(file, &index);
-            let Some(owner) = owner(file, &held, &index, groups, proportions) else {
+            let Some(owner) = owner(file, &held, &index, members) else {
                 continue;
             };
             for (&payer, &bytes) in held.iter().filter(|(&payer, _)| payer != owner) {
@@ -92,10 +67,10 @@ impl Claims {
                 *claim = (*claim + bytes).min(MOST);
             }
         }
-        let mut claims = Claims::default();
+        let mut claims = Charges::default();
         for (payer, of_payer) in by_payer {
             let claimed = of_payer.values().copied().sum();
-            let Some(most) = most_held(&groups[payer], claimed) else {
+            let Some(most) = most_held(members[payer].group, claimed) else {
                 continue;
             };
             for (owner, bytes) in within(most, &of_payer) {
@@ -107,7 +82,7 @@ impl Claims {
     }
 
     /// The shift of each of `groups` groups if every claim is granted.
-    pub fn wanted(&self, groups: usize) -> Vec<Shift> {
+    pub(crate) fn wanted(&self, groups: usize) -> Vec<Shift> {
         let mut shifts = vec![Shift::default(); groups];
         for (&owner, claims) in &self.by_owner {
             grant(&mut shifts, owner, claims.iter().map(|(&i, &b)| (i, b)));
@@ -116,7 +91,7 @@ impl Claims {
     }
 
     /// The shift of each group: what owners have claimed, up to what they are entitled to.
-    pub fn granted(&self, entitled: &[Bytes]) -> Vec<Shift> {
+    pub(crate) fn granted(&self, entitled: &[Bytes]) -> Vec<Shift> {
         let mut shifts = vec![Shift::default(); entitled.len()];
         for (&owner, claims) in &self.by_owner {
             grant(&mut shifts, owner, within(entitled[owner], claims));
@@ -164,16 +139,18 @@ fn owner(
     file: &SharedFile,
     held: &BTreeMap<usize, Bytes>,
     index: &HashMap<GroupId, usize>,
-    groups: &[Group],
-    proportions: &[f64],
+    members: &[Member],
 ) -> Option<usize> {
     let users = file.users.iter().filter_map(|id| index.get(id).copied());
     users.max_by_key(|&i| {
+        let Member {
+            group, decision, ..
+        } = &members[i];
         (
-            (proportions[i] * STEPS).round() as u64,
-            groups[i].weight,
+            (decision.proportion * STEPS).round() as u64,
+            group.weight,
             held.get(&i).copied(),
-            Reverse(groups[i].id),
+            Reverse(group.id),
         )
     })
 }
@@ -185,7 +162,7 @@ fn owner(
 /// program is, in practice. `None` if the payer cannot be protected.
 fn most_held(group: &Group, claimed: Bytes) -> Option<Bytes> {
     group.knobs.low.filter(|_| !group.knobs.foreign.low)?;
-    non_file(group)?;
+    group.non_file()?;
     Some(claimed.min(group.memory.file?) - group.memory.file_mapped.unwrap_or_default())
 }
 

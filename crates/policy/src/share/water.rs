@@ -19,7 +19,7 @@ use crate::units::Bytes;
 
 /// A node of the hierarchy. Children come after their parent in the slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Node {
+pub(crate) struct Node {
     /// Index of the parent in the same slice, smaller than this node's own; `None` at the top.
     pub parent: Option<usize>,
     /// Weight among its siblings. `None`: as much as its children's weights together. Zero: only
@@ -45,7 +45,7 @@ const UNBOUNDED: u128 = 1 << 80;
 
 /// Divides `total` among the leaves; inner nodes get the sum of their children. Shape: one
 /// allocation for each node, in order. Panics if a parent does not precede its child.
-pub fn divide(total: Bytes, nodes: &[Node]) -> Vec<Bytes> {
+pub(crate) fn divide(total: Bytes, nodes: &[Node]) -> Vec<Bytes> {
     let children = children_of(nodes);
     let claims = claims_of(nodes, &children);
     let mut allocation = vec![0u128; nodes.len()];
@@ -65,7 +65,7 @@ pub fn divide(total: Bytes, nodes: &[Node]) -> Vec<Bytes> {
 }
 
 /// Each node's share of the total weight down the hierarchy, 0 to 1; no floors, no caps.
-pub fn proportions(nodes: &[Node]) -> Vec<f64> {
+pub(crate) fn proportions(nodes: &[Node]) -> Vec<f64> {
     let children = children_of(nodes);
     let claims = claims_of(nodes, &children);
     let top: u128 = (0..nodes.len())

@@ -4,10 +4,12 @@
 mod sharing;
 
 use super::*;
+use crate::config::{Mode, Objective};
+use crate::feedback::OVERCOMMIT;
 use crate::plan::{Knob, Reason, Value};
 use crate::snapshot::{BlockDevice, GateSeen, WeightSource};
 use crate::testing::{apply, group, host};
-use crate::units::Weight;
+use crate::units::{Bytes, Limit, Weight};
 use crate::Color;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::decision::Memo;
 use crate::snapshot::Snapshot;
 use crate::testing::group;
 use crate::units::Weight;
@@ -33,16 +34,12 @@ fn bfq_weights_with(gains: &[f64], leaves: &[(&str, u32)]) -> Vec<(String, u32)>
         groups,
         ..Snapshot::default()
     };
-    let decided: Vec<Decided> = [1.0, 1.0]
-        .iter()
-        .chain(gains)
-        .map(|&gain| Decided {
-            high: Some(Limit::Max),
-            gain,
-            ..Decided::default()
-        })
-        .collect();
-    let writes = plan(&snapshot.groups, &Tree::of(&snapshot), &decided, None);
+    let mut members = Member::all(&snapshot, Memo::new);
+    for (member, &gain) in members.iter_mut().zip([1.0, 1.0].iter().chain(gains)) {
+        member.decision.high = Some((Limit::Max, Reason::NoContention));
+        member.decision.gain = gain;
+    }
+    let writes = plan(&members, None, true);
     let written = |write: &Write| {
         let mut groups = snapshot.groups.iter();
         let group = groups.find(|group| group.id == write.group).unwrap();

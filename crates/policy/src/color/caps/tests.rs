@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::color::{Channel, Declared, Standing};
-use crate::config::{Amount, ColorConfig};
+use crate::color::{Channel, Color, ColorSource, Declared, Standing};
+use crate::config::{Amount, ColorConfig, Mode};
 use crate::plan::{Knob, Plan, Reason, Value};
 use crate::snapshot::{GroupId, Snapshot};
 use crate::testing::{apply, group, host};

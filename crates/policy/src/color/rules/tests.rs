@@ -8,8 +8,8 @@ const G: Option<Color> = Some(Color::Green);
 const Y: Option<Color> = Some(Color::Yellow);
 const R: Option<Color> = Some(Color::Red);
 
-fn party(color: Option<Color>) -> Party {
-    Party {
+fn holder(color: Option<Color>) -> Holder {
+    Holder {
         color,
         held: Some(Bytes::mib(100)),
         basis: Some(Bytes::mib(100)),
@@ -34,39 +34,73 @@ fn the_four_cases_of_table_ii() {
         (vec![G, R], vec![0]),
         (vec![G, Y, R], vec![0, 1]),
     ] {
-        let parties: Vec<Party> = colors.iter().map(|&c| party(c)).collect();
-        let roles = table_ii(&parties, Supply::Scarce, true);
-        assert_eq!(givers(&roles), expected, "{colors:?}");
-        assert!(givers(&table_ii(&parties, Supply::Plenty, true)).is_empty());
-        assert!(givers(&table_ii(&parties, Supply::Between, true)).is_empty());
+        let holders: Vec<Holder> = colors.iter().map(|&c| holder(c)).collect();
+        let scarce = roles(ColorRule::TableII, &holders, Supply::Scarce, true);
+        assert_eq!(givers(&scarce), expected, "{colors:?}");
+        assert!(givers(&roles(ColorRule::TableII, &holders, Supply::Plenty, true)).is_empty());
+        assert!(givers(&roles(ColorRule::TableII, &holders, Supply::Between, true)).is_empty());
     }
-    let without_yellow = table_ii(&[G, Y, R].map(party), Supply::Scarce, false);
+    let without_yellow = roles(
+        ColorRule::TableII,
+        &[G, Y, R].map(holder),
+        Supply::Scarce,
+        false,
+    );
     assert_eq!(givers(&without_yellow), [0]);
 }
 
 #[test]
 fn yellow_gives_only_when_no_green_can_give_more() {
-    let mut parties = [G, Y, R].map(party);
-    assert_eq!(givers(&unified(&parties, Supply::Scarce, true)), [0]);
-    parties[0].cap = Some(Bytes::mib(1));
-    assert_eq!(givers(&unified(&parties, Supply::Scarce, true)), [0, 1]);
-    parties[0].held = None;
-    assert_eq!(givers(&unified(&parties, Supply::Scarce, true)), [0, 1]);
-    assert_eq!(givers(&unified(&parties[1..], Supply::Scarce, true)), [0]);
-    assert!(givers(&unified(&parties[1..], Supply::Scarce, false)).is_empty());
+    let mut holders = [G, Y, R].map(holder);
+    assert_eq!(
+        givers(&roles(ColorRule::Unified, &holders, Supply::Scarce, true)),
+        [0]
+    );
+    holders[0].cap = Some(Bytes::mib(1));
+    assert_eq!(
+        givers(&roles(ColorRule::Unified, &holders, Supply::Scarce, true)),
+        [0, 1]
+    );
+    holders[0].held = None;
+    assert_eq!(
+        givers(&roles(ColorRule::Unified, &holders, Supply::Scarce, true)),
+        [0, 1]
+    );
+    assert_eq!(
+        givers(&roles(
+            ColorRule::Unified,
+            &holders[1..],
+            Supply::Scarce,
+            true
+        )),
+        [0]
+    );
+    assert!(givers(&roles(
+        ColorRule::Unified,
+        &holders[1..],
+        Supply::Scarce,
+        false
+    ))
+    .is_empty());
 }
 
 #[test]
 fn without_a_red_that_wants_more_nothing_is_taken() {
-    let mut parties = [G, Y, R].map(party);
-    parties[2].wants = false;
-    assert!(givers(&unified(&parties, Supply::Scarce, true)).is_empty());
-    assert!(givers(&unified(&parties[..2], Supply::Scarce, true)).is_empty());
+    let mut holders = [G, Y, R].map(holder);
+    holders[2].wants = false;
+    assert!(givers(&roles(ColorRule::Unified, &holders, Supply::Scarce, true)).is_empty());
+    assert!(givers(&roles(
+        ColorRule::Unified,
+        &holders[..2],
+        Supply::Scarce,
+        true
+    ))
+    .is_empty());
 }
 
 #[test]
 fn a_taking_is_two_percent_and_comes_back_as_slowly() {
-    let mut green = party(G);
+    let mut green = holder(G);
     green.cap = green.moved(Role::Gives, true, 2.0);
     assert_eq!(green.cap, Some(Bytes::mib(98)));
     assert_eq!(green.moved(Role::Gives, false, 2.0), green.cap, "not due");
@@ -81,26 +115,26 @@ fn a_taking_is_two_percent_and_comes_back_as_slowly() {
 
 #[test]
 fn no_more_is_taken_than_those_who_ask_can_fill() {
-    let mut parties = [G, G, Y, R, R].map(party);
-    let percent = |parties: &[Party]| {
-        let roles = unified(parties, Supply::Scarce, true);
-        (100.0 * pace(parties, &roles, 2.0)).round() as u32
+    let mut holders = [G, G, Y, R, R].map(holder);
+    let percent = |holders: &[Holder]| {
+        let roles = roles(ColorRule::Unified, holders, Supply::Scarce, true);
+        (100.0 * giving_rate(holders, &roles, 2.0)).round() as u32
     };
-    parties[3].fills = Some(Bytes::mib(2));
-    assert_eq!(percent(&parties), 100, "not known of all");
-    parties[4].fills = Some(Bytes::ZERO);
-    assert_eq!(percent(&parties), 50, "the yellow one does not give");
-    parties[3].wants = false;
-    assert_eq!(percent(&parties), 6, "nothing is taken for it");
-    parties[4].fills = Some(Bytes::mib(4));
-    assert_eq!(percent(&parties), 100);
-    parties[4].fills = Some(Bytes::mib(400));
-    assert_eq!(percent(&parties), 100);
+    holders[3].fills = Some(Bytes::mib(2));
+    assert_eq!(percent(&holders), 100, "not known of all");
+    holders[4].fills = Some(Bytes::ZERO);
+    assert_eq!(percent(&holders), 50, "the yellow one does not give");
+    holders[3].wants = false;
+    assert_eq!(percent(&holders), 6, "nothing is taken for it");
+    holders[4].fills = Some(Bytes::mib(4));
+    assert_eq!(percent(&holders), 100);
+    holders[4].fills = Some(Bytes::mib(400));
+    assert_eq!(percent(&holders), 100);
 }
 
 #[test]
 fn a_cap_that_the_kernel_has_not_followed_comes_down_no_further() {
-    let mut green = party(G);
+    let mut green = holder(G);
     green.cap = Some(Bytes::mib(60));
     assert_eq!(green.moved(Role::Gives, true, 2.0), green.cap);
 }
@@ -137,7 +171,7 @@ fn what_is_unknown_moves_nothing() {
     let supply = Supply::of_page_cache(&Host::default(), Bytes::ZERO);
     assert_eq!(supply, Supply::Between);
     assert_eq!(Supply::of_memory(&Host::default()), Supply::Between);
-    let mut green = party(G);
+    let mut green = holder(G);
     green.cap = Some(Bytes::mib(60));
     green.held = None;
     for role in [Role::Gives, Role::Recovers, Role::Stays] {
@@ -193,7 +227,7 @@ proptest! {
         let mut held = Bytes::mib(200);
         for (color, other, free, due) in history {
             let least = Bytes::mib(20);
-            let one = Party { color, held: Some(held), basis: Some(held), least, cap, ..party(color) };
+            let one = Holder { color, held: Some(held), basis: Some(held), least, cap, ..holder(color) };
             let host = Host {
                 file: Some(Bytes::mib(3200)),
                 free: Some(Bytes::mib(free)),
@@ -201,11 +235,11 @@ proptest! {
                 ..Host::default()
             };
             let supply = Supply::of_page_cache(&host, Bytes::ZERO);
-            let parties = [one, party(other)];
+            let holders = [one, holder(other)];
             let role = if memoplight {
-                table_ii(&parties, supply, true)[0]
+                roles(ColorRule::TableII, &holders, supply, true)[0]
             } else {
-                unified(&parties, supply, true)[0]
+                roles(ColorRule::Unified, &holders, supply, true)[0]
             };
             let next = one.moved(role, due, 2.0);
             if color.is_none() || color == R {

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn seen(color: Color, mib: u64) -> Seen {
-    Seen {
+fn seen(color: Color, mib: u64) -> Period {
+    Period {
         color: Some(color),
         footprint: Some(Bytes::mib(mib)),
         taken: color == Color::Green,
@@ -16,8 +16,8 @@ fn seen(color: Color, mib: u64) -> Seen {
 }
 
 /// The same, at a load.
-fn at(load: f64, seen: Seen) -> Seen {
-    Seen {
+fn at(load: f64, seen: Period) -> Period {
+    Period {
         load: Some(load),
         ..seen
     }
@@ -28,7 +28,7 @@ fn turn(set: WorkingSet, mib: u64) -> WorkingSet {
     turn_with(set, mib, |seen| seen)
 }
 
-fn turn_with(set: WorkingSet, mib: u64, with: impl Fn(Seen) -> Seen) -> WorkingSet {
+fn turn_with(set: WorkingSet, mib: u64, with: impl Fn(Period) -> Period) -> WorkingSet {
     let green = [mib + 4, mib + 2, mib].map(|mib| seen(Color::Green, mib));
     let red = seen(Color::Red, mib - 2);
     green
@@ -69,14 +69,14 @@ fn a_turn_at_which_the_load_rose_has_another_cause() {
         Some(Color::Red) => at(3e6, seen),
         _ => at(1e6, seen),
     });
-    assert_eq!(set.samples(), 0);
+    assert_eq!(set.samples.len(), 0);
 }
 
 #[test]
 fn the_footprint_just_before_the_turn_is_the_working_set() {
     let set = turn(WorkingSet::default(), 100);
     assert_eq!(set.estimate(), Some(Bytes::mib(104)));
-    assert_eq!(set.samples(), 1);
+    assert_eq!(set.samples.len(), 1);
 }
 
 #[test]
@@ -90,14 +90,14 @@ fn a_turn_from_which_nothing_was_taken_teaches_nothing() {
 
 #[test]
 fn a_turn_without_refaults_has_another_cause() {
-    let quiet = |color, mib| Seen {
+    let quiet = |color, mib| Period {
         refaults_per_s: Some(0.0),
         ..seen(color, mib)
     };
     let set = WorkingSet::default().after(&quiet(Color::Green, 100), 1.0);
     let set = set.after(&quiet(Color::Red, 90), 1.0);
     assert_eq!(set.estimate(), None);
-    let unknown = |color, mib| Seen {
+    let unknown = |color, mib| Period {
         refaults_per_s: None,
         ..seen(color, mib)
     };
@@ -108,7 +108,7 @@ fn a_turn_without_refaults_has_another_cause() {
 
 #[test]
 fn a_color_that_went_stale_in_between_teaches_nothing() {
-    let nobody = Seen {
+    let nobody = Period {
         color: None,
         ..seen(Color::Red, 100)
     };
@@ -146,7 +146,7 @@ fn who_is_well_with_less_disproves_what_was_learned() {
 fn an_estimate_in_the_way_is_tested_and_one_that_was_confirmed_less_often() {
     let shrinks_after = |mut set: WorkingSet| {
         let before = set.estimate();
-        let held = Seen {
+        let held = Period {
             in_the_way: true,
             ..seen(Color::Green, 104)
         };
@@ -173,10 +173,10 @@ proptest! {
             let color = [Some(Color::Green), Some(Color::Yellow), Some(Color::Red), None][usize::from(color)];
             let footprint = Some(Bytes::mib(mib));
             most = most.max(Bytes::mib(mib));
-            let seen = Seen { color, footprint, taken, in_the_way, refaults_per_s: None, load: None };
+            let seen = Period { color, footprint, taken, in_the_way, refaults_per_s: None, load: None };
             set = set.after(&seen, 1.0);
             prop_assert!(set.estimate().unwrap_or_default() <= most);
-            prop_assert!(set.samples() <= SAMPLES && set.good.len() <= LATE);
+            prop_assert!(set.samples.len() <= SAMPLES && set.good.len() <= LATE);
         }
     }
 }

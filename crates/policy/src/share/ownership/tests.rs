@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::decision::Memo;
 use crate::snapshot::Snapshot;
 use crate::testing::group;
 use crate::units::Weight;
@@ -30,12 +31,10 @@ fn file(users: &[u64], held: &[(u64, u64)]) -> SharedFile {
     }
 }
 
-fn claims(snapshot: &Snapshot) -> Claims {
-    let tree = Tree::of(snapshot);
-    let nodes = tree.nodes(&snapshot.groups, |_| true, |_| None);
-    let proportions = crate::share::water::proportions(&nodes);
-    let shared = snapshot.shared.as_deref().unwrap_or_default();
-    Claims::of(&snapshot.groups, &tree, shared, &proportions)
+fn claims(snapshot: &Snapshot) -> Charges {
+    let mut members = Member::all(snapshot, Memo::new);
+    crate::share::weigh(&mut members);
+    Charges::of(&members, snapshot.shared.as_deref().unwrap_or_default())
 }
 
 /// (for others, by others) of every group, in bytes.
@@ -272,7 +271,7 @@ proptest! {
         held in 0u64..1 << 40,
     ) {
         snapshot.shared = Some(vec![file(&[1], &[(1, held)]), SharedFile::default()]);
-        prop_assert_eq!(claims(&snapshot), Claims::default());
+        prop_assert_eq!(claims(&snapshot), Charges::default());
         prop_assert!(shifts(&snapshot, &entitled).iter().all(|s| *s == (0, 0)));
     }
 }
