@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_taken_out() {
+    fn a_group_that_is_gone_is_taken_out() {
         let gate = seen(&[(2, 100), (7, 50)]);
         assert_eq!(fed(&gate, &[(2, None, 100)], &[]), [(7, None)]);
     }

@@ -18,7 +18,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::color::caps;
-use crate::color::rules::Supply;
 use crate::config::{Capabilities, Config};
 use crate::decision::{Member, Memo};
 use crate::feedback;
@@ -28,8 +27,10 @@ use crate::guard::{self, Need};
 use crate::metrics;
 use crate::plan::{HostRates, Plan};
 use crate::rates::{Counters, Rates};
+use crate::share;
 use crate::share::entitlement::{capacity, memory_of_groups};
-use crate::share::{self, ownership::Charges};
+use crate::share::ownership::Charges;
+use crate::share::supply::Supply;
 use crate::snapshot::{Group, GroupId, Pressure, Snapshot};
 use crate::writes;
 

@@ -1,23 +1,22 @@
-//! The balance between colors in a step: from declared colors and what groups hold to caps, and
-//! from caps to limits. The rules are in [`super::rules`], what is learned on the way in
-//! [`super::working_set`].
+//! Caps: what colors make of limits and demands in a step. The rules are in [`super::rules`], what is
+//! learned on the way in [`super::working_set`].
 //!
-//! In mode `proportional` only declared colors move memory: a cap bounds the group's demand before
-//! page cache is divided ([`crate::share::water`]), so what it frees goes by weight to whoever demands it,
-//! and `memory.high` at the cap makes the kernel take the pages. With no color declared there is no
-//! cap, and every plan is what it would be without this module. In mode `memoplight` the paper's
-//! mechanism is alone: declared colors, else inferred ones, and `memory.high` as the limit that
-//! comes down; `memory.low`, the paper's soft limit, stays the operator's, and so do block weights.
+//! In mode `proportional` only declared colors move memory. A cap bounds the group's demand before page
+//! cache is divided, so what it frees goes by weight to whoever demands it, and `memory.high` at the cap
+//! makes the kernel take the pages. Without a declared color there is no cap, and plans are what they
+//! would be without this module. In mode `memoplight` the paper's mechanism is alone: declared colors,
+//! else inferred ones, and `memory.high` comes down; `memory.low` and block weights stay the operator's.
 //!
 //! Units: bytes of page cache for caps; the percentage is of the footprint (`memory.current`), as the
-//! paper's. In mode `proportional` it is of no more than a few times the page cache ([`BASIS_MOST`]).
+//! paper's, in mode `proportional` of no more than a few times the page cache ([`BASIS_MOST`]).
 
-use super::rules::{due, giving_rate, roles, Holder, Role, Supply};
+use super::rules::{due, giving_rate, roles, Holder, Role};
 use super::working_set::Period;
 use crate::config::{Capabilities, ColorConfig, ColorRule, Config};
 use crate::decision::{Member, Memo};
 use crate::feedback::limits;
 use crate::plan::Reason;
+use crate::share::supply::Supply;
 use crate::snapshot::Group;
 use crate::units::{Bytes, Limit};
 

@@ -32,19 +32,9 @@
 use super::Color;
 use crate::config::ColorRule;
 use crate::share::demand::growing;
-use crate::snapshot::Host;
+use crate::share::supply::Supply;
 use crate::units::Bytes;
 
-/// Free memory above the high watermark below which memory is scarce: this part of what could be page
-/// cache, or of all memory, at most. With more, what is taken lies unused, because a disk fills memory more
-/// slowly than caps free it; with less nothing is taken, because kswapd itself leaves some free when it ends.
-/// (Eight databases with 120 MB of page cache in a guest of 1.9 GB: 1/32 of all memory is half of that
-/// page cache; with 1/32 of the page cache green groups had no cap while others were red.)
-const SCARCE_OF_PAGE_CACHE: u64 = 8;
-const SCARCE_OF_MEMORY: u64 = 32;
-const SCARCE_MOST: Bytes = Bytes(1 << 30);
-/// It is plenty from this many times as much.
-const PLENTY: f64 = 2.0;
 /// The kernel has not followed a cap that is exceeded by more than this part: it comes down no
 /// further until it has.
 const BEHIND: f64 = 0.1;
@@ -53,47 +43,6 @@ const BEHIND: f64 = 0.1;
 const SLOWEST: f64 = 1.0 / 16.0;
 /// Caps come up by at least this much, so that small groups do not wait for ever.
 const LEAST_STEP: Bytes = Bytes::mib(1);
-
-/// How much memory is free.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Supply {
-    /// Little: who wants more must take it from another.
-    Scarce,
-    /// Neither, or not known.
-    Between,
-    /// Enough: nothing has to be taken.
-    Plenty,
-}
-
-impl Supply {
-    /// Of page cache, where `reserve` is kept free for others. `Between` if the host could not be read.
-    pub(crate) fn of_page_cache(host: &Host, reserve: Bytes) -> Supply {
-        let Some((spare, file)) = host.spare().zip(host.file) else {
-            return Supply::Between;
-        };
-        let spare = spare - reserve;
-        Supply::of(spare, Bytes((file + spare).0 / SCARCE_OF_PAGE_CACHE))
-    }
-
-    /// Of memory of any kind. `Between` if the host could not be read.
-    pub(crate) fn of_memory(host: &Host) -> Supply {
-        match host.spare().zip(host.total) {
-            Some((spare, total)) => Supply::of(spare, Bytes(total.0 / SCARCE_OF_MEMORY)),
-            None => Supply::Between,
-        }
-    }
-
-    fn of(spare: Bytes, little: Bytes) -> Supply {
-        let little = little.min(SCARCE_MOST);
-        if spare < little {
-            Supply::Scarce
-        } else if spare < little.scale(PLENTY) {
-            Supply::Between
-        } else {
-            Supply::Plenty
-        }
-    }
-}
 
 /// One group that holds page cache.
 #[derive(Debug, Clone, Copy, PartialEq)]

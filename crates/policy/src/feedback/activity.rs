@@ -21,7 +21,7 @@ use crate::rates::Rates;
 
 /// Seconds over which stalls and the mix of reads and writes are averaged. Contention begins with
 /// the first period that stalls enough, and ends when the average says so.
-const HABIT_S: f64 = 6.0;
+const AVERAGED_S: f64 = 6.0;
 /// A group whose smoothed stalls fall below this part of the threshold stops contending.
 const LEAVE: f64 = 0.25;
 /// Below this many bytes a second a group is idle.
@@ -181,7 +181,7 @@ impl Activity {
 
 fn smooth(old: Option<f64>, new: Option<f64>, elapsed_s: f64) -> Option<f64> {
     match (old, new) {
-        (Some(old), Some(new)) => Some(old + (1.0 - (-elapsed_s / HABIT_S).exp()) * (new - old)),
+        (Some(old), Some(new)) => Some(old + (1.0 - (-elapsed_s / AVERAGED_S).exp()) * (new - old)),
         (old, new) => new.or(old),
     }
 }
@@ -218,14 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_nothing_claims_nothing() {
+    fn a_group_that_waits_for_nothing_claims_nothing() {
         let mut activity = settled(&rates(0.0, 0.01));
         activity.judge_claim(0.5, 1.0);
         assert!(!activity.claiming());
     }
 
     #[test]
-    fn who_waits_for_cpus_below_its_share_claims_until_it_proves_useless() {
+    fn a_group_that_waits_for_cpus_below_its_share_claims_until_that_proves_useless() {
         let mut activity = settled(&rates(0.0, 0.8));
         activity.judge_claim(0.5, 1.0);
         assert!(activity.claiming());
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_changes_no_habit() {
+    fn unknown_rates_change_nothing() {
         let stall_share = FeedbackConfig::default().stall_share;
         let activity = settled(&rates(0.5, 0.5));
         let blind = activity.after(&Rates::default(), stall_share, 1.0);

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_back_what_was_taken_gives_less_and_more_again_later() {
+    fn a_group_that_reads_back_what_was_taken_gives_less_and_later_more_again() {
         let hurt = after(&[
             (false, Some(10.0)),
             (true, Some(500.0)),

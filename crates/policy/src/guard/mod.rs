@@ -38,10 +38,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::color::rules::Supply;
 use crate::config::{Config, GuardConfig};
 use crate::decision::Member;
 use crate::plan::{Guarded, Knob, Reason, Value, Write};
+use crate::share::supply::Supply;
 use crate::snapshot::{Group, GroupId, Host, Reservation, Snapshot};
 use crate::units::{Bytes, Limit};
 use sources::{takes, Source};
@@ -190,60 +190,46 @@ pub(crate) fn decide(
     }
     let host = &snapshot.host;
     let (reserve, missing) = (need.reserve(), need.missing());
-    let mut candidates: Vec<Candidate> = Vec::new();
-    for (i, member) in members.iter_mut().enumerate() {
-        let group = member.group;
-        if !member.leaf || need.owners.contains(&group.id) || !group.knobs.reclaim {
-            continue;
-        }
-        let Some(source) = Source::of(group, member.decision.threshold()) else {
-            continue;
-        };
-        let backoff = &mut member.memo.backoff;
-        backoff.move_on(member.memo.rates.cache.refault_pages_per_s);
-        candidates.push(Candidate {
-            id: group.id,
-            source: source.paced(backoff.factor()),
-            leaf: Some(i),
-        });
-    }
     let unmanaged = unmanaged_file(host, members);
     let share = host.total.map(|total| config.guard.root_share.of(total));
     let root = snapshot.outside.filter(|outside| outside.reclaim);
+    let mut sources = leaves_to_ask(&need, members);
     if let (Some(root), Some(held), Some(share)) = (root, unmanaged, share) {
-        let over = held - share;
-        candidates.push(Candidate {
-            id: root.root,
-            source: Source {
-                over,
-                takeable: over,
-            },
-            leaf: None,
-        });
+        let (over, takeable) = (held - share, held - share);
+        sources.push((root.root, None, Source { over, takeable }));
     }
-    let sources: Vec<Source> = candidates.iter().map(|c| c.source).collect();
-    let mut asked = takes(missing, &sources);
-    // Over its share, the root gives whether or not the reserve is kept, while memory is scarce.
-    if config.guard.enabled && Supply::of_memory(host) == Supply::Scarce {
-        for (candidate, bytes) in candidates.iter().zip(&mut asked) {
-            if candidate.leaf.is_none() {
-                *bytes = (*bytes).max(candidate.source.takeable);
-            }
-        }
-    }
+    let takes = takes(missing, &sources.iter().map(|s| s.2).collect::<Vec<_>>());
+    let scarce = config.guard.enabled && Supply::of_memory(host) == Supply::Scarce;
     let most = host.total.map_or(BATCH_LEAST, |total| {
         Bytes(total.0 / BATCH_DIVISOR).clamp(BATCH_LEAST, BATCH_MOST)
     });
     let mut writes = Vec::new();
-    for (candidate, bytes) in candidates.iter().zip(asked) {
+    let mut asked = Bytes::ZERO;
+    for ((group, leaf, Source { over, takeable }), bytes) in sources.into_iter().zip(takes) {
+        // Over its share, the root gives whether or not the reserve is kept, while memory is scarce.
+        let bytes = if leaf.is_none() && scarce {
+            bytes.max(takeable)
+        } else {
+            bytes
+        };
         let bytes = bytes.min(most).page_aligned();
         if bytes < BATCH_LEAST {
             continue;
         }
-        if let Some(i) = candidate.leaf {
-            members[i].memo.backoff.note_asked();
-        }
-        writes.push(candidate.ask(bytes, reserve));
+        asked = asked + bytes;
+        let reason = match leaf {
+            Some(i) => {
+                members[i].memo.backoff.note_asked();
+                Reason::KeepFree { reserve, over }
+            }
+            None => Reason::RootShare { over },
+        };
+        writes.push(Write {
+            group,
+            knob: Knob::MemoryReclaim,
+            value: Value::Reclaim(bytes),
+            reason,
+        });
     }
     let guarded = Guarded {
         reserve,
@@ -252,39 +238,26 @@ pub(crate) fn decide(
         missing,
         unmanaged,
         unmanaged_share: root.and(share),
-        asked: writes.iter().map(asked_bytes).sum(),
+        asked,
     };
     (need.state, Some(guarded), writes)
 }
 
-/// Who may be asked.
-struct Candidate {
-    id: GroupId,
-    source: Source,
-    /// Its index; `None`: the root.
-    leaf: Option<usize>,
-}
-
-impl Candidate {
-    fn ask(&self, bytes: Bytes, reserve: Bytes) -> Write {
-        let over = self.source.over;
-        Write {
-            group: self.id,
-            knob: Knob::MemoryReclaim,
-            value: Value::Reclaim(bytes),
-            reason: match self.leaf {
-                Some(_) => Reason::KeepFree { reserve, over },
-                None => Reason::RootShare { over },
-            },
+/// Leaves that may be asked, with their index and what they can give.
+fn leaves_to_ask(need: &Need, members: &mut [Member]) -> Vec<(GroupId, Option<usize>, Source)> {
+    let mut sources = Vec::new();
+    for (i, member) in members.iter_mut().enumerate() {
+        let group = member.group;
+        if !member.leaf || need.owners.contains(&group.id) || !group.knobs.reclaim {
+            continue;
+        }
+        if let Some(source) = Source::of(group, member.decision.threshold()) {
+            let backoff = &mut member.memo.backoff;
+            backoff.move_on(member.memo.rates.cache.refault_pages_per_s);
+            sources.push((group.id, Some(i), source.paced(backoff.factor())));
         }
     }
-}
-
-fn asked_bytes(write: &Write) -> Bytes {
-    match write.value {
-        Value::Reclaim(bytes) => bytes,
-        _ => Bytes::ZERO,
-    }
+    sources
 }
 
 /// Page cache of the root and of groups that nobody manages. `None` if anything of it is unknown.

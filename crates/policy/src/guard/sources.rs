@@ -58,12 +58,7 @@ fn protected_by_others(group: &Group) -> Bytes {
 pub(crate) fn takes(missing: Bytes, sources: &[Source]) -> Vec<Bytes> {
     let nodes: Vec<Node> = sources
         .iter()
-        .map(|source| Node {
-            parent: None,
-            weight: Some(source.over.0),
-            floor: Bytes::ZERO,
-            demand: Some(source.takeable),
-        })
+        .map(|source| Node::flat(source.over.0, source.takeable))
         .collect();
     divide(missing, &nodes)
 }

@@ -71,7 +71,7 @@ fn reserve_for(snapshot: &mut Snapshot, path: &str, mib: u64) {
 }
 
 #[test]
-fn without_guard_and_reservation_plans_are_what_they_were() {
+fn without_guard_or_reservation_and_in_mode_observe_nothing_is_asked() {
     let snapshot = machine(5, &[(500, 20), (300, 20)]);
     let (asked, thought) = asks(&snapshot, &Config::default());
     assert!(asked.is_empty() && thought.is_none());
@@ -83,7 +83,7 @@ fn without_guard_and_reservation_plans_are_what_they_were() {
 }
 
 #[test]
-fn what_is_missing_is_taken_from_the_group_above_its_share() {
+fn missing_memory_is_taken_from_the_group_above_its_share() {
     let mut snapshot = machine(10, &[(600, 20), (100, 20)]);
     // The second one has a use for more than it holds.
     for g in &mut snapshot.groups {
@@ -106,6 +106,10 @@ fn a_kept_reserve_takes_nothing() {
 #[test]
 fn unknown_free_memory_or_page_cache_moves_nothing() {
     let mut snapshot = machine(1, &[(600, 20)]);
+    assert!(
+        !asks(&snapshot, &config(60)).0.is_empty(),
+        "known, it is asked"
+    );
     snapshot.host.free = None;
     assert!(asks(&snapshot, &config(60)).0.is_empty());
     let mut snapshot = machine(1, &[(600, 20)]);
@@ -213,12 +217,13 @@ fn while_memory_is_reserved_others_are_limited_at_their_share_and_afterwards_not
 }
 
 #[test]
-fn who_cannot_be_read_keeps_its_limit() {
+fn a_group_that_cannot_be_read_keeps_its_limit() {
     let mut snapshot = machine(20, &[(900, 20), (0, 0)]);
     reserve_for(&mut snapshot, "/g2", 400);
     let off = Config::default();
     let (state, plan) = step(&State::default(), &snapshot, &off, Duration::ZERO);
     crate::testing::apply(&mut snapshot, &plan);
+    assert!(snapshot.groups[0].knobs.high < Some(Limit::Max));
     snapshot.reservations.clear();
     snapshot.groups[0].memory = crate::snapshot::Memory::default();
     snapshot.groups[0].traffic = crate::snapshot::Traffic::default();
@@ -286,7 +291,7 @@ proptest! {
     }
 
     #[test]
-    fn who_is_further_above_its_share_gives_no_less(
+    fn a_group_further_above_its_share_gives_no_less(
         missing in 0_u64..1 << 40, a in 1_u64..1 << 40, b in 1_u64..1 << 40,
     ) {
         let whole = |over| Source { over: Bytes(over), takeable: Bytes(over) };

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn where_little_could_be_page_cache_strangers_keep_an_eighth_of_it() {
+    fn strangers_keep_an_eighth_of_the_page_cache_where_there_could_be_little() {
         let got = capacity_beside_strangers([150, 20, 10], 80);
         assert_eq!(got, Some(Bytes::mib(160 - 20)));
         let no_more_than_they_have = capacity_beside_strangers([150, 20, 10], 145);

@@ -5,6 +5,7 @@
 pub(crate) mod demand;
 pub(crate) mod entitlement;
 pub(crate) mod ownership;
+pub(crate) mod supply;
 pub(crate) mod water;
 
 use crate::decision::Member;

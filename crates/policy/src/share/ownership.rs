@@ -109,15 +109,8 @@ fn grant(shifts: &mut [Shift], owner: usize, claims: impl IntoIterator<Item = (u
 
 /// The claims, cut in proportion so that they add up to no more than `most`; none is zero.
 fn within(most: Bytes, claims: &BTreeMap<usize, Bytes>) -> Vec<(usize, Bytes)> {
-    let nodes: Vec<Node> = claims
-        .values()
-        .map(|&bytes| Node {
-            parent: None,
-            weight: Some(bytes.0),
-            floor: Bytes::ZERO,
-            demand: Some(bytes),
-        })
-        .collect();
+    let nodes = claims.values().map(|&bytes| Node::flat(bytes.0, bytes));
+    let nodes: Vec<Node> = nodes.collect();
     let parts = claims.keys().copied().zip(divide(most, &nodes));
     parts.filter(|(_, bytes)| *bytes > Bytes::ZERO).collect()
 }

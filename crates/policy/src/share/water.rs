@@ -32,9 +32,21 @@ pub(crate) struct Node {
     pub demand: Option<Bytes>,
 }
 
-/// A claim on water: one node among its siblings, sums of the subtree filled in.
+impl Node {
+    /// One among siblings at the top, without a floor.
+    pub(crate) fn flat(weight: u64, demand: Bytes) -> Node {
+        Node {
+            parent: None,
+            weight: Some(weight),
+            floor: Bytes::ZERO,
+            demand: Some(demand),
+        }
+    }
+}
+
+/// A node among its siblings, with the sums of what is below it.
 #[derive(Debug, Clone, Copy)]
-struct Claim {
+struct Subtree {
     weight: u128,
     floor: u128,
     cap: u128,
@@ -47,15 +59,15 @@ const UNBOUNDED: u128 = 1 << 80;
 /// allocation for each node, in order. Panics if a parent does not precede its child.
 pub(crate) fn divide(total: Bytes, nodes: &[Node]) -> Vec<Bytes> {
     let children = children_of(nodes);
-    let claims = claims_of(nodes, &children);
+    let subtrees = subtrees_of(nodes, &children);
     let mut allocation = vec![0u128; nodes.len()];
     let top: Vec<usize> = (0..nodes.len())
         .filter(|&i| nodes[i].parent.is_none())
         .collect();
-    fill_siblings(u128::from(total.0), &top, &claims, &mut allocation);
+    fill_siblings(u128::from(total.0), &top, &subtrees, &mut allocation);
     for (node, siblings) in children.iter().enumerate() {
         if !siblings.is_empty() {
-            fill_siblings(allocation[node], siblings, &claims, &mut allocation);
+            fill_siblings(allocation[node], siblings, &subtrees, &mut allocation);
         }
     }
     allocation
@@ -67,14 +79,14 @@ pub(crate) fn divide(total: Bytes, nodes: &[Node]) -> Vec<Bytes> {
 /// Each node's share of the total weight down the hierarchy, 0 to 1; no floors, no caps.
 pub(crate) fn proportions(nodes: &[Node]) -> Vec<f64> {
     let children = children_of(nodes);
-    let claims = claims_of(nodes, &children);
+    let subtrees = subtrees_of(nodes, &children);
     let top: u128 = (0..nodes.len())
         .filter(|&i| nodes[i].parent.is_none())
-        .map(|i| claims[i].weight)
+        .map(|i| subtrees[i].weight)
         .sum();
     let below: Vec<u128> = children
         .iter()
-        .map(|siblings| siblings.iter().map(|&c| claims[c].weight).sum())
+        .map(|siblings| siblings.iter().map(|&c| subtrees[c].weight).sum())
         .collect();
     let mut share = vec![0.0; nodes.len()];
     for (i, node) in nodes.iter().enumerate() {
@@ -83,7 +95,7 @@ pub(crate) fn proportions(nodes: &[Node]) -> Vec<f64> {
             Some(p) => (share[p], below[p]),
         };
         if siblings > 0 {
-            share[i] = whole * claims[i].weight as f64 / siblings as f64;
+            share[i] = whole * subtrees[i].weight as f64 / siblings as f64;
         }
     }
     share
@@ -101,15 +113,15 @@ fn children_of(nodes: &[Node]) -> Vec<Vec<usize>> {
 }
 
 /// Sums floors, caps and missing weights from the leaves up.
-fn claims_of(nodes: &[Node], children: &[Vec<usize>]) -> Vec<Claim> {
-    let mut claims: Vec<Claim> = nodes
+fn subtrees_of(nodes: &[Node], children: &[Vec<usize>]) -> Vec<Subtree> {
+    let mut subtrees: Vec<Subtree> = nodes
         .iter()
         .map(|node| {
             let floor = u128::from(node.floor.0);
             let cap = node
                 .demand
                 .map_or(UNBOUNDED, |demand| u128::from(demand.0).max(floor));
-            Claim {
+            Subtree {
                 weight: u128::from(node.weight.unwrap_or(0)),
                 floor,
                 cap,
@@ -120,36 +132,37 @@ fn claims_of(nodes: &[Node], children: &[Vec<usize>]) -> Vec<Claim> {
         if children[i].is_empty() {
             continue;
         }
-        let sum = |f: fn(&Claim) -> u128| children[i].iter().map(|&c| f(&claims[c])).sum::<u128>();
+        let sum =
+            |f: fn(&Subtree) -> u128| children[i].iter().map(|&c| f(&subtrees[c])).sum::<u128>();
         let (floor, cap, weight) = (
             sum(|c| c.floor),
             sum(|c| c.cap).min(UNBOUNDED),
             sum(|c| c.weight),
         );
-        claims[i] = Claim {
+        subtrees[i] = Subtree {
             weight: nodes[i].weight.map_or(weight, u128::from),
             floor,
             cap,
         };
     }
-    claims
+    subtrees
 }
 
 /// Fills one set of siblings with `total`.
-fn fill_siblings(total: u128, siblings: &[usize], claims: &[Claim], allocation: &mut [u128]) {
-    let floors: u128 = siblings.iter().map(|&i| claims[i].floor).sum();
+fn fill_siblings(total: u128, siblings: &[usize], subtrees: &[Subtree], allocation: &mut [u128]) {
+    let floors: u128 = siblings.iter().map(|&i| subtrees[i].floor).sum();
     if floors >= total {
-        let parts: Vec<(usize, u128)> = siblings.iter().map(|&i| (i, claims[i].floor)).collect();
+        let parts: Vec<(usize, u128)> = siblings.iter().map(|&i| (i, subtrees[i].floor)).collect();
         split(total, &parts, allocation);
         return;
     }
-    let rising = rising_at_level(total, siblings, claims, allocation);
+    let rising = rising_at_level(total, siblings, subtrees, allocation);
     let fixed: u128 = siblings
         .iter()
         .filter(|i| rising.binary_search(i).is_err())
         .map(|&i| allocation[i])
         .sum();
-    let parts: Vec<(usize, u128)> = rising.iter().map(|&i| (i, claims[i].weight)).collect();
+    let parts: Vec<(usize, u128)> = rising.iter().map(|&i| (i, subtrees[i].weight)).collect();
     split(total.saturating_sub(fixed), &parts, allocation);
 }
 
@@ -159,18 +172,18 @@ fn fill_siblings(total: u128, siblings: &[usize], claims: &[Claim], allocation: 
 fn rising_at_level(
     total: u128,
     siblings: &[usize],
-    claims: &[Claim],
+    subtrees: &[Subtree],
     allocation: &mut [u128],
 ) -> Vec<usize> {
     // Breakpoints of the level, as fractions bytes / weight: a node starts to rise where its
     // floor is under water, and stops at its cap.
     let mut breaks: Vec<(u128, u128, usize, bool)> = Vec::with_capacity(2 * siblings.len());
     for &i in siblings {
-        let claim = claims[i];
-        allocation[i] = claim.floor;
-        if claim.weight > 0 {
-            breaks.push((claim.floor, claim.weight, i, true));
-            breaks.push((claim.cap, claim.weight, i, false));
+        let subtree = subtrees[i];
+        allocation[i] = subtree.floor;
+        if subtree.weight > 0 {
+            breaks.push((subtree.floor, subtree.weight, i, true));
+            breaks.push((subtree.cap, subtree.weight, i, false));
         }
     }
     breaks.sort_unstable_by(|a, b| {
@@ -180,7 +193,7 @@ fn rising_at_level(
             .then(a.2.cmp(&b.2))
     });
 
-    let mut fixed: u128 = siblings.iter().map(|&i| claims[i].floor).sum();
+    let mut fixed: u128 = siblings.iter().map(|&i| subtrees[i].floor).sum();
     let mut rising = std::collections::BTreeSet::new();
     let mut rising_weight: u128 = 0;
     for &(bytes, weight, i, starts) in &breaks {
@@ -190,13 +203,13 @@ fn rising_at_level(
         }
         if starts {
             rising.insert(i);
-            rising_weight += claims[i].weight;
-            fixed -= claims[i].floor;
+            rising_weight += subtrees[i].weight;
+            fixed -= subtrees[i].floor;
         } else {
             rising.remove(&i);
-            rising_weight -= claims[i].weight;
-            fixed += claims[i].cap;
-            allocation[i] = claims[i].cap;
+            rising_weight -= subtrees[i].weight;
+            fixed += subtrees[i].cap;
+            allocation[i] = subtrees[i].cap;
         }
     }
     rising.into_iter().collect()

@@ -3,6 +3,8 @@
 
 mod sharing;
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::config::{Mode, Objective};
 use crate::feedback::OVERCOMMIT;
@@ -51,30 +53,52 @@ fn read_for_a_second(snapshot: &mut Snapshot) {
     }
 }
 
-fn after(seconds: u32, stall_us: u64, config: &Config) -> (Snapshot, Plan) {
+/// Seconds of these stalls; every plan on the way is handed to `see`.
+fn seeing(
+    seconds: u32,
+    stall_us: u64,
+    config: &Config,
+    mut see: impl FnMut(&Plan),
+) -> (Snapshot, Plan) {
     let mut snapshot = contended();
     let (mut state, mut plan) = step(&State::default(), &snapshot, config, Duration::ZERO);
+    see(&plan);
     for _ in 0..seconds {
         apply(&mut snapshot, &plan);
         pass_a_second(&mut snapshot, [10_000_000; 4], stall_us);
         (state, plan) = step(&state, &snapshot, config, SECOND);
+        see(&plan);
     }
     (snapshot, plan)
 }
 
-#[test]
-fn observe_writes_nothing() {
+fn after(seconds: u32, stall_us: u64, config: &Config) -> (Snapshot, Plan) {
+    seeing(seconds, stall_us, config, |_| ())
+}
+
+/// Knobs written while four writers contend in this mode.
+fn knobs_written(mode: Mode) -> BTreeSet<Knob> {
     let config = Config {
-        mode: Mode::Observe,
+        mode,
         ..Config::default()
     };
-    let (_, plan) = after(3, 900_000, &config);
-    assert!(plan.writes.is_empty());
+    let mut knobs = BTreeSet::new();
+    let (_, plan) = seeing(5, 900_000, &config, |plan| {
+        knobs.extend(plan.writes.iter().map(|write| write.knob));
+    });
     assert_eq!(plan.verdicts.len(), 4);
+    knobs
 }
 
 #[test]
-fn mode_justitia_writes_thresholds_and_no_limits() {
+fn mode_observe_writes_nothing_where_another_mode_would() {
+    assert!(knobs_written(Mode::Observe).is_empty());
+    assert!(knobs_written(Mode::Proportional).contains(&Knob::MemoryHigh));
+}
+
+#[test]
+fn mode_justitia_writes_thresholds_in_the_order_of_the_weights_and_no_other_knob() {
+    assert_eq!(knobs_written(Mode::Justitia), [Knob::MemoryLow].into());
     let config = Config {
         mode: Mode::Justitia,
         ..Config::default()
@@ -335,7 +359,7 @@ fn a_disk_that_comes_later_is_turned_off_in_a_lull_too_and_an_unknown_one_is_not
 }
 
 #[test]
-fn what_the_operator_had_set_is_kept() {
+fn the_operators_protection_and_limit_are_kept() {
     let (mib, config) = (Bytes::mib, Config::default());
     let mut snapshot = contended();
     snapshot.groups[1].knobs.operator.low = Some(Limit::Bytes(mib(400)));

@@ -145,7 +145,7 @@ fn a_red_group_that_reads_little_takes_slowly_but_in_mode_memoplight() {
 }
 
 #[test]
-fn what_the_guard_keeps_free_does_not_end_the_giving() {
+fn memory_that_the_guard_keeps_free_does_not_end_the_giving() {
     let cap = |guarded| {
         let mut snapshot = holding(&[(100, 200), (100, 200)]);
         snapshot.host.total = Some(Bytes::mib(600));
@@ -162,7 +162,7 @@ fn what_the_guard_keeps_free_does_not_end_the_giving() {
 }
 
 #[test]
-fn who_has_little_page_cache_beside_much_other_memory_does_not_lose_it_at_once() {
+fn little_page_cache_beside_much_other_memory_is_not_lost_at_once() {
     let mut snapshot = holding(&[(100, 200), (100, 50)]);
     let giver = &mut snapshot.groups[1];
     giver.memory.anon = Some(Bytes::mib(5000));
@@ -200,7 +200,7 @@ fn a_write_for_a_color_says_so() {
 }
 
 #[test]
-fn what_is_freed_goes_by_weight_to_those_that_demand_it() {
+fn freed_memory_goes_by_weight_to_those_that_demand_it() {
     let mut snapshot = holding(&[(100, 200), (300, 400), (800, 400)]);
     snapshot.groups[0].declared = Some(fresh(Color::Red));
     snapshot.groups[1].declared = Some(fresh(Color::Red));

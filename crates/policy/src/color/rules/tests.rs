@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::snapshot::Host;
 
 const G: Option<Color> = Some(Color::Green);
 const Y: Option<Color> = Some(Color::Yellow);
@@ -167,7 +168,7 @@ fn a_period_is_taken_once_however_steps_jitter() {
 }
 
 #[test]
-fn what_is_unknown_moves_nothing() {
+fn an_unknown_size_moves_nothing() {
     let supply = Supply::of_page_cache(&Host::default(), Bytes::ZERO);
     assert_eq!(supply, Supply::Between);
     assert_eq!(Supply::of_memory(&Host::default()), Supply::Between);
@@ -177,40 +178,6 @@ fn what_is_unknown_moves_nothing() {
     for role in [Role::Gives, Role::Recovers, Role::Stays] {
         assert_eq!(green.moved(role, true, 2.0), green.cap);
     }
-}
-
-#[test]
-fn scarce_between_and_plenty_are_apart() {
-    let host = |free| Host {
-        total: Some(Bytes::mib(6400)),
-        file: Some(Bytes::mib(3200)),
-        free: Some(Bytes::mib(free)),
-        high_watermark: Some(Bytes::mib(20)),
-        ..Host::default()
-    };
-    let page_cache = |free| Supply::of_page_cache(&host(free), Bytes::ZERO);
-    assert_eq!(page_cache(10), Supply::Scarce);
-    assert_eq!(page_cache(470), Supply::Scarce);
-    assert_eq!(page_cache(480), Supply::Between);
-    assert_eq!(page_cache(1100), Supply::Plenty);
-    assert_eq!(Supply::of_memory(&host(219)), Supply::Scarce);
-    assert_eq!(Supply::of_memory(&host(221)), Supply::Between);
-    assert_eq!(Supply::of_memory(&host(421)), Supply::Plenty);
-}
-
-#[test]
-fn what_is_kept_free_for_others_is_no_supply() {
-    let host = Host {
-        file: Some(Bytes::mib(3200)),
-        free: Some(Bytes::mib(1500)),
-        high_watermark: Some(Bytes::ZERO),
-        ..Host::default()
-    };
-    assert_eq!(Supply::of_page_cache(&host, Bytes::ZERO), Supply::Plenty);
-    assert_eq!(
-        Supply::of_page_cache(&host, Bytes::mib(1200)),
-        Supply::Scarce
-    );
 }
 
 fn colors() -> impl Strategy<Value = Option<Color>> {

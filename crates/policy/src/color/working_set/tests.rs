@@ -131,7 +131,7 @@ fn one_wrong_sample_moves_the_estimate_little() {
 }
 
 #[test]
-fn who_is_well_with_less_disproves_what_was_learned() {
+fn being_well_with_less_disproves_a_sample() {
     let mut set = turn(WorkingSet::default(), 100);
     for _ in 0..9 {
         set = set.after(&seen(Color::Green, 60), 1.0);

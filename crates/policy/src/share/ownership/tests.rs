@@ -177,7 +177,7 @@ fn unknown_and_inner_groups_neither_own_nor_pay() {
 }
 
 #[test]
-fn who_cannot_be_protected_pays_for_nobody() {
+fn a_payer_that_cannot_be_protected_holds_nothing_for_others() {
     let mut snapshot = leaves(&[100, 800], &[300, 50]);
     snapshot.shared = Some(vec![file(&[1, 2], &[(1, 200)])]);
     let mut blind = snapshot.clone();
@@ -214,7 +214,7 @@ fn hosts() -> impl Strategy<Value = (Snapshot, Vec<u64>)> {
 
 proptest! {
     #[test]
-    fn what_payers_get_is_what_owners_give_to_the_byte((snapshot, entitled) in hosts()) {
+    fn payers_get_to_the_byte_as_much_as_owners_give((snapshot, entitled) in hosts()) {
         let granted = shifts(&snapshot, &entitled);
         let given: u128 = granted.iter().map(|s| u128::from(s.1)).sum();
         let got: u128 = granted.iter().map(|s| u128::from(s.0)).sum();

@@ -70,7 +70,7 @@ fn thresholds_of_the_papers_example_make_app2_the_victim() {
 }
 
 #[test]
-fn what_a_satisfied_group_does_not_need_goes_to_the_others_by_weight() {
+fn a_satisfied_groups_rest_goes_to_the_others_by_weight() {
     let mut nodes = [100, 200, 800].map(leaf);
     nodes[2].demand = Some(Bytes(30));
     assert_eq!(
