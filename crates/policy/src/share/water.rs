@@ -42,10 +42,15 @@ impl Node {
             demand: Some(demand),
         }
     }
+
+    /// Where its siblings are counted: 0 at the top, else one more than the parent's index.
+    fn place(&self) -> usize {
+        self.parent.map_or(0, |parent| parent + 1)
+    }
 }
 
 /// A node among its siblings, with the sums of what is below it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Subtree {
     weight: u128,
     floor: u128,
@@ -58,16 +63,21 @@ const UNBOUNDED: u128 = 1 << 80;
 /// Divides `total` among the leaves; inner nodes get the sum of their children. Shape: one
 /// allocation for each node, in order. Panics if a parent does not precede its child.
 pub(crate) fn divide(total: Bytes, nodes: &[Node]) -> Vec<Bytes> {
-    let children = children_of(nodes);
-    let subtrees = subtrees_of(nodes, &children);
+    let subtrees = subtrees_of(nodes);
+    let mut siblings = vec![Vec::new(); nodes.len() + 1];
+    for (i, node) in nodes.iter().enumerate() {
+        siblings[node.place()].push(i);
+    }
     let mut allocation = vec![0u128; nodes.len()];
-    let top: Vec<usize> = (0..nodes.len())
-        .filter(|&i| nodes[i].parent.is_none())
-        .collect();
-    fill_siblings(u128::from(total.0), &top, &subtrees, &mut allocation);
-    for (node, siblings) in children.iter().enumerate() {
+    fill_siblings(
+        u128::from(total.0),
+        &siblings[0],
+        &subtrees,
+        &mut allocation,
+    );
+    for (i, siblings) in siblings[1..].iter().enumerate() {
         if !siblings.is_empty() {
-            fill_siblings(allocation[node], siblings, &subtrees, &mut allocation);
+            fill_siblings(allocation[i], siblings, &subtrees, &mut allocation);
         }
     }
     allocation
@@ -78,72 +88,45 @@ pub(crate) fn divide(total: Bytes, nodes: &[Node]) -> Vec<Bytes> {
 
 /// Each node's share of the total weight down the hierarchy, 0 to 1; no floors, no caps.
 pub(crate) fn proportions(nodes: &[Node]) -> Vec<f64> {
-    let children = children_of(nodes);
-    let subtrees = subtrees_of(nodes, &children);
-    let top: u128 = (0..nodes.len())
-        .filter(|&i| nodes[i].parent.is_none())
-        .map(|i| subtrees[i].weight)
-        .sum();
-    let below: Vec<u128> = children
-        .iter()
-        .map(|siblings| siblings.iter().map(|&c| subtrees[c].weight).sum())
-        .collect();
+    let subtrees = subtrees_of(nodes);
+    let mut siblings = vec![0; nodes.len() + 1];
+    for (node, subtree) in nodes.iter().zip(&subtrees) {
+        siblings[node.place()] += subtree.weight;
+    }
     let mut share = vec![0.0; nodes.len()];
     for (i, node) in nodes.iter().enumerate() {
-        let (whole, siblings) = match node.parent {
-            None => (1.0, top),
-            Some(p) => (share[p], below[p]),
-        };
-        if siblings > 0 {
-            share[i] = whole * subtrees[i].weight as f64 / siblings as f64;
+        let whole = node.parent.map_or(1.0, |parent| share[parent]);
+        let all = siblings[node.place()];
+        if all > 0 {
+            share[i] = whole * subtrees[i].weight as f64 / all as f64;
         }
     }
     share
 }
 
-fn children_of(nodes: &[Node]) -> Vec<Vec<usize>> {
-    let mut children = vec![Vec::new(); nodes.len()];
-    for (i, node) in nodes.iter().enumerate() {
+/// Sums floors, caps and missing weights from the leaves up.
+fn subtrees_of(nodes: &[Node]) -> Vec<Subtree> {
+    let mut below: Vec<Option<Subtree>> = vec![None; nodes.len()];
+    let mut subtrees = vec![Subtree::default(); nodes.len()];
+    for (i, node) in nodes.iter().enumerate().rev() {
+        let floor = u128::from(node.floor.0);
+        let demand = node.demand.map(|demand| u128::from(demand.0));
+        let leaf = Subtree {
+            weight: 0,
+            floor,
+            cap: demand.map_or(UNBOUNDED, |demand| demand.max(floor)),
+        };
+        let mut subtree = below[i].unwrap_or(leaf);
+        subtree.cap = subtree.cap.min(UNBOUNDED);
+        subtree.weight = node.weight.map_or(subtree.weight, u128::from);
         if let Some(parent) = node.parent {
             assert!(parent < i, "node {i} comes before its parent {parent}");
-            children[parent].push(i);
+            let sum = below[parent].get_or_insert_default();
+            sum.weight += subtree.weight;
+            sum.floor += subtree.floor;
+            sum.cap += subtree.cap;
         }
-    }
-    children
-}
-
-/// Sums floors, caps and missing weights from the leaves up.
-fn subtrees_of(nodes: &[Node], children: &[Vec<usize>]) -> Vec<Subtree> {
-    let mut subtrees: Vec<Subtree> = nodes
-        .iter()
-        .map(|node| {
-            let floor = u128::from(node.floor.0);
-            let cap = node
-                .demand
-                .map_or(UNBOUNDED, |demand| u128::from(demand.0).max(floor));
-            Subtree {
-                weight: u128::from(node.weight.unwrap_or(0)),
-                floor,
-                cap,
-            }
-        })
-        .collect();
-    for i in (0..nodes.len()).rev() {
-        if children[i].is_empty() {
-            continue;
-        }
-        let sum =
-            |f: fn(&Subtree) -> u128| children[i].iter().map(|&c| f(&subtrees[c])).sum::<u128>();
-        let (floor, cap, weight) = (
-            sum(|c| c.floor),
-            sum(|c| c.cap).min(UNBOUNDED),
-            sum(|c| c.weight),
-        );
-        subtrees[i] = Subtree {
-            weight: nodes[i].weight.map_or(weight, u128::from),
-            floor,
-            cap,
-        };
+        subtrees[i] = subtree;
     }
     subtrees
 }
