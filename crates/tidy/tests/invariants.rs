@@ -106,6 +106,58 @@ fn policy_never_does_io_reads_a_clock_or_logs() {
     );
 }
 
+/// The module of a file of the policy: `share::water` of `.../src/share/water.rs`.
+fn module_of(file: &str) -> String {
+    let path = file.trim_start_matches("crates/policy/src/");
+    let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
+    path.replace('/', "::")
+}
+
+/// The modules that a module names: by its path in the crate, or as its child or sibling.
+fn named<'a>(module: &str, text: &str, modules: &'a [String]) -> Vec<&'a String> {
+    let parent = module.rsplit_once("::").map_or("", |(parent, _)| parent);
+    let lines = code(text).lines().map(|line| line.split("//").next());
+    let code: Vec<&str> = lines.flatten().collect();
+    let mut found = Vec::new();
+    for path in code
+        .iter()
+        .flat_map(|line| line.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')))
+        .filter(|path| path.contains("::"))
+    {
+        let absolute = match path.split_once("::") {
+            Some(("crate", rest)) => rest.to_owned(),
+            Some(("super", rest)) => format!("{parent}::{rest}"),
+            _ => format!("{module}::{path}"),
+        };
+        let within = |m: &&String| absolute == **m || absolute.starts_with(&format!("{m}::"));
+        let longest = modules.iter().filter(within).max_by_key(|m| m.len());
+        found.extend(longest.filter(|m| **m != module));
+    }
+    found
+}
+
+#[test]
+fn no_module_of_the_policy_imports_one_that_imports_it_back() {
+    let mut sources = files("crates/policy/src", ".rs");
+    sources.retain(|(name, _)| !name.contains("tests") && !name.ends_with("testing.rs"));
+    let modules: Vec<String> = sources.iter().map(|(name, _)| module_of(name)).collect();
+    let mut left: Vec<(&String, Vec<&String>)> = modules
+        .iter()
+        .zip(&sources)
+        .map(|(module, (_, text))| (module, named(module, text, &modules)))
+        .collect();
+    assert!(left.iter().any(|(_, named)| !named.is_empty()));
+    // Again and again without those that name nobody who is left.
+    loop {
+        let names: Vec<&String> = left.iter().map(|(module, _)| *module).collect();
+        left.retain(|(_, named)| named.iter().any(|module| names.contains(module)));
+        if left.len() == names.len() {
+            break;
+        }
+    }
+    assert!(left.is_empty(), "a circle in or below: {left:#?}");
+}
+
 #[test]
 fn data_flows_one_way_through_the_crates() {
     let order = [
