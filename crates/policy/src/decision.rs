@@ -30,7 +30,6 @@ pub(crate) struct Memo {
     pub controller: Controller,
     /// Page cache it may hold while it gives to others.
     pub cap: Option<Bytes>,
-    /// It had a cap before this step.
     pub was_capped: bool,
     pub working_set: WorkingSet,
     #[serde(rename = "pace")]
@@ -48,7 +47,6 @@ impl Memo {
     }
 }
 
-/// What a step decides for one group.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Decision {
     /// Share of all weight, down the hierarchy.
@@ -64,7 +62,6 @@ pub(crate) struct Decision {
     pub grew: Bytes,
     /// Smoothed bandwidth over ideal.
     pub of_ideal: Option<f64>,
-    /// The gain on its share.
     pub gain: f64,
     /// It takes part in the feedback.
     pub participant: bool,
@@ -127,7 +124,6 @@ pub(crate) struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// All groups in the snapshot's order.
     pub(crate) fn all(snapshot: &'a Snapshot, memo: impl Fn(&Group) -> Memo) -> Vec<Member<'a>> {
         let mut index: BTreeMap<GroupId, usize> = BTreeMap::new();
         let mut members: Vec<Member> = Vec::with_capacity(snapshot.groups.len());
@@ -160,7 +156,6 @@ impl<'a> Member<'a> {
         self.group.declared.as_ref()?.fresh()
     }
 
-    /// Its color, declared or inferred.
     pub(crate) fn color(&self) -> (Color, ColorSource) {
         let infer = || Color::infer(self.memo.activity.contending(), self.decision.of_ideal);
         match self.declared() {
@@ -213,7 +208,6 @@ impl<'a> Member<'a> {
         self.memo.non_file = other.or(self.memo.non_file);
     }
 
-    /// What the policy makes of it.
     pub(crate) fn verdict(&self) -> Verdict {
         let (memo, decision) = (&self.memo, &self.decision);
         let (color, color_source) = self.color();

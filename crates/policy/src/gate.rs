@@ -27,7 +27,6 @@ const HEAVIEST: f64 = 10_000.0;
 /// Changes smaller than this part of a weight are not fed.
 const WORTH: f64 = 0.02;
 
-/// Whether writers wait in the gate's order now.
 pub(crate) fn orders(gate: Option<&GateSeen>) -> bool {
     gate.is_some_and(|gate| gate.closed)
 }

@@ -125,7 +125,6 @@ fn fills(memo: &Memo, group: &Group, period_s: f64, elapsed_s: f64) -> Option<By
     Some(Bytes((per_s * period_s) as u64))
 }
 
-/// Makes the kernel follow the caps.
 pub(crate) fn limit(members: &mut [Member], rule: Option<ColorRule>, elapsed_s: f64) {
     for member in members {
         match rule {

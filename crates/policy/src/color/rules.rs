@@ -44,12 +44,10 @@ const SLOWEST: f64 = 1.0 / 16.0;
 /// Caps come up by at least this much, so that small groups do not wait for ever.
 const LEAST_STEP: Bytes = Bytes::mib(1);
 
-/// One group that holds page cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Holder {
     /// The color that counts; `None`: it takes no part.
     pub color: Option<Color>,
-    /// Page cache charged to it.
     pub held: Option<Bytes>,
     /// What the percentage is of.
     pub basis: Option<Bytes>,
@@ -59,11 +57,9 @@ pub(crate) struct Holder {
     pub wants: bool,
     /// What it brings into memory in a period: page cache from disks, and other memory. `None`: not known.
     pub fills: Option<Bytes>,
-    /// Its cap so far.
     pub cap: Option<Bytes>,
 }
 
-/// What happens to a group's cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// It has none.

@@ -26,7 +26,6 @@ use serde::{Deserialize, Serialize};
 use super::Color;
 use crate::units::Bytes;
 
-/// Samples that are remembered.
 const SAMPLES: usize = 9;
 /// Good periods over which a probe may average.
 const LATE: usize = 3;
@@ -46,7 +45,6 @@ const MOST_PATIENCE_S: f64 = 600.0;
 const SHRINK_PER_S: f64 = 0.01;
 /// Samples this near to the estimate confirm it.
 const NEAR: f64 = 0.1;
-/// Loads are alike within this factor.
 const ALIKE: f64 = 1.5;
 
 /// What one turn to red taught.
@@ -57,7 +55,6 @@ struct Sample {
     load: Option<f64>,
 }
 
-/// What is known of one group's working set.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct WorkingSet {
@@ -81,7 +78,6 @@ pub(crate) struct WorkingSet {
     patience_s: Option<f64>,
 }
 
-/// One period of one group.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Period {
     /// The color it declares; `None`: none that counts.
@@ -92,7 +88,6 @@ pub(crate) struct Period {
     pub taken: bool,
     /// More would be taken but for the estimate.
     pub in_the_way: bool,
-    /// Refaults of page cache per second.
     pub refaults_per_s: Option<f64>,
     /// Bytes that its applications read and wrote per second.
     pub load: Option<f64>,
@@ -121,7 +116,6 @@ impl WorkingSet {
         (!self.loads.is_empty()).then(|| sum / self.loads.len() as f64)
     }
 
-    /// What is known after one more period.
     #[must_use]
     pub(crate) fn after(mut self, seen: &Period, elapsed_s: f64) -> WorkingSet {
         let later = |since: Option<f64>| since.map(|s| (s + elapsed_s).min(1e6));
@@ -200,7 +194,6 @@ impl WorkingSet {
         self.shrunk_s = 0.0;
     }
 
-    /// The run of good periods is over.
     fn forget_run(&mut self) {
         self.good.clear();
         self.loads.clear();

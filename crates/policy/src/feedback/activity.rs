@@ -45,7 +45,6 @@ const PATIENCE_S: f64 = 30.0;
 /// Seconds for which a group whose claim brought nothing claims nothing.
 const SUSPENDED_S: f64 = 120.0;
 
-/// What a group has been doing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Activity {
@@ -84,7 +83,6 @@ impl Mix {
     }
 }
 
-/// How a claim stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Claim {
@@ -98,7 +96,6 @@ enum Claim {
 }
 
 impl Activity {
-    /// The activity after one more period.
     #[must_use]
     pub(crate) fn after(self, rates: &Rates, stall_share: f64, elapsed_s: f64) -> Activity {
         let stalled = smooth(self.stalled, rates.stalled, elapsed_s);

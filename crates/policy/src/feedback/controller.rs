@@ -33,7 +33,6 @@ use crate::config::FeedbackConfig;
 /// What is left of the integral's speed for an error that changes its sign all the time.
 const ALTERNATING: f64 = 0.15;
 
-/// The memory of one participant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Controller {
@@ -45,7 +44,6 @@ pub(crate) struct Controller {
     filtered_magnitude: f64,
     /// `x_i` through the same filter, for people.
     filtered_of_ideal: Option<f64>,
-    /// The last gain handed out.
     ln_gain: f64,
 }
 

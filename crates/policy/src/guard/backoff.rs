@@ -6,7 +6,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A group never gives less than this part.
 const LEAST: f64 = 1.0 / 32.0;
 /// Refaults are a rise from this many times the calm rate ...
 const RISE: f64 = 2.0;
@@ -17,14 +16,12 @@ const NEWEST: f64 = 0.3;
 /// What comes back each step.
 const RECOVERY: f64 = 1.25;
 
-/// How far one group has backed off.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Backoff {
     factor: f64,
     /// Refaults while nothing is taken.
     calm_pages_per_s: Option<f64>,
-    /// It was asked in the step before.
     asked: bool,
 }
 
@@ -44,7 +41,6 @@ impl Backoff {
         self.factor
     }
 
-    /// It is asked in this step.
     pub(crate) fn note_asked(&mut self) {
         self.asked = true;
     }

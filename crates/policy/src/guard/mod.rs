@@ -72,7 +72,6 @@ pub(crate) struct GuardState {
 /// What is to be kept free, and what there is.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Need {
-    /// Somebody asked for free memory.
     asked: bool,
     state: GuardState,
     /// To be kept free whatever happens.

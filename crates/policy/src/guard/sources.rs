@@ -32,7 +32,6 @@ impl Source {
         })
     }
 
-    /// The same, taking only this part of it.
     #[must_use]
     pub(crate) fn paced(self, factor: f64) -> Source {
         Source {

@@ -14,7 +14,6 @@ use crate::units::Bytes;
 use ownership::Charges;
 use water::Node;
 
-/// Sets each member's share of all weight.
 pub(crate) fn weigh(members: &mut [Member]) {
     let proportions = proportions(members, |_| true);
     for (member, proportion) in members.iter_mut().zip(proportions) {

@@ -9,9 +9,9 @@
 //! 1. The owner of a file is the user with the largest effective proportion (weight down the
 //!    hierarchy); among equals the one with the larger weight of its own, then the one that holds
 //!    most of the file, then the one with the lowest id.
-//! 2. What each payer holds for each owner, over all files, is a *claim*; all claims on one payer
+//! 2. What each payer holds for each owner, over all files, is a *charge*; all charges of one payer
 //!    are together no more than the page cache it holds, less what is mapped of it.
-//! 3. Demands are shifted by the claims before page cache is divided ([`crate::share::water`]): the
+//! 3. Demands are shifted by the charges before page cache is divided ([`crate::share::water`]): the
 //!    entitlements are those of a kernel that charges the owner.
 //! 4. Charges are granted up to the owner's entitlement, in proportion when they exceed it.
 //!
@@ -40,7 +40,6 @@ const STEPS: f64 = 1e12;
 /// More than any host has page cache, and small enough to multiply sums of it with each other.
 const MOST: Bytes = Bytes(1 << 48);
 
-/// What payers hold for owners.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Charges {
     /// By owner, then by payer, in the snapshot's order; none is zero.
@@ -48,7 +47,6 @@ pub(crate) struct Charges {
 }
 
 impl Charges {
-    /// From the files that groups share.
     pub(crate) fn of(members: &[Member], shared: &[SharedFile]) -> Charges {
         if shared.is_empty() {
             return Charges::default();
@@ -62,60 +60,59 @@ impl Charges {
                 continue;
             };
             for (&payer, &bytes) in held.iter().filter(|(&payer, _)| payer != owner) {
-                let claims = by_payer.entry(payer).or_default();
-                let claim = claims.entry(owner).or_default();
-                *claim = (*claim + bytes).min(MOST);
+                let charges = by_payer.entry(payer).or_default();
+                let charge = charges.entry(owner).or_default();
+                *charge = (*charge + bytes).min(MOST);
             }
         }
-        let mut claims = Charges::default();
+        let mut charges = Charges::default();
         for (payer, of_payer) in by_payer {
-            let claimed = of_payer.values().copied().sum();
-            let Some(most) = most_held(members[payer].group, claimed) else {
+            let charged = of_payer.values().copied().sum();
+            let Some(most) = most_held(members[payer].group, charged) else {
                 continue;
             };
             for (owner, bytes) in within(most, &of_payer) {
-                let of_owner = claims.by_owner.entry(owner).or_default();
+                let of_owner = charges.by_owner.entry(owner).or_default();
                 of_owner.insert(payer, bytes);
             }
         }
-        claims
+        charges
     }
 
-    /// The shift of each of `groups` groups if every claim is granted.
+    /// The shift of each of `groups` groups if every charge is granted.
     pub(crate) fn wanted(&self, groups: usize) -> Vec<Shift> {
         let mut shifts = vec![Shift::default(); groups];
-        for (&owner, claims) in &self.by_owner {
-            grant(&mut shifts, owner, claims.iter().map(|(&i, &b)| (i, b)));
+        for (&owner, charges) in &self.by_owner {
+            grant(&mut shifts, owner, charges.iter().map(|(&i, &b)| (i, b)));
         }
         shifts
     }
 
-    /// The shift of each group: what owners have claimed, up to what they are entitled to.
+    /// The shift of each group: what is charged for owners, up to what they are entitled to.
     pub(crate) fn granted(&self, entitled: &[Bytes]) -> Vec<Shift> {
         let mut shifts = vec![Shift::default(); entitled.len()];
-        for (&owner, claims) in &self.by_owner {
-            grant(&mut shifts, owner, within(entitled[owner], claims));
+        for (&owner, charges) in &self.by_owner {
+            grant(&mut shifts, owner, within(entitled[owner], charges));
         }
         shifts
     }
 }
 
-fn grant(shifts: &mut [Shift], owner: usize, claims: impl IntoIterator<Item = (usize, Bytes)>) {
-    for (payer, bytes) in claims {
+fn grant(shifts: &mut [Shift], owner: usize, charges: impl IntoIterator<Item = (usize, Bytes)>) {
+    for (payer, bytes) in charges {
         shifts[payer].for_others = shifts[payer].for_others + bytes;
         shifts[owner].by_others = shifts[owner].by_others + bytes;
     }
 }
 
-/// The claims, cut in proportion so that they add up to no more than `most`; none is zero.
-fn within(most: Bytes, claims: &BTreeMap<usize, Bytes>) -> Vec<(usize, Bytes)> {
-    let nodes = claims.values().map(|&bytes| Node::flat(bytes.0, bytes));
+/// The charges, cut in proportion so that they add up to no more than `most`; none is zero.
+fn within(most: Bytes, charges: &BTreeMap<usize, Bytes>) -> Vec<(usize, Bytes)> {
+    let nodes = charges.values().map(|&bytes| Node::flat(bytes.0, bytes));
     let nodes: Vec<Node> = nodes.collect();
-    let parts = claims.keys().copied().zip(divide(most, &nodes));
+    let parts = charges.keys().copied().zip(divide(most, &nodes));
     parts.filter(|(_, bytes)| *bytes > Bytes::ZERO).collect()
 }
 
-/// What each known leaf holds of a file.
 fn held_by(file: &SharedFile, index: &HashMap<GroupId, usize>) -> BTreeMap<usize, Bytes> {
     let mut held: BTreeMap<usize, Bytes> = BTreeMap::new();
     for (id, bytes) in &file.held {
@@ -148,15 +145,15 @@ fn owner(
     })
 }
 
-/// How much of `claimed` a payer holds for others: no more than its page cache, and less what is mapped
+/// How much of `charged` a payer holds for others: no more than its page cache, and less what is mapped
 /// of it. What programs have mapped is taken from nobody, so it needs no protection; and it is shared
 /// by running, not by owning: of eight servers that run one program the heaviest would pay for the program
-/// with its own page cache, and hold less than the lightest. Which of the claims are mapped is not known; the
+/// with its own page cache, and hold less than the lightest. Which of the charges are mapped is not known; the
 /// program is, in practice. `None` if the payer cannot be protected.
-fn most_held(group: &Group, claimed: Bytes) -> Option<Bytes> {
+fn most_held(group: &Group, charged: Bytes) -> Option<Bytes> {
     group.knobs.low.filter(|_| !group.knobs.foreign.low)?;
     group.non_file()?;
-    Some(claimed.min(group.memory.file?) - group.memory.file_mapped.unwrap_or_default())
+    Some(charged.min(group.memory.file?) - group.memory.file_mapped.unwrap_or_default())
 }
 
 #[cfg(test)]

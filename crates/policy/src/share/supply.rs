@@ -14,7 +14,6 @@ const SCARCE_MOST: Bytes = Bytes(1 << 30);
 /// It is plenty from this many times as much.
 const PLENTY: f64 = 2.0;
 
-/// How much memory is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Supply {
     /// Little: who wants more must take it from another.

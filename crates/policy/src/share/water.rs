@@ -131,7 +131,6 @@ fn subtrees_of(nodes: &[Node]) -> Vec<Subtree> {
     subtrees
 }
 
-/// Fills one set of siblings with `total`.
 fn fill_siblings(total: u128, siblings: &[usize], subtrees: &[Subtree], allocation: &mut [u128]) {
     let floors: u128 = siblings.iter().map(|&i| subtrees[i].floor).sum();
     if floors >= total {

@@ -31,7 +31,7 @@ fn file(users: &[u64], held: &[(u64, u64)]) -> SharedFile {
     }
 }
 
-fn claims(snapshot: &Snapshot) -> Charges {
+fn charges(snapshot: &Snapshot) -> Charges {
     let mut members = Member::all(snapshot, Memo::new);
     crate::share::weigh(&mut members);
     Charges::of(&members, snapshot.shared.as_deref().unwrap_or_default())
@@ -40,7 +40,7 @@ fn claims(snapshot: &Snapshot) -> Charges {
 /// (for others, by others) of every group, in bytes.
 fn shifts(snapshot: &Snapshot, entitled: &[u64]) -> Vec<(u64, u64)> {
     let entitled: Vec<Bytes> = entitled.iter().map(|&b| Bytes(b)).collect();
-    let granted = claims(snapshot).granted(&entitled);
+    let granted = charges(snapshot).granted(&entitled);
     granted
         .iter()
         .map(|s| (s.for_others.0, s.by_others.0))
@@ -96,7 +96,7 @@ fn a_payer_holds_no_more_for_others_than_its_page_cache() {
     assert_eq!(
         shifts(&snapshot, &[500; 3]),
         [(90, 0), (0, 23), (0, 67)],
-        "in proportion to the claims"
+        "in proportion to the charges"
     );
 }
 
@@ -228,7 +228,7 @@ proptest! {
     #[test]
     fn private_pages_are_protected_by_the_groups_own_weight_only((snapshot, entitled) in hosts()) {
         let entitled: Vec<Bytes> = entitled.into_iter().map(Bytes).collect();
-        for (shift, &entitled) in claims(&snapshot).granted(&entitled).iter().zip(&entitled) {
+        for (shift, &entitled) in charges(&snapshot).granted(&entitled).iter().zip(&entitled) {
             prop_assert!(shift.threshold(entitled) - shift.for_others <= entitled);
         }
     }
@@ -261,7 +261,7 @@ proptest! {
         heavier.groups[who].weight = Some(Weight::new(weight).unwrap());
         let before = shifts(&snapshot, &entitled)[who];
         let after = shifts(&heavier, &entitled)[who];
-        // Splitting a sum of claims that exceeds what there is rounds by a byte a claim.
+        // Splitting a sum of charges that exceeds what there is rounds by a byte a charge.
         prop_assert!(after.1 + 8 >= before.1, "{} then {}", before.1, after.1);
     }
 
@@ -271,7 +271,7 @@ proptest! {
         held in 0u64..1 << 40,
     ) {
         snapshot.shared = Some(vec![file(&[1], &[(1, held)]), SharedFile::default()]);
-        prop_assert_eq!(claims(&snapshot), Charges::default());
+        prop_assert_eq!(charges(&snapshot), Charges::default());
         prop_assert!(shifts(&snapshot, &entitled).iter().all(|s| *s == (0, 0)));
     }
 }
