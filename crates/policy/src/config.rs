@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::feedback::objective::Objective;
+pub use crate::objective::Objective;
 use crate::units::Bytes;
 
 /// How much of the policy is in force.

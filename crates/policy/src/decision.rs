@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::color::working_set::WorkingSet;
 use crate::color::{Color, ColorSource};
 use crate::feedback::activity::Activity;
+use crate::feedback::backoff::Backoff;
 use crate::feedback::controller::Controller;
 use crate::feedback::limits::{self, Least};
-use crate::guard::backoff::Backoff;
+use crate::feedback::working_set::WorkingSet;
 use crate::plan::{Reason, Verdict};
 use crate::rates::{Counters, Rates};
 use crate::snapshot::{Group, GroupId, Snapshot};

@@ -4,15 +4,17 @@
 //! that imports it back:
 //!
 //! ```text
-//! units, color, snapshot, rates, plan, config     what was seen, wanted and to be done
-//! decision                                        one group in one step
-//! share, color, feedback, guard, writes, gate     what a step goes through
+//! units, color, snapshot, rates, plan, config       what was seen, wanted and to be done
+//! feedback                                          what is learned of a group
+//! decision                                          one group in one step
+//! share, caps, order, guard, writes, gate           what a step goes through
 //! step
 //! ```
 //!
 //! Every quantity names its unit; a value that could not be read is `None`, and each module says what
 //! it does then.
 
+mod caps;
 pub mod color;
 pub mod config;
 mod decision;
@@ -20,6 +22,8 @@ mod feedback;
 mod gate;
 mod guard;
 pub mod metrics;
+mod objective;
+mod order;
 pub mod plan;
 pub mod rates;
 mod share;

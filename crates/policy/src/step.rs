@@ -2,9 +2,9 @@
 //!
 //! 1. Counters become rates; stalls decide who *contends* ([`crate::feedback::activity`]).
 //! 2. What the guard keeps free is no page cache to be divided ([`crate::guard`]).
-//! 3. Groups that declare themselves well give: their caps come down ([`crate::color::caps`]).
+//! 3. Groups that declare themselves well give: their caps come down ([`crate::caps`]).
 //! 4. Page cache is divided by weight among those who demand it ([`crate::share`]).
-//! 5. Gains move the share of the writers that contend, and limit them at it ([`crate::feedback`]).
+//! 5. Gains move the share of the writers that contend, and limit them at it ([`crate::order`]).
 //! 6. Caps limit who gives; reservations limit who is at its share.
 //! 7. Decisions become writes: protection, limits, block weights ([`crate::writes`]), and what the
 //!    kernel module's gate is fed ([`crate::gate`]).
@@ -17,14 +17,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::color::caps;
+use crate::caps;
 use crate::config::{Capabilities, Config};
 use crate::decision::{Member, Memo};
-use crate::feedback;
 use crate::feedback::limits::Least;
 use crate::gate;
 use crate::guard::{self, Need};
 use crate::metrics;
+use crate::order;
 use crate::plan::{HostRates, Plan};
 use crate::rates::{Counters, Rates};
 use crate::share;
@@ -91,7 +91,7 @@ pub fn step(
     share::entitle(&mut members, capacity, &charges);
 
     if may.feedback {
-        feedback::order(&mut members, config, gate::orders(gate), elapsed_s);
+        order::order(&mut members, config, gate::orders(gate), elapsed_s);
     }
     caps::limit(&mut members, may.colors, elapsed_s);
     guard::limit_at_shares(&mut need, &mut members);

@@ -31,7 +31,6 @@
 //! Units: bytes, seconds. The page cache of those nobody manages is the host's less the managed
 //! groups': the kernel has no gauge of the root's own.
 
-pub(crate) mod backoff;
 mod sources;
 
 use std::collections::BTreeMap;

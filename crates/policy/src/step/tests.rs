@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::config::{Mode, Objective};
-use crate::feedback::OVERCOMMIT;
+use crate::order::OVERCOMMIT;
 use crate::plan::{Knob, Reason, Value};
 use crate::snapshot::{BlockDevice, GateSeen, WeightSource};
 use crate::testing::{apply, group, host};

@@ -23,7 +23,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Color;
+use crate::color::Color;
 use crate::units::Bytes;
 
 const SAMPLES: usize = 9;

@@ -1,5 +1,5 @@
-//! Caps: what colors make of limits and demands in a step. The rules are in [`super::rules`], what is
-//! learned on the way in [`super::working_set`].
+//! Caps: what colors make of limits and demands in a step. The rules are in [`rules`], what is
+//! learned on the way in [`crate::feedback::working_set`].
 //!
 //! In mode `proportional` only declared colors move memory. A cap bounds the group's demand before page
 //! cache is divided, so what it frees goes by weight to whoever demands it, and `memory.high` at the cap
@@ -10,15 +10,17 @@
 //! Units: bytes of page cache for caps; the percentage is of the footprint (`memory.current`), as the
 //! paper's, in mode `proportional` of no more than a few times the page cache ([`BASIS_MOST`]).
 
-use super::rules::{due, giving_rate, roles, Holder, Role};
-use super::working_set::Period;
+mod rules;
+
 use crate::config::{Capabilities, ColorConfig, ColorRule, Config};
 use crate::decision::{Member, Memo};
 use crate::feedback::limits;
+use crate::feedback::working_set::Period;
 use crate::plan::Reason;
 use crate::share::supply::Supply;
 use crate::snapshot::Group;
 use crate::units::{Bytes, Limit};
+use rules::{due, giving_rate, roles, Holder, Role};
 
 /// A cap presses when it is less than what is held and this part of that.
 const PRESSES: f64 = 0.05;

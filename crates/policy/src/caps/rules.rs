@@ -29,7 +29,7 @@
 //!
 //! Units: bytes, percent, seconds.
 
-use super::Color;
+use crate::color::Color;
 use crate::config::ColorRule;
 use crate::share::demand::growing;
 use crate::share::supply::Supply;

@@ -8,10 +8,6 @@
 //!
 //! Units: seconds. Texts are printable ASCII and short; the agent sees to it.
 
-pub(crate) mod caps;
-pub(crate) mod rules;
-pub(crate) mod working_set;
-
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

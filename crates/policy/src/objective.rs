@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::activity::Activity;
-
 /// What the feedback aims at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -16,11 +14,11 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// Whether a group that is busy in this way is ordered by its share of page cache.
-    pub(crate) fn orders(self, activity: &Activity) -> bool {
+    /// Whether a busy group, a writer or not, is ordered by its share of page cache.
+    pub(crate) fn orders(self, writer: bool) -> bool {
         match self {
             // Less page cache costs a reader hits, which nobody else gains.
-            Objective::Fair => activity.writer(),
+            Objective::Fair => writer,
             Objective::Strict => true,
         }
     }
