@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use justitia_cgroup::{Buffer, Fs, Group, Want};
 use justitia_discover::{DiscoverConfig, Priors, RuntimeDirs, Scanner};
 use justitia_observe::{ProcIo, Sample, TrafficSource, Watched};
-use justitia_policy::entitle::non_file;
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{
     self, BlockDevice, ForeignKnobs, GroupId, Outside, Snapshot, WeightSource,
@@ -232,7 +231,7 @@ impl Observer {
             memory: now,
             ..tracked.seen.clone()
         };
-        Some(non_file(&now)? - non_file(&tracked.seen)?)
+        Some(now.non_file()? - tracked.seen.non_file()?)
     }
 
     /// One look at the host.

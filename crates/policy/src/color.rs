@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_red() {
+    fn an_unknown_group_is_red() {
         assert_eq!(Color::infer(None, Some(2.0)), Color::Red);
         assert_eq!(Color::infer(Some(true), None), Color::Red);
     }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::objective::Objective;
 use crate::units::Bytes;
 
 /// How much of the policy is in force.
@@ -28,17 +29,6 @@ impl Mode {
     }
 }
 
-/// What the feedback aims at.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Objective {
-    /// Weighted proportional fairness: never levels anybody down for nothing.
-    #[default]
-    Fair,
-    /// The lowest proportionality variation, whatever it costs.
-    Strict,
-}
-
 /// Parameters of the policy. The defaults are what the lab's results were made with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -55,6 +45,51 @@ pub struct Config {
     pub memoplight: MemoplightConfig,
     /// Memory that is free before somebody asks for it.
     pub guard: GuardConfig,
+}
+
+/// What a mode may do, resolved once a step.
+#[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one thing that a mode allows"
+)]
+pub(crate) struct Capabilities {
+    /// Thresholds, block weights and the gate go by weight.
+    pub weights: bool,
+    /// Gains move, and writers are limited at their share.
+    pub feedback: bool,
+    /// How memory moves between colors.
+    pub colors: Option<ColorRule>,
+    /// Nothing is taken below what a group was seen to need.
+    pub working_sets: bool,
+    /// Memory is kept free.
+    pub guard: bool,
+}
+
+/// How memory moves between colors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ColorRule {
+    /// Declared colors bound demands, and what is freed goes by weight.
+    Unified,
+    /// The paper's table II, with inferred colors where none is declared.
+    TableII,
+}
+
+impl Capabilities {
+    pub(crate) fn of(config: &Config) -> Capabilities {
+        let feedback = config.mode == Mode::Proportional;
+        Capabilities {
+            weights: config.mode.knows_weights(),
+            feedback,
+            colors: match config.mode {
+                Mode::Proportional => Some(ColorRule::Unified),
+                Mode::Memoplight => Some(ColorRule::TableII),
+                Mode::Justitia | Mode::Observe => None,
+            },
+            working_sets: feedback || config.memoplight.working_set,
+            guard: config.mode != Mode::Observe,
+        }
+    }
 }
 
 /// Parameters of the guard.

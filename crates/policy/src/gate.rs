@@ -18,43 +18,33 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::Config;
-use crate::entitle::Tree;
+use crate::decision::Member;
 use crate::plan::Feed;
-use crate::snapshot::{GateSeen, Group, GroupId};
-use crate::step::Decided;
+use crate::snapshot::{GateSeen, GroupId};
 
 /// The heaviest a group can be (`kmod/abi.h`).
 const HEAVIEST: f64 = 10_000.0;
 /// Changes smaller than this part of a weight are not fed.
 const WORTH: f64 = 0.02;
 
-/// Whether writers wait in the gate's order now.
 pub(crate) fn orders(gate: Option<&GateSeen>) -> bool {
     gate.is_some_and(|gate| gate.closed)
 }
 
-/// What to tell the gate, that it does not know already; nothing in a mode that knows no weights.
-pub(crate) fn feeds(
-    gate: Option<&GateSeen>,
-    config: &Config,
-    groups: &[Group],
-    tree: &Tree,
-    proportions: &[f64],
-    decided: &[Decided],
-) -> Vec<Feed> {
-    let (Some(gate), true) = (gate, config.mode.knows_weights()) else {
+/// What to tell the gate, that it does not know already.
+pub(crate) fn feeds(gate: Option<&GateSeen>, members: &[Member]) -> Vec<Feed> {
+    let Some(gate) = gate else {
         return Vec::new();
     };
-    let all = topmost_weight(groups, tree);
-    let leaves: Vec<usize> = (0..groups.len()).filter(|&i| tree.leaf[i]).collect();
-    let wanted = |i: usize| proportions[i] * all * decided[i].gain;
-    let most = leaves.iter().map(|&i| wanted(i)).fold(0.0, f64::max);
+    let all = topmost_weight(members);
+    let leaves: Vec<&Member> = members.iter().filter(|m| m.leaf).collect();
+    let wanted = |m: &Member| m.decision.proportion * all * m.decision.gain;
+    let most = leaves.iter().map(|m| wanted(m)).fold(0.0, f64::max);
     let scale = HEAVIEST / most.max(HEAVIEST);
     let fed: BTreeMap<GroupId, u32> = gate.fed.iter().copied().collect();
     let mut feeds = Vec::new();
     for &id in fed.keys() {
-        if !leaves.iter().any(|&i| groups[i].id == id) {
+        if !leaves.iter().any(|m| m.group.id == id) {
             feeds.push(Feed {
                 group: id,
                 weight: None,
@@ -62,35 +52,32 @@ pub(crate) fn feeds(
             });
         }
     }
-    for i in leaves {
-        let target = (wanted(i) * scale).round().clamp(1.0, HEAVIEST);
-        let near = |now: f64| {
-            let exact = (decided[i].gain - 1.0).abs() < f64::EPSILON;
-            (now - target).abs() < if exact { 0.5 } else { WORTH * target }
-        };
-        if fed
-            .get(&groups[i].id)
-            .is_some_and(|&now| near(f64::from(now)))
-        {
-            continue;
+    for member in leaves {
+        let (group, gain) = (member.group.id, member.decision.gain);
+        let target = (wanted(member) * scale).round().clamp(1.0, HEAVIEST);
+        // A gain of just 1 gives the owner's weight back.
+        let exact = (gain - 1.0).abs() < f64::EPSILON;
+        let tolerance = if exact { 0.5 } else { WORTH * target };
+        let near = |&now: &u32| (f64::from(now) - target).abs() < tolerance;
+        if !fed.get(&group).is_some_and(near) {
+            feeds.push(Feed {
+                group,
+                weight: Some(target as u32),
+                gain,
+            });
         }
-        feeds.push(Feed {
-            group: groups[i].id,
-            weight: Some(target as u32),
-            gain: decided[i].gain,
-        });
     }
     feeds
 }
 
 /// The weights of the topmost groups that have one.
-fn topmost_weight(groups: &[Group], tree: &Tree) -> f64 {
-    let mut below_one = vec![false; groups.len()];
+fn topmost_weight(members: &[Member]) -> f64 {
+    let mut below_one = vec![false; members.len()];
     let mut sum = 0.0;
-    for (i, group) in groups.iter().enumerate() {
-        let parent = tree.parent[i];
-        below_one[i] = parent.is_some_and(|p| below_one[p] || groups[p].weight.is_some());
-        if let (Some(weight), false) = (group.weight, below_one[i]) {
+    for (i, member) in members.iter().enumerate() {
+        let weighted = |p: usize| below_one[p] || members[p].group.weight.is_some();
+        below_one[i] = member.parent.is_some_and(weighted);
+        if let (Some(weight), false) = (member.group.weight, below_one[i]) {
             sum += weight.as_f64();
         }
     }
@@ -100,8 +87,8 @@ fn topmost_weight(groups: &[Group], tree: &Tree) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shares::proportions;
-    use crate::snapshot::Snapshot;
+    use crate::decision::Memo;
+    use crate::snapshot::{Group, Snapshot};
     use crate::testing::group;
     use crate::units::Weight;
     use proptest::prelude::*;
@@ -134,23 +121,12 @@ mod tests {
             groups,
             ..Snapshot::default()
         };
-        let tree = Tree::of(&snapshot);
-        let groups = &snapshot.groups;
-        let shares = proportions(&tree.nodes(groups, |_| true, |_| None));
-        let decided: Vec<Decided> = (0..groups.len())
-            .map(|i| Decided {
-                gain: gains.get(i).copied().unwrap_or(1.0),
-                ..Decided::default()
-            })
-            .collect();
-        let feeds = feeds(
-            Some(gate),
-            &Config::default(),
-            groups,
-            &tree,
-            &shares,
-            &decided,
-        );
+        let mut members = Member::all(&snapshot, Memo::new);
+        crate::share::weigh(&mut members);
+        for (member, &gain) in members.iter_mut().zip(gains) {
+            member.decision.gain = gain;
+        }
+        let feeds = feeds(Some(gate), &members);
         feeds
             .iter()
             .map(|feed| (feed.group.0, feed.weight))
@@ -176,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_taken_out() {
+    fn a_group_that_is_gone_is_taken_out() {
         let gate = seen(&[(2, 100), (7, 50)]);
         assert_eq!(fed(&gate, &[(2, None, 100)], &[]), [(7, None)]);
     }
@@ -195,16 +171,13 @@ mod tests {
 
     #[test]
     fn without_a_gate_nothing_is_fed() {
-        let config = Config::default();
-        assert!(feeds(
-            None,
-            &config,
-            &[],
-            &Tree::of(&Snapshot::default()),
-            &[],
-            &[]
-        )
-        .is_empty());
+        let groups = [group(2, None, "/2")].into();
+        let snapshot = Snapshot {
+            groups,
+            ..Snapshot::default()
+        };
+        let members = Member::all(&snapshot, Memo::new);
+        assert!(feeds(None, &members).is_empty());
     }
 
     proptest! {

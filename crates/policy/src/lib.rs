@@ -1,38 +1,37 @@
 //! The policy of Justitia: pure functions from what was seen to what is to be done.
 //!
-//! Nothing here does I/O, reads a clock or logs. Data flows one way:
+//! Nothing here does I/O, reads a clock or logs. [`step()`] is the whole of it; no module imports one
+//! that imports it back:
 //!
 //! ```text
-//! snapshot -> rates -> habits -> ownership, balance (colors) -> entitle (shares)
-//!          -> feedback, limits, guard -> writes -> plan
+//! units, color, snapshot, rates, plan, config       what was seen, wanted and to be done
+//! feedback                                          what is learned of a group
+//! decision                                          one group in one step
+//! share, caps, order, guard, writes, gate           what a step goes through
+//! step
 //! ```
 //!
-//! [`step()`] goes through them in this order. Every quantity names its unit; a value that could
-//! not be read is `None`, and each module says what it does then.
+//! Every quantity names its unit; a value that could not be read is `None`, and each module says what
+//! it does then.
 
-mod balance;
+mod caps;
 pub mod color;
 pub mod config;
-pub mod entitle;
-pub mod feedback;
+mod decision;
+mod feedback;
 mod gate;
-pub mod guard;
-pub mod habits;
-pub mod limits;
+mod guard;
 pub mod metrics;
-pub mod ownership;
+mod objective;
+mod order;
 pub mod plan;
 pub mod rates;
-pub mod rebalance;
-pub mod shares;
+mod share;
 pub mod snapshot;
 mod step;
 #[cfg(test)]
 mod testing;
 pub mod units;
-mod verdicts;
-pub mod vmcache;
-pub mod working_set;
 mod writes;
 
 pub use color::Color;

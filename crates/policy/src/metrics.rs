@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_computed_is_none() {
+    fn a_measure_that_cannot_be_computed_is_none() {
         assert_eq!(proportionality_variation(&[], &[]), None);
         assert_eq!(proportionality_variation(&[100, 200], &[0.0, 1.0]), None);
         assert_eq!(share_error(&[100, 200], &[0.0, 0.0]), None);

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_zero() {
+    fn an_unknown_counter_gives_no_rate() {
         let rates = Rates::between(&Counters::default(), &counters(1, 1), 1.0);
         assert_eq!(rates, Rates::default());
     }

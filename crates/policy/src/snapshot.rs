@@ -164,6 +164,15 @@ pub struct Group {
     pub declared: Option<Declared>,
 }
 
+impl Group {
+    /// All memory that is not page cache: anonymous, kernel, shmem, sockets. The two gauges are not
+    /// read at the same instant; anonymous memory is there in any case.
+    pub fn non_file(&self) -> Option<Bytes> {
+        let other = self.memory.current? - self.memory.file?;
+        Some(other.max(self.memory.anon.unwrap_or_default()))
+    }
+}
+
 /// Where a weight came from, in the order of preference.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -8,10 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::entitle::{non_file, Tree};
+use crate::decision::Member;
 use crate::plan::{Knob, Reason, Value, Write};
-use crate::snapshot::{BlockDevice, Group, GroupId};
-use crate::step::Decided;
+use crate::snapshot::{BlockDevice, GroupId};
 use crate::units::{Bytes, Limit};
 
 /// Changes smaller than this part of the value are not worth a write.
@@ -23,44 +22,35 @@ const BFQ_MAX: u32 = 1000;
 /// `io.weight` ends here (`CGROUP_WEIGHT_MAX`).
 const IO_MAX: u32 = 10_000;
 
-/// The writes for these decisions. `low` is `None` if the host could not be read.
+/// The writes for these decisions. `low`: `memory.low` of each member; `None` if it is left alone.
 pub(crate) fn plan(
-    groups: &[Group],
-    tree: &Tree,
-    decided: &[Decided],
+    members: &[Member],
     low: Option<&[Option<Bytes>]>,
+    block_weights: bool,
 ) -> Vec<Write> {
     let mut writes = Vec::new();
     let mut lowered = Vec::new();
-    for (i, group) in groups.iter().enumerate() {
-        let Some(target) = low.and_then(|low| low[i]) else {
+    for (member, target) in members.iter().zip(low.into_iter().flatten()) {
+        let knobs = &member.group.knobs;
+        let (Some(target), Some(now)) = (target.map(Limit::Bytes), knobs.low) else {
             continue;
         };
-        let Some(now) = group.knobs.low.filter(|_| !group.knobs.foreign.low) else {
-            continue;
-        };
-        let target = Limit::Bytes(target);
-        let target = group
-            .knobs
-            .operator
-            .low
-            .map_or(target, |low| low.max(target));
-        if !worth(now, target) {
+        let target = knobs.operator.low.map_or(target, |low| low.max(target));
+        if knobs.foreign.low || !worth(now, target) {
             continue;
         }
-        let reason = if tree.leaf[i] {
-            Reason::Threshold {
-                file: decided[i].threshold,
-                non_file: non_file(group).unwrap_or_default(),
-            }
-        } else {
-            Reason::ChildrenSum
-        };
         let write = Write {
-            group: group.id,
+            group: member.group.id,
             knob: Knob::MemoryLow,
             value: Value::Limit(target),
-            reason,
+            reason: if member.leaf {
+                Reason::Threshold {
+                    file: member.decision.threshold(),
+                    non_file: member.group.non_file().unwrap_or_default(),
+                }
+            } else {
+                Reason::ChildrenSum
+            },
         };
         if target > now {
             writes.push(write);
@@ -69,35 +59,28 @@ pub(crate) fn plan(
         }
     }
     writes.extend(lowered.into_iter().rev());
-    for (group, decided) in groups.iter().zip(decided) {
-        writes.extend(high_write(group, decided));
-    }
-    let heaviest = heaviest_siblings(groups, decided);
-    for (i, group) in groups.iter().enumerate().filter(|(i, _)| tree.leaf[*i]) {
-        let heaviest = heaviest.get(&group.parent).copied();
-        writes.extend(weight_write(group, &decided[i], heaviest.unwrap_or(1.0)));
+    writes.extend(members.iter().filter_map(high_write));
+    if block_weights {
+        let heaviest = heaviest_siblings(members);
+        for member in members.iter().filter(|m| m.leaf) {
+            let heaviest = heaviest.get(&member.group.parent).copied();
+            writes.extend(weight_write(member, heaviest.unwrap_or(1.0)));
+        }
     }
     writes
 }
 
 /// The largest weight, with its gain, below each parent: the block layer compares siblings only, so
 /// what is too heavy for the file scales down its siblings and nobody else.
-fn heaviest_siblings(groups: &[Group], decided: &[Decided]) -> BTreeMap<Option<GroupId>, f64> {
+fn heaviest_siblings(members: &[Member]) -> BTreeMap<Option<GroupId>, f64> {
     let mut heaviest = BTreeMap::new();
-    for (group, decided) in groups.iter().zip(decided) {
-        if let Some(weight) = group.weight {
-            let most = heaviest.entry(group.parent).or_insert(1.0_f64);
-            *most = most.max(weight.as_f64() * decided.gain);
+    for member in members {
+        if let Some(weight) = member.group.weight {
+            let most = heaviest.entry(member.group.parent).or_insert(1.0_f64);
+            *most = most.max(weight.as_f64() * member.decision.gain);
         }
     }
     heaviest
-}
-
-/// Only the limits: no protection, no block weights.
-pub(crate) fn limits(groups: &[Group], decided: &[Decided]) -> Vec<Write> {
-    let each = groups.iter().zip(decided);
-    each.filter_map(|(group, decided)| high_write(group, decided))
-        .collect()
 }
 
 /// Turns off what overrides weights, where it is known to be on and nobody else's.
@@ -113,46 +96,25 @@ pub(crate) fn hold_weights(devices: &[BlockDevice]) -> impl Iterator<Item = Writ
     })
 }
 
-fn high_write(group: &Group, decided: &Decided) -> Option<Write> {
-    let wanted = decided.high?;
-    let target = group
-        .knobs
-        .operator
-        .high
-        .map_or(wanted, |high| high.min(wanted));
-    let now = group.knobs.high.filter(|_| !group.knobs.foreign.high)?;
-    if !worth(now, target) {
-        return None;
-    }
-    let reason = match (wanted, now) {
-        (Limit::Bytes(wanted), Limit::Bytes(now))
-            if wanted > now
-                && (!(decided.participant || decided.rebalanced)
-                    || decided.grew.scale(4.0) > wanted - now) =>
-        {
-            Reason::MakeRoom
-        }
-        _ if decided.makes_room => Reason::Reserved,
-        _ if decided.rebalanced => Reason::Rebalance,
-        (Limit::Max, _) => Reason::NoContention,
-        _ if !decided.participant => Reason::AtEntitlement,
-        _ => Reason::AboveShare {
-            of_ideal: decided.of_ideal.unwrap_or(1.0),
-            gain: decided.gain,
-        },
-    };
-    let value = Value::Limit(target);
-    Some(Write {
-        group: group.id,
+fn high_write(member: &Member) -> Option<Write> {
+    let (wanted, reason) = member.decision.high?;
+    let knobs = &member.group.knobs;
+    let target = knobs.operator.high.map_or(wanted, |high| high.min(wanted));
+    let now = knobs.high.filter(|_| !knobs.foreign.high)?;
+    worth(now, target).then_some(Write {
+        group: member.group.id,
         knob: Knob::MemoryHigh,
-        value,
+        value: Value::Limit(target),
         reason,
     })
 }
 
 /// The block layer's weight: the group's own, times its gain, scaled to what the file takes.
-fn weight_write(group: &Group, decided: &Decided, heaviest: f64) -> Option<Write> {
-    decided.high?;
+fn weight_write(member: &Member, heaviest: f64) -> Option<Write> {
+    let Member {
+        group, decision, ..
+    } = member;
+    decision.high?;
     let weight = group.weight.filter(|_| !group.knobs.foreign.io_weight)?;
     let (knob, now, most) = match (group.knobs.bfq_weight, group.knobs.io_weight) {
         (Some(now), _) => (Knob::IoBfqWeight, now, BFQ_MAX),
@@ -162,18 +124,20 @@ fn weight_write(group: &Group, decided: &Decided, heaviest: f64) -> Option<Write
     let scale = f64::from(most) / heaviest.max(f64::from(most));
     // The whole gain, as on the page share: a light group soon stands at the floor of its pages, and
     // then only this still acts. Where both act the loop sees what they do together.
-    let target = (weight.as_f64() * decided.gain * scale)
+    let target = (weight.as_f64() * decision.gain * scale)
         .round()
         .clamp(1.0, f64::from(most));
     let change = (target - f64::from(now)).abs() / f64::from(now.max(1));
-    if change <= WEIGHT_WORTH && (decided.participant || target as u32 == now) {
+    if change <= WEIGHT_WORTH && (decision.participant || target as u32 == now) {
         return None;
     }
     Some(Write {
         group: group.id,
         knob,
         value: Value::Weight(target as u32),
-        reason: Reason::BlockShare { gain: decided.gain },
+        reason: Reason::BlockShare {
+            gain: decision.gain,
+        },
     })
 }
 
@@ -189,5 +153,4 @@ fn worth(now: Limit, target: Limit) -> bool {
 }
 
 #[cfg(test)]
-#[path = "writes_tests.rs"]
 mod tests;

@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use justitia_policy::vmcache::Replacement;
 use serde::{Deserialize, Serialize};
 
+use crate::policy::Replacement;
 use crate::report::Report;
 use crate::Error;
 

@@ -2,7 +2,7 @@
 //!
 //! [`discover`] finds QEMU's processes and the images they hold open; [`Image`] is one of these,
 //! reopened read-only; [`track`] counts who asks for which page, by BPF programs; [`Keeper`] brings
-//! them together with the pure policy (`justitia_policy::vmcache`) and drops what is not to be
+//! them together with the pure policy ([`policy`]) and drops what is not to be
 //! kept; [`control`] is the socket by which a running keeper is asked and told.
 //!
 //! Invariants: an image is never written, and nothing about it is changed that outlives us: the
@@ -15,6 +15,7 @@ pub mod discover;
 mod error;
 mod image;
 mod keeper;
+pub mod policy;
 pub mod qcow2;
 pub mod report;
 mod residency;

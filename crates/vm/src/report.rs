@@ -3,8 +3,9 @@
 //! Units are in the names; what is not known is `null`. Counters are cumulative since the keeper
 //! first saw the machine or image.
 
-use justitia_policy::vmcache::Replacement;
 use serde::{Deserialize, Serialize};
+
+use crate::policy::Replacement;
 
 /// Everything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

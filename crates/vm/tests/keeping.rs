@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::{contents, image, scratch, warm, Machine, PAGE};
 use justitia_cgroup::Processes;
-use justitia_policy::vmcache::Replacement;
+use justitia_vm::policy::Replacement;
 use justitia_vm::report::{ImageReport, MachineReport};
 use justitia_vm::{Keeper, Settings, Sight};
 

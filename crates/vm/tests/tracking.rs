@@ -6,7 +6,7 @@ use std::fs::File;
 
 use common::{image, scratch, warm, Machine, PAGE};
 use justitia_cgroup::Processes;
-use justitia_policy::vmcache::pages::{count, fresh, PAGES_PER_BLOCK, PAGES_PER_WORD};
+use justitia_vm::policy::pages::{count, fresh, PAGES_PER_BLOCK, PAGES_PER_WORD};
 use justitia_vm::track::{Book, Tier, Tracker};
 use justitia_vm::Image;
 

@@ -14,7 +14,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use justitia_policy::config::Mode;
-use justitia_policy::entitle::non_file;
 use justitia_policy::snapshot::{Group, Snapshot};
 use justitia_policy::units::{Bytes, Limit};
 
@@ -170,7 +169,7 @@ fn room_below_limits(group: &Group) -> Option<Bytes> {
         .filter_map(Limit::bytes)
         .min()?;
     // Its own page cache makes way for what it allocates.
-    Some(lowest - non_file(group)?)
+    Some(lowest - group.non_file()?)
 }
 
 /// What is free, and page cache that is neither mapped nor reserved for others already.

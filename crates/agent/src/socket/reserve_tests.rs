@@ -60,7 +60,7 @@ fn what_is_impossible_is_refused() {
         .iter_mut()
         .find(|g| g.path == "/app/db");
     let db = db.unwrap();
-    db.knobs.max = Some(Limit::Bytes(non_file(db).unwrap() + Bytes::mib(50)));
+    db.knobs.max = Some(Limit::Bytes(db.non_file().unwrap() + Bytes::mib(50)));
     board.post(tick);
     assert!(refusal(&board, "db", Bytes::mib(51)).contains("its own limits"));
     board.post(Tick::default());

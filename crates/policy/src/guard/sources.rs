@@ -1,14 +1,13 @@
 //! Who can give page cache, and how much of what is missing each one gives.
 
-use crate::entitle::non_file;
-use crate::limits::Least;
-use crate::shares::{divide, Node};
+use crate::feedback::limits::Least;
+use crate::share::water::{divide, Node};
 use crate::snapshot::Group;
 use crate::units::{Bytes, Limit};
 
 /// Somebody who holds page cache above its share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Source {
+pub(crate) struct Source {
     /// Page cache above its share.
     pub over: Bytes,
     /// Of that, what reclaim can take now.
@@ -17,9 +16,9 @@ pub struct Source {
 
 impl Source {
     /// A group with this share of page cache. `None` if it cannot be read.
-    pub fn of(group: &Group, share: Bytes) -> Option<Source> {
+    pub(crate) fn of(group: &Group, share: Bytes) -> Option<Source> {
         let held = group.memory.file?;
-        let other = non_file(group)?;
+        let other = group.non_file()?;
         // Dirty pages that are not known may be all of them.
         let dirty = group.memory.file_dirty.unwrap_or(held);
         // `memory.reclaim` would take mapped code, so here all that is mapped stays.
@@ -33,9 +32,8 @@ impl Source {
         })
     }
 
-    /// The same, taking only this part of it.
     #[must_use]
-    pub fn paced(self, factor: f64) -> Source {
+    pub(crate) fn paced(self, factor: f64) -> Source {
         Source {
             takeable: self.takeable.scale(factor).min(self.takeable),
             ..self
@@ -56,15 +54,10 @@ fn protected_by_others(group: &Group) -> Bytes {
 
 /// What to take from each so that `missing` bytes become free: in proportion to the overage, no
 /// more than can be taken. Shape: one amount for each source.
-pub fn takes(missing: Bytes, sources: &[Source]) -> Vec<Bytes> {
+pub(crate) fn takes(missing: Bytes, sources: &[Source]) -> Vec<Bytes> {
     let nodes: Vec<Node> = sources
         .iter()
-        .map(|source| Node {
-            parent: None,
-            weight: Some(source.over.0),
-            floor: Bytes::ZERO,
-            demand: Some(source.takeable),
-        })
+        .map(|source| Node::flat(source.over.0, source.takeable))
         .collect();
     divide(missing, &nodes)
 }

@@ -50,7 +50,7 @@ fn probe(rig: &mut Rig, id: u64) {
 }
 
 #[test]
-fn what_the_satisfied_do_not_need_goes_to_who_does() {
+fn the_satisfied_lend_to_the_red_and_stay_well() {
     let (mut silent, _, _) = two(Config::default());
     silent.run(120);
     let (mut rig, hungry, sated) = two(Config::default());
@@ -127,7 +127,7 @@ fn beside(liar: Load, victim: Load, lie: &dyn Fn(usize) -> Option<Color>) -> f64
 const READER: Load = Load::Read { chunks: 4000 };
 
 #[test]
-fn who_lies_about_its_color_harms_nobody_else() {
+fn a_lie_about_a_color_harms_nobody_else() {
     let flapping = |second: usize| {
         Some(if second % 2 == 0 {
             Color::Green
@@ -147,7 +147,7 @@ fn who_lies_about_its_color_harms_nobody_else() {
 }
 
 #[test]
-fn who_is_red_and_wants_nothing_takes_nothing() {
+fn a_red_group_that_wants_nothing_takes_nothing() {
     let mut rig = Rig::new(Config::default());
     let liar = rig.host.add(10_000, Load::Idle);
     let green = rig.host.add(100, Load::Read { chunks: 3200 });
@@ -161,7 +161,7 @@ fn who_is_red_and_wants_nothing_takes_nothing() {
 }
 
 #[test]
-fn when_nobody_is_red_any_more_everything_comes_back() {
+fn everything_comes_back_once_nobody_is_red() {
     let (mut rig, hungry, sated) = two(Config::default());
     rig.host.declare(hungry, Some(Color::Red));
     rig.host.declare(sated, Some(Color::Green));

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use justitia_policy::vmcache::admission::{after_first_request, decide, when_quiet, Use, Verdict};
-use justitia_policy::vmcache::eviction::{by_age, least, pass, Aged};
-use justitia_policy::vmcache::pages::{at_least, fresh, runs, Run, MOST, PAGES_PER_BLOCK};
-use justitia_policy::vmcache::Replacement;
-
 use crate::image::Image;
+use crate::policy::admission::{after_first_request, decide, when_quiet, Use, Verdict};
+use crate::policy::eviction::{by_age, least, pass, Aged};
+use crate::policy::pages::{at_least, fresh, runs, Run, MOST, PAGES_PER_BLOCK};
+use crate::policy::Replacement;
 use crate::residency::Resident;
 use crate::track::Book;
 

@@ -1,7 +1,7 @@
 //! Looks after the images of all machines: discovers, counts, drops, shares.
 //!
 //! [`Keeper::tick`] is one round. What is to be dropped is decided by the pure policy
-//! (`justitia_policy::vmcache`); here is only the carrying out. Nothing has to be put back when the
+//! ([`crate::policy`]); here is only the carrying out. Nothing has to be put back when the
 //! keeper ends: what it dropped the guest or the kernel fetches again when it is wanted.
 //!
 //! Units: pages where the policy counts, bytes in the report, nanoseconds of the monotonic clock.
@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use justitia_cgroup::{HostMemory, Processes};
 use justitia_policy::units::{Bytes, Weight};
-use justitia_policy::vmcache::fairness::{self, give, reserve, watermarks, Memory};
-use justitia_policy::vmcache::Replacement;
 
 use crate::discover::{find, Machine};
 use crate::image::{Identity, Image};
+use crate::policy::fairness::{self, give, reserve, watermarks, Memory};
+use crate::policy::Replacement;
 use crate::report::Report;
 use crate::track::{now_ns, Book, Tracker};
 use crate::Error;

@@ -9,12 +9,13 @@ use std::os::fd::BorrowedFd;
 use std::ptr::{null_mut, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use justitia_policy::vmcache::pages::{
-    decayed, fresh_bits, mask, Block, Run, PAGES_PER_BLOCK, PAGES_PER_WORD, WORDS,
-};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 
 use super::{types, MapResult};
+
+use crate::policy::pages::{
+    decayed, fresh_bits, mask, Block, Run, PAGES_PER_BLOCK, PAGES_PER_WORD, WORDS,
+};
 
 const RECORD: usize = size_of::<types::block>();
 /// Blocks that one entry of the summary stands for.

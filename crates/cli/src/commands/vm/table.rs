@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use justitia_policy::units::Bytes;
-use justitia_policy::vmcache::Replacement;
+use justitia_vm::policy::Replacement;
 use justitia_vm::report::{ImageReport, MachineReport, Report};
 
 use crate::output::{bytes, percent, Column, Page, Screen, Table};

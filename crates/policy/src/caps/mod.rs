@@ -1,0 +1,174 @@
+//! Caps: what colors make of limits and demands in a step. The rules are in [`rules`], what is
+//! learned on the way in [`crate::feedback::working_set`].
+//!
+//! In mode `proportional` only declared colors move memory. A cap bounds the group's demand before page
+//! cache is divided, so what it frees goes by weight to whoever demands it, and `memory.high` at the cap
+//! makes the kernel take the pages. Without a declared color there is no cap, and plans are what they
+//! would be without this module. In mode `memoplight` the paper's mechanism is alone: declared colors,
+//! else inferred ones, and `memory.high` comes down; `memory.low` and block weights stay the operator's.
+//!
+//! Units: bytes of page cache for caps; the percentage is of the footprint (`memory.current`), as the
+//! paper's, in mode `proportional` of no more than a few times the page cache ([`BASIS_MOST`]).
+
+mod rules;
+
+use crate::config::{Capabilities, ColorConfig, ColorRule, Config};
+use crate::decision::{Member, Memo};
+use crate::feedback::limits;
+use crate::feedback::working_set::Period;
+use crate::plan::Reason;
+use crate::share::supply::Supply;
+use crate::snapshot::Group;
+use crate::units::{Bytes, Limit};
+use rules::{due, giving_rate, roles, Holder, Role};
+
+/// A cap presses when it is less than what is held and this part of that.
+const PRESSES: f64 = 0.05;
+/// Mode `proportional`: the percentage is of no more than this many times the page cache. A group with
+/// little page cache beside much other memory would lose all of it in one period otherwise; of page cache
+/// alone, eight databases with three times as much memory of their own gave a quarter as fast as the
+/// paper's.
+const BASIS_MOST: f64 = 5.0;
+
+/// Moves the caps of all leaves by one step. `since_s`: seconds since the last taking; returns the
+/// same for the next step.
+pub(crate) fn move_caps(
+    members: &mut [Member],
+    supply: Supply,
+    config: &Config,
+    may: Capabilities,
+    since_s: f64,
+    elapsed_s: f64,
+) -> f64 {
+    let colors = &config.colors;
+    let (due, since_s) = due(since_s, elapsed_s, colors.period_s);
+    let holders: Vec<Holder> = members
+        .iter()
+        .map(|member| holder(member, may, colors, elapsed_s))
+        .collect();
+    let roles = match may.colors {
+        Some(rule) => roles(rule, &holders, supply, colors.yellow),
+        None => vec![Role::Free; holders.len()],
+    };
+    // The paper's mechanism takes its percentage in any case.
+    let giving = match may.colors {
+        Some(ColorRule::Unified) => colors.percent * giving_rate(&holders, &roles, colors.percent),
+        _ => colors.percent,
+    };
+    for ((member, holder), role) in members.iter_mut().zip(&holders).zip(roles) {
+        let declared = member.declared();
+        let Member {
+            group, memo, leaf, ..
+        } = member;
+        let gives = role == Role::Gives;
+        let moved = holder.moved(role, due, if gives { giving } else { colors.percent });
+        memo.was_capped = memo.cap.is_some();
+        memo.cap = moved;
+        // Between two takings too: the limit stays.
+        let presses = |(cap, held): (Bytes, Bytes)| cap < held + held.scale(PRESSES);
+        let at_estimate = || {
+            let set = memo.working_set.estimate()?;
+            Some(moved? + group.non_file()? <= set)
+        };
+        let period = Period {
+            color: declared.filter(|_| *leaf),
+            footprint: group.memory.current,
+            taken: gives && moved.zip(holder.held).is_some_and(presses),
+            in_the_way: gives && may.working_sets && at_estimate() == Some(true),
+            refaults_per_s: memo.rates.cache.refault_pages_per_s,
+            load: memo.rates.bytes_per_s(),
+        };
+        memo.working_set = std::mem::take(&mut memo.working_set).after(&period, elapsed_s);
+    }
+    since_s
+}
+
+fn holder(member: &Member, may: Capabilities, config: &ColorConfig, elapsed_s: f64) -> Holder {
+    let Member { group, memo, .. } = member;
+    let table_ii = may.colors == Some(ColorRule::TableII);
+    let color = if table_ii {
+        Some(member.color().0)
+    } else {
+        member.declared()
+    };
+    let other = group.non_file();
+    let held = group.memory.file.filter(|_| other.is_some());
+    let needed = memo.working_set.estimate().filter(|_| may.working_sets);
+    let needed = needed.zip(other).map(|(set, other)| set - other);
+    let least = member.decision.least.file;
+    let footprint = group.memory.current;
+    let wants = |held: Bytes| {
+        limits::ceiling(group).is_none_or(|most| held + limits::HEADROOM + limits::HEADROOM < most)
+    };
+    Holder {
+        color: color.filter(|_| member.leaf),
+        held,
+        basis: if table_ii {
+            footprint
+        } else {
+            let most = group.memory.file.map(|file| file.scale(BASIS_MOST));
+            footprint
+                .zip(most)
+                .map(|(footprint, most)| footprint.min(most))
+        },
+        least: needed.map_or(least, |needed| least.max(needed)),
+        wants: held.is_some_and(wants),
+        fills: fills(memo, group, config.period_s, elapsed_s),
+        cap: memo.cap,
+    }
+}
+
+/// What a group brings into memory in a period, as in the one that has just passed.
+fn fills(memo: &Memo, group: &Group, period_s: f64, elapsed_s: f64) -> Option<Bytes> {
+    let grown = group.non_file().zip(memo.non_file);
+    let grown = grown.map_or(Bytes::ZERO, |(now, before)| now - before);
+    let grown_per_s = grown.0 as f64 / elapsed_s.max(f64::MIN_POSITIVE);
+    let per_s = memo.rates.missed_per_s? + grown_per_s;
+    Some(Bytes((per_s * period_s) as u64))
+}
+
+pub(crate) fn limit(members: &mut [Member], rule: Option<ColorRule>, elapsed_s: f64) {
+    for member in members {
+        match rule {
+            Some(ColorRule::Unified) => hold_at_cap(member),
+            Some(ColorRule::TableII) => limit_at_cap(member, elapsed_s),
+            None => {}
+        }
+    }
+}
+
+/// Whoever has a cap is limited at it, unless its share is less.
+fn hold_at_cap(member: &mut Member) {
+    let high = member.decision.high.map(|(high, _)| high);
+    if let Some(cap) = member.memo.cap {
+        let limit = member.limit_for(cap);
+        if let Some(limit) = limit.filter(|limit| high.is_none_or(|high| *limit < high)) {
+            member.limit_at(limit, Reason::Rebalance);
+        }
+    } else if member.memo.was_capped && high == Some(Limit::Max) {
+        member.limit_at(Limit::Max, Reason::Rebalance);
+    }
+}
+
+/// Limits at caps, and no others.
+fn limit_at_cap(member: &mut Member, elapsed_s: f64) {
+    if !member.leaf {
+        member.limit_as_before();
+        return;
+    }
+    member.note_growth();
+    member.memo.blind_s = match member.group.non_file() {
+        Some(_) => 0.0,
+        None => member.memo.blind_s + elapsed_s,
+    };
+    let limit = match member.memo.cap {
+        None => Some(Limit::Max),
+        Some(cap) => member.limit_for(cap).or_else(|| member.blind_limit()),
+    };
+    if let Some(limit) = limit {
+        member.limit_at(limit, Reason::Rebalance);
+    }
+}
+
+#[cfg(test)]
+mod tests;

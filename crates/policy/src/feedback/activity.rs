@@ -1,0 +1,260 @@
+//! Activity: what a group has been doing for some seconds, and what that makes it.
+//!
+//! - It *contends* when its tasks stalled on I/O or memory for more than a small share of the
+//!   time (with hysteresis, so that a pause of a moment changes nothing).
+//! - It is a *writer* when about as much of its traffic is written as is read, or more: then a
+//!   smaller page share slows its writes down and costs few hits. The feedback moves its limit.
+//! - It *mixes* when it mostly reads, but writes so much that dirty throttling decides what it
+//!   gets: it is limited at its entitlement, which the feedback never cuts. Who writes less than
+//!   that is never limited by the fair objective.
+//! - It *claims* when it does neither stall enough to contend nor get its share, but waits for
+//!   CPUs: on a busy host, those who write above their share hold the CPUs it needs. A group that
+//!   waits for nothing has what it wants, however little, and claims nothing: a trickle of high
+//!   weight slows nobody down. A claim that brings nothing within `PATIENCE_S` is dropped for
+//!   `SUSPENDED_S`: whatever holds that group back, it is not the others' page cache.
+//!
+//! What is unknown (a kernel without pressure stall information) changes nothing.
+
+use serde::{Deserialize, Serialize};
+
+use crate::rates::Rates;
+
+/// Seconds over which stalls and the mix of reads and writes are averaged. Contention begins with
+/// the first period that stalls enough, and ends when the average says so.
+const AVERAGED_S: f64 = 6.0;
+/// A group whose smoothed stalls fall below this part of the threshold stops contending.
+const LEAVE: f64 = 0.25;
+/// Below this many bytes a second a group is idle.
+const IDLE_BYTES_PER_S: f64 = 4096.0;
+/// A group that writes more than this part of its traffic is a writer ...
+const WRITER: f64 = 0.35;
+/// ... and stays one above this part.
+const STAY_WRITER: f64 = 0.25;
+/// A group that writes more than this part of its traffic mixes ...
+const MIXES: f64 = 0.15;
+/// ... and goes on mixing above this part.
+const STAY_MIXING: f64 = 0.1;
+/// Share of time waiting for CPUs above which a group wants more of them.
+const CPU_HUNGRY: f64 = 0.2;
+/// A claim needs at least this part of the share: whoever is further off does something else.
+const CLAIM_FROM: f64 = 0.25;
+/// A claim must bring this much within `PATIENCE_S`.
+const WORTH_CLAIMING: f64 = 1.1;
+/// Seconds after which a claim is judged.
+const PATIENCE_S: f64 = 30.0;
+/// Seconds for which a group whose claim brought nothing claims nothing.
+const SUSPENDED_S: f64 = 120.0;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Activity {
+    stalled: Option<f64>,
+    cpu_stalled: Option<f64>,
+    written_per_s: Option<f64>,
+    read_per_s: Option<f64>,
+    of_share: Option<f64>,
+    claim: Claim,
+    contending: bool,
+    mix: Mix,
+    idle: bool,
+}
+
+/// How much of its traffic a group writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Mix {
+    #[default]
+    Reads,
+    Mixes,
+    Writes,
+}
+
+impl Mix {
+    /// The mix after a period in which this part of the traffic was written.
+    fn after(self, written: f64) -> Mix {
+        let above = |enter, stay, at_least| written > if self >= at_least { stay } else { enter };
+        if above(WRITER, STAY_WRITER, Mix::Writes) {
+            Mix::Writes
+        } else if above(MIXES, STAY_MIXING, Mix::Mixes) {
+            Mix::Mixes
+        } else {
+            Mix::Reads
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Claim {
+    #[default]
+    None,
+    /// Since so many seconds, from this part of the share.
+    Standing { for_s: f64, from: f64 },
+    /// Dropped for so many more seconds.
+    #[serde(rename = "deaf")]
+    Suspended { for_s: f64 },
+}
+
+impl Activity {
+    #[must_use]
+    pub(crate) fn after(self, rates: &Rates, stall_share: f64, elapsed_s: f64) -> Activity {
+        let stalled = smooth(self.stalled, rates.stalled, elapsed_s);
+        let written_per_s = smooth(self.written_per_s, rates.written_per_s, elapsed_s);
+        let read_per_s = smooth(self.read_per_s, rates.read_per_s, elapsed_s);
+        let writes = match (written_per_s, read_per_s) {
+            (Some(written), Some(read)) if written + read > 0.0 => written / (written + read),
+            _ => 0.0,
+        };
+        let idle = rates.bytes_per_s().is_some_and(|b| b < IDLE_BYTES_PER_S);
+        let begins = rates.stalled.is_some_and(|now| now > stall_share);
+        let stays = stalled.is_some_and(|stalled| stalled > stall_share * LEAVE);
+        // Who neither moves nor waits has stopped; who pauses between two bursts has not.
+        let stopped = idle && rates.stalled.is_some_and(|now| now == 0.0);
+        let contending = begins || (self.contending && stays && !stopped);
+        Activity {
+            stalled,
+            cpu_stalled: smooth(self.cpu_stalled, rates.cpu_stalled, elapsed_s),
+            written_per_s,
+            read_per_s,
+            contending,
+            mix: self.mix.after(writes),
+            idle,
+            ..self
+        }
+    }
+
+    /// Takes note of how much of its share among the writers it got in the last period.
+    pub(crate) fn judge_claim(&mut self, of_share: f64, elapsed_s: f64) {
+        self.of_share = smooth(self.of_share, Some(of_share), elapsed_s);
+        let now = self.of_share.unwrap_or(of_share);
+        let below = (CLAIM_FROM..1.0).contains(&now);
+        self.claim = match self.claim {
+            Claim::Suspended { for_s } if for_s > elapsed_s => Claim::Suspended {
+                for_s: for_s - elapsed_s,
+            },
+            _ if !below => Claim::None,
+            Claim::Standing { for_s, from }
+                if for_s > PATIENCE_S && now < 0.9 && now < from * WORTH_CLAIMING =>
+            {
+                Claim::Suspended { for_s: SUSPENDED_S }
+            }
+            Claim::Standing { for_s, from } => Claim::Standing {
+                for_s: for_s + elapsed_s,
+                from,
+            },
+            Claim::None | Claim::Suspended { .. } => Claim::Standing {
+                for_s: 0.0,
+                from: now,
+            },
+        };
+    }
+
+    /// Its tasks stall on I/O or memory; `None` if that is not known.
+    pub(crate) fn contending(&self) -> Option<bool> {
+        self.stalled.map(|_| self.contending)
+    }
+
+    /// About as much of its traffic is written as is read, or more.
+    pub(crate) fn writer(&self) -> bool {
+        self.mix == Mix::Writes
+    }
+
+    /// It mostly reads, but writes so much that dirty throttling decides what it gets.
+    pub(crate) fn mixes(&self) -> bool {
+        self.mix == Mix::Mixes
+    }
+
+    /// It moved next to nothing in the last period.
+    pub(crate) fn idle(&self) -> bool {
+        self.idle
+    }
+
+    /// It waits for CPUs and gets less than its share, and waiting has not proved useless.
+    pub(crate) fn claiming(&self) -> bool {
+        self.cpu_stalled.is_some_and(|stalled| stalled > CPU_HUNGRY)
+            && matches!(self.claim, Claim::Standing { .. })
+    }
+}
+
+fn smooth(old: Option<f64>, new: Option<f64>, elapsed_s: f64) -> Option<f64> {
+    match (old, new) {
+        (Some(old), Some(new)) => Some(old + (1.0 - (-elapsed_s / AVERAGED_S).exp()) * (new - old)),
+        (old, new) => new.or(old),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::FeedbackConfig;
+
+    fn rates(stalled: f64, cpu_stalled: f64) -> Rates {
+        Rates {
+            read_per_s: Some(0.0),
+            written_per_s: Some(1e6),
+            missed_per_s: Some(0.0),
+            stalled: Some(stalled),
+            cpu_stalled: Some(cpu_stalled),
+            ..Rates::default()
+        }
+    }
+
+    fn settled(rates: &Rates) -> Activity {
+        let stall_share = FeedbackConfig::default().stall_share;
+        (0..20).fold(Activity::default(), |h, _| h.after(rates, stall_share, 1.0))
+    }
+
+    #[test]
+    fn a_pause_of_a_moment_does_not_end_contention() {
+        let stall_share = FeedbackConfig::default().stall_share;
+        let activity = settled(&rates(0.5, 0.0));
+        let paused = activity.after(&rates(0.0, 0.0), stall_share, 1.0);
+        assert_eq!(paused.contending(), Some(true));
+        let rested = (0..60).fold(paused, |h, _| h.after(&rates(0.0, 0.0), stall_share, 1.0));
+        assert_eq!(rested.contending(), Some(false));
+    }
+
+    #[test]
+    fn a_group_that_waits_for_nothing_claims_nothing() {
+        let mut activity = settled(&rates(0.0, 0.01));
+        activity.judge_claim(0.5, 1.0);
+        assert!(!activity.claiming());
+    }
+
+    #[test]
+    fn a_group_that_waits_for_cpus_below_its_share_claims_until_that_proves_useless() {
+        let mut activity = settled(&rates(0.0, 0.8));
+        activity.judge_claim(0.5, 1.0);
+        assert!(activity.claiming());
+        for _ in 0..40 {
+            activity.judge_claim(0.5, 1.0);
+        }
+        assert!(!activity.claiming(), "nothing came of it");
+    }
+
+    #[test]
+    fn a_claim_that_helps_is_kept() {
+        let mut activity = settled(&rates(0.0, 0.8));
+        for second in 0..200 {
+            activity.judge_claim(if second < 10 { 0.5 } else { 0.7 }, 1.0);
+        }
+        assert!(activity.claiming());
+    }
+
+    #[test]
+    fn a_trickle_far_below_its_share_claims_nothing() {
+        let mut activity = settled(&rates(0.0, 0.8));
+        activity.judge_claim(0.01, 1.0);
+        assert!(!activity.claiming());
+    }
+
+    #[test]
+    fn unknown_rates_change_nothing() {
+        let stall_share = FeedbackConfig::default().stall_share;
+        let activity = settled(&rates(0.5, 0.5));
+        let blind = activity.after(&Rates::default(), stall_share, 1.0);
+        assert_eq!(blind.contending(), Some(true));
+        assert!(blind.writer());
+        assert_eq!(Activity::default().contending(), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! How hard a group may be taken from: less while it reads back what was taken.
+//!
+//! A group whose refaults rise well above what they are while nothing is taken from it lost pages
+//! that it needs. Then it gives half as much, down to [`LEAST`]; each step without such a rise gives
+//! a quarter back. Rates in pages per second; unknown rates change nothing.
+
+use serde::{Deserialize, Serialize};
+
+const LEAST: f64 = 1.0 / 32.0;
+/// Refaults are a rise from this many times the calm rate ...
+const RISE: f64 = 2.0;
+/// ... and this much more.
+const RISE_PAGES_PER_S: f64 = 64.0;
+/// Weight of the newest rate in the calm one.
+const NEWEST: f64 = 0.3;
+/// What comes back each step.
+const RECOVERY: f64 = 1.25;
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Backoff {
+    factor: f64,
+    /// Refaults while nothing is taken.
+    calm_pages_per_s: Option<f64>,
+    asked: bool,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Backoff {
+            factor: 1.0,
+            calm_pages_per_s: None,
+            asked: false,
+        }
+    }
+}
+
+impl Backoff {
+    /// What part of its overage may be asked for, above 0, at most 1.
+    pub(crate) fn factor(&self) -> f64 {
+        self.factor
+    }
+
+    pub(crate) fn note_asked(&mut self) {
+        self.asked = true;
+    }
+
+    /// A step later: these refaults were seen since.
+    pub(crate) fn move_on(&mut self, refault_pages_per_s: Option<f64>) {
+        let asked = std::mem::take(&mut self.asked);
+        let Some(rate) = refault_pages_per_s else {
+            return;
+        };
+        let calm = self.calm_pages_per_s.unwrap_or(0.0);
+        if asked && rate > calm * RISE + RISE_PAGES_PER_S {
+            self.factor = (self.factor / 2.0).max(LEAST);
+            return;
+        }
+        self.factor = (self.factor * RECOVERY).min(1.0);
+        if !asked {
+            self.calm_pages_per_s = Some(calm + NEWEST * (rate - calm));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(rates: &[(bool, Option<f64>)]) -> Backoff {
+        let mut backoff = Backoff::default();
+        for &(asked, rate) in rates {
+            if asked {
+                backoff.note_asked();
+            }
+            backoff.move_on(rate);
+        }
+        backoff
+    }
+
+    #[test]
+    fn a_group_that_reads_back_what_was_taken_gives_less_and_later_more_again() {
+        let hurt = after(&[
+            (false, Some(10.0)),
+            (true, Some(500.0)),
+            (true, Some(500.0)),
+        ]);
+        assert!((hurt.factor() - 0.25).abs() < 1e-9);
+        let mut well = hurt;
+        for _ in 0..10 {
+            well.move_on(Some(5.0));
+        }
+        assert!((well.factor() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn refaults_that_were_there_before_are_not_blamed_on_the_guard() {
+        let busy = [(false, Some(1000.0)); 20];
+        let mut backoff = after(&busy);
+        backoff.note_asked();
+        backoff.move_on(Some(1200.0));
+        assert!((backoff.factor() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn unknown_refaults_change_nothing_and_it_never_stops_altogether() {
+        let backoff = after(&[(true, Some(1e6)); 50]);
+        assert!(backoff.factor() >= LEAST);
+        let mut same = backoff;
+        same.note_asked();
+        same.move_on(None);
+        assert!((same.factor() - backoff.factor()).abs() < 1e-12);
+    }
+}

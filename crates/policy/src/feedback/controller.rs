@@ -1,0 +1,169 @@
+//! The feedback loop: gains that turn page shares into bandwidth shares.
+//!
+//! Page counts are only a proxy for bandwidth. For a group that writes more than it hits, the
+//! proxy is good: the kernel bounds the dirty pages of a cgroup by a fraction of the page cache it
+//! may hold (`mm/page-writeback.c`, `mdtc_calc_avail`), the device serves cgroups in the ratio of
+//! what they have under writeback, and so bandwidth follows the page share with a gain near one.
+//! The loop corrects what is left. Each participant has a gain on its share:
+//!
+//! ```text
+//! x_i   = b_i / ideal_i                 ideal: weighted water-filling of the summed bandwidth
+//! e_i   = clamp(1 - x_i, -1, 1)         relative error; its time integral is the lag behind the
+//!                                       ideal in seconds of service, the thing to bring to zero
+//! ln g_i = proportional * filtered(e_i) + integral_per_s * sum(p_i e_i dt)
+//! p_i    = ALTERNATING + (1 - ALTERNATING) * |filtered(e_i)| / filtered(|e_i|)
+//! ```
+//!
+//! `p_i`, the persistence, is there because the plant is steep: below its dirty limit a group runs
+//! free, at the limit it waits. An error that keeps its sign is corrected fast; one that changes it
+//! is the loop's own doing and is followed slowly.
+//!
+//! Properties: only ratios of gains matter, so they are kept centred; the integral stops where the
+//! actuator stops (anti-windup), at the gain limit, for a participant that leaves its share unused
+//! (it counts with what it takes, the rest is divided among the others: nobody is levelled down to
+//! someone who cannot use more), and inside the dead band; a participant that pauses keeps its
+//! integral for its return. Time constants are in seconds, so the period does not matter.
+//!
+//! What it leaves out: who takes part, and what a gain is multiplied with. `step` knows that.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::FeedbackConfig;
+
+/// What is left of the integral's speed for an error that changes its sign all the time.
+const ALTERNATING: f64 = 0.15;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Controller {
+    /// Lag behind the ideal, seconds of service, bounded.
+    integral_s: f64,
+    /// The relative error through a first-order filter.
+    filtered_error: f64,
+    /// Its absolute value through the same filter.
+    filtered_magnitude: f64,
+    /// `x_i` through the same filter, for people.
+    filtered_of_ideal: Option<f64>,
+    ln_gain: f64,
+}
+
+impl Controller {
+    /// The factor on the group's share.
+    pub(crate) fn gain(&self) -> f64 {
+        self.ln_gain.exp()
+    }
+
+    /// How far errors keep their sign, `ALTERNATING` to 1.
+    fn persistence(&self) -> f64 {
+        let same_sign = self.filtered_error.abs() / self.filtered_magnitude.max(1e-9);
+        ALTERNATING + (1.0 - ALTERNATING) * same_sign.min(1.0)
+    }
+
+    /// Smoothed bandwidth over ideal bandwidth; `None` before the first adjustment.
+    pub(crate) fn of_ideal(&self) -> Option<f64> {
+        self.filtered_of_ideal
+    }
+}
+
+/// What one participant did in the last period.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Measured {
+    /// Its share of the participants' weight; the shares need not sum to one.
+    pub weight: f64,
+    /// Its bandwidth in any unit common to all.
+    pub rate: f64,
+    /// It leaves part of its share unused: a larger one would not make it faster.
+    pub unused: bool,
+    /// It stands at its floor: a smaller share cannot be enforced.
+    pub at_floor: bool,
+}
+
+/// Moves every controller by one period of `elapsed_s` seconds. Shapes: one measurement for each
+/// controller, in the same order. Without bandwidth nothing moves.
+pub(crate) fn adjust(
+    controllers: &mut [&mut Controller],
+    measured: &[Measured],
+    config: &FeedbackConfig,
+    elapsed_s: f64,
+) {
+    let Some(ideal) = ideal_rates(measured) else {
+        return;
+    };
+    let smooth = 1.0 - (-elapsed_s / config.smoothing_s.max(1e-3)).exp();
+    let ln_limit = config.gain_limit.max(1.0).ln();
+    let bound_s = ln_limit / config.integral_per_s.max(1e-6);
+
+    for ((controller, m), ideal) in controllers.iter_mut().zip(measured).zip(&ideal) {
+        let of_ideal = if *ideal > 0.0 { m.rate / ideal } else { 1.0 };
+        let error = (1.0 - of_ideal).clamp(-1.0, 1.0);
+        controller.filtered_error += smooth * (error - controller.filtered_error);
+        controller.filtered_magnitude += smooth * (error.abs() - controller.filtered_magnitude);
+        let before = controller.filtered_of_ideal.unwrap_or(of_ideal);
+        controller.filtered_of_ideal = Some(before + smooth * (of_ideal - before));
+        let stuck = (error > 0.0 && m.unused) || (error < 0.0 && m.at_floor);
+        if !stuck && controller.filtered_error.abs() > config.dead_band {
+            let moved = error * elapsed_s * controller.persistence();
+            controller.integral_s = (controller.integral_s + moved).clamp(-bound_s, bound_s);
+        }
+    }
+    centre(controllers, measured);
+    for controller in controllers.iter_mut() {
+        controller.ln_gain = (config.proportional * controller.filtered_error
+            + config.integral_per_s * controller.integral_s)
+            .clamp(-ln_limit, ln_limit);
+    }
+}
+
+/// Only ratios of gains matter: takes the weighted mean off the integrals, so that they do not
+/// all drift to one limit.
+fn centre(controllers: &mut [&mut Controller], measured: &[Measured]) {
+    let weight: f64 = measured.iter().map(|m| m.weight).sum();
+    if weight <= 0.0 {
+        return;
+    }
+    let mean: f64 = controllers
+        .iter()
+        .zip(measured)
+        .map(|(c, m)| m.weight * c.integral_s)
+        .sum::<f64>()
+        / weight;
+    for controller in controllers.iter_mut() {
+        controller.integral_s -= mean;
+    }
+}
+
+/// Weighted water-filling of the summed rate, in which a participant that leaves its share unused
+/// counts with what it takes. `None` if nothing moved or nobody has weight.
+fn ideal_rates(measured: &[Measured]) -> Option<Vec<f64>> {
+    let mut rate: f64 = measured.iter().map(|m| m.rate).sum();
+    let mut weight: f64 = measured.iter().map(|m| m.weight).sum();
+    if rate <= 0.0 || weight <= 0.0 {
+        return None;
+    }
+    let mut satisfied = vec![false; measured.len()];
+    loop {
+        let level = rate / weight;
+        let next = (0..measured.len()).find(|&i| {
+            let m = &measured[i];
+            !satisfied[i] && m.unused && m.rate < level * m.weight
+        });
+        let Some(i) = next else { break };
+        satisfied[i] = true;
+        rate -= measured[i].rate;
+        weight -= measured[i].weight;
+        if weight <= 0.0 {
+            return None;
+        }
+    }
+    let level = rate / weight;
+    Some(
+        measured
+            .iter()
+            .zip(&satisfied)
+            .map(|(m, &satisfied)| if satisfied { m.rate } else { level * m.weight })
+            .collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! What `memory.high` may and may not do to a group.
+//!
+//! Floors: a limit never cuts anonymous, kernel or shared memory, nor mapped page cache (code). A group
+//! cannot raise its own floor beyond its share of memory by weight: mapped page cache above that share,
+//! and above a modest amount for code, counts as page cache like any other.
+//!
+//! Memory that was swapped out under a limit leaves room in it. Otherwise each step would see less memory
+//! in use, lower the limit by that, and make the kernel swap out more. The credit ends at the group's
+//! share of memory as well.
+//!
+//! Ceiling: what the operator set as `memory.high` or `memory.max`. A group that cannot be read
+//! keeps its limit for a while, with room for what is known to have grown; then the limit is
+//! lifted: better no order than a blind one.
+
+use crate::snapshot::Group;
+use crate::units::{Bytes, Limit};
+
+/// Every group under a limit may keep this much page cache.
+const FLOOR: Bytes = Bytes(512 << 10);
+/// Room above share and floor, so that a limit does not bite between two steps.
+pub(crate) const HEADROOM: Bytes = Bytes(512 << 10);
+/// A limit comes down by at most this factor a step: the excess is reclaimed, not waited for.
+const DESCENT: f64 = 0.75;
+/// Seconds for which a group that cannot be read keeps its limit.
+const BLIND_S: f64 = 10.0;
+
+/// Mapped page cache that a group keeps under a limit however light it is: enough for the code of a
+/// database server. A tenant that maps its cache gains no more than this.
+const CODE: Bytes = Bytes::mib(16);
+
+/// What a limit leaves a group, whatever its share of page cache is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Least {
+    /// Memory other than page cache, and room for what of it was swapped out. `None` where the group could not
+    /// be read.
+    pub other: Option<Bytes>,
+    /// Page cache that must not be taken away.
+    pub file: Bytes,
+}
+
+impl Least {
+    /// Of a group whose share of all memory is `fair`; `None`: not known, so nothing is bounded by it.
+    pub(crate) fn of(group: &Group, fair: Option<Bytes>) -> Least {
+        let other = group.non_file().map(|other| {
+            let with_swapped = other + group.memory.swap.unwrap_or_default();
+            other.max(fair.map_or(with_swapped, |fair| with_swapped.min(fair)))
+        });
+        // Mapped pages that are not known may be all it holds.
+        let mapped = group.memory.file_mapped.or(group.memory.file);
+        let most = fair.map_or(Bytes(u64::MAX), |fair| fair.max(CODE));
+        let file = mapped.unwrap_or_default().min(most).max(FLOOR);
+        Least { other, file }
+    }
+}
+
+/// Page cache beyond which the operator's own limits do not let the group grow; `None`: no such
+/// limit, or not known.
+pub(crate) fn ceiling(group: &Group) -> Option<Bytes> {
+    let limits = [group.knobs.operator.high, group.knobs.max];
+    let lowest = limits
+        .into_iter()
+        .flatten()
+        .filter_map(Limit::bytes)
+        .min()?;
+    Some(lowest - group.non_file()?)
+}
+
+/// The limit for this share of page cache. `grew`: by how much other memory grew in the last
+/// period; it may grow twice as much in the next. `None` where the group could not be read.
+pub(crate) fn limit(group: &Group, least: &Least, share: Bytes, grew: Bytes) -> Option<Limit> {
+    // What was swapped out is page cache by now: counted twice, the limit would rise step by step.
+    let excess = group.non_file()? + group.memory.file?.scale(DESCENT);
+    let most = (least.other? + share.max(least.file)).max(excess);
+    Some(Limit::Bytes((most + HEADROOM + grew + grew).page_aligned()))
+}
+
+/// The limit of a group of which too little is known to decide, for so many seconds now. `None`:
+/// leave it as it is.
+pub(crate) fn blind_limit(group: &Group, least: &Least, blind_s: f64) -> Option<Limit> {
+    if blind_s > BLIND_S {
+        return Some(Limit::Max);
+    }
+    let now = group.knobs.high?.bytes()?;
+    let least = least.other? + least.file + HEADROOM;
+    (least > now).then_some(Limit::Bytes(least.page_aligned()))
+}
+
+/// Whether a larger limit would change nothing: the group stands at the operator's ceiling, or
+/// uses far less than its limit and, because the kernel's dirty limits scale with it, has few
+/// dirty pages too.
+pub(crate) fn leaves_share_unused(group: &Group) -> bool {
+    let (Some(Limit::Bytes(high)), Some(current)) = (group.knobs.high, group.memory.current) else {
+        return false;
+    };
+    if group
+        .knobs
+        .operator
+        .high
+        .is_some_and(|ceiling| Limit::Bytes(high) >= ceiling)
+    {
+        return true;
+    }
+    let Some(dirty) = group.memory.file_dirty else {
+        return false;
+    };
+    current < high.scale(0.85) && dirty < (high - (current - dirty)).scale(0.05)
+}
+
+/// Whether a smaller limit could not be enforced. `for_others`: page cache it holds for others.
+pub(crate) fn stands_at_floor(group: &Group, least: &Least, for_others: Bytes) -> bool {
+    let (Some(Limit::Bytes(high)), Some(other)) = (group.knobs.high, least.other) else {
+        return false;
+    };
+    high <= other + least.file + for_others + HEADROOM
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::group;
+
+    fn holding(other_mib: u64, file_mib: u64) -> Group {
+        let mut g = group(1, None, "/g");
+        g.memory.file = Some(Bytes::mib(file_mib));
+        g.memory.current = Some(Bytes::mib(file_mib + other_mib));
+        g
+    }
+
+    #[test]
+    fn a_limit_leaves_other_memory_and_mapped_pages_alone() {
+        let mut g = holding(300, 20);
+        g.memory.file_mapped = Some(Bytes::mib(15));
+        let got = lowest_limit(&g, None);
+        assert!(got >= Bytes::mib(315), "{got}");
+        g.memory.file_mapped = None;
+        let got = lowest_limit(&g, None);
+        assert!(
+            got >= Bytes::mib(320),
+            "unknown mapped pages may be all: {got}"
+        );
+    }
+
+    /// The limit of a group that is entitled to no page cache, if its share of memory is `fair`.
+    fn lowest_limit(g: &Group, fair: Option<Bytes>) -> Bytes {
+        let limit = limit(g, &Least::of(g, fair), Bytes::ZERO, Bytes::ZERO);
+        limit.unwrap().bytes().unwrap()
+    }
+
+    #[test]
+    fn mapping_its_cache_lifts_no_limit_beyond_the_groups_share_of_memory() {
+        let mut g = holding(0, 300);
+        g.memory.file_mapped = Some(Bytes::mib(300));
+        let honest = holding(0, 300);
+        let descent = lowest_limit(&honest, Some(Bytes::mib(50)));
+        assert_eq!(lowest_limit(&g, Some(Bytes::mib(50))), descent);
+        let small = |fair| Least::of(&g, Some(Bytes::mib(fair))).file;
+        assert_eq!(small(50), Bytes::mib(50));
+        assert_eq!(small(1), CODE, "code keeps a modest amount");
+    }
+
+    #[test]
+    fn swapping_out_under_a_limit_does_not_lower_it_within_the_groups_share_of_memory() {
+        let mut g = holding(200, 100);
+        g.memory.swap = Some(Bytes::ZERO);
+        let limit_of = |g: &Group, fair: Option<Bytes>| {
+            let limit = limit(g, &Least::of(g, fair), Bytes::mib(100), Bytes::ZERO);
+            limit.unwrap().bytes().unwrap()
+        };
+        let fair = Some(Bytes::mib(400));
+        let before = limit_of(&g, fair);
+        g.memory.current = Some(Bytes::mib(150));
+        g.memory.swap = Some(Bytes::mib(150));
+        assert_eq!(limit_of(&g, fair), before);
+        assert_eq!(
+            limit_of(&g, None),
+            before,
+            "a share not known bounds nothing"
+        );
+        g.memory.swap = Some(Bytes::mib(5000));
+        let lifted = limit_of(&g, fair);
+        assert!(
+            lifted <= before + Bytes::mib(200),
+            "swap lifts it to the share at most: {lifted}"
+        );
+    }
+
+    #[test]
+    fn page_cache_dropped_between_two_reads_does_not_hide_anonymous_memory() {
+        let mut g = holding(0, 300);
+        g.memory.anon = Some(Bytes::mib(200));
+        g.memory.current = Some(Bytes::mib(210));
+        assert_eq!(g.non_file(), Some(Bytes::mib(200)));
+    }
+
+    #[test]
+    fn a_blind_limit_makes_room_and_ends() {
+        let mut g = holding(100, 10);
+        g.knobs.high = Some(Limit::Bytes(Bytes::mib(50)));
+        let blind = |g: &Group, seconds| blind_limit(g, &Least::of(g, None), seconds);
+        let room = blind(&g, 1.0).unwrap().bytes().unwrap();
+        assert!(room > Bytes::mib(100));
+        g.memory.current = None;
+        assert_eq!(blind(&g, 1.0), None);
+        assert_eq!(blind(&g, 60.0), Some(Limit::Max));
+    }
+
+    #[test]
+    fn the_operators_limits_are_the_ceiling() {
+        let mut g = holding(10, 50);
+        assert_eq!(ceiling(&g), None);
+        g.knobs.max = Some(Limit::Bytes(Bytes::mib(100)));
+        assert_eq!(ceiling(&g), Some(Bytes::mib(90)));
+        g.knobs.operator.high = Some(Limit::Bytes(Bytes::mib(60)));
+        assert_eq!(ceiling(&g), Some(Bytes::mib(50)));
+    }
+}

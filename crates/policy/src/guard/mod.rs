@@ -1,0 +1,269 @@
+//! The guard: memory that is free before somebody asks for it.
+//!
+//! A task that allocates waits for reclaim when free memory is down at the watermarks, and for the
+//! disk when what reclaim finds is dirty. The guard keeps a *reserve* free above the zones' high
+//! watermarks: a standing one, if the operator wants it, and what was reserved for groups that are
+//! about to start ([`Reservation`]). What is missing is taken from the page cache of those that
+//! hold more than their share, through `memory.reclaim`, before kswapd would: kswapd begins only
+//! below the low watermark, and takes from everybody alike.
+//!
+//! Shares are those of [`crate::share::entitlement`], of a capacity that is less by the reserve: otherwise
+//! `memory.low` would protect the very pages that are to be free. What nobody manages, the root
+//! cgroup first of all, has no `memory.high`; its share is a part of all memory, and above it the
+//! guard writes the root's own `memory.reclaim`, which respects the protection of all groups below
+//! (`mm/vmscan.c`, `shrink_node_memcgs`), so it takes from the root, from other groups that nobody
+//! manages, and from whoever holds more than is protected. Under the multi-generational LRU it takes
+//! from protected groups too (`shrink_one`), so there the root is not asked.
+//!
+//! While something is reserved, groups that hold their share of page cache are limited at it
+//! (`memory.high`): reclaim cannot take dirty pages, and the limit makes the kernel write them out,
+//! because a cgroup's dirty limits follow it (`mm/page-writeback.c`, `mdtc_calc_avail`).
+//!
+//! Properties, each held by a test:
+//! - *nothing without need*: while the reserve is kept, nothing is taken for it;
+//! - *floors*: never below a group's share, its mapped page cache, or the protection that the
+//!   operator set; never dirty pages;
+//! - *conservation*: together no more than is missing, and all of it if the sources have it;
+//! - *order*: who is above its share by more gives more, in proportion;
+//! - *backing off*: who reads back what was taken gives less;
+//! - *unknown moves nothing*.
+//!
+//! Units: bytes, seconds. The page cache of those nobody manages is the host's less the managed
+//! groups': the kernel has no gauge of the root's own.
+
+mod sources;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Config, GuardConfig};
+use crate::decision::Member;
+use crate::plan::{Guarded, Knob, Reason, Value, Write};
+use crate::share::supply::Supply;
+use crate::snapshot::{Group, GroupId, Host, Reservation, Snapshot};
+use crate::units::{Bytes, Limit};
+use sources::{takes, Source};
+
+/// Taking goes on until this much more than the reserve is free, so that it does not begin anew
+/// each step: this part of the reserve, at most.
+const SLACK_DIVISOR: u64 = 8;
+const SLACK_MOST: Bytes = Bytes::mib(32);
+/// One write asks for at most this part of all memory, and never for more than this: the kernel
+/// holds the writer until it has it.
+const BATCH_DIVISOR: u64 = 8;
+const BATCH_MOST: Bytes = Bytes(1 << 30);
+/// Less is not worth a write.
+const BATCH_LEAST: Bytes = Bytes::mib(1);
+/// Who holds this part of its share is limited at it while something is reserved.
+const NEAR_SHARE: f64 = 0.8;
+
+/// What the guard remembers from one step to the next.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct GuardState {
+    /// Memory that each reserving group had when its reservation was first seen.
+    before: BTreeMap<String, Bytes>,
+    /// Limits were set for a reservation, so they are the guard's to lift.
+    limits: bool,
+}
+
+/// What is to be kept free, and what there is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Need {
+    asked: bool,
+    state: GuardState,
+    /// To be kept free whatever happens.
+    standing: Bytes,
+    /// Reserved and not yet taken by whom it is for.
+    reserved: Bytes,
+    /// Groups that something is reserved for.
+    owners: Vec<GroupId>,
+    /// Free memory above the watermarks.
+    spare: Option<Bytes>,
+}
+
+impl Need {
+    /// What has to be free now; nothing if `may` is false, or nobody asked for anything.
+    pub(crate) fn of(state: &GuardState, snapshot: &Snapshot, config: &Config, may: bool) -> Need {
+        if !may {
+            return Need::default();
+        }
+        let (host, reservations) = (&snapshot.host, &snapshot.reservations);
+        let mut need = Need {
+            asked: config.guard.enabled || !reservations.is_empty(),
+            state: state.clone(),
+            standing: standing(&config.guard, host),
+            spare: host.spare(),
+            ..Need::default()
+        };
+        let before = &mut need.state.before;
+        before.retain(|path, _| reservations.iter().any(|known| known.path == *path));
+        for reservation in reservations {
+            let group = snapshot.groups.iter().find(|g| g.path == reservation.path);
+            need.reserved = need.reserved + outstanding(reservation, group, before);
+            need.owners.extend(group.map(|group| group.id));
+        }
+        need
+    }
+
+    /// What is to be free above the watermarks, and so is not page cache to be divided.
+    pub(crate) fn reserve(&self) -> Bytes {
+        self.standing + self.reserved
+    }
+
+    /// What has to be taken now; nothing if the reserve is kept, or not known.
+    fn missing(&self) -> Bytes {
+        let reserve = self.reserve();
+        match self.spare {
+            Some(spare) if spare < reserve => {
+                let slack = Bytes(reserve.0 / SLACK_DIVISOR).min(SLACK_MOST);
+                reserve + slack - spare
+            }
+            _ => Bytes::ZERO,
+        }
+    }
+}
+
+fn standing(config: &GuardConfig, host: &Host) -> Bytes {
+    match host.total {
+        Some(total) if config.enabled => config.reserve.of(total),
+        _ => Bytes::ZERO,
+    }
+}
+
+/// What of a reservation its group has not taken yet. A group that is not there has taken nothing;
+/// of one that cannot be read it is not known, so all of it is kept.
+fn outstanding(
+    reservation: &Reservation,
+    group: Option<&Group>,
+    before: &mut BTreeMap<String, Bytes>,
+) -> Bytes {
+    let held = group.map_or(Some(Bytes::ZERO), |group| group.memory.current);
+    let Some(held) = held else {
+        return reservation.bytes;
+    };
+    let before = *before.entry(reservation.path.clone()).or_insert(held);
+    reservation.bytes - (held - before)
+}
+
+/// Limits whoever is at its share while something is reserved, and lifts those limits afterwards.
+pub(crate) fn limit_at_shares(need: &mut Need, members: &mut [Member]) {
+    let limiting = need.reserved > Bytes::ZERO;
+    if !limiting && !need.state.limits {
+        return;
+    }
+    need.state.limits = true;
+    for member in members.iter_mut().filter(|m| m.leaf) {
+        let threshold = member.decision.threshold();
+        let near = |held: Bytes| held > threshold.scale(NEAR_SHARE);
+        let holds = limiting
+            && !need.owners.contains(&member.group.id)
+            && member.group.memory.file.is_some_and(near);
+        let limit = holds.then(|| member.limit_for(threshold)).flatten();
+        let high = member.decision.high;
+        match limit {
+            Some(limit) if high.is_none_or(|(high, _)| limit < high) => {
+                member.limit_at(limit, Reason::Reserved);
+            }
+            // In a mode that has no opinion on limits, nobody else would lift this one. Who cannot be
+            // read keeps what it has.
+            None if high.is_none() && member.group.non_file().is_some() => {
+                member.limit_at(Limit::Max, Reason::NoContention);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What the guard decides: whom to ask for how much, and what it thought.
+pub(crate) fn decide(
+    need: Need,
+    snapshot: &Snapshot,
+    members: &mut [Member],
+    config: &Config,
+) -> (GuardState, Option<Guarded>, Vec<Write>) {
+    if !need.asked {
+        return (need.state, None, Vec::new());
+    }
+    let host = &snapshot.host;
+    let (reserve, missing) = (need.reserve(), need.missing());
+    let unmanaged = unmanaged_file(host, members);
+    let share = host.total.map(|total| config.guard.root_share.of(total));
+    let root = snapshot.outside.filter(|outside| outside.reclaim);
+    let mut sources = leaves_to_ask(&need, members);
+    if let (Some(root), Some(held), Some(share)) = (root, unmanaged, share) {
+        let (over, takeable) = (held - share, held - share);
+        sources.push((root.root, None, Source { over, takeable }));
+    }
+    let takes = takes(missing, &sources.iter().map(|s| s.2).collect::<Vec<_>>());
+    let scarce = config.guard.enabled && Supply::of_memory(host) == Supply::Scarce;
+    let most = host.total.map_or(BATCH_LEAST, |total| {
+        Bytes(total.0 / BATCH_DIVISOR).clamp(BATCH_LEAST, BATCH_MOST)
+    });
+    let mut writes = Vec::new();
+    let mut asked = Bytes::ZERO;
+    for ((group, leaf, Source { over, takeable }), bytes) in sources.into_iter().zip(takes) {
+        // Over its share, the root gives whether or not the reserve is kept, while memory is scarce.
+        let bytes = if leaf.is_none() && scarce {
+            bytes.max(takeable)
+        } else {
+            bytes
+        };
+        let bytes = bytes.min(most).page_aligned();
+        if bytes < BATCH_LEAST {
+            continue;
+        }
+        asked = asked + bytes;
+        let reason = match leaf {
+            Some(i) => {
+                members[i].memo.backoff.note_asked();
+                Reason::KeepFree { reserve, over }
+            }
+            None => Reason::RootShare { over },
+        };
+        writes.push(Write {
+            group,
+            knob: Knob::MemoryReclaim,
+            value: Value::Reclaim(bytes),
+            reason,
+        });
+    }
+    let guarded = Guarded {
+        reserve,
+        reserved: need.reserved,
+        spare: need.spare,
+        missing,
+        unmanaged,
+        unmanaged_share: root.and(share),
+        asked,
+    };
+    (need.state, Some(guarded), writes)
+}
+
+/// Leaves that may be asked, with their index and what they can give.
+fn leaves_to_ask(need: &Need, members: &mut [Member]) -> Vec<(GroupId, Option<usize>, Source)> {
+    let mut sources = Vec::new();
+    for (i, member) in members.iter_mut().enumerate() {
+        let group = member.group;
+        if !member.leaf || need.owners.contains(&group.id) || !group.knobs.reclaim {
+            continue;
+        }
+        if let Some(source) = Source::of(group, member.decision.threshold()) {
+            let backoff = &mut member.memo.backoff;
+            backoff.move_on(member.memo.rates.cache.refault_pages_per_s);
+            sources.push((group.id, Some(i), source.paced(backoff.factor())));
+        }
+    }
+    sources
+}
+
+/// Page cache of the root and of groups that nobody manages. `None` if anything of it is unknown.
+fn unmanaged_file(host: &Host, members: &[Member]) -> Option<Bytes> {
+    let leaves = members.iter().filter(|m| m.leaf);
+    let managed: Option<Bytes> = leaves.map(|m| m.group.memory.file).sum();
+    Some(host.file? - managed?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Who is entitled to how much page cache: water-filling ([`water`]) of what there is
+//! ([`entitlement`]) over demands ([`demand`]); where groups share files, the owner's protection goes
+//! to those that are charged ([`ownership`]).
+
+pub(crate) mod demand;
+pub(crate) mod entitlement;
+pub(crate) mod ownership;
+pub(crate) mod supply;
+pub(crate) mod water;
+
+use crate::decision::Member;
+use crate::snapshot::Host;
+use crate::units::Bytes;
+use ownership::Charges;
+use water::Node;
+
+pub(crate) fn weigh(members: &mut [Member]) {
+    let proportions = proportions(members, |_| true);
+    for (member, proportion) in members.iter_mut().zip(proportions) {
+        member.decision.proportion = proportion;
+    }
+}
+
+/// Divides the page cache; nobody is entitled to anything where the host could not be read.
+pub(crate) fn entitle(members: &mut [Member], capacity: Option<Bytes>, charges: &Charges) {
+    let entitled = divide(capacity.unwrap_or_default(), members, |m| m.memo.demand);
+    let shifts = charges.granted(&entitled);
+    for ((member, entitlement), shift) in members.iter_mut().zip(entitled).zip(shifts) {
+        member.decision.entitlement = entitlement;
+        member.decision.shift = shift;
+    }
+}
+
+/// `memory.low` of each member. `memory`: all that the groups hold or could hold.
+pub(crate) fn protect(host: &Host, members: &[Member], memory: Bytes) -> Vec<Option<Bytes>> {
+    let shares = divide(memory, members, |m| {
+        Some(m.memo.demand? + m.group.non_file()?)
+    });
+    entitlement::protections(host, members, &shares)
+}
+
+/// Each member's share of the weight of the active leaves, down the hierarchy.
+pub(crate) fn proportions(members: &[Member], active: impl Fn(usize) -> bool) -> Vec<f64> {
+    water::proportions(&nodes(members, active, |_| None))
+}
+
+fn divide(
+    total: Bytes,
+    members: &[Member],
+    demand: impl Fn(&Member) -> Option<Bytes>,
+) -> Vec<Bytes> {
+    water::divide(total, &nodes(members, |_| true, demand))
+}
+
+/// Nodes with only the active leaves; a subtree without one weighs nothing.
+fn nodes(
+    members: &[Member],
+    active: impl Fn(usize) -> bool,
+    demand: impl Fn(&Member) -> Option<Bytes>,
+) -> Vec<Node> {
+    let mut alive = vec![false; members.len()];
+    for (i, member) in members.iter().enumerate().rev() {
+        alive[i] |= member.leaf && active(i);
+        if let (true, Some(p)) = (alive[i], member.parent) {
+            alive[p] = true;
+        }
+    }
+    let node = |(member, alive): (&Member, bool)| Node {
+        parent: member.parent,
+        weight: if alive {
+            member.group.weight.map(|weight| u64::from(weight.get()))
+        } else {
+            Some(0)
+        },
+        floor: Bytes::ZERO,
+        demand: if alive {
+            demand(member)
+        } else {
+            Some(Bytes::ZERO)
+        },
+    };
+    members.iter().zip(alive).map(node).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::Memo;
+    use crate::snapshot::Snapshot;
+    use crate::testing::{group, host};
+
+    #[test]
+    fn a_tree_without_an_active_leaf_weighs_nothing() {
+        let mut snapshot = Snapshot {
+            host: host(1000),
+            groups: Vec::new(),
+            ..Snapshot::default()
+        };
+        snapshot.groups = vec![
+            group(1, None, "/t"),
+            group(2, Some(1), "/t/a"),
+            group(3, None, "/b"),
+        ];
+        let members = Member::all(&snapshot, Memo::new);
+        assert_eq!(proportions(&members, |i| i == 2), [0.0, 0.0, 1.0]);
+    }
+}

@@ -1,0 +1,221 @@
+//! Weighted water-filling over a hierarchy: who is entitled to how many bytes.
+//!
+//! Each node of a tree has a weight among its siblings, a floor it must not fall below and a cap,
+//! its demand, it has no use beyond. Water rises in all siblings at a level proportional to their
+//! weights: `allocation_i(level) = clamp(level * weight_i, floor_i, cap_i)`. The level is the one
+//! at which everything is handed out, or everybody has what it demands.
+//!
+//! Properties, each held by a test:
+//! - *conservation*: the allocations sum to `min(total, sum of caps)`, to the byte;
+//! - *work-conserving*: nothing is left while somebody wants more;
+//! - *monotone*: more weight never gets a node less;
+//! - *scale-invariant*: only the ratio of weights matters;
+//! - *floors*: held whenever the floors fit; otherwise they are cut in proportion to themselves.
+//!
+//! Arithmetic is exact (128-bit integers); the bytes that do not divide evenly go to the largest
+//! remainders. With no floors and no caps this is the paper's equation 1.
+
+use crate::units::Bytes;
+
+/// A node of the hierarchy. Children come after their parent in the slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Node {
+    /// Index of the parent in the same slice, smaller than this node's own; `None` at the top.
+    pub parent: Option<usize>,
+    /// Weight among its siblings. `None`: as much as its children's weights together. Zero: only
+    /// its floor.
+    pub weight: Option<u64>,
+    /// It must not get less than this, if the floors fit at all. Leaves only; an inner node's
+    /// floor is the sum of its children's.
+    pub floor: Bytes,
+    /// It has no use for more than this; `None` is unbounded. Leaves only, like the floor.
+    pub demand: Option<Bytes>,
+}
+
+impl Node {
+    /// One among siblings at the top, without a floor.
+    pub(crate) fn flat(weight: u64, demand: Bytes) -> Node {
+        Node {
+            parent: None,
+            weight: Some(weight),
+            floor: Bytes::ZERO,
+            demand: Some(demand),
+        }
+    }
+
+    /// Where its siblings are counted: 0 at the top, else one more than the parent's index.
+    fn place(&self) -> usize {
+        self.parent.map_or(0, |parent| parent + 1)
+    }
+}
+
+/// A node among its siblings, with the sums of what is below it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Subtree {
+    weight: u128,
+    floor: u128,
+    cap: u128,
+}
+
+/// More than any sum of byte counts, small enough to multiply by a sum of weights.
+const UNBOUNDED: u128 = 1 << 80;
+
+/// Divides `total` among the leaves; inner nodes get the sum of their children. Shape: one
+/// allocation for each node, in order. Panics if a parent does not precede its child.
+pub(crate) fn divide(total: Bytes, nodes: &[Node]) -> Vec<Bytes> {
+    let subtrees = subtrees_of(nodes);
+    let mut siblings = vec![Vec::new(); nodes.len() + 1];
+    for (i, node) in nodes.iter().enumerate() {
+        siblings[node.place()].push(i);
+    }
+    let mut allocation = vec![0u128; nodes.len()];
+    fill_siblings(
+        u128::from(total.0),
+        &siblings[0],
+        &subtrees,
+        &mut allocation,
+    );
+    for (i, siblings) in siblings[1..].iter().enumerate() {
+        if !siblings.is_empty() {
+            fill_siblings(allocation[i], siblings, &subtrees, &mut allocation);
+        }
+    }
+    allocation
+        .into_iter()
+        .map(|bytes| Bytes(bytes as u64))
+        .collect()
+}
+
+/// Each node's share of the total weight down the hierarchy, 0 to 1; no floors, no caps.
+pub(crate) fn proportions(nodes: &[Node]) -> Vec<f64> {
+    let subtrees = subtrees_of(nodes);
+    let mut siblings = vec![0; nodes.len() + 1];
+    for (node, subtree) in nodes.iter().zip(&subtrees) {
+        siblings[node.place()] += subtree.weight;
+    }
+    let mut share = vec![0.0; nodes.len()];
+    for (i, node) in nodes.iter().enumerate() {
+        let whole = node.parent.map_or(1.0, |parent| share[parent]);
+        let all = siblings[node.place()];
+        if all > 0 {
+            share[i] = whole * subtrees[i].weight as f64 / all as f64;
+        }
+    }
+    share
+}
+
+/// Sums floors, caps and missing weights from the leaves up.
+fn subtrees_of(nodes: &[Node]) -> Vec<Subtree> {
+    let mut below: Vec<Option<Subtree>> = vec![None; nodes.len()];
+    let mut subtrees = vec![Subtree::default(); nodes.len()];
+    for (i, node) in nodes.iter().enumerate().rev() {
+        let floor = u128::from(node.floor.0);
+        let demand = node.demand.map(|demand| u128::from(demand.0));
+        let leaf = Subtree {
+            weight: 0,
+            floor,
+            cap: demand.map_or(UNBOUNDED, |demand| demand.max(floor)),
+        };
+        let mut subtree = below[i].unwrap_or(leaf);
+        subtree.cap = subtree.cap.min(UNBOUNDED);
+        subtree.weight = node.weight.map_or(subtree.weight, u128::from);
+        if let Some(parent) = node.parent {
+            assert!(parent < i, "node {i} comes before its parent {parent}");
+            let sum = below[parent].get_or_insert_default();
+            sum.weight += subtree.weight;
+            sum.floor += subtree.floor;
+            sum.cap += subtree.cap;
+        }
+        subtrees[i] = subtree;
+    }
+    subtrees
+}
+
+fn fill_siblings(total: u128, siblings: &[usize], subtrees: &[Subtree], allocation: &mut [u128]) {
+    let floors: u128 = siblings.iter().map(|&i| subtrees[i].floor).sum();
+    if floors >= total {
+        let parts: Vec<(usize, u128)> = siblings.iter().map(|&i| (i, subtrees[i].floor)).collect();
+        split(total, &parts, allocation);
+        return;
+    }
+    let rising = rising_at_level(total, siblings, subtrees, allocation);
+    let fixed: u128 = siblings
+        .iter()
+        .filter(|i| rising.binary_search(i).is_err())
+        .map(|&i| allocation[i])
+        .sum();
+    let parts: Vec<(usize, u128)> = rising.iter().map(|&i| (i, subtrees[i].weight)).collect();
+    split(total.saturating_sub(fixed), &parts, allocation);
+}
+
+/// Finds the segment of the water level between two breakpoints in which `total` is reached, sets
+/// the allocation of those that stand at floor or cap there, and returns those that rise with the
+/// level (in increasing order).
+fn rising_at_level(
+    total: u128,
+    siblings: &[usize],
+    subtrees: &[Subtree],
+    allocation: &mut [u128],
+) -> Vec<usize> {
+    // Breakpoints of the level, as fractions bytes / weight: a node starts to rise where its
+    // floor is under water, and stops at its cap.
+    let mut breaks: Vec<(u128, u128, usize, bool)> = Vec::with_capacity(2 * siblings.len());
+    for &i in siblings {
+        let subtree = subtrees[i];
+        allocation[i] = subtree.floor;
+        if subtree.weight > 0 {
+            breaks.push((subtree.floor, subtree.weight, i, true));
+            breaks.push((subtree.cap, subtree.weight, i, false));
+        }
+    }
+    breaks.sort_unstable_by(|a, b| {
+        (a.0 * b.1)
+            .cmp(&(b.0 * a.1))
+            .then(b.3.cmp(&a.3))
+            .then(a.2.cmp(&b.2))
+    });
+
+    let mut fixed: u128 = siblings.iter().map(|&i| subtrees[i].floor).sum();
+    let mut rising = std::collections::BTreeSet::new();
+    let mut rising_weight: u128 = 0;
+    for &(bytes, weight, i, starts) in &breaks {
+        // Held at the level bytes / weight: fixed + rising_weight * level.
+        if fixed * weight + rising_weight * bytes >= total * weight {
+            break;
+        }
+        if starts {
+            rising.insert(i);
+            rising_weight += subtrees[i].weight;
+            fixed -= subtrees[i].floor;
+        } else {
+            rising.remove(&i);
+            rising_weight -= subtrees[i].weight;
+            fixed += subtrees[i].cap;
+            allocation[i] = subtrees[i].cap;
+        }
+    }
+    rising.into_iter().collect()
+}
+
+/// Splits `total` in the ratio of the parts; what does not divide evenly goes to the largest
+/// remainders, the earlier first among equals.
+fn split(total: u128, parts: &[(usize, u128)], allocation: &mut [u128]) {
+    let whole: u128 = parts.iter().map(|part| part.1).sum();
+    if whole == 0 {
+        return;
+    }
+    let mut left = total;
+    let mut remainders: Vec<(u128, usize)> = Vec::with_capacity(parts.len());
+    for &(i, part) in parts {
+        allocation[i] = total * part / whole;
+        left -= allocation[i];
+        remainders.push((total * part % whole, i));
+    }
+    remainders.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    for &(_, i) in remainders.iter().take(left as usize) {
+        allocation[i] += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,463 @@
+//! Single steps on hand-made snapshots. The loop over time is tested against a model
+//! (`tests/closed_loop.rs`).
+
+mod sharing;
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::config::{Mode, Objective};
+use crate::order::OVERCOMMIT;
+use crate::plan::{Knob, Reason, Value};
+use crate::snapshot::{BlockDevice, GateSeen, WeightSource};
+use crate::testing::{apply, group, host};
+use crate::units::{Bytes, Limit, Weight};
+use crate::Color;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Four stalling writers of weights 100, 200, 400, 800 under `/app`, equal bandwidth.
+fn contended() -> Snapshot {
+    let mut app = group(1, None, "/app");
+    app.weight = None;
+    app.memory.current = Some(Bytes::mib(600));
+    let mut snapshot = Snapshot {
+        host: host(750),
+        groups: vec![app],
+        ..Snapshot::default()
+    };
+    for (i, weight) in [100, 200, 400, 800].into_iter().enumerate() {
+        let mut g = group(i as u64 + 2, Some(1), &format!("/app/c{i}"));
+        g.weight = Some(Weight::new(weight).unwrap());
+        g.weight_source = WeightSource::OciBlockIo;
+        g.memory.current = Some(Bytes::mib(150));
+        g.memory.file = Some(Bytes::mib(149));
+        g.memory.file_dirty = Some(Bytes::mib(20));
+        snapshot.groups.push(g);
+    }
+    snapshot
+}
+
+fn pass_a_second(snapshot: &mut Snapshot, bytes_per_s: [u64; 4], stall_us: u64) {
+    for (g, bytes) in snapshot.groups.iter_mut().skip(1).zip(bytes_per_s) {
+        g.traffic.write_bytes = g.traffic.write_bytes.map(|b| b + bytes);
+        g.pressure.io_some_us = g.pressure.io_some_us.map(|us| us + stall_us);
+    }
+}
+
+fn read_for_a_second(snapshot: &mut Snapshot) {
+    for g in &mut snapshot.groups[1..] {
+        g.traffic.read_bytes = g.traffic.read_bytes.map(|b| b + 90_000_000);
+        g.traffic.missed_bytes = g.traffic.missed_bytes.map(|b| b + 9_000_000);
+        g.pressure.io_some_us = g.pressure.io_some_us.map(|us| us + 900_000);
+    }
+}
+
+/// Seconds of these stalls; every plan on the way is handed to `see`.
+fn seeing(
+    seconds: u32,
+    stall_us: u64,
+    config: &Config,
+    mut see: impl FnMut(&Plan),
+) -> (Snapshot, Plan) {
+    let mut snapshot = contended();
+    let (mut state, mut plan) = step(&State::default(), &snapshot, config, Duration::ZERO);
+    see(&plan);
+    for _ in 0..seconds {
+        apply(&mut snapshot, &plan);
+        pass_a_second(&mut snapshot, [10_000_000; 4], stall_us);
+        (state, plan) = step(&state, &snapshot, config, SECOND);
+        see(&plan);
+    }
+    (snapshot, plan)
+}
+
+fn after(seconds: u32, stall_us: u64, config: &Config) -> (Snapshot, Plan) {
+    seeing(seconds, stall_us, config, |_| ())
+}
+
+/// Knobs written while four writers contend in this mode.
+fn knobs_written(mode: Mode) -> BTreeSet<Knob> {
+    let config = Config {
+        mode,
+        ..Config::default()
+    };
+    let mut knobs = BTreeSet::new();
+    let (_, plan) = seeing(5, 900_000, &config, |plan| {
+        knobs.extend(plan.writes.iter().map(|write| write.knob));
+    });
+    assert_eq!(plan.verdicts.len(), 4);
+    knobs
+}
+
+#[test]
+fn mode_observe_writes_nothing_where_another_mode_would() {
+    assert!(knobs_written(Mode::Observe).is_empty());
+    assert!(knobs_written(Mode::Proportional).contains(&Knob::MemoryHigh));
+}
+
+#[test]
+fn mode_justitia_writes_thresholds_in_the_order_of_the_weights_and_no_other_knob() {
+    assert_eq!(knobs_written(Mode::Justitia), [Knob::MemoryLow].into());
+    let config = Config {
+        mode: Mode::Justitia,
+        ..Config::default()
+    };
+    let (snapshot, _) = after(3, 900_000, &config);
+    let low: Vec<u64> = snapshot.groups[1..]
+        .iter()
+        .map(|g| g.knobs.low.unwrap().bytes().unwrap().0 >> 20)
+        .collect();
+    assert!(low.windows(2).all(|w| w[1] >= w[0]), "{low:?}");
+    assert!(low[0] > 0 && low[low.len() - 1] > low[0], "{low:?}");
+    assert!(snapshot
+        .groups
+        .iter()
+        .all(|g| g.knobs.high == Some(Limit::Max)));
+}
+
+#[test]
+fn without_stalls_nobody_is_limited() {
+    let (snapshot, plan) = after(5, 0, &Config::default());
+    assert!(snapshot
+        .groups
+        .iter()
+        .all(|g| g.knobs.high == Some(Limit::Max)));
+    assert!(plan
+        .verdicts
+        .iter()
+        .all(|v| v.color == Color::Green && !v.contending));
+}
+
+#[test]
+fn under_contention_the_light_are_limited_before_the_heavy() {
+    let (snapshot, plan) = after(5, 900_000, &Config::default());
+    let high: Vec<Bytes> = snapshot.groups[1..]
+        .iter()
+        .map(|g| g.knobs.high.unwrap().bytes().unwrap())
+        .collect();
+    assert!(
+        high.windows(2).all(|w| w[0] <= w[1]) && high[0] < high[3],
+        "{high:?}"
+    );
+    assert!(plan.verdicts[0].of_ideal.unwrap() > 1.0);
+    assert!(plan.verdicts[3].of_ideal.unwrap() < 1.0);
+    assert_eq!(plan.verdicts[3].color, Color::Red);
+    assert_eq!(plan.verdicts[0].color, Color::Yellow);
+}
+
+#[test]
+fn a_limit_never_cuts_other_memory_or_mapped_pages() {
+    let mut snapshot = contended();
+    snapshot.groups[1].memory.file_mapped = Some(Bytes::mib(60));
+    snapshot.groups[1].memory.current = Some(Bytes::mib(350));
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &Config::default(), SECOND);
+    for _ in 0..30 {
+        apply(&mut snapshot, &plan);
+        pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+        (state, plan) = step(&state, &snapshot, &Config::default(), SECOND);
+    }
+    let high = snapshot.groups[1].knobs.high.unwrap().bytes().unwrap();
+    assert!(high >= Bytes::mib(201 + 60), "{high}");
+}
+
+#[test]
+fn a_limit_under_which_the_kernel_swaps_out_neither_falls_nor_rises_step_by_step() {
+    let mut snapshot = contended();
+    snapshot.host.swap = Some(Bytes::mib(1000));
+    for group in &mut snapshot.groups[1..] {
+        group.weight = Some(Weight::DEFAULT);
+    }
+    let swapping = 1;
+    let memory = &mut snapshot.groups[swapping].memory;
+    memory.anon = Some(Bytes::mib(200));
+    memory.current = Some(Bytes::mib(350));
+    memory.swap = Some(Bytes::ZERO);
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &Config::default(), SECOND);
+    let mut limits = Vec::new();
+    for _ in 0..60 {
+        apply(&mut snapshot, &plan);
+        let group = &mut snapshot.groups[swapping];
+        if let Some(Limit::Bytes(high)) = group.knobs.high {
+            limits.push(high);
+            // Dirty pages come up against the limit; the kernel takes anonymous ones as well, and what it
+            // took is page cache next.
+            let memory = &mut group.memory;
+            let (anon, swap) = (memory.anon.unwrap(), memory.swap.unwrap());
+            let taken = anon.scale(0.05);
+            memory.anon = Some(anon - taken);
+            memory.swap = Some(swap + taken);
+            memory.current = Some(high);
+            memory.file = Some(high - (anon - taken));
+        }
+        pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+        (state, plan) = step(&state, &snapshot, &Config::default(), SECOND);
+    }
+    assert!(limits.len() > 50, "{limits:?}");
+    assert!(snapshot.groups[swapping].memory.swap > Some(Bytes::mib(180)));
+    let settled = limits[10];
+    for limit in &limits[10..] {
+        let same = *limit >= settled.scale(0.95) && *limit <= settled.scale(1.05);
+        assert!(same, "{limits:?}");
+    }
+}
+
+#[test]
+fn growing_anonymous_memory_gets_room_in_the_same_step() {
+    let (mut snapshot, plan) = after(10, 900_000, &Config::default());
+    apply(&mut snapshot, &plan);
+    let state = {
+        let (s, _) = step(&State::default(), &snapshot, &Config::default(), SECOND);
+        pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+        step(&s, &snapshot, &Config::default(), SECOND).0
+    };
+    let before = snapshot.groups[1].knobs.high.unwrap().bytes().unwrap();
+    pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+    snapshot.groups[1].memory.current = snapshot.groups[1]
+        .memory
+        .current
+        .map(|b| b + Bytes::mib(200));
+    let (_, plan) = step(&state, &snapshot, &Config::default(), SECOND);
+    let write = plan
+        .writes
+        .iter()
+        .find(|w| w.group == GroupId(2) && w.knob == Knob::MemoryHigh)
+        .expect("a write");
+    assert_eq!(write.reason, Reason::MakeRoom);
+    let Value::Limit(Limit::Bytes(high)) = write.value else {
+        panic!("{write:?}")
+    };
+    assert!(high >= before + Bytes::mib(200));
+}
+
+#[test]
+fn a_foreign_knob_is_left_alone() {
+    let mut snapshot = contended();
+    snapshot.groups[1].knobs.foreign.high = true;
+    snapshot.groups[2].knobs.foreign.low = true;
+    let (mut state, _) = step(&State::default(), &snapshot, &Config::default(), SECOND);
+    for _ in 0..5 {
+        pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+        let (next, plan) = step(&state, &snapshot, &Config::default(), SECOND);
+        state = next;
+        assert!(!plan
+            .writes
+            .iter()
+            .any(|w| w.group == GroupId(2) && w.knob == Knob::MemoryHigh));
+        assert!(!plan
+            .writes
+            .iter()
+            .any(|w| w.group == GroupId(3) && w.knob == Knob::MemoryLow));
+    }
+}
+
+#[test]
+fn a_host_that_cannot_be_read_gets_no_thresholds() {
+    let mut snapshot = contended();
+    snapshot.host.file = None;
+    let (_, plan) = step(&State::default(), &snapshot, &Config::default(), SECOND);
+    assert!(!plan.writes.iter().any(|w| w.knob == Knob::MemoryLow));
+}
+
+#[test]
+fn readers_are_never_limited_by_the_fair_objective() {
+    let mut snapshot = contended();
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &Config::default(), SECOND);
+    for _ in 0..10 {
+        apply(&mut snapshot, &plan);
+        read_for_a_second(&mut snapshot);
+        (state, plan) = step(&state, &snapshot, &Config::default(), SECOND);
+    }
+    assert!(snapshot
+        .groups
+        .iter()
+        .all(|g| g.knobs.high == Some(Limit::Max)));
+    read_for_a_second(&mut snapshot);
+    let strict = Config {
+        objective: Objective::Strict,
+        ..Config::default()
+    };
+    let (_, plan) = step(&state, &snapshot, &strict, SECOND);
+    assert!(
+        plan.writes.iter().any(|w| w.knob == Knob::MemoryHigh),
+        "strict limits readers too"
+    );
+}
+
+#[test]
+fn groups_that_mix_reads_and_writes_are_limited_at_their_entitlement_whatever_they_get() {
+    let mut snapshot = contended();
+    let config = Config::default();
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+    for _ in 0..10 {
+        apply(&mut snapshot, &plan);
+        read_for_a_second(&mut snapshot);
+        // A fifth of the traffic is written, by the lightest far more than its share.
+        pass_a_second(&mut snapshot, [22_000_000; 4], 0);
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+    }
+    for (group, verdict) in snapshot.groups[1..].iter().zip(&plan.verdicts) {
+        let high = group.knobs.high.and_then(Limit::bytes).unwrap();
+        let most = verdict.entitlement.scale(OVERCOMMIT) + Bytes::mib(2);
+        assert!(high >= verdict.entitlement && high <= most, "{group:?}");
+        assert_eq!(verdict.gain.to_bits(), 1.0_f64.to_bits());
+    }
+    assert!(snapshot.groups[1].knobs.high < snapshot.groups[4].knobs.high);
+}
+
+#[test]
+fn a_settled_plan_is_empty() {
+    let mut snapshot = contended();
+    let config = Config {
+        mode: Mode::Justitia,
+        ..Config::default()
+    };
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, SECOND);
+    for _ in 0..3 {
+        apply(&mut snapshot, &plan);
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+    }
+    assert!(plan.writes.is_empty(), "{:?}", plan.writes);
+}
+
+/// Seconds of these stalls on a host with a BFQ disk, its `low_latency` on; the writes to it in
+/// each second.
+fn switched(stalls_us: &[u64], mode: Mode, foreign: bool) -> Vec<Vec<crate::plan::Write>> {
+    let config = Config {
+        mode,
+        ..Config::default()
+    };
+    let mut snapshot = contended();
+    snapshot.devices.push(BlockDevice {
+        id: GroupId(7 | 1 << 63),
+        path: "block:sda".into(),
+        low_latency: Some(true),
+        foreign,
+    });
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+    let mut seen = Vec::new();
+    for &stall_us in stalls_us {
+        apply(&mut snapshot, &plan);
+        pass_a_second(&mut snapshot, [10_000_000; 4], stall_us);
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+        let of_disk = plan.writes.iter().enumerate();
+        let of_disk = of_disk.filter(|(_, write)| write.knob == Knob::BfqLowLatency);
+        let of_disk = of_disk.inspect(|(at, _)| assert_eq!(*at, 0, "before the groups"));
+        seen.push(of_disk.map(|(_, write)| write.clone()).collect());
+    }
+    seen
+}
+
+#[test]
+fn low_latency_is_turned_off_by_the_first_contention_and_stays_so() {
+    let mut stalls = vec![0, 0, 900_000];
+    stalls.extend([0; 60]);
+    let seen = switched(&stalls, Mode::Proportional, false);
+    assert!(seen[..2].iter().all(Vec::is_empty), "{seen:?}");
+    let [write] = &seen[2][..] else {
+        panic!("{:?}", seen[2])
+    };
+    assert_eq!(write.group, GroupId(7 | 1 << 63));
+    assert_eq!(write.value, Value::Switch(false));
+    assert_eq!(write.reason, Reason::WeightsMustHold);
+    assert!(seen[3..].iter().all(Vec::is_empty), "once, and for good");
+}
+
+#[test]
+fn low_latency_of_the_user_or_in_another_mode_is_left_alone() {
+    for (mode, foreign) in [
+        (Mode::Proportional, true),
+        (Mode::Justitia, false),
+        (Mode::Observe, false),
+    ] {
+        let seen = switched(&[900_000; 3], mode, foreign);
+        assert!(seen.iter().all(Vec::is_empty), "{mode:?} {seen:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_comes_later_is_turned_off_in_a_lull_too_and_an_unknown_one_is_not() {
+    let (mut snapshot, _) = after(0, 0, &Config::default());
+    let state = step(&State::default(), &snapshot, &Config::default(), SECOND).0;
+    pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+    let mut state = step(&state, &snapshot, &Config::default(), SECOND).0;
+    for _ in 0..60 {
+        pass_a_second(&mut snapshot, [0; 4], 0);
+        state = step(&state, &snapshot, &Config::default(), SECOND).0;
+    }
+    for (id, low_latency) in [(8, Some(true)), (9, None)] {
+        snapshot.devices.push(BlockDevice {
+            id: GroupId(id),
+            path: format!("block:{id}"),
+            low_latency,
+            foreign: false,
+        });
+    }
+    let (_, plan) = step(&state, &snapshot, &Config::default(), SECOND);
+    let disks = plan.writes.iter();
+    let disks = disks.filter(|write| write.knob == Knob::BfqLowLatency);
+    assert_eq!(disks.map(|write| write.group.0).collect::<Vec<_>>(), [8]);
+}
+
+#[test]
+fn the_operators_protection_and_limit_are_kept() {
+    let (mib, config) = (Bytes::mib, Config::default());
+    let mut snapshot = contended();
+    snapshot.groups[1].knobs.operator.low = Some(Limit::Bytes(mib(400)));
+    snapshot.groups[1].knobs.low = Some(Limit::Bytes(mib(400)));
+    snapshot.groups[4].knobs.operator.high = Some(Limit::Bytes(mib(160)));
+    snapshot.groups[4].knobs.high = Some(Limit::Bytes(mib(160)));
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, SECOND);
+    for stall_us in [900_000, 900_000, 900_000, 0, 0, 0].repeat(8) {
+        apply(&mut snapshot, &plan);
+        pass_a_second(&mut snapshot, [10_000_000; 4], stall_us);
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+        assert!(snapshot.groups[1].knobs.low >= Some(Limit::Bytes(mib(400))));
+        assert!(snapshot.groups[4].knobs.high <= Some(Limit::Bytes(mib(160))));
+    }
+}
+
+#[test]
+fn writers_that_the_gate_orders_are_fed_with_their_gain_and_get_no_limit() {
+    let config = Config::default();
+    let run = |closed: bool| {
+        let mut snapshot = contended();
+        let fed = [(2, 100), (3, 200), (4, 400), (5, 800)];
+        snapshot.gate = Some(GateSeen {
+            closed,
+            fed: fed.map(|(id, weight)| (GroupId(id), weight)).into(),
+        });
+        let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+        for _ in 0..4 {
+            apply(&mut snapshot, &plan);
+            pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+            (state, plan) = step(&state, &snapshot, &config, SECOND);
+        }
+        (snapshot, plan)
+    };
+    let (ordered, plan) = run(true);
+    assert!(ordered.groups[1..]
+        .iter()
+        .all(|g| g.knobs.high == Some(Limit::Max)));
+    let fed = |id: u64| plan.gate.iter().find(|feed| feed.group == GroupId(id));
+    assert!(fed(2).unwrap().weight < Some(100), "{:?}", plan.gate);
+    assert!(fed(5).unwrap().weight > Some(800), "{:?}", plan.gate);
+    // An open gate orders nobody.
+    let (limited, plan) = run(false);
+    assert!(limited.groups[1].knobs.high < Some(Limit::Max));
+    assert!(!plan.gate.is_empty());
+}
+
+#[test]
+fn modes_without_weights_feed_no_gate() {
+    for mode in [Mode::Observe, Mode::Memoplight] {
+        let config = Config {
+            mode,
+            ..Config::default()
+        };
+        let mut snapshot = contended();
+        snapshot.gate = Some(GateSeen::default());
+        let (_, plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+        assert!(plan.gate.is_empty());
+    }
+}
