@@ -1,6 +1,6 @@
 //! The lab.
-pub mod args;
 pub mod cache;
+mod choices;
 pub mod console;
 pub mod databases;
 pub mod error;
@@ -30,4 +30,5 @@ pub mod toolchain;
 pub mod tools;
 pub mod vm;
 pub mod waits;
+pub use justitia_args::lab as args;
 pub use run::main;
