@@ -6,9 +6,9 @@ PREFIX ?= /usr/local
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
 
-build: ## build target/release/justitia
+build: ## build target/release/justitia, and justitia-web, -probe and -lab beside it
 	@scripts/setup
-	cargo build --release --quiet
+	cargo build --release --workspace --bins --quiet
 
 demo: build ## containers of weight 100 to 800, without and with Justitia, on a stock kernel
 	@scripts/demo $(OUT)/demo
@@ -24,10 +24,12 @@ lab: build ## all experiments, as in docs/results (hours)
 	@scripts/lab $(OUT)/lab
 
 # Does not build: under sudo that would be root's Rust, and root's files in target/.
-install: ## binary, unit, man pages and completions below $(PREFIX); after make build
-	@test -x target/release/justitia || { \
-	  echo "install: target/release/justitia is not there; run make build first, not as root" >&2; \
-	  exit 1; }
+install: ## binaries, units, man pages and completions below $(PREFIX); after make build
+	@for program in justitia justitia-web justitia-probe justitia-lab justitia-lab-guest; do \
+	  test -x target/release/$$program || { \
+	    echo "install: target/release/$$program is not there; run make build first, not as root" >&2; \
+	    exit 1; }; \
+	done
 	@scripts/install $(PREFIX)
 
 uninstall: ## undo install

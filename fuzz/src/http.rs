@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use justitia_agent::web::http::{parse, Names, Parsed, Request, Status, LONGEST_HEAD};
-use justitia_agent::web::DEFAULT_LISTEN;
+use justitia_report::feed::DEFAULT_LISTEN;
+use justitia_web::http::{parse, Names, Parsed, Request, Status, LONGEST_HEAD};
 
 /// Any bytes as a request: nothing panics; a verdict stays the same however much comes behind what it
 /// was made of, so it does not matter in which pieces a request comes; a head that is as long as is kept has

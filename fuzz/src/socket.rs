@@ -4,12 +4,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use justitia_agent::socket::ticks::Line;
 use justitia_agent::socket::{color, reply, reserve, Answer, Board, Request};
-use justitia_agent::status::{Setup, Tick};
 use justitia_policy::config::{Mode, Objective};
 use justitia_policy::snapshot::{
     CacheCounters, Group, GroupId, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
 };
 use justitia_policy::units::{Bytes, Weight};
+use justitia_report::status::{Setup, Tick};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
 //! The lab.
-pub mod args;
+mod choices;
 pub mod databases;
 pub mod experiments;
 #[cfg(test)]
@@ -16,4 +16,5 @@ pub mod run;
 pub mod study;
 pub mod table;
 pub mod waits;
+pub use justitia_args::lab as args;
 pub use run::main;

@@ -345,7 +345,7 @@ fn temporary_in(dir: &Path) -> std::io::Result<tempfile::NamedTempFile> {
 /// The command as one could type it again, with DIR in place of the directory that was named.
 pub(crate) fn command_line(arguments: impl Iterator<Item = String>, out: &Path) -> String {
     let out = out.display().to_string();
-    let mut words = vec!["justitia".to_owned()];
+    let mut words = vec!["justitia".to_owned(), "lab".to_owned()];
     for argument in arguments.skip(1) {
         let argument = match argument.strip_prefix("--out=") {
             Some(_) => "--out=DIR".to_owned(),

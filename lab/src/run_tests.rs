@@ -158,8 +158,7 @@ fn a_directory_without_a_result_is_a_usage_error() {
 #[test]
 fn the_recorded_command_names_no_directory_of_this_machine() {
     let words = [
-        "/opt/x/justitia",
-        "lab",
+        "/opt/x/justitia-lab",
         "run",
         "reread",
         "--out",
@@ -172,7 +171,7 @@ fn the_recorded_command_names_no_directory_of_this_machine() {
         Path::new("/home/me/r"),
     );
     assert_eq!(line, "justitia lab run reread --out DIR --names 'a b'");
-    let words = ["justitia", "lab", "--out=/home/me/r"];
+    let words = ["justitia-lab", "--out=/home/me/r"];
     let line = command_line(
         words.into_iter().map(str::to_owned),
         Path::new("/home/me/r"),

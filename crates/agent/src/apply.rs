@@ -34,12 +34,11 @@ use crate::observe::Observer;
 use crate::owner::{owner, sibling, Ours, Owner, Owners};
 use crate::record::{rounded, same};
 use crate::restore::{begin, find, forget, Arrival, Restored, Return};
-use crate::status::{Priors, Problem, KNOBS};
+use crate::status::{Priors, Problem, Reclaimed, KNOBS};
 
 use gate::Gate;
 use reclaim::Reclaimer;
 
-pub use reclaim::Reclaimed;
 pub use writers::Writers;
 
 use writers::raises;

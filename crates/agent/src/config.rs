@@ -7,7 +7,7 @@
 //! manage = ["/app/*"]          # none: the containers, pods and VMs that are found
 //! exclude = ["/app/backup"]
 //! observer = "auto"            # auto, bpf, proc: what counts the traffic
-//! listen = "127.0.0.1:9619"    # live page and metrics; "off" for none
+//! listen = "127.0.0.1:9619"    # where justitia-web has the live page and metrics; "off" for none
 //! color_ttl = "5s"             # a declared color that does not change for longer is stale
 //! color_period = "1s"          # how often memory is taken from a group that is well ...
 //! color_percent = 2.0          # ... and how much of what it holds
@@ -62,8 +62,9 @@ pub use colors::{parse_color, parse_time, COLORS};
 pub use gate::GateSettings;
 pub use guard::parse_size;
 
+use justitia_report::feed::{self, parse_listen, DEFAULT_LISTEN};
+
 use crate::error::{plain, Error, Exit, Result};
-use crate::web::{parse_listen, DEFAULT_LISTEN};
 
 /// Where the agent keeps its journal, lock and socket unless told otherwise.
 pub const STATE_DIR: &str = "/run/justitia";
@@ -151,6 +152,16 @@ impl Settings {
         Settings::parse(&text, path)
     }
 
+    /// Those of [`CONFIG_FILE`], or the defaults where there is none.
+    pub fn of_host() -> Result<Settings> {
+        let standard = Path::new(CONFIG_FILE);
+        if standard.exists() {
+            Settings::load(standard)
+        } else {
+            Ok(Settings::default())
+        }
+    }
+
     /// Reads the text of a file; `path` is for messages.
     pub fn parse(text: &str, path: &Path) -> Result<Settings> {
         let source = Source { text, path };
@@ -185,6 +196,11 @@ impl Settings {
         self.socket
             .clone()
             .unwrap_or_else(|| self.state_dir.join("agent.sock"))
+    }
+
+    /// Where the web process reads.
+    pub fn status_socket(&self) -> PathBuf {
+        self.state_dir.join(feed::SOCKET)
     }
 
     /// What discovery needs to know.

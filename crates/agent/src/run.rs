@@ -1,7 +1,7 @@
 //! What the commands call: run the agent, restore without one, look or watch without writing.
 
 use std::io;
-use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::observe::Observer;
 use crate::pace::Control;
 use crate::pages;
 use crate::restore::{restore, Restored};
+use crate::socket::feed::Feed;
 use crate::socket::{Board, Server, Step};
 use crate::source::traffic_source;
 use crate::status::{Problem, Report, Setup, Tick};
-use crate::web;
 
 /// Before ordinary processes, behind those that were given a real-time class.
 const NICE: i32 = -10;
@@ -73,12 +73,13 @@ fn open_mount(mode: Mode) -> Result<RealFs> {
     RealFs::new(&mount).map_err(|error| Error::environment(&error, error.remedy()))
 }
 
-/// Runs the agent on this host until it is told to stop. `wait`: also when no group matches yet.
-/// `reread` gives the settings again when SIGHUP asks for it.
+/// Runs the agent on this host until it is told to stop. `wait`: also when no group matches yet. `page` leads
+/// to a web process that was started with it. `reread` gives the settings again when SIGHUP asks for it.
 pub fn run(
     settings: Settings,
     wait: bool,
     log: &Log,
+    page: Option<UnixStream>,
     mut reread: impl FnMut() -> Result<Settings>,
 ) -> Result<()> {
     let lock = Lock::take(&settings.state_dir)?;
@@ -87,7 +88,7 @@ pub fn run(
     let source = traffic_source(settings.observer, &fs, log)?;
     let mode = mode_name(settings.policy.mode);
     let (globs, socket) = (settings.manage.join(" "), settings.socket());
-    let listen = settings.listen;
+    let (listen, feed_path) = (settings.listen, settings.status_socket());
     let mut agent = Agent::new(
         fs,
         settings,
@@ -97,8 +98,16 @@ pub fn run(
     )?;
     agent.count_by(source);
     let server = Server::listen(&socket, agent.board())?;
-    let board = agent.board();
-    let mut page = Page::open(listen, board, log);
+    let mut feed = Feed::new(agent.board(), listen);
+    // No page is no reason to stop: the agent's work is another.
+    if let Err(Error { cause, remedy, .. }) = feed.listen(&feed_path) {
+        log.warn(format_args!(
+            "no live page and no metrics: {cause}; {remedy}"
+        ));
+    }
+    if let Some(page) = page {
+        let _ = feed.add(page);
+    }
     let signals = handle_signals(&agent.control())?;
     // From here on knobs may be changed: every way out goes through `finish`.
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -119,14 +128,14 @@ pub fn run(
         }
         agent.run(&Notifier::from_env(), || {
             let settings = reread()?;
-            page.follow(settings.listen);
+            feed.follow(settings.listen);
             Ok(settings)
         })
     }));
     // The knobs first: no client and no thread keeps them changed.
     let restored = agent.finish();
     drop(server);
-    drop(page);
+    drop(feed);
     signals.close();
     drop((claim, lock));
     let restored = restored?;
@@ -140,36 +149,6 @@ pub fn run(
         }
     }
     failed_if_any(&restored)
-}
-
-/// The live page, which moves when the configuration says so.
-struct Page<'a> {
-    listen: Option<SocketAddr>,
-    server: Option<web::Server>,
-    board: Arc<Board>,
-    log: &'a Log,
-}
-
-impl<'a> Page<'a> {
-    fn open(listen: Option<SocketAddr>, board: Arc<Board>, log: &'a Log) -> Page<'a> {
-        let server = web::start(listen, Arc::clone(&board), log);
-        Page {
-            listen,
-            server,
-            board,
-            log,
-        }
-    }
-
-    /// Listens there from now on; also tries again where it could not.
-    fn follow(&mut self, listen: Option<SocketAddr>) {
-        if listen != self.listen || self.server.is_none() {
-            self.listen = listen;
-            // The old port is free before the new one is taken: they may be the same.
-            self.server = None;
-            self.server = web::start(listen, Arc::clone(&self.board), self.log);
-        }
-    }
 }
 
 /// What the knobs that an agent wrote held before, for who looks at the host beside it.

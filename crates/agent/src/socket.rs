@@ -7,8 +7,10 @@
 //! To `{"ask":"ticks"}` the answer does not end: see [`ticks`]. A color is declared with
 //! `{"ask":"color",..}`: see [`color`]. Memory is reserved with `{"ask":"reserve",..}`: see
 //! [`mod@reserve`]. The kernel module's gate is taken or let go with `{"ask":"gate",..}`: see [`gate`].
+//! A second socket, from which nothing is read, feeds the web page: see [`feed`].
 
 pub mod color;
+pub mod feed;
 pub mod gate;
 pub mod reserve;
 pub mod ticks;
@@ -265,8 +267,13 @@ impl Board {
 
     /// The last tick and its setup.
     pub fn last(&self) -> (Arc<Setup>, Arc<Tick>) {
-        let posted = self.lock().clone();
+        let posted = self.now();
         (posted.setup, posted.tick)
+    }
+
+    /// What was posted last.
+    fn now(&self) -> Posted {
+        self.lock().clone()
     }
 
     /// Waits for a tick later than the one of this number.
@@ -335,6 +342,21 @@ impl Server {
     /// Listens at `path`; a socket left behind by a dead agent is replaced (the caller holds the
     /// lock, so it is dead).
     pub fn listen(path: &Path, board: Arc<Board>) -> Result<Server> {
+        let stop = Arc::<AtomicBool>::default();
+        let mut streams = Streams::new(Arc::clone(&board), Arc::clone(&stop));
+        Server::start(path, "socket", stop, move |stream| {
+            // A client that went away has nobody to tell.
+            let _ = answer(stream, &board, &mut streams);
+        })
+    }
+
+    /// The same with anything to do for a client.
+    fn start(
+        path: &Path,
+        name: &str,
+        stop: Arc<AtomicBool>,
+        mut serve_one: impl FnMut(UnixStream) + Send + 'static,
+    ) -> Result<Server> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(Error::io("replace", path, &error));
@@ -342,15 +364,14 @@ impl Server {
             _ => {}
         }
         let mut listening = Listening::at(path)?;
-        let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
         let (woken, wake) = pipe.map_err(|error| Error::io("serve", path, &error.into()))?;
         let at = path.to_owned();
         let thread = thread::Builder::new()
-            .name("socket".into())
+            .name(name.into())
             .stack_size(256 << 10)
-            .spawn(move || serve(&at, &mut listening, &woken, &board, &stopped))
+            .spawn(move || serve(&at, &mut listening, &woken, &stopped, &mut serve_one))
             .map_err(|error| Error::io("serve", path, &error))?;
         Ok(Server {
             path: path.to_owned(),
@@ -376,10 +397,9 @@ fn serve(
     path: &Path,
     listening: &mut Listening,
     woken: &OwnedFd,
-    board: &Arc<Board>,
-    stop: &Arc<AtomicBool>,
+    stop: &AtomicBool,
+    serve_one: &mut dyn FnMut(UnixStream),
 ) {
-    let mut streams = Streams::new(Arc::clone(board), Arc::clone(stop));
     while !stop.load(Ordering::Acquire) {
         let mut ready = [
             PollFd::new(&listening.listener, PollFlags::IN),
@@ -391,10 +411,7 @@ fn serve(
             continue;
         }
         match listening.listener.accept() {
-            Ok((stream, _)) => {
-                // A client that went away has nobody to tell.
-                let _ = answer(stream, board, &mut streams);
-            }
+            Ok((stream, _)) => serve_one(stream),
             // Out of descriptors, most likely: not a reason to spin.
             Err(_) => thread::sleep(Duration::from_millis(100)),
         }

@@ -10,7 +10,6 @@ use std::{fs, thread};
 
 use common::{host, text, BOOT};
 use justitia_agent::socket::{clear_color, declare_color, Server};
-use justitia_agent::status::GroupStatus;
 use justitia_agent::{Agent, Log, Settings};
 use justitia_cgroup::{xattr, CgroupFs, FakeFs};
 use justitia_discover::RuntimeDirs;
@@ -20,6 +19,7 @@ use justitia_policy::plan::Knob;
 use justitia_policy::snapshot::Host;
 use justitia_policy::units::Bytes;
 use justitia_policy::Color;
+use justitia_report::status::GroupStatus;
 
 const NAMES: [&str; 3] = ["sated", "hungry", "silent"];
 

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use justitia_agent::socket::{Board, Server};
-use justitia_agent::status::{Setup, Tick};
 use justitia_policy::config::Config;
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{
@@ -23,6 +22,7 @@ use justitia_policy::snapshot::{
 };
 use justitia_policy::units::{Bytes, Limit, Weight};
 use justitia_policy::{step, State};
+use justitia_report::status::{Setup, Tick};
 
 const SECOND: Duration = Duration::from_secs(1);
 const WEIGHTS: [u32; 4] = [100, 200, 400, 800];

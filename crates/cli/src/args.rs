@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use justitia_agent::config::{MODES, OBJECTIVES, OBSERVERS};
-use justitia_lab::args::LabArgs;
+use justitia_args::lab::LabArgs;
+use justitia_args::probe::ProbeArgs;
+use justitia_args::web::WebArgs;
 
 use crate::commands::gate::GateArgs;
-use crate::commands::probe::args::ProbeArgs;
 use crate::commands::reserve::ReserveArgs;
 use crate::commands::vm::VmArgs;
 use crate::commands::warm::WarmArgs;
@@ -54,6 +55,8 @@ pub(crate) enum Command {
     Color(ColorArgs),
     /// Measure an application and declare its color: green, yellow, red
     Probe(Box<ProbeArgs>),
+    /// Serve the live page and the metrics of an agent that was started without them
+    Web(WebArgs),
     /// Find what will hurt when memory gets scarce: limits, protections, dirty pages, weights
     Doctor(DoctorArgs),
     /// Have memory free for a group that is about to start

@@ -75,7 +75,7 @@ fn the_contracts_commands_are_all_there_and_no_others() {
     assert_eq!(
         visible,
         [
-            "run", "status", "top", "plan", "explain", "weight", "color", "probe", "doctor",
+            "run", "status", "top", "plan", "explain", "weight", "color", "probe", "web", "doctor",
             "reserve", "warm", "vm", "gate", "record", "replay", "restore", "lab"
         ]
     );
@@ -132,6 +132,7 @@ fn the_contracts_command_lines_are_understood() {
         "justitia doctor",
         "justitia doctor /app/db --seconds 5 --json",
         "justitia restore --state-dir /tmp/s",
+        "justitia web --listen [::1]:9700 --state-dir /tmp/s",
         "justitia lab list",
         "justitia lab waits --kernel 6.12 --cpus 4 --seconds 40 --clock instructions --out /tmp/w",
         "justitia completions zsh",

@@ -5,6 +5,7 @@ mod commands;
 mod errors;
 mod output;
 mod settings;
+mod sibling;
 
 use std::process::ExitCode;
 
@@ -15,7 +16,7 @@ use args::{Cli, Command};
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return errors::report_usage(&error),
+        Err(error) => return justitia_args::answer(&error),
     };
     let done = match cli.command {
         Command::Run(args) => commands::run::run(&args),
@@ -25,7 +26,8 @@ fn main() -> ExitCode {
         Command::Explain(args) => commands::explain::run(&args),
         Command::Weight(args) => commands::weight::run(&args),
         Command::Color(args) => commands::color::run(&args),
-        Command::Probe(args) => commands::probe::run(&args),
+        Command::Probe(_) => sibling::hand_over("justitia-probe"),
+        Command::Web(_) => sibling::hand_over("justitia-web"),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Reserve(args) => commands::reserve::run(&args),
         Command::Warm(args) => commands::warm::run(&args),
@@ -34,7 +36,7 @@ fn main() -> ExitCode {
         Command::Record(args) => commands::record::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Restore(args) => commands::restore::run(&args),
-        Command::Lab(args) => commands::lab::run(&args),
+        Command::Lab(_) => sibling::hand_over("justitia-lab"),
         Command::Man { dir } => commands::generate::man(&dir),
         Command::Completions { shell } => commands::generate::completions(shell),
     };

@@ -9,10 +9,10 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::ops::Deref;
 
 use anyhow::Result;
-use justitia_agent::status::Problem;
-use justitia_agent::text::{printable, printable_json};
 use justitia_policy::color::Color;
 use justitia_policy::units::Bytes;
+use justitia_report::status::Problem;
+use justitia_report::text::{printable, printable_json};
 use serde::Serialize;
 
 /// Lines to print. `write!` and `writeln!` add a line; line breaks count only at its beginning and end.

@@ -1,10 +1,6 @@
 //! From arguments and configuration file to the agent's settings: arguments win.
 
-use std::path::Path;
-
-use justitia_agent::config::{
-    parse_interval, parse_mode, parse_objective, CONFIG_FILE, GLOB_REMEDY,
-};
+use justitia_agent::config::{parse_interval, parse_mode, parse_objective, GLOB_REMEDY};
 use justitia_agent::{Error, Result, Settings};
 use justitia_discover::Glob;
 
@@ -12,11 +8,9 @@ use crate::args::{ConfigArgs, PolicyArgs};
 
 /// The configuration file's settings, or the defaults.
 pub(crate) fn load(args: &ConfigArgs) -> Result<Settings> {
-    let standard = Path::new(CONFIG_FILE);
     let mut settings = match &args.config {
         Some(file) => Settings::load(file)?,
-        None if standard.exists() => Settings::load(standard)?,
-        None => Settings::default(),
+        None => Settings::of_host()?,
     };
     if let Some(dir) = &args.state_dir {
         settings.state_dir.clone_from(dir);

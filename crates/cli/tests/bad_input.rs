@@ -1,6 +1,7 @@
 //! Bad input to the binary: one line of cause, one of remedy, the right exit code, nothing changed.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -336,4 +337,51 @@ fn a_policy_of_machines_needs_somebody_who_keeps_it() {
         assert!(cause.contains("vm.sock"), "{cause}");
         assert!(remedy.contains("justitia vm run"), "{remedy}");
     }
+}
+
+#[test]
+fn a_command_whose_program_is_not_installed_says_which_and_how_to_get_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let alone = dir.path().join("justitia");
+    fs::copy(env!("CARGO_BIN_EXE_justitia"), &alone).unwrap();
+    for (arguments, program) in [
+        (&["lab", "list"][..], "justitia-lab"),
+        (&["probe", "exec", "--once", "true"], "justitia-probe"),
+        (&["web"], "justitia-web"),
+    ] {
+        let output = Command::new(&alone).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(69), "{arguments:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(
+            lines[0].contains(program) && lines[1].contains("make build"),
+            "{text}"
+        );
+    }
+    let help = Command::new(&alone)
+        .args(["lab", "run", "--help"])
+        .output()
+        .unwrap();
+    assert!(help.status.success() && !help.stdout.is_empty());
+}
+
+#[test]
+fn a_command_hands_over_what_was_said_behind_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (own, sibling) = (
+        dir.path().join("justitia"),
+        dir.path().join("justitia-probe"),
+    );
+    fs::copy(env!("CARGO_BIN_EXE_justitia"), &own).unwrap();
+    fs::write(&sibling, "#!/bin/sh\nprintf '%s|' \"$@\"\nexit 7\n").unwrap();
+    fs::set_permissions(&sibling, fs::Permissions::from_mode(0o755)).unwrap();
+    let words = ["exec", "--once", "--", "a b", "--window"];
+    let output = Command::new(&own)
+        .arg("probe")
+        .args(words)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(output.stdout, b"exec|--once|--|a b|--window|");
 }

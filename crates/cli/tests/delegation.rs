@@ -11,7 +11,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{machine, parts, report_of, Said, PROLOGUE};
+use common::{machine, parts, programs, report_of, Said, PROLOGUE};
 use justitia_machine::kernels::Series;
 use serde_json::Value;
 
@@ -94,7 +94,9 @@ fn run() -> Said {
     let dir = tempfile::tempdir().unwrap();
     let script = format!("{PROLOGUE}{SCRIPT}");
     let mut spec = machine(Series::V6_12, &script, dir.path());
-    spec.binaries.push(env!("CARGO_BIN_EXE_justitia").into());
+    let justitia = env!("CARGO_BIN_EXE_justitia");
+    spec.binaries
+        .extend(programs(justitia, &["justitia-probe"]));
     spec.binaries.push(INSIDE.into());
     spec.extra_packages = [
         "attr",

@@ -12,7 +12,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{machine, parts, report_of, Said, PROLOGUE};
+use common::{machine, parts, programs, report_of, Said, PROLOGUE};
 use justitia_machine::kernels::Series;
 
 const SCRIPT: &str = include_str!("outages/guest.sh");
@@ -59,7 +59,9 @@ impl Said {
 fn run() -> Said {
     let dir = tempfile::tempdir().unwrap();
     let mut spec = machine(Series::V6_12, &format!("{PROLOGUE}{SCRIPT}"), dir.path());
-    spec.binaries.push(env!("CARGO_BIN_EXE_justitia").into());
+    let justitia = env!("CARGO_BIN_EXE_justitia");
+    spec.binaries
+        .extend(programs(justitia, &["justitia-probe"]));
     spec.extra_packages = ["attr", "redis-server"].map(str::to_owned).into();
     spec.data_bytes = 1 << 30;
     spec.disk_mbps = Some(40);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use justitia_agent::socket::{Board, Server};
-use justitia_agent::status::{Setup, Tick};
 use justitia_policy::config::{Mode, Objective};
+use justitia_report::status::{Setup, Tick};
 
 fn serve(dir: &Path) -> (Arc<Board>, Server) {
     let board = Arc::new(Board::new(Setup {

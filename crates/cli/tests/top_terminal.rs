@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use justitia_agent::socket::{Board, Server};
-use justitia_agent::status::{Setup, Tick};
 use justitia_policy::config::{Mode, Objective};
 use justitia_policy::plan::Plan;
+use justitia_report::status::{Setup, Tick};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{kill_process, Pid, Signal};
 use rustix::pty::{grantpt, ioctl_tiocgptpeer, openpt, unlockpt, OpenptFlags};

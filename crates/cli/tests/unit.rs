@@ -7,24 +7,33 @@
 #[path = "../../../lab/tests/common/mod.rs"]
 mod common;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use common::{machine, report_of, PROLOGUE};
+use common::{machine, programs, report_of, PROLOGUE};
 use justitia_machine::kernels::Series;
 
 const UNIT: &str = include_str!("../../../packaging/justitia.service");
+const WEB_UNIT: &str = include_str!("../../../packaging/justitia-web.service");
 
 /// Becomes systemd's host: a process space of its own, because the guest's first process is the
-/// lab's. `job` prints the unit, which is changed in nothing but where the binary is and where its
-/// words go. The check is itself a service; it ends the guest.
+/// lab's. `job` prints the units, the agent's up to a mark, which are changed in nothing but where the binary is
+/// and where its words go. The check is itself a service; it ends the guest.
 const SCRIPT: &str = r#"
 if [ "$1" != check ]; then
     set_up
     mount -t tmpfs tmpfs /var/tmp
     mkdir -p /run/systemd/system/justitia.service.d
     cd /run/systemd/system || give_up "no /run"
-    job >justitia.service
+    job | sed '/^@@$/,$d' >justitia.service
+    job | sed '1,/^@@$/d' >justitia-web.service
+    busybox ip link set lo up
+    mkdir -p justitia-web.service.d
+    cat >justitia-web.service.d/lab.conf <<END
+[Service]
+ExecStart=
+ExecStart=/opt/lab/justitia-web --stdin
+StandardError=append:/run/web.log
+END
     cat >justitia.service.d/lab.conf <<END
 [Service]
 ExecStart=
@@ -79,17 +88,35 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     wait_for 60 limited && echo "limits are set"
     first=$(show MainPID)
     echo "seccomp: $(grep Seccomp: /proc/$first/status | tr -dc 0-9) capabilities: $(grep CapEff /proc/$first/status | tr -d ' \t')"
+    page() {
+        exec 3<>"/dev/tcp/127.0.0.1/$1" || return
+        printf 'GET /api/status HTTP/1.1\r\nHost: localhost\r\n\r\n' >&3
+        grep -q '^{"version":.*heavy.service' <&3
+    } 2>/dev/null
+    web() { systemctl show -P "$1" justitia-web; }
+    wait_for 20 page 9619 && echo "the page is served"
+    echo "page: $(grep -E '^(Uid|CapBnd|NoNewPrivs)' "/proc/$(web MainPID)/status" | tr -d ' \t' | tr '\n' ' ')"
+    grep -E '^(Threads|VmRSS)' "/proc/$first/status" | sed 's/^/agent /'
+    grep -E '^VmRSS' "/proc/$(web MainPID)/status" | sed 's/^/page /'
+    printf 'listen = "127.0.0.1:9700"\n' >/run/moved.toml
+    cat /run/moved.toml >/etc/justitia.toml && systemctl reload justitia && wait_for 20 page 9700 && echo "the page moved"
+    rm -f /etc/justitia.toml
+    systemctl stop justitia-web && sleep 2 && is_active && echo "the agent goes on without a page"
+    systemctl start justitia-web
     systemctl reload justitia && sleep 2 && is_active && [ "$(show MainPID)" = "$first" ] && echo "reloaded"
     /opt/lab/justitia status || echo "FAILED: no status"
     kill -KILL "$first"
     again() { is_active && [ "$(show MainPID)" != "$first" ] && [ "$(show MainPID)" != 0 ]; }
     wait_for 30 again && echo "restarted: $(show NRestarts)"
     wait_for 60 limited && echo "limits are set again"
+    wait_for 20 page 9619 && echo "the page is served again"
     systemctl stop justitia && echo "stopped: $(show Result)"
+    echo "page: $(web ActiveState)"
     knobs >/run/after
     [ "$(cat /run/before)" = "$(cat /run/after)" ] && echo "every knob is as before"
     echo "memory peak: $(show MemoryPeak)"
     echo "== its log"; cat /run/justitia.log
+    echo "== the page's"; cat /run/web.log
     echo "== knobs"; cat /run/before
 } 2>&1 | report
 busybox sync
@@ -102,13 +129,13 @@ fn the_packaged_unit_works_under_its_restrictions_and_leaves_nothing_changed() {
     let dir = tempfile::tempdir().unwrap();
     let script = format!("{PROLOGUE}{LOAD}{SCRIPT}{CHECK}");
     let mut spec = machine(Series::V6_12, &script, dir.path());
-    spec.binaries
-        .push(PathBuf::from(env!("CARGO_BIN_EXE_justitia")));
+    let justitia = env!("CARGO_BIN_EXE_justitia");
+    spec.binaries.extend(programs(justitia, &["justitia-web"]));
     spec.extra_packages = vec!["systemd".to_owned()];
     spec.data_bytes = 1 << 30;
     spec.disk_mbps = Some(40);
     spec.timeout = Duration::from_secs(300);
-    let (_, report) = report_of(&spec, UNIT);
+    let (_, report) = report_of(&spec, &format!("{UNIT}@@\n{WEB_UNIT}"));
     println!("{report}");
     for line in [
         "started: active notify",
@@ -117,6 +144,11 @@ fn the_packaged_unit_works_under_its_restrictions_and_leaves_nothing_changed() {
         "reloaded",
         "restarted: 1",
         "limits are set again",
+        "the page is served",
+        "the page moved",
+        "the agent goes on without a page",
+        "the page is served again",
+        "page: inactive",
         "stopped: success",
         "every knob is as before",
         "justitia: BPF programs count in the kernel",
@@ -125,4 +157,11 @@ fn the_packaged_unit_works_under_its_restrictions_and_leaves_nothing_changed() {
         assert!(report.contains(line), "not there: {line}\n{report}");
     }
     assert!(!report.contains("FAILED"), "{report}");
+    let page = report.lines().find(|line| line.starts_with("page: Uid"));
+    let page = page.expect("the page's process");
+    assert!(!page.contains("Uid:0"), "{page}");
+    assert!(
+        page.contains("CapBnd:0000000000000000") && page.contains("NoNewPrivs:1"),
+        "{page}"
+    );
 }

@@ -31,7 +31,7 @@ pub use declare::{Sink, XattrSink};
 pub use error::{Error, Exit, Trouble};
 pub use judge::Judge;
 pub use measure::Measurement;
-pub use objective::{Objective, Threshold};
+pub use objective::Objective;
 pub use run::{once, run, Config, Happening};
 pub use sampler::{Event, Open};
 pub use targets::Target;

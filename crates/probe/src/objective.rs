@@ -12,57 +12,27 @@
 //! - **The objective is where a miss ends, not where it begins.** To be missed it must be missed
 //!   by more than `slack`; once red, it must be met in full. In between the color stays.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
+use justitia_args::probe::Threshold;
 use justitia_policy::color::Color;
 
 use crate::measure::Measurement;
 use crate::words::{count, number, time};
 
-/// A limit for a number of the user's own choice: `>0.5` (or `0.5`) or `<100`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Threshold {
-    /// Crossed by what is larger.
-    Above(f64),
-    /// Crossed by what is smaller.
-    Below(f64),
-}
-
-impl Threshold {
-    /// Whether a value is beyond it by more than this share of the limit.
-    fn crossed(self, value: f64, slack: f64) -> bool {
-        match self {
-            Threshold::Above(limit) => value > limit + limit.abs() * slack,
-            Threshold::Below(limit) => value < limit - limit.abs() * slack,
-        }
+/// Whether a value is beyond a limit by more than this share of it.
+fn is_beyond(limit: Threshold, value: f64, slack: f64) -> bool {
+    match limit {
+        Threshold::Above(limit) => value > limit + limit.abs() * slack,
+        Threshold::Below(limit) => value < limit - limit.abs() * slack,
     }
 }
 
-impl FromStr for Threshold {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Threshold, String> {
-        let text = text.trim();
-        let (below, rest) = match text.strip_prefix('<') {
-            Some(rest) => (true, rest),
-            None => (false, text.strip_prefix('>').unwrap_or(text)),
-        };
-        match rest.trim().parse::<f64>() {
-            Ok(limit) if limit.is_finite() && below => Ok(Threshold::Below(limit)),
-            Ok(limit) if limit.is_finite() => Ok(Threshold::Above(limit)),
-            _ => Err(format!("{text} is not a limit such as '>0.5' or '<100'")),
-        }
-    }
-}
-
-impl fmt::Display for Threshold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Threshold::Above(limit) => write!(f, "over {}", number(*limit)),
-            Threshold::Below(limit) => write!(f, "under {}", number(*limit)),
-        }
+/// A limit, for people.
+fn limit_words(limit: Threshold) -> String {
+    match limit {
+        Threshold::Above(limit) => format!("over {}", number(limit)),
+        Threshold::Below(limit) => format!("under {}", number(limit)),
     }
 }
 
@@ -123,7 +93,7 @@ impl Objective {
         let crossed = |limit: Option<Threshold>, slack: f64| {
             limit
                 .zip(seen.value)
-                .is_some_and(|(limit, value)| limit.crossed(value, slack))
+                .is_some_and(|(limit, value)| is_beyond(limit, value, slack))
         };
         let ours = if self.too_slow(seen, to_red)
             || self.too_little(seen, to_red)
@@ -186,8 +156,10 @@ impl Objective {
         }
         if let Some(value) = seen.value {
             let limit = match (self.red, self.yellow) {
-                (Some(red), _) if red.crossed(value, 0.0) => format!(" ({red})"),
-                (_, Some(yellow)) if yellow.crossed(value, 0.0) => format!(" ({yellow})"),
+                (Some(red), _) if is_beyond(red, value, 0.0) => format!(" ({})", limit_words(red)),
+                (_, Some(yellow)) if is_beyond(yellow, value, 0.0) => {
+                    format!(" ({})", limit_words(yellow))
+                }
                 _ => String::new(),
             };
             parts.push(format!("value {}{limit}", number(value)));

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -174,8 +175,8 @@ fn no_file_or_folder_of_the_policy_imports_one_that_imports_it_back() {
 #[test]
 fn data_flows_one_way_through_the_crates() {
     let order = [
-        "policy", "record", "cgroup", "probe", "observe", "discover", "vm", "doctor", "agent",
-        "cli",
+        "policy", "record", "cgroup", "report", "args", "observe", "discover", "vm", "doctor",
+        "agent", "web", "probe", "cli",
     ];
     for (i, name) in order.iter().enumerate() {
         for dependency in dependencies(&format!("crates/{name}/Cargo.toml")) {
@@ -184,17 +185,21 @@ fn data_flows_one_way_through_the_crates() {
             };
             let place = order.iter().position(|o| *o == other);
             assert!(
-                place.is_some_and(|p| p < i)
-                    || (*name == "cli" && ["lab", "machine"].contains(&other)),
+                place.is_some_and(|p| p < i),
                 "{name} must not depend on {other}"
             );
         }
     }
     let lab = dependencies("lab/Cargo.toml");
-    let allowed = ["justitia-policy", "justitia-machine"];
+    let shared = [
+        "justitia-policy",
+        "justitia-args",
+        "justitia-report",
+        "justitia-machine",
+    ];
     assert!(
         lab.iter()
-            .all(|d| !d.starts_with("justitia-") || allowed.contains(&d.as_str())),
+            .all(|d| !d.starts_with("justitia-") || shared.contains(&d.as_str())),
         "the lab looks at Justitia from outside: {lab:?}"
     );
     let machine = dependencies("lab/machine/Cargo.toml");
@@ -202,6 +207,75 @@ fn data_flows_one_way_through_the_crates() {
         machine.iter().all(|d| !d.starts_with("justitia-")),
         "the machine knows nothing of Justitia: {machine:?}"
     );
+    for (name, foreign) in [("web", "agent"), ("cli", "web"), ("cli", "probe")] {
+        let all = dependencies(&format!("crates/{name}/Cargo.toml"));
+        assert!(
+            !all.contains(&format!("justitia-{foreign}")),
+            "{name} must not link {foreign}"
+        );
+    }
+}
+
+/// The packages that are linked into a package's programs, by their names.
+fn linked(package: &str) -> Vec<String> {
+    let output = Command::new(env!("CARGO"))
+        .current_dir(root())
+        .args(["tree", "--package", package, "--edges", "normal"])
+        .args([
+            "--prefix",
+            "none",
+            "--format",
+            "{p}",
+            "--offline",
+            "--locked",
+        ])
+        .output()
+        .expect("cargo starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo tree: {errors}");
+    let text = String::from_utf8(output.stdout).expect("names");
+    let names = text.lines().filter_map(|line| line.split(' ').next());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn what_runs_as_root_links_no_server_no_client_no_runtime_and_no_lab() {
+    let agent = linked("justitia-cli");
+    assert!(agent.iter().any(|name| name == "justitia-agent"));
+    let foreign = [
+        "justitia-lab",
+        "justitia-probe",
+        "justitia-web",
+        "tokio",
+        "tokio-postgres",
+        "mysql",
+        "redis",
+        "ureq",
+        "http",
+        "httparse",
+    ];
+    let found: Vec<&String> = agent
+        .iter()
+        .filter(|name| foreign.contains(&name.as_str()))
+        .collect();
+    assert!(found.is_empty(), "justitia links {found:?}");
+}
+
+#[test]
+fn what_answers_the_network_links_no_agent_and_loads_no_program() {
+    let web = linked("justitia-web");
+    assert!(web.iter().any(|name| name == "httparse"));
+    for foreign in [
+        "justitia-agent",
+        "justitia-observe",
+        "justitia-lab",
+        "libbpf-sys",
+    ] {
+        assert!(
+            !web.iter().any(|name| name == foreign),
+            "justitia-web links {foreign}"
+        );
+    }
 }
 
 #[test]
@@ -302,7 +376,8 @@ fn one_place_prints_and_one_logs() {
     // Build scripts speak to cargo on stdout.
     let allowed = [
         "cli/src/output.rs",
-        "agent/src/log.rs",
+        "report/src/log.rs",
+        "report/src/say.rs",
         "crates/bpf/",
         "crates/tidy/",
     ];

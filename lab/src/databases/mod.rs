@@ -154,7 +154,8 @@ fn machine(
     console_log: PathBuf,
 ) -> Result<VmSpec, LabError> {
     // Also without an agent: every container has its probe.
-    let binaries = vec![program("justitia-lab-guest")?, program("justitia")?];
+    let names = ["justitia-lab-guest", "justitia", "justitia-probe"];
+    let binaries = names.into_iter().map(program).collect::<Result<_, _>>()?;
     let phases = settings.phases.len() as u64 * u64::from(settings.phase_s);
     let warm_s = settings.database_bytes * settings.containers.len() as u64
         / (u64::from(settings.disk_mb_per_s) * 250_000);

@@ -108,7 +108,7 @@ impl Settings {
         in_range("--disk-iops", u64::from(disk_iops), 10, 1_000_000)?;
         let disk_mb_per_s = args.guest.disk_mbps.unwrap_or(DISK_MB_PER_S);
         in_range("--disk-mbps", u64::from(disk_mb_per_s), 1, 100_000)?;
-        let clock = args.guest.clock.into();
+        let clock = crate::choices::clock(args.guest.clock);
         cpus_start(args.guest.cpus, clock, kernel)?;
         in_range("--runs", u64::from(args.runs), 1, 100)?;
         Ok(Self {

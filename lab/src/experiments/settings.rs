@@ -99,7 +99,7 @@ impl Settings {
         }
         let seconds = args.seconds.unwrap_or(description.seconds);
         in_range("--seconds", u64::from(seconds), 3, 86_400)?;
-        let clock = args.guest.clock.into();
+        let clock = crate::choices::clock(args.guest.clock);
         cpus_start(args.guest.cpus, clock, kernel)?;
         in_range("--runs", u64::from(args.runs), 1, 100)?;
         let disk_mb_per_s = args.guest.disk_mbps.unwrap_or(description.disk_mb_per_s);

@@ -128,6 +128,24 @@ fn guest_program(script: &str, dir: &Path) -> PathBuf {
     path
 }
 
+/// The program under test and those that it hands over to. Cargo builds these for the whole workspace only.
+pub(crate) fn programs(justitia: &str, siblings: &[&str]) -> Vec<PathBuf> {
+    let justitia = PathBuf::from(justitia);
+    let mut all: Vec<PathBuf> = siblings
+        .iter()
+        .map(|name| justitia.with_file_name(name))
+        .collect();
+    for sibling in &all {
+        assert!(
+            sibling.is_file(),
+            "{} is missing: cargo build --workspace --bins, with this test's --profile",
+            sibling.display()
+        );
+    }
+    all.push(justitia);
+    all
+}
+
 /// Boots it, with its progress on standard error.
 pub(crate) fn boot(spec: &VmSpec, job: &str) -> Result<GuestOutput, LabError> {
     run_guest(spec, job.as_bytes(), &mut |line| eprintln!("{line}"))

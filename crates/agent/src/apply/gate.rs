@@ -11,14 +11,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use justitia_cgroup::gate::{Config, Device, GateDevice, GateError, Info, Member, State};
+use justitia_cgroup::gate::{Config, GateDevice, GateError, State};
 use justitia_cgroup::Fs;
 use justitia_policy::plan::Feed;
 use justitia_policy::snapshot::{GateSeen, GroupId};
 
 use crate::config::GateSettings;
 use crate::log::Log;
-use crate::status::Problem;
+use crate::status::{Problem, Reading};
 
 /// The gate stays closed for so many steps without a heartbeat, and at least for [`LEAST_BEAT`]: a
 /// step that is late on a busy host opens nothing.
@@ -26,41 +26,6 @@ const BEATS_MISSED: u32 = 4;
 const LEAST_BEAT: Duration = Duration::from_secs(5);
 /// The longest that the module waits for one.
 const MOST_BEAT: Duration = Duration::from_secs(60);
-
-/// What the module told at the last step.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Reading {
-    /// This agent holds it.
-    pub held: bool,
-    /// Whether it is closed, thresholds, counters; `None`: it cannot be read.
-    pub info: Option<Info>,
-    /// Its settings.
-    pub config: Config,
-    /// The backing devices.
-    pub devices: Vec<Device>,
-    /// Each group at each device.
-    pub members: Vec<Member>,
-}
-
-impl Reading {
-    /// What an open device tells.
-    pub fn of(device: &dyn GateDevice, held: bool) -> Result<Reading, GateError> {
-        let mut reading = Reading {
-            held,
-            info: Some(device.info()?),
-            config: device.config()?,
-            ..Reading::default()
-        };
-        device.devices(&mut reading.devices)?;
-        device.members(&mut reading.members)?;
-        Ok(reading)
-    }
-
-    /// Of this host's gate, which anybody may hold meanwhile.
-    pub fn beside() -> Result<Reading, GateError> {
-        Reading::of(justitia_cgroup::gate::open(false)?.as_ref(), false)
-    }
-}
 
 /// The gate, if it is wanted and there.
 #[derive(Default)]

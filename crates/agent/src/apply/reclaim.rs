@@ -12,7 +12,7 @@ use justitia_policy::snapshot::GroupId;
 
 use super::writers::start_writer;
 use crate::observe::Observer;
-use crate::status::Problem;
+use crate::status::{Problem, Reclaimed};
 
 /// How many groups are reclaimed at once, and how many more may hang.
 const CONFIG: fn() -> WriterConfig = || WriterConfig {
@@ -20,17 +20,6 @@ const CONFIG: fn() -> WriterConfig = || WriterConfig {
     max_stuck: 3,
     ..WriterConfig::default()
 };
-
-/// What was asked of `memory.reclaim` since the agent began.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reclaimed {
-    /// Bytes asked for, by writes that ended.
-    pub asked: u64,
-    /// Of that, by writes that the kernel fulfilled.
-    pub taken: u64,
-    /// Writes that it fulfilled in part only (`EAGAIN`).
-    pub partial: u64,
-}
 
 /// The threads, and what is on its way.
 #[derive(Debug, Default)]

@@ -111,8 +111,8 @@ mod tests {
     use super::*;
     use crate::socket::Server;
     use crate::status::{Setup, Tick};
-    use crate::web::example;
     use justitia_policy::config::{Mode, Objective};
+    use justitia_report::example;
     use std::sync::Arc;
     use std::time::UNIX_EPOCH;
 

@@ -3,8 +3,8 @@
 use super::*;
 use crate::socket::Server;
 use crate::status::{Setup, Tick};
-use crate::web::example;
 use justitia_policy::config::Objective;
+use justitia_report::example;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 

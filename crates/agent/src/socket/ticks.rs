@@ -35,7 +35,7 @@ pub const MOST_CLIENTS: usize = 4;
 /// For how long a client may read nothing.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Threads look this often whether they are to end.
-const SLICE: Duration = Duration::from_millis(200);
+pub(super) const SLICE: Duration = Duration::from_millis(200);
 /// Every so many ticks what the policy remembered is told.
 const STATE_EVERY: u64 = 60;
 
@@ -97,9 +97,9 @@ impl Streams {
     pub(super) fn add(&mut self, stream: UnixStream) -> io::Result<()> {
         self.threads.retain(|thread| !thread.is_finished());
         let (board, stop) = (Arc::clone(&self.board), Arc::clone(&self.stop));
-        let mut client = Client { stream, stop };
+        let mut client = Client::new(stream, &stop)?;
         if self.threads.len() >= MOST_CLIENTS {
-            return client.send(&error(
+            return client.send_line(&error(
                 format!("{MOST_CLIENTS} clients follow the agent's ticks already"),
                 "stop one of the recorders",
             ));
@@ -131,15 +131,24 @@ fn error(cause: String, remedy: &str) -> Line<()> {
     }
 }
 
-struct Client {
+/// Who listens, at its own pace.
+pub(super) struct Client {
     stream: UnixStream,
     stop: Arc<AtomicBool>,
 }
 
 impl Client {
+    /// Of this connection, until it is told to stop.
+    pub(super) fn new(stream: UnixStream, stop: &Arc<AtomicBool>) -> io::Result<Client> {
+        stream.set_write_timeout(Some(SLICE))?;
+        Ok(Client {
+            stream,
+            stop: Arc::clone(stop),
+        })
+    }
+
     fn follow(&mut self, board: &Board) -> io::Result<()> {
-        self.stream.set_write_timeout(Some(SLICE))?;
-        self.send(&Line::<()>::Began {
+        self.send_line(&Line::<()>::Began {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             interval_s: board.last().0.interval.as_secs_f64(),
         })?;
@@ -157,21 +166,24 @@ impl Client {
             }
             last = count;
             let Some(tick) = tick(&posted, missed, state) else {
-                return self.send(&error(
+                return self.send_line(&error(
                     "this agent does not tell how its ticks come about".to_owned(),
                     "record without it: justitia record --interval 1s FILE",
                 ));
             };
-            self.send(&Line::Tick(tick))?;
+            self.send_line(&Line::Tick(tick))?;
         }
         Ok(())
     }
 
-    /// Sends a whole line, at the client's pace.
-    fn send<T: Serialize>(&mut self, line: &Line<T>) -> io::Result<()> {
+    fn send_line<T: Serialize>(&mut self, line: &Line<T>) -> io::Result<()> {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
-        let mut rest = &text[..];
+        self.send(&text)
+    }
+
+    /// Sends all of it, at the client's pace.
+    pub(super) fn send(&mut self, mut rest: &[u8]) -> io::Result<()> {
         let mut heard = Instant::now();
         while !rest.is_empty() {
             match self.stream.write(super::piece(rest)) {

@@ -9,13 +9,13 @@ use justitia_agent::apply::{Applier, Writers};
 use justitia_agent::journal::Journal;
 use justitia_agent::observe::{Observation, Observer};
 use justitia_agent::restore::{restore, Restored};
-use justitia_agent::status::Problem;
 use justitia_agent::Log;
 use justitia_cgroup::{FakeFs, Fs, WriterConfig};
 use justitia_discover::{DiscoverConfig, RuntimeDirs};
 use justitia_policy::plan::{Knob, Plan, Reason, Value, Write};
 use justitia_policy::snapshot::{GroupId, Host};
 use justitia_policy::units::{Bytes, Limit};
+use justitia_report::status::Problem;
 
 pub const BOOT: &str = "test-boot";
 

@@ -11,13 +11,13 @@ use anyhow::Result;
 use justitia_agent::config::{parse_color, parse_time};
 use justitia_agent::socket::color::LONGEST_TIME_TO_LIVE;
 use justitia_agent::socket::{ask, clear_color, declare_color, is_listening};
-use justitia_agent::status::{GroupStatus, Report};
 use justitia_agent::{run, Error, Settings};
 use justitia_cgroup::parse::color::{declaration, reason, LONGEST};
 use justitia_cgroup::{xattr, Attribute, Buffer, Fs, Group};
 use justitia_policy::color::{ColorSource, Declared, Standing};
 use justitia_policy::config::Mode;
 use justitia_policy::Color;
+use justitia_report::status::{GroupStatus, Report};
 use serde::Serialize;
 
 use super::explain;

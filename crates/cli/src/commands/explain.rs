@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use justitia_agent::socket::ask;
-use justitia_agent::status::{
-    source_words, DeviceStatus, GroupStatus, PlannedWrite, Report, VerdictStatus,
-};
 use justitia_agent::Error;
 use justitia_policy::plan::Knob;
+use justitia_report::status::{
+    source_words, DeviceStatus, GroupStatus, PlannedWrite, Report, VerdictStatus,
+};
 use serde::Serialize;
 
 use super::color;
@@ -251,7 +251,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_reservation_and_what_was_taken_are_told() {
-        use justitia_agent::status::{GuardStatus, ReservationStatus};
+        use justitia_report::status::{GuardStatus, ReservationStatus};
         let mut report = example();
         report.guard = Some(GuardStatus {
             reserve_bytes: 600 << 20,

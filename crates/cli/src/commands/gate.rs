@@ -8,9 +8,9 @@ use std::path::Path;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use justitia_agent::socket::{ask, gate, is_listening};
-use justitia_agent::status::{GateDeviceStatus, GateMemberStatus, GateStatus, Reading, Report};
 use justitia_agent::Error;
 use justitia_cgroup::gate::GateError;
+use justitia_report::status::{GateDeviceStatus, GateMemberStatus, GateStatus, Reading, Report};
 use serde::Serialize;
 
 use crate::args::ConfigArgs;

@@ -3,9 +3,9 @@
 use anyhow::Result;
 use justitia_agent::run;
 use justitia_agent::socket::ask;
-use justitia_agent::status::{PlannedWrite, Problem, Report};
 use justitia_policy::config::Mode;
 use justitia_policy::plan::Knob;
+use justitia_report::status::{PlannedWrite, Problem, Report};
 use serde::Serialize;
 
 use crate::args::PlanArgs;

@@ -14,9 +14,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 use justitia_agent::socket::{ticks, Step};
-use justitia_agent::{run, status, Error, Log, Settings};
+use justitia_agent::{run, Error, Log, Settings};
 use justitia_policy::units::Bytes;
 use justitia_record::{Existing, Kind, Remembered, Session, Source, Tick, Writer, KEYFRAME_EVERY};
+use justitia_report::status;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 

@@ -5,11 +5,11 @@ use std::time::UNIX_EPOCH;
 
 use justitia_agent::observe::Observer;
 use justitia_agent::socket::{Board, Server};
-use justitia_agent::status::Setup;
 use justitia_cgroup::{FakeFs, Fs};
 use justitia_discover::RuntimeDirs;
 use justitia_policy::config::{Mode, Objective};
 use justitia_record::{Item, Options, Reader, Replayer};
+use justitia_report::status::Setup;
 
 use super::*;
 

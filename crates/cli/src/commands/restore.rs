@@ -16,7 +16,7 @@ struct RestoreOutput {
     unchanged: usize,
     vanished: usize,
     foreign: Vec<String>,
-    problems: Vec<justitia_agent::status::Problem>,
+    problems: Vec<justitia_report::status::Problem>,
 }
 
 /// Restores, and says what became of the knobs.

@@ -4,12 +4,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use justitia_agent::socket::ask;
-use justitia_agent::status::{
-    source_words, DeviceStatus, GroupStatus, GuardStatus, Report, VerdictStatus,
-};
-use justitia_agent::web::describe;
 use justitia_policy::color::ColorSource;
 use justitia_policy::plan::Knob;
+use justitia_report::describe;
+use justitia_report::status::{
+    source_words, DeviceStatus, GroupStatus, GuardStatus, Report, VerdictStatus,
+};
 
 use crate::args::StatusArgs;
 use crate::output::{self, Column, Page, Screen, Table};
@@ -275,12 +275,12 @@ fn age(seconds: u64) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use justitia_agent::status::{HostStatus, KnobStatus, PlannedWrite, Problem};
     use justitia_policy::color::Color;
     use justitia_policy::config::{Mode, Objective};
     use justitia_policy::plan::Reason;
     use justitia_policy::rates::CacheRates;
     use justitia_policy::snapshot::WeightSource;
+    use justitia_report::status::{HostStatus, KnobStatus, PlannedWrite, Problem};
 
     /// A report as it is printed into a file.
     pub(crate) fn rendered(report: &Report) -> Page {
@@ -476,7 +476,7 @@ pub(crate) mod tests {
             assert!(!page.contains(obeyed), "{page:?}");
         }
         let json = serde_json::to_string(&report).unwrap();
-        let shown = justitia_agent::text::printable_json(&json);
+        let shown = justitia_report::text::printable_json(&json);
         let again: Report = serde_json::from_str(&shown).unwrap();
         assert_eq!(again.groups[0].path, report.groups[0].path);
     }

@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use justitia_agent::config::parse_interval;
 use justitia_agent::socket::ask;
-use justitia_agent::status::Report;
 use justitia_agent::Error;
+use justitia_report::status::Report;
 
 use crate::args::TopArgs;
 use crate::errors;

@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Args;
 use justitia_agent::socket::{ask, is_listening};
-use justitia_agent::status::{GroupStatus, Report};
 use justitia_agent::Error;
 use justitia_cgroup::{Buffer, CgroupFs as _, Group, OwnGroup, RealFs, Want};
 use justitia_policy::units::{Bytes, Limit};
+use justitia_report::status::{GroupStatus, Report};
 use serde::Serialize;
 
 use super::explain;

@@ -99,7 +99,7 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     if args.json {
         return output::print_json(&record);
     }
-    let from = justitia_agent::status::source_words(record.weight_source);
+    let from = justitia_report::status::source_words(record.weight_source);
     let mut text = Page::new();
     writeln!(
         text,
@@ -138,7 +138,7 @@ fn list(scanner: &Scanner, json: bool) -> Result<()> {
             (record.path, None),
             (record.weight.to_string(), None),
             (
-                justitia_agent::status::source_words(record.weight_source).to_owned(),
+                justitia_report::status::source_words(record.weight_source).to_owned(),
                 None,
             ),
             (

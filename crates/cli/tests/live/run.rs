@@ -8,7 +8,7 @@ use std::time::Duration;
 use justitia_machine::kernels::Series;
 use serde_json::Value;
 
-use crate::common::{machine, on_its_own_clock, report_of, PROLOGUE};
+use crate::common::{machine, on_its_own_clock, programs, report_of, PROLOGUE};
 
 const SCRIPT: &str = include_str!("guest.sh");
 
@@ -36,7 +36,8 @@ pub(crate) fn run() -> &'static Run {
         spec.memory_bytes = 448 << 20;
         on_its_own_clock(&mut spec, 512);
         spec.timeout = LIMIT;
-        spec.binaries.push(env!("CARGO_BIN_EXE_justitia").into());
+        let justitia = env!("CARGO_BIN_EXE_justitia");
+        spec.binaries.extend(programs(justitia, &["justitia-web"]));
         let (output, _) = report_of(&spec, "");
         let run = Run(files(&output.report));
         println!("{}\n{}", output.kernel_release, run.text("top-120"));

@@ -5,7 +5,7 @@
 justitia=/opt/lab/justitia
 cgroups=/sys/fs/cgroup
 
-say() { echo "@justitia $*" >/dev/console; }
+say() { echo "@lab $*" >/dev/console; }
 
 # What the agent says of both, under a name.
 keep() { # NAME

@@ -60,7 +60,7 @@ impl Target for Log {
             if line::failed(text) {
                 failed += 1;
                 times.push(f64::INFINITY);
-            } else if let Some(seconds) = field.seconds(text, *unit) {
+            } else if let Some(seconds) = line::seconds(field, text, *unit) {
                 times.push(seconds);
             } else {
                 strange += 1;

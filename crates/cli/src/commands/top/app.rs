@@ -3,7 +3,7 @@
 //! The selection holds on to a path, so it follows its group when the order changes. A pause keeps
 //! a copy of the picture; reports go on being taken, and the past has no hole afterwards.
 
-use justitia_agent::status::Report;
+use justitia_report::status::Report;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::columns::Field;

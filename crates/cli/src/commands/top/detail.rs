@@ -1,10 +1,10 @@
 //! The pane of one group: its recent past as sparklines, its knobs, the last writes and their
 //! reasons. Side by side where there is room, one below the other where there is not.
 
-use justitia_agent::status::GroupStatus;
-use justitia_agent::text::printable;
 use justitia_policy::config::Mode;
 use justitia_policy::plan::Knob;
+use justitia_report::status::GroupStatus;
+use justitia_report::text::printable;
 use ratatui::text::{Line, Span};
 
 use super::picture::{Past, Picture, Series};

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use justitia_agent::status::{GroupStatus, PlannedWrite, Report};
+use justitia_report::status::{GroupStatus, PlannedWrite, Report};
 
 /// Samples of the past. More than the widest sparkline.
 const SAMPLES: usize = 200;

@@ -5,10 +5,10 @@
 
 use std::cmp::Ordering;
 
-use justitia_agent::status::{source_words, GroupStatus, Report};
-use justitia_agent::text::printable;
 use justitia_policy::color::Color;
 use justitia_policy::plan::Knob;
+use justitia_report::status::{source_words, GroupStatus, Report};
+use justitia_report::text::printable;
 
 use super::columns::Field;
 

@@ -11,10 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use justitia_agent::error::plain;
 use justitia_agent::socket::ask;
-use justitia_agent::status::Report;
 use justitia_agent::Error;
+use justitia_report::error::plain;
+use justitia_report::status::Report;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::DefaultTerminal;
 use rustix::process::{getpid, kill_process, Signal};

@@ -1,11 +1,11 @@
 //! Reports for the tests of the screen: any number of groups, full or unknown.
 
-use justitia_agent::status::{GroupStatus, HostStatus, KnobStatus, Report, VerdictStatus};
 use justitia_policy::color::{Color, ColorSource};
 use justitia_policy::config::{Mode, Objective};
 use justitia_policy::plan::{HostRates, Knob};
 use justitia_policy::rates::CacheRates;
 use justitia_policy::snapshot::WeightSource;
+use justitia_report::status::{GroupStatus, HostStatus, KnobStatus, Report, VerdictStatus};
 use ratatui::crossterm::event::KeyCode;
 
 use super::app::App;

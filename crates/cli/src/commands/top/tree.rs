@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use justitia_agent::status::Report;
-use justitia_agent::text::printable;
+use justitia_report::status::Report;
+use justitia_report::text::printable;
 
 use super::rows::{values, wanted, Row, Sort, Values};
 

@@ -4,8 +4,8 @@
 //! Every line is cut to the width, none is wrapped. What does not fit is left out whole, the least
 //! important first.
 
-use justitia_agent::status::{GateStatus, Report};
-use justitia_agent::text::printable;
+use justitia_report::status::{GateStatus, Report};
+use justitia_report::text::printable;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::Frame;

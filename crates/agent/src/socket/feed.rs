@@ -1,0 +1,155 @@
+//! The read-only socket: who connects is told each step, from the last one on, until it leaves.
+//!
+//! For `justitia-web`, which has no privilege: what it is given is a connection, and nothing that it sends is
+//! read. A step's line (see [`justitia_report::feed`]) is made once however many listen, and only if
+//! somebody does. Each client has a thread at ordinary priority, and there are at most [`MOST_CLIENTS`]; a
+//! slow one misses steps, and the loop never waits for it. One that does not read for a minute is left.
+
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use justitia_report::feed::Frame;
+use justitia_report::own::Own;
+use justitia_report::status::Report;
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
+
+use super::ticks::{Client, MOST_CLIENTS, SLICE};
+use super::{Board, Posted, Server};
+use crate::error::Result;
+
+/// The listening thread and those that it started. Dropping it ends them and removes the socket.
+pub struct Feed {
+    shared: Arc<Shared>,
+    server: Option<Server>,
+}
+
+struct Shared {
+    board: Arc<Board>,
+    stop: Arc<AtomicBool>,
+    listen: Mutex<Option<SocketAddr>>,
+    /// The line of this step.
+    line: Mutex<Option<(u64, Arc<[u8]>)>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Feed {
+    /// Tells steps from this board, and that the page is to be at `listen`. Nobody hears of them yet.
+    pub fn new(board: Arc<Board>, listen: Option<SocketAddr>) -> Feed {
+        let shared = Shared {
+            board,
+            stop: Arc::default(),
+            listen: Mutex::new(listen),
+            line: Mutex::default(),
+            threads: Mutex::default(),
+        };
+        Feed {
+            shared: Arc::new(shared),
+            server: None,
+        }
+    }
+
+    /// Tells who connects to this path, too.
+    pub fn listen(&mut self, path: &Path) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let stop = Arc::clone(&self.shared.stop);
+        self.server = Some(Server::start(path, "feed", stop, move |stream| {
+            // Who cannot be served sees the end of it.
+            let _ = Shared::add(&shared, stream);
+        })?);
+        Ok(())
+    }
+
+    /// Tells whoever has the other end of this connection, too.
+    pub fn add(&self, stream: UnixStream) -> io::Result<()> {
+        Shared::add(&self.shared, stream)
+    }
+
+    /// The page is to be there from the next step on.
+    pub fn follow(&self, listen: Option<SocketAddr>) {
+        *lock(&self.shared.listen) = listen;
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.server = None;
+        for thread in lock(&self.shared.threads).drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn add(this: &Arc<Shared>, stream: UnixStream) -> io::Result<()> {
+        let mut threads = lock(&this.threads);
+        threads.retain(|thread| !thread.is_finished());
+        if threads.len() >= MOST_CLIENTS {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let shared = Arc::clone(this);
+        let thread = thread::Builder::new()
+            .name("feed".into())
+            .stack_size(256 << 10)
+            .spawn(move || {
+                // The agent's own priority is for its loop.
+                let _ = setpriority_process(Some(gettid()), 0);
+                // A client that went away has nobody to tell.
+                let _ = shared.tell(stream);
+            })?;
+        threads.push(thread);
+        Ok(())
+    }
+
+    fn tell(&self, stream: UnixStream) -> io::Result<()> {
+        stream.shutdown(Shutdown::Read)?;
+        let mut client = Client::new(stream, &self.stop)?;
+        let mut posted = self.board.now();
+        loop {
+            client.send(&self.line(&posted)?)?;
+            let told = posted.tick.count;
+            posted = loop {
+                if self.stop.load(Ordering::Acquire) {
+                    return Ok(());
+                }
+                if let Some(later) = self.board.later(told, SLICE) {
+                    break later;
+                }
+            };
+        }
+    }
+
+    /// The line of a step. The lock is held while it is made: who else needs it waits for it.
+    fn line(&self, posted: &Posted) -> io::Result<Arc<[u8]>> {
+        let mut line = lock(&self.line);
+        match &*line {
+            Some((count, text)) if *count == posted.tick.count => Ok(Arc::clone(text)),
+            _ => {
+                let frame = Frame {
+                    listen: *lock(&self.listen),
+                    own: Own::read(),
+                    report: Report::new(&posted.setup, &posted.tick),
+                };
+                let mut text = serde_json::to_vec(&frame)?;
+                text.push(b'\n');
+                let text: Arc<[u8]> = text.into();
+                *line = Some((posted.tick.count, Arc::clone(&text)));
+                Ok(text)
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+#[path = "feed_tests.rs"]
+mod tests;

@@ -1,0 +1,353 @@
+//! Arguments of `justitia lab`, as one clap definition that help, completions and man pages share.
+//!
+//! Only shapes live here: what an option is called and how its text becomes a number. Whether the
+//! numbers make sense together is decided by the lab, so that the answer to a bad
+//! value is the same one line of cause and one of remedy wherever it comes from.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Arguments of `justitia lab`.
+#[derive(Debug, Clone, Args)]
+pub struct LabArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: LabCommand,
+}
+
+/// The things the lab does.
+#[derive(Debug, Clone, Subcommand)]
+pub enum LabCommand {
+    /// Run an experiment under several policies on a stock kernel and write its report
+    Run(Box<RunArgs>),
+    /// List the experiments, their policies and what each one shows
+    List(ListArgs),
+    /// Measure what observing costs the observed: with nothing, /proc and eBPF in turn
+    Overhead(OverheadArgs),
+    /// Measure where tasks wait on the way to page-cache pages, with the fileserver load
+    Waits(WaitsArgs),
+    /// Study the recorded series in DIR/result.json again and write DIR/report.html; of DIR/waits.json,
+    /// print the table
+    Report(ReportArgs),
+}
+
+/// Arguments of `justitia lab list`.
+#[derive(Debug, Clone, Args)]
+pub struct ListArgs {
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `justitia lab report`.
+#[derive(Debug, Clone, Args)]
+pub struct ReportArgs {
+    /// Directory that holds result.json or waits.json
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Leave out this many seconds at the start instead of the recorded number
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub warmup: Option<f64>,
+    /// Print the figures as JSON too
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `justitia lab overhead`.
+#[derive(Debug, Clone, Args)]
+pub struct OverheadArgs {
+    /// Directory for overhead.json and the guest's console
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Loads to observe: randread, read, fileserver [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub loads: Vec<String>,
+    /// Pairs for each load
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    pub pairs: u32,
+    /// Seconds of each window
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub seconds: u32,
+    /// Series of the stock kernel
+    #[arg(long, value_name = "SERIES", default_value = "6.12")]
+    pub kernel: String,
+    /// Virtual CPUs
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub cpus: u32,
+    /// Seed of every random choice
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print overhead.json instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `justitia lab waits`.
+#[derive(Debug, Clone, Args)]
+pub struct WaitsArgs {
+    /// Directory for waits.json and the guest's console
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Seconds that the load runs; its second half is looked at
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    pub seconds: u32,
+    /// Seed of every random choice
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print waits.json, without the stacks, instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// The guest.
+    #[command(flatten)]
+    pub guest: GuestArgs,
+}
+
+/// Arguments of `justitia lab run`.
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// Which experiment: see 'justitia lab list'
+    #[arg(value_name = "EXPERIMENT")]
+    pub experiment: String,
+    /// Directory for result.json, report.html and the guests' consoles
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Policies to compare, in this order [default: the experiment's own]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub policies: Vec<String>,
+    /// Weights of the containers, 1 to 10000 each [default: the experiment's own]
+    #[arg(long, value_name = "WEIGHT", value_delimiter = ',')]
+    pub weights: Vec<u32>,
+    /// This many containers of weight 100, 200, 300 and so on
+    #[arg(long, value_name = "N", conflicts_with = "weights")]
+    pub containers: Option<u32>,
+    /// Names of the containers, as many as weights; a slash nests: tenant/web
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub names: Vec<String>,
+    /// Seconds of the measured phase, with databases of each phase [default: the experiment's own]
+    #[arg(long, value_name = "N")]
+    pub seconds: Option<u32>,
+    /// Run all policies this many times, back to back, and report medians
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub runs: u32,
+    /// Seed of every random choice; run N uses SEED + N - 1
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print result.json instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// The guest.
+    #[command(flatten)]
+    pub guest: GuestArgs,
+    /// The load.
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// The agent.
+    #[command(flatten)]
+    pub agent: AgentArgs,
+}
+
+/// The virtual machine.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Guest")]
+pub struct GuestArgs {
+    /// Series of the stock kernel
+    #[arg(long, value_name = "SERIES", default_value = "6.12")]
+    pub kernel: String,
+    /// Memory of the guest, at least 256M [default: the experiment's own]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
+    /// Virtual CPUs
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub cpus: u32,
+    /// Bandwidth of the data disk, 10^6 bytes per second [default: the experiment's own]
+    #[arg(long, value_name = "N")]
+    pub disk_mbps: Option<u32>,
+    /// Reclaim: the two-list LRU or the multi-generational one
+    #[arg(long, value_enum, default_value = "classic", value_name = "LRU")]
+    pub lru: LruArg,
+    /// Block scheduler of the data disk [default: bfq; none with databases]
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub scheduler: Option<SchedulerArg>,
+    /// Clock of the guest. Of instructions: other work on the host hardly shows, nor does its speed; the
+    /// disk is then of the guest's own memory, and a second takes several of the host's
+    #[arg(long, value_enum, default_value = "host", value_name = "CLOCK")]
+    pub clock: ClockArg,
+    /// Mount options of the ext4 under test, for example `noauto_da_alloc`
+    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    pub mount_options: String,
+}
+
+/// What the containers run.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Load")]
+pub struct LoadArgs {
+    /// Worker threads of each container (fileserver, readmix)
+    #[arg(long, value_name = "N")]
+    pub threads: Option<u32>,
+    /// Files of each container (fileserver)
+    #[arg(long, value_name = "N")]
+    pub files: Option<u32>,
+    /// Mean size of a file (fileserver)
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub mean_file_size: Option<u64>,
+    /// Mean size of an append (fileserver)
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub append_size: Option<u64>,
+    /// Share of the files that exist before the run, percent (fileserver)
+    #[arg(long, value_name = "N")]
+    pub prealloc_percent: Option<u32>,
+    /// Whole-file reads for each new file; more than 1 is read-mostly (fileserver)
+    #[arg(long, value_name = "N")]
+    pub reads_per_write: Option<u32>,
+    /// Appends for each new file; more than 1 is append-mostly (fileserver)
+    #[arg(long, value_name = "N")]
+    pub appends_per_write: Option<u32>,
+    /// Let this container work and pause in turn, each for SECONDS (fileserver) [default: 15]
+    #[arg(long, value_name = "NAME[=SECONDS]")]
+    pub idle: Vec<String>,
+    /// Let this container's anonymous memory grow by SIZE each second (fileserver) [default: 8M]
+    #[arg(long, value_name = "NAME[=SIZE]")]
+    pub anon_growth: Vec<String>,
+    /// Size of each container's file (readmix, reread), of the private ones (sharing)
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub file_size: Option<u64>,
+    /// Size of the file that two containers share (sharing)
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub shared_size: Option<u64>,
+    /// Bytes of each request (readmix)
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub block_size: Option<u64>,
+    /// Requests that write, percent; 5 is read-mostly, 30 is mixed (readmix)
+    #[arg(long, value_name = "N")]
+    pub write_percent: Option<u32>,
+    /// Skew of the reads: exponent of the Zipf distribution, 0 is uniform (readmix)
+    #[arg(long, value_name = "X")]
+    pub zipf: Option<f64>,
+    /// What the host writes between caching and reading again (reread), or what each container
+    /// after the second reads (sharing)
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub polluter: Option<u64>,
+    /// The high load of one container, transactions per second; all other loads and the objectives
+    /// keep their ratio to it (databases)
+    #[arg(long, value_name = "N")]
+    pub rate: Option<u32>,
+    /// Size of each database (databases)
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub database_size: Option<u64>,
+    /// Which rows are asked for: each as often as the others, or sysbench's default, most requests
+    /// for few rows (databases)
+    #[arg(long, value_name = "KEYS")]
+    pub keys: Option<KeysArg>,
+    /// Requests per second that the data disk serves (databases)
+    #[arg(long, value_name = "N")]
+    pub disk_iops: Option<u32>,
+    /// Let this container declare green, red, flap, garbage, huge or nothing (silent) each second,
+    /// instead of its color if it has one (fileserver, readmix, databases)
+    #[arg(long, value_name = "NAME=WHAT")]
+    pub lie: Vec<String>,
+}
+
+/// The agent under test.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Agent")]
+pub struct AgentArgs {
+    /// One more argument for `justitia run` in the guest; may be repeated
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub agent_arg: Vec<String>,
+    /// Kill the agent after this many measured seconds and start it again a second later
+    #[arg(long, value_name = "SECONDS")]
+    pub kill_agent_at: Option<u32>,
+    /// Part of a container's memory taken in each period, percent (databases)
+    #[arg(long, value_name = "N")]
+    pub percent: Option<u32>,
+    /// Seconds of a period (databases)
+    #[arg(long, value_name = "SECONDS")]
+    pub period: Option<u32>,
+    /// Take from GREEN containers only, never from YELLOW ones (databases)
+    #[arg(long)]
+    pub no_yellow: bool,
+}
+
+/// Which rows are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum KeysArg {
+    /// Each row as often as the others
+    Uniform,
+    /// Three quarters of the requests for one percent of the rows
+    Special,
+}
+
+/// How memory is reclaimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LruArg {
+    /// Active and inactive list
+    Classic,
+    /// Multi-generational LRU
+    Mglru,
+}
+
+/// The guest's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ClockArg {
+    /// The host's time
+    Host,
+    /// A nanosecond with each instruction, and with real time while the guest is idle; only under emulation
+    Instructions,
+    /// The same, but from timer to timer while the guest is idle: for loads that mostly wait for their disk
+    Jumping,
+}
+
+/// The block scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum SchedulerArg {
+    /// Budget fair queueing: honors weights in the block layer
+    Bfq,
+    /// No scheduler: weights have no effect in the block layer
+    None,
+}
+
+/// A size with an optional binary suffix: `65536`, `128K`, `768M`, `1G` (also `KiB`, `MiB`, `GiB`).
+///
+/// # Errors
+/// Says which part of the text is not a size.
+pub fn size(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, suffix) = text.split_at(digits);
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "expected a number such as 768M".to_owned())?;
+    let unit = match suffix.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        _ => return Err(format!("unknown unit '{suffix}': use K, M or G")),
+    };
+    number
+        .checked_mul(unit)
+        .ok_or_else(|| "too large".to_owned())
+}
+
+/// Seconds, finite and not negative.
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
+        _ => Err("expected a number of seconds".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_binary_suffixes_and_refuse_others() {
+        assert_eq!(size("768M"), Ok(768 << 20));
+        assert_eq!(size("1GiB"), Ok(1 << 30));
+        assert_eq!(size("4096"), Ok(4096));
+        assert!(size("M").is_err());
+        assert!(size("3X").unwrap_err().contains('X'));
+        assert!(size("99999999999G").is_err());
+    }
+}

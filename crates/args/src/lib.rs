@@ -1,0 +1,70 @@
+//! Arguments of `justitia lab`, `justitia probe` and `justitia web`, which are programs of their own.
+//!
+//! `justitia` knows them for its help, man pages and completions, and refuses what is wrong before it
+//! hands over; each program parses the same words by the same definition. Shapes only: what a text
+//! becomes, never what it does, so that `justitia` links nothing of these programs.
+
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use justitia_report::say::two_lines;
+use justitia_report::Exit;
+
+pub mod lab;
+pub mod probe;
+pub mod web;
+
+/// Prints what clap found wrong in our form, and help and version as they are.
+pub fn answer(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let (cause, remedy) = usage(error);
+    two_lines(&cause, &remedy);
+    ExitCode::from(Exit::Usage.code())
+}
+
+fn usage(error: &clap::Error) -> (String, String) {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        || error.kind() == ErrorKind::MissingSubcommand
+    {
+        return (
+            "no command given".into(),
+            "see justitia --help for the commands".into(),
+        );
+    }
+    let text = error.to_string();
+    let cause: String = text
+        .lines()
+        .take_while(|line| !line.trim().is_empty() && !line.trim_start().starts_with('['))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let cause = cause.strip_prefix("error: ").unwrap_or(&cause).to_owned();
+    (
+        cause,
+        suggestion(error).unwrap_or_else(|| "see justitia --help".into()),
+    )
+}
+
+fn suggestion(error: &clap::Error) -> Option<String> {
+    let words = |kind| match error.get(kind)? {
+        ContextValue::String(word) => Some(word.clone()),
+        ContextValue::Strings(words) if !words.is_empty() => Some(words.join(", ")),
+        _ => None,
+    };
+    let near = [
+        ContextKind::SuggestedSubcommand,
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedValue,
+    ];
+    let near = near
+        .into_iter()
+        .find_map(words)
+        .map(|word| format!("did you mean {word}?"));
+    let all = words(ContextKind::ValidValue).map(|words| format!("there are: {words}"));
+    match (near, all) {
+        (Some(near), Some(all)) => Some(format!("{near} {all}")),
+        (near, all) => near.or(all),
+    }
+}

@@ -1,0 +1,402 @@
+//! Arguments of `justitia probe`: one kind of target each, and what they share.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+mod values;
+
+pub use values::{Field, Threshold, Unit};
+
+/// Arguments of `justitia probe`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Green: the objective is met and nothing waits. Yellow: it is met, but work \
+waits. Red: it is missed.\nThe color is the extended attribute user.justitia.color of the \
+cgroup's directory, declared anew\nonce a period; when the target does not answer it goes stale \
+instead. It starts red.
+
+Passwords come from --password-file, the environment or the server's client files, never from\nthe \
+command line.
+
+Examples:
+  justitia probe mysql --min-tps 1700             inside the container, for its own cgroup
+  justitia probe postgres --group db --max-latency 20ms --query 'SELECT ...'
+  justitia probe log /var/log/nginx/access.log --group web --max-latency 100ms
+  justitia probe exec --group batch -- /usr/local/bin/is-it-well
+  justitia probe redis --max-latency 2ms --dry-run   print, declare nothing"
+)]
+pub struct ProbeArgs {
+    /// What to probe.
+    #[command(subcommand)]
+    pub kind: Kind,
+}
+
+/// The kinds of targets.
+#[derive(Debug, Subcommand)]
+#[command(subcommand_value_name = "KIND", subcommand_help_heading = "Kinds")]
+pub enum Kind {
+    /// MySQL or MariaDB: transactions, latency, statements that wait
+    #[command(visible_alias = "mariadb")]
+    Mysql(MysqlArgs),
+    /// PostgreSQL: transactions, latency, sessions that wait
+    #[command(visible_alias = "postgresql")]
+    Postgres(PostgresArgs),
+    /// Redis or Valkey: latency of its one thread
+    #[command(visible_alias = "valkey")]
+    Redis(RedisArgs),
+    /// A URL: latency; with nginx's `stub_status` requests that wait, too
+    #[command(visible_alias = "nginx")]
+    Http(HttpArgs),
+    /// An access log of nginx or Apache: a percentile of its request times
+    Log(LogArgs),
+    /// A Prometheus query: one number against thresholds
+    Prometheus(PrometheusArgs),
+    /// Any command: exit code 0, 1, 2 for green, yellow, red, or a number against thresholds
+    Exec(ExecArgs),
+}
+
+/// For which group, how often, and what to print.
+#[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "independent flags")]
+#[command(next_help_heading = "Probe")]
+pub struct CommonArgs {
+    /// The cgroup: its path below the cgroup2 mount, or the last part of a managed one's
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
+    /// The cgroup this probe runs in; the default
+    #[arg(long = "self", conflicts_with = "group")]
+    pub own: bool,
+    /// Time between two measurements; the agent forgets colors after 5s unless told otherwise
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub interval: String,
+    /// A measurement that takes longer is given up, and nothing is declared meanwhile
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    pub timeout: Duration,
+    /// Measurements that decide together: half of them make it worse, all of them better; odd
+    #[arg(long, value_name = "N", default_value = "5", value_parser = window)]
+    pub window: usize,
+    /// By how much an objective must be missed before that counts, percent of it
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
+    pub slack: f64,
+    /// Print what would be declared, and declare nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Measure once, print the color and end; declares nothing
+    #[arg(long, conflicts_with = "dry_run")]
+    pub once: bool,
+    /// Print a line of JSON for each period; declares nothing
+    #[arg(long)]
+    pub json: bool,
+    /// Print each measurement
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Print what the probe itself costs, once a minute and at the end
+    #[arg(long)]
+    pub stats: bool,
+}
+
+/// What a server that counts its work is to achieve.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Objective")]
+#[group(required = true, multiple = true, id = "objective", args = ["min_tps", "max_latency"])]
+pub struct WorkArgs {
+    /// Transactions per second; counts as missed only while work waits
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub min_tps: Option<f64>,
+    /// Longest latency
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub max_latency: Option<Duration>,
+    /// Query whose latency counts: let it read what the application reads
+    #[arg(long, value_name = "SQL")]
+    pub query: Option<String>,
+    /// When work waits.
+    #[command(flatten)]
+    pub waiting: WaitingArgs,
+}
+
+/// When work waits.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Objective")]
+pub struct WaitingArgs {
+    /// So much may wait without being said to
+    #[arg(long, value_name = "N", default_value_t = 0.0, value_parser = count)]
+    pub max_waiting: f64,
+    /// So much may be worked on at once before more of it waits [default: the CPUs]
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub parallel: Option<f64>,
+}
+
+/// A number of the user's own against thresholds.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Objective")]
+pub struct ThresholdArgs {
+    /// The number is red beyond this: '>0.5' (or 0.5), '<100'
+    #[arg(long, value_name = "LIMIT", allow_hyphen_values = true)]
+    pub red: Option<Threshold>,
+    /// The number is yellow beyond this
+    #[arg(long, value_name = "LIMIT", allow_hyphen_values = true)]
+    pub yellow: Option<Threshold>,
+}
+
+/// Arguments of `justitia probe mysql`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Password: --password-file, or the variable MYSQL_PWD, or the [client] section of \
+the defaults file.\nThe user needs no right but to connect.
+
+Examples:
+  justitia probe mysql --socket /run/mysqld/mysqld.sock --user probe --min-tps 1700
+  justitia probe mysql --host db --max-latency 20ms --query 'SELECT ...' --group db"
+)]
+pub struct MysqlArgs {
+    /// Host [default: localhost by its address, 127.0.0.1]
+    #[arg(long)]
+    pub host: Option<String>,
+    /// TCP port [default: 3306]
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// Path of the server's socket
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// User [default: that of the defaults file, or root]
+    #[arg(long)]
+    pub user: Option<String>,
+    /// File whose first line is the password
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    /// The client's option file [default: ~/.my.cnf]
+    #[arg(long, value_name = "FILE")]
+    pub defaults_file: Option<PathBuf>,
+    /// Database the query runs in
+    #[arg(long)]
+    pub database: Option<String>,
+    /// Status counter that counts the work; Questions where nobody commits
+    #[arg(long, value_name = "COUNTER", default_value = "Com_commit", value_parser = counter)]
+    pub count: String,
+    /// What it is to achieve.
+    #[command(flatten)]
+    pub work: WorkArgs,
+    /// What all kinds have.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// Arguments of `justitia probe postgres`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Password: --password-file, or the variable PGPASSWORD, or ~/.pgpass. The user \
+needs the role pg_monitor\nto see what waits: GRANT pg_monitor TO probe.
+
+Examples:
+  justitia probe postgres --user probe --min-tps 500 --max-latency 20ms
+  justitia probe postgres --host 127.0.0.1 --database shop --one-database --min-tps 500"
+)]
+pub struct PostgresArgs {
+    /// Host, or the directory of the server's socket
+    #[arg(long, default_value = "/var/run/postgresql")]
+    pub host: String,
+    /// Port; it is part of the socket's name, too
+    #[arg(long, default_value_t = 5432)]
+    pub port: u16,
+    /// User
+    #[arg(long, default_value = "postgres")]
+    pub user: String,
+    /// File whose first line is the password
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    /// Database to connect to
+    #[arg(long, default_value = "postgres")]
+    pub database: String,
+    /// Count the work of this database only
+    #[arg(long)]
+    pub one_database: bool,
+    /// What it is to achieve.
+    #[command(flatten)]
+    pub work: WorkArgs,
+    /// What all kinds have.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// Arguments of `justitia probe redis`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Password: --password-file or the variable REDISCLI_AUTH. The user needs PING and \
+INFO.
+
+Example:
+  justitia probe redis --max-latency 2ms --group cache"
+)]
+pub struct RedisArgs {
+    /// Host, or the path of the server's socket
+    #[arg(long, default_value = "127.0.0.1")]
+    pub host: String,
+    /// TCP port
+    #[arg(long, default_value_t = 6379)]
+    pub port: u16,
+    /// User of the access control list
+    #[arg(long)]
+    pub user: Option<String>,
+    /// File whose first line is the password
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    /// Clients in blocking commands are work that waits
+    #[arg(long, help_heading = "Objective")]
+    pub blocked: bool,
+    /// Longest time of a PING, which waits as every command does
+    #[arg(long, value_name = "TIME", value_parser = time, required = true, help_heading = "Objective")]
+    pub max_latency: Option<Duration>,
+    /// So much may wait without being said to
+    #[arg(long, value_name = "N", default_value_t = 0.0, value_parser = count, help_heading = "Objective")]
+    pub max_waiting: f64,
+    /// What all kinds have.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// Arguments of `justitia probe http`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Without --status-url nothing is known of what waits: green or red.
+
+Example:
+  justitia probe http http://127.0.0.1/health --max-latency 50ms --group web"
+)]
+pub struct HttpArgs {
+    /// The URL, http:// only; let it read what the application reads
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// Longest time of a GET; a status of 500 or more is a miss
+    #[arg(long, value_name = "TIME", value_parser = time, required = true, help_heading = "Objective")]
+    pub max_latency: Option<Duration>,
+    /// URL of nginx's `stub_status`
+    #[arg(long, value_name = "URL", help_heading = "Objective")]
+    pub status_url: Option<String>,
+    /// Requests per second; counts as missed only while requests wait
+    #[arg(long, value_name = "N", value_parser = positive, requires = "status_url", help_heading = "Objective")]
+    pub min_tps: Option<f64>,
+    /// When work waits.
+    #[command(flatten)]
+    pub waiting: WaitingArgs,
+    /// What all kinds have.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// Arguments of `justitia probe log`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Nothing is known of what waits: green or red. A server that hangs logs nothing, \
+which looks like\nno requests; probe a URL to see that. Rotation is followed.
+
+Examples:
+  justitia probe log /var/log/nginx/access.log --max-latency 100ms --group web
+  justitia probe log access.log --time-field rt= --percentile 99 --max-latency 0.2"
+)]
+pub struct LogArgs {
+    /// The access log
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Longest request time
+    #[arg(long, value_name = "TIME", value_parser = time, required = true, help_heading = "Objective")]
+    pub max_latency: Option<Duration>,
+    /// So much of the requests must meet it; a status of 500 or more is a miss
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = percent, help_heading = "Objective")]
+    pub percentile: f64,
+    /// Where the time stands: last, the number of a word, or the text before it
+    #[arg(long, value_name = "FIELD", default_value = "last")]
+    pub time_field: Field,
+    /// Its unit: s, ms or us
+    #[arg(long, value_name = "UNIT", default_value = "s")]
+    pub time_unit: Unit,
+    /// What all kinds have.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// Arguments of `justitia probe prometheus`.
+#[derive(Debug, Args)]
+#[command(after_help = "The query must give one number.
+
+Example:
+  justitia probe prometheus http://localhost:9090 'job:latency:p95' --red 0.5 --yellow 0.2 --group web")]
+#[group(required = true, multiple = true, id = "limits", args = ["red", "yellow"])]
+pub struct PrometheusArgs {
+    /// Address of the server
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// The query
+    #[arg(value_name = "QUERY")]
+    pub query: String,
+    /// What its number is held against.
+    #[command(flatten)]
+    pub limits: ThresholdArgs,
+    /// What all kinds have.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// Arguments of `justitia probe exec`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "With --red or --yellow the command must exit with 0, and the first number it \
+prints counts.\nOne that takes longer than --timeout is killed with all it started.
+
+Examples:
+  justitia probe exec --group batch -- /usr/local/bin/is-it-well
+  justitia probe exec --group web --red 0.5 -- curl -so /dev/null -w '%{time_total}' https://web/"
+)]
+pub struct ExecArgs {
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+    /// What its number is held against.
+    #[command(flatten)]
+    pub limits: ThresholdArgs,
+    /// What all kinds have.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    values::time(text).ok_or_else(|| "not a time such as 50ms or 1.5s".to_owned())
+}
+
+fn number(text: &str, fits: impl Fn(f64) -> bool, what: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if fits(number) => Ok(number),
+        _ => Err(format!("not {what}")),
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    number(text, |n| n > 0.0 && n.is_finite(), "a number above 0")
+}
+
+fn count(text: &str) -> Result<f64, String> {
+    number(text, |n| n >= 0.0 && n.is_finite(), "0 or more")
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    number(text, |n| (0.0..=100.0).contains(&n), "from 0 to 100")
+}
+
+fn window(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(number) if number % 2 == 1 && number < 100 => Ok(number),
+        _ => Err("not an odd number below 100".to_owned()),
+    }
+}
+
+/// It stands in a statement.
+fn counter(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if !text.is_empty() && text.bytes().all(plain) {
+        Ok(text.to_owned())
+    } else {
+        Err("not the name of a status counter".to_owned())
+    }
+}

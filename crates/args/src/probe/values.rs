@@ -1,0 +1,122 @@
+//! What texts of a probe's arguments become.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A limit for a number of the user's own choice: `>0.5` (or `0.5`) or `<100`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Threshold {
+    /// Crossed by what is larger.
+    Above(f64),
+    /// Crossed by what is smaller.
+    Below(f64),
+}
+
+impl FromStr for Threshold {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Threshold, String> {
+        let text = text.trim();
+        let (below, rest) = match text.strip_prefix('<') {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('>').unwrap_or(text)),
+        };
+        match rest.trim().parse::<f64>() {
+            Ok(limit) if limit.is_finite() && below => Ok(Threshold::Below(limit)),
+            Ok(limit) if limit.is_finite() => Ok(Threshold::Above(limit)),
+            _ => Err(format!("{text} is not a limit such as '>0.5' or '<100'")),
+        }
+    }
+}
+
+/// Where the time stands in a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Field {
+    /// The last word.
+    Last,
+    /// The n-th word, from 1; what is in quotes or brackets counts by its words.
+    Word(usize),
+    /// Right after this text, such as `rt=` or `"request_time":`.
+    After(String),
+}
+
+/// In what the log counts time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds: nginx's `$request_time`, Apache's `%T`.
+    Seconds,
+    /// Milliseconds: Apache's `%{ms}T`.
+    Milliseconds,
+    /// Microseconds: Apache's `%D`.
+    Microseconds,
+}
+
+impl FromStr for Field {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Field, String> {
+        if text == "last" {
+            return Ok(Field::Last);
+        }
+        match text.parse::<usize>() {
+            Ok(0) => Err("fields count from 1".to_owned()),
+            Ok(number) => Ok(Field::Word(number)),
+            Err(_) if text.is_empty() => Err("give last, a number, or the text before it".into()),
+            Err(_) => Ok(Field::After(text.to_owned())),
+        }
+    }
+}
+
+impl FromStr for Unit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Unit, String> {
+        match text {
+            "s" => Ok(Unit::Seconds),
+            "ms" => Ok(Unit::Milliseconds),
+            "us" => Ok(Unit::Microseconds),
+            _ => Err(format!("{text} is not one of s, ms, us")),
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Field::Last => f.write_str("as the last word"),
+            Field::Word(number) => write!(f, "as word {number}"),
+            Field::After(text) => write!(f, "after {text}"),
+        }
+    }
+}
+
+/// A time such as `50ms`, `1.5s`, `250us` or `2` (seconds); positive and at most an hour.
+pub(super) fn time(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let (number, unit) = if let Some(number) = text.strip_suffix("us") {
+        (number, 1e-6)
+    } else if let Some(number) = text.strip_suffix("ms") {
+        (number, 1e-3)
+    } else {
+        (text.strip_suffix('s').unwrap_or(text), 1.0)
+    };
+    let seconds = number.trim().parse::<f64>().ok()? * unit;
+    (seconds > 0.0 && seconds <= 3600.0).then(|| Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_understood_with_and_without_unit() {
+        assert_eq!(time("50ms"), Some(Duration::from_millis(50)));
+        assert_eq!(time("1.5s"), Some(Duration::from_millis(1500)));
+        assert_eq!(time("250us"), Some(Duration::from_micros(250)));
+        assert_eq!(time("2"), Some(Duration::from_secs(2)));
+        for wrong in ["", "0", "-1s", "soon", "2h", "NaN", "inf", "4000s"] {
+            assert_eq!(time(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Arguments of `justitia web`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Arguments of `justitia web`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Shows what a running agent tells, and can change nothing. Started by root, it becomes nobody \
+before\nit answers anybody. justitia run starts it by itself, and justitia.service has a unit of its own \
+for\nit: this command is for an agent that was started without it.
+
+Examples:
+  justitia web
+  justitia web --listen 127.0.0.1:9700"
+)]
+pub struct WebArgs {
+    /// Address of the live page and the metrics [default: what the agent's configuration says]
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+    /// Directory of the agent's socket [default: /run/justitia]
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// Standard input is connected to the agent's socket
+    #[arg(long, hide = true)]
+    pub stdin: bool,
+}

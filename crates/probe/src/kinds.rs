@@ -1,0 +1,271 @@
+//! From arguments to targets: where passwords come from, what is asked for, what is refused.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use justitia_probe::secret::{self, MysqlDefaults};
+use justitia_probe::targets::{exec, http, log, mysql, postgres, prometheus, redis};
+use justitia_probe::{Error, Objective, Open};
+
+use justitia_args::probe::{
+    CommonArgs, ExecArgs, HttpArgs, Kind, LogArgs, MysqlArgs, PostgresArgs, PrometheusArgs,
+    RedisArgs, ThresholdArgs, WaitingArgs, WorkArgs,
+};
+
+/// What MySQL's own clients take when nobody says anything else. Not `localhost`: that means a
+/// socket to them.
+const MYSQL_HOST: &str = "127.0.0.1";
+const MYSQL_PORT: u16 = 3306;
+/// How much later than the command itself the probe gives it up.
+const AFTER_EXEC: Duration = Duration::from_millis(500);
+
+/// A target that can be opened, what it is to achieve, and what to end when the probe ends.
+pub(super) struct Chosen {
+    pub(super) open: Open,
+    pub(super) objective: Objective,
+    pub(super) timeout: Duration,
+    pub(super) running: exec::Running,
+}
+
+/// What all kinds have.
+pub(super) fn common(kind: &Kind) -> &CommonArgs {
+    match kind {
+        Kind::Mysql(args) => &args.common,
+        Kind::Postgres(args) => &args.common,
+        Kind::Redis(args) => &args.common,
+        Kind::Http(args) => &args.common,
+        Kind::Log(args) => &args.common,
+        Kind::Prometheus(args) => &args.common,
+        Kind::Exec(args) => &args.common,
+    }
+}
+
+/// The target and its objective.
+pub(super) fn choose(kind: &Kind) -> Result<Chosen, Error> {
+    let common = common(kind);
+    let slack = common.slack / 100.0;
+    let timeout = common.timeout;
+    let running = exec::Running::default();
+    let (open, objective) = match kind {
+        Kind::Mysql(args) => (of_mysql(args, timeout)?, of_work(&args.work)),
+        Kind::Postgres(args) => (of_postgres(args, timeout)?, of_work(&args.work)),
+        Kind::Redis(args) => of_redis(args, timeout)?,
+        Kind::Http(args) => of_http(args, timeout)?,
+        Kind::Log(args) => of_log(args),
+        Kind::Prometheus(args) => (of_prometheus(args, timeout)?, of_limits(&args.limits)),
+        Kind::Exec(args) => (of_exec(args, timeout, &running), of_limits(&args.limits)),
+    };
+    Ok(Chosen {
+        open,
+        objective: Objective { slack, ..objective },
+        timeout: if matches!(kind, Kind::Exec(_)) {
+            timeout + AFTER_EXEC
+        } else {
+            timeout
+        },
+        running,
+    })
+}
+
+fn of_work(args: &WorkArgs) -> Objective {
+    Objective {
+        min_per_second: args.min_tps,
+        max_latency: args.max_latency,
+        max_waiting: args.waiting.max_waiting,
+        ..Objective::default()
+    }
+}
+
+fn of_limits(args: &ThresholdArgs) -> Objective {
+    Objective {
+        red: args.red,
+        yellow: args.yellow,
+        ..Objective::default()
+    }
+}
+
+/// As many as the CPUs this process may use, which are the server's if it runs beside it.
+fn parallel(args: &WaitingArgs) -> f64 {
+    args.parallel.unwrap_or_else(|| {
+        std::thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64)
+    })
+}
+
+/// A file in the home directory, if it is there.
+fn of_home(name: &str) -> Option<PathBuf> {
+    let path = Path::new(&std::env::var_os("HOME")?).join(name);
+    path.is_file().then_some(path)
+}
+
+fn of_mysql(args: &MysqlArgs, timeout: Duration) -> Result<Open, Error> {
+    let defaults = match args.defaults_file.clone().or_else(|| of_home(".my.cnf")) {
+        Some(path) => MysqlDefaults::parse(&readable(&path)?),
+        None => MysqlDefaults::default(),
+    };
+    let password = secret::find(args.password_file.as_deref(), "MYSQL_PWD")?;
+    // A host on the command line means TCP, whatever the file says of a socket.
+    let socket = match (&args.socket, &args.host) {
+        (None, Some(_)) => None,
+        (socket, _) => socket.clone().or(defaults.socket),
+    };
+    let config = mysql::Config {
+        host: args
+            .host
+            .clone()
+            .or(defaults.host)
+            .unwrap_or_else(|| MYSQL_HOST.to_owned()),
+        port: args.port.or(defaults.port).unwrap_or(MYSQL_PORT),
+        socket,
+        user: Some(
+            args.user
+                .clone()
+                .or(defaults.user)
+                .unwrap_or_else(|| "root".to_owned()),
+        ),
+        password: password.or(defaults.password),
+        database: args.database.clone(),
+        count: args.count.clone(),
+        query: args.work.query.clone(),
+        latency: args.work.max_latency.is_some(),
+        parallel: parallel(&args.work.waiting),
+        timeout,
+    };
+    Ok(Arc::new(move || {
+        Box::new(mysql::Mysql::new(config.clone()))
+    }))
+}
+
+fn of_postgres(args: &PostgresArgs, timeout: Duration) -> Result<Open, Error> {
+    let mut password = secret::find(args.password_file.as_deref(), "PGPASSWORD")?;
+    if password.is_none() {
+        let file = std::env::var_os("PGPASSFILE").map(PathBuf::from);
+        if let Some(path) = file.or_else(|| of_home(".pgpass")) {
+            // A socket in the standard place is called localhost there.
+            let host = if args.host.starts_with('/') {
+                "localhost"
+            } else {
+                &args.host
+            };
+            let text = readable(&path)?;
+            password = secret::pgpass(&text, host, args.port, &args.database, &args.user);
+        }
+    }
+    let config = postgres::Config {
+        host: args.host.clone(),
+        port: args.port,
+        user: args.user.clone(),
+        password,
+        database: args.database.clone(),
+        one_database: args.one_database,
+        query: args.work.query.clone(),
+        latency: args.work.max_latency.is_some(),
+        parallel: parallel(&args.work.waiting),
+        timeout,
+    };
+    Ok(Arc::new(move || {
+        Box::new(postgres::Postgres::new(config.clone()))
+    }))
+}
+
+fn of_redis(args: &RedisArgs, timeout: Duration) -> Result<(Open, Objective), Error> {
+    secret::refuse_in_address(&args.host)?;
+    let config = redis::Config {
+        host: args.host.clone(),
+        port: args.port,
+        user: args.user.clone(),
+        password: secret::find(args.password_file.as_deref(), "REDISCLI_AUTH")?,
+        blocked: args.blocked,
+        timeout,
+    };
+    let objective = Objective {
+        max_latency: args.max_latency,
+        max_waiting: args.max_waiting,
+        ..Objective::default()
+    };
+    Ok((
+        Arc::new(move || Box::new(redis::Redis::new(config.clone()))),
+        objective,
+    ))
+}
+
+fn of_http(args: &HttpArgs, timeout: Duration) -> Result<(Open, Objective), Error> {
+    for url in std::iter::once(&args.url).chain(&args.status_url) {
+        check_url(url)?;
+    }
+    let config = http::Config {
+        url: args.url.clone(),
+        status_url: args.status_url.clone(),
+        parallel: parallel(&args.waiting),
+        timeout,
+    };
+    let objective = Objective {
+        min_per_second: args.min_tps,
+        max_latency: args.max_latency,
+        max_waiting: args.waiting.max_waiting,
+        ..Objective::default()
+    };
+    Ok((
+        Arc::new(move || Box::new(http::Http::new(config.clone()))),
+        objective,
+    ))
+}
+
+fn of_log(args: &LogArgs) -> (Open, Objective) {
+    let config = log::Config {
+        path: args.file.clone(),
+        field: args.time_field.clone(),
+        unit: args.time_unit,
+        percentile: args.percentile,
+    };
+    let objective = Objective {
+        max_latency: args.max_latency,
+        ..Objective::default()
+    };
+    (
+        Arc::new(move || Box::new(log::Log::new(config.clone()))),
+        objective,
+    )
+}
+
+fn of_prometheus(args: &PrometheusArgs, timeout: Duration) -> Result<Open, Error> {
+    check_url(&args.url)?;
+    let config = prometheus::Config {
+        url: args.url.clone(),
+        query: args.query.clone(),
+        timeout,
+    };
+    Ok(Arc::new(move || {
+        Box::new(prometheus::Prometheus::new(&config))
+    }))
+}
+
+fn of_exec(args: &ExecArgs, timeout: Duration, running: &exec::Running) -> Open {
+    let config = exec::Config {
+        command: args.command.clone(),
+        prints: args.limits.red.is_some() || args.limits.yellow.is_some(),
+        timeout,
+        running: running.clone(),
+    };
+    Arc::new(move || Box::new(exec::Exec::new(config.clone())))
+}
+
+fn check_url(url: &str) -> Result<(), Error> {
+    secret::refuse_in_address(url)?;
+    if url.starts_with("http://") {
+        return Ok(());
+    }
+    Err(Error::usage(
+        format!("{url} is not an http:// URL"),
+        "a probe runs beside the server, without TLS; for https use exec with curl",
+    ))
+}
+
+fn readable(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(|error| {
+        Error::usage(
+            format!("cannot read {}: {error}", path.display()),
+            "check the path and that this user may read it",
+        )
+    })
+}

@@ -1,0 +1,260 @@
+//! `justitia probe` as a program: measures an application and declares its color.
+//!
+//! What changed goes to stdout, what is wrong with the target to stderr, once. With `--dry-run`,
+//! `--json` and `--once` nothing is declared and stdout has a line for each period.
+
+mod group;
+mod kinds;
+
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{channel, Sender};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Parser;
+use justitia_agent::config::parse_interval;
+use justitia_agent::Settings;
+use justitia_args::probe::{CommonArgs, ProbeArgs};
+use justitia_probe::declare::value;
+use justitia_probe::stats::Stats;
+use justitia_probe::{once, Config, Error, Event, Exit, Happening, Sink, XattrSink};
+use justitia_report::say;
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::iterator::Signals;
+
+/// How often `--stats` speaks.
+const STATS_EVERY: Duration = Duration::from_secs(60);
+
+/// Measure an application and declare its color: green, yellow, red
+#[derive(Parser)]
+#[command(
+    name = "justitia probe",
+    bin_name = "justitia probe",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(flatten)]
+    probe: ProbeArgs,
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return justitia_args::answer(&error),
+    };
+    match run(&cli.probe) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say::two_lines(&error.cause, &error.remedy);
+            ExitCode::from(match error.exit {
+                Exit::Failed => 1,
+                Exit::Usage => 2,
+                Exit::Environment => 69,
+            })
+        }
+    }
+}
+
+/// Probes until a signal.
+fn run(args: &ProbeArgs) -> Result<(), Error> {
+    let common = kinds::common(&args.kind);
+    let interval =
+        parse_interval(&common.interval).map_err(|(cause, remedy)| Error::usage(cause, remedy))?;
+    let chosen = kinds::choose(&args.kind)?;
+    let config = Config {
+        open: chosen.open,
+        objective: chosen.objective,
+        window: common.window,
+        interval,
+        timeout: chosen.timeout,
+    };
+    let (sender, receiver) = channel();
+    stop_on_signals(sender.clone()).map_err(|error| {
+        Error::new(
+            Exit::Failed,
+            format!("cannot handle signals: {error}"),
+            "report this",
+        )
+    })?;
+    let done = if common.once {
+        once(&config, (sender, &receiver)).map(|verdict| {
+            let line = if common.json {
+                json!({ "color": verdict.color, "reason": verdict.reason }).to_string()
+            } else {
+                format!("{} {}", verdict.color, verdict.reason)
+            };
+            print(&line);
+        })
+    } else {
+        sink(common).and_then(|mut sink| {
+            let mut teller = Teller::new(common, sender.clone());
+            let done = justitia_probe::run(&config, &mut *sink, (sender, &receiver), &mut |it| {
+                teller.tell(&it);
+            });
+            teller.end();
+            done
+        })
+    };
+    chosen.running.end();
+    done
+}
+
+/// Where the color goes.
+fn sink(common: &CommonArgs) -> Result<Box<dyn Sink>, Error> {
+    if common.dry_run || common.json {
+        return Ok(Box::new(Nowhere));
+    }
+    let sink = match common.group.clone() {
+        None => XattrSink::new(Box::new(group::own)),
+        Some(name) => {
+            let settings =
+                Settings::of_host().map_err(|error| Error::usage(&error.cause, &error.remedy))?;
+            XattrSink::new(Box::new(move || group::named(&name, &settings)))
+        }
+    };
+    Ok(Box::new(sink?))
+}
+
+/// Declares nothing.
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn declare(&mut self, _value: &str) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// The second signal ends it at once.
+fn stop_on_signals(events: Sender<Event>) -> std::io::Result<()> {
+    let stopping = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        flag::register_conditional_shutdown(signal, 1, Arc::clone(&stopping))?;
+        flag::register(signal, Arc::clone(&stopping))?;
+    }
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            if signals.forever().next().is_some() {
+                let _ = events.send(Event::Stop);
+            }
+        })?;
+    Ok(())
+}
+
+/// Prints what happens.
+struct Teller {
+    each: bool,
+    json: bool,
+    verbose: bool,
+    stats: Option<(Stats, Instant)>,
+    stop: Sender<Event>,
+}
+
+impl Teller {
+    fn new(common: &CommonArgs, stop: Sender<Event>) -> Teller {
+        Teller {
+            each: common.dry_run,
+            json: common.json,
+            verbose: common.verbose,
+            stats: common.stats.then(|| (Stats::start(), Instant::now())),
+            stop,
+        }
+    }
+
+    fn tell(&mut self, happening: &Happening<'_>) {
+        match happening {
+            Happening::Period {
+                count,
+                seen,
+                verdict,
+            } => {
+                if self.json {
+                    self.say(
+                        &json!({
+                            "at": now(),
+                            "count": count,
+                            "color": verdict.color,
+                            "reason": verdict.reason,
+                            "measured": seen,
+                        })
+                        .to_string(),
+                    );
+                } else if self.each {
+                    self.say(&value(verdict.color, *count, &verdict.reason));
+                } else if self.verbose {
+                    self.say(&format!("{}: {}", verdict.color, verdict.reason));
+                }
+                self.say_stats();
+            }
+            Happening::Silent(trouble) => {
+                if self.json {
+                    let line = json!({ "at": now(), "color": null, "cause": trouble.cause });
+                    self.say(&line.to_string());
+                }
+                self.say_stats();
+            }
+            Happening::Changed { from, verdict } => {
+                if !(self.json || self.each) {
+                    let was = from.map_or("at first".to_owned(), |from| format!("was {from}"));
+                    self.say(&format!("{} ({was}): {}", verdict.color, verdict.reason));
+                }
+            }
+            Happening::Lost(trouble) => {
+                let cause = format!("no color declared: {}", trouble.cause);
+                say::two_lines(&cause, &trouble.remedy);
+            }
+            Happening::Found { after } => {
+                say::warn(format_args!(
+                    "it answers again, after {:.0} s",
+                    after.as_secs_f64()
+                ));
+            }
+            Happening::Undeclared(error) => say::two_lines(&error.cause, &error.remedy),
+            Happening::Declared => say::warn("the color can be declared again"),
+        }
+    }
+
+    fn say_stats(&mut self) {
+        if let Some((stats, last)) = &mut self.stats {
+            if last.elapsed() >= STATS_EVERY {
+                *last = Instant::now();
+                say::warn(stats.line());
+            }
+        }
+    }
+
+    fn end(&self) {
+        if let Some((stats, _)) = &self.stats {
+            say::warn(stats.line());
+        }
+    }
+
+    /// Who has closed our output wants no more of it.
+    fn say(&self, line: &str) {
+        if !print(line) && (self.each || self.json) {
+            let _ = self.stop.send(Event::Stop);
+        }
+    }
+}
+
+/// A line on stdout; `false` when nobody reads it any more.
+fn print(line: &str) -> bool {
+    !matches!(say::line(line), Ok(false))
+}
+
+/// Seconds since 1970.
+fn now() -> f64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64())
+}
+
+#[cfg(test)]
+#[path = "main_tests.rs"]
+mod tests;

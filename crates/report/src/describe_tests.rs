@@ -1,0 +1,256 @@
+//! The description and the report say the same; names follow the conventions; the documents agree.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use justitia_policy::config::{Mode, Objective};
+use serde_json::Value;
+
+use super::*;
+use crate::example;
+use crate::status::{Problem, Setup};
+
+fn report() -> Report {
+    let setup = Setup {
+        mode: Mode::Proportional,
+        objective: Objective::Fair,
+        interval: Duration::from_secs(1),
+        since: UNIX_EPOCH,
+    };
+    Report::new(&setup, &example::tick(40, 8))
+}
+
+/// Every leaf of a record, with `[]` for the members of a list: its path and whether it is a
+/// number. What is null could be anything.
+fn leaves(value: &Value, path: &str, found: &mut BTreeSet<(String, bool)>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let dot = if path.is_empty() { "" } else { "." };
+                leaves(value, &format!("{path}{dot}{name}"), found);
+            }
+        }
+        Value::Array(members) => {
+            for member in members {
+                leaves(member, &format!("{path}[]"), found);
+            }
+        }
+        leaf => {
+            found.insert((path.to_owned(), leaf.is_number() || leaf.is_null()));
+        }
+    }
+}
+
+fn reported() -> BTreeSet<(String, bool)> {
+    let mut found = BTreeSet::new();
+    leaves(&serde_json::to_value(report()).unwrap(), "", &mut found);
+    found
+}
+
+#[test]
+fn every_number_of_the_report_is_described() {
+    let described: BTreeSet<&str> = fields().filter_map(|field| field.json).collect();
+    for (path, is_number) in reported() {
+        // These are null or words; knobs are described together, and so are the classes of a list.
+        let words = [
+            "gate.devices[].lengths[]",
+            "groups[].knobs[].prior",
+            "devices[].prior",
+            "writes[].now",
+            "problems[].group",
+        ];
+        if is_number && !words.contains(&path.as_str()) {
+            assert!(described.contains(path.as_str()), "{path} is not described");
+        }
+    }
+}
+
+#[test]
+fn every_described_field_is_in_the_report() {
+    let reported = reported();
+    for name in fields().filter_map(|field| field.json) {
+        let is_there = reported.iter().any(|(path, _)| {
+            path.strip_prefix(name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        });
+        assert!(is_there, "{name} is described, and not in the report");
+    }
+}
+
+#[test]
+fn nothing_is_described_twice() {
+    let mut names: Vec<&str> = fields().filter_map(|field| field.json).collect();
+    names.extend(metrics().map(|(metric, _)| metric.name));
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}
+
+#[test]
+fn metric_names_are_valid_and_end_in_their_unit() {
+    for (metric, _) in metrics() {
+        let name = metric.name;
+        assert!(name.starts_with("justitia_"), "{name}");
+        assert!(
+            name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
+            "{name}"
+        );
+        assert!(
+            !name.ends_with("_total") && !name.ends_with("_info"),
+            "{name}"
+        );
+        if !metric.unit.is_empty() {
+            assert!(name.ends_with(&format!("_{}", metric.unit)), "{name}");
+        }
+        for (word, unit) in [
+            ("_bytes", "bytes"),
+            ("_seconds", "seconds"),
+            ("_ratio", "ratio"),
+        ] {
+            assert!(!name.ends_with(word) || metric.unit == unit, "{name}");
+        }
+        let is_word = matches!(metric.kind, Kind::Info | Kind::StateSet);
+        assert!(!is_word || metric.unit.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn base_units_only() {
+    for (metric, _) in metrics() {
+        let bad = ["_us", "_ms", "_kib", "_mib", "_mb", "_percent", "_per_s"];
+        assert!(
+            !bad.iter().any(|bad| metric.name.ends_with(bad)),
+            "{}",
+            metric.name
+        );
+    }
+}
+
+#[test]
+fn helps_are_sentences() {
+    for field in fields() {
+        assert!(
+            field.help.ends_with('.') && field.help.len() > 10,
+            "{}",
+            field.help
+        );
+        assert!(!field.help.contains(['\n', '|']), "{}", field.help);
+    }
+}
+
+#[test]
+fn a_metric_of_a_field_with_a_unit_has_the_base_unit_of_it() {
+    for field in fields() {
+        let Some(metric) = field.metric else { continue };
+        let base = match field.unit {
+            "B" => "bytes",
+            "B/s" => "bytes_per_second",
+            "s" | "us" => "seconds",
+            "pages/s" => "pages_per_second",
+            "1/s" => "per_second",
+            "s/s" => "seconds_per_second",
+            _ => continue,
+        };
+        assert_eq!(metric.unit, base, "{}", metric.name);
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// `JUSTITIA_BLESS=1 cargo test -p justitia-report metrics_page` writes the page anew.
+#[test]
+fn the_metrics_page_is_made_from_the_description() {
+    let path = root().join("docs/metrics.md");
+    if std::env::var_os("JUSTITIA_BLESS").is_some() {
+        std::fs::write(&path, markdown()).unwrap();
+    }
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        text == markdown(),
+        "docs/metrics.md is not up to date: JUSTITIA_BLESS=1 cargo test -p justitia-report metrics_page"
+    );
+}
+
+/// All texts under this key, wherever they are.
+fn texts<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value.as_str() {
+                    Some(text) if name == key => found.push(text),
+                    _ => texts(value, key, found),
+                }
+            }
+        }
+        Value::Array(members) => members.iter().for_each(|member| texts(member, key, found)),
+        _ => {}
+    }
+}
+
+fn dashboard() -> Value {
+    let path = root().join("packaging/grafana/justitia.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn the_dashboard_asks_only_for_metrics_that_exist() {
+    let dashboard = dashboard();
+    let mut queries = Vec::new();
+    texts(&dashboard, "expr", &mut queries);
+    texts(&dashboard, "query", &mut queries);
+    texts(&dashboard, "definition", &mut queries);
+    assert!(queries.len() > 10, "{queries:?}");
+    let samples: BTreeSet<String> = metrics()
+        .map(|(metric, _)| format!("{}{}", metric.name, metric.kind.suffix()))
+        .collect();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    for query in queries {
+        // A label may have a family's name: that of a state set.
+        for word in query
+            .split(|c| !is_name(c))
+            .filter(|word| word.starts_with("justitia_"))
+        {
+            assert!(samples.contains(word), "{word} in {query}");
+        }
+    }
+}
+
+#[test]
+fn the_dashboard_names_no_data_source_of_its_own() {
+    let dashboard = dashboard();
+    let mut sources = Vec::new();
+    texts(&dashboard, "uid", &mut sources);
+    sources.retain(|uid| *uid != dashboard["uid"]);
+    assert!(!sources.is_empty());
+    assert!(
+        sources.iter().all(|uid| *uid == "${datasource}"),
+        "{sources:?}"
+    );
+    let panels = dashboard["panels"].as_array().unwrap();
+    let mut ids: Vec<i64> = panels
+        .iter()
+        .filter_map(|panel| panel["id"].as_i64())
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), panels.len());
+}
+
+#[test]
+fn a_report_without_verdicts_or_problems_is_described_too() {
+    let report = Report {
+        pv: None,
+        share_error: None,
+        problems: Vec::<Problem>::new(),
+        ..report()
+    };
+    let pv = metrics().find(|(metric, _)| metric.name == "justitia_proportionality_variation");
+    let Get::Report(get) = pv.unwrap().0.get else {
+        panic!("not of the report")
+    };
+    assert_eq!(get(&report), None);
+}

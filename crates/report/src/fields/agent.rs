@@ -1,0 +1,213 @@
+//! The agent, the host, its disks, and the plan's writes.
+
+use super::{extra, plain, Field, Get, Kind};
+use crate::status::Report;
+
+fn bytes(value: Option<u64>) -> Option<f64> {
+    value.map(|bytes| bytes as f64)
+}
+
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+fn word(value: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string(value).unwrap_or_default();
+    text.trim_matches('"').to_owned()
+}
+
+/// About the agent and the host.
+pub(crate) const AGENT: &[Field] = &[
+    plain(
+        "version",
+        "",
+        "The agent's version; the metric has mode, objective and observer too.",
+    )
+    .metric(
+        "justitia_agent",
+        Kind::Info,
+        "",
+        Get::ReportInfo(|report: &Report| {
+            let mut labels = vec![
+                ("version", report.version.clone()),
+                ("mode", word(&report.mode)),
+                ("objective", word(&report.objective)),
+            ];
+            labels.extend(report.observer.clone().map(|name| ("observer", name)));
+            labels
+        }),
+    ),
+    plain("mode", "", "How much of the policy is in force."),
+    plain("objective", "", "The goal of the feedback."),
+    plain("observer", "", "The source of the traffic counts: bpf or proc."),
+    plain("since_unix_s", "s", "When the agent began, in seconds since 1970.").gauge(
+        "justitia_agent_start_time_seconds",
+        "seconds",
+        Get::Report(|report| Some(report.since_unix_s as f64)),
+    ),
+    plain("interval_s", "s", "Time between two steps.").gauge(
+        "justitia_agent_interval_seconds",
+        "seconds",
+        Get::Report(|report| Some(report.interval_s)),
+    ),
+    plain("ticks_total", "", "Steps so far.").metric(
+        "justitia_agent_ticks",
+        Kind::Counter,
+        "",
+        Get::Report(|report| Some(report.ticks_total as f64)),
+    ),
+    plain("tick_us", "us", "How long the last step took, from observing to submitting the writes.")
+        .gauge(
+            "justitia_agent_tick_seconds",
+            "seconds",
+            Get::Report(|report| Some(seconds(report.tick_us))),
+        ),
+    plain("longest_tick_us", "us", "The longest step so far.").gauge(
+        "justitia_agent_longest_tick_seconds",
+        "seconds",
+        Get::Report(|report| Some(seconds(report.longest_tick_us))),
+    ),
+    extra("Resident memory of the agent, its binary included.")
+        .gauge(
+            "justitia_agent_resident_memory_bytes",
+            "bytes",
+            Get::Own(|own| bytes(own.resident_bytes)),
+        ),
+    extra("CPU time of all threads of the agent.")
+        .metric(
+            "justitia_agent_cpu_seconds",
+            Kind::Counter,
+            "seconds",
+            Get::Own(|own| Some(own.cpu.as_secs_f64())),
+        ),
+    plain("problems", "", "Problems of the agent, each with its remedy; the metric is their number.").gauge(
+        "justitia_agent_problems",
+        "",
+        Get::Report(|report| Some(report.problems.len() as f64)),
+    ),
+    plain(
+        "writes",
+        "",
+        "Knobs that the last step wrote, or would have written in mode observe; the metric is their number.",
+    )
+    .gauge(
+        "justitia_agent_step_writes",
+        "",
+        Get::Report(|report| Some(report.writes.len() as f64)),
+    ),
+    plain(
+        "writes_total",
+        "",
+        "Knobs written since the agent began, without restores of prior values.",
+    )
+    .metric(
+        "justitia_agent_writes",
+        Kind::Counter,
+        "",
+        Get::Report(|report| Some(report.writes_total as f64)),
+    ),
+    plain("writes[].reason.file", "B", "Of a threshold: the page cache in it."),
+    plain("writes[].reason.non_file", "B", "Of a threshold: the other memory in it."),
+    plain(
+        "writes[].reason.of_ideal",
+        "",
+        "Of a limit: the group's bandwidth over its weighted share, when it was decided.",
+    ),
+    plain("writes[].reason.gain", "", "Of a limit or a block weight: the gain it follows."),
+    plain(
+        "pv",
+        "",
+        "Proportionality variation: mean distance of the contending groups' bandwidth ratios from \
+         their weights' ratios; 0 is ideal.",
+    )
+    .gauge(
+        "justitia_proportionality_variation",
+        "",
+        Get::Report(|report| report.pv),
+    ),
+    plain(
+        "share_error",
+        "",
+        "Share of the contending groups' bandwidth that the wrong groups have, 0 to 1.",
+    )
+    .gauge(
+        "justitia_share_error_ratio",
+        "ratio",
+        Get::Report(|report| report.share_error),
+    ),
+    plain("host.total_bytes", "B", "Memory of the host.").gauge(
+        "justitia_host_memory_bytes",
+        "bytes",
+        Get::Report(|report| bytes(report.host.total_bytes)),
+    ),
+    plain("host.free_bytes", "B", "Free memory of the host, without page cache.").gauge(
+        "justitia_host_free_bytes",
+        "bytes",
+        Get::Report(|report| bytes(report.host.free_bytes)),
+    ),
+    plain("host.file_bytes", "B", "Page cache of the whole host.").gauge(
+        "justitia_host_page_cache_bytes",
+        "bytes",
+        Get::Report(|report| bytes(report.host.file_bytes)),
+    ),
+    plain(
+        "host.high_watermark_bytes",
+        "B",
+        "Free memory below which the kernel reclaims: the zones' high watermarks, and the memory \
+         that lower zones withhold from allocations for higher zones.",
+    )
+    .gauge(
+        "justitia_host_high_watermark_bytes",
+        "bytes",
+        Get::Report(|report| bytes(report.host.high_watermark_bytes)),
+    ),
+    plain("host.memory_some", "", "Share of the time in which some task of the host waited for memory.")
+        .gauge(
+            "justitia_host_memory_some_stalled_ratio",
+            "ratio",
+            Get::Report(|report| report.host.stalled.memory_some),
+        ),
+    plain("host.memory_full", "", "Share of the time in which all tasks that were not idle waited for memory.")
+        .gauge(
+            "justitia_host_memory_full_stalled_ratio",
+            "ratio",
+            Get::Report(|report| report.host.stalled.memory_full),
+        ),
+    plain("host.io_some", "", "Share of the time in which some task of the host waited for I/O.")
+        .gauge(
+            "justitia_host_io_some_stalled_ratio",
+            "ratio",
+            Get::Report(|report| report.host.stalled.io_some),
+        ),
+    plain("host.io_full", "", "Share of the time in which all tasks that were not idle waited for I/O.")
+        .gauge(
+            "justitia_host_io_full_stalled_ratio",
+            "ratio",
+            Get::Report(|report| report.host.stalled.io_full),
+        ),
+    plain("groups", "", "Managed groups; the metric is their number.").gauge(
+        "justitia_groups",
+        "",
+        Get::Report(|report| Some(report.groups.len() as f64)),
+    ),
+    extra("Number of groups that contend.")
+        .gauge(
+            "justitia_contending_groups",
+            "",
+            Get::Report(|report| {
+                let mut known = report.groups.iter().filter_map(|g| g.verdict.as_ref()).peekable();
+                known.peek()?;
+                Some(known.filter(|verdict| verdict.contending).count() as f64)
+            }),
+        ),
+    plain(
+        "devices[].low_latency",
+        "",
+        "BFQ's low_latency of a disk, which overrides weights: 1 on, 0 off.",
+    )
+    .gauge(
+        "justitia_disk_low_latency",
+        "",
+        Get::Device(|disk| disk.low_latency.map(|on| f64::from(u8::from(on)))),
+    ),
+];

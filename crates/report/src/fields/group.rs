@@ -1,0 +1,390 @@
+//! Each managed group.
+
+use justitia_policy::color::ColorSource;
+use justitia_policy::plan::Knob;
+use justitia_policy::rates::CacheRates;
+
+use super::{extra, plain, Field, Get, Kind};
+use crate::status::{source_words, GroupStatus, VerdictStatus};
+
+/// What the verdict says.
+macro_rules! verdict {
+    ($get:expr) => {
+        Get::Group(|group| {
+            let get: fn(&VerdictStatus) -> Option<f64> = $get;
+            group.verdict.as_ref().and_then(get)
+        })
+    };
+}
+
+/// What the verdict says of the group's page cache.
+macro_rules! cache {
+    ($get:expr) => {
+        Get::Group(|group| {
+            let get: fn(&CacheRates) -> Option<f64> = $get;
+            group
+                .verdict
+                .as_ref()
+                .and_then(|verdict| get(&verdict.cache))
+        })
+    };
+}
+
+/// What a knob holds; `max` is infinite.
+fn knob(group: &GroupStatus, knob: Knob) -> Option<f64> {
+    let status = group.knobs.iter().find(|status| status.knob == knob)?;
+    match status.now.as_str() {
+        "max" => Some(f64::INFINITY),
+        number => number.parse().ok(),
+    }
+}
+
+/// About each group.
+pub(crate) const GROUP: &[Field] = &[
+    plain(
+        "groups[].id",
+        "",
+        "The cgroup ID; a path may be reused, an ID is not.",
+    ),
+    plain(
+        "groups[].weight_source",
+        "",
+        "Source of the weight; the metric has the cgroup ID too.",
+    )
+    .metric(
+        "justitia_group",
+        Kind::Info,
+        "",
+        Get::GroupInfo(|group| {
+            vec![
+                ("id", group.id.to_string()),
+                (
+                    "weight_source",
+                    source_words(group.weight_source).to_owned(),
+                ),
+            ]
+        }),
+    ),
+    plain(
+        "groups[].weight",
+        "",
+        "The group's weight, 1 to 10000; 100 is the default.",
+    )
+    .gauge(
+        "justitia_group_weight",
+        "",
+        Get::Group(|group| Some(f64::from(group.weight))),
+    ),
+    plain(
+        "groups[].proportion",
+        "",
+        "Its share of the managed groups' weight, 0 to 1.",
+    )
+    .gauge(
+        "justitia_group_proportion_ratio",
+        "ratio",
+        verdict!(|v| Some(v.proportion)),
+    ),
+    plain(
+        "groups[].bytes_per_s",
+        "B/s",
+        "Bytes that its applications read and write, cached or not.",
+    )
+    .gauge(
+        "justitia_group_bandwidth_bytes_per_second",
+        "bytes_per_second",
+        verdict!(|v| v.bytes_per_s),
+    ),
+    plain(
+        "groups[].transferable_bytes_per_s",
+        "B/s",
+        "The part of its bandwidth that the disk carries: writes and misses.",
+    )
+    .gauge(
+        "justitia_group_transferable_bytes_per_second",
+        "bytes_per_second",
+        verdict!(|v| v.transferable_bytes_per_s),
+    ),
+    plain(
+        "groups[].of_ideal",
+        "",
+        "Smoothed bandwidth over the group's weighted share of what the contending groups have; \
+         1 is ideal.",
+    )
+    .gauge(
+        "justitia_group_of_ideal_ratio",
+        "ratio",
+        verdict!(|v| v.of_ideal),
+    ),
+    plain(
+        "groups[].contending",
+        "",
+        "It stalls, so it contends: 1 yes, 0 no.",
+    )
+    .gauge(
+        "justitia_group_contending",
+        "",
+        verdict!(|v| Some(f64::from(u8::from(v.contending)))),
+    ),
+    plain(
+        "groups[].color",
+        "",
+        "Its color: green is satisfied, yellow would do better with more, red is not satisfied.",
+    )
+    .metric(
+        "justitia_group_color",
+        Kind::StateSet,
+        "",
+        Get::GroupState(&["green", "yellow", "red"], |group| {
+            Some(group.verdict.as_ref()?.color.to_string())
+        }),
+    ),
+    plain(
+        "groups[].color_source",
+        "",
+        "Whether its application declared the color, or the agent inferred it from stalls and share.",
+    ),
+    extra("Its application declares a color that counts: 1 yes, 0 no.").gauge(
+        "justitia_group_color_declared",
+        "",
+        verdict!(|v| Some(f64::from(u8::from(v.color_source == ColorSource::Declared)))),
+    ),
+    plain(
+        "groups[].declared",
+        "",
+        "Its declaration: color, reason, channel, and whether it counts (fresh) or why it does \
+         not.",
+    ),
+    plain(
+        "groups[].declared.unchanged_s",
+        "s",
+        "Time since the declared color last changed.",
+    )
+    .gauge(
+        "justitia_group_color_unchanged_seconds",
+        "seconds",
+        Get::Group(|group| group.declared.as_ref().map(|said| said.unchanged_s)),
+    ),
+    plain(
+        "groups[].cap_bytes",
+        "B",
+        "Page cache that it may hold while it gives memory for its color.",
+    )
+    .gauge(
+        "justitia_group_cap_bytes",
+        "bytes",
+        verdict!(|v| v.cap_bytes.map(|bytes| bytes as f64)),
+    ),
+    plain(
+        "groups[].working_set_bytes",
+        "B",
+        "Memory that it needs to stay satisfied, learned while memory was taken from it.",
+    )
+    .gauge(
+        "justitia_group_working_set_bytes",
+        "bytes",
+        verdict!(|v| v.working_set_bytes.map(|bytes| bytes as f64)),
+    ),
+    plain(
+        "groups[].gain",
+        "",
+        "The feedback's factor on its share; 1 is neutral.",
+    )
+    .gauge(
+        "justitia_group_gain_ratio",
+        "ratio",
+        verdict!(|v| Some(v.gain)),
+    ),
+    plain(
+        "groups[].stalled",
+        "",
+        "Share of the time in which at least one of its tasks waited for memory or I/O, 0 to 1.",
+    )
+    .gauge(
+        "justitia_group_stalled_ratio",
+        "ratio",
+        verdict!(|v| v.stalled),
+    ),
+    plain("groups[].current_bytes", "B", "All memory charged to it.").gauge(
+        "justitia_group_memory_bytes",
+        "bytes",
+        Get::Group(|group| group.current_bytes.map(|bytes| bytes as f64)),
+    ),
+    plain("groups[].file_bytes", "B", "Page cache charged to it.").gauge(
+        "justitia_group_page_cache_bytes",
+        "bytes",
+        Get::Group(|group| group.file_bytes.map(|bytes| bytes as f64)),
+    ),
+    plain(
+        "groups[].threshold_bytes",
+        "B",
+        "Page cache of the group that is protected from reclaim.",
+    )
+    .gauge(
+        "justitia_group_threshold_bytes",
+        "bytes",
+        verdict!(|v| Some(v.threshold_bytes as f64)),
+    ),
+    plain(
+        "groups[].entitlement_bytes",
+        "B",
+        "Page cache that its weight entitles it to.",
+    )
+    .gauge(
+        "justitia_group_entitlement_bytes",
+        "bytes",
+        verdict!(|v| Some(v.entitlement_bytes as f64)),
+    ),
+    plain(
+        "groups[].held_for_others_bytes",
+        "B",
+        "Page cache charged to it that belongs to higher-weighted users of the same files.",
+    )
+    .gauge(
+        "justitia_group_held_for_others_bytes",
+        "bytes",
+        verdict!(|v| v.held_for_others_bytes.map(|bytes| bytes as f64)),
+    ),
+    plain(
+        "groups[].held_by_others_bytes",
+        "B",
+        "Page cache of its own that is charged to others.",
+    )
+    .gauge(
+        "justitia_group_held_by_others_bytes",
+        "bytes",
+        verdict!(|v| v.held_by_others_bytes.map(|bytes| bytes as f64)),
+    ),
+    plain(
+        "groups[].hit_ratio",
+        "",
+        "Fraction of the pages requested by buffered reads that were cached and not just fetched \
+         by readahead, 0 to 1.",
+    )
+    .gauge("justitia_group_hit_ratio", "ratio", cache!(|c| c.hit_ratio)),
+    plain(
+        "groups[].asked_pages_per_s",
+        "pages/s",
+        "Pages that buffered reads requested.",
+    )
+    .gauge(
+        "justitia_group_asked_pages_per_second",
+        "pages_per_second",
+        cache!(|c| c.asked_pages_per_s),
+    ),
+    plain(
+        "groups[].missed_pages_per_s",
+        "pages/s",
+        "Requested pages that were not in the page cache.",
+    )
+    .gauge(
+        "justitia_group_missed_pages_per_second",
+        "pages_per_second",
+        cache!(|c| c.missed_pages_per_s),
+    ),
+    plain(
+        "groups[].readahead_pages_per_s",
+        "pages/s",
+        "Requested pages that readahead had just fetched: neither hit nor miss.",
+    )
+    .gauge(
+        "justitia_group_readahead_pages_per_second",
+        "pages_per_second",
+        cache!(|c| c.readahead_pages_per_s),
+    ),
+    plain(
+        "groups[].inserted_pages_per_s",
+        "pages/s",
+        "Pages brought into the page cache.",
+    )
+    .gauge(
+        "justitia_group_inserted_pages_per_second",
+        "pages_per_second",
+        cache!(|c| c.inserted_pages_per_s),
+    ),
+    plain(
+        "groups[].evicted_pages_per_s",
+        "pages/s",
+        "Pages of its page cache that reclaim took.",
+    )
+    .gauge(
+        "justitia_group_evicted_pages_per_second",
+        "pages_per_second",
+        cache!(|c| c.evicted_pages_per_s),
+    ),
+    plain(
+        "groups[].refault_pages_per_s",
+        "pages/s",
+        "Refaults: pages read again soon after eviction, the part of its working set that does not fit.",
+    )
+    .gauge(
+        "justitia_group_refault_pages_per_second",
+        "pages_per_second",
+        cache!(|c| c.refault_pages_per_s),
+    ),
+    plain(
+        "groups[].mmap_faults_per_s",
+        "1/s",
+        "Faults on mapped files.",
+    )
+    .gauge(
+        "justitia_group_mmap_faults_per_second",
+        "per_second",
+        cache!(|c| c.mmap_faults_per_s),
+    ),
+    plain(
+        "groups[].mmap_major_faults_per_s",
+        "1/s",
+        "Faults on mapped files that waited for the disk.",
+    )
+    .gauge(
+        "justitia_group_mmap_major_faults_per_second",
+        "per_second",
+        cache!(|c| c.mmap_major_faults_per_s),
+    ),
+    plain(
+        "groups[].reclaim_s_per_s",
+        "s/s",
+        "Time its tasks spend in direct reclaim; more than 1 if several reclaim at once.",
+    )
+    .gauge(
+        "justitia_group_reclaim_seconds_per_second",
+        "seconds_per_second",
+        cache!(|c| c.reclaim_s_per_s),
+    ),
+    plain(
+        "groups[].throttled_s_per_s",
+        "s/s",
+        "Time its tasks sleep because the group is above memory.high.",
+    )
+    .gauge(
+        "justitia_group_throttled_seconds_per_second",
+        "seconds_per_second",
+        cache!(|c| c.throttled_s_per_s),
+    ),
+    plain(
+        "groups[].knobs",
+        "",
+        "Its knobs: value, value before the agent, and whether another program changed it.",
+    ),
+    extra("Value of the group's memory.low.").gauge(
+        "justitia_group_memory_low_bytes",
+        "bytes",
+        Get::Group(|group| knob(group, Knob::MemoryLow)),
+    ),
+    extra("Value of the group's memory.high; +Inf is no limit.").gauge(
+        "justitia_group_memory_high_bytes",
+        "bytes",
+        Get::Group(|group| knob(group, Knob::MemoryHigh)),
+    ),
+    extra("Value of the group's io.weight.").gauge(
+        "justitia_group_io_weight",
+        "",
+        Get::Group(|group| knob(group, Knob::IoWeight)),
+    ),
+    extra("Value of the group's io.bfq.weight.").gauge(
+        "justitia_group_io_bfq_weight",
+        "",
+        Get::Group(|group| knob(group, Knob::IoBfqWeight)),
+    ),
+];

@@ -1,0 +1,40 @@
+//! What the agent's process costs: memory and CPU time.
+
+use std::time::Duration;
+
+use rustix::time::{clock_gettime, ClockId};
+use serde::{Deserialize, Serialize};
+
+/// The process, now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Own {
+    /// Memory it occupies, its binary included, bytes.
+    pub resident_bytes: Option<u64>,
+    /// CPU time of all its threads since it began.
+    pub cpu: Duration,
+}
+
+impl Own {
+    /// Reads them.
+    pub fn read() -> Own {
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+        Own {
+            resident_bytes: justitia_cgroup::resident_bytes(),
+            cpu: Duration::new(seconds, nanos),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_running_process_has_memory_and_has_used_the_cpu() {
+        let own = Own::read();
+        assert!(own.resident_bytes.unwrap() > 1 << 20);
+        assert!(own.cpu > Duration::ZERO);
+    }
+}

@@ -1,0 +1,496 @@
+//! What the agent tells about itself: one set of records for `status`, `plan` and `explain`.
+//!
+//! Names end in their unit. What is unknown is `null` (and left out where a whole section is).
+//! The records are made when somebody asks, from the last tick, so that a tick pays nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use justitia_policy::color::{Color, ColorSource, Declared};
+use justitia_policy::config::{Mode, Objective};
+use justitia_policy::plan::{HostRates, Knob, Plan, Reason, Value, Verdict};
+use justitia_policy::rates::CacheRates;
+use justitia_policy::snapshot::{BlockDevice, Group, GroupId, Knobs, Snapshot, WeightSource};
+use serde::{Deserialize, Serialize};
+
+mod gate;
+mod guard;
+
+pub use gate::{GateDeviceStatus, GateMemberStatus, GateStatus, Reading};
+pub use guard::{GuardStatus, Reclaimed, ReservationStatus};
+
+/// Prior values of the knobs we hold, shared between ticks until one is added or dropped.
+pub type Priors = BTreeMap<(GroupId, Knob), Value>;
+
+/// The last tick as it was: what was seen, what was decided.
+#[derive(Debug, Clone, Default)]
+pub struct Tick {
+    /// What was seen.
+    pub snapshot: Snapshot,
+    /// What was decided.
+    pub plan: Plan,
+    /// What our knobs held before us.
+    pub priors: Arc<Priors>,
+    /// What stood in the way.
+    pub problems: Vec<Problem>,
+    /// How many ticks there were.
+    pub count: u64,
+    /// How long this one took, from observing to submitting the writes.
+    pub took: Duration,
+    /// The longest of all of them.
+    pub longest: Duration,
+    /// Name of what counts the traffic.
+    pub observer: Option<&'static str>,
+    /// Knobs written since the agent began.
+    pub writes_total: u64,
+    /// What was asked of `memory.reclaim` since the agent began.
+    pub reclaimed: Reclaimed,
+    /// The kernel module's gate, if it is held.
+    pub gate: Option<Reading>,
+}
+
+/// What does not change from tick to tick.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// How much of the policy is in force.
+    pub mode: Mode,
+    /// What the feedback aims at.
+    pub objective: Objective,
+    /// Time between two steps.
+    pub interval: Duration,
+    /// When the agent began.
+    pub since: SystemTime,
+}
+
+/// Everything about the agent, as `justitia status --json` prints it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The agent's version.
+    pub version: String,
+    /// How much of the policy is in force.
+    pub mode: Mode,
+    /// What the feedback aims at.
+    pub objective: Objective,
+    /// When the agent began, seconds since 1970.
+    pub since_unix_s: u64,
+    /// Time between two steps.
+    pub interval_s: f64,
+    /// Steps so far.
+    pub ticks_total: u64,
+    /// How long the last one took, from observing to submitting the writes.
+    pub tick_us: u64,
+    /// The longest of all of them.
+    pub longest_tick_us: u64,
+    /// What counts the traffic, `bpf` or `proc`; not known before the first step.
+    #[serde(default)]
+    pub observer: Option<String>,
+    /// Knobs written since the agent began: none in mode `observe`.
+    #[serde(default)]
+    pub writes_total: u64,
+    /// Proportionality variation of the contending groups since the last step.
+    pub pv: Option<f64>,
+    /// Share error of the contending groups since the last step.
+    pub share_error: Option<f64>,
+    /// The host as a whole.
+    pub host: HostStatus,
+    /// Managed groups, parents before children.
+    pub groups: Vec<GroupStatus>,
+    /// Disks that BFQ schedules.
+    #[serde(default)]
+    pub devices: Vec<DeviceStatus>,
+    /// The guard; `None`: it has nothing to do.
+    #[serde(default)]
+    pub guard: Option<GuardStatus>,
+    /// The kernel module's gate; `None`: the agent does not hold it.
+    #[serde(default)]
+    pub gate: Option<GateStatus>,
+    /// What the last step wrote, or would have written in mode `observe`.
+    pub writes: Vec<PlannedWrite>,
+    /// What stands in the way.
+    pub problems: Vec<Problem>,
+}
+
+/// The host as a whole.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostStatus {
+    /// `MemTotal`.
+    pub total_bytes: Option<u64>,
+    /// `MemFree`.
+    pub free_bytes: Option<u64>,
+    /// Page cache of the whole host.
+    pub file_bytes: Option<u64>,
+    /// Of [`justitia_policy::snapshot::Host::high_watermark`].
+    pub high_watermark_bytes: Option<u64>,
+    /// Share of the last period in which some or all (`full`) tasks of the host waited for memory
+    /// or I/O, 0 to 1: fields of their own in JSON.
+    #[serde(flatten)]
+    pub stalled: HostRates,
+}
+
+/// One managed group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GroupStatus {
+    /// Path relative to the cgroup2 mount.
+    pub path: String,
+    /// The cgroup id.
+    pub id: u64,
+    /// Its weight.
+    pub weight: u32,
+    /// Where that came from.
+    pub weight_source: WeightSource,
+    /// `memory.current`.
+    pub current_bytes: Option<u64>,
+    /// Page cache it holds.
+    pub file_bytes: Option<u64>,
+    /// What the policy makes of it: fields of their own in JSON, not there before the first step.
+    #[serde(flatten)]
+    pub verdict: Option<VerdictStatus>,
+    /// What its application declared about itself, whether that counts or not; `None`: it never did.
+    #[serde(default)]
+    pub declared: Option<Declared>,
+    /// Its knobs that exist on this kernel.
+    pub knobs: Vec<KnobStatus>,
+    /// What it did at the kernel module's gate; `None`: it is not known there.
+    #[serde(default)]
+    pub gate: Option<GateMemberStatus>,
+}
+
+/// One disk that BFQ schedules.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeviceStatus {
+    /// For example `block:nvme0n1`.
+    pub path: String,
+    /// BFQ's `low_latency`, which overrides weights.
+    pub low_latency: Option<bool>,
+    /// What that was before us, if we changed it.
+    pub prior: Option<bool>,
+    /// Somebody else changed it while we held it; it is theirs.
+    pub foreign: bool,
+}
+
+/// What the policy makes of one group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VerdictStatus {
+    /// Its share of the managed groups' weight, 0 to 1.
+    pub proportion: f64,
+    /// Page cache it is entitled to.
+    pub entitlement_bytes: u64,
+    /// The page-cache threshold in force.
+    pub threshold_bytes: u64,
+    /// Application-level bandwidth since the last step.
+    pub bytes_per_s: Option<f64>,
+    /// Of that, what the disk carries.
+    pub transferable_bytes_per_s: Option<f64>,
+    /// Bandwidth over its weighted share; 1 is ideal.
+    pub of_ideal: Option<f64>,
+    /// It takes part in the competition.
+    pub contending: bool,
+    /// How well it is.
+    pub color: Color,
+    /// The feedback's gain on its share.
+    pub gain: f64,
+    /// Share of the last period in which some task waited, 0 to 1.
+    pub stalled: Option<f64>,
+    /// What its page cache did: fields of their own in JSON.
+    #[serde(flatten)]
+    pub cache: CacheRates,
+    /// Page cache charged to it that belongs to higher-weighted users of the same files. `None`:
+    /// nothing sees who uses which file.
+    #[serde(default)]
+    pub held_for_others_bytes: Option<u64>,
+    /// Page cache of its own that is charged to others. `None`: likewise.
+    #[serde(default)]
+    pub held_by_others_bytes: Option<u64>,
+    /// Whether the color was declared.
+    #[serde(default)]
+    pub color_source: ColorSource,
+    /// Page cache it may hold while it gives memory to others by its color.
+    #[serde(default)]
+    pub cap_bytes: Option<u64>,
+    /// Memory it needs to stay well, learned while it gave.
+    #[serde(default)]
+    pub working_set_bytes: Option<u64>,
+}
+
+/// One knob of one group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KnobStatus {
+    /// The file.
+    pub knob: Knob,
+    /// What it holds, as the kernel prints it.
+    pub now: String,
+    /// What it held before us, if we changed it.
+    pub prior: Option<String>,
+    /// Somebody else changed it while we held it; it is theirs.
+    pub foreign: bool,
+}
+
+/// One write of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedWrite {
+    /// The group.
+    pub path: String,
+    /// Its file.
+    pub knob: Knob,
+    /// What the file held when the plan was made.
+    pub now: Option<String>,
+    /// What to write.
+    pub value: String,
+    /// Why, in words.
+    pub because: String,
+    /// Why, as a record.
+    pub reason: Reason,
+}
+
+/// Something that stands in the way of one group, or of all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// The group it is about; `None`: all.
+    pub group: Option<String>,
+    /// What is wrong.
+    pub cause: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Problem {
+    /// A problem of the whole host.
+    pub fn general(error: &crate::error::Error) -> Problem {
+        Problem {
+            group: None,
+            cause: error.cause.clone(),
+            remedy: error.remedy.clone(),
+        }
+    }
+
+    /// A problem with a group's or disk's files.
+    pub fn of(path: &str, error: &justitia_cgroup::Error) -> Problem {
+        Problem {
+            group: Some(path.to_owned()),
+            cause: error.to_string(),
+            remedy: error.remedy().to_owned(),
+        }
+    }
+}
+
+impl Report {
+    /// The report of a tick.
+    pub fn new(setup: &Setup, tick: &Tick) -> Report {
+        let host = &tick.snapshot.host;
+        let verdicts: BTreeMap<GroupId, &Verdict> = tick
+            .plan
+            .verdicts
+            .iter()
+            .map(|verdict| (verdict.group, verdict))
+            .collect();
+        let sharing_is_seen = tick.snapshot.shared.is_some();
+        let groups = tick.snapshot.groups.iter().filter_map(|group| {
+            let verdict = verdicts.get(&group.id);
+            let verdict = verdict.map(|verdict| VerdictStatus::new(verdict, sharing_is_seen));
+            let mut status = GroupStatus::new(group, verdict, &tick.priors)?;
+            let reading = tick.gate.as_ref();
+            status.gate = reading.and_then(|gate| GateMemberStatus::of(gate, group.id.0));
+            Some(status)
+        });
+        let devices = tick.snapshot.devices.iter();
+        let devices = devices.map(|device| DeviceStatus::new(device, &tick.priors));
+        Report {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            mode: setup.mode,
+            objective: setup.objective,
+            since_unix_s: setup
+                .since
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            interval_s: setup.interval.as_secs_f64(),
+            ticks_total: tick.count,
+            tick_us: micros(tick.took),
+            longest_tick_us: micros(tick.longest),
+            observer: tick.observer.map(str::to_owned),
+            writes_total: tick.writes_total,
+            pv: tick.plan.pv,
+            share_error: tick.plan.share_error,
+            host: HostStatus {
+                total_bytes: host.total.map(|bytes| bytes.0),
+                free_bytes: host.free.map(|bytes| bytes.0),
+                file_bytes: host.file.map(|bytes| bytes.0),
+                high_watermark_bytes: host.high_watermark.map(|bytes| bytes.0),
+                stalled: tick.plan.host,
+            },
+            groups: groups.collect(),
+            devices: devices.collect(),
+            guard: GuardStatus::of(tick),
+            gate: tick.gate.as_ref().map(GateStatus::of),
+            writes: planned_writes(&tick.snapshot, &tick.plan),
+            problems: tick.problems.clone(),
+        }
+    }
+
+    /// The group of this path, or the only one whose path ends in `/name`.
+    pub fn find(&self, name: &str) -> Option<&GroupStatus> {
+        let exact = name.trim_end_matches('/');
+        if let Some(group) = self.groups.iter().find(|group| group.path == exact) {
+            return Some(group);
+        }
+        let suffix = format!("/{}", exact.trim_start_matches('/'));
+        let mut ending = self
+            .groups
+            .iter()
+            .filter(|group| group.path.ends_with(&suffix));
+        ending.next().filter(|_| ending.next().is_none())
+    }
+}
+
+impl GroupStatus {
+    /// `None` for an ancestor that is only there to hold managed groups.
+    fn new(group: &Group, verdict: Option<VerdictStatus>, priors: &Priors) -> Option<GroupStatus> {
+        Some(GroupStatus {
+            path: group.path.clone(),
+            id: group.id.0,
+            weight: group.weight?.get(),
+            weight_source: group.weight_source,
+            current_bytes: group.memory.current.map(|bytes| bytes.0),
+            file_bytes: group.memory.file.map(|bytes| bytes.0),
+            verdict,
+            declared: group.declared.clone(),
+            knobs: KNOBS
+                .into_iter()
+                .filter_map(|knob| KnobStatus::new(group, knob, priors))
+                .collect(),
+            gate: None,
+        })
+    }
+}
+
+impl DeviceStatus {
+    fn new(device: &BlockDevice, priors: &Priors) -> DeviceStatus {
+        DeviceStatus {
+            path: device.path.clone(),
+            low_latency: device.low_latency,
+            prior: match priors.get(&(device.id, Knob::BfqLowLatency)) {
+                Some(Value::Switch(on)) => Some(*on),
+                _ => None,
+            },
+            foreign: device.foreign,
+        }
+    }
+}
+
+impl VerdictStatus {
+    fn new(verdict: &Verdict, sharing_is_seen: bool) -> VerdictStatus {
+        VerdictStatus {
+            proportion: verdict.proportion,
+            entitlement_bytes: verdict.entitlement.0,
+            threshold_bytes: verdict.threshold.0,
+            bytes_per_s: verdict.bytes_per_s,
+            transferable_bytes_per_s: verdict.transferable_bytes_per_s,
+            of_ideal: verdict.of_ideal,
+            contending: verdict.contending,
+            color: verdict.color,
+            gain: verdict.gain,
+            stalled: verdict.stalled,
+            cache: verdict.cache,
+            held_for_others_bytes: sharing_is_seen.then_some(verdict.held_for_others.0),
+            held_by_others_bytes: sharing_is_seen.then_some(verdict.held_by_others.0),
+            color_source: verdict.color_source,
+            cap_bytes: verdict.cap.map(|bytes| bytes.0),
+            working_set_bytes: verdict.working_set.map(|bytes| bytes.0),
+        }
+    }
+}
+
+impl KnobStatus {
+    fn new(group: &Group, knob: Knob, priors: &Priors) -> Option<KnobStatus> {
+        let now = knob_value(&group.knobs, knob)?.to_string();
+        let prior = priors.get(&(group.id, knob)).map(Value::to_string);
+        Some(KnobStatus {
+            knob,
+            now,
+            prior,
+            foreign: is_foreign(&group.knobs, knob),
+        })
+    }
+}
+
+/// Where a weight came from, in words.
+pub fn source_words(source: WeightSource) -> &'static str {
+    match source {
+        WeightSource::Config => "configuration",
+        WeightSource::Xattr => "xattr user.justitia.weight",
+        WeightSource::OciAnnotation => "OCI annotation io.justitia.weight",
+        WeightSource::OciBlockIo => "OCI blockIO weight",
+        WeightSource::IoWeight => Knob::IoWeight.file_name(),
+        WeightSource::Default => "default",
+    }
+}
+
+/// The knobs that keep what is written to them.
+pub const KNOBS: [Knob; 5] = [
+    Knob::MemoryLow,
+    Knob::MemoryHigh,
+    Knob::IoWeight,
+    Knob::IoBfqWeight,
+    Knob::BfqLowLatency,
+];
+
+/// What a group's knob holds, if the file is there.
+pub fn knob_value(knobs: &Knobs, knob: Knob) -> Option<Value> {
+    match knob {
+        Knob::MemoryLow => knobs.low.map(Value::Limit),
+        Knob::MemoryHigh => knobs.high.map(Value::Limit),
+        Knob::IoWeight => knobs.io_weight.map(Value::Weight),
+        Knob::IoBfqWeight => knobs.bfq_weight.map(Value::Weight),
+        Knob::BfqLowLatency | Knob::MemoryReclaim => None,
+    }
+}
+
+/// Whether a foreign writer took the knob over.
+pub fn is_foreign(knobs: &Knobs, knob: Knob) -> bool {
+    match knob {
+        Knob::MemoryLow => knobs.foreign.low,
+        Knob::MemoryHigh => knobs.foreign.high,
+        Knob::IoWeight | Knob::IoBfqWeight => knobs.foreign.io_weight,
+        Knob::BfqLowLatency | Knob::MemoryReclaim => false,
+    }
+}
+
+/// The path of what is neither a group of the snapshot nor a disk.
+fn other_path(snapshot: &Snapshot, id: GroupId) -> String {
+    match snapshot.outside {
+        Some(outside) if outside.root == id => "/".to_owned(),
+        _ => id.to_string(),
+    }
+}
+
+fn planned_writes(snapshot: &Snapshot, plan: &Plan) -> Vec<PlannedWrite> {
+    let groups = snapshot.groups.iter().map(|group| (group.id, group));
+    let groups: BTreeMap<GroupId, &Group> = groups.collect();
+    let planned = plan.writes.iter().map(|write| {
+        let group = groups.get(&write.group);
+        let disk = snapshot.devices.iter().find(|disk| disk.id == write.group);
+        let path = group
+            .map(|group| &group.path)
+            .or(disk.map(|disk| &disk.path));
+        let now = group
+            .and_then(|group| knob_value(&group.knobs, write.knob))
+            .or(disk.and_then(|disk| disk.low_latency).map(Value::Switch));
+        PlannedWrite {
+            path: path.map_or_else(|| other_path(snapshot, write.group), Clone::clone),
+            knob: write.knob,
+            now: now.map(|value| value.to_string()),
+            value: write.value.to_string(),
+            because: write.reason.to_string(),
+            reason: write.reason,
+        }
+    });
+    planned.collect()
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

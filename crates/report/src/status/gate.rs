@@ -1,0 +1,213 @@
+//! What the kernel module's gate does, as `justitia status --json` and `justitia gate status` print it.
+//!
+//! The module counts in pages of the kernel; here it is bytes. Counters begin when the module is
+//! loaded, those of a group when it is fed for the first time.
+
+use justitia_cgroup::gate::{Config, Device, GateDevice, GateError, Info, Member, Order, State};
+use rustix::param::page_size;
+use serde::{Deserialize, Serialize};
+
+/// What the module told at the last step.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reading {
+    /// This agent holds it.
+    pub held: bool,
+    /// Whether it is closed, thresholds, counters; `None`: it cannot be read.
+    pub info: Option<Info>,
+    /// Its settings.
+    pub config: Config,
+    /// The backing devices.
+    pub devices: Vec<Device>,
+    /// Each group at each device.
+    pub members: Vec<Member>,
+}
+
+impl Reading {
+    /// What an open device tells.
+    pub fn of(device: &dyn GateDevice, held: bool) -> Result<Reading, GateError> {
+        let mut reading = Reading {
+            held,
+            info: Some(device.info()?),
+            config: device.config()?,
+            ..Reading::default()
+        };
+        device.devices(&mut reading.devices)?;
+        device.members(&mut reading.members)?;
+        Ok(reading)
+    }
+
+    /// Of this host's gate, which anybody may hold meanwhile.
+    pub fn beside() -> Result<Reading, GateError> {
+        Reading::of(justitia_cgroup::gate::open(false)?.as_ref(), false)
+    }
+}
+
+/// The gate.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GateStatus {
+    /// This agent holds it; otherwise it was only looked at.
+    pub held: bool,
+    /// `closed` (writers wait for their turn), or why everybody passes: `disabled`, `no-heartbeat`,
+    /// `no-thresholds`, `open`, or `unknown`.
+    pub state: String,
+    /// In which order writers wait: `stride`, `aging`, `fifo`.
+    pub order: String,
+    /// Groups it was fed.
+    pub groups: u64,
+    /// The kernel's background threshold; `None`: the module does not know it.
+    pub background_bytes: Option<u64>,
+    /// Below this much dirty memory the kernel throttles nobody.
+    pub freerun_bytes: Option<u64>,
+    /// Dirty and in flight, of all devices together: what it is held at.
+    pub setpoint_bytes: u64,
+    /// Calls of dirty throttling while it was closed.
+    pub calls_total: u64,
+    /// Of these, let pass.
+    pub passed_total: u64,
+    /// Times that no heartbeat came.
+    pub heartbeats_lost_total: u64,
+    /// The backing devices.
+    pub devices: Vec<GateDeviceStatus>,
+}
+
+/// One backing device.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GateDeviceStatus {
+    /// `MAJOR:MINOR` of the block device, or `bdi:ID`.
+    pub device: String,
+    /// What it is held at.
+    pub setpoint_bytes: u64,
+    /// Dirty now.
+    pub dirty_bytes: u64,
+    /// On their way to the device.
+    pub writeback_bytes: u64,
+    /// Granted and not dirtied yet.
+    pub unspent_bytes: u64,
+    /// What may be granted; negative: overdrawn.
+    pub budget_bytes: i64,
+    /// Who waits now.
+    pub waiting: u64,
+    /// The longest queue so far.
+    pub longest_queue: u64,
+    /// Waits that began.
+    pub enqueued_total: u64,
+    /// Waits that ended with credits.
+    pub granted_total: u64,
+    /// Grants to one that had not come first.
+    pub reordered_total: u64,
+    /// Waits that took too long.
+    pub timed_out_total: u64,
+    /// Waits that ended with the task.
+    pub killed_total: u64,
+    /// Times it was opened because it did not get on.
+    pub opened_total: u64,
+    /// The longest wait so far.
+    pub longest_wait_us: u64,
+    /// How often a waiter that came made the queue this long: 1, 2 to 3, 4 to 7 and so on.
+    pub lengths: Vec<u64>,
+}
+
+/// One group at the gate, all devices together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateMemberStatus {
+    /// Its weight there: its own times the gain.
+    pub weight: u64,
+    /// Tasks that wait now.
+    pub waiting: u64,
+    /// Bytes its tasks dirtied.
+    pub dirtied_total_bytes: u64,
+    /// Waits.
+    pub waits_total: u64,
+    /// Time its tasks waited, added up.
+    pub waited_total_us: u64,
+    /// Waits that took too long.
+    pub timed_out_total: u64,
+}
+
+fn bytes(pages: u64) -> u64 {
+    pages.saturating_mul(page_size() as u64)
+}
+
+fn signed_page() -> i64 {
+    i64::try_from(page_size()).unwrap_or(i64::MAX)
+}
+
+impl GateStatus {
+    /// What was read of it.
+    pub fn of(reading: &Reading) -> GateStatus {
+        let info = reading.info.unwrap_or_default();
+        let state = reading.info.map(|info| info.state());
+        let known = |pages: u64| (pages > 0).then(|| bytes(pages));
+        GateStatus {
+            held: reading.held,
+            state: state.map_or("unknown", State::word).to_owned(),
+            order: reading
+                .config
+                .order()
+                .map_or("unknown", Order::name)
+                .to_owned(),
+            groups: u64::from(info.groups),
+            background_bytes: known(info.background_pages),
+            freerun_bytes: known(info.freerun_pages),
+            setpoint_bytes: bytes(info.setpoint_pages),
+            calls_total: info.calls,
+            passed_total: info.passed,
+            heartbeats_lost_total: info.heartbeats_lost,
+            devices: reading.devices.iter().map(GateDeviceStatus::of).collect(),
+        }
+    }
+
+    /// Whether writers wait for their turn.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed.word()
+    }
+}
+
+impl GateDeviceStatus {
+    fn of(device: &Device) -> GateDeviceStatus {
+        let name = match (device.major, device.minor) {
+            (0, 0) => format!("bdi:{}", device.bdi_id),
+            (major, minor) => format!("{major}:{minor}"),
+        };
+        GateDeviceStatus {
+            device: name,
+            setpoint_bytes: bytes(device.setpoint_pages),
+            dirty_bytes: bytes(device.dirty_pages),
+            writeback_bytes: bytes(device.writeback_pages),
+            unspent_bytes: bytes(device.unspent_pages),
+            budget_bytes: device.budget_pages.saturating_mul(signed_page()),
+            waiting: u64::from(device.waiting),
+            longest_queue: u64::from(device.longest_queue),
+            enqueued_total: device.enqueued,
+            granted_total: device.granted,
+            reordered_total: device.reordered,
+            timed_out_total: device.timed_out,
+            killed_total: device.killed,
+            opened_total: device.opened,
+            longest_wait_us: device.longest_wait_ns / 1000,
+            lengths: device.lengths.to_vec(),
+        }
+    }
+}
+
+impl GateMemberStatus {
+    /// The group of this id; `None`: it has no account at any device.
+    pub fn of(reading: &Reading, id: u64) -> Option<GateMemberStatus> {
+        let mut members = reading
+            .members
+            .iter()
+            .filter(|m| m.cgroup_id == id)
+            .peekable();
+        members.peek()?;
+        Some(
+            members.fold(GateMemberStatus::default(), |sum, m| GateMemberStatus {
+                weight: u64::from(m.weight),
+                waiting: sum.waiting + u64::from(m.waiting),
+                dirtied_total_bytes: sum.dirtied_total_bytes + bytes(m.pages),
+                waits_total: sum.waits_total + m.waits,
+                waited_total_us: sum.waited_total_us + m.wait_ns / 1000,
+                timed_out_total: sum.timed_out_total + m.timed_out,
+            }),
+        )
+    }
+}

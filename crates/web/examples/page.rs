@@ -1,0 +1,44 @@
+//! The live page with made-up groups, for work on the page:
+//! `cargo run -p justitia-web --example page -- [GROUPS] [ADDRESS]`, 8 groups by default.
+//!
+//! An interrupt from the keyboard ends it. To see what the page does when the agent is stuck,
+//! stop it (`kill -STOP`); when it is gone, end it.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use justitia_policy::config::{Mode, Objective};
+use justitia_report::feed::DEFAULT_LISTEN;
+use justitia_report::own::Own;
+use justitia_report::status::{Report, Setup};
+use justitia_report::{example, say};
+use justitia_web::{Latest, Server, Told};
+
+const INTERVAL: Duration = Duration::from_secs(1);
+
+fn main() -> std::io::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let groups = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(8);
+    let listen = arguments.next().and_then(|address| address.parse().ok());
+    let setup = Setup {
+        mode: Mode::Proportional,
+        objective: Objective::Fair,
+        interval: INTERVAL,
+        since: SystemTime::now(),
+    };
+    let told = |count| Told {
+        own: Own::read(),
+        report: Report::new(&setup, &example::tick(count, groups)),
+    };
+    let latest = Arc::new(Latest::new(told(0)));
+    let listener = TcpListener::bind(listen.unwrap_or(DEFAULT_LISTEN))?;
+    let server = Server::start(listener, Arc::clone(&latest))?;
+    say::line(format_args!("http://{}/", server.address()))?;
+    for count in 1.. {
+        latest.post(told(count));
+        thread::sleep(INTERVAL);
+    }
+    Ok(())
+}

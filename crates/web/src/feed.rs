@@ -1,0 +1,91 @@
+//! The agent's lines: from its socket, or from a descriptor that somebody connected to it for us.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use justitia_report::error::plain;
+use justitia_report::feed::{Frame, SOCKET};
+use justitia_report::status::Report;
+use justitia_report::{Error, Result};
+
+/// A line longer than this is not the agent's: a report of 10,000 groups has some 10 MB.
+const LONGEST: u64 = 256 << 20;
+
+/// What the agent tells, step by step.
+#[derive(Debug)]
+pub struct Feed {
+    input: BufReader<File>,
+    line: Vec<u8>,
+}
+
+impl Feed {
+    /// Of the agent with this state directory, whose socket is root's.
+    pub fn connect(state_dir: &Path) -> Result<Feed> {
+        let path = state_dir.join(SOCKET);
+        match UnixStream::connect(&path) {
+            Ok(stream) => Ok(Feed::from(OwnedFd::from(stream))),
+            Err(error) => Err(unreachable_at(&path, &error)),
+        }
+    }
+
+    /// Of whoever connected standard input.
+    pub fn stdin() -> Result<Feed> {
+        let stdin = io::stdin().as_fd().try_clone_to_owned();
+        stdin.map(Feed::from).map_err(|error| broken(&error))
+    }
+
+    /// What it told of the next step; `None`: the agent has ended.
+    pub fn read(&mut self) -> Result<Option<Frame<Report>>> {
+        self.line.clear();
+        let mut input = self.input.by_ref().take(LONGEST);
+        match input.read_until(b'\n', &mut self.line) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+            Err(error) => return Err(broken(&error)),
+        }
+        if !self.line.ends_with(b"\n") {
+            return Ok(None);
+        }
+        let frame = serde_json::from_slice(&self.line).map_err(|error| {
+            Error::failed(
+                format!("what the agent tells is not understood: {error}"),
+                "use the agent's own version of justitia-web",
+            )
+        })?;
+        Ok(Some(frame))
+    }
+}
+
+impl From<OwnedFd> for Feed {
+    fn from(input: OwnedFd) -> Feed {
+        Feed {
+            input: BufReader::with_capacity(64 << 10, File::from(input)),
+            line: Vec::new(),
+        }
+    }
+}
+
+fn unreachable_at(path: &Path, error: &io::Error) -> Error {
+    use io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+    match error.kind() {
+        NotFound | ConnectionRefused => Error::failed(
+            format!("no agent listens at {}", path.display()),
+            "start it: systemctl start justitia, or justitia run; or name its --state-dir",
+        ),
+        PermissionDenied => Error::environment(
+            format!("no permission to read {}", path.display()),
+            "start it as root, which it gives up, or: systemctl start justitia-web",
+        ),
+        _ => broken(error),
+    }
+}
+
+fn broken(error: &io::Error) -> Error {
+    Error::failed(
+        format!("cannot read what the agent tells: {}", plain(error)),
+        "start justitia-web again",
+    )
+}

@@ -1,0 +1,270 @@
+//! The last ten minutes, for the page's figures: what each group had, and what was decided.
+//!
+//! The web thread takes a sample of each step that the agent told, always, so that a page opened
+//! after an incident shows it: about 0.1 ms a step at 1,000 groups.
+//!
+//! Memory is bounded whatever the number of groups: at most [`POINTS`] points, at most one a
+//! second, each with the [`GROUPS`] groups of most bandwidth (then of most page cache) and the sum
+//! of all others: about 1 MB. A group that had a place keeps it until another has twice as much, so
+//! that groups of equal size do not take turns. Of decisions, the last [`DECISIONS`] different
+//! ones: the same knob written again for the same kind of reason is the same decision, counted.
+//!
+//! Inside, a value that is not known is NaN (JSON: `null`); it is left out of sums.
+
+mod answer;
+
+use std::collections::{HashMap, VecDeque};
+use std::mem::{discriminant, size_of};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use justitia_policy::color::Color;
+use justitia_policy::config::Mode;
+use justitia_policy::plan::{Knob, Reason};
+use justitia_report::status::{GroupStatus, Report, VerdictStatus};
+use serde::Serialize;
+
+/// Points of time that are kept at most.
+pub(super) const POINTS: usize = 600;
+/// Groups that have a place of their own in each point.
+pub(super) const GROUPS: usize = 32;
+/// Different decisions that are kept.
+pub(super) const DECISIONS: usize = 200;
+/// How long a point is kept.
+const AGE: Duration = Duration::from_secs(600);
+/// Points are not closer than this, short of a little for the clock's jitter.
+const SPACING: Duration = Duration::from_millis(900);
+/// Writes of one step that are looked at: a step that writes to thousands of groups says little
+/// more in the thousandth.
+const WRITES_PER_STEP: usize = 100;
+
+const _: () = assert!(size_of::<Sample>() * (GROUPS + 1) * POINTS < 1_200_000);
+
+/// What one group had in one tick.
+#[derive(Debug, Clone)]
+struct Sample {
+    id: u64,
+    path: Arc<str>,
+    proportion: f32,
+    bytes_per_s: f32,
+    file_bytes: f32,
+    threshold_bytes: f32,
+    hit_ratio: f32,
+    of_ideal: f32,
+    color: Option<Color>,
+    contending: bool,
+}
+
+/// The groups without a place of their own, together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+struct Rest {
+    groups: usize,
+    proportion: f32,
+    bytes_per_s: f32,
+    file_bytes: f32,
+    threshold_bytes: f32,
+    /// Of those that contend.
+    contending_proportion: f32,
+    contending_bytes_per_s: f32,
+}
+
+#[derive(Debug)]
+struct Point {
+    tick: u64,
+    at: Instant,
+    pv: f32,
+    share_error: f32,
+    free_bytes: f32,
+    writes: usize,
+    groups: Box<[Sample]>,
+    rest: Rest,
+}
+
+/// Writes to one knob for one kind of reason.
+#[derive(Debug)]
+struct Decision {
+    /// Of the cgroup; `None`: it is about something else, which its path names.
+    id: Option<u64>,
+    path: Arc<str>,
+    knob: Knob,
+    prior: Option<String>,
+    value: String,
+    reason: Reason,
+    written: bool,
+    times: u64,
+    first: Instant,
+    last: Instant,
+    tick: u64,
+}
+
+/// The last ten minutes.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    points: VecDeque<Point>,
+    /// The newest last.
+    decisions: VecDeque<Decision>,
+}
+
+impl History {
+    /// Adds a step that was told at this time.
+    pub(super) fn push(&mut self, report: &Report, at: Instant) {
+        self.decide(report, at);
+        let early = |last: &Point| at.duration_since(last.at) < SPACING;
+        if self.points.back().is_some_and(early) {
+            return;
+        }
+        while self.points.len() >= POINTS
+            || self
+                .points
+                .front()
+                .is_some_and(|first| at.duration_since(first.at) > AGE)
+        {
+            self.points.pop_front();
+        }
+        let point = self.point(report, at);
+        self.points.push_back(point);
+    }
+
+    fn point(&self, report: &Report, at: Instant) -> Point {
+        let placed: HashMap<u64, &Arc<str>> = self
+            .points
+            .back()
+            .map(|last| last.groups.iter().map(|had| (had.id, &had.path)).collect())
+            .unwrap_or_default();
+        let groups = report.groups.iter();
+        let mut all: Vec<Seen> = groups.map(|group| Seen::new(group, &placed)).collect();
+        if all.len() > GROUPS {
+            all.select_nth_unstable_by(GROUPS, |a, b| {
+                let order = b.bytes_per_s.total_cmp(&a.bytes_per_s);
+                order.then(b.file_bytes.total_cmp(&a.file_bytes))
+            });
+        }
+        let (own, others) = all.split_at(all.len().min(GROUPS));
+        let samples = own.iter().map(|seen| {
+            let group = seen.group;
+            let path = placed.get(&group.id).copied();
+            let path = path.filter(|path| ***path == *group.path);
+            let path = path.map_or_else(|| group.path.as_str().into(), Arc::clone);
+            sample(group, path)
+        });
+        let mut groups: Box<[Sample]> = samples.collect();
+        groups.sort_unstable_by_key(|sample| sample.id);
+        Point {
+            tick: report.ticks_total,
+            at,
+            pv: known(report.pv),
+            share_error: known(report.share_error),
+            free_bytes: known(float(report.host.free_bytes)),
+            writes: report.writes.len(),
+            groups,
+            rest: rest(others),
+        }
+    }
+
+    fn decide(&mut self, report: &Report, at: Instant) {
+        for write in report.writes.iter().take(WRITES_PER_STEP) {
+            let group = report.groups.iter().find(|group| group.path == write.path);
+            let id = group.map(|group| group.id);
+            let same = self.decisions.iter().position(|old| {
+                old.id == id
+                    && (id.is_some() || *old.path == *write.path)
+                    && old.knob == write.knob
+                    && discriminant(&old.reason) == discriminant(&write.reason)
+            });
+            let old = same.and_then(|at| self.decisions.remove(at));
+            let path = old.as_ref().map(|old| Arc::clone(&old.path));
+            if self.decisions.len() >= DECISIONS {
+                self.decisions.pop_front();
+            }
+            self.decisions.push_back(Decision {
+                id,
+                path: path.unwrap_or_else(|| write.path.as_str().into()),
+                knob: write.knob,
+                prior: write.now.clone(),
+                value: write.value.clone(),
+                reason: write.reason,
+                written: report.mode != Mode::Observe,
+                times: old.as_ref().map_or(0, |old| old.times) + 1,
+                first: old.as_ref().map_or(at, |old| old.first),
+                last: at,
+                tick: report.ticks_total,
+            });
+        }
+    }
+}
+
+/// A group as it was seen, with what decides about a place: bandwidth, then page cache.
+struct Seen<'a> {
+    group: &'a GroupStatus,
+    bytes_per_s: f64,
+    file_bytes: f64,
+}
+
+impl<'a> Seen<'a> {
+    fn new(group: &'a GroupStatus, placed: &HashMap<u64, &Arc<str>>) -> Seen<'a> {
+        let factor = if placed.contains_key(&group.id) {
+            2.0
+        } else {
+            1.0
+        };
+        let verdict = group.verdict.as_ref();
+        let bytes_per_s = verdict.and_then(|verdict| verdict.bytes_per_s);
+        Seen {
+            group,
+            bytes_per_s: bytes_per_s.unwrap_or(0.0) * factor,
+            file_bytes: float(group.file_bytes).unwrap_or(0.0) * factor,
+        }
+    }
+}
+
+fn sample(group: &GroupStatus, path: Arc<str>) -> Sample {
+    let verdict = group.verdict.as_ref();
+    let of = |get: fn(&VerdictStatus) -> Option<f64>| known(verdict.and_then(get));
+    Sample {
+        id: group.id,
+        path,
+        proportion: of(|v| Some(v.proportion)),
+        bytes_per_s: of(|v| v.bytes_per_s),
+        file_bytes: known(float(group.file_bytes)),
+        threshold_bytes: of(|v| Some(v.threshold_bytes as f64)),
+        hit_ratio: of(|v| v.cache.hit_ratio),
+        of_ideal: of(|v| v.of_ideal),
+        color: verdict.map(|verdict| verdict.color),
+        contending: verdict.is_some_and(|verdict| verdict.contending),
+    }
+}
+
+fn float(value: Option<u64>) -> Option<f64> {
+    value.map(|value| value as f64)
+}
+
+fn rest(others: &[Seen]) -> Rest {
+    let mut rest = Rest::default();
+    let nameless: Arc<str> = "".into();
+    for seen in others {
+        let add = |sum: &mut f32, value: f32| {
+            if !value.is_nan() {
+                *sum += value;
+            }
+        };
+        let sample = sample(seen.group, Arc::clone(&nameless));
+        rest.groups += 1;
+        add(&mut rest.proportion, sample.proportion);
+        add(&mut rest.bytes_per_s, sample.bytes_per_s);
+        add(&mut rest.file_bytes, sample.file_bytes);
+        add(&mut rest.threshold_bytes, sample.threshold_bytes);
+        if sample.contending {
+            add(&mut rest.contending_proportion, sample.proportion);
+            add(&mut rest.contending_bytes_per_s, sample.bytes_per_s);
+        }
+    }
+    rest
+}
+
+fn known(value: Option<f64>) -> f32 {
+    value.map_or(f32::NAN, |value| value as f32)
+}
+
+#[cfg(test)]
+#[path = "history_tests.rs"]
+mod tests;

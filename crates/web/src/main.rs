@@ -1,0 +1,90 @@
+//! `justitia web` as a program: started by systemd with the agent's socket as its input, by `justitia run`
+//! likewise, or by hand.
+//!
+//! What comes from the network is read without any privilege: root connects to the agent, binds the port and
+//! becomes nobody before the first thread starts.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+use justitia_args::web::WebArgs;
+use justitia_report::feed::parse_listen;
+use justitia_report::{say, Error, Log, Result};
+use justitia_web::{Feed, Page, Place};
+use rustix::process::{geteuid, Gid, Uid};
+use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+/// The agent's state directory unless told otherwise.
+const STATE_DIR: &str = "/run/justitia";
+/// The kernel's user that owns nothing.
+const NOBODY: u32 = 65534;
+
+/// Serve the live page and the metrics of an agent that was started without them
+#[derive(Parser)]
+#[command(
+    name = "justitia web",
+    bin_name = "justitia web",
+    version,
+    max_term_width = 100
+)]
+struct Cli {
+    #[command(flatten)]
+    web: WebArgs,
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return justitia_args::answer(&error),
+    };
+    match run(&cli.web) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say::two_lines(&error.cause, &error.remedy);
+            ExitCode::from(error.exit.code())
+        }
+    }
+}
+
+/// Serves until the agent ends.
+fn run(args: &WebArgs) -> Result<()> {
+    let place = match args.listen.as_deref().map(parse_listen) {
+        None => Place::AsTold,
+        Some(Ok(listen)) => Place::At(listen),
+        Some(Err((cause, remedy))) => return Err(Error::usage(cause, remedy)),
+    };
+    let mut feed = if args.stdin {
+        Feed::stdin()?
+    } else {
+        Feed::connect(args.state_dir.as_deref().unwrap_or(Path::new(STATE_DIR)))?
+    };
+    let Some(first) = feed.read()? else {
+        return Ok(());
+    };
+    let mut page = Page::bind(first, place, Log::stderr(false));
+    give_up_root()?;
+    page.serve();
+    while let Some(frame) = feed.read()? {
+        page.follow(frame);
+    }
+    Ok(())
+}
+
+/// Becomes nobody, for good. Credentials are each thread's own: there must be one only.
+fn give_up_root() -> Result<()> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    set_thread_groups(&[])
+        .and_then(|()| set_thread_res_gid(gid, gid, gid))
+        .and_then(|()| set_thread_res_uid(uid, uid, uid))
+        .and_then(|()| set_no_new_privs(true))
+        .map_err(|error| {
+            Error::environment(
+                format!("cannot become nobody: {error}"),
+                "start it as another user than root: systemctl start justitia-web",
+            )
+        })
+}

@@ -1,0 +1,190 @@
+//! The `OpenMetrics` 1.0 text format.
+//!
+//! Written here, not with a library: names of cgroups are labels and may hold quotes, backslashes
+//! and line breaks, which the common library does not escape, and families are made one at a time
+//! from the last report, so that a scrape of 1,000 groups never is in memory as a whole.
+//!
+//! Invariants: every family has TYPE, UNIT if it has one, and HELP; samples of a family stand
+//! together; no two samples have the same name and labels; what is not known has no sample.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use justitia_report::describe::{metrics, Get, Labels, Metric};
+use justitia_report::own::Own;
+use justitia_report::status::Report;
+
+/// The media type.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// A scrape under way: an iterator over the text, family by family.
+#[derive(Debug)]
+pub struct Scrape {
+    report: Report,
+    own: Own,
+    /// Of each group the label with its path, escaped.
+    labels: Vec<String>,
+    /// The family that comes next; one more than there are: the end mark.
+    next: usize,
+}
+
+impl Scrape {
+    /// Of this report.
+    pub fn new(mut report: Report, own: Own) -> Scrape {
+        // Samples that differ in nothing make the whole scrape invalid. A path names one group at
+        // a time, but a report may have been made while one took over from another.
+        let mut seen = HashSet::new();
+        report
+            .groups
+            .retain(|group| seen.insert(group.path.clone()));
+        let labels = report
+            .groups
+            .iter()
+            .map(|group| label("group", &group.path));
+        Scrape {
+            labels: labels.collect(),
+            report,
+            own,
+            next: 0,
+        }
+    }
+
+    fn family(&self, metric: &Metric, help: &str) -> String {
+        let labels: usize = self.labels.iter().map(String::len).sum();
+        let line = metric.name.len() + 24;
+        let mut text = String::with_capacity(512 + labels + self.labels.len() * line);
+        let name = metric.name;
+        let _ = writeln!(text, "# TYPE {name} {}", metric.kind.word());
+        if !metric.unit.is_empty() {
+            let _ = writeln!(text, "# UNIT {name} {}", metric.unit);
+        }
+        text.push_str("# HELP ");
+        text.push_str(name);
+        text.push(' ');
+        escape(&mut text, help);
+        text.push('\n');
+        self.samples(metric, &mut text);
+        text
+    }
+
+    fn samples(&self, metric: &Metric, text: &mut String) {
+        let groups = self.report.groups.iter().zip(&self.labels);
+        match metric.get {
+            Get::Report(get) => sample(text, metric, "", get(&self.report)),
+            Get::Own(get) => sample(text, metric, "", get(&self.own)),
+            Get::ReportInfo(get) => {
+                sample(text, metric, &join(get(&self.report)), Some(1.0));
+            }
+            Get::Group(get) => {
+                for (group, label) in groups {
+                    sample(text, metric, label, get(group));
+                }
+            }
+            Get::GroupInfo(get) => {
+                for (group, label) in groups {
+                    let labels = format!("{label},{}", join(get(group)));
+                    sample(text, metric, &labels, Some(1.0));
+                }
+            }
+            Get::GroupState(states, get) => {
+                let states: Vec<(&str, String)> = states
+                    .iter()
+                    .map(|state| (*state, format!(",{}", label(metric.name, state))))
+                    .collect();
+                let mut labels = String::new();
+                for (group, path) in groups {
+                    let Some(now) = get(group) else { continue };
+                    for (state, label) in &states {
+                        labels.clear();
+                        labels.push_str(path);
+                        labels.push_str(label);
+                        let is = f64::from(u8::from(*state == now));
+                        sample(text, metric, &labels, Some(is));
+                    }
+                }
+            }
+            Get::GateDevice(get) => {
+                for device in self.report.gate.iter().flat_map(|gate| &gate.devices) {
+                    let name = label("device", &device.device);
+                    sample(text, metric, &name, Some(get(device)));
+                }
+            }
+            Get::Device(get) => {
+                for disk in &self.report.devices {
+                    let name = label("disk", disk.path.trim_start_matches("block:"));
+                    sample(text, metric, &name, get(disk));
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for Scrape {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        let at = self.next;
+        self.next += 1;
+        match metrics().nth(at) {
+            Some((metric, help)) => Some(self.family(metric, help)),
+            None if at == metrics().count() => Some("# EOF\n".into()),
+            None => None,
+        }
+    }
+}
+
+fn sample(text: &mut String, metric: &Metric, labels: &str, value: Option<f64>) {
+    let Some(value) = value else { return };
+    text.push_str(metric.name);
+    text.push_str(metric.kind.suffix());
+    if !labels.is_empty() {
+        text.push('{');
+        text.push_str(labels);
+        text.push('}');
+    }
+    text.push(' ');
+    number(text, value);
+    text.push('\n');
+}
+
+fn number(text: &mut String, value: f64) {
+    let _ = if value.is_infinite() {
+        text.write_str(if value > 0.0 { "+Inf" } else { "-Inf" })
+    } else if value.fract() == 0.0 && value.abs() < 9e15 {
+        // Most are counts of bytes: several times as fast as a floating-point number.
+        write!(text, "{}", value as i64)
+    } else {
+        write!(text, "{value}")
+    };
+}
+
+fn join(labels: Labels) -> String {
+    let labels: Vec<String> = labels
+        .into_iter()
+        .map(|(name, value)| label(name, &value))
+        .collect();
+    labels.join(",")
+}
+
+fn label(name: &str, value: &str) -> String {
+    let mut text = format!("{name}=\"");
+    escape(&mut text, value);
+    text.push('"');
+    text
+}
+
+/// Backslash, double quote and line feed are the three characters the format reserves.
+fn escape(text: &mut String, value: &str) {
+    for c in value.chars() {
+        match c {
+            '\\' => text.push_str("\\\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            c => text.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "openmetrics_tests.rs"]
+mod tests;

@@ -1,0 +1,208 @@
+//! The text follows `OpenMetrics` 1.0, whatever groups are called.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use justitia_policy::config::{Mode, Objective};
+
+use super::*;
+use justitia_report::describe::Kind;
+use justitia_report::example;
+use justitia_report::status::{Setup, Tick};
+
+fn report(tick: &Tick) -> Report {
+    let setup = Setup {
+        mode: Mode::Observe,
+        objective: Objective::Strict,
+        interval: Duration::from_secs(2),
+        since: UNIX_EPOCH + Duration::from_secs(5),
+    };
+    Report::new(&setup, tick)
+}
+
+fn text(tick: &Tick) -> String {
+    Scrape::new(report(tick), Own::default()).collect()
+}
+
+/// Families by name and samples as name, labels, value: a reader of its own, strict.
+struct Read {
+    kinds: HashMap<String, String>,
+    samples: Vec<(String, String, f64)>,
+}
+
+fn read(text: &str) -> Read {
+    let body = text.strip_suffix("# EOF\n").expect("an end mark");
+    let mut kinds = HashMap::new();
+    let mut samples = Vec::new();
+    let mut family = String::new();
+    for line in body.lines() {
+        assert!(!line.is_empty() && !line.starts_with("# EOF"), "{line}");
+        if let Some(meta) = line.strip_prefix("# ") {
+            let mut words = meta.splitn(3, ' ');
+            let (what, name, rest) = (words.next(), words.next().unwrap(), words.next());
+            if what == Some("TYPE") {
+                family = name.to_owned();
+                let old = kinds.insert(family.clone(), rest.unwrap().to_owned());
+                assert!(old.is_none(), "{name} comes twice");
+            }
+            assert_eq!(name, family, "{line}");
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+        let suffix = match kinds[&family].as_str() {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        assert_eq!(name, format!("{family}{suffix}"), "{line}");
+        let value = match value {
+            "+Inf" => f64::INFINITY,
+            number => number.parse().unwrap(),
+        };
+        samples.push((
+            name.to_owned(),
+            labels.trim_end_matches('}').to_owned(),
+            value,
+        ));
+    }
+    Read { kinds, samples }
+}
+
+fn value(read: &Read, name: &str, labels: &str) -> Option<f64> {
+    let found = read
+        .samples
+        .iter()
+        .find(|(n, l, _)| n == name && l == labels);
+    found.map(|(_, _, value)| *value)
+}
+
+#[test]
+fn every_family_is_there_with_its_type_even_without_groups() {
+    for groups in [0, 8] {
+        let read = read(&text(&example::tick(3, groups)));
+        for (metric, _) in metrics() {
+            assert_eq!(read.kinds[metric.name], metric.kind.word());
+        }
+    }
+}
+
+#[test]
+fn values_are_in_base_units() {
+    let read = read(&text(&example::tick(3, 8)));
+    assert_eq!(
+        value(&read, "justitia_agent_tick_seconds", ""),
+        Some(0.002_303)
+    );
+    assert_eq!(value(&read, "justitia_agent_ticks_total", ""), Some(3.0));
+    assert_eq!(value(&read, "justitia_agent_writes_total", ""), Some(18.0));
+    assert_eq!(
+        value(&read, "justitia_agent_start_time_seconds", ""),
+        Some(5.0)
+    );
+    assert_eq!(
+        value(
+            &read,
+            "justitia_group_memory_high_bytes",
+            "group=\"/app/db\""
+        ),
+        Some(f64::INFINITY)
+    );
+    let info = "version=\"0.1.0\",mode=\"observe\",objective=\"strict\",observer=\"bpf\"";
+    assert_eq!(value(&read, "justitia_agent_info", info), Some(1.0));
+    assert_eq!(
+        value(&read, "justitia_disk_low_latency", "disk=\"nvme0n1\""),
+        Some(0.0)
+    );
+}
+
+#[test]
+fn a_group_has_exactly_one_color() {
+    let read = read(&text(&example::tick(3, 8)));
+    let colors = read.samples.iter().filter(|(name, labels, _)| {
+        name == "justitia_group_color" && labels.starts_with("group=\"/app/db\"")
+    });
+    let colors: Vec<f64> = colors.map(|(_, _, value)| *value).collect();
+    assert_eq!(colors.len(), 3);
+    assert_eq!(colors.iter().filter(|value| **value > 0.0).count(), 1);
+}
+
+#[test]
+fn names_of_groups_are_escaped() {
+    let mut tick = example::tick(3, 1);
+    tick.snapshot.groups[0].path = "/a\"b\\c\nd{e=\"f\"} 1".into();
+    let text = text(&tick);
+    assert!(
+        text.contains("group=\"/a\\\"b\\\\c\\nd{e=\\\"f\\\"} 1\"} "),
+        "{text}"
+    );
+    assert!(text
+        .lines()
+        .all(|line| line.starts_with("# ") || line.starts_with("justitia_")));
+}
+
+#[test]
+fn no_two_samples_are_the_same_series() {
+    let mut tick = example::tick(3, 8);
+    // Another group took over the path while the report was made.
+    let twice = tick.snapshot.groups[0].path.clone();
+    tick.snapshot.groups[1].path = twice;
+    let read = read(&text(&tick));
+    let mut seen = HashSet::new();
+    for (name, labels, _) in &read.samples {
+        assert!(seen.insert((name, labels)), "{name}{{{labels}}}");
+    }
+}
+
+#[test]
+fn what_is_unknown_has_no_sample() {
+    let mut tick = example::tick(3, 2);
+    tick.plan.pv = None;
+    tick.plan.verdicts[1].cache.hit_ratio = None;
+    tick.snapshot.groups[1].memory.file = None;
+    tick.snapshot.shared = None;
+    let read = read(&text(&tick));
+    assert_eq!(value(&read, "justitia_proportionality_variation", ""), None);
+    let db = "group=\"/app/db\"";
+    assert_eq!(value(&read, "justitia_group_hit_ratio", db), None);
+    assert_eq!(value(&read, "justitia_group_page_cache_bytes", db), None);
+    for held in ["for", "by"].map(|whom| format!("justitia_group_held_{whom}_others_bytes")) {
+        assert_eq!(value(&read, &held, db), None);
+    }
+    assert!(value(&read, "justitia_group_hit_ratio", "group=\"/app/web\"").is_some());
+}
+
+#[test]
+fn before_the_first_step_there_are_no_group_values() {
+    let read = read(&text(&Tick::default()));
+    assert!(read
+        .samples
+        .iter()
+        .all(|(_, labels, _)| !labels.contains("group=")));
+    assert_eq!(value(&read, "justitia_contending_groups", ""), None);
+    assert_eq!(value(&read, "justitia_groups", ""), Some(0.0));
+}
+
+#[test]
+fn counters_are_named_total_and_infos_info() {
+    for (metric, _) in metrics() {
+        assert_eq!(
+            metric.kind == Kind::Counter,
+            metric.kind.suffix() == "_total"
+        );
+    }
+}
+
+#[test]
+fn a_thousand_groups_are_ready_in_milliseconds() {
+    let tick = example::tick(40, 1000);
+    let report = report(&tick);
+    let began = Instant::now();
+    let bytes: usize = Scrape::new(report, Own::default())
+        .map(|piece| piece.len())
+        .sum();
+    let took = began.elapsed();
+    assert!(bytes > 1 << 20);
+    // Generous: without optimization, on a busy machine.
+    assert!(took < Duration::from_secs(1), "{took:?} for {bytes} bytes");
+}

@@ -1,0 +1,168 @@
+//! What is at which path.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::history::History;
+use super::http::{Answer, Body, Request, Status};
+use super::openmetrics::{Scrape, CONTENT_TYPE};
+use crate::latest::Latest;
+
+/// Files of the page: path, media type, content.
+pub(super) const ASSETS: [(&str, &str, &str); 8] = [
+    (
+        "/",
+        "text/html; charset=utf-8",
+        include_str!("page/index.html"),
+    ),
+    (
+        "/style.css",
+        "text/css; charset=utf-8",
+        include_str!("page/style.css"),
+    ),
+    ("/app.js", JS, include_str!("page/app.js")),
+    ("/charts.js", JS, include_str!("page/charts.js")),
+    ("/data.js", JS, include_str!("page/data.js")),
+    ("/format.js", JS, include_str!("page/format.js")),
+    ("/tables.js", JS, include_str!("page/tables.js")),
+    ("/icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
+];
+const JS: &str = "text/javascript; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// Shortest time between two looks at what was told.
+const SHORTEST: Duration = Duration::from_millis(20);
+/// Longest: an interval may become shorter meanwhile.
+const LONGEST: Duration = Duration::from_secs(1);
+/// A loop that has been silent for less than this is not called stuck, however short its interval.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The pages, and what they are made from.
+#[derive(Debug)]
+pub(super) struct Site {
+    latest: Arc<Latest>,
+    history: History,
+    /// What `/api/status` answers, and of which step: made once however many ask.
+    status: Option<(u64, Arc<[u8]>)>,
+    /// Number of the last step that was seen, and when it was new.
+    seen: (u64, Instant),
+    due: Instant,
+}
+
+impl Site {
+    pub(super) fn new(latest: Arc<Latest>, now: Instant) -> Site {
+        Site {
+            latest,
+            history: History::default(),
+            status: None,
+            seen: (0, now),
+            due: now,
+        }
+    }
+
+    /// When to look at what was told again.
+    pub(super) fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Whether a new step was posted; if so it goes into the history. Follows the agent's beat:
+    /// once a step was seen, the next is looked for shortly before it is due, then more often.
+    pub(super) fn look(&mut self, now: Instant) {
+        if now < self.due {
+            return;
+        }
+        let told = self.latest.get();
+        let pause = if told.report.ticks_total == self.seen.0 {
+            told.interval() / 8
+        } else {
+            self.seen = (told.report.ticks_total, now);
+            self.history.push(&told.report, now);
+            told.interval() * 7 / 8
+        };
+        self.due = now + pause.clamp(SHORTEST, LONGEST);
+    }
+
+    /// Whether the answer holds memory of its own.
+    pub(super) fn is_heavy(request: &Request) -> bool {
+        request.path == "/metrics" || request.path.starts_with("/api/")
+    }
+
+    pub(super) fn answer(&mut self, request: &Request, now: Instant) -> Answer {
+        match request.path.as_str() {
+            "/metrics" => {
+                let told = self.latest.get();
+                Answer {
+                    status: Status::Ok,
+                    content_type: CONTENT_TYPE,
+                    body: Body::Pieces(Box::new(Scrape::new(told.report.clone(), told.own))),
+                }
+            }
+            "/api/status" => self.status(),
+            "/api/history" => self.history(&request.query, now),
+            "/healthz" => self.health(now),
+            path => match ASSETS.iter().find(|(name, ..)| *name == path) {
+                Some((_, kind, text)) => Answer::ok(kind, Cow::Borrowed(text.as_bytes())),
+                None => Answer::status(Status::NotFound),
+            },
+        }
+    }
+
+    fn status(&mut self) -> Answer {
+        let told = self.latest.get();
+        let count = told.report.ticks_total;
+        if self
+            .status
+            .as_ref()
+            .is_none_or(|(known, _)| *known != count)
+        {
+            let Ok(json) = serde_json::to_vec(&told.report) else {
+                return Answer::status(Status::Stalled);
+            };
+            self.status = Some((count, json.into()));
+        }
+        match &self.status {
+            Some((_, json)) => Answer {
+                status: Status::Ok,
+                content_type: JSON,
+                body: Body::Shared(Arc::clone(json)),
+            },
+            None => Answer::status(Status::Stalled),
+        }
+    }
+
+    fn history(&self, query: &str, now: Instant) -> Answer {
+        let since = query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("since=")?.parse().ok())
+            .unwrap_or(0);
+        let told = self.latest.get();
+        let clock = (now, SystemTime::now());
+        let json = self.history.json(&told.report, since, clock, self.age(now));
+        Answer::ok(JSON, json.into_bytes())
+    }
+
+    fn health(&self, now: Instant) -> Answer {
+        let told = self.latest.get();
+        match self.age(now) {
+            None => Answer::text(Status::Stalled, "no step yet\n"),
+            Some(age) if age > (told.interval() * 3).max(GRACE) => Answer::text(
+                Status::Stalled,
+                format!(
+                    "stalled: the last step was {:.1} s ago\n",
+                    age.as_secs_f64()
+                ),
+            ),
+            Some(_) => Answer::status(Status::Ok),
+        }
+    }
+
+    /// How long ago the last step was.
+    fn age(&self, now: Instant) -> Option<Duration> {
+        (self.seen.0 > 0).then(|| now.saturating_duration_since(self.seen.1))
+    }
+}
+
+#[cfg(test)]
+#[path = "site_tests.rs"]
+mod tests;
