@@ -75,7 +75,7 @@ fn a_client_that_asks_or_listens_a_little_at_a_time_holds_up_others_for_a_while_
     });
     ask(&path).unwrap();
     asking.join().unwrap();
-    board.post(crate::web::example::tick(1, 300));
+    board.post(justitia_report::example::tick(1, 300));
     let mut listens = request(&path, &Request::Status).unwrap();
     let listening = thread::spawn(move || {
         let mut total = 0;
