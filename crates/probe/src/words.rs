@@ -1,6 +1,4 @@
-//! Numbers for people, and times from people.
-
-use std::time::Duration;
+//! Numbers and times for people.
 
 /// A number with three significant digits or none after the point.
 pub fn number(value: f64) -> String {
@@ -36,20 +34,6 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-/// A time such as `50ms`, `1.5s`, `250us` or `2` (seconds); positive and at most an hour.
-pub fn parse_time(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let (number, unit) = if let Some(number) = text.strip_suffix("us") {
-        (number, 1e-6)
-    } else if let Some(number) = text.strip_suffix("ms") {
-        (number, 1e-3)
-    } else {
-        (text.strip_suffix('s').unwrap_or(text), 1.0)
-    };
-    let seconds = number.trim().parse::<f64>().ok()? * unit;
-    (seconds > 0.0 && seconds <= 3600.0).then(|| Duration::from_secs_f64(seconds))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,16 +59,5 @@ mod tests {
         assert_eq!(time(2.0), "2 s");
         assert_eq!(time(0.000_25), "250 us");
         assert_eq!(time(f64::INFINITY), "failed");
-    }
-
-    #[test]
-    fn times_are_understood_with_and_without_unit() {
-        assert_eq!(parse_time("50ms"), Some(Duration::from_millis(50)));
-        assert_eq!(parse_time("1.5s"), Some(Duration::from_millis(1500)));
-        assert_eq!(parse_time("250us"), Some(Duration::from_micros(250)));
-        assert_eq!(parse_time("2"), Some(Duration::from_secs(2)));
-        for wrong in ["", "0", "-1s", "soon", "2h", "NaN", "inf", "4000s"] {
-            assert_eq!(parse_time(wrong), None, "{wrong}");
-        }
     }
 }

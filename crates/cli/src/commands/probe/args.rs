@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use justitia_probe::targets::log::{Field, Unit};
-use justitia_probe::{words, Threshold};
+use justitia_probe::Threshold;
 
 /// Arguments of `justitia probe`.
 #[derive(Debug, Args)]
@@ -346,8 +346,13 @@ pub(crate) struct ExecArgs {
     pub(crate) common: CommonArgs,
 }
 
+/// Longer times are mistakes.
+const LONGEST: Duration = Duration::from_secs(3600);
+
 fn time(text: &str) -> Result<Duration, String> {
-    words::parse_time(text).ok_or_else(|| "not a time such as 50ms or 1.5s".to_owned())
+    justitia_quantity::time(text)
+        .filter(|time| !time.is_zero() && *time <= LONGEST)
+        .ok_or_else(|| "not a time such as 50ms or 1.5s".to_owned())
 }
 
 fn number(text: &str, fits: impl Fn(f64) -> bool, what: &str) -> Result<f64, String> {
