@@ -22,8 +22,9 @@ use zstd::zstd_safe::{find_frame_compressed_size, get_frame_content_size, CParam
 pub(crate) const MAGIC: [u8; 8] = *b"\x89JREC\r\n\x1a";
 /// Bytes before the first frame.
 pub(crate) const PREAMBLE: usize = 12;
-/// The most a frame holds, and the most bytes it is: a step of some 5,000 groups.
-pub(crate) const LONGEST: usize = 8 << 20;
+/// The most a frame holds, and the most bytes it is. A group takes 1.3 KB, and as much again where the
+/// policy's memory is recorded: a step of some 6,000 groups.
+pub(crate) const LONGEST: usize = 16 << 20;
 
 /// zstd's default: higher levels cost four times the CPU and save 3 %.
 const LEVEL: i32 = 3;
