@@ -38,31 +38,30 @@
 //! A key nobody knows is refused, with its line and the nearest key there is: a misspelt key that
 //! is ignored looks like a feature that does not work.
 
-mod colors;
 mod doctor;
-mod gate;
-mod guard;
+mod values;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use justitia_discover::{DiscoverConfig, Glob};
+use justitia_discover::DiscoverConfig;
 use justitia_doctor::Silence;
-use justitia_policy::config::{FeedbackConfig, Mode, Objective};
+use justitia_policy::config::{
+    ColorConfig, FeedbackConfig, GuardConfig, MemoplightConfig, Mode, Objective,
+};
 use justitia_policy::units::Weight;
+use serde::de::value::{Error as NameError, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::Deserialize;
-use toml::Spanned;
 
-pub use colors::{parse_color, parse_time, COLORS};
-pub use gate::GateSettings;
-pub use guard::parse_size;
+pub use values::{
+    parse_color, parse_interval, parse_size, parse_time, GateSettings, GLOB_REMEDY, WEIGHT_REMEDY,
+};
 
-use justitia_report::feed::{self, parse_listen, DEFAULT_LISTEN};
+use justitia_report::feed::{self, DEFAULT_LISTEN};
 
 use crate::error::{plain, Error, Exit, Result};
 
@@ -164,31 +163,8 @@ impl Settings {
 
     /// Reads the text of a file; `path` is for messages.
     pub fn parse(text: &str, path: &Path) -> Result<Settings> {
-        let source = Source { text, path };
-        let top: Section = source.toml()?;
-        let sections: Sections = source.toml()?;
-        let mut settings = Settings::default();
-        for (key, value) in &top {
-            source.set(&mut settings, key, value)?;
-        }
-        for (key, value) in &sections.weights {
-            let weight = source.weight(key, value)?;
-            source.globs(key, std::slice::from_ref(key.get_ref()))?;
-            settings.weights.push((key.get_ref().clone(), weight));
-        }
-        // Specific before general: an exact path, then the longest glob, wherever they stand.
-        settings.weights.sort_by_key(|(glob, _)| {
-            (
-                glob.contains(['*', '?', '[']),
-                std::cmp::Reverse(glob.len()),
-            )
-        });
-        settings.policy.feedback = source.feedback(&sections.feedback)?;
-        settings.policy.memoplight = source.memoplight(&sections.memoplight)?;
-        settings.policy.guard = source.guard(&sections.guard)?;
-        settings.gate = source.gate(&sections.gate)?;
-        settings.silences = source.silences()?;
-        Ok(settings)
+        let file: File = toml::from_str(text).map_err(|error| refusal(text, path, &error))?;
+        Ok(file.into())
     }
 
     /// Where the socket is.
@@ -214,204 +190,190 @@ impl Settings {
     }
 }
 
-type Section = BTreeMap<Spanned<String>, Spanned<toml::Value>>;
-
+/// The file, key by key.
 #[derive(Deserialize)]
-struct Sections {
-    #[serde(default)]
-    weights: Section,
-    #[serde(default)]
-    feedback: Section,
-    #[serde(default)]
-    memoplight: Section,
-    #[serde(default)]
-    guard: Section,
-    #[serde(default)]
-    gate: Section,
+#[serde(default, deny_unknown_fields)]
+struct File {
+    mode: Mode,
+    objective: Objective,
+    #[serde(deserialize_with = "values::interval")]
+    interval: Duration,
+    #[serde(deserialize_with = "values::globs")]
+    manage: Vec<String>,
+    #[serde(deserialize_with = "values::globs")]
+    exclude: Vec<String>,
+    trust: Vec<u32>,
+    observer: Observing,
+    #[serde(deserialize_with = "values::weights")]
+    weights: Vec<(String, Weight)>,
+    #[serde(with = "values::Feedback")]
+    feedback: FeedbackConfig,
+    memoplight: MemoplightConfig,
+    #[serde(with = "values::Guard")]
+    guard: GuardConfig,
+    gate: GateSettings,
+    #[serde(deserialize_with = "values::color_ttl")]
+    color_ttl: Duration,
+    #[serde(deserialize_with = "values::color_period")]
+    color_period: Duration,
+    #[serde(deserialize_with = "values::color_percent")]
+    color_percent: f64,
+    color_yellow: bool,
+    state_dir: PathBuf,
+    socket: Option<PathBuf>,
+    #[serde(deserialize_with = "values::listen")]
+    listen: Option<SocketAddr>,
+    doctor: doctor::Section,
 }
 
-const KEYS: [&str; 20] = [
-    "mode",
-    "objective",
-    "interval",
-    "manage",
-    "exclude",
-    "trust",
-    "observer",
-    "weights",
-    "feedback",
-    "memoplight",
-    "guard",
-    "gate",
-    "color_ttl",
-    "color_period",
-    "color_percent",
-    "color_yellow",
-    "state_dir",
-    "socket",
-    "listen",
-    "doctor",
+impl Default for File {
+    fn default() -> File {
+        let Settings {
+            policy,
+            interval,
+            manage,
+            exclude,
+            observer,
+            color_ttl,
+            weights,
+            trust,
+            state_dir,
+            socket,
+            listen,
+            gate,
+            silences: _,
+        } = Settings::default();
+        File {
+            mode: policy.mode,
+            objective: policy.objective,
+            interval,
+            manage,
+            exclude,
+            trust,
+            observer,
+            weights,
+            feedback: policy.feedback,
+            memoplight: policy.memoplight,
+            guard: policy.guard,
+            gate,
+            color_ttl,
+            color_period: Duration::from_secs_f64(policy.colors.period_s),
+            color_percent: policy.colors.percent,
+            color_yellow: policy.colors.yellow,
+            state_dir,
+            socket,
+            listen,
+            doctor: doctor::Section::default(),
+        }
+    }
+}
+
+impl From<File> for Settings {
+    fn from(file: File) -> Settings {
+        Settings {
+            policy: justitia_policy::Config {
+                mode: file.mode,
+                objective: file.objective,
+                feedback: file.feedback,
+                colors: ColorConfig {
+                    period_s: file.color_period.as_secs_f64(),
+                    percent: file.color_percent,
+                    yellow: file.color_yellow,
+                },
+                memoplight: file.memoplight,
+                guard: file.guard,
+            },
+            interval: file.interval,
+            manage: file.manage,
+            exclude: file.exclude,
+            observer: file.observer,
+            color_ttl: file.color_ttl,
+            weights: file.weights,
+            trust: file.trust,
+            state_dir: file.state_dir,
+            socket: file.socket,
+            listen: file.listen,
+            gate: file.gate,
+            silences: file.doctor.silences(),
+        }
+    }
+}
+
+/// An error of TOML or serde as one line of cause and one of remedy.
+fn refusal(text: &str, path: &Path, error: &toml::de::Error) -> Error {
+    let span = error.span().unwrap_or(0..0);
+    let before = &text[..span.start.min(text.len())];
+    let line = before.matches('\n').count() + 1;
+    let (cause, remedy) = said(error.message(), &key_at(text, &span));
+    Error::usage(format!("{}:{line}: {cause}", path.display()), remedy)
+}
+
+/// The key whose value begins there; empty: it is not on that line.
+fn key_at(text: &str, span: &Range<usize>) -> String {
+    let before = text.get(..span.start).unwrap_or_default();
+    let entry = before.rsplit(['\n', '{', ',']).next().unwrap_or_default();
+    let key = entry.split_once('=').map_or("", |(key, _)| key);
+    key.trim().trim_matches(['"', '\'']).to_owned()
+}
+
+/// Cause and remedy: those of [`values`] are ready, serde's are put into words.
+fn said(message: &str, key: &str) -> (String, String) {
+    if let Some((cause, remedy)) = message.split_once('\n') {
+        return (cause.replace(values::KEY, key), remedy.replace('\n', " "));
+    }
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let (word, known) = quoted.split_first().unwrap_or((&"", &[]));
+    if message.starts_with("unknown field") {
+        return (format!("unknown key {word}"), did_you_mean(word, known));
+    }
+    if message.starts_with("unknown variant") {
+        return (format!("unknown {key} {word}"), did_you_mean(word, known));
+    }
+    if message.starts_with("missing field") {
+        return (
+            format!("an entry has no {word}"),
+            doctor::EXAMPLE.to_owned(),
+        );
+    }
+    let expected = message.strip_prefix("invalid type: ");
+    match expected.and_then(|rest| rest.rsplit_once(", expected ")) {
+        Some((_, wanted)) if !key.is_empty() => {
+            let wanted = match wanted {
+                "a boolean" => "true or false",
+                "a string" => "a text in quotes",
+                "a sequence" => "a list",
+                "f64" => "a number",
+                "u32" => "a whole number",
+                other => other,
+            };
+            let example = EXAMPLES.iter().find(|(of, _)| *of == key);
+            let example = example.map_or(wanted, |(_, example)| example);
+            (
+                format!("{key} is not {wanted}"),
+                format!("write {key} = {example}"),
+            )
+        }
+        _ => (
+            message.to_owned(),
+            "correct that line; the format is TOML".to_owned(),
+        ),
+    }
+}
+
+/// Values whose form is not obvious.
+const EXAMPLES: [(&str, &str); 11] = [
+    ("interval", "\"1s\""),
+    ("manage", "[\"/app/*\"]"),
+    ("exclude", "[\"/app/backup\"]"),
+    ("trust", "[1000]"),
+    ("listen", "\"127.0.0.1:9619\""),
+    ("color_ttl", "\"5s\""),
+    ("color_period", "\"1s\""),
+    ("reserve", "\"2%\""),
+    ("root_share", "\"10%\""),
+    ("mode", "\"proportional\""),
+    ("silence", doctor::SILENCE),
 ];
-
-/// The text, for lines in messages.
-struct Source<'a> {
-    text: &'a str,
-    path: &'a Path,
-}
-
-impl Source<'_> {
-    fn toml<T: DeserializeOwned>(&self) -> Result<T> {
-        toml::from_str(self.text).map_err(|error| {
-            let span = error.span().unwrap_or(0..0);
-            self.error(
-                &span,
-                error.message(),
-                "correct that line; the format is TOML",
-            )
-        })
-    }
-
-    fn set(
-        &self,
-        settings: &mut Settings,
-        key: &Spanned<String>,
-        value: &Spanned<toml::Value>,
-    ) -> Result<()> {
-        let span = value.span();
-        match key.get_ref().as_str() {
-            "mode" => settings.policy.mode = self.word(key, value, MODES)?,
-            "objective" => settings.policy.objective = self.word(key, value, OBJECTIVES)?,
-            "interval" => {
-                let text: String = self.typed(key, value, "a text such as \"1s\"")?;
-                settings.interval = parse_interval(&text)
-                    .map_err(|(cause, remedy)| self.error(&span, &cause, &remedy))?;
-            }
-            "manage" => settings.manage = self.glob_list(key, value)?,
-            "exclude" => settings.exclude = self.glob_list(key, value)?,
-            "trust" => {
-                settings.trust = self.typed(key, value, "a list of user numbers such as [1000]")?;
-            }
-            "observer" => settings.observer = self.word(key, value, OBSERVERS)?,
-            "state_dir" => settings.state_dir = self.typed(key, value, "a path")?,
-            "socket" => settings.socket = Some(self.typed(key, value, "a path")?),
-            "listen" => {
-                let text: String = self.typed(key, value, "a text such as \"127.0.0.1:9619\"")?;
-                settings.listen = parse_listen(&text)
-                    .map_err(|(cause, remedy)| self.error(&span, &cause, &remedy))?;
-            }
-            "color_ttl" | "color_period" | "color_percent" | "color_yellow" => {
-                self.set_color(settings, key, value)?;
-            }
-            // Read as sections.
-            "weights" | "feedback" | "memoplight" | "guard" | "gate" | "doctor" => {}
-            unknown => return Err(self.unknown_key(key, unknown, &KEYS)),
-        }
-        Ok(())
-    }
-
-    fn typed<T: DeserializeOwned>(
-        &self,
-        key: &Spanned<String>,
-        value: &Spanned<toml::Value>,
-        wanted: &str,
-    ) -> Result<T> {
-        T::deserialize(value.get_ref().clone().into_deserializer()).map_err(|_: toml::de::Error| {
-            self.error(
-                &value.span(),
-                &format!("{} is not {wanted}", key.get_ref()),
-                &format!("write {} = {}", key.get_ref(), wanted),
-            )
-        })
-    }
-
-    fn word<T: DeserializeOwned>(
-        &self,
-        key: &Spanned<String>,
-        value: &Spanned<toml::Value>,
-        words: &[&str],
-    ) -> Result<T> {
-        let word: String = self.typed(key, value, "a word in quotes")?;
-        let (cause, remedy) = unknown_word(key.get_ref(), &word, words);
-        T::deserialize(toml::Value::String(word).into_deserializer())
-            .map_err(|_: toml::de::Error| self.error(&value.span(), &cause, &remedy))
-    }
-
-    fn glob_list(
-        &self,
-        key: &Spanned<String>,
-        value: &Spanned<toml::Value>,
-    ) -> Result<Vec<String>> {
-        let globs: Vec<String> = self.typed(key, value, "a list such as [\"/app/*\"]")?;
-        self.globs(key, &globs)?;
-        Ok(globs)
-    }
-
-    fn globs(&self, key: &Spanned<String>, globs: &[String]) -> Result<()> {
-        for glob in globs {
-            Glob::new(glob)
-                .map_err(|error| self.error(&key.span(), &error.to_string(), GLOB_REMEDY))?;
-        }
-        Ok(())
-    }
-
-    fn weight(&self, key: &Spanned<String>, value: &Spanned<toml::Value>) -> Result<Weight> {
-        let number = value.get_ref().as_integer();
-        number
-            .and_then(|number| u32::try_from(number).ok())
-            .and_then(|number| Weight::new(number).ok())
-            .ok_or_else(|| {
-                self.error(
-                    &value.span(),
-                    &format!(
-                        "weight {} of {} is not a number from 1 to 10000",
-                        value.get_ref(),
-                        key.get_ref()
-                    ),
-                    WEIGHT_REMEDY,
-                )
-            })
-    }
-
-    fn feedback(&self, section: &Section) -> Result<FeedbackConfig> {
-        let defaults = toml::Table::try_from(FeedbackConfig::default());
-        let mut table = defaults.expect("numbers under plain names");
-        for (key, value) in section {
-            let name = key.get_ref();
-            if !table.contains_key(name) {
-                let known: Vec<&str> = table.keys().map(String::as_str).collect();
-                return Err(self.unknown_key(key, name, &known));
-            }
-            let number: f64 = self.typed(key, value, "a number")?;
-            if !number.is_finite() || number < 0.0 {
-                return Err(self.error(
-                    &value.span(),
-                    &format!("{name} is {number}"),
-                    "use a number that is not negative",
-                ));
-            }
-            table.insert(name.clone(), toml::Value::Float(number));
-        }
-        table.try_into().map_err(|error: toml::de::Error| {
-            self.error(&(0..0), error.message(), "correct the section [feedback]")
-        })
-    }
-
-    fn unknown_key(&self, key: &Spanned<String>, name: &str, known: &[&str]) -> Error {
-        self.error(
-            &key.span(),
-            &format!("unknown key {name}"),
-            &did_you_mean(name, known),
-        )
-    }
-
-    fn error(&self, span: &Range<usize>, cause: &str, remedy: &str) -> Error {
-        let line = self.text[..span.start.min(self.text.len())]
-            .matches('\n')
-            .count()
-            + 1;
-        Error::usage(format!("{}:{line}: {cause}", self.path.display()), remedy)
-    }
-}
 
 /// The modes' names.
 pub const MODES: &[&str] = &["observe", "justitia", "proportional", "memoplight"];
@@ -419,58 +381,28 @@ pub const MODES: &[&str] = &["observe", "justitia", "proportional", "memoplight"
 pub const OBJECTIVES: &[&str] = &["fair", "strict"];
 /// The observers' names.
 pub const OBSERVERS: &[&str] = &["auto", "bpf", "proc"];
-/// What to do about a weight out of range.
-pub const WEIGHT_REMEDY: &str = "use a whole number from 1 to 10000; 100 is the default";
-/// What to do about a malformed glob.
-pub const GLOB_REMEDY: &str = "write a path below the cgroup2 mount, for example /app/*";
-
-/// Cause and remedy of a word that is none of those there are.
-pub fn unknown_word(key: &str, word: &str, words: &[&str]) -> (String, String) {
-    (format!("unknown {key} {word}"), did_you_mean(word, words))
-}
 
 /// A mode by its name.
 pub fn parse_mode(word: &str) -> Result<Mode> {
-    by_name("mode", word, MODES)
+    by_name("mode", word)
 }
 
 /// An objective by its name.
 pub fn parse_objective(word: &str) -> Result<Objective> {
-    by_name("objective", word, OBJECTIVES)
+    by_name("objective", word)
 }
 
 /// An observer by its name.
 pub fn parse_observer(word: &str) -> Result<Observing> {
-    by_name("observer", word, OBSERVERS)
+    by_name("observer", word)
 }
 
-fn by_name<T: DeserializeOwned>(key: &str, word: &str, words: &[&str]) -> Result<T> {
-    T::deserialize(toml::Value::String(word.to_owned()).into_deserializer()).map_err(
-        |_: toml::de::Error| {
-            let (cause, remedy) = unknown_word(key, word, words);
-            Error::usage(cause, remedy)
-        },
-    )
-}
-
-/// A time such as `1s`, `500ms` or `2`; between 100 ms and a minute. Errors as cause and remedy.
-pub fn parse_interval(text: &str) -> std::result::Result<Duration, (String, String)> {
-    let (number, unit) = match text.strip_suffix("ms") {
-        Some(number) => (number, 0.001),
-        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
-    };
-    let seconds = number
-        .trim()
-        .parse::<f64>()
-        .ok()
-        .map(|number| number * unit);
-    match seconds {
-        Some(seconds) if (0.1..=60.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err((
-            format!("interval {text} is not a time from 100ms to 60s"),
-            "use for example 1s or 500ms".into(),
-        )),
-    }
+fn by_name<T: DeserializeOwned>(key: &str, word: &str) -> Result<T> {
+    let name: StrDeserializer<'_, NameError> = word.into_deserializer();
+    T::deserialize(name).map_err(|error| {
+        let (cause, remedy) = said(&error.to_string(), key);
+        Error::usage(cause, remedy)
+    })
 }
 
 fn did_you_mean(name: &str, known: &[&str]) -> String {

@@ -161,6 +161,7 @@ fn a_weight_out_of_range_is_refused_with_its_line() {
     for weight in ["0", "10001", "-1", "1.5", "'heavy'", "99999999999"] {
         let (cause, remedy) = refusal(&format!("[weights]\n'/ok' = 1\n'/app/db' = {weight}\n"));
         assert!(cause.starts_with("j.toml:3: weight "), "{cause}");
+        assert!(cause.contains(" of /app/db is not"), "{cause}");
         assert_eq!(remedy, WEIGHT_REMEDY);
     }
 }
@@ -184,6 +185,37 @@ fn wrong_types_and_broken_toml_are_refused_with_their_line() {
             "{text:?}: {cause}"
         );
         assert!(!cause.contains('\n') && !remedy.contains('\n') && !remedy.is_empty());
+    }
+}
+
+#[test]
+fn what_is_wanted_is_shown_with_its_key() {
+    for (text, cause, remedy) in [
+        (
+            "interval = 1",
+            "interval is not a text in quotes",
+            "interval = \"1s\"",
+        ),
+        (
+            "manage = '/app'",
+            "manage is not a list",
+            "manage = [\"/app/*\"]",
+        ),
+        ("color_percent = 51", "color_percent is 51", "at most 50"),
+        (
+            "[feedback]\ngain_limit = -1",
+            "gain_limit is -1",
+            "not negative",
+        ),
+        (
+            "feedback = { dead_band = 'x' }",
+            "dead_band is not a number",
+            "dead_band = a number",
+        ),
+    ] {
+        let (found, advice) = refusal(text);
+        assert!(found.ends_with(cause), "{found}");
+        assert!(advice.contains(remedy), "{advice}");
     }
 }
 

@@ -307,26 +307,13 @@ pub enum SchedulerArg {
     None,
 }
 
-/// A size with an optional binary suffix: `65536`, `128K`, `768M`, `1G` (also `KiB`, `MiB`, `GiB`).
+/// A size, see [`justitia_quantity::size`].
 ///
 /// # Errors
-/// Says which part of the text is not a size.
+/// Says what a size looks like.
 pub fn size(text: &str) -> Result<u64, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, suffix) = text.split_at(digits);
-    let number: u64 = number
-        .parse()
-        .map_err(|_| "expected a number such as 768M".to_owned())?;
-    let unit = match suffix.to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        _ => return Err(format!("unknown unit '{suffix}': use K, M or G")),
-    };
-    number
-        .checked_mul(unit)
-        .ok_or_else(|| "too large".to_owned())
+    justitia_quantity::size(text)
+        .ok_or_else(|| format!("{text} is not a size: use for example 768M, 1G or 65536"))
 }
 
 /// Seconds, finite and not negative.
@@ -347,7 +334,7 @@ mod tests {
         assert_eq!(size("1GiB"), Ok(1 << 30));
         assert_eq!(size("4096"), Ok(4096));
         assert!(size("M").is_err());
-        assert!(size("3X").unwrap_err().contains('X'));
+        assert!(size("3X").unwrap_err().contains("3X"));
         assert!(size("99999999999G").is_err());
     }
 }

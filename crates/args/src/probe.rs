@@ -361,8 +361,13 @@ pub struct ExecArgs {
     pub common: CommonArgs,
 }
 
+/// Longer times are mistakes.
+const LONGEST: Duration = Duration::from_secs(3600);
+
 fn time(text: &str) -> Result<Duration, String> {
-    values::time(text).ok_or_else(|| "not a time such as 50ms or 1.5s".to_owned())
+    justitia_quantity::time(text)
+        .filter(|time| !time.is_zero() && *time <= LONGEST)
+        .ok_or_else(|| "not a time such as 50ms or 1.5s".to_owned())
 }
 
 fn number(text: &str, fits: impl Fn(f64) -> bool, what: &str) -> Result<f64, String> {

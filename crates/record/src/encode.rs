@@ -1,28 +1,30 @@
-//! From ticks to frames.
+//! From sessions and ticks to frames.
 
-use justitia_policy::Snapshot;
-use serde_json::Value;
+use std::io;
 
-use crate::derive::DERIVATIONS;
-use crate::frame::{self, frame, CRITICAL, DEFLATED, DELTA, END, KEY, SESSION};
+use serde::{Deserialize, Serialize};
+
+use crate::frame::{self, frame};
 use crate::model::{Session, Tick};
-use crate::squeeze::{guess_next, squeeze, Known};
-use crate::tree;
 use crate::KEYFRAME_EVERY;
 
-/// Shorter payloads are not worth deflating.
-const WORTH_DEFLATING: usize = 64;
-/// zlib's default.
-const DEFLATE_LEVEL: u8 = 6;
+/// What a frame holds, as `MessagePack` with the names of fields, so that fields may come and go.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Entry<S = Session, T = Box<Tick>> {
+    /// A session begins.
+    Session(S),
+    /// One step.
+    Tick(T),
+    /// The recorder ended by itself.
+    End,
+}
 
 /// Turns sessions and ticks into the bytes of a record. Does no I/O.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    strings: tree::Writer,
-    /// The tick before: its tree, guessed on to the next, and its snapshot.
-    before: Option<(Value, Snapshot)>,
-    /// The next tick's number within the session.
-    number: u64,
+    /// The contents of the frame before; empty: the next one is a key frame.
+    before: Vec<u8>,
     since_key: u64,
 }
 
@@ -38,75 +40,46 @@ impl Encoder {
     }
 
     /// The frame that begins a session.
-    pub fn session(&mut self, session: &Session) -> Result<Vec<u8>, serde_json::Error> {
-        *self = Encoder::default();
-        let session = Session {
-            derivations: DERIVATIONS,
-            ..session.clone()
-        };
-        Ok(frame(SESSION, CRITICAL, &serde_json::to_vec(&session)?))
+    pub fn session(&mut self, session: &Session) -> io::Result<Vec<u8>> {
+        self.before.clear();
+        frame(&contents(&Entry::Session(session))?, &[])
     }
 
-    /// The frame of a tick: in full if it says what the policy remembered, after a gap, and once
-    /// in a while.
-    pub fn tick(&mut self, tick: &Tick) -> Result<Vec<u8>, serde_json::Error> {
-        if tick.missed > 0 || tick.before.is_some() || self.since_key + 1 >= KEYFRAME_EVERY {
-            self.before = None;
+    /// The frame of a tick: a key frame if it says what the policy remembered, after a gap, and
+    /// once in a while.
+    pub fn tick(&mut self, tick: &Tick) -> io::Result<Vec<u8>> {
+        self.since_key += 1;
+        if tick.missed > 0 || tick.before.is_some() || self.since_key >= KEYFRAME_EVERY {
+            self.before.clear();
         }
-        let mut tree = serde_json::to_value(tick)?;
-        let before = self.before.take();
-        let known = Known::new(
-            &tick.snapshot,
-            before.as_ref().map(|(_, snapshot)| snapshot),
-            tick.elapsed().as_secs_f64(),
-        );
-        if let Some(plan) = tree.get_mut("plan") {
-            squeeze(plan, &known);
-        }
-        if before.is_none() {
-            self.strings = tree::Writer::default();
+        if self.before.is_empty() {
             self.since_key = 0;
-        } else {
-            self.since_key += 1;
         }
-        let mut payload = self.number.to_le_bytes().to_vec();
-        let base = before.as_ref().map(|(tree, _)| tree);
-        let mut bytes = tree::Bytes::default();
-        self.strings.put(&mut bytes, &tree, base);
-        bytes.append_to(&mut payload);
-        let kind = if before.is_none() { KEY } else { DELTA };
-        self.number += 1;
-        forget_state(&mut tree);
-        guess_next(&mut tree);
-        self.before = Some((tree, tick.snapshot.clone()));
-        Ok(deflated(kind, &payload))
-    }
-
-    #[doc(hidden)]
-    /// A valid frame around any payload, for tests that mean to go deeper than the checksum.
-    pub fn frame_around(kind: u8, payload: &[u8]) -> Vec<u8> {
-        frame(kind, CRITICAL, payload)
+        let contents = contents(&Entry::Tick(tick))?;
+        let frame = frame(&contents, &self.before)?;
+        self.before = contents;
+        Ok(frame)
     }
 
     /// The frame that ends a session in good order.
-    pub fn end() -> Vec<u8> {
-        frame(END, 0, &[])
+    pub fn end() -> io::Result<Vec<u8>> {
+        frame(&contents(&Entry::End)?, &[])
+    }
+
+    #[doc(hidden)]
+    /// A frame that decodes, for tests that mean to go deeper than the checksum: the payload of a
+    /// session (kind 1), of a tick (2), or just these bytes.
+    pub fn frame_around(kind: u8, payload: &[u8]) -> Vec<u8> {
+        // A map of one field.
+        let entry = match kind {
+            1 => &b"\x81\xa7session"[..],
+            2 => b"\x81\xa4tick",
+            _ => b"",
+        };
+        frame(&[entry, payload].concat(), &[]).expect("bytes can be compressed")
     }
 }
 
-/// What the policy remembered is in keyframes only: it is no base for the next tick.
-pub(crate) fn forget_state(tree: &mut Value) {
-    if let Some(fields) = tree.as_object_mut() {
-        fields.remove("before");
-    }
-}
-
-fn deflated(kind: u8, payload: &[u8]) -> Vec<u8> {
-    if payload.len() >= WORTH_DEFLATING {
-        let short = miniz_oxide::deflate::compress_to_vec(payload, DEFLATE_LEVEL);
-        if short.len() < payload.len() {
-            return frame(kind, CRITICAL | DEFLATED, &short);
-        }
-    }
-    frame(kind, CRITICAL, payload)
+fn contents(entry: &Entry<&Session, &Tick>) -> io::Result<Vec<u8>> {
+    rmp_serde::to_vec_named(entry).map_err(io::Error::other)
 }

@@ -86,11 +86,23 @@ impl Error {
         )
     }
 
+    /// The format itself is of a former version.
+    pub(crate) fn older_format(name: &str, format: u16) -> Error {
+        Error::new(
+            Kind::Failed,
+            format!(
+                "{name} has format {format}, of justitia before its first release; this version reads {}",
+                crate::FORMAT
+            ),
+            "record anew, or read it with the version that wrote it",
+        )
+    }
+
     /// Something in it is needed and not understood.
     pub(crate) fn newer(name: &str, what: &str, offset: u64, written_by: &str) -> Error {
         Error::new(
             Kind::Failed,
-            format!("{name} holds {what} at byte {offset} that this version does not understand"),
+            format!("{name} holds at byte {offset} what this version does not understand: {what}"),
             format!("use justitia {written_by} or later"),
         )
     }

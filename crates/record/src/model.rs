@@ -38,8 +38,6 @@ pub struct Session {
     pub interval_s: f64,
     /// Where ticks come from.
     pub source: Source,
-    /// Which fields may be left out because they follow from others: see `derive.rs`.
-    pub derivations: u32,
 }
 
 /// One step of the policy: what it was given and what it made of that.

@@ -3,20 +3,21 @@
 //! Damage costs the ticks up to the next keyframe, and is said with its place. Only what is of a
 //! later version, or no record at all, is an error.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use crate::decode::{Decoder, Trouble};
-use crate::derive::DERIVATIONS;
+use serde::Deserialize as _;
+
+use crate::encode::Entry;
 use crate::error::{Error, Result};
-use crate::frame::{
-    format_of, Frames, Piece, CRITICAL, DEFLATED, DELTA, END, KEY, PREAMBLE, SESSION,
-};
+use crate::frame::{format_of, Frames, Piece, PREAMBLE};
 use crate::model::{Session, Tick};
 use crate::FORMAT;
+
+/// How deep values nest at most; a tick's are ten deep.
+const DEEPEST: usize = 64;
 
 /// What a record holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,18 +35,14 @@ pub enum Item {
 /// What could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
-    /// Bytes in the middle are damaged.
+    /// Bytes in the middle are damaged, or build on what is.
     Damaged {
         /// Where they begin.
         offset: u64,
-        /// How many they are.
+        /// How many they are. Reading went on behind them.
         bytes: u64,
-        /// Whole ticks behind them that could not be used, because they build on what is damaged.
-        unusable: u64,
-        /// Where reading went on; `None`: nowhere.
-        resumed_at: Option<u64>,
     },
-    /// The end is not whole: the recorder was killed, or the disk was full.
+    /// Nothing at the end decodes: the recorder was killed, or the disk was full.
     Torn {
         /// Where the end begins.
         offset: u64,
@@ -57,21 +54,11 @@ pub enum Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Note::Damaged {
-                offset,
-                bytes,
-                unusable,
-                resumed_at,
-            } => {
-                write!(f, "{bytes} bytes at byte {offset} are damaged")?;
-                if *unusable > 0 {
-                    write!(f, ", and {unusable} ticks behind them build on them")?;
-                }
-                match resumed_at {
-                    Some(at) => write!(f, "; reading went on at byte {at}"),
-                    None => f.write_str("; nothing behind them can be read"),
-                }
-            }
+            Note::Damaged { offset, bytes } => write!(
+                f,
+                "{bytes} bytes at byte {offset} are damaged, or build on what is; reading went on at byte {}",
+                offset + bytes
+            ),
             Note::Torn { offset, bytes } => write!(
                 f,
                 "the last {bytes} bytes, from byte {offset}, are not whole: dropped"
@@ -80,23 +67,12 @@ impl fmt::Display for Note {
     }
 }
 
-/// Damage that has not been left behind yet.
-#[derive(Debug, Clone, Copy)]
-struct Damage {
-    offset: u64,
-    bytes: u64,
-    unusable: u64,
-}
-
 /// A record that is being read.
 #[derive(Debug)]
 pub struct Reader<R> {
     name: String,
     frames: Frames<R>,
-    decoder: Decoder,
     written_by: String,
-    damage: Option<Damage>,
-    ready: VecDeque<Item>,
     failed: bool,
 }
 
@@ -116,10 +92,7 @@ impl<R: Read> Reader<R> {
         Ok(Reader {
             name: name.to_owned(),
             frames: Frames::new(input, PREAMBLE as u64),
-            decoder: Decoder::default(),
             written_by: "of the version that wrote it".to_owned(),
-            damage: None,
-            ready: VecDeque::new(),
             failed: false,
         })
     }
@@ -130,111 +103,33 @@ impl<R: Read> Reader<R> {
     }
 
     fn advance(&mut self) -> Result<Option<Item>> {
-        loop {
-            if let Some(item) = self.ready.pop_front() {
-                return Ok(Some(item));
+        let piece = self.frames.next();
+        let piece = piece.map_err(|error| Error::io("read", &self.name, &error))?;
+        Ok(match piece {
+            None => None,
+            Some(Piece::Damaged { offset, bytes }) => {
+                Some(Item::Note(Note::Damaged { offset, bytes }))
             }
-            let piece = self.frames.next();
-            let piece = piece.map_err(|error| Error::io("read", &self.name, &error))?;
-            match piece {
-                None => {
-                    self.leave_damage(None);
-                    let last = self.ready.pop_front();
-                    return Ok(last);
-                }
-                Some(Piece::Torn { offset, bytes }) => {
-                    self.leave_damage(None);
-                    self.ready
-                        .push_back(Item::Note(Note::Torn { offset, bytes }));
-                }
-                Some(Piece::Damaged { offset, bytes }) => self.meet_damage(offset, bytes),
-                Some(Piece::Frame {
-                    offset,
-                    kind,
-                    flags,
-                    payload,
-                }) => self.frame(offset, kind, flags, &payload)?,
-            }
-        }
+            Some(Piece::Torn { offset, bytes }) => Some(Item::Note(Note::Torn { offset, bytes })),
+            Some(Piece::Frame { offset, contents }) => Some(self.item(offset, &contents)?),
+        })
     }
 
-    fn frame(&mut self, offset: u64, kind: u8, flags: u8, payload: &[u8]) -> Result<()> {
-        if flags & !(CRITICAL | DEFLATED) != 0 {
-            return Err(self.newer(&format!("a frame with flags {flags:#x}"), offset));
-        }
-        match kind {
-            SESSION => self.session(offset, payload),
-            KEY | DELTA => self.tick(offset, kind, flags, payload),
-            END => {
-                self.ready.push_back(Item::End);
-                Ok(())
+    /// What a frame holds. Its checksum is right: what is not understood is of a later version.
+    fn item(&mut self, offset: u64, contents: &[u8]) -> Result<Item> {
+        let mut deserializer = rmp_serde::Deserializer::from_read_ref(contents);
+        deserializer.set_max_depth(DEEPEST);
+        let entry: Entry = Entry::deserialize(&mut deserializer).map_err(|error| {
+            Error::newer(&self.name, &error.to_string(), offset, &self.written_by)
+        })?;
+        Ok(match entry {
+            Entry::Session(session) => {
+                self.written_by.clone_from(&session.written_by);
+                Item::Session(session)
             }
-            _ if flags & CRITICAL != 0 => {
-                Err(self.newer(&format!("a frame of kind {kind}"), offset))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn session(&mut self, offset: u64, payload: &[u8]) -> Result<()> {
-        let Ok(session) = serde_json::from_slice::<Session>(payload) else {
-            return Err(self.newer("a session", offset));
-        };
-        self.written_by.clone_from(&session.written_by);
-        if session.derivations > DERIVATIONS {
-            let what = format!("derivations of set {}", session.derivations);
-            return Err(self.newer(&what, offset));
-        }
-        self.leave_damage(Some(offset));
-        self.decoder = Decoder::default();
-        self.ready.push_back(Item::Session(session));
-        Ok(())
-    }
-
-    fn tick(&mut self, offset: u64, kind: u8, flags: u8, payload: &[u8]) -> Result<()> {
-        match self.decoder.tick(kind, flags, payload) {
-            Ok(tick) => {
-                self.leave_damage(Some(offset));
-                self.ready.push_back(Item::Tick(Box::new(tick)));
-            }
-            Err(Trouble::Unknown(what)) => {
-                return Err(self.newer(&format!("a tick ({what})"), offset));
-            }
-            Err(Trouble::Damaged) => self.meet_damage(offset, payload.len() as u64),
-            Err(Trouble::NoBase) => {
-                // Without damage before it: what it builds on was cut out cleanly.
-                self.meet_damage(offset, 0);
-                if let Some(damage) = &mut self.damage {
-                    damage.unusable += 1;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn meet_damage(&mut self, offset: u64, bytes: u64) {
-        self.decoder.lose();
-        let damage = self.damage.get_or_insert(Damage {
-            offset,
-            bytes: 0,
-            unusable: 0,
-        });
-        damage.bytes += bytes;
-    }
-
-    fn leave_damage(&mut self, resumed_at: Option<u64>) {
-        if let Some(damage) = self.damage.take() {
-            self.ready.push_back(Item::Note(Note::Damaged {
-                offset: damage.offset,
-                bytes: damage.bytes,
-                unusable: damage.unusable,
-                resumed_at,
-            }));
-        }
-    }
-
-    fn newer(&self, what: &str, offset: u64) -> Error {
-        Error::newer(&self.name, what, offset, &self.written_by)
+            Entry::Tick(tick) => Item::Tick(tick),
+            Entry::End => Item::End,
+        })
     }
 }
 
@@ -266,6 +161,7 @@ pub(crate) fn check_preamble(input: &mut impl Read, name: &str) -> Result<()> {
     match format_of(&start) {
         Some(FORMAT) if start.len() == PREAMBLE => Ok(()),
         Some(format) if format > FORMAT => Err(Error::newer_format(name, format)),
+        Some(format) if (1..FORMAT).contains(&format) => Err(Error::older_format(name, format)),
         _ => Err(Error::not_a_record(name)),
     }
 }

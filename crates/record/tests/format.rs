@@ -44,21 +44,54 @@ fn ticks_come_back_to_the_last_bit() {
     }
 }
 
+/// CPU time of this thread.
+fn cpu_ms() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
+}
+
+/// Bytes for each group and tick.
+fn cost(groups: usize, counted: bool, count: usize) -> f64 {
+    let weights: Vec<u32> = EIGHT.into_iter().cycle().take(groups).collect();
+    let mut run = Run::new(Config::default(), &weights);
+    if counted {
+        run = run.counted();
+    }
+    let given = run.ticks(count);
+    let began = cpu_ms();
+    let frames = frames(&given);
+    let wrote = cpu_ms() - began;
+    let bytes = frames.concat();
+    let began = cpu_ms();
+    assert_eq!(items(&bytes).len(), 1 + count);
+    let read = cpu_ms() - began;
+    let total: usize = frames[1..].iter().map(Vec::len).sum();
+    let each = total as f64 / (count * groups) as f64;
+    println!(
+        "{groups} groups, counted {counted}: {each:.1} bytes each; a tick is written in {:.3} ms of CPU, read in {:.3}",
+        wrote / count as f64,
+        read / count as f64
+    );
+    each
+}
+
 #[test]
-fn a_busy_group_costs_tens_of_bytes_a_tick() {
-    for (counted, most) in [(false, 55.0), (true, 75.0)] {
-        let mut run = Run::new(Config::default(), &EIGHT);
-        if counted {
-            run = run.counted();
-        }
-        let given = run.ticks(125);
-        let frames = frames(&given);
-        let total: usize = frames[1..].iter().map(Vec::len).sum();
-        let each = total as f64 / (given.len() * EIGHT.len()) as f64;
-        let key = frames[61].len() as f64 / 8.0;
-        let delta = frames[100].len() as f64 / 8.0;
-        println!("{each:.1} bytes, keyframe {key:.0}, tick 100 {delta:.1} (counted: {counted})");
+fn a_busy_group_costs_some_hundred_bytes_a_tick() {
+    for (counted, most) in [(false, 80.0), (true, 175.0)] {
+        let each = cost(8, counted, 125);
         assert!(each < most, "{each} bytes for each group and tick");
+    }
+}
+
+#[test]
+#[ignore = "a measurement of minutes: run it with --release --nocapture"]
+fn many_groups_cost_less_each() {
+    for counted in [false, true] {
+        let each = cost(200, counted, 125);
+        assert!(
+            each < cost(8, counted, 125),
+            "{each} bytes for each group and tick"
+        );
     }
 }
 
@@ -75,7 +108,7 @@ fn idle_groups_cost_next_to_nothing() {
         .collect();
     let frames = frames(&many);
     let last = frames.last().unwrap().len();
-    assert!(last < 40, "{last} bytes for eight groups");
+    assert!(last < 60, "{last} bytes for eight groups");
 }
 
 #[test]
@@ -97,7 +130,7 @@ fn a_cut_anywhere_costs_the_last_tick_at_most() {
 }
 
 #[test]
-fn a_flipped_bit_is_found_and_reading_goes_on_at_the_next_keyframe() {
+fn a_flipped_bit_changes_nothing_or_is_found_and_reading_goes_on_at_the_next_key_frame() {
     let mut run = Run::new(Config::default(), &[100, 800]);
     let mut given = run.ticks(3);
     given.push(run.tick(true));
@@ -112,35 +145,39 @@ fn a_flipped_bit_is_found_and_reading_goes_on_at_the_next_keyframe() {
         })
         .collect();
     let bytes = frames.concat();
-    let (first, next) = (starts[2], starts[3]);
-    for bit in first * 8..next * 8 {
+    let mut found_out = 0;
+    let hit = starts[2] * 8..starts[3] * 8;
+    for bit in hit.clone() {
         let mut bytes = bytes.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
         let found = items(&bytes);
-        // The second tick is hit, the third builds on it, the fourth is a keyframe.
+        if ticks(&found) == given {
+            // zstd has more than one way to write some contents.
+            continue;
+        }
+        found_out += 1;
+        // The second tick is hit, the third builds on it, the fourth is a key frame.
         let expected = [&given[..1], &given[3..]].concat();
         assert_eq!(ticks(&found), expected, "bit {bit}");
         let expected = Note::Damaged {
-            offset: first as u64,
-            bytes: (next - first) as u64,
-            unusable: 1,
-            resumed_at: Some(starts[4] as u64),
+            offset: starts[2] as u64,
+            bytes: (starts[4] - starts[2]) as u64,
         };
         assert_eq!(notes(&found), [&expected], "bit {bit}");
     }
+    assert!(found_out > hit.len() * 9 / 10, "{found_out} bits");
 }
 
 #[test]
 fn a_frame_that_was_cut_out_is_missed() {
-    let given = Run::new(Config::default(), &[100, 800]).ticks(4);
+    let mut run = Run::new(Config::default(), &[100, 800]);
+    let mut given = run.ticks(4);
+    given.push(run.tick(true));
     let mut frames = frames(&given);
     frames.remove(2);
     let found = items(&frames.concat());
-    assert_eq!(ticks(&found), given[..1]);
-    assert!(matches!(
-        notes(&found)[..],
-        [Note::Damaged { unusable: 2, .. }]
-    ));
+    assert_eq!(ticks(&found), [given[0].clone(), given[4].clone()]);
+    assert!(matches!(notes(&found)[..], [Note::Damaged { .. }]));
 }
 
 #[test]
@@ -225,7 +262,7 @@ proptest! {
         let mut record = Encoder::preamble();
         record.extend(&bytes);
         Reader::new(&record[..], "test").unwrap().count();
-        for kind in 1..=4 {
+        for kind in 0..3 {
             let mut record = Encoder::preamble();
             record.extend(Encoder::frame_around(kind, &bytes));
             Reader::new(&record[..], "test").unwrap().count();

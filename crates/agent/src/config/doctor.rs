@@ -11,94 +11,70 @@
 //! `check` must be the id of one, `group` is a path or glob and may be left out, `reason` may not:
 //! who comes later must be able to tell whether it still holds.
 
-use std::collections::BTreeMap;
-
 use justitia_discover::Glob;
 use justitia_doctor::{find_check, Silence, CHECKS};
-use serde::Deserialize;
-use toml::Spanned;
+use serde::{Deserialize, Deserializer};
 
-use super::{did_you_mean, Source, GLOB_REMEDY};
-use crate::error::Result;
+use super::did_you_mean;
+use super::values::{error, glob, text};
 
-type Table = BTreeMap<Spanned<String>, Spanned<toml::Value>>;
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Top {
-    doctor: Table,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct TopOfLists {
-    doctor: Lists,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Lists {
-    silence: Vec<Spanned<Table>>,
-}
-
-const EXAMPLE: &str =
+/// What `silence` looks like.
+pub(super) const SILENCE: &str =
+    "[{ check = \"swap-none\", group = \"/batch/*\", reason = \"why\" }]";
+/// What to do about an entry that is not whole.
+pub(super) const EXAMPLE: &str =
     "write silence = [{ check = \"swap-none\", group = \"/batch/*\", reason = \"why\" }]";
 
-impl Source<'_> {
-    /// Reads the section; the keys first, so that a misspelt one is named.
-    pub(super) fn silences(&self) -> Result<Vec<Silence>> {
-        let top: Top = self.toml()?;
-        for (key, value) in &top.doctor {
-            if key.get_ref() != "silence" {
-                return Err(self.unknown_key(key, key.get_ref(), &["silence"]));
-            }
-            let tables = value.get_ref().as_array();
-            if !tables.is_some_and(|tables| tables.iter().all(toml::Value::is_table)) {
-                let cause = "silence is not a list of tables";
-                return Err(self.error(&value.span(), cause, EXAMPLE));
-            }
-        }
-        let lists: TopOfLists = self.toml()?;
-        let silences = lists.doctor.silence.iter();
-        silences.map(|silence| self.silence(silence)).collect()
-    }
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Section {
+    silence: Vec<Entry>,
+}
 
-    fn silence(&self, entry: &Spanned<Table>) -> Result<Silence> {
-        let (mut check, mut group, mut reason) = (None, None, None);
-        for (key, value) in entry.get_ref() {
-            let text: String = self.typed(key, value, "a text in quotes")?;
-            let span = value.span();
-            match key.get_ref().as_str() {
-                "check" if find_check(&text).is_none() => {
-                    let ids: Vec<&str> = CHECKS.iter().map(|check| check.id).collect();
-                    let cause = format!("unknown check {text}");
-                    return Err(self.error(&span, &cause, &did_you_mean(&text, &ids)));
-                }
-                "check" => check = Some(text),
-                "group" => {
-                    let glob = Glob::new(&text);
-                    let glob =
-                        glob.map_err(|error| self.error(&span, &error.to_string(), GLOB_REMEDY));
-                    group = Some(glob?);
-                }
-                "reason" => reason = Some(text.trim().to_owned()),
-                unknown => {
-                    return Err(self.unknown_key(key, unknown, &["check", "group", "reason"]));
-                }
-            }
-        }
-        let missing = |key: &str| {
-            let cause = format!("an entry of silence has no {key}");
-            self.error(&entry.span(), &cause, EXAMPLE)
-        };
-        Ok(Silence {
-            check: check.ok_or_else(|| missing("check"))?,
-            group,
-            reason: reason
-                .filter(|reason| !reason.is_empty())
-                .ok_or_else(|| missing("reason"))?,
-        })
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    #[serde(deserialize_with = "check")]
+    check: String,
+    #[serde(default, deserialize_with = "some_glob")]
+    group: Option<Glob>,
+    #[serde(deserialize_with = "reason")]
+    reason: String,
+}
+
+impl Section {
+    pub(super) fn silences(self) -> Vec<Silence> {
+        let entries = self.silence.into_iter();
+        entries
+            .map(|entry| Silence {
+                check: entry.check,
+                group: entry.group,
+                reason: entry.reason,
+            })
+            .collect()
     }
+}
+
+fn check<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    text(from, |id| {
+        let known = find_check(id).map(|_| id.to_owned());
+        known.ok_or_else(|| {
+            let ids: Vec<&str> = CHECKS.iter().map(|check| check.id).collect();
+            (format!("unknown check {id}"), did_you_mean(id, &ids))
+        })
+    })
+}
+
+fn some_glob<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Glob>, D::Error> {
+    glob(from).map(Some)
+}
+
+fn reason<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let reason = String::deserialize(from)?.trim().to_owned();
+    if reason.is_empty() {
+        return Err(error(("an entry has no reason".into(), EXAMPLE.into())));
+    }
+    Ok(reason)
 }
 
 #[cfg(test)]
@@ -146,12 +122,12 @@ mod tests {
             ),
             (
                 "[doctor]\nsilence = [\n\n{ check = 'swap-none' }]\n",
-                "/c:4: an entry of silence has no reason",
+                "/c:4: an entry has no reason",
                 "reason =",
             ),
             (
                 "[doctor]\nsilence = [{ check = 'swap-none', reason = ' ' }]\n",
-                "/c:2: an entry of silence has no reason",
+                "/c:2: an entry has no reason",
                 "reason =",
             ),
             (

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
 
 /// A limit for a number of the user's own choice: `>0.5` (or `0.5`) or `<100`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -87,36 +86,6 @@ impl fmt::Display for Field {
             Field::Last => f.write_str("as the last word"),
             Field::Word(number) => write!(f, "as word {number}"),
             Field::After(text) => write!(f, "after {text}"),
-        }
-    }
-}
-
-/// A time such as `50ms`, `1.5s`, `250us` or `2` (seconds); positive and at most an hour.
-pub(super) fn time(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let (number, unit) = if let Some(number) = text.strip_suffix("us") {
-        (number, 1e-6)
-    } else if let Some(number) = text.strip_suffix("ms") {
-        (number, 1e-3)
-    } else {
-        (text.strip_suffix('s').unwrap_or(text), 1.0)
-    };
-    let seconds = number.trim().parse::<f64>().ok()? * unit;
-    (seconds > 0.0 && seconds <= 3600.0).then(|| Duration::from_secs_f64(seconds))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_understood_with_and_without_unit() {
-        assert_eq!(time("50ms"), Some(Duration::from_millis(50)));
-        assert_eq!(time("1.5s"), Some(Duration::from_millis(1500)));
-        assert_eq!(time("250us"), Some(Duration::from_micros(250)));
-        assert_eq!(time("2"), Some(Duration::from_secs(2)));
-        for wrong in ["", "0", "-1s", "soon", "2h", "NaN", "inf", "4000s"] {
-            assert_eq!(time(wrong), None, "{wrong}");
         }
     }
 }

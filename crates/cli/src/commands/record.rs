@@ -185,7 +185,6 @@ impl Recorder {
             started_unix_ms: Tick::unix_ms(SystemTime::now()),
             interval_s: interval.as_secs_f64(),
             source,
-            ..Session::default()
         };
         self.writer.session(&session).map_err(failure)
     }

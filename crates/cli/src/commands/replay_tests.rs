@@ -6,7 +6,7 @@ use super::*;
 
 /// A record of the format's own tests: three writers, 20 ticks of an agent's run.
 fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../record/tests/fixtures/v1.jrec")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../record/tests/fixtures/v2.jrec")
 }
 
 fn weights(arguments: &[&str]) -> Weights {
@@ -25,7 +25,7 @@ fn replayed(arguments: &[&str], mode: Option<&str>) -> (String, serde_json::Valu
         weight: &weight,
     };
     let mut record = Record {
-        file: "v1.jrec".into(),
+        file: "v2.jrec".into(),
         ..Record::default()
     };
     let mut summary = Summary::new(3);

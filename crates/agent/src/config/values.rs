@@ -1,0 +1,294 @@
+//! Values of the configuration: what is accepted, and what is said about the rest.
+//!
+//! An error of serde is one text. Those made here are a line of cause and a line of remedy.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use justitia_cgroup::gate::Order;
+use justitia_discover::Glob;
+use justitia_policy::config::{Amount, FeedbackConfig, GuardConfig};
+use justitia_policy::units::{Bytes, Weight};
+use justitia_policy::Color;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use super::did_you_mean;
+use crate::error::{Error, Result};
+use justitia_report::feed::parse_listen;
+
+/// What to do about a weight out of range.
+pub const WEIGHT_REMEDY: &str = "use a whole number from 1 to 10000; 100 is the default";
+/// What to do about a malformed glob.
+pub const GLOB_REMEDY: &str = "write a path below the cgroup2 mount, for example /app/*";
+/// Stands in a cause for the key that the value belongs to.
+pub(super) const KEY: &str = "{key}";
+/// The colors' names.
+const COLORS: &[&str] = &["green", "yellow", "red"];
+/// What may be taken from a group at once, percent.
+const MOST_TAKEN_PERCENT: f64 = 50.0;
+/// More than this part of memory is neither a reserve nor a share.
+const MOST_PERCENT: f64 = 90.0;
+
+/// `[feedback]`.
+#[derive(Deserialize)]
+#[serde(
+    remote = "FeedbackConfig",
+    default = "FeedbackConfig::default",
+    deny_unknown_fields
+)]
+pub(super) struct Feedback {
+    #[serde(deserialize_with = "not_negative")]
+    smoothing_s: f64,
+    #[serde(deserialize_with = "not_negative")]
+    integral_per_s: f64,
+    #[serde(deserialize_with = "not_negative")]
+    proportional: f64,
+    #[serde(deserialize_with = "not_negative")]
+    gain_limit: f64,
+    #[serde(deserialize_with = "not_negative")]
+    dead_band: f64,
+    #[serde(deserialize_with = "not_negative")]
+    stall_share: f64,
+}
+
+/// `[guard]`.
+#[derive(Deserialize)]
+#[serde(
+    remote = "GuardConfig",
+    default = "GuardConfig::default",
+    deny_unknown_fields
+)]
+pub(super) struct Guard {
+    enabled: bool,
+    #[serde(deserialize_with = "reserve")]
+    reserve: Amount,
+    #[serde(deserialize_with = "root_share")]
+    root_share: Amount,
+}
+
+/// What an operator decides about the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GateSettings {
+    /// Hold it, in the modes that know weights (`justitia`, `proportional`).
+    pub enabled: bool,
+    /// In which order writers wait.
+    #[serde(deserialize_with = "order")]
+    pub order: Order,
+    /// With order `aging`, what a waiter gains when it is passed over, 1 to 10000.
+    #[serde(deserialize_with = "aging")]
+    pub aging: u32,
+}
+
+impl Default for GateSettings {
+    fn default() -> Self {
+        GateSettings {
+            enabled: false,
+            order: Order::default(),
+            // The paper's.
+            aging: 100,
+        }
+    }
+}
+
+type Said<T> = std::result::Result<T, (String, String)>;
+
+/// A value that is written as a text.
+pub(super) fn text<'de, D: Deserializer<'de>, T>(
+    from: D,
+    parse: impl Fn(&str) -> Said<T>,
+) -> std::result::Result<T, D::Error> {
+    parse(&String::deserialize(from)?).map_err(error)
+}
+
+pub(super) fn error<E: serde::de::Error>((cause, remedy): (String, String)) -> E {
+    E::custom(format_args!("{cause}\n{remedy}"))
+}
+
+macro_rules! texts {
+    ($($name:ident: $type:ty = $parse:expr;)*) => {$(
+        pub(super) fn $name<'de, D: Deserializer<'de>>(
+            from: D,
+        ) -> std::result::Result<$type, D::Error> {
+            text(from, $parse)
+        }
+    )*};
+}
+
+texts! {
+    interval: Duration = parse_interval;
+    listen: Option<SocketAddr> = parse_listen;
+    color_ttl: Duration = |text| parse_time("color_ttl", text, 0.1..=3600.0);
+    color_period: Duration = |text| parse_time("color_period", text, 0.1..=60.0);
+    reserve: Amount = |text| parse_amount("reserve", text);
+    root_share: Amount = |text| parse_amount("root_share", text);
+    order: Order = parse_order;
+    glob: Glob = parse_glob;
+}
+
+/// A list of globs; the texts, which are kept.
+pub(super) fn globs<'de, D: Deserializer<'de>>(
+    from: D,
+) -> std::result::Result<Vec<String>, D::Error> {
+    let globs = Vec::<String>::deserialize(from)?;
+    for text in &globs {
+        parse_glob(text).map_err(error)?;
+    }
+    Ok(globs)
+}
+
+/// `[weights]`: specific before general, wherever they stand: an exact path, then the longest glob.
+pub(super) fn weights<'de, D: Deserializer<'de>>(
+    from: D,
+) -> std::result::Result<Vec<(String, Weight)>, D::Error> {
+    #[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+    struct Key(#[serde(deserialize_with = "key")] String);
+    #[derive(Deserialize)]
+    struct Number(#[serde(deserialize_with = "weight")] Weight);
+    let weights = BTreeMap::<Key, Number>::deserialize(from)?;
+    let mut weights: Vec<_> = weights
+        .into_iter()
+        .map(|(Key(key), Number(weight))| (key, weight))
+        .collect();
+    weights.sort_by_key(|(glob, _)| (glob.contains(['*', '?', '[']), Reverse(glob.len())));
+    Ok(weights)
+}
+
+fn key<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<String, D::Error> {
+    text(from, |text| parse_glob(text).map(|_| text.to_owned()))
+}
+
+fn weight<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Weight, D::Error> {
+    let what = |value: &_| format!("weight {value} of {KEY}");
+    Weight::new(whole(from, what, WEIGHT_REMEDY)?).map_err(D::Error::custom)
+}
+
+fn aging<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u32, D::Error> {
+    let what = |value: &_| format!("{KEY} {value}");
+    whole(from, what, "use 100, the paper's, or leave it out")
+}
+
+fn whole<'de, D: Deserializer<'de>>(
+    from: D,
+    what: impl Fn(&toml::Value) -> String,
+    remedy: &str,
+) -> std::result::Result<u32, D::Error> {
+    const MOST: u32 = 10_000;
+    let value = toml::Value::deserialize(from)?;
+    let number = value.as_integer().and_then(|n| u32::try_from(n).ok());
+    number.filter(|n| (1..=MOST).contains(n)).ok_or_else(|| {
+        let cause = format!("{} is not a number from 1 to {MOST}", what(&value));
+        error((cause, remedy.to_owned()))
+    })
+}
+
+pub(super) fn color_percent<'de, D: Deserializer<'de>>(
+    from: D,
+) -> std::result::Result<f64, D::Error> {
+    let percent = f64::deserialize(from)?;
+    if percent > 0.0 && percent <= MOST_TAKEN_PERCENT {
+        return Ok(percent);
+    }
+    let remedy = format!("use a number above 0, at most {MOST_TAKEN_PERCENT}; the paper's is 2");
+    Err(error((format!("{KEY} is {percent}"), remedy)))
+}
+
+fn not_negative<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    let number = f64::deserialize(from)?;
+    if number.is_finite() && number >= 0.0 {
+        return Ok(number);
+    }
+    let remedy = "use a number that is not negative".to_owned();
+    Err(error((format!("{KEY} is {number}"), remedy)))
+}
+
+fn parse_glob(text: &str) -> Said<Glob> {
+    Glob::new(text).map_err(|error| (error.to_string(), GLOB_REMEDY.to_owned()))
+}
+
+fn parse_order(word: &str) -> Said<Order> {
+    let known = Order::ALL.into_iter().find(|order| order.name() == word);
+    known.ok_or_else(|| {
+        let names = Order::ALL.map(Order::name);
+        (format!("unknown order {word}"), did_you_mean(word, &names))
+    })
+}
+
+/// An amount of memory such as `2%` or `512M`. Errors as cause and remedy; `key` is for them.
+fn parse_amount(key: &str, text: &str) -> Said<Amount> {
+    let Some(number) = text.trim().strip_suffix('%') else {
+        return parse_size(key, text).map(Amount::Bytes);
+    };
+    match number.trim().parse::<f64>() {
+        Ok(percent) if (0.0..=MOST_PERCENT).contains(&percent) => Ok(Amount::Percent(percent)),
+        _ => Err((
+            format!("{key} {text} is not a part of memory from 0% to {MOST_PERCENT}%"),
+            "use for example 2%, or a size such as 512M".into(),
+        )),
+    }
+}
+
+/// A size, see [`justitia_quantity::size`]. Errors as cause and remedy; `what` is for them.
+pub fn parse_size(what: &str, text: &str) -> Said<Bytes> {
+    justitia_quantity::size(text).map(Bytes).ok_or_else(|| {
+        (
+            format!("{what} {text} is not a size"),
+            "use for example 4G, 512M or 64K".into(),
+        )
+    })
+}
+
+/// A color by its name, in any case.
+pub fn parse_color(word: &str) -> Result<Color> {
+    Color::from_name(word)
+        .ok_or_else(|| Error::usage(format!("unknown color {word}"), did_you_mean(word, COLORS)))
+}
+
+/// A time, see [`justitia_quantity::time`], within these seconds. Errors as cause and remedy; `key`
+/// is for them.
+pub fn parse_time(key: &str, text: &str, range: RangeInclusive<f64>) -> Said<Duration> {
+    justitia_quantity::time(text)
+        .filter(|time| range.contains(&time.as_secs_f64()))
+        .ok_or_else(|| {
+            (
+                format!(
+                    "{key} {text} is not a time from {} to {} s",
+                    range.start(),
+                    range.end()
+                ),
+                "use for example 5s, 500ms, 2m or 1h".into(),
+            )
+        })
+}
+
+/// A time between 100 ms and a minute, see [`justitia_quantity::time`]. Errors as cause and remedy.
+pub fn parse_interval(text: &str) -> Said<Duration> {
+    justitia_quantity::time(text)
+        .filter(|time| (0.1..=60.0).contains(&time.as_secs_f64()))
+        .ok_or_else(|| {
+            (
+                format!("interval {text} is not a time from 100ms to 60s"),
+                "use for example 1s or 500ms".into(),
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_amount_is_a_size_or_a_part() {
+        assert_eq!(parse_amount("reserve", "2%"), Ok(Amount::Percent(2.0)));
+        let half = Amount::Bytes(Bytes::mib(512));
+        assert_eq!(parse_amount("reserve", "512M"), Ok(half));
+        for text in ["-1%", "91%", "%", "much"] {
+            let (cause, _) = parse_amount("reserve", text).unwrap_err();
+            assert!(cause.contains("reserve"), "{cause}");
+        }
+    }
+}
