@@ -12,7 +12,7 @@ use crate::args::{LabArgs, LabCommand, RunArgs};
 use crate::experiments::{runs_agent, Settings};
 use crate::protocol::{
     AgentCost, ContainerJob, ContainerReport, FileReport, FileSample, GuardRole, GuestJob,
-    GuestReport, Load, PhaseReport, PolicyUnderTest, Sample,
+    GuestReport, Load, PhaseReport, PolicyUnderTest, Sample, TenantReport,
 };
 use crate::study::{Document, Environment, RunRecord};
 
@@ -61,6 +61,7 @@ pub(crate) fn empty_record() -> RunRecord {
         agent_status: None,
         series: Vec::new(),
         files: Vec::new(),
+        tenant: None,
     }
 }
 
@@ -119,10 +120,21 @@ pub(crate) fn report(job: &GuestJob) -> GuestReport {
         } else {
             String::new()
         },
-        agent_status: agent.then(|| json!({"groups": []})),
+        agent_status: agent.then(|| json!({"groups": [], "problems": [{}, {}]})),
         files: files(job),
         waits: None,
+        tenant: attacked(job),
     }
+}
+
+/// A tenant that attacked without success.
+fn attacked(job: &GuestJob) -> Option<TenantReport> {
+    job.surroundings.attacks?;
+    Some(TenantReport {
+        done: BTreeMap::from([("fifos".to_owned(), 3)]),
+        agent_charged_peak_bytes: Some(20_000_000),
+        ..TenantReport::default()
+    })
 }
 
 /// How strongly bandwidth follows weight, and the total relative to conventional.
@@ -137,6 +149,7 @@ fn shape(policy: PolicyUnderTest) -> (f64, f64) {
         PolicyUnderTest::Proportional
         | PolicyUnderTest::FirstTouch
         | PolicyUnderTest::Guarded
+        | PolicyUnderTest::Hostile
         | PolicyUnderTest::GateStride
         | PolicyUnderTest::GateLoop => (1.0, 1.02),
         PolicyUnderTest::GateAging => (0.5, 1.0),

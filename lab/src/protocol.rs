@@ -14,10 +14,12 @@ use crate::databases::protocol::{DatabasesJob, PrepareJob};
 
 mod guard;
 mod lie;
+mod tenant;
 mod waits;
 
 pub use guard::{GuardRole, PhaseReport, RootStream, Surroundings, TimedCommand};
 pub use lie::Lie;
+pub use tenant::{Attacks, TenantReport, TENANT};
 pub use waits::{Doing, Place, WaitsReport};
 
 /// What a guest is asked to do.
@@ -101,6 +103,9 @@ pub struct ContainerJob {
     /// What is declared as its color each second; `None`: nothing.
     #[serde(default)]
     pub lie: Option<Lie>,
+    /// The unprivileged user whose it is, below whose slice it then lies; `None`: root's.
+    #[serde(default)]
+    pub user: Option<u32>,
     /// What it runs.
     pub load: Load,
 }
@@ -206,6 +211,8 @@ pub enum PolicyUnderTest {
     Observe,
     /// Agent in mode `proportional` with the guard.
     Guarded,
+    /// Agent in mode `proportional`, beside a tenant that attacks.
+    Hostile,
     /// Agent in mode `justitia` with the kernel module's gate, writers in the order they come.
     GateFifo,
     /// The same with the paper's order.
@@ -268,6 +275,9 @@ pub struct GuestReport {
     /// Where tasks waited, if the job asked.
     #[serde(default)]
     pub waits: Option<WaitsReport>,
+    /// What was seen around a tenant, if there is one.
+    #[serde(default)]
+    pub tenant: Option<TenantReport>,
 }
 
 /// How much of a file was in the page cache.

@@ -156,6 +156,65 @@ fn the_old_and_the_new_kernel_work_and_a_killed_agent_leaves_nothing_behind() {
 
 #[test]
 #[ignore = "boots virtual machines; make test runs it"]
+fn a_hostile_tenant_neither_stops_nor_misleads_the_agent() {
+    // Bandwidth is not asserted: without swap it does not hold (docs/results).
+    let result = lab(&[
+        "hostile",
+        "--clock",
+        "instructions",
+        "--seconds",
+        "20",
+        "--policies",
+        "hostile",
+        "--files",
+        "400",
+        "--memory",
+        "384M",
+    ]);
+    // Ended and restored under attack.
+    assert_restored(&result, "hostile");
+    let hostile = &result["hostile"];
+    let attacks = &hostile["attacks"];
+    for attack in [
+        "records",
+        "fifos",
+        "links",
+        "huge_files",
+        "weights",
+        "io_weights",
+        "long_names",
+        "levels",
+        "churn",
+        "docker-hog.scope_bytes",
+        "docker-map.scope_bytes",
+        "docker-deep.scope_bytes",
+    ] {
+        assert!(
+            attacks[attack].as_u64().is_some_and(|n| n > 0),
+            "{attack}: {attacks}"
+        );
+    }
+    assert!(list(&hostile["unmanaged_written"]).is_empty(), "{hostile}");
+    assert_eq!(hostile["control_characters"], 0, "{hostile}");
+    assert!(
+        hostile["problems"].as_u64().is_some_and(|n| n < 20),
+        "{hostile}"
+    );
+    let peak = hostile["agent_charged_peak_mb"].as_f64().expect("a peak");
+    assert!(peak < hostile["agent_bound_mb"].as_f64().expect("a bound"));
+    // The agent finds the honest containers, and believes neither forged weights nor forged records.
+    let status = &only_run(&result, "hostile")["agent_status"];
+    let weight = |path: &str| {
+        let mut groups = list(&status["groups"]).iter();
+        let group = groups.find(|group| group["path"] == path);
+        group.map(|group| group["weight"].clone())
+    };
+    assert_eq!(weight("/app/w400"), Some(400.into()), "{status}");
+    assert_eq!(weight("/system.slice"), None, "{status}");
+}
+
+#[test]
+#[ignore = "boots virtual machines; make test runs it"]
 fn observing_writes_nothing() {
     // By the host's clock a busy host makes the agent too slow to answer `status` in time.
     let result = lab(&[

@@ -7,6 +7,7 @@ use justitia_lab::{guest, load};
 
 const USAGE: &str = "usage: justitia-lab-guest load SPEC.json\n       \
                      justitia-lab-guest waits CGROUP SECONDS\n       \
+                     justitia-lab-guest attack PART PLAN [CGROUP]\n       \
                      (without arguments, in a guest of the lab: does the job on the job disk and\n       \
                      switches the guest off)";
 
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["load", spec] => load::run(Path::new(spec)),
+        ["attack", ref rest @ ..] => load::attack::run(rest),
         ["waits", group, seconds] => match seconds.parse() {
             Ok(seconds) => guest::waits::look(Path::new(group), seconds),
             Err(_) => return usage(),

@@ -29,6 +29,9 @@ pub struct ContainerSpec {
     /// What it declares as its color each second; `None`: nothing.
     #[serde(default)]
     pub lie: Option<Lie>,
+    /// The unprivileged user whose it is; `None`: root's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
 }
 
 /// The containers a command line asks for, with `default` weights unless it names some.
@@ -63,6 +66,7 @@ pub fn containers(args: &RunArgs, default: &[u32]) -> Result<Vec<ContainerSpec>,
             duty_s: None,
             anon_growth_bytes_per_s: 0,
             lie: None,
+            user: None,
         })
         .collect();
     for text in &args.load.idle {

@@ -130,6 +130,11 @@ impl Parameters {
         }
     }
 
+    /// Bytes of the file sets of so many containers.
+    pub fn bytes(&self, containers: u64) -> u64 {
+        containers * u64::from(self.files) * (self.mean_file_bytes + self.append_bytes)
+    }
+
     /// Names and values for a person.
     pub fn table(&self) -> Vec<(&'static str, String)> {
         vec![

@@ -218,6 +218,7 @@ impl Parameters {
                 from_s: self.pressure_at_s,
             }),
             commands,
+            attacks: None,
         }
     }
 

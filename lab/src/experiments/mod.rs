@@ -8,6 +8,7 @@
 pub mod containers;
 pub mod fileserver;
 pub mod guard;
+pub mod hostile;
 pub mod paper;
 pub mod readmix;
 pub mod reread;
@@ -63,7 +64,7 @@ pub struct Description {
 }
 
 /// All experiments.
-pub const ALL: [&Description; 7] = [
+pub const ALL: [&Description; 8] = [
     &fileserver::DESCRIPTION,
     &readmix::DESCRIPTION,
     &reread::DESCRIPTION,
@@ -71,10 +72,11 @@ pub const ALL: [&Description; 7] = [
     &guard::STARTUP,
     &guard::STOLEN,
     &guard::ROOT,
+    &hostile::DESCRIPTION,
 ];
 
 /// All policies an experiment can compare, in the order they are reported.
-pub const POLICIES: [PolicyUnderTest; 14] = [
+pub const POLICIES: [PolicyUnderTest; 15] = [
     PolicyUnderTest::Conventional,
     PolicyUnderTest::Memcg,
     PolicyUnderTest::Direct,
@@ -84,6 +86,7 @@ pub const POLICIES: [PolicyUnderTest; 14] = [
     PolicyUnderTest::Strict,
     PolicyUnderTest::Observe,
     PolicyUnderTest::Guarded,
+    PolicyUnderTest::Hostile,
     PolicyUnderTest::GateFifo,
     PolicyUnderTest::GateAging,
     PolicyUnderTest::GateInsert,
@@ -103,6 +106,7 @@ pub fn policy_name(policy: PolicyUnderTest) -> &'static str {
         PolicyUnderTest::Strict => "strict",
         PolicyUnderTest::Observe => "observe",
         PolicyUnderTest::Guarded => "guarded",
+        PolicyUnderTest::Hostile => "hostile",
         PolicyUnderTest::GateFifo => "gate-fifo",
         PolicyUnderTest::GateAging => "gate-aging",
         PolicyUnderTest::GateInsert => "gate-insert",
@@ -129,6 +133,7 @@ pub fn policy_meaning(policy: PolicyUnderTest) -> &'static str {
         PolicyUnderTest::Guarded => {
             "agent: proportional with the guard, and what an operator asks of it"
         }
+        PolicyUnderTest::Hostile => "agent: proportional, and the tenant attacks it",
         PolicyUnderTest::GateFifo => {
             "agent: thresholds, and the kernel module's gate without order"
         }
@@ -151,6 +156,7 @@ pub fn runs_agent(policy: PolicyUnderTest) -> bool {
             | PolicyUnderTest::Strict
             | PolicyUnderTest::Observe
             | PolicyUnderTest::Guarded
+            | PolicyUnderTest::Hostile
     ) || has_gate(policy)
 }
 
@@ -180,6 +186,8 @@ pub enum Workload {
     Sharing(sharing::Parameters),
     /// See [`guard`].
     Guard(guard::Parameters),
+    /// See [`hostile`].
+    Hostile(hostile::Parameters),
 }
 
 impl Workload {
@@ -200,6 +208,7 @@ impl Workload {
             Self::Reread(parameters) => parameters.load(direct),
             Self::Sharing(parameters) => parameters.load(place, from_s as u32),
             Self::Guard(parameters) => parameters.load(place),
+            Self::Hostile(parameters) => parameters.load(container, memory_bytes),
         }
     }
 
@@ -212,9 +221,14 @@ impl Workload {
     }
 
     /// What happens around these containers.
-    pub fn surroundings(&self, containers: &[ContainerSpec]) -> Surroundings {
+    pub fn surroundings(
+        &self,
+        containers: &[ContainerSpec],
+        policy: PolicyUnderTest,
+    ) -> Surroundings {
         match self {
             Self::Guard(parameters) => parameters.surroundings(containers),
+            Self::Hostile(parameters) => parameters.surroundings(policy),
             _ => Surroundings::default(),
         }
     }
@@ -227,6 +241,7 @@ impl Workload {
             Self::Reread(parameters) => parameters.table(),
             Self::Sharing(parameters) => parameters.table(),
             Self::Guard(parameters) => parameters.table(),
+            Self::Hostile(parameters) => parameters.table(),
         }
     }
 }

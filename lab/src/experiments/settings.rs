@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::containers::{containers, ContainerSpec};
 use super::guard::{self, Pitfall};
-use super::{did_you_mean, fileserver, find, find_policy, policy_name, readmix, reread, sharing};
+use super::sharing;
+use super::{did_you_mean, fileserver, find, find_policy, hostile, policy_name, readmix, reread};
 use super::{Measure, Workload};
 use crate::args::{LoadArgs, RunArgs};
 use crate::protocol::{ContainerJob, GuestJob, Lru, MemoryDisk, PolicyUnderTest, Scheduler};
@@ -77,17 +78,20 @@ impl Settings {
             ));
         }
         options_fit(description.name, &args.load)?;
+        let memory_bytes = args.guest.memory.unwrap_or(description.memory_bytes);
         let workload = match description.name {
             "fileserver" => Workload::Fileserver(fileserver::Parameters::from_args(&args.load)?),
             "readmix" => Workload::Readmix(readmix::Parameters::from_args(&args.load)?),
             "startup" => Workload::Guard(guard::Parameters::of(Pitfall::Startup)),
             "stolen" => Workload::Guard(guard::Parameters::of(Pitfall::Stolen)),
             "root" => Workload::Guard(guard::Parameters::of(Pitfall::Root)),
+            "hostile" => {
+                Workload::Hostile(hostile::Parameters::from_args(&args.load, memory_bytes)?)
+            }
             "sharing" => Workload::Sharing(sharing::Parameters::from_args(&args.load)?),
             _ => Workload::Reread(reread::Parameters::from_args(&args.load)?),
         };
         let policies = policies(args, description.policies, &workload)?;
-        let memory_bytes = args.guest.memory.unwrap_or(description.memory_bytes);
         if memory_bytes < MIN_MEMORY_BYTES {
             return Err(LabError::usage(
                 format!(
@@ -107,12 +111,16 @@ impl Settings {
         if let Some(at) = args.agent.kill_agent_at {
             in_range("--kill-agent-at", u64::from(at), 1, u64::from(seconds) - 1)?;
         }
+        let mut containers = containers(args, description.weights)?;
+        if let Workload::Hostile(_) = workload {
+            hostile::Parameters::settle(&mut containers, !args.names.is_empty());
+        }
         Ok(Self {
             experiment: description.name.to_owned(),
             measure: description.measure,
             kernel_series: kernel.to_owned(),
             policies,
-            containers: containers(args, description.weights)?,
+            containers,
             workload,
             seconds,
             warmup_s: warmup_s(description.measure, seconds),
@@ -134,9 +142,8 @@ impl Settings {
     pub fn file_set_bytes(&self) -> u64 {
         let containers = self.containers.len() as u64;
         match &self.workload {
-            Workload::Fileserver(p) => {
-                containers * u64::from(p.files) * (p.mean_file_bytes + p.append_bytes)
-            }
+            Workload::Fileserver(p) => p.bytes(containers),
+            Workload::Hostile(p) => p.bytes(containers),
             Workload::Readmix(p) => containers * p.file_bytes,
             Workload::Reread(p) => containers * p.file_bytes + p.polluter_bytes,
             Workload::Sharing(p) => p.bytes(containers),
@@ -167,6 +174,7 @@ impl Settings {
                     name: container.name.clone(),
                     weight: container.weight,
                     lie: container.lie,
+                    user: container.user,
                     load: self.workload.load(
                         place,
                         container,
@@ -183,7 +191,7 @@ impl Settings {
             mount_options: self.mount_options.clone(),
             agent_args: self.agent_args.clone(),
             polluter_bytes: self.workload.polluter_bytes(),
-            surroundings: self.workload.surroundings(&self.containers),
+            surroundings: self.workload.surroundings(&self.containers, policy),
             trace_waits: false,
             kill_agent_at_s: self.kill_agent_at_s.filter(|_| super::runs_agent(policy)),
             seed: self.seed.wrapping_add(u64::from(run)),
@@ -249,6 +257,7 @@ fn policies(
         let cached = match workload {
             Workload::Readmix(_) => Some("readmix"),
             Workload::Sharing(_) => Some("sharing"),
+            Workload::Hostile(_) => Some("hostile"),
             Workload::Guard(parameters) => Some(match parameters.pitfall {
                 Pitfall::Startup => "startup",
                 Pitfall::Stolen => "stolen",
@@ -273,13 +282,13 @@ fn policies(
 
 /// Refuses load options that the experiment would silently ignore.
 fn options_fit(experiment: &str, load: &LoadArgs) -> Result<(), LabError> {
-    let fileserver: &[&str] = &["fileserver"];
+    let fileserver: &[&str] = &["fileserver", "hostile"];
     let databases: &[&str] = &["the experiments with databases"];
     let given: [(&str, bool, &[&str]); 20] = [
         (
             "--threads",
             load.threads.is_some(),
-            &["fileserver", "readmix"],
+            &["fileserver", "hostile", "readmix"],
         ),
         ("--files", load.files.is_some(), fileserver),
         (

@@ -37,8 +37,14 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Lines of the log that travel with the report.
 const LOG_LINES: usize = 200;
 
-/// The arguments of `justitia run` for a policy; `None` for policies without an agent.
-pub fn arguments(policy: PolicyUnderTest, config: &str, extra: &[String]) -> Option<Vec<String>> {
+/// The arguments of `justitia run` for a policy; `None` for policies without an agent. It is told which
+/// groups to manage, or finds the containers itself.
+pub fn arguments(
+    policy: PolicyUnderTest,
+    finds: bool,
+    config: &str,
+    extra: &[String],
+) -> Option<Vec<String>> {
     let mode = match policy {
         PolicyUnderTest::Conventional | PolicyUnderTest::Memcg | PolicyUnderTest::Direct => {
             return None;
@@ -52,13 +58,14 @@ pub fn arguments(policy: PolicyUnderTest, config: &str, extra: &[String]) -> Opt
         | PolicyUnderTest::FirstTouch
         | PolicyUnderTest::Strict
         | PolicyUnderTest::Guarded
+        | PolicyUnderTest::Hostile
         | PolicyUnderTest::GateLoop => "proportional",
         PolicyUnderTest::Observe => "observe",
     };
-    let mut arguments: Vec<String> = ["run", "--mode", mode, "--manage", "/app/*"]
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let mut arguments = ["run", "--mode", mode].map(str::to_owned).to_vec();
+    if !finds {
+        arguments.extend(["--manage", "/app/*"].map(str::to_owned));
+    }
     if configuration(policy).is_some() {
         arguments.extend(["--config".to_owned(), config.to_owned()]);
     }
@@ -111,10 +118,10 @@ pub struct Agent {
 
 impl Agent {
     /// Starts the agent of `policy`, if it has one, and waits until it is ready.
-    pub fn start(policy: PolicyUnderTest, extra: &[String]) -> Result<Option<Self>> {
+    pub fn start(policy: PolicyUnderTest, finds: bool, extra: &[String]) -> Result<Option<Self>> {
         let state = Path::new(STATE);
         let config = state.join("agent.toml");
-        let Some(arguments) = arguments(policy, &config.to_string_lossy(), extra) else {
+        let Some(arguments) = arguments(policy, finds, &config.to_string_lossy(), extra) else {
             return Ok(None);
         };
         if let Some(text) = configuration(policy) {
@@ -356,9 +363,10 @@ mod tests {
 
     #[test]
     fn only_agent_policies_have_arguments() {
-        assert_eq!(arguments(PolicyUnderTest::Memcg, "c", &[]), None);
+        assert_eq!(arguments(PolicyUnderTest::Memcg, false, "c", &[]), None);
         let strict = arguments(
             PolicyUnderTest::Strict,
+            false,
             "/c",
             &["--interval".into(), "2s".into()],
         );
@@ -367,10 +375,11 @@ mod tests {
             strict,
             "run --mode proportional --manage /app/* --config /c --interval 2s"
         );
-        let observe = arguments(PolicyUnderTest::Observe, "/c", &[]).unwrap();
+        let observe = arguments(PolicyUnderTest::Observe, true, "/c", &[]).unwrap();
         assert_eq!(observe[2], "observe");
         assert!(!observe.contains(&"--config".to_owned()));
-        let first_touch = arguments(PolicyUnderTest::FirstTouch, "/c", &[]).unwrap();
+        assert!(!observe.contains(&"--manage".to_owned()));
+        let first_touch = arguments(PolicyUnderTest::FirstTouch, false, "/c", &[]).unwrap();
         assert_eq!(first_touch[2], "proportional");
         assert!(first_touch.ends_with(&["--observer".to_owned(), "proc".to_owned()]));
     }

@@ -13,7 +13,7 @@ use anyhow::{bail, ensure, Context, Result};
 
 use super::oci::{self, Bind, Bundle};
 use super::setup::{data_dir, make_group, CGROUP, STATE, TOOLS};
-use super::{files, sample::Sampler};
+use super::{files, sample::Sampler, tenant};
 use crate::load::shared::{Command as Order, Mapping, Status};
 use crate::load::Spec;
 use crate::protocol::{ContainerJob, Load, PolicyUnderTest, Scheduler};
@@ -65,7 +65,7 @@ impl Container {
         let page = Mapping::create(&control.join("page"))?;
         fs::write(control.join("spec.json"), serde_json::to_vec(&spec)?)?;
 
-        let cgroup = format!("/app/{}", job.name);
+        let cgroup = tenant::cgroup(job);
         if let Some((parent, _)) = cgroup.rsplit_once('/') {
             make_group(parent)?;
         }
@@ -87,6 +87,7 @@ impl Container {
             hostname: &id,
             cgroup: &cgroup,
             weight: job.weight,
+            uid: job.user.unwrap_or(0),
             rootfs: &rootfs,
             args: &[&program, "load", "/ctl/spec.json"],
             binds: &binds,
@@ -99,7 +100,14 @@ impl Container {
             group: PathBuf::from(format!("{CGROUP}{cgroup}")),
             log: dir.join("log"),
         };
+        if let Some(uid) = job.user {
+            tenant::give(&data, uid)?;
+            tenant::give(&control.join("page"), uid)?;
+        }
         run_crun(&container.name, &id, &dir, &container.log)?;
+        if let Some(uid) = job.user {
+            tenant::give(&container.group, uid)?;
+        }
         container.write_weight(scheduler)?;
         Ok(container)
     }
@@ -279,6 +287,7 @@ mod tests {
             name: name.into(),
             weight,
             lie: None,
+            user: None,
             load: Load::Reread {
                 file_bytes: 1,
                 direct: false,

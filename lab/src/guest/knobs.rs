@@ -9,6 +9,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use crate::load::attack::FLEETING;
+
 /// Names that are readable and writable but no settings.
 const NOT_SETTINGS: [&str; 6] = [
     "cgroup.procs",
@@ -19,8 +21,8 @@ const NOT_SETTINGS: [&str; 6] = [
     "memory.swap.peak",
 ];
 
-/// Reads every knob below `root`: path relative to it -> value. A group that vanishes meanwhile is
-/// left out.
+/// Reads every knob below `root`: path relative to it -> value. Left out are groups that vanish
+/// meanwhile, those that a hostile tenant makes and removes, and those that no path can name.
 pub fn snapshot(root: &Path) -> BTreeMap<String, String> {
     let mut knobs = BTreeMap::new();
     collect(root, root, &mut knobs);
@@ -36,6 +38,9 @@ fn collect(root: &Path, dir: &Path, knobs: &mut BTreeMap<String, String>) {
         let Ok(metadata) = entry.metadata() else {
             continue;
         };
+        if metadata.is_dir() && entry.file_name() == FLEETING {
+            continue;
+        }
         if metadata.is_dir() {
             collect(root, &path, knobs);
         } else if is_knob(

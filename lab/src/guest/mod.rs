@@ -31,6 +31,7 @@ pub mod run;
 pub mod sample;
 pub mod setup;
 pub mod surroundings;
+pub mod tenant;
 pub mod waits;
 
 use std::io::Write;

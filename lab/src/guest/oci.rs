@@ -27,6 +27,8 @@ pub struct Bundle<'a> {
     pub cgroup: &'a str,
     /// I/O weight.
     pub weight: u32,
+    /// User and group of its process.
+    pub uid: u32,
     /// Root file system directory.
     pub rootfs: &'a Path,
     /// Command line.
@@ -78,7 +80,7 @@ pub fn config(bundle: &Bundle) -> Value {
         "hostname": bundle.hostname,
         "process": {
             "terminal": false,
-            "user": {"uid": 0, "gid": 0},
+            "user": {"uid": bundle.uid, "gid": bundle.uid},
             "args": bundle.args,
             "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "RUST_BACKTRACE=1"],
             "cwd": "/",
@@ -107,6 +109,7 @@ mod tests {
             hostname: "c1",
             cgroup: "/app/tenant/a",
             weight,
+            uid: 0,
             rootfs: Path::new("/run/rootfs"),
             args: &["/opt/x", "load"],
             binds: &[Bind {

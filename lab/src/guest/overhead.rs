@@ -92,7 +92,7 @@ fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Windo
     let extra = ["--observer".to_owned(), observing.name().to_owned()];
     let mut agent = match observing {
         Observing::Nothing => None,
-        Observing::Proc | Observing::Bpf => Agent::start(PolicyUnderTest::Observe, &extra)?,
+        Observing::Proc | Observing::Bpf => Agent::start(PolicyUnderTest::Observe, false, &extra)?,
     };
     thread::sleep(SETTLE);
     let done = running.work(seconds)?;
@@ -116,7 +116,7 @@ fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Windo
 /// A window in which the kernel takes the time of each BPF program.
 fn programs_of(running: &Running, seconds: u32) -> Result<Vec<ProgramCost>> {
     let extra = ["--observer".to_owned(), Observing::Bpf.name().to_owned()];
-    let mut agent = Agent::start(PolicyUnderTest::Observe, &extra)?;
+    let mut agent = Agent::start(PolicyUnderTest::Observe, false, &extra)?;
     thread::sleep(SETTLE);
     files::write(Path::new(BPF_STATS), "1")?;
     let before = program_times()?;
@@ -323,6 +323,7 @@ fn fileserver_container(job: &OverheadJob) -> Result<Container> {
         name: "fileserver".to_owned(),
         weight: 100,
         lie: None,
+        user: None,
         load,
     };
     let policy = PolicyUnderTest::Observe;

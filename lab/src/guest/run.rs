@@ -13,6 +13,7 @@ use super::disks::GuestDisk;
 use super::gate;
 use super::measure::{self, Measured};
 use super::residency::Watched;
+use super::tenant::{self, Tenant};
 use super::waits::Tracer;
 use super::{files, knobs, memory_disk, progress, setup, surroundings};
 use crate::experiments::has_gate;
@@ -20,7 +21,7 @@ use crate::load::io::{write, Buffer, IO_BYTES};
 use crate::load::shared::{Command as Order, Status};
 use crate::load::sharing::{OWN_FILE, SHARED_FILE};
 use crate::protocol::{
-    ContainerJob, ContainerReport, GuestJob, GuestReport, Load, PolicyUnderTest,
+    ContainerJob, ContainerReport, GuestJob, GuestReport, Load, PolicyUnderTest, TenantReport,
 };
 
 /// Creating a container includes crun's start under emulation.
@@ -40,6 +41,7 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     let mut environment: BTreeMap<String, String> = setup::facts(job)?.into_iter().collect();
     let data = prepare_guest(job, &mut environment)?;
     surroundings::set_vm(&job.surroundings)?;
+    tenant::prepare(job)?;
     let containers = start_containers(job)?;
     surroundings::limit(&job.surroundings, &containers)?;
     let preparing = Instant::now();
@@ -47,6 +49,7 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
         .containers
         .iter()
         .any(|c| matches!(c.load, Load::Reread { .. } | Load::Sharing { .. }));
+    let mut tenant = Tenant::settle(job)?;
     let mut stage = Stage::default();
     if caching_counts {
         stage = enforce(job, &containers)?;
@@ -78,6 +81,9 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     } else {
         None
     };
+    if let Some(tenant) = &mut tenant {
+        tenant.begin()?;
+    }
     let measured = measure::measure(
         job,
         &containers,
@@ -90,6 +96,8 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     for (number, said) in (1..).zip(&measured.commands) {
         environment.insert(format!("command_{number}"), said.clone());
     }
+    let seen = tenant.as_mut();
+    let mut seen = seen.map(|tenant| tenant.look(agent.as_ref(), &containers));
     for container in &containers {
         container.page.set_command(Order::Stop);
     }
@@ -107,6 +115,10 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     for line in knobs::differences(&knobs_before, &knobs_after) {
         progress(&format!("knob not restored: {line}"));
     }
+    if let Some((tenant, seen)) = tenant.zip(seen.as_mut()) {
+        // The agent ended and restored under attack.
+        seen.done = tenant.end()?;
+    }
     container::stop_all(&containers, STOP_PATIENCE);
     // Programs go when nothing moves that they look at.
     drop(tracer);
@@ -123,6 +135,7 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
         environment,
         (knobs_before, knobs_after),
         agent.as_ref(),
+        seen,
     ))
 }
 
@@ -194,7 +207,7 @@ fn enforce(job: &GuestJob, containers: &[Container]) -> Result<Stage> {
     if has_gate(job.policy) {
         gate::load(job.policy)?;
     }
-    let agent = Agent::start(job.policy, &job.agent_args)?;
+    let agent = Agent::start(job.policy, tenant::of_job(job).is_some(), &job.agent_args)?;
     if agent.is_some() {
         progress("the agent runs");
     }
@@ -267,6 +280,7 @@ fn report(
     environment: BTreeMap<String, String>,
     (knobs_before, knobs_after): (BTreeMap<String, String>, BTreeMap<String, String>),
     agent: Option<&Agent>,
+    tenant: Option<TenantReport>,
 ) -> GuestReport {
     let kernel = rustix::system::uname()
         .release()
@@ -301,6 +315,7 @@ fn report(
         agent_status: measured.agent_status,
         files: measured.files,
         waits: measured.waits,
+        tenant,
     }
 }
 

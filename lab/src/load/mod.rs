@@ -13,6 +13,7 @@
 //! one whole-file read, one delete, one stat; for the random load one request; for the re-read one
 //! request. Latency is wall time. Bytes are counted when the system call returns.
 
+pub mod attack;
 pub mod fileserver;
 pub mod fileset;
 pub mod guard;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::Attacks;
+
 /// What a container of these experiments does. Times are seconds after the common start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -60,6 +62,8 @@ pub struct Surroundings {
     pub root_stream: Option<RootStream>,
     /// Commands of `justitia`, where an agent runs.
     pub commands: Vec<TimedCommand>,
+    /// What the tenant does beside its load.
+    pub attacks: Option<Attacks>,
 }
 
 /// A process in the root cgroup reads a file over and over, each piece twice, as a backup does that

@@ -75,6 +75,7 @@ fn question(experiment: &str) -> &'static str {
         }
         "stolen" => "page cache stays when the anonymous memory of its group grows",
         "root" => "groups within their limit keep their page cache whatever the root cgroup does",
+        "hostile" => "honest containers keep their bandwidth beside a hostile tenant",
         "sharing" => "shared files stay for their heaviest user, whoever touched them first",
         _ => "cached files survive memory pressure in the ratio of the weights",
     }
@@ -124,6 +125,7 @@ fn title(document: &Document) -> String {
 pub(crate) fn contrast(document: &Document) -> Option<(PolicyUnderTest, PolicyUnderTest)> {
     let has = |policy: &PolicyUnderTest| document.policies.contains_key(policy);
     let subjects = [
+        PolicyUnderTest::Hostile,
         PolicyUnderTest::Guarded,
         PolicyUnderTest::GateLoop,
         PolicyUnderTest::GateStride,
@@ -132,7 +134,10 @@ pub(crate) fn contrast(document: &Document) -> Option<(PolicyUnderTest, PolicyUn
         PolicyUnderTest::Strict,
     ];
     let subject = subjects.into_iter().find(has)?;
-    let bases = [PolicyUnderTest::Conventional, PolicyUnderTest::Memcg];
+    let bases = match subject {
+        PolicyUnderTest::Hostile => vec![PolicyUnderTest::Proportional],
+        _ => vec![PolicyUnderTest::Conventional, PolicyUnderTest::Memcg],
+    };
     let base = bases.into_iter().find(has)?;
     Some((subject, base))
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::aggregate::{median, medians, spread, Spread};
+use super::hostile::{self, HostileFigures};
 use super::record::KnobDifference;
 use super::{window, Figures, RunRecord};
 use crate::experiments::{Measure, Settings};
@@ -30,6 +31,9 @@ pub struct Document {
     pub environment: Environment,
     /// Figures and record of each policy.
     pub policies: BTreeMap<PolicyUnderTest, PolicyResult>,
+    /// What a hostile tenant did to the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostile: Option<HostileFigures>,
 }
 
 /// Where and how an experiment was run.
@@ -144,16 +148,18 @@ impl Document {
             || environment.settings.kernel_series.clone(),
             |run| run.kernel.clone(),
         );
-        let policies = records
+        let policies: BTreeMap<PolicyUnderTest, PolicyResult> = records
             .into_iter()
             .map(|(policy, records)| (policy, PolicyResult::of(&environment.settings, records)))
             .collect();
+        let hostile = hostile::figures(&environment.settings, &policies);
         Self {
             schema: SCHEMA,
             experiment: environment.settings.experiment.clone(),
             kernel,
             environment,
             policies,
+            hostile,
         }
     }
 

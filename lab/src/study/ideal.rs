@@ -118,6 +118,7 @@ mod tests {
             duty_s,
             anon_growth_bytes_per_s: 0,
             lie: None,
+            user: None,
         }
     }
 

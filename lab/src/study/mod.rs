@@ -10,6 +10,7 @@
 pub mod aggregate;
 pub mod document;
 pub mod gate;
+pub mod hostile;
 pub mod ideal;
 pub mod json;
 pub mod notes;

@@ -71,6 +71,7 @@ pub fn notes(document: &Document) -> Vec<String> {
     }
     notes.extend(slower_operations(document));
     notes.extend(super::gate::lines(document));
+    notes.extend(document.hostile.iter().flat_map(super::hostile::lines));
     notes
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::residency::FileSeries;
 use crate::experiments::Measure;
-use crate::protocol::{AgentCost, ContainerReport, GuestReport, PhaseReport, Sample};
+use crate::protocol::{AgentCost, ContainerReport, GuestReport, PhaseReport, Sample, TenantReport};
 
 /// One policy of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,6 +49,9 @@ pub struct RunRecord {
     /// Residency of the files of interest.
     #[serde(default)]
     pub files: Vec<FileSeries>,
+    /// What was seen around a tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<TenantReport>,
 }
 
 /// A knob that was left changed.
@@ -199,6 +202,7 @@ impl RunRecord {
             agent_status: report.agent_status.clone(),
             series: report.containers.iter().map(Series::of).collect(),
             files: report.files.iter().map(FileSeries::of).collect(),
+            tenant: report.tenant.clone(),
         }
     }
 }

@@ -159,6 +159,7 @@ impl Server {
             hostname: &id,
             cgroup: &cgroup,
             weight: job.weight,
+            uid: 0,
             rootfs: &rootfs,
             args: &args,
             binds: &binds,

@@ -1,0 +1,104 @@
+//! Hostile: a tenant that attacks the agent and its neighbors with all that a delegated cgroup allows.
+//!
+//! The last container belongs to an unprivileged user and lies below that user's slice; all run the
+//! fileserver load. Under `hostile` the tenant attacks beside its load. Sizes in bytes.
+
+use serde::{Deserialize, Serialize};
+
+use super::{fileserver, ContainerSpec, Description, Measure};
+use crate::args::LoadArgs;
+use crate::protocol::{Attacks, Load, PolicyUnderTest, Surroundings, TENANT};
+use justitia_machine::error::LabError;
+
+/// What stays the same whatever the command line says.
+pub const DESCRIPTION: Description = Description {
+    name: "hostile",
+    claim: "a hostile tenant hurts neither its neighbors nor the agent",
+    method: "All containers run the fileserver load. The last one is an unprivileged user's, in a \
+             delegated cgroup below that user's slice. Under proportional it is as honest as the \
+             others. Under hostile it also forges records of containers and weights, makes hundreds \
+             of cgroups that look like containers, maps its page cache, takes 60 percent of RAM, does \
+             I/O from deep below and puts escape sequences into names, for the whole run.",
+    expected: "The honest containers get what they get beside the honest tenant. The agent stays \
+               within its memory, writes to nobody else's cgroup, tells a bounded number of problems \
+               and restores every knob.",
+    measure: Measure::Window,
+    weights: &[100, 400, 100],
+    policies: &[PolicyUnderTest::Proportional, PolicyUnderTest::Hostile],
+    seconds: 300,
+    memory_bytes: 768 << 20,
+    disk_mb_per_s: 40,
+};
+
+/// `MemoryMax=` of the agent's unit, in force here too.
+pub const AGENT_MEMORY_MAX: u64 = 64 << 20;
+
+/// Files of a container by default: three sets together are more than memory holds.
+const FILES: u32 = 2100;
+
+/// What the tenant's attacks need on the disk beside the file sets.
+const ROOM: u64 = 64 << 20;
+
+/// Parameters of the load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// What all containers run.
+    pub fileserver: fileserver::Parameters,
+    /// What the tenant does beside it under `hostile`.
+    pub attacks: Attacks,
+}
+
+impl Parameters {
+    /// The parameters a command line asks for, in a guest with this much memory.
+    ///
+    /// # Errors
+    /// Refuses empty and oversized loads.
+    pub fn from_args(args: &LoadArgs, memory_bytes: u64) -> Result<Self, LabError> {
+        let mut fileserver = fileserver::Parameters::from_args(args)?;
+        fileserver.files = args.files.unwrap_or(FILES);
+        Ok(Self {
+            fileserver,
+            attacks: Attacks {
+                anon_bytes: memory_bytes / 10 * 6,
+                mapped_bytes: memory_bytes / 4,
+            },
+        })
+    }
+
+    /// Makes the last container the tenant's.
+    pub fn settle(containers: &mut [ContainerSpec], named: bool) {
+        if let Some(tenant) = containers.last_mut() {
+            tenant.user = Some(TENANT);
+            if !named {
+                tenant.name = "tenant".into();
+            }
+        }
+    }
+
+    /// What one container runs.
+    pub fn load(&self, container: &ContainerSpec, memory_bytes: u64) -> Load {
+        self.fileserver.load(container, memory_bytes, false)
+    }
+
+    /// What happens around these containers.
+    pub fn surroundings(&self, policy: PolicyUnderTest) -> Surroundings {
+        Surroundings {
+            attacks: (policy == PolicyUnderTest::Hostile).then_some(self.attacks),
+            ..Surroundings::default()
+        }
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self, containers: u64) -> u64 {
+        self.fileserver.bytes(containers) + self.attacks.mapped_bytes + ROOM
+    }
+
+    /// Names and values for a person.
+    pub fn table(&self) -> Vec<(&'static str, String)> {
+        let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+        let mut rows = self.fileserver.table();
+        rows.push(("tenant takes", mib(self.attacks.anon_bytes)));
+        rows.push(("tenant maps", mib(self.attacks.mapped_bytes)));
+        rows
+    }
+}

@@ -1,0 +1,301 @@
+//! The tenant's place on the host, and what is seen around it: an unprivileged user with a delegated
+//! cgroup below its own slice and a `/run/user/UID`, as a login makes them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, Permissions};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::{chown, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{bail, ensure, Context, Result};
+
+use super::agent::Agent;
+use super::container::{set_weight, Container};
+use super::setup::{data_dir, make_group, CGROUP, TOOLS};
+use super::{files, knobs, progress};
+use crate::experiments::hostile::AGENT_MEMORY_MAX;
+use crate::load::attack::{Plan, ESCAPES};
+use crate::protocol::{ContainerJob, GuestJob, TenantReport};
+
+/// Groups that nobody gave to Justitia.
+const OTHERS: [&str; 2] = ["/system.slice/ssh.service", "/user.slice/user-1001.slice"];
+
+/// The cgroup that a user's manager gets.
+pub fn home(uid: u32) -> String {
+    format!("/user.slice/user-{uid}.slice/user@{uid}.service")
+}
+
+/// Where a container lies, relative to the cgroup mount.
+pub fn cgroup(job: &ContainerJob) -> String {
+    let parent = job.user.map_or_else(|| "/app".to_owned(), home);
+    format!("{parent}/{}", job.name)
+}
+
+/// A tenant.
+#[derive(Debug)]
+pub struct Tenant {
+    home: String,
+    attacker: Option<Attacker>,
+    watch: Option<Watch>,
+}
+
+#[derive(Debug)]
+struct Attacker {
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+/// Makes the place of the job's tenant, if it has one: before any container.
+pub fn prepare(job: &GuestJob) -> Result<()> {
+    let Some((tenant, uid)) = of_job(job) else {
+        return Ok(());
+    };
+    let home = home(uid);
+    let dir = make_group(&home)?;
+    // What systemd's Delegate= gives away.
+    give(&dir, uid)?;
+    for file in ["cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
+        give(&dir.join(file), uid)?;
+    }
+    for group in OTHERS.into_iter().chain([&*format!("{home}/init.scope")]) {
+        let path = format!("{CGROUP}{group}");
+        fs::create_dir_all(&path).with_context(|| format!("cannot make {path}"))?;
+    }
+    give(&dir.join("init.scope"), uid)?;
+    for runtime in [runtime_dir(uid), attack_dir()] {
+        fs::create_dir_all(&runtime)
+            .with_context(|| format!("cannot make {}", runtime.display()))?;
+        fs::set_permissions(&runtime, Permissions::from_mode(0o700))?;
+        give(&runtime, uid)?;
+    }
+    // What the block layer divides by, from the root down.
+    let mut slice = PathBuf::from(CGROUP);
+    for part in home.split('/').filter(|part| !part.is_empty()) {
+        slice.push(part);
+        set_weight(&slice, u64::from(tenant.weight))?;
+    }
+    let honest = job.containers.iter().filter(|c| c.user.is_none());
+    let honest = honest.map(|c| u64::from(c.weight)).sum();
+    set_weight(&Path::new(CGROUP).join("app"), honest)?;
+    let agent = Path::new(CGROUP).join("agent");
+    files::write(&agent.join("memory.max"), &AGENT_MEMORY_MAX.to_string())
+}
+
+/// The tenant's container and its user.
+pub fn of_job(job: &GuestJob) -> Option<(&ContainerJob, u32)> {
+    job.containers.iter().find_map(|c| Some((c, c.user?)))
+}
+
+fn runtime_dir(uid: u32) -> PathBuf {
+    PathBuf::from(format!("/run/user/{uid}"))
+}
+
+fn attack_dir() -> PathBuf {
+    data_dir().join(".attacks")
+}
+
+/// Gives a file or directory to a user.
+pub fn give(path: &Path, uid: u32) -> Result<()> {
+    chown(path, Some(uid), Some(uid)).with_context(|| format!("cannot give {}", path.display()))
+}
+
+impl Tenant {
+    /// Lets the tenant build its world, if the job has one: before knobs are looked at.
+    pub fn settle(job: &GuestJob) -> Result<Option<Self>> {
+        let Some((_, uid)) = of_job(job) else {
+            return Ok(None);
+        };
+        let attacker = job.surroundings.attacks.map(|attacks| {
+            let others = job.containers.iter().filter(|c| c.user.is_none());
+            let mut others: Vec<String> = others.map(cgroup).collect();
+            others.extend(["/system.slice", "/", "/app"].map(str::to_owned));
+            others.extend(OTHERS.map(str::to_owned));
+            Attacker::start(
+                uid,
+                &Plan {
+                    attacks,
+                    home: PathBuf::from(format!("{CGROUP}{}", home(uid))),
+                    home_path: home(uid),
+                    runtime: runtime_dir(uid),
+                    data: attack_dir(),
+                    others,
+                },
+            )
+        });
+        Ok(Some(Self {
+            home: home(uid),
+            attacker: attacker.transpose()?,
+            watch: None,
+        }))
+    }
+
+    /// The attack begins, where there is one.
+    pub fn begin(&mut self) -> Result<()> {
+        self.watch = Some(Watch::start());
+        if let Some(attacker) = &mut self.attacker {
+            progress("the tenant attacks");
+            writeln!(attacker.orders, "go").context("the tenant has ended")?;
+        }
+        Ok(())
+    }
+
+    /// Looks at everything while the attack goes on.
+    pub fn look(&mut self, agent: Option<&Agent>, containers: &[Container]) -> TenantReport {
+        let watched = self.watch.take().map(Watch::end).unwrap_or_default();
+        let named = containers
+            .iter()
+            .filter_map(|c| c.group.strip_prefix(CGROUP).ok());
+        let named = named.map(|group| format!("/{}", group.display()));
+        let escapes = ESCAPES.map(|name| format!("{}/{name}", self.home));
+        let printed = printed(named.chain(escapes)) + &agent.map(Agent::log).unwrap_or_default();
+        let peak = fs::read_to_string(Path::new(CGROUP).join("agent/memory.peak"));
+        TenantReport {
+            done: BTreeMap::new(),
+            unmanaged_written: watched.into_iter().collect(),
+            printed_bytes: printed.len() as u64,
+            control_characters: printed.chars().filter(|&c| obeyed(c)).count() as u64,
+            agent_charged_peak_bytes: peak.ok().and_then(|text| files::limit_bytes(&text)),
+        }
+    }
+
+    /// Ends the attack; what was done.
+    pub fn end(self) -> Result<BTreeMap<String, u64>> {
+        let Some(attacker) = self.attacker else {
+            return Ok(BTreeMap::new());
+        };
+        let Attacker {
+            mut child,
+            orders,
+            mut answers,
+        } = attacker;
+        drop(orders);
+        let mut line = String::new();
+        answers.read_line(&mut line)?;
+        child.wait()?;
+        serde_json::from_str(&line).context("the tenant does not say what it did")
+    }
+}
+
+/// Whether a terminal would do something else than show this character.
+fn obeyed(c: char) -> bool {
+    c != '\n' && (c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c))
+}
+
+impl Attacker {
+    /// Starts the tenant's program and waits until its world is built.
+    fn start(uid: u32, plan: &Plan) -> Result<Self> {
+        progress("the tenant builds its world");
+        let procs = plan.home.join("init.scope/cgroup.procs");
+        let procs = File::options().write(true).open(procs)?;
+        let mut command = Command::new(Path::new(TOOLS).join("justitia-lab-guest"));
+        command
+            .args(["attack", "lead", &serde_json::to_string(plan)?])
+            .uid(uid)
+            .gid(uid)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        // SAFETY: between fork and exec only one write(2) on an open descriptor runs, which is
+        // async-signal-safe; nothing is allocated on the success path.
+        unsafe {
+            command.pre_exec(move || (&procs).write_all(b"0"));
+        }
+        let mut child = command.spawn().context("cannot start the tenant")?;
+        let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            bail!("the tenant has no pipes");
+        };
+        let mut answers = BufReader::new(answers);
+        let mut line = String::new();
+        answers.read_line(&mut line)?;
+        ensure!(line == "ready\n", "the tenant did not build its world");
+        Ok(Self {
+            child,
+            orders,
+            answers,
+        })
+    }
+}
+
+/// What the commands print while a tenant attacks.
+fn printed(groups: impl Iterator<Item = String>) -> String {
+    let mut commands: Vec<Vec<String>> = ["status", "weight", "plan", "doctor"]
+        .map(|command| vec![command.to_owned()])
+        .to_vec();
+    commands.extend(groups.map(|group| vec!["explain".to_owned(), group]));
+    let mut all = String::new();
+    for arguments in commands {
+        let output = Command::new("timeout")
+            .arg("60")
+            .arg(Path::new(TOOLS).join("justitia"))
+            .args(&arguments)
+            .output();
+        match output {
+            Ok(output) => {
+                progress(&format!("justitia {arguments:?}: {}", output.status));
+                let text = [output.stdout, output.stderr].concat();
+                all += &String::from_utf8_lossy(&text);
+            }
+            Err(error) => progress(&format!("justitia {arguments:?}: {error}")),
+        }
+    }
+    all
+}
+
+/// Looks once a second at the settings of groups that nobody gave to Justitia.
+#[derive(Debug)]
+struct Watch {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<BTreeSet<String>>,
+}
+
+impl Watch {
+    fn start() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            let look = || -> Vec<_> {
+                let groups = ["/system.slice", "/user.slice/user-1001.slice", "/agent"];
+                let roots = groups.map(|group| PathBuf::from(format!("{CGROUP}{group}")));
+                roots.iter().map(|root| knobs::snapshot(root)).collect()
+            };
+            let before = look();
+            let mut changed = BTreeSet::new();
+            while !stopped.load(Ordering::Acquire) {
+                thread::sleep(Duration::from_secs(1));
+                for (before, now) in before.iter().zip(look()) {
+                    changed.extend(knobs::differences(before, &now));
+                }
+            }
+            changed
+        });
+        Self { stop, thread }
+    }
+
+    fn end(self) -> BTreeSet<String> {
+        self.stop.store(true, Ordering::Release);
+        let panicked = || BTreeSet::from(["the watch panicked".to_owned()]);
+        self.thread.join().unwrap_or_else(|_| panicked())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_obeys_controls_and_turns_text_around() {
+        assert_eq!(
+            "a\u{1b}[2J\n\u{9b}\u{202e}ü\\x1b"
+                .chars()
+                .filter(|&c| obeyed(c))
+                .count(),
+            3
+        );
+    }
+}

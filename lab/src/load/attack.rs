@@ -1,0 +1,478 @@
+//! What a hostile tenant does: an unprivileged user with a delegated cgroup and a `/run/user/UID`.
+//!
+//! The *lead* builds its world (hundreds of cgroups that look like containers, names that are too long
+//! or obeyed by a terminal, weights), says `ready`, waits for a line, and then attacks once a second
+//! until its standard input ends: it forges records, states weights, makes and removes cgroups. Beside
+//! it run its *parts*, each a process in a cgroup of its own. Nothing that fails is an error: what the
+//! kernel refuses is no attack, and what was done is counted.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead as _, Read as _, Write as _};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use rustix::fs::{mkdirat, mknodat, openat, setxattr, FileType, Mode, OFlags, XattrFlags, CWD};
+use rustix::mm::{mmap, MapFlags, ProtFlags};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::protocol::Attacks;
+
+/// Directory below the tenant's cgroup whose groups come and go.
+pub const FLEETING: &str = "churn";
+
+/// Where a tenant attacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// How far.
+    pub attacks: Attacks,
+    /// Directory of its cgroup.
+    pub home: PathBuf,
+    /// The same, relative to the cgroup mount.
+    pub home_path: String,
+    /// Its `/run/user/UID`.
+    pub runtime: PathBuf,
+    /// Its directory on the data disk.
+    pub data: PathBuf,
+    /// Cgroups of others, relative to the mount.
+    pub others: Vec<String>,
+}
+
+/// Groups that look like containers: more than the agent manages of one tenant.
+const GROUPS: usize = 280;
+/// Those of them in which somebody writes.
+const WRITERS: usize = 4;
+/// Records that look like those of containers: more than the agent reads of one user.
+const RECORDS: usize = 1100;
+/// Levels below the tenant's cgroup of the one that does I/O.
+const LEVELS: usize = 24;
+/// Nested names that no path can hold.
+const LONG_NAMES: usize = 17;
+/// The longest name.
+const LONGEST_NAME: usize = 255;
+/// Names that a terminal obeys.
+pub const ESCAPES: [&str; 3] = [
+    "docker-\u{1b}[2J\u{1b}]0;owned\u{7}.scope",
+    "docker-\u{9b}31m\r\u{202e}.scope",
+    "docker-\u{1b}[1A\u{8}.scope",
+];
+/// Pieces in which anonymous memory grows.
+const PIECE: usize = 16 << 20;
+const PAGE: usize = 4096;
+
+/// Does what the arguments say: `lead PLAN`, or a part: `hog|map|write PLAN GROUP`.
+pub fn run(arguments: &[&str]) -> Result<()> {
+    let plan = |text: &str| serde_json::from_str::<Plan>(text).context("not a plan");
+    match *arguments {
+        ["lead", text] => lead(&plan(text)?),
+        ["hog", text, group] => {
+            enter(group)?;
+            hog(plan(text)?.attacks.anon_bytes as usize);
+            Ok(())
+        }
+        ["map", text, group] => {
+            enter(group)?;
+            let plan = plan(text)?;
+            map(&plan.data.join("mapped"), plan.attacks.mapped_bytes)
+        }
+        ["write", text, group] => {
+            enter(group)?;
+            let name = group.rsplit('/').next().unwrap_or_default();
+            write(&plan(text)?.data.join(name))
+        }
+        _ => bail!("no such part: {arguments:?}"),
+    }
+}
+
+/// Puts this process into a cgroup. Where memory runs out it is the first to go.
+fn enter(group: &str) -> Result<()> {
+    fs::write(Path::new(group).join("cgroup.procs"), "0")
+        .with_context(|| format!("cannot enter {group}"))?;
+    fs::write("/proc/self/oom_score_adj", "1000").context("cannot offer itself to the OOM killer")
+}
+
+/// Takes anonymous memory, holds it for a while and gives it back by ending.
+fn hog(bytes: usize) {
+    let mut held = Vec::new();
+    while (held.len() + 1) * PIECE <= bytes {
+        held.push(vec![1_u8; PIECE]);
+        thread::sleep(Duration::from_millis(50));
+    }
+    thread::sleep(Duration::from_secs(10));
+    std::hint::black_box(&held);
+}
+
+/// Maps a file, populates it and touches all of it over and over.
+fn map(path: &Path, bytes: u64) -> Result<()> {
+    let mut file = File::options()
+        .create(true)
+        .truncate(true)
+        .read(true)
+        .write(true)
+        .open(path)?;
+    let piece = vec![1; 1 << 20];
+    for _ in 0..bytes >> 20 {
+        file.write_all(&piece)?;
+    }
+    let (length, flags) = (bytes as usize, MapFlags::SHARED | MapFlags::POPULATE);
+    // SAFETY: a new mapping at an address of the kernel's choice, of a file that nobody truncates.
+    let start = unsafe {
+        mmap(
+            std::ptr::null_mut(),
+            length,
+            ProtFlags::READ,
+            flags,
+            &file,
+            0,
+        )?
+    };
+    loop {
+        for at in (0..length).step_by(PAGE) {
+            // SAFETY: inside the mapping, which is never undone.
+            std::hint::black_box(unsafe { start.cast::<u8>().add(at).read_volatile() });
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Writes a file through the page cache and reads it again, over and over.
+fn write(path: &Path) -> Result<()> {
+    let mut buffer = vec![1; 1 << 20];
+    loop {
+        let mut file = File::create(path)?;
+        for _ in 0..8 {
+            file.write_all(&buffer)?;
+        }
+        file.sync_data()?;
+        let mut file = File::open(path)?;
+        while file.read(&mut buffer)? > 0 {}
+    }
+}
+
+/// What was done, by name.
+#[derive(Debug, Default)]
+struct Done(BTreeMap<String, u64>);
+
+impl Done {
+    /// Counts an attack that the kernel allowed.
+    fn count<T, E>(&mut self, what: &str, result: &Result<T, E>) {
+        if result.is_ok() {
+            *self.0.entry(what.to_owned()).or_default() += 1;
+        }
+    }
+}
+
+fn lead(plan: &Plan) -> Result<()> {
+    let mut done = Done::default();
+    let world = build(plan, &mut done);
+    println!("ready");
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            // Nobody listens any more: the lead has ended.
+            let _ = sender.send(line);
+        }
+    });
+    if lines.recv().is_ok() {
+        let text = serde_json::to_string(plan)?;
+        let mut parts: Vec<Part> = parts(plan, &world)
+            .into_iter()
+            .map(|(role, group)| Part::start(role, &text, group))
+            .collect();
+        let mut round = 0;
+        while lines.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+            round += 1;
+            declare(&world, round, &mut done);
+            forge(plan, &mut done);
+            come_and_go(plan, round, &mut done);
+            for part in &mut parts {
+                part.again(&text);
+            }
+        }
+        for part in &mut parts {
+            done.0.extend(part.reached());
+            part.stop();
+        }
+    }
+    println!("{}", serde_json::to_string(&done.0)?);
+    Ok(())
+}
+
+/// The processes beside the lead, each with its group.
+fn parts(plan: &Plan, world: &World) -> Vec<(&'static str, PathBuf)> {
+    let mut parts = vec![
+        ("hog", plan.home.join("docker-hog.scope")),
+        ("map", plan.home.join("docker-map.scope")),
+        ("write", world.deep.clone()),
+    ];
+    parts.extend((0..WRITERS).map(|n| ("write", looks_like(plan, n))));
+    parts
+}
+
+fn looks_like(plan: &Plan, number: usize) -> PathBuf {
+    plan.home.join(format!("docker-{number}.scope"))
+}
+
+/// One process.
+struct Part {
+    role: &'static str,
+    group: PathBuf,
+    child: Option<Child>,
+}
+
+impl Part {
+    fn start(role: &'static str, plan: &str, group: PathBuf) -> Self {
+        let mut part = Self {
+            role,
+            group,
+            child: None,
+        };
+        part.again(plan);
+        part
+    }
+
+    /// Starts it where it does not run: not yet, or no more.
+    fn again(&mut self, plan: &str) {
+        let running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+        if self.child.as_mut().is_some_and(running) {
+            return;
+        }
+        let group = self.group.to_string_lossy().into_owned();
+        self.child = std::env::current_exe().ok().and_then(|program| {
+            Command::new(program)
+                .args(["attack", self.role, plan, &group])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .spawn()
+                .ok()
+        });
+    }
+
+    /// How far it went: memory its cgroup held, or bytes it wrote to the disk.
+    fn reached(&self) -> Option<(String, u64)> {
+        let name = self.group.file_name()?.to_string_lossy().into_owned();
+        let read = |file| fs::read_to_string(self.group.join(file)).ok();
+        let bytes = match self.role {
+            "write" => written(&read("io.stat")?),
+            _ => read("memory.peak")?.trim().parse().ok()?,
+        };
+        Some((format!("{name}_bytes"), bytes))
+    }
+
+    fn stop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // One that ended by itself needs no end.
+            let _ = child.kill().and_then(|()| child.wait());
+        }
+    }
+}
+
+/// Bytes written, of all devices.
+fn written(io_stat: &str) -> u64 {
+    let fields = io_stat.split_whitespace();
+    let bytes = fields.filter_map(|field| field.strip_prefix("wbytes=")?.parse::<u64>().ok());
+    bytes.sum()
+}
+
+/// What was built before the attack.
+struct World {
+    /// All groups whose path can be named.
+    groups: Vec<PathBuf>,
+    /// The one far below.
+    deep: PathBuf,
+}
+
+fn build(plan: &Plan, done: &mut Done) -> World {
+    let home = &plan.home;
+    let mut groups: Vec<PathBuf> = (0..GROUPS).map(|n| looks_like(plan, n)).collect();
+    groups.extend(["docker-hog.scope", "docker-map.scope"].map(|name| home.join(name)));
+    groups.extend(ESCAPES.map(|name| home.join(name)));
+    let mut deep = home.clone();
+    for level in 1..LEVELS {
+        deep.push(level.to_string());
+        done.count("levels", &fs::create_dir(&deep));
+        // Where it is refused, the groups below have no memory or I/O of their own.
+        let _ = fs::write(deep.join("cgroup.subtree_control"), "+memory +io");
+    }
+    deep.push("docker-deep.scope");
+    groups.push(deep.clone());
+    for group in &groups {
+        done.count("groups", &fs::create_dir(group));
+        for (file, most) in [("io.weight", "10000"), ("io.bfq.weight", "1000")] {
+            done.count("io_weights", &fs::write(group.join(file), most));
+        }
+    }
+    done.count("churn", &fs::create_dir(home.join(FLEETING)));
+    nest_long_names(home, done);
+    groups.push(home.clone());
+    let world = World { groups, deep };
+    declare(&world, 0, done);
+    forge(plan, done);
+    for number in 0..RECORDS {
+        let name = format!("many-{number}");
+        let group = format!("{}/docker-{number}.scope", plan.home_path);
+        done.count("records", &record(plan, &name, &group));
+    }
+    world
+}
+
+/// Nests names of which the kernel allows each and no path all.
+fn nest_long_names(home: &Path, done: &mut Done) {
+    let (before, after) = ("docker-", ".scope");
+    let middle = "n".repeat(LONGEST_NAME - before.len() - after.len());
+    let name = format!("{before}{middle}{after}");
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(mut directory) = openat(CWD, home, flags, Mode::empty()) else {
+        return;
+    };
+    for _ in 0..LONG_NAMES {
+        done.count("long_names", &mkdirat(&directory, &name, Mode::RWXU));
+        match openat(&directory, &name, flags, Mode::empty()) {
+            Ok(below) => directory = below,
+            Err(_) => return,
+        }
+    }
+}
+
+/// States weights: the largest one, 300 bytes, and what is no text, each in turn.
+fn declare(world: &World, round: usize, done: &mut Done) {
+    let long = [b'1'; 300];
+    let values: [&[u8]; 4] = [b"10000", &long, &[0xff, 0, b'\n', 0x1b], b"10000\0\0"];
+    for (number, group) in world.groups.iter().enumerate() {
+        let value = values[(number + round) % values.len()];
+        let flags = XattrFlags::empty();
+        let result = setxattr(group, "user.justitia.weight", value, flags);
+        done.count("weights", &result);
+    }
+}
+
+/// Makes groups that look like containers and removes those of the round before.
+fn come_and_go(plan: &Plan, round: usize, done: &mut Done) {
+    let group = |round: usize, number: usize| {
+        let name = format!("docker-{round}-{number}.scope");
+        plan.home.join(FLEETING).join(name)
+    };
+    for number in 0..8 {
+        done.count("churn", &fs::create_dir(group(round, number)));
+        done.count("churn", &fs::remove_dir(group(round - 1, number)));
+    }
+}
+
+/// Writes records below `/run/user/UID` that are none of its business, or no records at all.
+fn forge(plan: &Plan, done: &mut Done) {
+    for (number, other) in plan.others.iter().enumerate() {
+        done.count(
+            "records",
+            &record(plan, &format!("of-other-{number}"), other),
+        );
+        let dir = plan.runtime.join("runc").join(format!("of-other-{number}"));
+        let state = json!({"config": {
+            "labels": ["bundle=/dev", "io.justitia.weight=10000"],
+            "cgroups": {"path": other, "blkio_weight": 1000},
+        }});
+        done.count("records", &put(&dir, "state.json", &state.to_string()));
+    }
+    for (number, name) in ESCAPES.iter().enumerate() {
+        let group = format!("{}/{name}", plan.home_path);
+        done.count("records", &record(plan, name, &group));
+        done.count(
+            "records",
+            &record(plan, &format!("escape-{number}"), &group),
+        );
+    }
+    for shelf in ["crun", "runc"] {
+        let shelf = plan.runtime.join(shelf);
+        let (fifo, zero, huge) = (shelf.join("fifo"), shelf.join("zero"), shelf.join("huge"));
+        for (file, dir) in [("status", &fifo), ("state.json", &fifo)] {
+            // Whoever opens it without care waits for a writer.
+            let node = dir.join(file);
+            let _ = fs::create_dir_all(dir);
+            let mode = Mode::RUSR | Mode::WUSR;
+            let _ = fs::remove_file(&node);
+            let result = mknodat(CWD, &node, FileType::Fifo, mode, 0);
+            done.count("fifos", &result);
+        }
+        for file in ["config.json", "status", "state.json"] {
+            let _ = fs::create_dir_all(&zero);
+            let _ = fs::remove_file(zero.join(file));
+            done.count("links", &symlink("/dev/zero", zero.join(file)));
+            let _ = fs::create_dir_all(&huge);
+            let endless = File::create(huge.join(file)).and_then(|file| file.set_len(1 << 40));
+            done.count("huge_files", &endless);
+        }
+    }
+}
+
+/// A record of crun's that gives a cgroup the largest weight.
+fn record(plan: &Plan, name: &str, cgroup: &str) -> Result<()> {
+    let dir = plan.runtime.join("crun").join(name);
+    let config = json!({
+        "ociVersion": "1.0.0",
+        "annotations": {"io.justitia.weight": "10000"},
+        "linux": {"cgroupsPath": cgroup, "resources": {"blockIO": {"weight": 1000}}},
+    });
+    put(&dir, "config.json", &config.to_string())?;
+    put(&dir, "status", &json!({"cgroup-path": cgroup}).to_string())
+}
+
+fn put(dir: &Path, file: &str, text: &str) -> Result<()> {
+    fs::create_dir_all(dir)?;
+    Ok(fs::write(dir.join(file), text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In plain directories nothing is refused that needs no kernel: everything is counted.
+    #[test]
+    fn a_tenant_does_all_it_can_and_counts_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (home, runtime) = (dir.path().join("home"), dir.path().join("run"));
+        fs::create_dir(&home).unwrap();
+        let plan = Plan {
+            attacks: Attacks {
+                anon_bytes: 0,
+                mapped_bytes: 0,
+            },
+            home: home.clone(),
+            home_path: "/user.slice/home".into(),
+            runtime: runtime.clone(),
+            data: dir.path().to_owned(),
+            others: vec!["/app/w400".into(), "/system.slice".into()],
+        };
+        let mut done = Done::default();
+        let world = build(&plan, &mut done);
+        come_and_go(&plan, 1, &mut done);
+        come_and_go(&plan, 2, &mut done);
+        for what in ["levels", "groups", "records", "fifos", "links", "churn"] {
+            assert!(done.0.get(what).is_some_and(|&n| n > 0), "{what}: {done:?}");
+        }
+        assert_eq!(done.0["long_names"], LONG_NAMES as u64);
+        assert_eq!(
+            world.deep.strip_prefix(&home).unwrap().iter().count(),
+            LEVELS
+        );
+        let forged = fs::read_to_string(runtime.join("crun/of-other-1/status")).unwrap();
+        assert!(forged.contains("/system.slice"), "{forged}");
+        assert!(fs::read_link(runtime.join("runc/zero/config.json")).is_ok());
+        // Too long for `remove_dir_all` by path is not too long for the directory's own.
+        drop(dir);
+    }
+
+    #[test]
+    fn bytes_written_are_those_of_all_devices() {
+        assert_eq!(
+            written("8:0 rbytes=1 wbytes=20 rios=1\n8:16 wbytes=3\n"),
+            23
+        );
+        assert_eq!(written(""), 0);
+    }
+}
