@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 use crate::caps;
 use crate::config::{Capabilities, Config};
 use crate::decision::{Member, Memo};
-use crate::feedback::limits::Least;
 use crate::gate;
 use crate::guard::{self, Need};
 use crate::metrics;
@@ -28,10 +27,8 @@ use crate::order;
 use crate::plan::{HostRates, Plan};
 use crate::rates::{Counters, Rates};
 use crate::share;
-use crate::share::entitlement::{capacity, memory_of_groups};
-use crate::share::ownership::Charges;
 use crate::share::supply::Supply;
-use crate::snapshot::{Group, GroupId, Pressure, Snapshot};
+use crate::snapshot::{BlockDevice, Group, GroupId, Pressure, Snapshot};
 use crate::writes;
 
 /// What [`State`] means. Raised when a state of before would be misread: a record holds states, and
@@ -72,51 +69,42 @@ pub fn step(
             |before| remember(before, group, config, elapsed_s),
         )
     });
-    share::weigh(&mut members);
-
     let mut need = Need::of(&state.guard, snapshot, config, may.guard);
-    let capacity = capacity(host, &members).map(|all| all - need.reserve());
-    let memory = capacity.map(|capacity| memory_of_groups(capacity, &members));
-    for member in &mut members {
-        let fair = memory.map(|all| all.scale(member.decision.proportion));
-        member.decision.least = Least::of(member.group, fair);
-    }
-
+    let pool = share::measure(&mut members, host, need.reserve());
     let supply = Supply::of_page_cache(host, need.reserve());
     let since_s = state.rebalanced_s;
     let rebalanced_s = caps::move_caps(&mut members, supply, config, may, since_s, elapsed_s);
-
-    let charges = Charges::of(&members, snapshot.shared.as_deref().unwrap_or_default());
-    share::demand::set(&mut members, &charges, may.weights);
-    share::entitle(&mut members, capacity, &charges);
-
+    let shared = snapshot.shared.as_deref().unwrap_or_default();
+    share::entitle(&mut members, pool, shared, may.weights);
     if may.feedback {
         order::order(&mut members, config, gate::orders(gate), elapsed_s);
     }
     caps::limit(&mut members, may.colors, elapsed_s);
     guard::limit_at_shares(&mut need, &mut members);
 
-    let protected = memory.filter(|_| may.weights);
-    let low = protected.map(|memory| share::protect(host, &members, memory));
     let (guard, guarded, asks) = guard::decide(need, snapshot, &mut members, config);
     let ordered = members.iter().any(|member| member.decision.participant);
     let weights_must_hold = may.feedback && (state.weights_must_hold || ordered);
-    let mut plan = Plan {
+    let disks: &[BlockDevice] = if weights_must_hold {
+        &snapshot.devices
+    } else {
+        &[]
+    };
+    let protected = pool.memory.filter(|_| may.weights);
+    let low = protected.map(|memory| share::protect(host, &members, memory));
+    let writes = writes::plan(&members, low.as_deref(), may.weights);
+    let writes = writes::hold_weights(disks).chain(writes).chain(asks);
+    let (pv, share_error) = unfairness(&members);
+    let leaves = members.iter().filter(|member| member.leaf);
+    let plan = Plan {
+        writes: writes.collect(),
+        verdicts: leaves.map(Member::verdict).collect(),
+        pv,
+        share_error,
+        host: HostRates::between(&state.waited, &host.pressure, elapsed_s),
         guard: guarded,
         gate: gate::feeds(gate.filter(|_| may.weights), &members),
-        host: HostRates::between(&state.waited, &host.pressure, elapsed_s),
-        ..Plan::default()
     };
-    if weights_must_hold {
-        plan.writes.extend(writes::hold_weights(&snapshot.devices));
-    }
-    plan.writes
-        .extend(writes::plan(&members, low.as_deref(), may.weights));
-    plan.writes.extend(asks);
-
-    let leaves = members.iter().filter(|member| member.leaf);
-    plan.verdicts = leaves.map(Member::verdict).collect();
-    (plan.pv, plan.share_error) = unfairness(&members);
     let memos = members.into_iter();
     let state = State {
         groups: memos.map(|m| (m.group.id, Box::new(m.memo))).collect(),

@@ -9,10 +9,32 @@ pub(crate) mod supply;
 pub(crate) mod water;
 
 use crate::decision::Member;
-use crate::snapshot::Host;
+use crate::feedback::limits::Least;
+use crate::snapshot::{Host, SharedFile};
 use crate::units::Bytes;
 use ownership::Charges;
 use water::Node;
+
+/// What there is to divide; unknown where the host could not be read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pool {
+    /// Page cache that the groups could hold.
+    cache: Option<Bytes>,
+    /// All memory that they hold or could hold.
+    pub memory: Option<Bytes>,
+}
+
+/// Measures what there is, of which `reserve` is kept free, and what each member has at least.
+pub(crate) fn measure(members: &mut [Member], host: &Host, reserve: Bytes) -> Pool {
+    weigh(members);
+    let cache = entitlement::capacity(host, members).map(|all| all - reserve);
+    let memory = cache.map(|cache| entitlement::memory_of_groups(cache, members));
+    for member in members {
+        let fair = memory.map(|all| all.scale(member.decision.proportion));
+        member.decision.least = Least::of(member.group, fair);
+    }
+    Pool { cache, memory }
+}
 
 pub(crate) fn weigh(members: &mut [Member]) {
     let proportions = proportions(members, |_| true);
@@ -22,8 +44,10 @@ pub(crate) fn weigh(members: &mut [Member]) {
 }
 
 /// Divides the page cache; nobody is entitled to anything where the host could not be read.
-pub(crate) fn entitle(members: &mut [Member], capacity: Option<Bytes>, charges: &Charges) {
-    let entitled = divide(capacity.unwrap_or_default(), members, |m| m.memo.demand);
+pub(crate) fn entitle(members: &mut [Member], pool: Pool, shared: &[SharedFile], caps_count: bool) {
+    let charges = Charges::of(members, shared);
+    demand::set(members, &charges, caps_count);
+    let entitled = divide(pool.cache.unwrap_or_default(), members, |m| m.memo.demand);
     let shifts = charges.granted(&entitled);
     for ((member, entitlement), shift) in members.iter_mut().zip(entitled).zip(shifts) {
         member.decision.entitlement = entitlement;
