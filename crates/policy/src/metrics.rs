@@ -7,59 +7,39 @@
 /// `w_i / w_lowest` and actual is `b_i / b_lowest`, both over the lowest-weighted container (the
 /// first of them, if several). Zero is perfect. `None` if that container moved nothing.
 pub fn proportionality_variation(weights: &[u32], rates: &[f64]) -> Option<f64> {
-    let lowest = lowest_weighted(weights, rates)?;
-    let (w0, b0) = (f64::from(weights[lowest]), rates[lowest]);
+    let pairs = pairs(weights, rates)?;
+    let &(w0, b0) = pairs.iter().reduce(|a, b| if b.0 < a.0 { b } else { a })?;
     if b0 <= 0.0 || w0 <= 0.0 {
         return None;
     }
-    let sum: f64 = weights
-        .iter()
-        .zip(rates)
-        .map(|(&w, b)| (f64::from(w) / w0 - b / b0).abs())
-        .sum();
-    Some(sum / weights.len() as f64)
+    let sum: f64 = pairs.iter().map(|(w, b)| (w / w0 - b / b0).abs()).sum();
+    Some(sum / pairs.len() as f64)
 }
 
 /// Share error: half the sum of `|b_i / B - w_i / W|`, 0 to 1: the part of all traffic that went
 /// to the wrong container. Robust where PV amplifies the smallest container's noise.
 pub fn share_error(weights: &[u32], rates: &[f64]) -> Option<f64> {
-    lowest_weighted(weights, rates)?;
-    let total_weight: f64 = weights.iter().map(|&w| f64::from(w)).sum();
-    let total_rate: f64 = rates.iter().sum();
-    if total_weight <= 0.0 || total_rate <= 0.0 {
-        return None;
-    }
-    let sum: f64 = weights
-        .iter()
-        .zip(rates)
-        .map(|(&w, b)| (b / total_rate - f64::from(w) / total_weight).abs())
-        .sum();
-    Some(sum / 2.0)
+    let pairs = pairs(weights, rates)?;
+    let weight: f64 = pairs.iter().map(|(w, _)| w).sum();
+    let rate: f64 = rates.iter().sum();
+    let errors = pairs.iter().map(|(w, b)| (b / rate - w / weight).abs());
+    let nothing = weight <= 0.0 || rate <= 0.0;
+    (!nothing).then(|| errors.sum::<f64>() / 2.0)
 }
 
 /// Utility of weighted proportional fairness: the sum of `(w_i / W) ln b_i`. Only differences
 /// mean something: +0.01 is one percent more for everybody. `None` if somebody got nothing.
 pub fn utility(weights: &[u32], rates: &[f64]) -> Option<f64> {
-    lowest_weighted(weights, rates)?;
-    let total_weight: f64 = weights.iter().map(|&w| f64::from(w)).sum();
-    if total_weight <= 0.0 || rates.iter().any(|&b| b <= 0.0) {
-        return None;
-    }
-    Some(
-        weights
-            .iter()
-            .zip(rates)
-            .map(|(&w, b)| f64::from(w) / total_weight * b.ln())
-            .sum(),
-    )
+    let pairs = pairs(weights, rates)?;
+    let weight: f64 = pairs.iter().map(|(w, _)| w).sum();
+    let nothing = weight <= 0.0 || rates.iter().any(|&b| b <= 0.0);
+    (!nothing).then(|| pairs.iter().map(|(w, b)| w / weight * b.ln()).sum())
 }
 
-/// Index of the lowest-weighted container; `None` if there is none or the lengths differ.
-fn lowest_weighted(weights: &[u32], rates: &[f64]) -> Option<usize> {
-    if weights.len() != rates.len() {
-        return None;
-    }
-    (0..weights.len()).min_by_key(|&i| weights[i])
+/// Weight and rate of each container; `None` if there is none or the lengths differ.
+fn pairs(weights: &[u32], rates: &[f64]) -> Option<Vec<(f64, f64)>> {
+    let pairs = weights.iter().zip(rates).map(|(&w, &b)| (f64::from(w), b));
+    (!weights.is_empty() && weights.len() == rates.len()).then(|| pairs.collect())
 }
 
 #[cfg(test)]

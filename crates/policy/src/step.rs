@@ -28,7 +28,7 @@ use crate::plan::{HostRates, Plan};
 use crate::rates::{Counters, Rates};
 use crate::share;
 use crate::share::supply::Supply;
-use crate::snapshot::{BlockDevice, Group, GroupId, Pressure, Snapshot};
+use crate::snapshot::{Group, GroupId, Pressure, Snapshot};
 use crate::writes;
 
 /// What [`State`] means. Raised when a state of before would be misread: a record holds states, and
@@ -85,14 +85,10 @@ pub fn step(
     let (guard, guarded, asks) = guard::decide(need, snapshot, &mut members, config);
     let ordered = members.iter().any(|member| member.decision.participant);
     let weights_must_hold = may.feedback && (state.weights_must_hold || ordered);
-    let disks: &[BlockDevice] = if weights_must_hold {
-        &snapshot.devices
-    } else {
-        &[]
-    };
     let protected = pool.memory.filter(|_| may.weights);
     let low = protected.map(|memory| share::protect(host, &members, memory));
     let writes = writes::plan(&members, low.as_deref(), may.weights);
+    let disks = snapshot.devices.iter().filter(|_| weights_must_hold);
     let writes = writes::hold_weights(disks).chain(writes).chain(asks);
     let (pv, share_error) = unfairness(&members);
     let leaves = members.iter().filter(|member| member.leaf);

@@ -84,12 +84,12 @@ fn heaviest_siblings(members: &[Member]) -> BTreeMap<Option<GroupId>, f64> {
 }
 
 /// Turns off what overrides weights, where it is known to be on and nobody else's.
-pub(crate) fn hold_weights(devices: &[BlockDevice]) -> impl Iterator<Item = Write> + '_ {
-    let on = devices
-        .iter()
-        .filter(|device| device.low_latency == Some(true) && !device.foreign);
-    on.map(|device| Write {
-        group: device.id,
+pub(crate) fn hold_weights<'a>(
+    disks: impl Iterator<Item = &'a BlockDevice> + 'a,
+) -> impl Iterator<Item = Write> + 'a {
+    let on = disks.filter(|disk| disk.low_latency == Some(true) && !disk.foreign);
+    on.map(|disk| Write {
+        group: disk.id,
         knob: Knob::BfqLowLatency,
         value: Value::Switch(false),
         reason: Reason::WeightsMustHold,

@@ -130,7 +130,7 @@ pub(crate) fn giving_rate(holders: &[Holder], roles: &[Role], percent: f64) -> f
     let giving = holders
         .iter()
         .zip(roles)
-        .filter(|(_, role)| **role == Role::Gives);
+        .filter(|(_, &role)| role == Role::Gives);
     let given: Bytes = giving.filter_map(|(holder, _)| holder.step(percent)).sum();
     (filled.0 as f64 / given.0.max(1) as f64).clamp(SLOWEST, 1.0)
 }

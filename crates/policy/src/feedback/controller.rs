@@ -121,12 +121,9 @@ fn centre(controllers: &mut [&mut Controller], measured: &[Measured]) {
     if weight <= 0.0 {
         return;
     }
-    let mean: f64 = controllers
-        .iter()
-        .zip(measured)
-        .map(|(c, m)| m.weight * c.integral_s)
-        .sum::<f64>()
-        / weight;
+    let pairs = controllers.iter().zip(measured);
+    let sum: f64 = pairs.map(|(c, m)| m.weight * c.integral_s).sum();
+    let mean = sum / weight;
     for controller in controllers.iter_mut() {
         controller.integral_s -= mean;
     }
@@ -156,13 +153,9 @@ fn ideal_rates(measured: &[Measured]) -> Option<Vec<f64>> {
         }
     }
     let level = rate / weight;
-    Some(
-        measured
-            .iter()
-            .zip(&satisfied)
-            .map(|(m, &satisfied)| if satisfied { m.rate } else { level * m.weight })
-            .collect(),
-    )
+    let ideal =
+        |(m, satisfied): (&Measured, bool)| if satisfied { m.rate } else { level * m.weight };
+    Some(measured.iter().zip(satisfied).map(ideal).collect())
 }
 
 #[cfg(test)]

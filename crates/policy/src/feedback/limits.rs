@@ -89,21 +89,14 @@ pub(crate) fn blind_limit(group: &Group, least: &Least, blind_s: f64) -> Option<
 /// uses far less than its limit and, because the kernel's dirty limits scale with it, has few
 /// dirty pages too.
 pub(crate) fn leaves_share_unused(group: &Group) -> bool {
-    let (Some(Limit::Bytes(high)), Some(current)) = (group.knobs.high, group.memory.current) else {
+    let (knobs, memory) = (&group.knobs, &group.memory);
+    let (Some(Limit::Bytes(high)), Some(current)) = (knobs.high, memory.current) else {
         return false;
     };
-    if group
-        .knobs
-        .operator
-        .high
-        .is_some_and(|ceiling| Limit::Bytes(high) >= ceiling)
-    {
-        return true;
-    }
-    let Some(dirty) = group.memory.file_dirty else {
-        return false;
-    };
-    current < high.scale(0.85) && dirty < (high - (current - dirty)).scale(0.05)
+    let little =
+        |dirty| current < high.scale(0.85) && dirty < (high - (current - dirty)).scale(0.05);
+    let at_ceiling = |ceiling| Limit::Bytes(high) >= ceiling;
+    knobs.operator.high.is_some_and(at_ceiling) || memory.file_dirty.is_some_and(little)
 }
 
 /// Whether a smaller limit could not be enforced. `for_others`: page cache it holds for others.

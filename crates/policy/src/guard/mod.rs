@@ -139,8 +139,7 @@ fn outstanding(
     group: Option<&Group>,
     before: &mut BTreeMap<String, Bytes>,
 ) -> Bytes {
-    let held = group.map_or(Some(Bytes::ZERO), |group| group.memory.current);
-    let Some(held) = held else {
+    let Some(held) = group.map_or(Some(Bytes::ZERO), |group| group.memory.current) else {
         return reservation.bytes;
     };
     let before = *before.entry(reservation.path.clone()).or_insert(held);

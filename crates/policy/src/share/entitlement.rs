@@ -35,10 +35,11 @@ pub(crate) fn capacity(host: &Host, members: &[Member]) -> Option<Bytes> {
     let file = host.file?;
     let most = file + host.spare()?;
     let managed: Bytes = leaves(members).filter_map(|g| g.memory.file).sum();
-    let reserve = (file - managed).min(Bytes(most.0 / RESERVE_OF_CACHE));
-    let reserve = host.total.map_or(reserve, |total| {
-        reserve.min(Bytes(total.0 / RESERVE_OF_MEMORY))
-    });
+    let of_memory = host.total.map(|total| Bytes(total.0 / RESERVE_OF_MEMORY));
+    let bounds = of_memory
+        .into_iter()
+        .chain([Bytes(most.0 / RESERVE_OF_CACHE)]);
+    let reserve = bounds.fold(file - managed, Bytes::min);
     Some((most - reserve).page_aligned())
 }
 

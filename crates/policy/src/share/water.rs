@@ -15,6 +15,8 @@
 //! Arithmetic is exact (128-bit integers); the bytes that do not divide evenly go to the largest
 //! remainders. With no floors and no caps this is the paper's equation 1.
 
+use std::collections::BTreeSet;
+
 use crate::units::Bytes;
 
 /// A node of the hierarchy. Children come after their parent in the slice.
@@ -80,10 +82,8 @@ pub(crate) fn divide(total: Bytes, nodes: &[Node]) -> Vec<Bytes> {
             fill_siblings(allocation[i], siblings, &subtrees, &mut allocation);
         }
     }
-    allocation
-        .into_iter()
-        .map(|bytes| Bytes(bytes as u64))
-        .collect()
+    let bytes = allocation.into_iter().map(|bytes| Bytes(bytes as u64));
+    bytes.collect()
 }
 
 /// Each node's share of the total weight down the hierarchy, 0 to 1; no floors, no caps.
@@ -138,25 +138,20 @@ fn fill_siblings(total: u128, siblings: &[usize], subtrees: &[Subtree], allocati
         split(total, &parts, allocation);
         return;
     }
-    let rising = rising_at_level(total, siblings, subtrees, allocation);
-    let fixed: u128 = siblings
-        .iter()
-        .filter(|i| rising.binary_search(i).is_err())
-        .map(|&i| allocation[i])
-        .sum();
+    let (fixed, rising) = rising_at_level(total, siblings, subtrees, allocation);
     let parts: Vec<(usize, u128)> = rising.iter().map(|&i| (i, subtrees[i].weight)).collect();
     split(total.saturating_sub(fixed), &parts, allocation);
 }
 
 /// Finds the segment of the water level between two breakpoints in which `total` is reached, sets
-/// the allocation of those that stand at floor or cap there, and returns those that rise with the
-/// level (in increasing order).
+/// the allocation of those that stand at floor or cap there, and returns their sum and those that rise
+/// with the level.
 fn rising_at_level(
     total: u128,
     siblings: &[usize],
     subtrees: &[Subtree],
     allocation: &mut [u128],
-) -> Vec<usize> {
+) -> (u128, BTreeSet<usize>) {
     // Breakpoints of the level, as fractions bytes / weight: a node starts to rise where its
     // floor is under water, and stops at its cap.
     let mut breaks: Vec<(u128, u128, usize, bool)> = Vec::with_capacity(2 * siblings.len());
@@ -169,14 +164,12 @@ fn rising_at_level(
         }
     }
     breaks.sort_unstable_by(|a, b| {
-        (a.0 * b.1)
-            .cmp(&(b.0 * a.1))
-            .then(b.3.cmp(&a.3))
-            .then(a.2.cmp(&b.2))
+        let level = (a.0 * b.1).cmp(&(b.0 * a.1));
+        level.then(b.3.cmp(&a.3)).then(a.2.cmp(&b.2))
     });
 
     let mut fixed: u128 = siblings.iter().map(|&i| subtrees[i].floor).sum();
-    let mut rising = std::collections::BTreeSet::new();
+    let mut rising = BTreeSet::new();
     let mut rising_weight: u128 = 0;
     for &(bytes, weight, i, starts) in &breaks {
         // Held at the level bytes / weight: fixed + rising_weight * level.
@@ -194,7 +187,7 @@ fn rising_at_level(
             allocation[i] = subtrees[i].cap;
         }
     }
-    rising.into_iter().collect()
+    (fixed, rising)
 }
 
 /// Splits `total` in the ratio of the parts; what does not divide evenly goes to the largest
