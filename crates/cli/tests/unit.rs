@@ -24,6 +24,7 @@ if [ "$1" != check ]; then
     mount -t tmpfs tmpfs /var/tmp
     mkdir -p /run/systemd/system/justitia.service.d
     cd /run/systemd/system || give_up "no /run"
+    : >/run/lab.toml
     job | sed '/^@@$/,$d' >justitia.service
     job | sed '1,/^@@$/d' >justitia-web.service
     busybox ip link set lo up
@@ -37,7 +38,7 @@ END
     cat >justitia.service.d/lab.conf <<END
 [Service]
 ExecStart=
-ExecStart=/opt/lab/justitia run --wait --manage '/work.slice/*'
+ExecStart=/opt/lab/justitia run --wait --config /run/lab.toml --manage '/work.slice/*'
 ExecStopPost=
 ExecStopPost=-/opt/lab/justitia restore
 StandardOutput=append:/run/justitia.log
@@ -98,9 +99,9 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     echo "page: $(grep -E '^(Uid|CapBnd|NoNewPrivs)' "/proc/$(web MainPID)/status" | tr -d ' \t' | tr '\n' ' ')"
     grep -E '^(Threads|VmRSS)' "/proc/$first/status" | sed 's/^/agent /'
     grep -E '^VmRSS' "/proc/$(web MainPID)/status" | sed 's/^/page /'
-    printf 'listen = "127.0.0.1:9700"\n' >/run/moved.toml
-    cat /run/moved.toml >/etc/justitia.toml && systemctl reload justitia && wait_for 20 page 9700 && echo "the page moved"
-    rm -f /etc/justitia.toml
+    printf 'listen = "127.0.0.1:9700"\n' >/run/lab.toml
+    systemctl reload justitia && wait_for 20 page 9700 && echo "the page moved"
+    : >/run/lab.toml
     systemctl stop justitia-web && sleep 2 && is_active && echo "the agent goes on without a page"
     systemctl start justitia-web
     systemctl reload justitia && sleep 2 && is_active && [ "$(show MainPID)" = "$first" ] && echo "reloaded"
@@ -122,6 +123,70 @@ is_active() { [ "$(show ActiveState)" = active ]; }
 busybox sync
 busybox poweroff -f
 "#;
+
+/// The agent under the unit's bounds of memory and descriptors, over many groups.
+const MANY: &str = r#"
+say() { echo "@lab $*" >/dev/console; }
+set_up
+say "set up"
+cd /sys/fs/cgroup || give_up "no cgroup2"
+{
+    echo "+memory +io" >cgroup.subtree_control
+    mkdir agent many
+    echo "+memory +io" >many/cgroup.subtree_control
+    (cd many && mkdir $(seq -f g%g 3000)) || give_up "no groups"
+    echo "made after $(cut -d' ' -f1 /proc/uptime) s"
+    say "made 3,000 groups"
+    unit=$(job)
+    setting() { sed -n "s/^$1=//p" <<<"$unit"; }
+    setting MemoryMax >agent/memory.max
+    (
+        ulimit -n "$(setting LimitNOFILE)" || exit
+        echo $BASHPID >agent/cgroup.procs
+        exec /opt/lab/justitia run --wait --listen off --manage '/many/*' >/run/log 2>&1
+    ) &
+    say "the agent is started"
+    # Each group's files are read within so many steps.
+    steps() { timeout 5 /opt/lab/justitia status --json 2>/dev/null | grep -Eo '"ticks_total": ?[0-9]+' | grep -Eo '[0-9]+$'; }
+    for i in $(seq 90); do [ "$(steps)" -ge 24 ] 2>/dev/null && break; sleep 1; done
+    echo "steps: $(steps) after $(cut -d' ' -f1 /proc/uptime) s"
+    echo "memory max $(cat agent/memory.max) peak $(cat agent/memory.peak) current $(cat agent/memory.current)"
+    sed 's/^/event /' agent/memory.events
+    cat agent/memory.stat
+    cat /run/log
+} 2>&1 | report
+busybox poweroff -f
+"#;
+
+#[test]
+#[ignore = "boots a virtual machine"]
+fn three_thousand_groups_fit_into_the_units_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = machine(Series::V6_12, &format!("{PROLOGUE}{MANY}"), dir.path());
+    spec.binaries
+        .extend(programs(env!("CARGO_BIN_EXE_justitia"), &[]));
+    spec.memory_bytes = 1 << 30;
+    spec.timeout = Duration::from_secs(400);
+    let (_, report) = report_of(&spec, UNIT);
+    println!("{report}");
+    for line in ["manages 3000 groups", "BPF programs count"] {
+        assert!(report.contains(line), "not there: {line}\n{report}");
+    }
+    let number = |before: &str| {
+        let (_, after) = report
+            .split_once(before)
+            .unwrap_or_else(|| panic!("{before}\n{report}"));
+        let word = after.split_whitespace().next().unwrap_or_default();
+        word.parse::<u64>()
+            .unwrap_or_else(|_| panic!("{before} {word}"))
+    };
+    let (most, peak) = (number("memory max "), number(" peak "));
+    assert_eq!((number("event max "), number("event oom_kill ")), (0, 0));
+    assert!(
+        peak + most / 4 <= most,
+        "{peak} of {most} used: too little is left"
+    );
+}
 
 #[test]
 #[ignore = "boots a virtual machine and downloads systemd the first time"]

@@ -31,7 +31,7 @@ pub const DESCRIPTION: Description = Description {
 };
 
 /// `MemoryMax=` of the agent's unit, in force here too.
-pub const AGENT_MEMORY_MAX: u64 = 64 << 20;
+pub const AGENT_MEMORY_MAX: u64 = 192 << 20;
 
 /// Files of a container by default: three sets together are more than memory holds.
 const FILES: u32 = 2100;
