@@ -82,7 +82,7 @@ impl MysqlDefaults {
             let Some((key, value)) = line.split_once('=') else {
                 continue;
             };
-            let value = unquoted(value.trim());
+            let value = unescaped(unquoted(value.trim()));
             match key.trim() {
                 "user" => found.user = Some(value),
                 "password" => found.password = Some(Secret(value)),
@@ -97,15 +97,44 @@ impl MysqlDefaults {
 }
 
 /// Without a pair of quotes around it; unquoted, without what follows ` #`.
-fn unquoted(value: &str) -> String {
+fn unquoted(value: &str) -> &str {
     for quote in ['"', '\''] {
         if let Some(rest) = value.strip_prefix(quote) {
             if let Some((inside, _)) = rest.rsplit_once(quote) {
-                return inside.to_owned();
+                return inside;
             }
         }
     }
-    value.split(" #").next().unwrap_or(value).trim().to_owned()
+    value.split(" #").next().unwrap_or(value).trim()
+}
+
+/// With `\b`, `\t`, `\n`, `\r`, `\s` (a space), `\\` and escaped quotes undone, as `my_print_defaults` does
+/// (`mysys/my_default.c`); any other backslash stays.
+fn unescaped(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    let mut rest = value.chars();
+    while let Some(char) = rest.next() {
+        if char != '\\' {
+            text.push(char);
+            continue;
+        }
+        let escaped = rest.next();
+        let meant = match escaped {
+            Some('b') => '\u{8}',
+            Some('t') => '\t',
+            Some('n') => '\n',
+            Some('r') => '\r',
+            Some('s') => ' ',
+            Some(char @ ('\\' | '"' | '\'')) => char,
+            other => {
+                text.push('\\');
+                text.extend(other);
+                continue;
+            }
+        };
+        text.push(meant);
+    }
+    text
 }
 
 /// The password of PostgreSQL's `.pgpass`: `host:port:database:user:password`, where `*` matches
@@ -160,6 +189,16 @@ mod tests {
         assert_eq!(found.port, Some(3307));
         assert_eq!(found.socket, Some("/run/s.sock".into()));
         assert_eq!(found.host, None);
+    }
+
+    #[test]
+    fn an_option_files_escapes_are_undone_as_the_servers_tools_do() {
+        let text = r#"[client]
+            password="a\\b\sc\td\qe"
+            user=x\\y\"#;
+        let found = MysqlDefaults::parse(text);
+        assert_eq!(found.password, Some(Secret("a\\b c\td\\qe".into())));
+        assert_eq!(found.user.as_deref(), Some("x\\y\\"));
     }
 
     #[test]
