@@ -11,7 +11,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{machine, report_of, Said, PROLOGUE};
+use common::{machine, programs, report_of, Said, PROLOGUE};
 use justitia_lab::gate_module;
 use justitia_machine::kernels::Series;
 
@@ -45,7 +45,8 @@ fn run() -> Said {
     let progress = &mut |line: &str| eprintln!("{line}");
     let module = gate_module::build(Series::V6_12, dir.path(), progress).unwrap();
     spec.binaries.push(module);
-    spec.binaries.push(env!("CARGO_BIN_EXE_justitia").into());
+    let justitia = env!("CARGO_BIN_EXE_justitia");
+    spec.binaries.extend(programs(justitia, &["justitia-web"]));
     spec.data_bytes = 1 << 30;
     spec.disk_mbps = Some(20);
     spec.timeout = Duration::from_secs(600);

@@ -98,7 +98,7 @@ printf '[gate]\nenabled = true\n' >/run/gate.toml
     keep busy $justitia gate status --json
     keep status $justitia status
     keep top env COLUMNS=160 $justitia top --once
-    keep metrics bash -c 'exec 3<>/dev/tcp/127.0.0.1/9619
+    keep metrics bash -c 'for try in {1..240}; do exec 3<>/dev/tcp/127.0.0.1/9619 && break; sleep 0.25; done 2>/dev/null
         printf "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9619\r\n\r\n" >&3
         cat <&3'
 
