@@ -386,8 +386,8 @@ fn text_of(boot: &str, entries: &BTreeMap<(GroupId, Knob), Entry>) -> String {
     text
 }
 
-/// What a journal of these bytes is written anew as, and how many of its lines are damaged: for the fuzz
-/// target, which needs no files.
+/// Replays a journal and writes it anew: the new text, and the number of damaged lines in the old one. For the
+/// fuzz target, which needs no files.
 #[doc(hidden)]
 pub fn rewritten(text: &[u8], boot: &str) -> Result<(String, usize)> {
     let replay = replay(text, boot, Path::new(FILE))?;

@@ -8,7 +8,7 @@
 //! - A switch that is back where it was: there is no third position, so somebody put it there.
 //! - Anything else: somebody else's hand.
 //!
-//! What is the user's stays so until the group is made anew or the agent starts again.
+//! A knob that is the user's stays the user's until the group is made anew or the agent starts again.
 
 use std::collections::HashSet;
 

@@ -271,7 +271,7 @@ impl Board {
         (posted.setup, posted.tick)
     }
 
-    /// What was posted last.
+    /// The last posted step.
     fn now(&self) -> Posted {
         self.lock().clone()
     }

@@ -21,7 +21,7 @@ use super::values::{error, glob, text};
 /// What `silence` looks like.
 pub(super) const SILENCE: &str =
     "[{ check = \"swap-none\", group = \"/batch/*\", reason = \"why\" }]";
-/// What to do about an entry that is not whole.
+/// Remedy for an incomplete entry.
 pub(super) const EXAMPLE: &str =
     "write silence = [{ check = \"swap-none\", group = \"/batch/*\", reason = \"why\" }]";
 

@@ -20,15 +20,15 @@ use super::did_you_mean;
 use crate::error::{Error, Result};
 use justitia_report::feed::parse_listen;
 
-/// What to do about a weight out of range.
+/// Remedy for a weight out of range.
 pub const WEIGHT_REMEDY: &str = "use a whole number from 1 to 10000; 100 is the default";
-/// What to do about a malformed glob.
+/// Remedy for a malformed glob.
 pub const GLOB_REMEDY: &str = "write a path below the cgroup2 mount, for example /app/*";
 /// Stands in a cause for the key that the value belongs to.
 pub(super) const KEY: &str = "{key}";
 /// The colors' names.
 const COLORS: &[&str] = &["green", "yellow", "red"];
-/// What may be taken from a group at once, percent.
+/// The most that a group gives at once, percent.
 const MOST_TAKEN_PERCENT: f64 = 50.0;
 /// More than this part of memory is neither a reserve nor a share.
 const MOST_PERCENT: f64 = 90.0;
@@ -70,7 +70,7 @@ pub(super) struct Guard {
     root_share: Amount,
 }
 
-/// What an operator decides about the gate.
+/// The operator's settings of the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GateSettings {
