@@ -7,7 +7,7 @@
 use justitia_cgroup::{xattr, Group};
 use justitia_policy::color::Color;
 
-use crate::error::{Error, Exit};
+use justitia_report::error::{Error, Exit};
 
 /// Longest value, bytes.
 pub const MAX_BYTES: usize = 255;

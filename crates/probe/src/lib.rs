@@ -28,8 +28,9 @@ pub mod targets;
 pub mod words;
 
 pub use declare::{Sink, XattrSink};
-pub use error::{Error, Exit, Trouble};
+pub use error::Trouble;
 pub use judge::Judge;
+pub use justitia_report::error::{Error, Exit};
 pub use measure::Measurement;
 pub use objective::Objective;
 pub use run::{once, run, Config, Happening};

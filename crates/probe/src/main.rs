@@ -52,11 +52,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say::two_lines(&error.cause, &error.remedy);
-            ExitCode::from(match error.exit {
-                Exit::Failed => 1,
-                Exit::Usage => 2,
-                Exit::Environment => 69,
-            })
+            ExitCode::from(error.exit.code())
         }
     }
 }
@@ -113,8 +109,7 @@ fn sink(common: &CommonArgs) -> Result<Box<dyn Sink>, Error> {
     let sink = match common.group.clone() {
         None => XattrSink::new(Box::new(group::own)),
         Some(name) => {
-            let settings =
-                Settings::of_host().map_err(|error| Error::usage(&error.cause, &error.remedy))?;
+            let settings = Settings::of_host()?;
             XattrSink::new(Box::new(move || group::named(&name, &settings)))
         }
     };

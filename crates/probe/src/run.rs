@@ -10,12 +10,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use crate::declare::{value, Sink};
-use crate::error::{Error, Exit, Trouble};
+use crate::error::Trouble;
 use crate::judge::{Judge, Verdict};
 use crate::measure::Measurement;
 use crate::objective::Objective;
 use crate::sampler::{Event, Open, Sampler};
 use crate::words::time;
+use justitia_report::error::{Error, Exit};
 
 use justitia_policy::color::Color;
 

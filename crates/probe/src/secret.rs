@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Exit};
+use justitia_report::error::{Error, Exit};
 
 /// A password; not shown by `{:?}`.
 #[derive(Clone, PartialEq, Eq)]

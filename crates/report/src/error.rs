@@ -39,19 +39,28 @@ pub struct Error {
 }
 
 impl Error {
+    /// An error of this kind. Line breaks would break the promise of one line each.
+    pub fn new(exit: Exit, cause: impl fmt::Display, remedy: impl fmt::Display) -> Error {
+        Error {
+            cause: one_line(&cause.to_string()),
+            remedy: one_line(&remedy.to_string()),
+            exit,
+        }
+    }
+
     /// Something went wrong while doing it.
     pub fn failed(cause: impl fmt::Display, remedy: impl fmt::Display) -> Error {
-        Error::new(Exit::Failed, &cause, &remedy)
+        Error::new(Exit::Failed, cause, remedy)
     }
 
     /// The request was wrong.
     pub fn usage(cause: impl fmt::Display, remedy: impl fmt::Display) -> Error {
-        Error::new(Exit::Usage, &cause, &remedy)
+        Error::new(Exit::Usage, cause, remedy)
     }
 
     /// The environment cannot do it.
     pub fn environment(cause: impl fmt::Display, remedy: impl fmt::Display) -> Error {
-        Error::new(Exit::Environment, &cause, &remedy)
+        Error::new(Exit::Environment, cause, remedy)
     }
 
     /// A file operation that failed; the remedy follows from the kind of failure.
@@ -62,15 +71,6 @@ impl Error {
             io::ErrorKind::NotFound => Error::failed(cause, "check the path"),
             io::ErrorKind::StorageFull => Error::failed(cause, "make room on that file system"),
             _ => Error::failed(cause, "check that the path is usable"),
-        }
-    }
-
-    /// Line breaks would break the promise of one line each.
-    fn new(exit: Exit, cause: &dyn fmt::Display, remedy: &dyn fmt::Display) -> Error {
-        Error {
-            cause: one_line(&cause.to_string()),
-            remedy: one_line(&remedy.to_string()),
-            exit,
         }
     }
 }
@@ -84,7 +84,8 @@ pub fn plain(error: &io::Error) -> String {
     }
 }
 
-fn one_line(text: &str) -> String {
+/// A text without its line breaks.
+pub fn one_line(text: &str) -> String {
     text.split('\n')
         .map(str::trim)
         .filter(|line| !line.is_empty())
