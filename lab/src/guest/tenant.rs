@@ -112,7 +112,7 @@ impl Tenant {
         let Some((_, uid)) = of_job(job) else {
             return Ok(None);
         };
-        let attacker = job.surroundings.attacks.map(|attacks| {
+        let attacker = job.surroundings.attacks.clone().map(|attacks| {
             let others = job.containers.iter().filter(|c| c.user.is_none());
             let mut others: Vec<String> = others.map(cgroup).collect();
             others.extend(["/system.slice", "/", "/app"].map(str::to_owned));
