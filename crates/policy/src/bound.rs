@@ -7,9 +7,9 @@
 //!
 //! - A *tenant*, a directory that root delegated with all below it, is bounded at all times: groups and limits
 //!   below it are its own to make.
-//! - Another group is bounded while memory is short and somebody else *lacks* it: contends, reads back what
-//!   reclaim took, and holds no more than its share. Who streams through memory lacks nothing. The bound
-//!   leaves such a group the page cache that it is entitled to.
+//! - Another group is bounded while somebody else *lacks* memory, or did a moment ago: memory is short, and that
+//!   group contends, reads back what reclaim took, and holds no more than its share. Who streams through memory
+//!   lacks nothing. The bound leaves a group the page cache that it is entitled to.
 //!
 //! The share is that of [`crate::share::water`] over demands, with all that nobody demands, and at least the
 //! proportion of the group's weight.
@@ -36,6 +36,9 @@ use crate::units::{Bytes, Limit};
 const LACKS_PAGES_PER_S: f64 = 256.0;
 /// Seconds for which a group that lacked memory counts as lacking it.
 const LACKS_S: f64 = 30.0;
+
+/// Room that a tenant's page cache has above its share.
+const TENANTS_ROOM: f64 = 1.0 / 16.0;
 
 /// A group outside of all delegated subtrees, or such a subtree as a whole.
 #[derive(Debug)]
@@ -66,11 +69,12 @@ pub(crate) fn limit(members: &mut [Member], host: &Host, cache: Option<Bytes>, e
     let total = cache + other.sum();
     let granted = water::divide(total, &nodes);
     let unwanted = total - holding().map(|(i, _)| granted[i]).sum();
+    let short = Supply::of_memory(host) != Supply::Plenty;
     let mut lacking = 0;
     for (i, holder) in holding() {
         let Member { group, memo, .. } = &mut members[holder.member];
         let held = group.memory.current;
-        let lacks = holder.reads_back && held.is_some_and(|held| held <= granted[i]);
+        let lacks = short && holder.reads_back && held.is_some_and(|held| held <= granted[i]);
         memo.lacks_s = if lacks {
             LACKS_S
         } else {
@@ -78,18 +82,22 @@ pub(crate) fn limit(members: &mut [Member], host: &Host, cache: Option<Bytes>, e
         };
         lacking += usize::from(memo.lacks_s > 0.0);
     }
-    let short = Supply::of_memory(host) != Supply::Plenty;
     let proportions = water::proportions(&nodes);
     for (i, holder) in holding() {
         let member = &mut members[holder.member];
         let others = lacking - usize::from(member.memo.lacks_s > 0.0);
         let share = (granted[i] + unwanted).max(total.scale(proportions[i]));
-        // As limits of page cache are overcommitted, but by no more than half of what is the others'.
-        let room = share
-            .scale(OVERCOMMIT - 1.0)
-            .min((total - share).scale(0.5));
+        // Page cache may be more than the share: it gives way. A tenant could fill that room with other memory
+        // between two steps, and keep it.
+        let room = if holder.tenant {
+            TENANTS_ROOM
+        } else {
+            OVERCOMMIT - 1.0
+        };
+        let file = member.group.memory.file.unwrap_or_default();
+        let room = share.scale(room).min(file);
         let most = share + room;
-        if share < total && (holder.tenant || short && others > 0) {
+        if share < total && (holder.tenant || others > 0) {
             bound(member, host, most);
         }
     }
