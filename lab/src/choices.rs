@@ -1,9 +1,22 @@
 //! Words of the command line as the lab's own values.
 
-use crate::args::{ClockArg, KeysArg, LruArg, SchedulerArg};
+use crate::args::{AttackArg, ClockArg, KeysArg, LruArg, SchedulerArg};
 use crate::databases::protocol::Keys;
-use crate::protocol::{Lru, Scheduler};
+use crate::protocol::{Attack, Lru, Scheduler};
 use justitia_machine::qemu::Clock;
+
+impl From<AttackArg> for Attack {
+    fn from(arg: AttackArg) -> Self {
+        match arg {
+            AttackArg::Records => Attack::Records,
+            AttackArg::Attributes => Attack::Attributes,
+            AttackArg::Groups => Attack::Groups,
+            AttackArg::Memory => Attack::Memory,
+            AttackArg::Depth => Attack::Depth,
+            AttackArg::Names => Attack::Names,
+        }
+    }
+}
 
 impl From<KeysArg> for Keys {
     fn from(arg: KeysArg) -> Self {

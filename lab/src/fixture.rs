@@ -129,7 +129,7 @@ pub(crate) fn report(job: &GuestJob) -> GuestReport {
 
 /// A tenant that attacked without success.
 fn attacked(job: &GuestJob) -> Option<TenantReport> {
-    job.surroundings.attacks?;
+    job.surroundings.attacks.as_ref()?;
     Some(TenantReport {
         done: BTreeMap::from([("fifos".to_owned(), 3)]),
         agent_charged_peak_bytes: Some(20_000_000),

@@ -19,7 +19,7 @@ mod waits;
 
 pub use guard::{GuardRole, PhaseReport, RootStream, Surroundings, TimedCommand};
 pub use lie::Lie;
-pub use tenant::{Attacks, TenantReport, TENANT};
+pub use tenant::{Attack, Attacks, TenantReport, TENANT};
 pub use waits::{Doing, Place, WaitsReport};
 
 /// What a guest is asked to do.

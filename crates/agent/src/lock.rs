@@ -38,12 +38,12 @@ impl Lock {
                 QuotaExceeded | ReadOnlyFilesystem | StorageFull
             )
         };
-        match make_state_dir(state_dir) {
-            Err(error) if !unwritable(&error) => {
-                return Err(Error::io("make", state_dir, &error));
-            }
-            _ => {}
-        }
+        let made = make_state_dir(state_dir);
+        let missing = match &made {
+            Err(error) if unwritable(error) => true,
+            Err(error) => return Err(Error::io("make", state_dir, error)),
+            Ok(()) => false,
+        };
         let path = state_dir.join("agent.lock");
         let opened = OpenOptions::new()
             .read(true)
@@ -54,7 +54,7 @@ impl Lock {
             .open(&path);
         let mut file = match opened {
             Ok(file) => file,
-            Err(error) if unwritable(&error) => match File::open(&path) {
+            Err(error) if missing || unwritable(&error) => match File::open(&path) {
                 Ok(file) => file,
                 Err(_) => return Ok(Lock { _file: None }),
             },

@@ -142,7 +142,10 @@ impl Pace {
                 self.throttled.remove(&id);
             } else if matches!(
                 write.reason,
-                Reason::AboveShare { .. } | Reason::Rebalance | Reason::Reserved
+                Reason::AboveShare { .. }
+                    | Reason::Rebalance
+                    | Reason::Reserved
+                    | Reason::ShareOfMemory
             ) {
                 self.throttled.insert(id);
             }

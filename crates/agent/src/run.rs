@@ -132,10 +132,7 @@ pub fn run(
             Ok(settings)
         })
     }));
-    // The knobs first: no client and no thread keeps them changed.
-    let restored = agent.finish();
-    drop(server);
-    drop(feed);
+    let restored = end(agent, (server, feed));
     signals.close();
     drop((claim, lock));
     let restored = restored?;
@@ -149,6 +146,13 @@ pub fn run(
         }
     }
     failed_if_any(&restored)
+}
+
+/// The knobs first, then who is served: no client and no thread keeps them changed.
+pub fn end(agent: Agent, clients: impl Sized) -> Result<Restored> {
+    let restored = agent.finish();
+    drop(clients);
+    restored
 }
 
 /// What the knobs that an agent wrote held before, for who looks at the host beside it.

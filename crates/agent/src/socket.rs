@@ -400,6 +400,7 @@ fn serve(
     stop: &AtomicBool,
     serve_one: &mut dyn FnMut(UnixStream),
 ) {
+    let mut spare = Spare::new();
     while !stop.load(Ordering::Acquire) {
         let mut ready = [
             PollFd::new(&listening.listener, PollFlags::IN),
@@ -410,11 +411,37 @@ fn serve(
             listening.renew(path);
             continue;
         }
-        match listening.listener.accept() {
-            Ok((stream, _)) => serve_one(stream),
-            // Out of descriptors, most likely: not a reason to spin.
-            Err(_) => thread::sleep(Duration::from_millis(100)),
+        if spare.serve(&listening.listener, serve_one).is_err() {
+            // Not a reason to spin.
+            thread::sleep(Duration::from_millis(100));
         }
+    }
+}
+
+/// A descriptor to give away for a client where there are no more.
+struct Spare(Option<fs::File>);
+
+impl Spare {
+    fn new() -> Spare {
+        Spare(fs::File::open("/dev/null").ok())
+    }
+
+    /// Serves a client, in the place of the spare descriptor if need be. When its own is free again there is
+    /// a spare one.
+    fn serve(
+        &mut self,
+        listener: &UnixListener,
+        serve_one: &mut dyn FnMut(UnixStream),
+    ) -> io::Result<()> {
+        let accepted = listener.accept().or_else(|error| {
+            self.0.take().ok_or(error)?;
+            listener.accept()
+        });
+        let served = accepted.map(|(stream, _)| serve_one(stream));
+        if self.0.is_none() {
+            *self = Spare::new();
+        }
+        served
     }
 }
 

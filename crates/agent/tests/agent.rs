@@ -13,7 +13,8 @@ use justitia_agent::{Agent, Log, Settings};
 use justitia_cgroup::{FakeFs, Resource};
 use justitia_discover::RuntimeDirs;
 use justitia_policy::config::Mode;
-use justitia_policy::units::{Bytes, Weight};
+use justitia_policy::snapshot::Host;
+use justitia_policy::units::{Bytes, Limit, Weight};
 
 const NAMES: [&str; 3] = ["light", "heavy", "idle"];
 const KNOBS: [&str; 4] = ["memory.low", "memory.high", "io.weight", "io.bfq.weight"];
@@ -112,6 +113,108 @@ fn under_contention_it_writes_and_when_it_ends_all_is_as_before() {
         "{restored:?}"
     );
     assert_eq!(load.knobs(), before);
+}
+
+#[test]
+fn a_tenants_directory_is_limited_at_its_share_of_memory_and_gets_its_limit_back() {
+    let mut load = Load::new();
+    let tenant = "/user.slice/user-4711.slice/user@4711.service";
+    let made = format!("{tenant}/docker-0123456789ab.scope");
+    load.fake.mkdir(&made);
+    for path in [tenant, &made] {
+        load.fake.delegate(path, 4711, false);
+    }
+    // What it holds is in no group that the agent manages.
+    load.fake
+        .update(tenant, |group| group.anon = Bytes::mib(40));
+    let high = |load: &Load| load.fake.text(tenant, "memory.high");
+    let before = high(&load);
+    let state = tempfile::tempdir().unwrap();
+    let log = Log::captured();
+    let mut settings = settings(state.path(), Mode::Proportional);
+    settings.manage.push(format!("{tenant}/*"));
+    let mut agent = agent(&load.fake, settings, &log);
+    load.steps(&mut agent, 8);
+    let limit: u64 = high(&load).unwrap().trim().parse().expect("a limit");
+    // A tenth of 650 MiB or so, beside weights of 100 and 800, and a quarter more.
+    assert!((60 << 20..160 << 20).contains(&limit), "{limit}");
+    agent.finish().unwrap();
+    assert_eq!(high(&load), before);
+}
+
+#[test]
+fn a_limit_under_which_the_kernel_swaps_out_does_not_fall() {
+    let mut load = Load::new();
+    let fake = load.fake.clone();
+    fake.set_host(Host {
+        total: Some(Bytes::mib(768)),
+        free: Some(Bytes::mib(12)),
+        file: Some(Bytes::mib(600)),
+        high_watermark: Some(Bytes::mib(16)),
+        swap: Some(Bytes::mib(1000)),
+        ..Host::default()
+    });
+    fake.update("/app/heavy", |group| {
+        group.anon = Bytes::mib(200);
+        group.file = Bytes::mib(110);
+    });
+    let state = tempfile::tempdir().unwrap();
+    let log = Log::captured();
+    let mut settings = settings(state.path(), Mode::Proportional);
+    // Of equal weight, what it holds is within its share. It gets less than that, so nothing else lowers its
+    // limit.
+    settings.weights.clear();
+    let mut agent = agent(&fake, settings, &log);
+    let mut limits = Vec::new();
+    for _ in 0..40 {
+        load.steps(&mut agent, 1);
+        fake.update("/app/heavy", |group| {
+            let Limit::Bytes(high) = group.high else {
+                return;
+            };
+            limits.push(high.0 >> 20);
+            let taken = group.anon.scale(0.05);
+            group.anon = group.anon - taken;
+            group.swap = group.swap + taken;
+            group.file = high - group.anon;
+        });
+    }
+    agent.finish().unwrap();
+    assert!(limits.len() > 30, "{limits:?}");
+    assert!(
+        limits.iter().all(|limit| *limit >= limits[0] / 10 * 9),
+        "{limits:?}"
+    );
+    let swapped = fake.group("/app/heavy").swap;
+    assert!(swapped > Bytes::mib(100), "{swapped}");
+}
+
+/// Clients of an agent, and what they see when they are sent away.
+struct Clients<'a> {
+    load: &'a Load,
+    before: Vec<Option<String>>,
+}
+
+impl Drop for Clients<'_> {
+    fn drop(&mut self) {
+        assert_eq!(self.load.knobs(), self.before);
+    }
+}
+
+#[test]
+fn the_knobs_are_as_before_when_the_agent_sends_its_clients_away() {
+    let mut load = Load::new();
+    let before = load.knobs();
+    let state = tempfile::tempdir().unwrap();
+    let log = Log::captured();
+    let mut agent = agent(&load.fake, settings(state.path(), Mode::Proportional), &log);
+    load.steps(&mut agent, 8);
+    assert_ne!(load.knobs(), before);
+    let clients = Clients {
+        load: &load,
+        before,
+    };
+    justitia_agent::run::end(agent, clients).unwrap();
 }
 
 #[test]

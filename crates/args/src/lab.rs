@@ -246,6 +246,10 @@ pub struct LoadArgs {
     /// instead of its color if it has one (fileserver, readmix, databases)
     #[arg(long, value_name = "NAME=WHAT")]
     pub lie: Vec<String>,
+    /// What the tenant attacks with, of records, attributes, groups, memory, depth and names (hostile)
+    /// [default: all]
+    #[arg(long, value_enum, value_name = "ATTACK,...", value_delimiter = ',')]
+    pub attacks: Vec<AttackArg>,
 }
 
 /// The agent under test.
@@ -267,6 +271,23 @@ pub struct AgentArgs {
     /// Take from GREEN containers only, never from YELLOW ones (databases)
     #[arg(long)]
     pub no_yellow: bool,
+}
+
+/// What a hostile tenant does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum AttackArg {
+    /// Records of containers that are not its own, or no records.
+    Records,
+    /// Weights that it may not state, and names that no path can hold.
+    Attributes,
+    /// Cgroups that look like containers.
+    Groups,
+    /// Anonymous and mapped memory.
+    Memory,
+    /// I/O from far below its cgroup.
+    Depth,
+    /// Names that a terminal obeys.
+    Names,
 }
 
 /// Which rows are asked for.

@@ -31,6 +31,8 @@ pub(crate) struct Memo {
     /// Page cache it may hold while it gives to others.
     pub cap: Option<Bytes>,
     pub was_capped: bool,
+    /// Seconds for which it still counts as lacking memory.
+    pub lacks_s: f64,
     pub working_set: WorkingSet,
     #[serde(rename = "pace")]
     pub backoff: Backoff,

@@ -136,6 +136,8 @@ pub enum Reason {
     },
     /// Memory is reserved for another group, and this one is held at its share meanwhile.
     Reserved,
+    /// It may take its share of all memory, and what others do not demand.
+    ShareOfMemory,
 }
 
 impl fmt::Display for Reason {
@@ -170,6 +172,7 @@ impl fmt::Display for Reason {
                 write!(f, "unmanaged page cache is {over} above its share")
             }
             Reason::Reserved => f.write_str("held at its share: memory is reserved for another"),
+            Reason::ShareOfMemory => f.write_str("its share of all memory: the rest is others'"),
         }
     }
 }

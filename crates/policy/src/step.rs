@@ -5,7 +5,8 @@
 //! 3. Groups that declare themselves well give: their caps come down ([`crate::caps`]).
 //! 4. Page cache is divided by weight among those who demand it ([`crate::share`]).
 //! 5. Gains move the share of the writers that contend, and limit them at it ([`crate::order`]).
-//! 6. Caps limit who gives; reservations limit who is at its share.
+//! 6. Caps limit who gives; reservations limit who is at its share; bounds limit who would take more
+//!    than its share of all memory ([`crate::bound`]).
 //! 7. Decisions become writes: protection, limits, block weights ([`crate::writes`]), and what the
 //!    kernel module's gate is fed ([`crate::gate`]).
 //! 8. What was thought is told, and what the next step needs is remembered.
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bound;
 use crate::caps;
 use crate::config::{Capabilities, Config};
 use crate::decision::{Member, Memo};
@@ -81,6 +83,9 @@ pub fn step(
     }
     caps::limit(&mut members, may.colors, elapsed_s);
     guard::limit_at_shares(&mut need, &mut members);
+    if may.feedback {
+        bound::limit(&mut members, host, pool.cache, elapsed_s);
+    }
 
     let (guard, guarded, asks) = guard::decide(need, snapshot, &mut members, config);
     let ordered = members.iter().any(|member| member.decision.participant);

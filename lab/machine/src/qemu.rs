@@ -207,9 +207,15 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
         arguments.extend(["-icount".into(), counting]);
     }
     let cpus = machine.cpus;
-    let smp = machine
-        .possible_cpus
-        .map_or(cpus.to_string(), |most| format!("{cpus},maxcpus={most}"));
+    // A kernel that sees no hypervisor takes an absent CPU for possible only in a socket of its own
+    // (arch/x86/kernel/cpu/topology.c, topo_register_apic).
+    let smp = machine.possible_cpus.map_or(cpus.to_string(), |most| {
+        let sockets = most.div_ceil(cpus);
+        format!(
+            "{cpus},maxcpus={},sockets={sockets},cores={cpus},threads=1",
+            sockets * cpus
+        )
+    });
     arguments.extend(["-smp".into(), smp]);
     arguments.extend(["-m".into(), format!("{}M", machine.memory_bytes >> 20)]);
     arguments.extend(words(&[
@@ -423,7 +429,7 @@ mod tests {
         };
         assert_eq!(
             value_of(&super::arguments(&roomy), "-smp"),
-            ["2,maxcpus=128"]
+            ["2,maxcpus=128,sockets=64,cores=2,threads=1"]
         );
         assert_eq!(value_of(&arguments, "-kernel"), ["/k/vmlinuz"]);
         let line = value_of(&arguments, "-append")[0];

@@ -59,6 +59,7 @@ impl Parameters {
         Ok(Self {
             fileserver,
             attacks: Attacks {
+                only: args.attacks.iter().map(|&attack| attack.into()).collect(),
                 anon_bytes: memory_bytes / 10 * 6,
                 mapped_bytes: memory_bytes / 4,
             },
@@ -83,7 +84,7 @@ impl Parameters {
     /// What happens around these containers.
     pub fn surroundings(&self, policy: PolicyUnderTest) -> Surroundings {
         Surroundings {
-            attacks: (policy == PolicyUnderTest::Hostile).then_some(self.attacks),
+            attacks: (policy == PolicyUnderTest::Hostile).then(|| self.attacks.clone()),
             ..Surroundings::default()
         }
     }
@@ -97,6 +98,9 @@ impl Parameters {
     pub fn table(&self) -> Vec<(&'static str, String)> {
         let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
         let mut rows = self.fileserver.table();
+        if !self.attacks.only.is_empty() {
+            rows.push(("tenant attacks with", format!("{:?}", self.attacks.only)));
+        }
         rows.push(("tenant takes", mib(self.attacks.anon_bytes)));
         rows.push(("tenant maps", mib(self.attacks.mapped_bytes)));
         rows

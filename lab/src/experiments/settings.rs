@@ -284,7 +284,7 @@ fn policies(
 fn options_fit(experiment: &str, load: &LoadArgs) -> Result<(), LabError> {
     let fileserver: &[&str] = &["fileserver", "hostile"];
     let databases: &[&str] = &["the experiments with databases"];
-    let given: [(&str, bool, &[&str]); 20] = [
+    let given: [(&str, bool, &[&str]); 21] = [
         (
             "--threads",
             load.threads.is_some(),
@@ -336,6 +336,7 @@ fn options_fit(experiment: &str, load: &LoadArgs) -> Result<(), LabError> {
         ("--database-size", load.database_size.is_some(), databases),
         ("--keys", load.keys.is_some(), databases),
         ("--disk-iops", load.disk_iops.is_some(), databases),
+        ("--attacks", !load.attacks.is_empty(), &["hostile"]),
         (
             "--lie",
             !load.lie.is_empty(),

@@ -75,17 +75,24 @@ pub fn prepare(job: &GuestJob) -> Result<()> {
         fs::set_permissions(&runtime, Permissions::from_mode(0o700))?;
         give(&runtime, uid)?;
     }
-    // What the block layer divides by, from the root down.
+    // What the block layer and the scheduler divide by, from the root down.
     let mut slice = PathBuf::from(CGROUP);
     for part in home.split('/').filter(|part| !part.is_empty()) {
         slice.push(part);
-        set_weight(&slice, u64::from(tenant.weight))?;
+        give_weight(&slice, u64::from(tenant.weight))?;
     }
     let honest = job.containers.iter().filter(|c| c.user.is_none());
     let honest = honest.map(|c| u64::from(c.weight)).sum();
-    set_weight(&Path::new(CGROUP).join("app"), honest)?;
+    give_weight(&Path::new(CGROUP).join("app"), honest)?;
     let agent = Path::new(CGROUP).join("agent");
     files::write(&agent.join("memory.max"), &AGENT_MEMORY_MAX.to_string())
+}
+
+/// A weight for I/O and for CPU time: Justitia divides only the first.
+fn give_weight(group: &Path, weight: u64) -> Result<()> {
+    set_weight(group, weight)?;
+    let cpu = weight.clamp(1, 10_000).to_string();
+    files::write(&group.join("cpu.weight"), &cpu)
 }
 
 /// The tenant's container and its user.
@@ -112,7 +119,7 @@ impl Tenant {
         let Some((_, uid)) = of_job(job) else {
             return Ok(None);
         };
-        let attacker = job.surroundings.attacks.map(|attacks| {
+        let attacker = job.surroundings.attacks.clone().map(|attacks| {
             let others = job.containers.iter().filter(|c| c.user.is_none());
             let mut others: Vec<String> = others.map(cgroup).collect();
             others.extend(["/system.slice", "/", "/app"].map(str::to_owned));

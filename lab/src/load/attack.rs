@@ -22,7 +22,7 @@ use rustix::mm::{mmap, MapFlags, ProtFlags};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::protocol::Attacks;
+use crate::protocol::{Attack, Attacks};
 
 /// Directory below the tenant's cgroup whose groups come and go.
 pub const FLEETING: &str = "churn";
@@ -189,9 +189,7 @@ fn lead(plan: &Plan) -> Result<()> {
         let mut round = 0;
         while lines.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
             round += 1;
-            declare(&world, round, &mut done);
-            forge(plan, &mut done);
-            come_and_go(plan, round, &mut done);
+            attack(plan, &world, round, &mut done);
             for part in &mut parts {
                 part.again(&text);
             }
@@ -205,14 +203,30 @@ fn lead(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
+/// What is done once before the attack begins, and again each second.
+fn attack(plan: &Plan, world: &World, round: usize, done: &mut Done) {
+    if plan.attacks.has(Attack::Attributes) {
+        declare(world, round, done);
+    }
+    if plan.attacks.has(Attack::Records) {
+        forge(plan, done);
+    }
+    if plan.attacks.has(Attack::Groups) && round > 0 {
+        come_and_go(plan, round, done);
+    }
+}
+
 /// The processes beside the lead, each with its group.
 fn parts(plan: &Plan, world: &World) -> Vec<(&'static str, PathBuf)> {
-    let mut parts = vec![
-        ("hog", plan.home.join("docker-hog.scope")),
-        ("map", plan.home.join("docker-map.scope")),
-        ("write", world.deep.clone()),
-    ];
-    parts.extend((0..WRITERS).map(|n| ("write", looks_like(plan, n))));
+    let mut parts = Vec::new();
+    if plan.attacks.has(Attack::Memory) {
+        parts.push(("hog", plan.home.join("docker-hog.scope")));
+        parts.push(("map", plan.home.join("docker-map.scope")));
+    }
+    parts.extend(world.deep.clone().map(|deep| ("write", deep)));
+    if plan.attacks.has(Attack::Groups) {
+        parts.extend((0..WRITERS).map(|n| ("write", looks_like(plan, n))));
+    }
     parts
 }
 
@@ -286,41 +300,56 @@ struct World {
     /// All groups whose path can be named.
     groups: Vec<PathBuf>,
     /// The one far below.
-    deep: PathBuf,
+    deep: Option<PathBuf>,
 }
 
 fn build(plan: &Plan, done: &mut Done) -> World {
-    let home = &plan.home;
-    let mut groups: Vec<PathBuf> = (0..GROUPS).map(|n| looks_like(plan, n)).collect();
-    groups.extend(["docker-hog.scope", "docker-map.scope"].map(|name| home.join(name)));
-    groups.extend(ESCAPES.map(|name| home.join(name)));
-    let mut deep = home.clone();
-    for level in 1..LEVELS {
-        deep.push(level.to_string());
-        done.count("levels", &fs::create_dir(&deep));
-        // Where it is refused, the groups below have no memory or I/O of their own.
-        let _ = fs::write(deep.join("cgroup.subtree_control"), "+memory +io");
+    let (home, attacks) = (&plan.home, &plan.attacks);
+    let mut groups: Vec<PathBuf> = Vec::new();
+    if attacks.has(Attack::Groups) {
+        groups.extend((0..GROUPS).map(|n| looks_like(plan, n)));
+        done.count("churn", &fs::create_dir(home.join(FLEETING)));
     }
-    deep.push("docker-deep.scope");
-    groups.push(deep.clone());
+    if attacks.has(Attack::Memory) {
+        groups.extend(["docker-hog.scope", "docker-map.scope"].map(|name| home.join(name)));
+    }
+    if attacks.has(Attack::Names) {
+        groups.extend(ESCAPES.map(|name| home.join(name)));
+    }
+    let deep = attacks.has(Attack::Depth).then(|| dig(home, done));
+    groups.extend(deep.clone());
     for group in &groups {
         done.count("groups", &fs::create_dir(group));
         for (file, most) in [("io.weight", "10000"), ("io.bfq.weight", "1000")] {
             done.count("io_weights", &fs::write(group.join(file), most));
         }
     }
-    done.count("churn", &fs::create_dir(home.join(FLEETING)));
-    nest_long_names(home, done);
+    if attacks.has(Attack::Attributes) {
+        nest_long_names(home, done);
+    }
     groups.push(home.clone());
     let world = World { groups, deep };
-    declare(&world, 0, done);
-    forge(plan, done);
-    for number in 0..RECORDS {
-        let name = format!("many-{number}");
-        let group = format!("{}/docker-{number}.scope", plan.home_path);
-        done.count("records", &record(plan, &name, &group));
+    attack(plan, &world, 0, done);
+    if attacks.has(Attack::Records) {
+        for number in 0..RECORDS {
+            let name = format!("many-{number}");
+            let group = format!("{}/docker-{number}.scope", plan.home_path);
+            done.count("records", &record(plan, &name, &group));
+        }
     }
     world
+}
+
+/// Makes the levels above a group far below; its directory.
+fn dig(home: &Path, done: &mut Done) -> PathBuf {
+    let mut deep = home.to_owned();
+    for level in 1..LEVELS {
+        deep.push(level.to_string());
+        done.count("levels", &fs::create_dir(&deep));
+        // Where it is refused, the groups below have no memory or I/O of their own.
+        let _ = fs::write(deep.join("cgroup.subtree_control"), "+memory +io");
+    }
+    deep.join("docker-deep.scope")
 }
 
 /// Nests names of which the kernel allows each and no path all.
@@ -379,7 +408,8 @@ fn forge(plan: &Plan, done: &mut Done) {
         }});
         done.count("records", &put(&dir, "state.json", &state.to_string()));
     }
-    for (number, name) in ESCAPES.iter().enumerate() {
+    let escapes = ESCAPES.iter().enumerate();
+    for (number, name) in escapes.filter(|_| plan.attacks.has(Attack::Names)) {
         let group = format!("{}/{name}", plan.home_path);
         done.count("records", &record(plan, name, &group));
         done.count(
@@ -431,23 +461,43 @@ fn put(dir: &Path, file: &str, text: &str) -> Result<()> {
 mod tests {
     use super::*;
 
+    /// A plan in plain directories below this one.
+    fn plan(dir: &Path, only: &[Attack]) -> Plan {
+        let home = dir.join("home");
+        fs::create_dir(&home).unwrap();
+        Plan {
+            attacks: Attacks {
+                only: only.to_vec(),
+                anon_bytes: 0,
+                mapped_bytes: 0,
+            },
+            home,
+            home_path: "/user.slice/home".into(),
+            runtime: dir.join("run"),
+            data: dir.to_owned(),
+            others: vec!["/app/w400".into(), "/system.slice".into()],
+        }
+    }
+
+    #[test]
+    fn a_tenant_attacks_as_it_is_told_and_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = plan(dir.path(), &[Attack::Depth]);
+        let mut done = Done::default();
+        let world = build(&plan, &mut done);
+        assert_eq!(done.0["levels"], LEVELS as u64 - 1);
+        assert_eq!(done.0["groups"], 1, "{done:?}");
+        assert!(!done.0.contains_key("records"), "{done:?}");
+        let parts = parts(&plan, &world);
+        assert!(parts.iter().all(|(role, _)| *role == "write") && parts.len() == 1);
+    }
+
     /// In plain directories nothing is refused that needs no kernel: everything is counted.
     #[test]
     fn a_tenant_does_all_it_can_and_counts_it() {
         let dir = tempfile::tempdir().unwrap();
-        let (home, runtime) = (dir.path().join("home"), dir.path().join("run"));
-        fs::create_dir(&home).unwrap();
-        let plan = Plan {
-            attacks: Attacks {
-                anon_bytes: 0,
-                mapped_bytes: 0,
-            },
-            home: home.clone(),
-            home_path: "/user.slice/home".into(),
-            runtime: runtime.clone(),
-            data: dir.path().to_owned(),
-            others: vec!["/app/w400".into(), "/system.slice".into()],
-        };
+        let plan = plan(dir.path(), &[]);
+        let (home, runtime) = (plan.home.clone(), plan.runtime.clone());
         let mut done = Done::default();
         let world = build(&plan, &mut done);
         come_and_go(&plan, 1, &mut done);
@@ -457,7 +507,13 @@ mod tests {
         }
         assert_eq!(done.0["long_names"], LONG_NAMES as u64);
         assert_eq!(
-            world.deep.strip_prefix(&home).unwrap().iter().count(),
+            world
+                .deep
+                .unwrap()
+                .strip_prefix(&home)
+                .unwrap()
+                .iter()
+                .count(),
             LEVELS
         );
         let forged = fs::read_to_string(runtime.join("crun/of-other-1/status")).unwrap();

@@ -21,6 +21,9 @@ const FLOOR: Bytes = Bytes(512 << 10);
 pub(crate) const HEADROOM: Bytes = Bytes(512 << 10);
 /// A limit comes down by at most this factor a step: the excess is reclaimed, not waited for.
 const DESCENT: f64 = 0.75;
+/// Memory that has to be swapped out comes down more slowly. Where swap is full this slows the group down, and
+/// does not stop it.
+const SWAP_DESCENT: f64 = 0.95;
 /// Seconds for which a group that cannot be read keeps its limit.
 const BLIND_S: f64 = 10.0;
 
@@ -72,6 +75,19 @@ pub(crate) fn limit(group: &Group, least: &Least, share: Bytes, grew: Bytes) -> 
     let excess = group.non_file()? + group.memory.file?.scale(DESCENT);
     let most = (least.other? + share.max(least.file)).max(excess);
     Some(Limit::Bytes((most + HEADROOM + grew + grew).page_aligned()))
+}
+
+/// What a limit has to leave a group in a step, `file` of page cache at least. `swaps`: the kernel can take
+/// memory other than page cache as well. `None` where the group could not be read.
+pub(crate) fn holds(group: &Group, least: &Least, file: Bytes, swaps: bool) -> Option<Bytes> {
+    let other = group.non_file()?;
+    let other = if swaps {
+        other.scale(SWAP_DESCENT)
+    } else {
+        other
+    };
+    let file = file.max(group.memory.file?.scale(DESCENT));
+    Some((other + file.max(least.file.min(CODE)) + HEADROOM).page_aligned())
 }
 
 /// The limit of a group of which too little is known to decide, for so many seconds now. `None`:

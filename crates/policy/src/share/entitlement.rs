@@ -52,13 +52,21 @@ fn leaves<'a>(members: &'a [Member]) -> impl Iterator<Item = &'a Group> {
     members.iter().filter(|m| m.leaf).map(|m| m.group)
 }
 
+/// Whether the kernel could swap out the group's memory.
+pub(crate) fn swappable(host: &Host, group: &Group) -> bool {
+    let may_swap = group.knobs.swap_max != Some(Limit::Bytes(Bytes::ZERO));
+    may_swap && host.swap.is_some_and(|swap| swap > Bytes::ZERO)
+}
+
 /// What `memory.low` covers of a group's memory other than page cache. `fair`: its share of all memory,
 /// what others do not need included.
 fn protected_non_file(host: &Host, group: &Group, fair: Bytes) -> Option<Bytes> {
     let other = group.non_file()?;
-    let may_swap = group.knobs.swap_max != Some(Limit::Bytes(Bytes::ZERO));
-    let swappable = may_swap && host.swap.is_some_and(|swap| swap > Bytes::ZERO);
-    Some(if swappable { other.min(fair) } else { other })
+    Some(if swappable(host, group) {
+        other.min(fair)
+    } else {
+        other
+    })
 }
 
 /// Whether each group is protected against groups outside its subtree: it is root's, or lies in a

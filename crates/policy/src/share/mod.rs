@@ -19,7 +19,7 @@ use water::Node;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pool {
     /// Page cache that the groups could hold.
-    cache: Option<Bytes>,
+    pub cache: Option<Bytes>,
     /// All memory that they hold or could hold.
     pub memory: Option<Bytes>,
 }
@@ -57,10 +57,13 @@ pub(crate) fn entitle(members: &mut [Member], pool: Pool, shared: &[SharedFile],
 
 /// `memory.low` of each member. `memory`: all that the groups hold or could hold.
 pub(crate) fn protect(host: &Host, members: &[Member], memory: Bytes) -> Vec<Option<Bytes>> {
-    let shares = divide(memory, members, |m| {
-        Some(m.memo.demand? + m.group.non_file()?)
-    });
+    let shares = divide(memory, members, all_demand);
     entitlement::protections(host, members, &shares)
+}
+
+/// Demand of memory of any kind; `None`: unbounded.
+pub(crate) fn all_demand(member: &Member) -> Option<Bytes> {
+    Some(member.memo.demand? + member.group.non_file()?)
 }
 
 /// Each member's share of the weight of the active leaves, down the hierarchy.

@@ -295,3 +295,34 @@ fn a_shared_file_stays_for_its_heaviest_user_and_the_payers_own_does_not() {
     let (_, _, missed) = sharing(true);
     assert!(missed > Bytes::mib(40), "unseen, it is lost: {missed}");
 }
+
+/// Writes, and reads what it wrote as long as memory holds it.
+const READS_BACK: Load = Load::WriteRead {
+    reads: 4,
+    set: 4500,
+};
+
+#[test]
+fn a_hog_of_anonymous_memory_leaves_others_what_they_get_beside_a_group_that_works() {
+    let honest = |config: Config, third: Load| {
+        let mut rig = Rig::with(config, &[100, 400], READS_BACK);
+        rig.host.add(100, third);
+        rig.run(60);
+        rig.rates(40)[..2].iter().sum::<f64>()
+    };
+    let hog = Load::Hog { chunks: 6000 };
+    let config = Config::default;
+    let beside_an_equal = honest(config(), READS_BACK);
+    let beside_a_hog = honest(config(), hog);
+    let unbounded = Config {
+        mode: Mode::Justitia,
+        ..config()
+    };
+    let without = honest(unbounded, hog);
+    println!("{beside_an_equal} {beside_a_hog} {without}");
+    assert!(beside_a_hog >= beside_an_equal * 0.98);
+    assert!(
+        without < beside_a_hog * 0.9,
+        "the model must show the problem"
+    );
+}

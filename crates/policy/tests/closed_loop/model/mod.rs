@@ -4,8 +4,8 @@
 //! writeback (`mm/page-writeback.c`), a disk of limited bandwidth that serves requests first come
 //! first served, `memory.low` (reclaim in proportion to the overage, ignored when nobody is
 //! above), `memory.high` (a group above it reclaims its own clean pages or waits) and dirty limits
-//! at a fifth of what a group may hold. What it leaves out: CPUs, block weights, anonymous memory
-//! except as a constant, readahead.
+//! at a fifth of what a group may hold. Anonymous memory cannot be swapped out, so a group above its
+//! `memory.high` without clean pages waits. What it leaves out: CPUs, block weights, readahead.
 //!
 //! Units: memory in chunks of 64 KiB, time in ticks of 5 ms.
 
@@ -27,6 +27,8 @@ const TICK_US: u64 = 5_000;
 const MEMORY_SPEED: usize = 16;
 /// Reads in flight at once.
 const READ_DEPTH: usize = 4;
+/// Ticks for which a hog holds what it took: 10 seconds.
+pub(crate) const HOLD_TICKS: u32 = 2000;
 /// Slots of the device queue; a group's share of it is what it has in flight.
 const ROOT: u64 = 1;
 
@@ -41,6 +43,8 @@ pub(crate) enum Load {
     WriteRead { reads: usize, set: u64 },
     /// Reads a file of `chunks` chunks, skewed: half of the reads go to a tenth of it.
     Read { chunks: u64 },
+    /// Takes anonymous memory of `chunks` chunks, holds it for [`HOLD_TICKS`] and begins again.
+    Hog { chunks: u64 },
     /// Reads a file of `chunks` chunks that the group `payer` touched first.
     UseShared { payer: u64, chunks: u64 },
 }
@@ -65,6 +69,11 @@ struct Cell {
     resident: std::collections::HashMap<u64, (Page, bool)>,
     dirty: VecDeque<u64>,
     reads: VecDeque<u64>,
+    /// Pages that were evicted, until they are read again.
+    evicted: std::collections::HashSet<u64>,
+    refaults: u64,
+    anon: u64,
+    held_ticks: u32,
     next: u64,
     owed_reads: usize,
     read_bytes: u64,
@@ -113,6 +122,10 @@ impl PageCacheHost {
             resident: std::collections::HashMap::new(),
             dirty: VecDeque::new(),
             reads: VecDeque::new(),
+            evicted: std::collections::HashSet::new(),
+            refaults: 0,
+            anon: 0,
+            held_ticks: 0,
             next: 0,
             owed_reads: 0,
             read_bytes: 0,
@@ -222,8 +235,24 @@ impl PageCacheHost {
                 let page = self.random() % if hot { chunks / 10 } else { chunks };
                 self.read(i, page)
             }
+            Load::Hog { chunks } => self.hog(i, chunks),
             Load::UseShared { payer, chunks } => self.use_shared(i, payer, chunks),
         }
+    }
+
+    fn hog(&mut self, i: usize, chunks: u64) -> bool {
+        if self.cells[i].anon < chunks {
+            let taken = self.charge(i);
+            self.cells[i].anon += u64::from(taken);
+            return taken;
+        }
+        let cell = &mut self.cells[i];
+        cell.held_ticks += 1;
+        if cell.held_ticks > HOLD_TICKS {
+            cell.anon = 0;
+            cell.held_ticks = 0;
+        }
+        false
     }
 
     fn write(&mut self, i: usize) -> bool {
@@ -267,6 +296,8 @@ impl PageCacheHost {
         if self.cells[i].reads.len() >= READ_DEPTH {
             return false;
         }
+        let refault = self.cells[i].evicted.remove(&page);
+        self.cells[i].refaults += u64::from(refault);
         self.cells[i].reads.push_back(page);
         self.cells[i].read_bytes += CHUNK;
         self.cells[i].missed_bytes += CHUNK;
@@ -325,11 +356,11 @@ impl PageCacheHost {
             }
         }
         while self.free() == 0 {
-            let overage = |c: &Cell| c.usage().saturating_sub(c.low);
+            let overage = |c: &Cell| c.usage().saturating_sub(c.low).min(c.clean());
             let above: u64 = self.cells.iter().map(overage).sum();
             let pressure = |c: &Cell| {
                 if above > 0 {
-                    overage(c).min(c.clean())
+                    overage(c)
                 } else {
                     c.clean()
                 }
@@ -366,7 +397,7 @@ impl PageCacheHost {
 
     /// What an agent would see.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let file: u64 = self.cells.iter().map(Cell::usage).sum();
+        let file: u64 = self.cells.iter().map(Cell::file).sum();
         let host = Host {
             total: Some(Bytes(self.chunks * CHUNK)),
             free: Some(Bytes(self.free() * CHUNK)),
@@ -401,12 +432,16 @@ impl PageCacheHost {
 }
 
 impl Cell {
-    fn usage(&self) -> u64 {
+    fn file(&self) -> u64 {
         self.resident.len() as u64
     }
 
+    fn usage(&self) -> u64 {
+        self.file() + self.anon
+    }
+
     fn clean(&self) -> u64 {
-        self.usage() - self.dirty.len() as u64
+        self.file() - self.dirty.len() as u64
     }
 
     fn queued(&self) -> u64 {
@@ -420,6 +455,7 @@ impl Cell {
             match self.resident.get(&page) {
                 Some((Page::Clean, false)) => {
                     self.resident.remove(&page);
+                    self.evicted.insert(page);
                     return true;
                 }
                 Some((Page::Clean, true)) => {
@@ -433,6 +469,7 @@ impl Cell {
         let Some(page) = self.active.pop_back() else {
             return false;
         };
+        self.evicted.insert(page);
         self.resident.remove(&page).is_some()
     }
 
@@ -447,9 +484,10 @@ impl Cell {
             delegated: false,
             memory: Memory {
                 current: bytes(self.usage()),
-                file: bytes(self.usage()),
+                file: bytes(self.file()),
                 file_mapped: bytes(0),
-                anon: bytes(0),
+                anon: bytes(self.anon),
+                refault_pages: Some(self.refaults * CHUNK / 4096),
                 file_dirty: bytes(self.dirty.len() as u64),
                 active_file: bytes(self.active.len() as u64),
                 ..Memory::default()

@@ -1,0 +1,175 @@
+//! Bounds: how much of all memory a group may take, whatever kind of memory it is.
+//!
+//! `memory.low` keeps page cache only as long as the kernel finds something else to reclaim. Anonymous memory
+//! without swap is nothing that it finds, so a group that fills memory with it takes everybody's page cache.
+//! Here `memory.high` stands at a group's share of all memory before the group grows past it: above, the
+//! kernel slows down that group's own allocations (`mm/memcontrol.c`, `mem_cgroup_handle_over_high`).
+//!
+//! - A *tenant*, a directory that root delegated with all below it, is bounded at all times: groups and limits
+//!   below it are its own to make.
+//! - Another group is bounded while somebody else *lacks* memory, or did a moment ago: memory is short, and that
+//!   group contends, reads back what reclaim took, and holds no more than its share. Who streams through memory
+//!   lacks nothing. The bound leaves a group the page cache that it is entitled to.
+//!
+//! The share is that of [`crate::share::water`] over demands, with all that nobody demands, and at least the
+//! proportion of the group's weight.
+//!
+//! Properties, each held by a test:
+//! - *never below what it holds*, where the kernel cannot take that: the bound comes down so far, and does not
+//!   follow what the group gains while it stands there. What can be swapped out is taken little by little;
+//! - *by weight*: more weight never gives a lower bound;
+//! - *work-conserving*: a group has no bound where others leave it all;
+//! - *unknown moves nothing*.
+
+use crate::decision::Member;
+use crate::feedback::limits;
+use crate::order::OVERCOMMIT;
+use crate::plan::Reason;
+use crate::share::entitlement::swappable;
+use crate::share::supply::Supply;
+use crate::share::water::{self, Node};
+use crate::share::{self, demand};
+use crate::snapshot::Host;
+use crate::units::{Bytes, Limit};
+
+/// A group that reads back more than this lacks memory: 1 MiB a second.
+const LACKS_PAGES_PER_S: f64 = 256.0;
+/// Seconds for which a group that lacked memory counts as lacking it.
+const LACKS_S: f64 = 30.0;
+
+/// Room that a tenant's page cache has above its share.
+const TENANTS_ROOM: f64 = 1.0 / 16.0;
+
+/// A group outside of all delegated subtrees, or such a subtree as a whole.
+#[derive(Debug)]
+struct Holder {
+    member: usize,
+    /// Index among the holders.
+    parent: Option<usize>,
+    tenant: bool,
+    /// It reads back what reclaim took, or a group of the tenant's does.
+    reads_back: bool,
+}
+
+/// Limits who could take more than its share of all memory. `cache`: page cache that the groups could hold;
+/// `None`: not known.
+pub(crate) fn limit(members: &mut [Member], host: &Host, cache: Option<Bytes>, elapsed_s: f64) {
+    let holders = holders(members);
+    let holds = |h: &Holder| h.tenant || members[h.member].leaf;
+    let (at, nodes): (Vec<bool>, Vec<Node>) =
+        holders.iter().map(|h| (holds(h), h.node(members))).unzip();
+    let Some(cache) = cache else {
+        for holder in holders.iter().filter(|holder| holder.tenant) {
+            members[holder.member].decision.high = None;
+        }
+        return;
+    };
+    let holding = || holders.iter().enumerate().filter(|(i, _)| at[*i]);
+    let other = holding().filter_map(|(_, h)| members[h.member].group.non_file());
+    let total = cache + other.sum();
+    let granted = water::divide(total, &nodes);
+    let unwanted = total - holding().map(|(i, _)| granted[i]).sum();
+    let short = Supply::of_memory(host) != Supply::Plenty;
+    let mut lacking = 0;
+    for (i, holder) in holding() {
+        let Member { group, memo, .. } = &mut members[holder.member];
+        let held = group.memory.current;
+        let lacks = short && holder.reads_back && held.is_some_and(|held| held <= granted[i]);
+        memo.lacks_s = if lacks {
+            LACKS_S
+        } else {
+            (memo.lacks_s - elapsed_s).max(0.0)
+        };
+        lacking += usize::from(memo.lacks_s > 0.0);
+    }
+    let proportions = water::proportions(&nodes);
+    for (i, holder) in holding() {
+        let member = &mut members[holder.member];
+        let others = lacking - usize::from(member.memo.lacks_s > 0.0);
+        let share = (granted[i] + unwanted).max(total.scale(proportions[i]));
+        // Page cache may be more than the share: it gives way. A tenant could fill that room with other memory
+        // between two steps, and keep it.
+        let room = if holder.tenant {
+            TENANTS_ROOM
+        } else {
+            OVERCOMMIT - 1.0
+        };
+        let file = member.group.memory.file.unwrap_or_default();
+        let room = share.scale(room).min(file);
+        let most = share + room;
+        if share < total && (holder.tenant || others > 0) {
+            bound(member, host, most);
+        }
+    }
+}
+
+/// The holders, parents before children.
+fn holders(members: &[Member]) -> Vec<Holder> {
+    let mut holders: Vec<Holder> = Vec::new();
+    // Of each member the holder that it is or belongs to.
+    let mut of_member: Vec<usize> = Vec::with_capacity(members.len());
+    for (i, member) in members.iter().enumerate() {
+        let above = member.parent.map(|p| of_member[p]);
+        let refaults = member.memo.rates.cache.refault_pages_per_s;
+        let reads_back = member.leaf && member.contends() && refaults > Some(LACKS_PAGES_PER_S);
+        let holder = match above {
+            Some(top) if member.group.delegated => {
+                holders[top].tenant |= members[holders[top].member].group.weight.is_some();
+                holders[top].reads_back |= reads_back;
+                top
+            }
+            parent => {
+                holders.push(Holder {
+                    member: i,
+                    parent,
+                    tenant: false,
+                    reads_back,
+                });
+                holders.len() - 1
+            }
+        };
+        of_member.push(holder);
+    }
+    holders
+}
+
+impl Holder {
+    fn node(&self, members: &[Member]) -> Node {
+        let group = members[self.member].group;
+        Node {
+            parent: self.parent,
+            weight: group.weight.map(|weight| u64::from(weight.get())),
+            floor: Bytes::ZERO,
+            demand: if self.tenant {
+                group.memory.current.map(demand::growing)
+            } else {
+                share::all_demand(&members[self.member])
+            },
+        }
+    }
+}
+
+/// Limits a group at `most`, or at what it holds and the kernel cannot take.
+fn bound(member: &mut Member, host: &Host, most: Bytes) {
+    let (group, least) = (member.group, &member.decision.least);
+    // A tenant's page cache gives way to its other memory; another group keeps what it is entitled to.
+    let entitled = if member.leaf {
+        member.decision.own().scale(OVERCOMMIT)
+    } else {
+        Bytes::ZERO
+    };
+    let holds = limits::holds(group, least, entitled, swappable(host, group));
+    let Some(holds) = holds else {
+        member.decision.high = member.decision.high.filter(|_| member.leaf);
+        return;
+    };
+    let stands = group.knobs.high.unwrap_or(Limit::Max);
+    let limit = Limit::Bytes(most).max(Limit::Bytes(holds).min(stands));
+    let high = member.decision.high.map(|(high, _)| high);
+    if high.is_none_or(|high| limit < high) {
+        member.decision.high = Some((limit, Reason::ShareOfMemory));
+    }
+}
+
+#[cfg(test)]
+mod tests;

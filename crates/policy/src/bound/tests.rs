@@ -1,0 +1,233 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use crate::config::Config;
+use crate::plan::{Knob, Plan, Reason, Value};
+use crate::snapshot::{GroupId, Snapshot};
+use crate::step::{step, State};
+use crate::testing::{apply, group, host};
+use crate::units::{Bytes, Limit, Weight};
+
+const SECOND: Duration = Duration::from_secs(1);
+const TENANT: usize = 1;
+const MADE: usize = 2;
+const HONEST: usize = 3;
+
+/// 1000 MiB: the tenant's directory with one group that it made, and an honest group, both of weight 100.
+/// Each holds some page cache; the rest is free.
+fn beside(honest_mib: u64) -> Snapshot {
+    let mut slice = group(1, None, "/user.slice");
+    slice.weight = None;
+    let mut made = group(3, Some(2), "/user.slice/user@1000.service/docker-1.scope");
+    made.delegated = true;
+    let tenant = group(2, Some(1), "/user.slice/user@1000.service");
+    let mut snapshot = Snapshot {
+        host: host(1000),
+        groups: vec![slice, tenant, made, group(4, None, "/app")],
+        ..Snapshot::default()
+    };
+    hold(&mut snapshot, HONEST, 0, honest_mib);
+    hold(&mut snapshot, MADE, 0, 10);
+    hold(&mut snapshot, TENANT, 0, 10);
+    snapshot
+}
+
+/// Makes a group hold so much other memory and page cache, and the host what its groups leave.
+fn hold(snapshot: &mut Snapshot, at: usize, other_mib: u64, file_mib: u64) {
+    let memory = &mut snapshot.groups[at].memory;
+    memory.anon = Some(Bytes::mib(other_mib));
+    memory.file = Some(Bytes::mib(file_mib));
+    memory.current = Some(Bytes::mib(other_mib + file_mib));
+    let top = [TENANT, HONEST].map(|at| snapshot.groups[at].memory);
+    let file: Bytes = top.iter().filter_map(|memory| memory.file).sum();
+    let all: Bytes = top.iter().filter_map(|memory| memory.current).sum();
+    snapshot.host.file = Some(file);
+    snapshot.host.free = Some(Bytes::mib(1000) - all);
+}
+
+/// The honest group stalls and reads back so many pages a second.
+fn lack(snapshot: &mut Snapshot, refaults: u64) {
+    let honest = &mut snapshot.groups[HONEST];
+    honest.pressure.io_some_us = honest.pressure.io_some_us.map(|us| us + 900_000);
+    honest.traffic.read_bytes = honest.traffic.read_bytes.map(|b| b + 9_000_000);
+    honest.traffic.missed_bytes = honest.traffic.missed_bytes.map(|b| b + 9_000_000);
+    let pages = &mut honest.memory.refault_pages;
+    *pages = pages.map(|pages| pages + refaults);
+}
+
+/// The same, and it writes as much as it reads: it demands all it can get.
+fn write(snapshot: &mut Snapshot) {
+    let traffic = &mut snapshot.groups[HONEST].traffic;
+    traffic.write_bytes = traffic.write_bytes.map(|b| b + 9_000_000);
+    lack(snapshot, 1000);
+}
+
+/// A few steps of this; the last plan.
+fn settled(snapshot: &mut Snapshot, refaults: u64) -> Plan {
+    let config = Config::default();
+    let (mut state, mut plan) = step(&State::default(), snapshot, &config, Duration::ZERO);
+    for _ in 0..3 {
+        apply(snapshot, &plan);
+        lack(snapshot, refaults);
+        (state, plan) = step(&state, snapshot, &config, SECOND);
+    }
+    apply(snapshot, &plan);
+    plan
+}
+
+fn high(snapshot: &Snapshot, at: usize) -> Limit {
+    snapshot.groups[at].knobs.high.unwrap()
+}
+
+#[test]
+fn a_tenants_bound_stands_at_its_share_before_it_grows_past_it() {
+    let mut snapshot = beside(400);
+    settled(&mut snapshot, 1000);
+    let Limit::Bytes(bound) = high(&snapshot, TENANT) else {
+        panic!("no bound")
+    };
+    // Half of memory by weight, and what the other, a reader, does not demand yet.
+    assert!(
+        bound > Bytes::mib(490) && bound < Bytes::mib(640),
+        "{bound}"
+    );
+}
+
+#[test]
+fn a_group_has_no_bound_where_others_leave_it_all() {
+    for memory in [(0, 10), (700, 10), (0, 900)] {
+        let mut snapshot = beside(0);
+        hold(&mut snapshot, TENANT, memory.0, memory.1);
+        snapshot.groups.truncate(HONEST);
+        let config = Config::default();
+        let (state, plan) = step(&State::default(), &snapshot, &config, SECOND);
+        apply(&mut snapshot, &plan);
+        let (_, plan) = step(&state, &snapshot, &config, SECOND);
+        apply(&mut snapshot, &plan);
+        assert_eq!(high(&snapshot, TENANT), Limit::Max, "{memory:?}");
+    }
+}
+
+#[test]
+fn a_bound_does_not_follow_what_a_tenant_gains_while_it_stands_above_its_share() {
+    let mut snapshot = beside(100);
+    let config = Config::default();
+    let mut state = State::default();
+    let mut bounds = Vec::new();
+    for second in 0..30 {
+        hold(&mut snapshot, TENANT, 700 + 2 * second, 1);
+        hold(&mut snapshot, HONEST, 0, 100);
+        write(&mut snapshot);
+        let plan;
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+        apply(&mut snapshot, &plan);
+        bounds.push(high(&snapshot, TENANT));
+    }
+    let first = bounds[3].bytes().unwrap();
+    assert!(
+        first >= Bytes::mib(700) && first < Bytes::mib(730),
+        "{first}"
+    );
+    assert!(
+        bounds[3..].iter().all(|bound| *bound == bounds[3]),
+        "{bounds:?}"
+    );
+    snapshot.host.swap = Some(Bytes::mib(500));
+    for _ in 0..60 {
+        write(&mut snapshot);
+        let plan;
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+        apply(&mut snapshot, &plan);
+        let held = high(&snapshot, TENANT).bytes().unwrap().0 >> 20;
+        hold(&mut snapshot, TENANT, held.min(730), 1);
+    }
+    let swapped = high(&snapshot, TENANT).bytes().unwrap();
+    assert!(
+        swapped < Bytes::mib(640),
+        "what can be swapped out is taken: {swapped}"
+    );
+}
+
+/// The limit of a group of root's that holds 700 MiB of anonymous memory beside another like it.
+fn database(refaults: u64, honest_mib: u64) -> (Limit, Plan) {
+    let mut snapshot = beside(honest_mib);
+    snapshot.groups.truncate(TENANT);
+    let mut database = group(2, None, "/database");
+    database.memory.anon = Some(Bytes::mib(700));
+    snapshot.groups.push(database);
+    snapshot.groups.push(group(3, None, "/idle"));
+    snapshot.groups.push(group(4, None, "/app"));
+    hold(&mut snapshot, HONEST, 0, honest_mib);
+    hold(&mut snapshot, TENANT, 700, 300 - honest_mib);
+    let plan = settled(&mut snapshot, refaults);
+    (high(&snapshot, TENANT), plan)
+}
+
+#[test]
+fn a_database_beside_groups_that_lack_nothing_has_no_bound() {
+    assert_eq!(database(0, 100).0, Limit::Max);
+    let (bound, plan) = database(1000, 100);
+    assert!(
+        bound >= Limit::Bytes(Bytes::mib(700)) && bound < Limit::Max,
+        "{bound}"
+    );
+    assert!(plan
+        .writes
+        .iter()
+        .all(|write| write.knob != Knob::MemoryHigh || write.group != GroupId(4)));
+}
+
+#[test]
+fn what_is_unknown_moves_no_bound() {
+    let mut snapshot = beside(400);
+    settled(&mut snapshot, 1000);
+    let stands = high(&snapshot, TENANT);
+    assert_ne!(stands, Limit::Max);
+    for unread in [true, false] {
+        let mut blind = snapshot.clone();
+        if unread {
+            blind.groups[TENANT].memory.current = None;
+        } else {
+            blind.host.file = None;
+        }
+        let (_, plan) = step(&State::default(), &blind, &Config::default(), SECOND);
+        apply(&mut blind, &plan);
+        assert_eq!(high(&blind, TENANT), stands);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bound_is_below_its_share_or_what_it_holds_and_more_weight_never_gives_a_lower_one(
+        weights in prop::array::uniform2(1u32..1000),
+        heavier in 1u32..1000,
+        other_mib in 0u64..600,
+        file_mib in 0u64..100,
+        honest_mib in 0u64..300,
+        refaults in 0u64..2000,
+    ) {
+        let bound = |weight: u32| {
+            let mut snapshot = beside(honest_mib);
+            hold(&mut snapshot, TENANT, other_mib, file_mib);
+            hold(&mut snapshot, MADE, 0, file_mib);
+            snapshot.groups[TENANT].weight = Some(Weight::new(weight).unwrap());
+            snapshot.groups[HONEST].weight = Some(Weight::new(weights[1]).unwrap());
+            let plan = settled(&mut snapshot, refaults);
+            for write in plan.writes.iter().filter(|write| write.knob == Knob::MemoryHigh) {
+                let bounded = write.reason == Reason::ShareOfMemory;
+                prop_assert!(!bounded || matches!(write.value, Value::Limit(Limit::Bytes(_))));
+            }
+            Ok(high(&snapshot, TENANT))
+        };
+        let got = bound(weights[0])?;
+        prop_assert!(got >= Limit::Bytes(Bytes::mib(other_mib)));
+        let all = Bytes::mib(1000).scale(0.93);
+        let share = all.scale(f64::from(weights[0]) / f64::from(weights[0] + weights[1]));
+        prop_assert!(got >= Limit::Bytes(share), "{got} {share}");
+        let more = bound(weights[0].saturating_add(heavier))?;
+        // A change of less than a twenty-fifth is not written.
+        let about = got.bytes().map_or(got, |bytes| Limit::Bytes(bytes.scale(0.95)));
+        prop_assert!(more >= about, "{more} {got}");
+    }
+}
