@@ -488,9 +488,11 @@ impl Applier {
         }
         let (bases, lost): (Vec<_>, Vec<_>) =
             lost.iter().copied().partition(|&(group, knob, present)| {
-                let weight = observer.seen(group).and_then(|seen| seen.weight);
+                let Some(seen) = observer.seen(group).filter(|seen| !seen.delegated) else {
+                    return false;
+                };
                 let io_weight = || observer.group(group)?.read_knob(Knob::IoWeight).ok()?;
-                let weight = weight.map(Weight::get);
+                let weight = seen.weight.map(Weight::get);
                 is_base(knob, present, observer.is_inner(group), weight, io_weight)
             });
         if let Err(error) = self.journal.rebase(&bases) {

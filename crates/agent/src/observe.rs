@@ -301,6 +301,17 @@ impl Observer {
                 remedy: error.remedy().to_owned(),
             }),
         }
+        // `systemctl set-property IOWeight=` shows before the knobs are due.
+        for tracked in &mut self.tracked {
+            let knobs = &tracked.seen.knobs;
+            let held = tracked.seen.weight_source == WeightSource::IoWeight;
+            if held && knobs.bfq_weight.is_none() && !tracked.must_be_read() {
+                let now = tracked.group.read_knob(Knob::IoWeight).ok().flatten();
+                if now != knobs.io_weight.map(Value::Weight) {
+                    tracked.doubt_knobs();
+                }
+            }
+        }
         let pause = (began.elapsed() * SCAN_SHARE).min(Duration::from_secs(10));
         self.next_scan = Some(began + pause);
     }

@@ -8,6 +8,7 @@
 //! - A switch that is back where it was: there is no third position, so somebody put it there.
 //! - Anything else: somebody else's hand. Two such values say what is there beside us, not that we are to
 //!   stay away ([`is_base`]): the agent goes on from them, and leaves them behind.
+//!   What a tenant writes to a group of its own is no such value.
 //!
 //! A knob that is the user's stays the user's until the group is made anew or the agent starts again.
 

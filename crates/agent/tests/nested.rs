@@ -152,3 +152,58 @@ fn protection_that_another_writer_sets_each_minute_is_raised_and_its_latest_valu
         assert_eq!(low("/app/one"), "0");
     }
 }
+
+/// `systemctl set-property`: systemd writes what was meant, and what it makes of that for BFQ.
+#[test]
+fn a_service_that_is_given_a_weight_is_managed_within_two_seconds_and_so_is_each_new_weight() {
+    for bfq in [true, false] {
+        let db = "/system.slice/db.service";
+        let fake = FakeFs::new();
+        let docker = format!("/system.slice/docker-{}.scope", "0123456789ab");
+        for path in [db, &docker] {
+            fake.mkdir(path);
+            fake.update(path, |group| group.bfq_weight = bfq.then_some(100));
+        }
+        let set_property = |weight: u32, squeezed: u32| {
+            fake.foreign_write(db, "io.weight", &format!("default {weight}"));
+            if bfq {
+                fake.foreign_write(db, "io.bfq.weight", &format!("default {squeezed}"));
+            }
+        };
+        let state = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            state_dir: state.path().to_owned(),
+            ..Settings::default()
+        };
+        let log = Log::captured();
+        let agent = Agent::new(fake.clone(), settings, RuntimeDirs::none(), BOOT, log);
+        let mut agent = agent.unwrap();
+        let mut two_seconds = || {
+            for _ in 0..2 {
+                thread::sleep(Duration::from_millis(300));
+                fake.advance(Duration::from_secs(1));
+                agent.tick();
+            }
+            let report = agent.board().report();
+            report
+                .groups
+                .iter()
+                .map(|group| group.weight)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(two_seconds(), [100], "only the container");
+        for (weight, squeezed) in [(800, 163), (300, 118)] {
+            set_property(weight, squeezed);
+            let mut weights = two_seconds();
+            weights.sort_unstable();
+            assert_eq!(weights, [100, weight], "BFQ {bfq}");
+        }
+        set_property(100, 100);
+        assert_eq!(two_seconds(), [100], "BFQ {bfq}");
+        agent.finish().unwrap();
+        let weight = |knob| common::text(&fake, db, knob);
+        assert_eq!(weight(Knob::IoWeight), "default 100");
+        let left = if bfq { "default 100" } else { "" };
+        assert_eq!(weight(Knob::IoBfqWeight), left);
+    }
+}
