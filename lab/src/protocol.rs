@@ -44,6 +44,9 @@ pub struct GuestJob {
     pub policy: PolicyUnderTest,
     /// The containers, in the order they are reported.
     pub containers: Vec<ContainerJob>,
+    /// Weights of groups below `/app` that hold others; `None`: the sums of what is below them.
+    #[serde(default)]
+    pub group_weights: Option<Vec<(String, u32)>>,
     /// Seconds of the measured phase.
     pub seconds: u32,
     /// Classic two-list LRU or multi-generational LRU.

@@ -23,7 +23,7 @@ use crate::pace::{Control, Pace, Woken};
 use crate::reserve::Reservations;
 use crate::restore::{restore, Restored};
 use crate::socket::{Board, Step};
-use crate::status::{source_words, Priors, Problem, Setup, Tick};
+use crate::status::{knob_value, source_words, Priors, Problem, Setup, Tick};
 
 /// The agent.
 pub struct Agent {
@@ -180,6 +180,7 @@ impl Agent {
         let reservations = self.reservations.holding(began);
         let guarding = self.settings.policy.guard.enabled || !reservations.is_empty();
         self.observer.look_at_root(guarding);
+        self.observer.set_priors(self.applier.priors());
         let observation = self.observer.observe();
         let observed = began.elapsed();
         problems.extend(observation.problems);
@@ -361,15 +362,24 @@ impl Agent {
     }
 }
 
-/// What a group's limits were before us: as recorded, or as they are while we do not hold them.
+/// What a group's knobs were before us: as recorded, or as they are while we do not hold them.
 fn operator_limits(group: &Group, priors: &Priors) -> OperatorLimits {
-    let before = |knob, present| match priors.get(&(group.id, knob)) {
-        Some(&Value::Limit(limit)) => Some(limit),
-        _ => present,
+    let before = |knob| {
+        let prior = priors.get(&(group.id, knob)).copied();
+        prior.or_else(|| knob_value(&group.knobs, knob))
     };
+    let limit = |knob| match before(knob) {
+        Some(Value::Limit(limit)) => Some(limit),
+        _ => None,
+    };
+    let block_weight = before(Knob::IoBfqWeight).or_else(|| before(Knob::IoWeight));
     OperatorLimits {
-        low: before(Knob::MemoryLow, group.knobs.low),
-        high: before(Knob::MemoryHigh, group.knobs.high),
+        low: limit(Knob::MemoryLow),
+        high: limit(Knob::MemoryHigh),
+        block_weight: match block_weight {
+            Some(Value::Weight(weight)) => Some(weight),
+            _ => None,
+        },
     }
 }
 

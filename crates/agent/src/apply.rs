@@ -27,11 +27,12 @@ use std::time::Duration;
 use justitia_cgroup::{Fs, Group, Outcome, WriteResult};
 use justitia_policy::plan::{Knob, Plan, Value};
 use justitia_policy::snapshot::GroupId;
+use justitia_policy::units::Weight;
 
 use crate::journal::{Entry, Hold, Journal};
 use crate::log::Log;
 use crate::observe::Observer;
-use crate::owner::{owner, sibling, Ours, Owner, Owners};
+use crate::owner::{is_base, owner, sibling, Ours, Owner, Owners};
 use crate::record::{rounded, same};
 use crate::restore::{begin, find, forget, Arrival, Restored, Return};
 use crate::status::{Priors, Problem, Reclaimed, KNOBS};
@@ -475,7 +476,7 @@ impl Applier {
         })
     }
 
-    /// Leaves knobs to whoever set them.
+    /// Leaves knobs to whoever set them; some are gone on from.
     fn give_up(
         &mut self,
         lost: &[(GroupId, Knob, Value)],
@@ -485,7 +486,27 @@ impl Applier {
         if lost.is_empty() {
             return;
         }
-        for &(group, knob, present) in lost {
+        let (bases, lost): (Vec<_>, Vec<_>) =
+            lost.iter().copied().partition(|&(group, knob, present)| {
+                let Some(seen) = observer.seen(group).filter(|seen| !seen.delegated) else {
+                    return false;
+                };
+                let io_weight = || observer.group(group)?.read_knob(Knob::IoWeight).ok()?;
+                let weight = seen.weight.map(Weight::get);
+                is_base(knob, present, observer.is_inner(group), weight, io_weight)
+            });
+        if let Err(error) = self.journal.rebase(&bases) {
+            problems.push(Problem::general(&error));
+        }
+        for (group, knob, present) in bases {
+            self.owners.take(group, knob);
+            observer.know(group, knob, present);
+            let path = observer.group(group).map_or("", Group::path);
+            self.log.debug(format_args!(
+                "{path} {knob} was set to {present} by somebody else: gone on from"
+            ));
+        }
+        for &(group, knob, present) in &lost {
             // One intent, two files: a manager squeezes what `io.weight` says into the other one.
             let said = knob == Knob::IoBfqWeight && self.owners.is_foreign(group, knob);
             if let (false, Value::Weight(weight)) = (said, present) {

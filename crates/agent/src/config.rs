@@ -5,6 +5,7 @@
 //! objective = "fair"           # fair, strict
 //! interval = "1s"
 //! manage = ["/app/*"]          # none: the containers, pods and VMs that are found
+//! manage_also = ["/system.slice/db.service"]  # beside these
 //! exclude = ["/app/backup"]
 //! observer = "auto"            # auto, bpf, proc: what counts the traffic
 //! listen = "127.0.0.1:9619"    # where justitia-web has the live page and metrics; "off" for none
@@ -93,6 +94,8 @@ pub struct Settings {
     pub interval: Duration,
     /// Globs of the cgroups to manage; empty: what is discovered.
     pub manage: Vec<String>,
+    /// Globs of cgroups to manage beside these.
+    pub manage_also: Vec<String>,
     /// Globs of cgroups to leave alone.
     pub exclude: Vec<String>,
     /// What counts the traffic.
@@ -122,6 +125,7 @@ impl Default for Settings {
             policy: justitia_policy::Config::default(),
             interval: Duration::from_secs(1),
             manage: Vec::new(),
+            manage_also: Vec::new(),
             exclude: Vec::new(),
             observer: Observing::default(),
             color_ttl: crate::colors::TIME_TO_LIVE,
@@ -183,6 +187,7 @@ impl Settings {
     pub fn discover(&self) -> DiscoverConfig {
         DiscoverConfig {
             manage: self.manage.clone(),
+            manage_also: self.manage_also.clone(),
             exclude: self.exclude.clone(),
             weights: self.weights.clone(),
             trust: self.trust.clone(),
@@ -200,6 +205,8 @@ struct File {
     interval: Duration,
     #[serde(deserialize_with = "values::globs")]
     manage: Vec<String>,
+    #[serde(deserialize_with = "values::globs")]
+    manage_also: Vec<String>,
     #[serde(deserialize_with = "values::globs")]
     exclude: Vec<String>,
     trust: Vec<u32>,
@@ -232,6 +239,7 @@ impl Default for File {
             policy,
             interval,
             manage,
+            manage_also,
             exclude,
             observer,
             color_ttl,
@@ -248,6 +256,7 @@ impl Default for File {
             objective: policy.objective,
             interval,
             manage,
+            manage_also,
             exclude,
             trust,
             observer,
@@ -285,6 +294,7 @@ impl From<File> for Settings {
             },
             interval: file.interval,
             manage: file.manage,
+            manage_also: file.manage_also,
             exclude: file.exclude,
             observer: file.observer,
             color_ttl: file.color_ttl,
@@ -361,9 +371,10 @@ fn said(message: &str, key: &str) -> (String, String) {
 }
 
 /// Values whose form is not obvious.
-const EXAMPLES: [(&str, &str); 11] = [
+const EXAMPLES: [(&str, &str); 12] = [
     ("interval", "\"1s\""),
     ("manage", "[\"/app/*\"]"),
+    ("manage_also", "[\"/system.slice/db.service\"]"),
     ("exclude", "[\"/app/backup\"]"),
     ("trust", "[1000]"),
     ("listen", "\"127.0.0.1:9619\""),

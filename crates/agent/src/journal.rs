@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! CHECKSUM justitia-journal 1 BOOT-ID
-//! CHECKSUM hold GROUP-ID KNOB PRIOR PATH     before our first write of a knob
+//! CHECKSUM hold GROUP-ID KNOB PRIOR PATH     before our first write of a knob, and again when its prior value
+//!                                             becomes another one
 //! CHECKSUM wrote GROUP-ID KNOB VALUE         before each write
 //! CHECKSUM forget GROUP-ID KNOB              restored, vanished, or the user's now
 //! ```
@@ -198,6 +199,26 @@ impl Journal {
         Ok(())
     }
 
+    /// Records what another writer set as the prior values of knobs that stay held, and returns when that is on
+    /// disk. Values of ours may still arrive: they are remembered on.
+    pub fn rebase(&mut self, batch: &[(GroupId, Knob, Value)]) -> Result<()> {
+        let (mut text, mut lines) = (String::new(), 0);
+        for &(group, knob, prior) in batch {
+            if let Some(entry) = self.entries.get(&(group, knob)) {
+                lines += push_entry(&mut text, (group, knob), prior, entry);
+            }
+        }
+        if lines > 0 {
+            self.append(&text, lines, true)?;
+        }
+        for &(group, knob, prior) in batch {
+            if let Some(entry) = self.entries.get_mut(&(group, knob)) {
+                entry.prior = prior;
+            }
+        }
+        Ok(())
+    }
+
     /// Records values about to be written to knobs that are held.
     pub fn wrote(&mut self, batch: &[(GroupId, Knob, Value)]) -> Result<()> {
         if batch.is_empty() {
@@ -377,13 +398,24 @@ fn begin(path: &Path, boot: &str, entries: &BTreeMap<(GroupId, Knob), Entry>) ->
 fn text_of(boot: &str, entries: &BTreeMap<(GroupId, Knob), Entry>) -> String {
     let mut text = String::new();
     push_line(&mut text, &format!("justitia-journal {VERSION} {boot}"));
-    for (&(group, knob), entry) in entries {
-        push_line(&mut text, &hold_line(group, knob, entry.prior, &entry.path));
-        for value in &entry.written {
-            push_line(&mut text, &format!("wrote {group} {knob} {value}"));
-        }
+    for (&key, entry) in entries {
+        push_entry(&mut text, key, entry.prior, entry);
     }
     text
+}
+
+/// Appends the records of one knob with this prior value; says how many.
+fn push_entry(
+    text: &mut String,
+    (group, knob): (GroupId, Knob),
+    prior: Value,
+    entry: &Entry,
+) -> usize {
+    push_line(text, &hold_line(group, knob, prior, &entry.path));
+    for value in &entry.written {
+        push_line(text, &format!("wrote {group} {knob} {value}"));
+    }
+    1 + entry.written.len()
 }
 
 /// Replays a journal and writes it anew: the new text, and the number of damaged lines in the old one. For the

@@ -13,6 +13,7 @@
 //! stays, with unknowns, because its weight divides its children; unknown is `None`.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use justitia_cgroup::{Buffer, Fs, Group, Want};
@@ -115,8 +116,8 @@ impl Observer {
         self.traffic.name()
     }
 
-    /// What knobs held before an agent wrote to them, if this one only looks.
-    pub fn set_priors(&mut self, priors: Priors) {
+    /// What knobs held before this agent, or the one beside it, wrote to them.
+    pub fn set_priors(&mut self, priors: impl Into<Arc<Priors>>) {
         self.scanner.set_priors(priors);
     }
 
@@ -208,6 +209,12 @@ impl Observer {
         }
     }
 
+    /// Whether watched groups lie below this one.
+    pub fn is_inner(&self, id: GroupId) -> bool {
+        let at = self.index.get(&id);
+        at.is_some_and(|&at| self.tracked[at].inner)
+    }
+
     /// Somebody else set the weight in a group's files: that is its weight.
     pub fn set_file_weight(&mut self, id: GroupId, weight: u32) {
         self.scanner.set_file_weight(id, Weight::new(weight).ok());
@@ -294,6 +301,17 @@ impl Observer {
                 remedy: error.remedy().to_owned(),
             }),
         }
+        // `systemctl set-property IOWeight=` shows before the knobs are due.
+        for tracked in &mut self.tracked {
+            let knobs = &tracked.seen.knobs;
+            let held = tracked.seen.weight_source == WeightSource::IoWeight;
+            if held && knobs.bfq_weight.is_none() && !tracked.must_be_read() {
+                let now = tracked.group.read_knob(Knob::IoWeight).ok().flatten();
+                if now != knobs.io_weight.map(Value::Weight) {
+                    tracked.doubt_knobs();
+                }
+            }
+        }
         let pause = (began.elapsed() * SCAN_SHARE).min(Duration::from_secs(10));
         self.next_scan = Some(began + pause);
     }
@@ -309,7 +327,7 @@ impl Observer {
         // Ids by path of this round only: paths are recycled.
         let mut by_path: HashMap<String, GroupId> = HashMap::new();
         self.index.clear();
-        let delegations = self.scanner.delegations();
+        let weighed = self.scanner.weighed();
         for found in self.scanner.groups() {
             let mut parent = None;
             for (end, _) in found.path.match_indices('/').skip(1) {
@@ -320,9 +338,8 @@ impl Observer {
                     let id = group.id();
                     by_path.insert(path.to_owned(), id);
                     let tracked = old.remove(&id);
-                    // A subtree that root delegated divides what its topmost group is entitled to.
-                    let delegation = delegations.iter().find(|top| top.path == path);
-                    let weight = delegation.map(|top| (top.weight, top.source));
+                    let weight = weighed.iter().find(|inner| inner.path == path);
+                    let weight = weight.map(|inner| (inner.weight, inner.source));
                     let mut tracked =
                         Tracked::renew(tracked, group, path, parent, weight, self.tick);
                     tracked.seen.delegated = self.scanner.is_delegated(path);

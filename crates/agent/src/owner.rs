@@ -6,7 +6,9 @@
 //!   that happens.
 //! - It alone does, twice in a row: a person put it back. Once, a manager may be between its two writes.
 //! - A switch that is back where it was: there is no third position, so somebody put it there.
-//! - Anything else: somebody else's hand.
+//! - Anything else: somebody else's hand. Two such values say what is there beside us, not that we are to
+//!   stay away ([`is_base`]): the agent goes on from them, and leaves them behind.
+//!   What a tenant writes to a group of its own is no such value.
 //!
 //! A knob that is the user's stays the user's until the group is made anew or the agent starts again.
 
@@ -63,6 +65,36 @@ pub(crate) fn owner(
         Owner::Doubtful
     } else {
         Owner::Reset
+    }
+}
+
+/// Whether a foreign value is what we go on from: `memory.low` of an inner group, which kubelet writes every
+/// minute, and a block weight that says no more than the group's weight: `weight`, or what systemd
+/// makes of it in `io.bfq.weight`, if `io.weight` holds `io_weight`.
+pub(crate) fn is_base(
+    knob: Knob,
+    present: Value,
+    inner: bool,
+    weight: Option<u32>,
+    io_weight: impl FnOnce() -> Option<Value>,
+) -> bool {
+    let says = |weight| present == Value::Weight(weight);
+    match knob {
+        Knob::MemoryLow => inner,
+        Knob::IoWeight => weight.is_some_and(says),
+        Knob::IoBfqWeight => {
+            let squeezed = || matches!(io_weight(), Some(Value::Weight(w)) if says(squeezed(w)));
+            weight.is_some_and(says) || squeezed()
+        }
+        _ => false,
+    }
+}
+
+/// What systemd writes to `io.bfq.weight` where it writes this to `io.weight` (BFQ's range is a tenth).
+fn squeezed(io_weight: u32) -> u32 {
+    match io_weight {
+        0..=100 => io_weight,
+        _ => 100 + (io_weight - 100) * 900 / 9900,
     }
 }
 
@@ -225,6 +257,31 @@ mod tests {
         assert_eq!(judge(Owner::Ours), Owner::Ours);
         assert_eq!(judge(Owner::Doubtful), Owner::Doubtful);
         assert_eq!(judge(Owner::Doubtful), Owner::Users);
+    }
+
+    #[test]
+    fn what_a_manager_makes_of_a_weight_is_no_takeover_and_neither_is_an_inner_groups_protection() {
+        let base = |knob, present, inner| {
+            let io_weight = || Some(Value::Weight(800));
+            is_base(knob, present, inner, Some(400), io_weight)
+        };
+        let weight = Value::Weight;
+        assert!(
+            base(Knob::IoBfqWeight, weight(163), false),
+            "systemd's for 800"
+        );
+        assert!(
+            base(Knob::IoBfqWeight, weight(400), false),
+            "the group's own"
+        );
+        assert!(!base(Knob::IoBfqWeight, weight(555), true));
+        assert!(!base(Knob::IoWeight, weight(163), true));
+        let low = Value::Limit(justitia_policy::units::Limit::Max);
+        assert!(base(Knob::MemoryLow, low, true) && !base(Knob::MemoryLow, low, false));
+        assert_eq!(
+            [1, 100, 200, 400, 10_000].map(squeezed),
+            [1, 100, 109, 127, 1000]
+        );
     }
 
     #[test]

@@ -106,6 +106,15 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     systemctl start justitia-web
     systemctl reload justitia && sleep 2 && is_active && [ "$(show MainPID)" = "$first" ] && echo "reloaded"
     /opt/lab/justitia status || echo "FAILED: no status"
+    weighs() { /opt/lab/justitia status --json | grep -Eq "\"weight\": ?$1\b"; }
+    for weight in 800 400; do
+        systemctl set-property --runtime heavy IOWeight=$weight
+        for i in $(seq 20); do weighs $weight && break; sleep 0.1; done
+        weighs $weight && echo "weight $weight shows" || echo "weight $weight does not show"
+        echo "knobs: $(tr '\n' ' ' <$slice/heavy.service/io.weight) $(tr '\n' ' ' <$slice/heavy.service/io.bfq.weight)"
+    done
+    sleep 6
+    echo "bfq: $(tr -dc 0-9 <$slice/heavy.service/io.bfq.weight) foreign: $(grep -c 'heavy.service io.*somebody else' /run/justitia.log)"
     kill -KILL "$first"
     again() { is_active && [ "$(show MainPID)" != "$first" ] && [ "$(show MainPID)" != 0 ]; }
     wait_for 30 again && echo "restarted: $(show NRestarts)"
@@ -222,6 +231,9 @@ fn the_packaged_unit_works_under_its_restrictions_and_leaves_nothing_changed() {
         "limits are set",
         "seccomp: 2",
         "reloaded",
+        "weight 800 shows",
+        "weight 400 shows",
+        "foreign: 0",
         "restarted: 1",
         "limits are set again",
         "the page is served",

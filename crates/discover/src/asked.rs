@@ -21,7 +21,8 @@ pub struct Owners {
 impl Owners {
     /// Reads the runtimes' records.
     pub fn new(config: &DiscoverConfig, runtime: RuntimeDirs) -> Result<Owners, GlobError> {
-        let manage = config.manage.iter().map(|glob| Glob::new(glob));
+        let manage = config.manage.iter().chain(&config.manage_also);
+        let manage = manage.map(|glob| Glob::new(glob));
         let weights = config
             .weights
             .iter()

@@ -27,7 +27,7 @@ pub enum Kind {
     Container,
     /// A Kubernetes or Podman pod: containers inside.
     Pod,
-    /// A systemd service; managed only when a glob asks for it.
+    /// A systemd service; managed when a glob asks for it or it has a weight.
     Service,
     /// A virtual machine.
     Vm,
@@ -76,6 +76,20 @@ pub fn of_path(path: &str) -> Option<Named> {
         .or_else(|| container(last, parent, path))
         .or_else(|| machine(last, parent))
         .or_else(|| service(last))
+}
+
+/// What is managed once it is given a weight: a service, or a user's slice.
+pub fn managed_by_weight(path: &str) -> Option<Named> {
+    let (parent, last) = path.rsplit_once('/')?;
+    let of_user = || {
+        let name = last.strip_prefix("user-")?.strip_suffix(".slice")?;
+        let uid = name
+            .parse::<u32>()
+            .ok()
+            .filter(|_| parent == "/user.slice")?;
+        Some(named(Kind::Group, format!("user-{uid}")))
+    };
+    service(last).or_else(of_user)
 }
 
 fn named(kind: Kind, name: impl Into<String>) -> Named {

@@ -27,6 +27,6 @@ pub use asked::Owners;
 pub use glob::{Glob, GlobError};
 pub use kind::Kind;
 pub use oci::RuntimeDirs;
-pub use scanner::{Changes, Delegation, DiscoverConfig, Discovered, Scanner, Trouble};
+pub use scanner::{Changes, DiscoverConfig, Discovered, Scanner, Trouble, Weighed};
 pub use trusted::Author;
 pub use weight::Priors;

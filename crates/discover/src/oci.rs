@@ -2,8 +2,9 @@
 //!
 //! The files in the cgroup distort the owner's number: runc maps `blockIO.weight` 10..1000 to
 //! `io.weight` 1..10000 by 1 + (w - 10) * 9999 / 990, and writes it raw where BFQ's file exists.
-//! The bundle's `config.json` has it as it was meant, so nothing needs to be undone. A weight
-//! changed at run time (`docker update`) is not in the bundle: say it by xattr or configuration.
+//! The bundle's `config.json` has it as it was meant, so nothing needs to be undone. What
+//! `docker update` changes is not in the bundle: Docker writes its own record anew (`hostconfig.json`), which
+//! comes before the bundle. Of other runtimes' containers say a new weight by xattr or configuration.
 //!
 //! Records are found in the runtimes' state directories and matched to a cgroup by its path or by
 //! the container's id. All of it is other people's text: what does not parse is no record. A record of an
@@ -12,14 +13,14 @@
 //! says [`crate::trusted`].
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use justitia_policy::units::Weight;
 use rustix::fs::stat;
 use serde::Deserialize;
 
-use crate::trusted::{Author, Place};
+use crate::trusted::{Author, Place, Stamp};
 use crate::Trouble;
 
 /// The annotation by which a container states its weight.
@@ -71,9 +72,17 @@ impl RuntimeDirs {
         for (path, layout) in [("run/crun", Layout::Crun), ("run/runc", Layout::Runc)] {
             shelves.extend(open(path).map(|place| (place, layout)));
         }
-        let tasks = open("run/containerd/io.containerd.runtime.v2.task");
-        let namespaces = below(tasks.as_ref(), |_| true);
-        shelves.extend(namespaces.map(|namespace| (namespace, Layout::Bundle)));
+        for containerd in CONTAINERDS {
+            let tasks = open(&format!("{containerd}/io.containerd.runtime.v2.task"));
+            let namespaces = below(tasks.as_ref(), |_| true);
+            shelves.extend(namespaces.map(|namespace| (namespace, Layout::Bundle)));
+        }
+        let daemon: DockerDaemon = open("etc/docker")
+            .and_then(|etc| etc.json(Path::new("daemon.json")))
+            .unwrap_or_default();
+        let docker = daemon.data_root.unwrap_or_else(|| "var/lib/docker".into());
+        let docker = open(&format!("{}/containers", docker.trim_start_matches('/')));
+        shelves.extend(docker.map(|place| (place, Layout::Docker)));
         for storage in ["var/lib/containers/storage", "run/containers/storage"] {
             let storage = open(storage);
             let drivers = below(storage.as_ref(), |name| name.ends_with("-containers"));
@@ -111,6 +120,13 @@ fn below<'a>(
     })
 }
 
+/// State directories of containerd: its own, of the one that dockerd starts, of those in k3s and RKE2.
+const CONTAINERDS: [&str; 3] = [
+    "run/containerd",
+    "run/docker/containerd/daemon",
+    "run/k3s/containerd",
+];
+
 /// How a container's directory is laid out.
 #[derive(Debug, Clone, Copy)]
 enum Layout {
@@ -122,6 +138,8 @@ enum Layout {
     Runc,
     /// `userdata/config.json`.
     UserData,
+    /// `hostconfig.json`, written anew by each `docker update`, and `config.v2.json`.
+    Docker,
 }
 
 /// What one container's record says.
@@ -137,8 +155,12 @@ pub struct Record {
     pub scope: Option<String>,
     /// The annotation `io.justitia.weight`.
     pub annotation: Option<Weight>,
-    /// `linux.resources.blockIO.weight`.
+    /// `linux.resources.blockIO.weight`, or Docker's `BlkioWeight`.
     pub block_io: Option<Weight>,
+    /// What its owner calls it.
+    pub name: Option<String>,
+    /// Docker's record changes: which one this was.
+    stamp: Option<Stamp>,
 }
 
 /// The records of all runtimes, read once each.
@@ -184,8 +206,10 @@ impl Records {
                 let dir = shelf.path.join(&name);
                 // A record without a cgroup may be half written: look again.
                 let known = self.by_directory.remove(&dir);
-                let known =
-                    known.filter(|record| record.cgroup.is_some() || record.scope.is_some());
+                let known = known.filter(|record| match record.stamp {
+                    Some(_) => record.stamp == docker_stamp(&shelf, &name),
+                    None => record.cgroup.is_some() || record.scope.is_some(),
+                });
                 let record = known.or_else(|| {
                     new = new.checked_sub(1)?;
                     read_record(&shelf.below(&name)?, layout)
@@ -193,6 +217,17 @@ impl Records {
                 if let Some(record) = record {
                     current.insert(dir, record);
                 }
+            }
+        }
+        // What Docker says now comes before what the bundle said at the start.
+        let dockers = current.values().filter(|record| record.stamp.is_some());
+        let dockers: HashMap<String, Record> = dockers
+            .map(|record| (record.id.clone(), record.clone()))
+            .collect();
+        for record in current.values_mut().filter(|r| r.author == Author::Root) {
+            if let Some(docker) = dockers.get(&record.id) {
+                record.block_io = docker.block_io.or(record.block_io);
+                record.name.clone_from(&docker.name);
             }
         }
         self.by_directory = current;
@@ -281,11 +316,35 @@ fn keep_best(
     }
 }
 
+/// Which version of Docker's record of a container there is.
+fn docker_stamp(shelf: &Place, id: &OsStr) -> Option<Stamp> {
+    shelf.stamp(&Path::new(id).join("hostconfig.json"))
+}
+
+fn read_docker(dir: &Place, id: String) -> Option<Record> {
+    let file = Path::new("hostconfig.json");
+    let stamp = dir.stamp(file)?;
+    let host: DockerHost = dir.json(file)?;
+    let config: DockerConfig = dir.json(Path::new("config.v2.json")).unwrap_or_default();
+    let name = config.name.trim_start_matches('/');
+    Some(Record {
+        author: dir.author,
+        id,
+        cgroup: None,
+        scope: None,
+        annotation: None,
+        block_io: weight(host.blkio_weight),
+        name: (!name.is_empty()).then(|| name.to_owned()),
+        stamp: Some(stamp),
+    })
+}
+
 fn read_record(dir: &Place, layout: Layout) -> Option<Record> {
     let id = dir.path.file_name()?.to_str()?.to_owned();
     let config = Path::new("config.json");
     let (spec, cgroup) = match layout {
         Layout::Bundle => (dir.json::<Spec>(config)?, None),
+        Layout::Docker => return read_docker(dir, id),
         Layout::UserData => (dir.below("userdata".as_ref())?.json(config)?, None),
         Layout::Crun => {
             let status = dir
@@ -321,6 +380,8 @@ fn read_record(dir: &Place, layout: Layout) -> Option<Record> {
             .and_then(|text| text.trim().parse().ok())
             .and_then(weight),
         block_io: spec.linux.resources.block_io.weight.and_then(weight),
+        name: None,
+        stamp: None,
     })
 }
 
@@ -399,6 +460,28 @@ impl Spec {
             _ => (Some(absolute(path)), None),
         }
     }
+}
+
+/// What matters of `/etc/docker/daemon.json`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct DockerDaemon {
+    data_root: Option<String>,
+}
+
+/// Docker's `hostconfig.json`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct DockerHost {
+    /// 0 means "not set".
+    blkio_weight: u32,
+}
+
+/// Docker's `config.v2.json`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct DockerConfig {
+    name: String,
 }
 
 /// crun's `status` file.

@@ -1,18 +1,19 @@
 //! Walking the tree and keeping the list.
 //!
 //! A scan lists directories and asks one attribute of each managed group: about a microsecond for
-//! each cgroup. Below a container or a virtual machine nothing is looked for: what is inside is
+//! each cgroup. Of services, users' slices and groups above managed ones it reads the weight. Below a container or a virtual machine nothing is looked for: what is inside is
 //! its own business; below a pod are its containers. With globs, every place where one might
 //! match is looked at.
 //!
 //! A directory is root's if only root, or a user whom the configuration trusts, may write it. Below the
 //! topmost one that is not, everything is its owner's: groups are managed there, too, but the weights
-//! stated there divide what that topmost directory is entitled to ([`Delegation`]), and the walk below it
+//! stated there divide what that topmost directory is entitled to ([`Weighed`]), and the walk below it
 //! has a bound, because its owner can make any number of cgroups.
 //!
 //! What cannot be read is one [`Trouble`], and the walk goes on; groups known below it stay.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use justitia_cgroup::{Child, Error, File, Fs, Group, GroupId};
 use justitia_policy::snapshot::WeightSource;
@@ -27,6 +28,8 @@ use crate::{kind, weight, Glob, GlobError, Kind, RuntimeDirs};
 pub struct DiscoverConfig {
     /// Globs of groups to manage; none: containers, pods and virtual machines.
     pub manage: Vec<String>,
+    /// Globs of groups to manage beside these.
+    pub manage_also: Vec<String>,
     /// Globs of groups never to manage, nor what is below them.
     pub exclude: Vec<String>,
     /// Weights by glob; the first that matches counts.
@@ -56,13 +59,13 @@ impl Trouble {
     }
 }
 
-/// The topmost directory of a subtree that root delegated, with managed groups below it. They divide what
-/// its weight is entitled to.
+/// A group that is not managed and has managed groups below it, which divide what its weight is entitled to:
+/// one that was given a weight, or the topmost directory of a subtree that root delegated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delegation {
+pub struct Weighed {
     /// Its path.
     pub path: String,
-    /// Its weight, by root's word, or the default.
+    /// Its weight; of a delegated subtree by root's word, or the default.
     pub weight: Weight,
     /// Where the weight came from.
     pub source: WeightSource,
@@ -88,6 +91,8 @@ pub struct Discovered {
     pub kind: Kind,
     /// What to call it.
     pub name: String,
+    /// What its owner calls it, if that is something else.
+    pub alias: Option<String>,
     /// Its weight.
     pub weight: Weight,
     /// Where the weight came from.
@@ -118,18 +123,19 @@ impl Changes {
 pub struct Scanner {
     fs: Fs,
     manage: Vec<Glob>,
+    also: Vec<Glob>,
     exclude: Vec<Glob>,
     weights: Vec<(Glob, Weight)>,
     trust: Vec<u32>,
     records: Records,
     groups: Vec<Discovered>,
-    delegations: Vec<Delegation>,
+    weighed: Vec<Weighed>,
     /// The topmost delegated directories with managed groups below them.
     tops: Vec<String>,
     troubles: Vec<Trouble>,
     /// What the kernel's files said when a group was found.
     files: HashMap<GroupId, Option<Weight>>,
-    priors: Priors,
+    priors: Arc<Priors>,
 }
 
 /// What a path turned out to be in a walk.
@@ -179,6 +185,7 @@ impl Scanner {
     pub fn new(fs: Fs, config: DiscoverConfig, runtime: RuntimeDirs) -> Result<Scanner, GlobError> {
         let DiscoverConfig {
             manage,
+            manage_also,
             exclude,
             weights,
             trust,
@@ -186,16 +193,17 @@ impl Scanner {
         Ok(Scanner {
             fs,
             manage: globs(&manage)?,
+            also: globs(&manage_also)?,
             exclude: globs(&exclude)?,
             weights: weighted(&weights)?,
             trust,
             records: Records::new(runtime),
             groups: Vec::new(),
-            delegations: Vec::new(),
+            weighed: Vec::new(),
             tops: Vec::new(),
             troubles: Vec::new(),
             files: HashMap::new(),
-            priors: Priors::new(),
+            priors: Arc::default(),
         })
     }
 
@@ -204,9 +212,9 @@ impl Scanner {
         &self.groups
     }
 
-    /// The subtrees that root delegated and that have managed groups in them.
-    pub fn delegations(&self) -> &[Delegation] {
-        &self.delegations
+    /// The groups above managed ones that have a weight themselves.
+    pub fn weighed(&self) -> &[Weighed] {
+        &self.weighed
     }
 
     /// Whether this path lies below a delegated directory that has managed groups in it.
@@ -225,7 +233,12 @@ impl Scanner {
         let path = format!("/{}", what.trim_matches('/'));
         let by_path = self.groups.iter().find(|group| group.path == path);
         by_path
-            .or_else(|| only(self.groups.iter().filter(|group| group.name == what)))
+            .or_else(|| {
+                let called = |group: &&Discovered| {
+                    group.name == what || group.alias.as_deref() == Some(what)
+                };
+                only(self.groups.iter().filter(called))
+            })
             .or_else(|| only(self.groups.iter().filter(|g| g.path.ends_with(&path))))
             .or_else(|| {
                 let starts = |group: &&Discovered| !what.is_empty() && group.name.starts_with(what);
@@ -241,10 +254,9 @@ impl Scanner {
         self.files.insert(group, weight);
     }
 
-    /// For who looks beside an agent that runs, or behind one that crashed: what the knobs that it
-    /// wrote held before. Counts for groups that are not found yet.
-    pub fn set_priors(&mut self, priors: Priors) {
-        self.priors = priors;
+    /// What the knobs that an agent wrote held before: this one, one that runs beside us or one that crashed.
+    pub fn set_priors(&mut self, priors: impl Into<Arc<Priors>>) {
+        self.priors = priors.into();
     }
 
     /// Takes over what another scanner knows of the kernel's files, which nobody can read there any
@@ -282,7 +294,7 @@ impl Scanner {
         result?;
         let here: HashSet<GroupId> = self.groups.iter().map(|group| group.id).collect();
         self.files.retain(|id, _| here.contains(id));
-        self.weigh_delegations(&mut walk);
+        self.weigh_ancestors(&mut walk);
         let more = self.troubles.len().saturating_sub(MOST_TROUBLES);
         if more > 0 {
             self.troubles.truncate(MOST_TROUBLES);
@@ -334,7 +346,8 @@ impl Scanner {
                         continue;
                     }
                 };
-                let found = self.classify(&place.path, standing == Standing::Inside);
+                let known = walk.known.contains_key(&child.id);
+                let found = self.classify(&place.path, standing, known);
                 let enter = self.is_worth_entering(&place.path, &found);
                 if let Found::Managed(kind, name) = found {
                     let old = walk.known.remove(&child.id);
@@ -392,75 +405,108 @@ impl Scanner {
         self.tell(walk, Some(top), trouble);
     }
 
-    /// The weights of the delegated subtrees that have managed groups in them.
-    fn weigh_delegations(&mut self, walk: &mut Walk) {
+    /// The weights of the groups above managed ones: of a topmost delegated directory in any case, of others
+    /// where somebody gave them one.
+    fn weigh_ancestors(&mut self, walk: &mut Walk) {
         self.tops.retain(|top| walk.is_unread(top));
-        let known = std::mem::take(&mut self.delegations);
-        let unread = known.iter().filter(|known| walk.is_unread(&known.path));
-        let mut delegations: Vec<Delegation> = unread.cloned().collect();
-        for top in walk.tops.iter().filter(|top| top.groups > 0) {
-            self.tops.push(top.path.clone());
-            if self.groups.iter().any(|group| group.path == top.path) {
-                continue;
-            }
-            let standing = Standing::DelegationRoot;
-            let known = known.iter().find(|known| known.path == top.path);
-            let group = match self.fs.open(&top.path) {
+        let tops = walk.tops.iter().filter(|top| top.groups > 0);
+        self.tops.extend(tops.map(|top| top.path.clone()));
+        let known = std::mem::take(&mut self.weighed);
+        let groups = self.groups.iter();
+        let ancestors = groups.flat_map(|group| {
+            let slashes = group.path.match_indices('/').skip(1);
+            slashes.map(|(end, _)| group.path[..end].to_owned())
+        });
+        let mut ancestors: BTreeSet<String> = ancestors.collect();
+        for group in &self.groups {
+            ancestors.remove(&group.path);
+        }
+        for path in ancestors {
+            let top = self.tops.contains(&path);
+            let standing = match top {
+                true => Standing::DelegationRoot,
+                false if self.is_delegated(&path) => Standing::Inside,
+                false => Standing::Roots,
+            };
+            let known = known.iter().find(|known| known.path == path);
+            let group = match self.fs.open(&path) {
                 Ok(group) => group,
                 Err(error) => {
-                    delegations.extend(known.filter(|_| !error.is_gone()).cloned());
+                    let stays = known.filter(|_| !error.is_gone());
+                    self.weighed.extend(stays.cloned());
                     continue;
                 }
             };
             let weighed = self.file_weight(&group, standing).and_then(|file| {
-                let record = self.records.of_cgroup(&top.path, None, false);
+                let record = self.records.of_cgroup(&path, None, false);
                 weight::of_group(&group, standing, &self.weights, record, file)
             });
-            let (weight, source) = weighed.unwrap_or_else(|_| {
-                known.map_or((Weight::DEFAULT, WeightSource::Default), |known| {
-                    (known.weight, known.source)
-                })
+            let before = known.map_or((Weight::DEFAULT, WeightSource::Default), |known| {
+                (known.weight, known.source)
             });
-            if known.is_none_or(|known| (known.weight, known.source) != (weight, source)) {
+            let (weight, source) = weighed.unwrap_or(before);
+            let given = top || source != WeightSource::Default;
+            if before != (weight, source) || known.is_some() != given {
                 walk.changes.reweighted.push(group.id());
             }
-            delegations.push(Delegation {
-                path: top.path.clone(),
-                weight,
-                source,
-            });
+            if given {
+                self.weighed.push(Weighed {
+                    path,
+                    weight,
+                    source,
+                });
+            }
         }
-        self.delegations = delegations;
     }
 
-    fn classify(&self, path: &str, delegated: bool) -> Found {
+    /// What lies at a path; `known`: it was managed before.
+    fn classify(&self, path: &str, standing: Standing, known: bool) -> Found {
+        let recorded = || {
+            self.records
+                .is_container(path, standing == Standing::Inside)
+        };
         let named = kind::of_path(path);
-        let recorded = || self.records.is_container(path, delegated);
-        if self.manage.is_empty() {
-            match named {
-                Some(named) if named.kind != Kind::Service => {
-                    Found::Managed(named.kind, named.name)
-                }
-                _ if recorded() => Found::Managed(Kind::Container, last(path).to_owned()),
-                _ => Found::Nothing,
-            }
-        } else if self.manage.iter().any(|glob| glob.matches(path)) {
+        let mut globs = self.manage.iter().chain(&self.also);
+        if globs.any(|glob| glob.matches(path)) {
             match named {
                 Some(named) => Found::Managed(named.kind, named.name),
                 None if recorded() => Found::Managed(Kind::Container, last(path).to_owned()),
                 None => Found::Managed(Kind::Group, last(path).to_owned()),
             }
-        } else {
+        } else if !self.manage.is_empty() {
             Found::Nothing
+        } else {
+            match named {
+                Some(named) if named.kind != Kind::Service => {
+                    Found::Managed(named.kind, named.name)
+                }
+                _ if recorded() => Found::Managed(Kind::Container, last(path).to_owned()),
+                _ => match kind::managed_by_weight(path) {
+                    Some(named) if self.states_weight(path, standing, known) => {
+                        Found::Managed(named.kind, named.name)
+                    }
+                    _ => Found::Nothing,
+                },
+            }
         }
     }
 
-    fn is_worth_entering(&self, path: &str, found: &Found) -> bool {
-        if self.manage.is_empty() {
-            !matches!(found, Found::Managed(Kind::Container | Kind::Vm, _))
-        } else {
-            self.manage.iter().any(|glob| glob.may_match_below(path))
+    /// Whether root gave a group a weight in the kernel's files. Where they cannot be read it is as before.
+    fn states_weight(&self, path: &str, standing: Standing, known: bool) -> bool {
+        if standing == Standing::Inside {
+            return false;
         }
+        let weight = self
+            .fs
+            .open(path)
+            .and_then(|group| self.file_weight(&group, standing));
+        weight.map_or(known, |weight| weight.is_some())
+    }
+
+    fn is_worth_entering(&self, path: &str, found: &Found) -> bool {
+        let inside = matches!(found, Found::Managed(Kind::Container | Kind::Vm, _));
+        let mut globs = self.manage.iter().chain(&self.also);
+        self.manage.is_empty() && !inside || globs.any(|glob| glob.may_match_below(path))
     }
 
     /// Puts a group on the list, as it was or new. One whose weight cannot be read keeps the one it had.
@@ -499,6 +545,13 @@ impl Scanner {
         let record = self
             .records
             .of_cgroup(&place.path, Some(&entry.name), inside.is_some());
+        entry.alias = record.and_then(|record| record.name.clone());
+        // What systemd writes there may change while the group lives.
+        if was_known.is_some() && kind::managed_by_weight(&place.path).is_some() {
+            if let Ok(weight) = self.file_weight(&entry.group, standing) {
+                self.files.insert(entry.id, weight);
+            }
+        }
         let file = self.files.get(&entry.id).copied().flatten();
         match weight::of_group(&entry.group, standing, &self.weights, record, file) {
             Ok((weight, source)) => {
@@ -540,6 +593,7 @@ impl Scanner {
             id,
             kind,
             name,
+            alias: None,
             weight: Weight::DEFAULT,
             source: WeightSource::Default,
             delegated: false,

@@ -146,7 +146,10 @@ fn the_first_place_that_states_a_weight_counts() {
     now(400, WeightSource::OciBlockIo);
     db.set_xattr(xattr::WEIGHT, "250").unwrap();
     scanner
-        .set_weights(&[("/app/d*".into(), weight(700)), ("/**".into(), weight(1))])
+        .set_weights(&[
+            ("/app/d*".into(), weight(700)),
+            ("/app/**".into(), weight(1)),
+        ])
         .unwrap();
     assert_eq!(scanner.rescan().unwrap().reweighted, [db.id()]);
     assert_eq!(scanner.groups()[0].weight, weight(700));
@@ -500,7 +503,7 @@ fn the_weight_of_a_delegated_subtree_stays_while_it_cannot_be_opened() {
     assert_eq!(inside(&scanner), [false, true, true]);
     fs.shut(&delegated(), Some(Errno::MFILE));
     scanner.rescan().unwrap();
-    let weights = scanner.delegations().iter().map(|top| top.weight.get());
+    let weights = scanner.weighed().iter().map(|top| top.weight.get());
     assert_eq!(weights.collect::<Vec<_>>(), [300]);
     assert_eq!(inside(&scanner), [false, true, true]);
 }
@@ -635,7 +638,7 @@ fn only_roots_word_is_a_weight_outside_a_delegated_subtree() {
     assert_eq!(seen, [(100, false), (10_000, true)]);
     let weights = |scanner: &Scanner| -> Vec<u32> {
         scanner
-            .delegations()
+            .weighed()
             .iter()
             .map(|top| top.weight.get())
             .collect()
@@ -666,7 +669,7 @@ fn a_user_whom_the_configuration_trusts_is_as_good_as_root() {
     };
     let mut scanner = Scanner::new(Arc::clone(&fs) as Fs, config, RuntimeDirs::none()).unwrap();
     scanner.rescan().unwrap();
-    assert!(scanner.delegations().is_empty() && !scanner.groups()[0].delegated);
+    assert!(scanner.weighed().is_empty() && !scanner.groups()[0].delegated);
     assert_eq!(scanner.groups()[0].weight, weight(700));
 }
 
@@ -705,6 +708,156 @@ proptest! {
         let outside: Vec<_> = scanner.groups().iter().filter(|g| !g.delegated).collect();
         prop_assert_eq!(outside.len(), 1);
         prop_assert_eq!((outside[0].path.as_str(), outside[0].weight.get()), (docker.as_str(), 100));
-        prop_assert!(scanner.delegations().iter().all(|top| top.weight == Weight::DEFAULT));
+        prop_assert!(scanner.weighed().iter().all(|top| top.weight == Weight::DEFAULT));
     }
+}
+
+#[test]
+fn a_group_above_managed_ones_has_the_weight_that_it_was_given_and_loses_it() {
+    let fs = fake(&["/app/vip/a", "/app/other/b"]);
+    fs.update("/app/vip", |group| group.io_weight = Some(600));
+    let mut scanner = scanner(&fs, &["/app/*/*"], RuntimeDirs::none());
+    let weighed = |scanner: &Scanner| {
+        let weighed = scanner.weighed().iter();
+        weighed
+            .map(|inner| (inner.path.clone(), inner.weight.get()))
+            .collect::<Vec<_>>()
+    };
+    scanner.rescan().unwrap();
+    assert_eq!(weighed(&scanner), [("/app/vip".to_owned(), 600)]);
+    let vip = fs.open("/app/vip").unwrap();
+    vip.set_xattr(xattr::WEIGHT, "250").unwrap();
+    assert_eq!(scanner.rescan().unwrap().reweighted, [vip.id()]);
+    assert_eq!(weighed(&scanner), [("/app/vip".to_owned(), 250)]);
+    vip.remove_xattr(xattr::WEIGHT).unwrap();
+    scanner.rescan().unwrap();
+    // An agent wrote the file: what was there before counts.
+    fs.update("/app/vip", |group| group.io_weight = Some(77));
+    scanner.set_priors(Priors::from([(
+        (vip.id(), Knob::IoWeight),
+        Value::Weight(600),
+    )]));
+    scanner.rescan().unwrap();
+    assert_eq!(weighed(&scanner), [("/app/vip".to_owned(), 600)]);
+    scanner.set_priors(Priors::new());
+    fs.update("/app/vip", |group| group.io_weight = Some(100));
+    assert_eq!(scanner.rescan().unwrap().reweighted, [vip.id()]);
+    assert_eq!(weighed(&scanner), []);
+}
+
+#[test]
+fn services_are_managed_beside_containers_when_a_glob_or_their_weight_says_so() {
+    let docker = format!("/system.slice/docker-{ID}.scope");
+    let db = "/system.slice/db.service";
+    let slice = format!("/user.slice/user-{}.slice", user() + 1);
+    let fs = fake(&[
+        &docker,
+        db,
+        "/system.slice/web.service",
+        "/system.slice/cron.service",
+        &slice,
+    ]);
+    let config = DiscoverConfig {
+        manage_also: vec!["/system.slice/web.*".into()],
+        ..DiscoverConfig::default()
+    };
+    let mut scanner = Scanner::new(fs.clone() as Fs, config, RuntimeDirs::none()).unwrap();
+    scanner.rescan().unwrap();
+    assert_eq!(paths(&scanner), [&docker, "/system.slice/web.service"]);
+    fs.update(db, |group| group.io_weight = Some(800));
+    fs.update(&slice, |group| group.io_weight = Some(50));
+    scanner.rescan().unwrap();
+    assert_eq!(
+        paths(&scanner),
+        [db, &docker, "/system.slice/web.service", &slice]
+    );
+    let found = &scanner.groups()[0];
+    assert_eq!((found.kind, found.weight), (Kind::Service, weight(800)));
+    assert_eq!(found.source, WeightSource::IoWeight);
+    // systemctl set-property, while an agent holds the other file.
+    let id = found.id;
+    fs.update(db, |group| {
+        group.io_weight = Some(300);
+        group.bfq_weight = Some(77);
+    });
+    scanner.set_priors(Priors::from([(
+        (id, Knob::IoBfqWeight),
+        Value::Weight(163),
+    )]));
+    assert_eq!(scanner.rescan().unwrap().reweighted, [id]);
+    assert_eq!(scanner.groups()[0].weight, weight(300));
+    scanner.set_priors(Priors::new());
+    fs.update(db, |group| {
+        group.io_weight = Some(100);
+        group.bfq_weight = Some(100);
+    });
+    assert_eq!(scanner.rescan().unwrap().removed, [id]);
+}
+
+#[test]
+fn docker_update_counts_at_the_next_look_and_a_container_is_found_by_its_name() {
+    let root = tempfile::tempdir().unwrap();
+    // The containerd of dockerd, and Docker's data where its configuration says.
+    let task = "run/docker/containerd/daemon/io.containerd.runtime.v2.task/moby";
+    write(
+        root.path(),
+        &format!("{task}/{ID}/config.json"),
+        &format!(
+            r#"{{"linux": {{"cgroupsPath": "system.slice:docker:{ID}",
+                "resources": {{"blockIO": {{"weight": 400}}}}}}}}"#
+        ),
+    );
+    write(
+        root.path(),
+        "etc/docker/daemon.json",
+        r#"{"data-root": "/srv/docker"}"#,
+    );
+    let docker = format!("srv/docker/containers/{ID}");
+    let update = |weight: u32| {
+        let text = format!(r#"{{"BlkioWeight": {weight}, "CgroupParent": "", "Binds": null}}"#);
+        write(root.path(), &format!("{docker}/hostconfig.new"), &text);
+        let dir = root.path().join(&docker);
+        std::fs::rename(dir.join("hostconfig.new"), dir.join("hostconfig.json")).unwrap();
+    };
+    let path = format!("/system.slice/docker-{ID}.scope");
+    let fs = fake(&[&path]);
+    let mut scanner = scanner(&fs, &[], RuntimeDirs::under(root.path()));
+    let mut now = |expected: u32| {
+        scanner.rescan().unwrap();
+        let found = &scanner.groups()[0];
+        assert_eq!(
+            (found.weight, found.source),
+            (weight(expected), WeightSource::OciBlockIo)
+        );
+        scanner.find("web").is_some()
+    };
+    assert!(!now(400), "no record of Docker's");
+    write(
+        root.path(),
+        &format!("{docker}/config.v2.json"),
+        r#"{"Name": "/web", "ID": "x"}"#,
+    );
+    update(0);
+    assert!(now(400), "not set");
+    for changed in [800, 300] {
+        update(changed);
+        assert!(now(changed));
+    }
+    write(root.path(), &format!("{docker}/hostconfig.json"), "{");
+    assert!(now(300), "a torn record changes nothing");
+}
+
+#[test]
+fn containers_of_k3s_and_rke2_are_found() {
+    let root = tempfile::tempdir().unwrap();
+    let task = "run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/c1";
+    write(
+        root.path(),
+        &format!("{task}/config.json"),
+        r#"{"annotations": {"io.justitia.weight": "300"}, "linux": {"cgroupsPath": "/own/c1"}}"#,
+    );
+    let fs = fake(&["/own/c1"]);
+    let mut scanner = scanner(&fs, &[], RuntimeDirs::under(root.path()));
+    scanner.rescan().unwrap();
+    assert_eq!(scanner.groups()[0].weight, weight(300));
 }

@@ -41,6 +41,9 @@ impl Author {
     }
 }
 
+/// Which version of a file there is: inode, seconds and nanoseconds of its last change.
+pub(crate) type Stamp = (u64, i64, u64);
+
 /// An open directory, and whose word its files are.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -120,6 +123,12 @@ impl Place {
             }
         }
         (names, false)
+    }
+
+    /// Which version of a file of root's there is below this directory.
+    pub(crate) fn stamp(&self, file: &Path) -> Option<Stamp> {
+        let stat = fs::statat(&self.directory, file, fs::AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((stat.st_ino, stat.st_ctime, stat.st_ctime_nsec))
     }
 
     /// A JSON file below this directory.

@@ -2,7 +2,7 @@
 //! annotation, OCI blockIO, `io.weight` or `io.bfq.weight`, 100. Which of these count depends on whose
 //! the group's directory is ([`Standing`]).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use justitia_cgroup::{xattr, Attribute, Buffer, Error, Group, GroupId};
 use justitia_policy::plan::{Knob, Value};
@@ -13,7 +13,7 @@ use crate::oci::Record;
 use crate::Glob;
 
 /// What knobs held before an agent wrote to them.
-pub type Priors = HashMap<(GroupId, Knob), Value>;
+pub type Priors = BTreeMap<(GroupId, Knob), Value>;
 
 /// Where a group lies, as seen by who may have a say about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use crate::feedback::limits::{self, Least};
 use crate::feedback::working_set::WorkingSet;
 use crate::plan::{Reason, Verdict};
 use crate::rates::{Counters, Rates};
-use crate::snapshot::{Group, GroupId, Snapshot};
-use crate::units::{Bytes, Limit};
+use crate::snapshot::{Group, GroupId, Snapshot, WeightSource};
+use crate::units::{Bytes, Limit, Weight};
 
 /// What is remembered of one group. Records hold it under these names and those in `rename`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -121,6 +121,8 @@ pub(crate) struct Member<'a> {
     pub parent: Option<usize>,
     /// It is managed, and no other member is below it.
     pub leaf: bool,
+    /// What it was given; `None`: an inner group that counts with the sum of what is below it.
+    pub weight: Option<Weight>,
     pub memo: Memo,
     pub decision: Decision,
 }
@@ -132,13 +134,14 @@ impl<'a> Member<'a> {
         for (i, group) in snapshot.groups.iter().enumerate() {
             let parent = group.parent.and_then(|id| index.get(&id).copied());
             if let Some(p) = parent {
-                members[p].leaf = false;
+                members[p].adopt(group);
             }
             index.insert(group.id, i);
             members.push(Member {
                 group,
                 parent,
                 leaf: group.weight.is_some(),
+                weight: group.weight,
                 memo: memo(group),
                 decision: Decision {
                     gain: 1.0,
@@ -147,6 +150,16 @@ impl<'a> Member<'a> {
             });
         }
         members
+    }
+
+    /// Has this group below it. Without a weight of its own it counts with the sum of what is below, unless
+    /// that is a tenant's, who would enlarge the sum.
+    fn adopt(&mut self, child: &Group) {
+        self.leaf = false;
+        let tenants = child.delegated && !self.group.delegated;
+        if self.group.weight_source == WeightSource::Default && !tenants {
+            self.weight = self.weight.filter(|&weight| weight != Weight::DEFAULT);
+        }
     }
 
     pub(crate) fn contends(&self) -> bool {

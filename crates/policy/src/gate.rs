@@ -75,9 +75,9 @@ fn topmost_weight(members: &[Member]) -> f64 {
     let mut below_one = vec![false; members.len()];
     let mut sum = 0.0;
     for (i, member) in members.iter().enumerate() {
-        let weighted = |p: usize| below_one[p] || members[p].group.weight.is_some();
+        let weighted = |p: usize| below_one[p] || members[p].weight.is_some();
         below_one[i] = member.parent.is_some_and(weighted);
-        if let (Some(weight), false) = (member.group.weight, below_one[i]) {
+        if let (Some(weight), false) = (member.weight, below_one[i]) {
             sum += weight.as_f64();
         }
     }

@@ -14,6 +14,7 @@
 //! Every quantity names its unit; a value that could not be read is `None`, and each module says what
 //! it does then.
 
+mod block;
 mod bound;
 mod caps;
 pub mod color;

@@ -135,8 +135,8 @@ pub struct Group {
     pub parent: Option<GroupId>,
     /// Path relative to the cgroup2 mount, for example `/app/db`.
     pub path: String,
-    /// `None`: an ancestor that is only there to hold managed groups. It is transparent: it counts
-    /// with the sum of its children's weights, so that containers under different slices compete
+    /// `None`: an ancestor that is only there to hold managed groups. It is transparent, and so is an inner
+    /// group to which nobody gave a weight: it counts with the sum of its children's weights, so that containers under different slices compete
     /// by their own numbers. An inner group with a weight divides among its children what that
     /// weight earned it.
     pub weight: Option<Weight>,
@@ -289,13 +289,16 @@ pub struct Knobs {
     pub operator: OperatorLimits,
 }
 
-/// Memory limits that were there before Justitia. `None`: not known, no constraint.
+/// What the knobs held before Justitia. `None`: not known, no constraint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatorLimits {
     /// `memory.low`: protection that is never lowered.
     pub low: Option<Limit>,
     /// `memory.high`: a limit that is never raised.
     pub high: Option<Limit>,
+    /// `io.bfq.weight` or `io.weight`: what the group is worth beside siblings that nobody manages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_weight: Option<u32>,
 }
 
 /// Knobs that a foreign writer took over. The policy plans nothing for them.

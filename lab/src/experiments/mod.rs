@@ -9,6 +9,7 @@ pub mod containers;
 pub mod fileserver;
 pub mod guard;
 pub mod hostile;
+pub mod nested;
 pub mod paper;
 pub mod readmix;
 pub mod reread;
@@ -64,7 +65,7 @@ pub struct Description {
 }
 
 /// All experiments.
-pub const ALL: [&Description; 8] = [
+pub const ALL: [&Description; 10] = [
     &fileserver::DESCRIPTION,
     &readmix::DESCRIPTION,
     &reread::DESCRIPTION,
@@ -73,6 +74,8 @@ pub const ALL: [&Description; 8] = [
     &guard::STOLEN,
     &guard::ROOT,
     &hostile::DESCRIPTION,
+    &nested::WRITERS,
+    &nested::READERS,
 ];
 
 /// All policies an experiment can compare, in the order they are reported.
@@ -188,6 +191,8 @@ pub enum Workload {
     Guard(guard::Parameters),
     /// See [`hostile`].
     Hostile(hostile::Parameters),
+    /// See [`nested`].
+    Nested(nested::Parameters),
 }
 
 impl Workload {
@@ -209,6 +214,7 @@ impl Workload {
             Self::Sharing(parameters) => parameters.load(place, from_s as u32),
             Self::Guard(parameters) => parameters.load(place),
             Self::Hostile(parameters) => parameters.load(container, memory_bytes),
+            Self::Nested(parameters) => parameters.load(container, memory_bytes, direct),
         }
     }
 
@@ -242,7 +248,22 @@ impl Workload {
             Self::Sharing(parameters) => parameters.table(),
             Self::Guard(parameters) => parameters.table(),
             Self::Hostile(parameters) => parameters.table(),
+            Self::Nested(parameters) => parameters.table(),
         }
+    }
+
+    /// The weight that a container states itself.
+    pub fn stated(&self, container: &ContainerSpec) -> u32 {
+        match self {
+            Self::Nested(_) => nested::Parameters::stated(container),
+            _ => container.weight,
+        }
+    }
+
+    /// The weights of inner groups; `None`: the sums of what is below them.
+    pub fn group_weights(&self, containers: &[ContainerSpec]) -> Option<Vec<(String, u32)>> {
+        let nested = matches!(self, Self::Nested(_));
+        nested.then(|| nested::Parameters::group_weights(containers))
     }
 }
 

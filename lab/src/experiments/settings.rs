@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::containers::{containers, ContainerSpec};
 use super::guard::{self, Pitfall};
 use super::sharing;
-use super::{did_you_mean, fileserver, find, find_policy, hostile, policy_name, readmix, reread};
+use super::{
+    did_you_mean, fileserver, find, find_policy, hostile, nested, policy_name, readmix, reread,
+};
 use super::{Measure, Workload};
 use crate::args::{LoadArgs, RunArgs};
 use crate::protocol::{ContainerJob, GuestJob, Lru, MemoryDisk, PolicyUnderTest, Scheduler};
@@ -88,6 +90,9 @@ impl Settings {
             "hostile" => {
                 Workload::Hostile(hostile::Parameters::from_args(&args.load, memory_bytes)?)
             }
+            name @ ("nested" | "nested-readers") => {
+                Workload::Nested(nested::Parameters::from_args(name, &args.load)?)
+            }
             "sharing" => Workload::Sharing(sharing::Parameters::from_args(&args.load)?),
             _ => Workload::Reread(reread::Parameters::from_args(&args.load)?),
         };
@@ -112,8 +117,11 @@ impl Settings {
             in_range("--kill-agent-at", u64::from(at), 1, u64::from(seconds) - 1)?;
         }
         let mut containers = containers(args, description.weights)?;
-        if let Workload::Hostile(_) = workload {
-            hostile::Parameters::settle(&mut containers, !args.names.is_empty());
+        let named = !args.names.is_empty();
+        match workload {
+            Workload::Hostile(_) => hostile::Parameters::settle(&mut containers, named),
+            Workload::Nested(_) => nested::Parameters::settle(&mut containers, named),
+            _ => {}
         }
         Ok(Self {
             experiment: description.name.to_owned(),
@@ -144,6 +152,7 @@ impl Settings {
         match &self.workload {
             Workload::Fileserver(p) => p.bytes(containers),
             Workload::Hostile(p) => p.bytes(containers),
+            Workload::Nested(p) => p.bytes(containers),
             Workload::Readmix(p) => containers * p.file_bytes,
             Workload::Reread(p) => containers * p.file_bytes + p.polluter_bytes,
             Workload::Sharing(p) => p.bytes(containers),
@@ -172,7 +181,7 @@ impl Settings {
                 .enumerate()
                 .map(|(place, container)| ContainerJob {
                     name: container.name.clone(),
-                    weight: container.weight,
+                    weight: self.workload.stated(container),
                     lie: container.lie,
                     user: container.user,
                     load: self.workload.load(
@@ -184,6 +193,7 @@ impl Settings {
                     ),
                 })
                 .collect(),
+            group_weights: self.workload.group_weights(&self.containers),
             seconds: self.seconds,
             memory_disk: self.memory_disk(),
             lru: self.lru,
@@ -258,6 +268,7 @@ fn policies(
             Workload::Readmix(_) => Some("readmix"),
             Workload::Sharing(_) => Some("sharing"),
             Workload::Hostile(_) => Some("hostile"),
+            Workload::Nested(nested::Parameters::Readers(_)) => Some("nested-readers"),
             Workload::Guard(parameters) => Some(match parameters.pitfall {
                 Pitfall::Startup => "startup",
                 Pitfall::Stolen => "stolen",
@@ -282,13 +293,20 @@ fn policies(
 
 /// Refuses load options that the experiment would silently ignore.
 fn options_fit(experiment: &str, load: &LoadArgs) -> Result<(), LabError> {
-    let fileserver: &[&str] = &["fileserver", "hostile"];
+    let fileserver: &[&str] = &["fileserver", "hostile", "nested"];
+    let readers: &[&str] = &["readmix", "nested-readers"];
     let databases: &[&str] = &["the experiments with databases"];
     let given: [(&str, bool, &[&str]); 21] = [
         (
             "--threads",
             load.threads.is_some(),
-            &["fileserver", "hostile", "readmix"],
+            &[
+                "fileserver",
+                "hostile",
+                "readmix",
+                "nested",
+                "nested-readers",
+            ],
         ),
         ("--files", load.files.is_some(), fileserver),
         (
@@ -317,16 +335,12 @@ fn options_fit(experiment: &str, load: &LoadArgs) -> Result<(), LabError> {
         (
             "--file-size",
             load.file_size.is_some(),
-            &["readmix", "reread", "sharing"],
+            &["readmix", "reread", "sharing", "nested-readers"],
         ),
         ("--shared-size", load.shared_size.is_some(), &["sharing"]),
-        ("--block-size", load.block_size.is_some(), &["readmix"]),
-        (
-            "--write-percent",
-            load.write_percent.is_some(),
-            &["readmix"],
-        ),
-        ("--zipf", load.zipf.is_some(), &["readmix"]),
+        ("--block-size", load.block_size.is_some(), readers),
+        ("--write-percent", load.write_percent.is_some(), readers),
+        ("--zipf", load.zipf.is_some(), readers),
         (
             "--polluter",
             load.polluter.is_some(),

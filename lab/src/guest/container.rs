@@ -16,7 +16,7 @@ use super::setup::{data_dir, make_group, CGROUP, STATE, TOOLS};
 use super::{files, sample::Sampler, tenant};
 use crate::load::shared::{Command as Order, Mapping, Status};
 use crate::load::Spec;
-use crate::protocol::{ContainerJob, Load, PolicyUnderTest, Scheduler};
+use crate::protocol::{ContainerJob, GuestJob, Load, PolicyUnderTest, Scheduler};
 
 /// Programs and libraries of the guest that containers see.
 const SYSTEM_DIRS: [&str; 5] = ["usr", "lib", "lib64", "bin", "sbin"];
@@ -205,9 +205,15 @@ pub fn stop_all(containers: &[Container], patience: Duration) {
     }
 }
 
-/// Gives the groups that only nest others the sum of the weights below them.
-pub fn weigh_nesting_groups(jobs: &[ContainerJob]) -> Result<()> {
-    for (group, weight) in nesting_weights(jobs) {
+/// Gives the groups that only nest others the weights of the job, or the sum of those below them.
+pub fn weigh_nesting_groups(job: &GuestJob) -> Result<()> {
+    let given = job.group_weights.as_ref().map(|given| {
+        let given = given.iter();
+        given
+            .map(|(group, weight)| (group.clone(), u64::from(*weight)))
+            .collect()
+    });
+    for (group, weight) in given.unwrap_or_else(|| nesting_weights(&job.containers)) {
         set_weight(&Path::new(CGROUP).join("app").join(group), weight)?;
     }
     Ok(())

@@ -186,7 +186,7 @@ fn start_containers(job: &GuestJob) -> Result<Vec<Container>> {
             .with_context(|| format!("container {}", container.name))?;
         containers.push(started);
     }
-    container::weigh_nesting_groups(&job.containers)?;
+    container::weigh_nesting_groups(job)?;
     wait_for(&containers, Status::Waiting, START_TIMEOUT)?;
     Ok(containers)
 }
@@ -207,7 +207,11 @@ fn enforce(job: &GuestJob, containers: &[Container]) -> Result<Stage> {
     if has_gate(job.policy) {
         gate::load(job.policy)?;
     }
-    let agent = Agent::start(job.policy, tenant::of_job(job).is_some(), &job.agent_args)?;
+    let agent = Agent::start(
+        job.policy,
+        tenant::of_job(job).is_some() || job.group_weights.is_some(),
+        &job.agent_args,
+    )?;
     if agent.is_some() {
         progress("the agent runs");
     }

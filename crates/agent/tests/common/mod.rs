@@ -111,6 +111,7 @@ impl Rig {
     pub fn look(&mut self) -> Observation {
         self.observer.look_for_groups();
         self.applier.settle(&mut self.observer);
+        self.observer.set_priors(self.applier.priors());
         let observation = self.observer.observe();
         self.applier.forget_vanished(&self.fs, &self.observer);
         self.applier.retain_foreign(&self.observer);

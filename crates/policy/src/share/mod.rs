@@ -95,7 +95,7 @@ fn nodes(
     let node = |(member, alive): (&Member, bool)| Node {
         parent: member.parent,
         weight: if alive {
-            member.group.weight.map(|weight| u64::from(weight.get()))
+            member.weight.map(|weight| u64::from(weight.get()))
         } else {
             Some(0)
         },

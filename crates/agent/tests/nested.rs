@@ -1,0 +1,209 @@
+//! Groups within groups: block weights at every level, and another writer beside us.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use common::{host, restore_from, BOOT};
+use justitia_agent::{Agent, Log, Settings};
+use justitia_cgroup::{xattr, CgroupFs as _, FakeFs};
+use justitia_discover::RuntimeDirs;
+use justitia_policy::plan::Knob;
+use justitia_policy::units::Bytes;
+
+/// One tenant with one container beside one with five.
+const CONTAINERS: [&str; 6] = ["one/a", "five/a", "five/b", "five/c", "five/d", "five/e"];
+const KNOBS: [&str; 4] = ["memory.low", "memory.high", "io.weight", "io.bfq.weight"];
+
+/// A full host on which all of them write alike.
+struct Host {
+    fake: Arc<FakeFs>,
+    agent: Agent,
+    seconds: u64,
+}
+
+impl Host {
+    fn new(state: &Path) -> Host {
+        let fake = host(&CONTAINERS);
+        fake.set_host(justitia_policy::snapshot::Host {
+            total: Some(Bytes::mib(768)),
+            free: Some(Bytes::mib(12)),
+            file: Some(Bytes::mib(600)),
+            high_watermark: Some(Bytes::mib(16)),
+            ..Default::default()
+        });
+        for path in paths() {
+            fake.update(&path, |group| {
+                group.bfq_weight = Some(100);
+                group.anon = Bytes::mib(10);
+                group.file = Bytes::mib(90);
+                group.file_dirty = Bytes::mib(9);
+            });
+        }
+        for (pid, name) in (200..).zip(CONTAINERS) {
+            fake.spawn(pid, &format!("/app/{name}"));
+        }
+        let settings = Settings {
+            manage: vec!["/app/*/*".into()],
+            state_dir: state.to_owned(),
+            ..Settings::default()
+        };
+        let agent = Agent::new(
+            fake.clone(),
+            settings,
+            RuntimeDirs::none(),
+            BOOT,
+            Log::captured(),
+        );
+        Host {
+            fake,
+            agent: agent.unwrap(),
+            seconds: 0,
+        }
+    }
+
+    fn seconds(&mut self, seconds: u32) {
+        for _ in 0..seconds {
+            self.seconds += 1;
+            self.fake.advance(Duration::from_secs(1));
+            for (pid, name) in (200..).zip(CONTAINERS) {
+                self.fake.process_io(pid, 0, self.seconds * (10 << 20));
+                self.fake.update(&format!("/app/{name}"), |group| {
+                    group.io_some_us += 600_000;
+                    group.memory_some_us += 300_000;
+                });
+            }
+            self.agent.tick();
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn number(&self, path: &str, knob: &str) -> u64 {
+        let text = self.fake.text(path, knob).unwrap();
+        let text = text.trim().trim_start_matches("default ");
+        text.parse().unwrap()
+    }
+
+    /// The block weight of the tenant of five over that of the tenant of one.
+    fn ratio(&self) -> f64 {
+        let weight = |path| self.number(path, "io.bfq.weight") as f64;
+        weight("/app/five") / weight("/app/one")
+    }
+}
+
+fn knobs(fake: &FakeFs) -> Vec<Option<String>> {
+    let of = |path: String| KNOBS.map(|knob| fake.text(&path, knob));
+    paths().flat_map(of).collect()
+}
+
+fn paths() -> impl Iterator<Item = String> {
+    let containers = CONTAINERS.iter().map(|name| format!("/app/{name}"));
+    containers.chain(["/app/one", "/app/five", "/app"].map(str::to_owned))
+}
+
+#[test]
+fn tenants_weigh_what_their_containers_weigh_together_or_what_they_are_given_and_all_comes_back() {
+    let state = tempfile::tempdir().unwrap();
+    let mut host = Host::new(state.path());
+    let before = knobs(&host.fake);
+    host.seconds(4);
+    assert!((4.0..6.5).contains(&host.ratio()), "{}", host.ratio());
+    let five = host.fake.open("/app/five").unwrap();
+    five.set_xattr(xattr::WEIGHT, "200").unwrap();
+    // A scan of a fast host is due again after a pause of real time.
+    host.seconds(20);
+    assert!((1.0..3.5).contains(&host.ratio()), "{}", host.ratio());
+    five.remove_xattr(xattr::WEIGHT).unwrap();
+    let fake = host.fake.clone();
+    host.agent.finish().unwrap();
+    assert_eq!(knobs(&fake), before);
+}
+
+#[test]
+fn protection_that_another_writer_sets_each_minute_is_raised_and_its_latest_value_is_left_behind() {
+    for crashes in [false, true] {
+        let state = tempfile::tempdir().unwrap();
+        let mut host = Host::new(state.path());
+        host.seconds(6);
+        let ours = host.number("/app/five", "memory.low");
+        assert!(ours > 0);
+        for mib in [16u64, 900, 24] {
+            host.fake
+                .foreign_write("/app/five", "memory.low", &(mib << 20).to_string());
+            host.seconds(12);
+            let low = host.number("/app/five", "memory.low");
+            assert_eq!(low > mib << 20, mib < 900, "{low} beside {mib} MiB");
+            assert!(low >= mib << 20);
+            let report = host.agent.board().report();
+            assert!(report.problems.is_empty(), "{:?}", report.problems);
+        }
+        let fake = host.fake.clone();
+        if crashes {
+            drop(host);
+            restore_from(&(fake.clone() as justitia_cgroup::Fs), state.path());
+        } else {
+            host.agent.finish().unwrap();
+        }
+        let low = |path| common::text(&fake, path, Knob::MemoryLow);
+        assert_eq!(low("/app/five"), (24 << 20).to_string(), "{crashes}");
+        assert_eq!(low("/app/one"), "0");
+    }
+}
+
+/// `systemctl set-property`: systemd writes what was meant, and what it makes of that for BFQ.
+#[test]
+fn a_service_that_is_given_a_weight_is_managed_within_two_seconds_and_so_is_each_new_weight() {
+    for bfq in [true, false] {
+        let db = "/system.slice/db.service";
+        let fake = FakeFs::new();
+        let docker = format!("/system.slice/docker-{}.scope", "0123456789ab");
+        for path in [db, &docker] {
+            fake.mkdir(path);
+            fake.update(path, |group| group.bfq_weight = bfq.then_some(100));
+        }
+        let set_property = |weight: u32, squeezed: u32| {
+            fake.foreign_write(db, "io.weight", &format!("default {weight}"));
+            if bfq {
+                fake.foreign_write(db, "io.bfq.weight", &format!("default {squeezed}"));
+            }
+        };
+        let state = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            state_dir: state.path().to_owned(),
+            ..Settings::default()
+        };
+        let log = Log::captured();
+        let agent = Agent::new(fake.clone(), settings, RuntimeDirs::none(), BOOT, log);
+        let mut agent = agent.unwrap();
+        let mut two_seconds = || {
+            for _ in 0..2 {
+                thread::sleep(Duration::from_millis(300));
+                fake.advance(Duration::from_secs(1));
+                agent.tick();
+            }
+            let report = agent.board().report();
+            report
+                .groups
+                .iter()
+                .map(|group| group.weight)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(two_seconds(), [100], "only the container");
+        for (weight, squeezed) in [(800, 163), (300, 118)] {
+            set_property(weight, squeezed);
+            let mut weights = two_seconds();
+            weights.sort_unstable();
+            assert_eq!(weights, [100, weight], "BFQ {bfq}");
+        }
+        set_property(100, 100);
+        assert_eq!(two_seconds(), [100], "BFQ {bfq}");
+        agent.finish().unwrap();
+        let weight = |knob| common::text(&fake, db, knob);
+        assert_eq!(weight(Knob::IoWeight), "default 100");
+        let left = if bfq { "default 100" } else { "" };
+        assert_eq!(weight(Knob::IoBfqWeight), left);
+    }
+}

@@ -1,0 +1,141 @@
+//! Nested: containers of different depth in groups of unequal sums, one of which has a weight of its own.
+//!
+//! A disk's scheduler compares siblings only. The inner groups hold weights that flat code does not write.
+
+use serde::{Deserialize, Serialize};
+
+use super::{fileserver, readmix, ContainerSpec, Description, Measure};
+use crate::args::LoadArgs;
+use crate::protocol::{Load, PolicyUnderTest};
+use justitia_machine::error::LabError;
+
+const METHOD: &str = "One tenant has one container, another has five, a third one's lie in groups below \
+    groups, four levels deep. None of these groups has a weight. A fourth tenant has a weight, and its two \
+    containers state a quarter of what that makes them worth. The agent finds the containers itself.";
+const EXPECTED: &str =
+    "Every container gets its share by weight, whatever tree it lies in. The conventional \
+    kernel serves groups without a weight alike, whatever is inside.";
+const POLICIES: &[PolicyUnderTest] =
+    &[PolicyUnderTest::Conventional, PolicyUnderTest::Proportional];
+
+/// Writers.
+pub const WRITERS: Description = Description {
+    name: "nested",
+    claim: "buffered writers get their shares by weight in any tree of groups",
+    method: METHOD,
+    expected: EXPECTED,
+    measure: Measure::Window,
+    weights: &WEIGHTS,
+    policies: POLICIES,
+    seconds: 120,
+    memory_bytes: 768 << 20,
+    disk_mb_per_s: 40,
+};
+
+/// Readers of what is not cached.
+pub const READERS: Description = Description {
+    name: "nested-readers",
+    claim: "readers of what is not cached get their shares by weight in any tree of groups",
+    memory_bytes: 384 << 20,
+    ..WRITERS
+};
+
+const NAMES: [&str; 10] = [
+    "one/a",
+    "five/a",
+    "five/b",
+    "five/c",
+    "five/d",
+    "five/e",
+    "deep/a",
+    "deep/x/y/b",
+    "vip/a",
+    "vip/b",
+];
+const WEIGHTS: [u32; 10] = [400, 100, 100, 200, 200, 200, 100, 300, 400, 200];
+/// The group that has a weight, ...
+const WEIGHED: &str = "vip";
+/// ... and by how much its containers state less than that makes them worth.
+const UNDERSTATED: u32 = 4;
+
+/// What the containers run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parameters {
+    /// See [`fileserver`].
+    Writers(fileserver::Parameters),
+    /// See [`readmix`]: random reads without skew, no writes.
+    Readers(readmix::Parameters),
+}
+
+impl Parameters {
+    /// The parameters a command line asks for.
+    ///
+    /// # Errors
+    /// Refuses empty and oversized loads.
+    pub fn from_args(experiment: &str, args: &LoadArgs) -> Result<Self, LabError> {
+        if experiment == WRITERS.name {
+            let mut args = args.clone();
+            args.threads.get_or_insert(2);
+            return fileserver::Parameters::from_args(&args).map(Self::Writers);
+        }
+        let readers = readmix::Parameters::from_args(args)?;
+        Ok(Self::Readers(readmix::Parameters {
+            file_bytes: args.file_size.unwrap_or(128 << 20),
+            write_percent: args.write_percent.unwrap_or(0),
+            zipf_theta: args.zipf.unwrap_or(0.0),
+            ..readers
+        }))
+    }
+
+    /// Puts the containers into their groups, unless the command line names them.
+    pub fn settle(containers: &mut [ContainerSpec], named: bool) {
+        if !named {
+            for (container, name) in containers.iter_mut().zip(NAMES) {
+                name.clone_into(&mut container.name);
+            }
+        }
+    }
+
+    /// The weight that a container states itself.
+    pub fn stated(container: &ContainerSpec) -> u32 {
+        let weighed = is_weighed(container);
+        (container.weight / if weighed { UNDERSTATED } else { 1 }).max(1)
+    }
+
+    /// Weights of inner groups: the sum of what their containers are worth.
+    pub fn group_weights(containers: &[ContainerSpec]) -> Vec<(String, u32)> {
+        let inside = containers.iter().filter(|c| is_weighed(c));
+        let weight: u32 = inside.map(|container| container.weight).sum();
+        let weighed = (weight > 0).then(|| (WEIGHED.to_owned(), weight));
+        weighed.into_iter().collect()
+    }
+
+    /// What one container runs.
+    pub fn load(&self, container: &ContainerSpec, memory_bytes: u64, direct: bool) -> Load {
+        match self {
+            Self::Writers(parameters) => parameters.load(container, memory_bytes, direct),
+            Self::Readers(parameters) => parameters.load(),
+        }
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self, containers: u64) -> u64 {
+        match self {
+            Self::Writers(parameters) => parameters.bytes(containers),
+            Self::Readers(parameters) => containers * parameters.file_bytes,
+        }
+    }
+
+    /// Names and values for a person.
+    pub fn table(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Writers(parameters) => parameters.table(),
+            Self::Readers(parameters) => parameters.table(),
+        }
+    }
+}
+
+fn is_weighed(container: &ContainerSpec) -> bool {
+    container.name.split('/').next() == Some(WEIGHED)
+}
