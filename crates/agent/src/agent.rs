@@ -363,14 +363,20 @@ impl Agent {
 
 /// What a group's limits were before us: as recorded, or as they are while we do not hold them.
 fn operator_limits(group: &Group, priors: &Priors) -> OperatorLimits {
-    let before = |knob, present| match priors.get(&(group.id, knob)) {
-        Some(&Value::Limit(limit)) => Some(limit),
-        _ => present,
+    let before = |knob| {
+        let recorded = priors.get(&(group.id, knob)).copied();
+        match recorded.or(group.knobs.get(knob)) {
+            Some(Value::Limit(limit)) => Some(limit),
+            _ => None,
+        }
     };
-    OperatorLimits {
-        low: before(Knob::MemoryLow, group.knobs.low),
-        high: before(Knob::MemoryHigh, group.knobs.high),
+    let mut operator = OperatorLimits::default();
+    for knob in Knob::of_groups() {
+        if let Some(limit) = operator.limit(knob) {
+            *limit = before(knob);
+        }
     }
+    operator
 }
 
 fn setup(settings: &Settings, since: SystemTime) -> Setup {

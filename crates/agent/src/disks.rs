@@ -5,13 +5,11 @@
 //! problem concerns nobody else.
 
 use justitia_cgroup::{Error, Fs, Group};
-use justitia_policy::plan::{Knob, Value};
-use justitia_policy::snapshot::{BlockDevice, GroupId};
+use justitia_policy::knob::{BlockDevice, Knob};
+use justitia_policy::snapshot::GroupId;
 
 use crate::observe::Observation;
 use crate::status::Problem;
-
-const KNOB: Knob = Knob::BfqLowLatency;
 
 /// The disks that are watched.
 #[derive(Debug, Default)]
@@ -59,12 +57,6 @@ impl Disks {
         found.map(|disk| &disk.group)
     }
 
-    /// What its knob was seen to hold.
-    pub(crate) fn knob(&self, id: GroupId, knob: Knob) -> Option<Value> {
-        let low_latency = self.seen(id)?.low_latency.filter(|_| knob == KNOB);
-        low_latency.map(Value::Switch)
-    }
-
     /// What was last seen of this disk.
     pub(crate) fn seen(&self, id: GroupId) -> Option<&BlockDevice> {
         let found = self.watched.iter().find(|disk| disk.seen.id == id);
@@ -80,33 +72,34 @@ impl Disks {
 
 impl Disk {
     fn new(group: Group) -> Disk {
-        let seen = BlockDevice {
-            id: group.id(),
-            path: group.path().to_owned(),
-            low_latency: None,
-            foreign: false,
-        };
+        let seen = BlockDevice::new(group.id(), group.path());
         Disk { group, seen }
     }
 
-    /// Reads its knob; `false`: it is gone.
+    /// Reads its knobs; `false`: it is gone.
     fn read(&mut self, observation: &mut Observation) -> bool {
-        self.seen.low_latency = None;
-        let error = match self.group.read_knob(KNOB) {
-            Ok(Some(Value::Switch(on))) => {
-                self.seen.low_latency = Some(on);
-                observation.knobs_read.push(self.seen.id);
-                return true;
-            }
-            Ok(_) => Error::Absent {
-                path: self.seen.path.clone(),
-                file: KNOB.file_name(),
-            },
-            Err(error) if error.is_gone() => return false,
-            Err(error) => error,
-        };
-        let problem = Problem::of(&self.seen.path, &error);
-        observation.problems.push(problem);
+        self.seen.forget_values();
+        let mut read = false;
+        for knob in Knob::of_disks() {
+            let error = match self.group.read_knob(knob) {
+                Ok(Some(value)) => {
+                    self.seen.set(knob, value);
+                    read = true;
+                    continue;
+                }
+                Ok(None) => Error::Absent {
+                    path: self.seen.path.clone(),
+                    file: knob.file_name(),
+                },
+                Err(error) if error.is_gone() => return false,
+                Err(error) => error,
+            };
+            let problem = Problem::of(&self.seen.path, &error);
+            observation.problems.push(problem);
+        }
+        if read {
+            observation.knobs_read.push(self.seen.id);
+        }
         true
     }
 }

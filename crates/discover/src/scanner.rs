@@ -15,6 +15,7 @@
 use std::collections::{HashMap, HashSet};
 
 use justitia_cgroup::{Child, Error, File, Fs, Group, GroupId};
+use justitia_policy::knob::Knob;
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
@@ -553,8 +554,8 @@ impl Scanner {
             let owner = self.fs.owner(group.path(), Some(file));
             owner.is_ok_and(|owner| !owner.is_trusted(&self.trust))
         };
-        let files = [File::IoWeight, File::IoBfqWeight];
-        if standing != Standing::Inside && files.into_iter().any(tenants) {
+        let mut files = Knob::weights().map(File::of_knob);
+        if standing != Standing::Inside && files.any(tenants) {
             return Ok(None);
         }
         weight::of_files(group, &self.priors)

@@ -4,7 +4,7 @@
 //! that imports it back:
 //!
 //! ```text
-//! units, color, snapshot, rates, plan, config       what was seen, wanted and to be done
+//! units, knob, color, snapshot, rates, plan, config what was seen, wanted and to be done
 //! feedback                                          what is learned of a group
 //! decision                                          one group in one step
 //! share, caps, order, guard, writes, gate           what a step goes through
@@ -21,6 +21,7 @@ mod decision;
 mod feedback;
 mod gate;
 mod guard;
+pub mod knob;
 pub mod metrics;
 mod objective;
 mod order;

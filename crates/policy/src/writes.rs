@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::decision::Member;
+use crate::knob::{BFQ_MAX, IO_MAX};
 use crate::plan::{Knob, Reason, Value, Write};
 use crate::snapshot::{BlockDevice, GroupId};
 use crate::units::{Bytes, Limit};
@@ -17,10 +18,6 @@ use crate::units::{Bytes, Limit};
 const WORTH: f64 = 0.04;
 /// Block weights are steps of a scheduler's virtual time; small changes do not show.
 const WEIGHT_WORTH: f64 = 0.1;
-/// `io.bfq.weight` ends here (`block/bfq-cgroup.c`, `BFQ_MAX_WEIGHT`).
-const BFQ_MAX: u32 = 1000;
-/// `io.weight` ends here (`CGROUP_WEIGHT_MAX`).
-const IO_MAX: u32 = 10_000;
 
 /// The writes for these decisions. `low`: `memory.low` of each member; `None` if it is left alone.
 pub(crate) fn plan(

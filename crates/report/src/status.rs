@@ -11,7 +11,7 @@ use justitia_policy::color::{Color, ColorSource, Declared};
 use justitia_policy::config::{Mode, Objective};
 use justitia_policy::plan::{HostRates, Knob, Plan, Reason, Value, Verdict};
 use justitia_policy::rates::CacheRates;
-use justitia_policy::snapshot::{BlockDevice, Group, GroupId, Knobs, Snapshot, WeightSource};
+use justitia_policy::snapshot::{BlockDevice, Group, GroupId, Snapshot, WeightSource};
 use serde::{Deserialize, Serialize};
 
 mod gate;
@@ -347,6 +347,15 @@ impl Report {
 }
 
 impl GroupStatus {
+    /// What a knob holds, as a number; `max` is infinite.
+    pub fn knob_number(&self, knob: Knob) -> Option<f64> {
+        let status = self.knobs.iter().find(|status| status.knob == knob)?;
+        match status.now.as_str() {
+            "max" => Some(f64::INFINITY),
+            number => number.parse().ok(),
+        }
+    }
+
     /// `None` for an ancestor that is only there to hold managed groups.
     fn new(group: &Group, verdict: Option<VerdictStatus>, priors: &Priors) -> Option<GroupStatus> {
         Some(GroupStatus {
@@ -358,8 +367,7 @@ impl GroupStatus {
             file_bytes: group.memory.file.map(|bytes| bytes.0),
             verdict,
             declared: group.declared.clone(),
-            knobs: KNOBS
-                .into_iter()
+            knobs: Knob::of_groups()
                 .filter_map(|knob| KnobStatus::new(group, knob, priors))
                 .collect(),
             gate: None,
@@ -372,10 +380,10 @@ impl DeviceStatus {
         DeviceStatus {
             path: device.path.clone(),
             low_latency: device.low_latency,
-            prior: match priors.get(&(device.id, Knob::BfqLowLatency)) {
+            prior: Knob::of_disks().find_map(|knob| match priors.get(&(device.id, knob)) {
                 Some(Value::Switch(on)) => Some(*on),
                 _ => None,
-            },
+            }),
             foreign: device.foreign,
         }
     }
@@ -406,13 +414,13 @@ impl VerdictStatus {
 
 impl KnobStatus {
     fn new(group: &Group, knob: Knob, priors: &Priors) -> Option<KnobStatus> {
-        let now = knob_value(&group.knobs, knob)?.to_string();
+        let now = group.knobs.get(knob)?.to_string();
         let prior = priors.get(&(group.id, knob)).map(Value::to_string);
         Some(KnobStatus {
             knob,
             now,
             prior,
-            foreign: is_foreign(&group.knobs, knob),
+            foreign: group.knobs.is_foreign(knob),
         })
     }
 }
@@ -426,36 +434,6 @@ pub fn source_words(source: WeightSource) -> &'static str {
         WeightSource::OciBlockIo => "OCI blockIO weight",
         WeightSource::IoWeight => Knob::IoWeight.file_name(),
         WeightSource::Default => "default",
-    }
-}
-
-/// The knobs that keep what is written to them.
-pub const KNOBS: [Knob; 5] = [
-    Knob::MemoryLow,
-    Knob::MemoryHigh,
-    Knob::IoWeight,
-    Knob::IoBfqWeight,
-    Knob::BfqLowLatency,
-];
-
-/// What a group's knob holds, if the file is there.
-pub fn knob_value(knobs: &Knobs, knob: Knob) -> Option<Value> {
-    match knob {
-        Knob::MemoryLow => knobs.low.map(Value::Limit),
-        Knob::MemoryHigh => knobs.high.map(Value::Limit),
-        Knob::IoWeight => knobs.io_weight.map(Value::Weight),
-        Knob::IoBfqWeight => knobs.bfq_weight.map(Value::Weight),
-        Knob::BfqLowLatency | Knob::MemoryReclaim => None,
-    }
-}
-
-/// Whether a foreign writer took the knob over.
-pub fn is_foreign(knobs: &Knobs, knob: Knob) -> bool {
-    match knob {
-        Knob::MemoryLow => knobs.foreign.low,
-        Knob::MemoryHigh => knobs.foreign.high,
-        Knob::IoWeight | Knob::IoBfqWeight => knobs.foreign.io_weight,
-        Knob::BfqLowLatency | Knob::MemoryReclaim => false,
     }
 }
 
@@ -477,8 +455,8 @@ fn planned_writes(snapshot: &Snapshot, plan: &Plan) -> Vec<PlannedWrite> {
             .map(|group| &group.path)
             .or(disk.map(|disk| &disk.path));
         let now = group
-            .and_then(|group| knob_value(&group.knobs, write.knob))
-            .or(disk.and_then(|disk| disk.low_latency).map(Value::Switch));
+            .and_then(|group| group.knobs.get(write.knob))
+            .or(disk.and_then(|disk| disk.get(write.knob)));
         PlannedWrite {
             path: path.map_or_else(|| other_path(snapshot, write.group), Clone::clone),
             knob: write.knob,

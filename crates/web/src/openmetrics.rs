@@ -103,6 +103,11 @@ impl Scrape {
                     }
                 }
             }
+            Get::Knob(knob) => {
+                for (group, label) in groups {
+                    sample(text, metric, label, group.knob_number(knob));
+                }
+            }
             Get::GateDevice(get) => {
                 for device in self.report.gate.iter().flat_map(|gate| &gate.devices) {
                     let name = label("device", &device.device);

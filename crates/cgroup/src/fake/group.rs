@@ -216,6 +216,17 @@ impl FakeGroup {
         Ok(())
     }
 
+    /// Whether the file is there.
+    pub(super) fn has(&self, file: File) -> bool {
+        match file {
+            File::MemoryReclaim => self.reclaim,
+            File::IoWeight => self.io_weight.is_some(),
+            File::IoBfqWeight => self.bfq_weight.is_some(),
+            File::BfqLowLatency => self.low_latency.is_some(),
+            _ => true,
+        }
+    }
+
     /// What a write does, as the kernel does it.
     pub(super) fn store(
         &mut self,
@@ -232,6 +243,7 @@ impl FakeGroup {
                 .ok_or(Errno::INVAL)
         };
         match file {
+            _ if !self.has(file) => return Err(Errno::NOENT),
             File::MemoryLow => self.low = limit()?,
             File::MemoryHigh => {
                 self.high = limit()?;
@@ -241,16 +253,12 @@ impl FakeGroup {
                 self.max = limit()?;
                 self.shrink_below(self.max);
             }
-            File::IoWeight if self.io_weight.is_some() => {
-                self.io_weight = Some(weight(text, 10_000)?);
-            }
-            File::IoBfqWeight if self.bfq_weight.is_some() => {
-                self.bfq_weight = Some(weight(text, 1000)?);
-            }
-            File::BfqLowLatency if self.low_latency.is_some() => {
+            File::IoWeight => self.io_weight = Some(weight(text, 10_000)?),
+            File::IoBfqWeight => self.bfq_weight = Some(weight(text, 1000)?),
+            File::BfqLowLatency => {
                 self.low_latency = Some(number(text.trim().as_bytes()).ok_or(Errno::INVAL)? != 0);
             }
-            File::MemoryReclaim if self.reclaim => {
+            File::MemoryReclaim => {
                 let (bytes, argument) = text.split_once(' ').unwrap_or((text, ""));
                 let known =
                     argument.is_empty() || (!no_swappiness && argument.starts_with("swappiness="));
@@ -261,9 +269,6 @@ impl FakeGroup {
                 if self.take(wanted) < wanted {
                     return Err(Errno::AGAIN);
                 }
-            }
-            File::IoWeight | File::IoBfqWeight | File::MemoryReclaim | File::BfqLowLatency => {
-                return Err(Errno::NOENT)
             }
             _ => return Err(Errno::INVAL),
         }

@@ -29,7 +29,7 @@ use rustix::time::{clock_gettime, ClockId};
 
 pub use btf::has_btf;
 pub use host::boot_id;
-pub use mount::{mount_of, Facts, Mount, MountOf};
+pub use mount::{mount_of, Mount, MountOf};
 pub use own::resident_bytes;
 pub use own_group::OwnGroup;
 pub use processes::{HostMemory, OpenFile, Processes};
