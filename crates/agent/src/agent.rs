@@ -80,6 +80,7 @@ impl Agent {
         }
         let mut observer = Observer::new(fs.clone(), settings.discover(), runtime.clone())?;
         observer.set_color_ttl(settings.color_ttl);
+        observer.set_disks(settings.disk.clone());
         let pace = Pace::new(&fs, &log)?;
         let since = SystemTime::now();
         let board = Arc::new(Board::new(setup(&settings, since)));
@@ -346,6 +347,7 @@ impl Agent {
         self.observer
             .reconfigure(settings.discover(), self.runtime.clone())?;
         self.observer.set_color_ttl(settings.color_ttl);
+        self.observer.set_disks(settings.disk.clone());
         // A mode leaves nothing of another's behind.
         if settings.policy.mode != self.settings.policy.mode {
             let fs = self.fs.clone();

@@ -31,6 +31,9 @@
 //! enabled = false
 //! order = "stride"             # stride, aging (the paper's), fifo
 //! aging = 100                  # with order aging: what a waiter gains when it is passed over
+//! [disk]                       # disks that BFQ does not schedule
+//! iocost = false               # served by io.cost while groups contend
+//! models = { nvme0n1 = "rbps=... rseqiops=... rrandiops=... wbps=... wseqiops=... wrandiops=..." }
 //! [doctor]                     # findings of justitia doctor that are accepted
 //! silence = [{ check = "swap-none", reason = "no swap by decision" }]
 //! ```
@@ -58,7 +61,8 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::Deserialize;
 
 pub use values::{
-    parse_color, parse_interval, parse_size, parse_time, GateSettings, GLOB_REMEDY, WEIGHT_REMEDY,
+    parse_color, parse_interval, parse_size, parse_time, DiskSettings, GateSettings, GLOB_REMEDY,
+    WEIGHT_REMEDY,
 };
 
 use justitia_report::feed::{self, DEFAULT_LISTEN};
@@ -112,6 +116,8 @@ pub struct Settings {
     pub listen: Option<SocketAddr>,
     /// The kernel module's gate.
     pub gate: GateSettings,
+    /// Disks that BFQ does not schedule.
+    pub disk: DiskSettings,
     /// Findings of the doctor that are accepted.
     pub silences: Vec<Silence>,
 }
@@ -131,6 +137,7 @@ impl Default for Settings {
             socket: None,
             listen: Some(DEFAULT_LISTEN),
             gate: GateSettings::default(),
+            disk: DiskSettings::default(),
             silences: Vec::new(),
         }
     }
@@ -212,6 +219,7 @@ struct File {
     #[serde(with = "values::Guard")]
     guard: GuardConfig,
     gate: GateSettings,
+    disk: DiskSettings,
     #[serde(deserialize_with = "values::color_ttl")]
     color_ttl: Duration,
     #[serde(deserialize_with = "values::color_period")]
@@ -241,6 +249,7 @@ impl Default for File {
             socket,
             listen,
             gate,
+            disk,
             silences: _,
         } = Settings::default();
         File {
@@ -256,6 +265,7 @@ impl Default for File {
             memoplight: policy.memoplight,
             guard: policy.guard,
             gate,
+            disk,
             color_ttl,
             color_period: Duration::from_secs_f64(policy.colors.period_s),
             color_percent: policy.colors.percent,
@@ -294,6 +304,7 @@ impl From<File> for Settings {
             socket: file.socket,
             listen: file.listen,
             gate: file.gate,
+            disk: file.disk,
             silences: file.doctor.silences(),
         }
     }

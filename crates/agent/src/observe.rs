@@ -25,7 +25,7 @@ use justitia_policy::snapshot::{
 use justitia_policy::units::{Bytes, Weight};
 
 use crate::colors::{Colors, Spoken, TIME_TO_LIVE};
-use crate::config::GLOB_REMEDY;
+use crate::config::{DiskSettings, GLOB_REMEDY};
 use crate::disks::Disks;
 use crate::error::{Error, Result};
 use crate::status::Problem;
@@ -123,6 +123,11 @@ impl Observer {
     /// How long a declared color counts from now on.
     pub fn set_color_ttl(&mut self, time_to_live: Duration) {
         self.colors.set_time_to_live(time_to_live);
+    }
+
+    /// Which disks are looked at for io.cost from now on, and what they deliver.
+    pub fn set_disks(&mut self, settings: DiskSettings) {
+        self.disks.configure(settings);
     }
 
     /// A group's color was told over the socket, or taken back there.

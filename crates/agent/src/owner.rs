@@ -5,7 +5,7 @@
 //!   applied its configuration again (systemd on `daemon-reload`). Ours, and written again, however often
 //!   that happens.
 //! - It alone does, twice in a row: a person put it back. Once, a manager may be between its two writes.
-//! - A switch that is back where it was: there is no third position, so somebody put it there.
+//! - A disk's knob that is back where it was: nobody applies its configuration again, so a person put it there.
 //! - Anything else: somebody else's hand.
 //!
 //! A knob that is the user's stays the user's until the group is made anew or the agent starts again.
@@ -57,7 +57,7 @@ pub(crate) fn owner(
     } else if !arrived || flying.is_some() {
         // Our first write has not arrived yet, or was refused.
         Owner::Ours
-    } else if knob.kind() == Kind::Switch {
+    } else if knob.is_disks() {
         Owner::Users
     } else if sibling_is_ours() {
         Owner::Doubtful

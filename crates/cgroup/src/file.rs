@@ -54,6 +54,9 @@ files! {
     CgroupType = "cgroup.type",
     CgroupStat = "cgroup.stat",
     IoCostQos = "io.cost.qos",
+    IoCostModel = "io.cost.model",
+    DiskStat = "stat",
+    Udev = "udev",
     MemoryEventsLocal = "memory.events.local",
 }
 

@@ -146,6 +146,9 @@ impl Group {
             (Kind::Weight { prefix, .. }, Value::Weight(weight)) => {
                 self.write(knob, &format!("{prefix}{weight}"))
             }
+            (Kind::CostQos, Value::CostQos(_)) | (Kind::CostModel, Value::CostModel(_)) => {
+                self.write(knob, &value.to_string().replace(',', " "))
+            }
             (Kind::Reclaim, Value::Reclaim(bytes)) => self.reclaim(knob, bytes.0),
             _ => Err(self.invalid(knob, &value.to_string())),
         }

@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cost::{CostModel, CostQos, DiskCounters};
 use crate::units::{Bytes, GroupId, Limit};
 
 /// `io.weight` ends here (`CGROUP_WEIGHT_MAX`).
@@ -27,6 +28,10 @@ pub enum Value {
     Weight(u32),
     /// On or off.
     Switch(bool),
+    /// Whether io.cost is on for a disk, and how.
+    CostQos(CostQos),
+    /// What io.cost takes a disk for.
+    CostModel(CostModel),
 }
 
 impl fmt::Display for Value {
@@ -37,6 +42,8 @@ impl fmt::Display for Value {
             Value::Reclaim(bytes) => bytes.0.fmt(f),
             Value::Weight(weight) => weight.fmt(f),
             Value::Switch(on) => u8::from(*on).fmt(f),
+            Value::CostQos(qos) => qos.fmt(f),
+            Value::CostModel(model) => model.fmt(f),
         }
     }
 }
@@ -53,8 +60,12 @@ pub enum Kind {
         /// What is written before the number.
         prefix: &'static str,
     },
-    /// `0` or `1`. It has no third position: one that is back where it was was put there by somebody.
+    /// `0` or `1`.
     Switch,
+    /// Words of `io.cost.qos`.
+    CostQos,
+    /// Words of `io.cost.model`.
+    CostModel,
     /// Takes bytes to reclaim and holds nothing, so there is no prior value to restore.
     Reclaim,
 }
@@ -67,7 +78,9 @@ enum Slot {
         foreign: fn(&mut ForeignKnobs) -> &mut bool,
         operator: fn(&mut OperatorLimits) -> Option<&mut Option<Limit>>,
     },
+    /// `of`: what the paths of its disks begin with.
     Disk {
+        of: &'static str,
         get: fn(&BlockDevice) -> Option<Value>,
         set: fn(&mut BlockDevice, Value),
     },
@@ -145,8 +158,9 @@ macro_rules! of_group {
 
 /// The same of a disk's.
 macro_rules! of_disk {
-    ($value:ident $field:ident) => {
+    ($of:literal, $value:ident $field:ident) => {
         Slot::Disk {
+            of: $of,
             get: |disk| disk.$field.map(Value::$value),
             set: |disk, value| {
                 if let Value::$value(value) = value {
@@ -223,7 +237,25 @@ knobs! {
     /// `low_latency` of a disk's BFQ: raises the weight of queues it takes for interactive.
     BfqLowLatency = "low_latency" {
         kind: Kind::Switch,
-        slot: of_disk!(Switch low_latency),
+        slot: of_disk!("block:", Switch low_latency),
+        restored: Turn::Block,
+        sibling: None,
+        repeats: None,
+        gauge: None,
+    }
+    /// A disk's line of the root's `io.cost.qos`: whether io.cost serves the disk.
+    IoCostQos = "io.cost.qos" {
+        kind: Kind::CostQos,
+        slot: of_disk!("cost:", CostQos cost_qos),
+        restored: Turn::Block,
+        sibling: None,
+        repeats: None,
+        gauge: None,
+    }
+    /// A disk's line of the root's `io.cost.model`: what io.cost takes the disk for.
+    IoCostModel = "io.cost.model" {
+        kind: Kind::CostModel,
+        slot: of_disk!("cost:", CostModel cost_model),
         restored: Turn::Block,
         sibling: None,
         repeats: None,
@@ -294,6 +326,26 @@ impl Knob {
         all.filter(|knob| matches!(knob.row().slot, Slot::Disk { .. }))
     }
 
+    /// The knobs of the disk at this path.
+    pub fn of_disk(path: &str) -> impl Iterator<Item = Knob> + use<'_> {
+        let has = move |knob: &Knob| match knob.row().slot {
+            Slot::Disk { of, .. } => path.starts_with(of),
+            _ => false,
+        };
+        Knob::ALL.iter().copied().filter(has)
+    }
+
+    /// Whether it is a disk's. These have nobody who applies a configuration again and again: one that is back
+    /// where it was was put there by somebody.
+    pub fn is_disks(self) -> bool {
+        matches!(self.row().slot, Slot::Disk { .. })
+    }
+
+    /// Whether it is one of io.cost's.
+    pub fn is_cost(self) -> bool {
+        matches!(self.kind(), Kind::CostQos | Kind::CostModel)
+    }
+
     /// The knobs that state a group's weight; the first that says more than the default says what was meant.
     pub fn weights() -> impl Iterator<Item = Knob> {
         let all = Knob::ALL.iter().copied();
@@ -311,6 +363,8 @@ impl Knob {
                 "1" => Some(Value::Switch(true)),
                 _ => None,
             },
+            Kind::CostQos => CostQos::parse(text).map(Value::CostQos),
+            Kind::CostModel => CostModel::parse(text).map(Value::CostModel),
             Kind::Reclaim => None,
         }
     }
@@ -410,17 +464,32 @@ impl ForeignKnobs {
     }
 }
 
-/// One disk that BFQ schedules.
+/// One disk that BFQ schedules, or that io.cost could.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockDevice {
     /// Identity; another one after the scheduler was changed, even if it is BFQ again.
     pub id: GroupId,
-    /// Where its knobs are, for example `block:nvme0n1`.
+    /// Where its knobs are: `block:nvme0n1` where BFQ schedules it, `cost:nvme0n1` where not.
     pub path: String,
     /// BFQ's `low_latency`. `None`: not known, so it is left alone.
     pub low_latency: Option<bool>,
-    /// Somebody else changed it while we held it: it is the user's now.
+    /// Somebody else changed a knob while we held it: the disk is the user's now.
     pub foreign: bool,
+    /// Its line of `io.cost.qos`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_qos: Option<CostQos>,
+    /// Its line of `io.cost.model`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_model: Option<CostModel>,
+    /// What it did, where io.cost could serve it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<DiskCounters>,
+    /// How fast io.cost lets it go, of its model, in hundredths of a percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vrate: Option<u32>,
+    /// What it delivers, by the configuration or by udev.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_model: Option<CostModel>,
 }
 
 impl BlockDevice {
@@ -431,6 +500,11 @@ impl BlockDevice {
             path: path.to_owned(),
             low_latency: None,
             foreign: false,
+            cost_qos: None,
+            cost_model: None,
+            counters: None,
+            vrate: None,
+            given_model: None,
         }
     }
 
@@ -468,6 +542,16 @@ mod tests {
             Kind::Limit => Some(Value::Limit(Limit::Bytes(Bytes::mib(7)))),
             Kind::Weight { most, .. } => Some(Value::Weight(most)),
             Kind::Switch => Some(Value::Switch(true)),
+            Kind::CostQos => Some(Value::CostQos(CostQos {
+                user: true,
+                max: 15_000,
+                ..CostQos::default()
+            })),
+            Kind::CostModel => Some(Value::CostModel(CostModel {
+                user: true,
+                rbps: 7,
+                ..CostModel::default()
+            })),
             Kind::Reclaim => None,
         }
     }

@@ -4,10 +4,10 @@
 //! that imports it back:
 //!
 //! ```text
-//! units, knob, color, snapshot, rates, plan, config what was seen, wanted and to be done
+//! units, cost, knob, color, snapshot, rates, plan, config what was seen, wanted and to be done
 //! feedback                                          what is learned of a group
 //! decision                                          one group in one step
-//! share, caps, order, guard, writes, gate           what a step goes through
+//! share, caps, order, guard, writes, gate, disk     what a step goes through
 //! step
 //! ```
 //!
@@ -17,7 +17,9 @@
 mod caps;
 pub mod color;
 pub mod config;
+pub mod cost;
 mod decision;
+mod disk;
 mod feedback;
 mod gate;
 mod guard;

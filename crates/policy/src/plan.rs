@@ -50,6 +50,11 @@ pub enum Reason {
     Rebalance,
     /// Groups contend, and the scheduler would not serve them by their weights.
     WeightsMustHold,
+    /// Groups contend, and the disk's scheduler knows no weights: io.cost serves it.
+    ServeByWeight {
+        /// What io.cost takes the disk for.
+        bytes_per_s: u64,
+    },
     /// It holds more page cache than its share, and the reserve of free memory is not kept.
     KeepFree {
         /// What is to be free above the watermarks.
@@ -90,6 +95,11 @@ impl fmt::Display for Reason {
             Reason::BlockShare { gain } => write!(f, "block share follows gain {gain:.2}"),
             Reason::Rebalance => f.write_str("rebalancing between colors"),
             Reason::WeightsMustHold => f.write_str("BFQ's low_latency overrides weights"),
+            Reason::ServeByWeight { bytes_per_s } => write!(
+                f,
+                "its scheduler knows no weights: io.cost serves it, as a disk of {:.0} MB/s",
+                *bytes_per_s as f64 / 1e6
+            ),
             Reason::KeepFree { reserve, over } => write!(
                 f,
                 "{over} of page cache above its share, and {reserve} are to be free"

@@ -96,7 +96,7 @@ pub struct Report {
     pub host: HostStatus,
     /// Managed groups, parents before children.
     pub groups: Vec<GroupStatus>,
-    /// Disks that BFQ schedules.
+    /// Disks that BFQ schedules, or that io.cost could.
     #[serde(default)]
     pub devices: Vec<DeviceStatus>,
     /// The guard; `None`: it has nothing to do.
@@ -156,17 +156,20 @@ pub struct GroupStatus {
     pub gate: Option<GateMemberStatus>,
 }
 
-/// One disk that BFQ schedules.
+/// One disk that BFQ schedules, or that io.cost could.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeviceStatus {
-    /// For example `block:nvme0n1`.
+    /// `block:nvme0n1` where BFQ schedules it, `cost:nvme0n1` where not.
     pub path: String,
     /// BFQ's `low_latency`, which overrides weights.
     pub low_latency: Option<bool>,
     /// What that was before us, if we changed it.
     pub prior: Option<bool>,
-    /// Somebody else changed it while we held it; it is theirs.
+    /// Somebody else changed a knob while we held it; the disk is theirs.
     pub foreign: bool,
+    /// All its knobs: BFQ's, or io.cost's.
+    #[serde(default)]
+    pub knobs: Vec<KnobStatus>,
 }
 
 /// What the policy makes of one group.
@@ -368,7 +371,10 @@ impl GroupStatus {
             verdict,
             declared: group.declared.clone(),
             knobs: Knob::of_groups()
-                .filter_map(|knob| KnobStatus::new(group, knob, priors))
+                .filter_map(|knob| {
+                    let foreign = group.knobs.is_foreign(knob);
+                    KnobStatus::new(group.id, knob, group.knobs.get(knob), foreign, priors)
+                })
                 .collect(),
             gate: None,
         })
@@ -385,7 +391,20 @@ impl DeviceStatus {
                 _ => None,
             }),
             foreign: device.foreign,
+            knobs: Knob::of_disk(&device.path)
+                .filter_map(|knob| {
+                    let now = device.get(knob);
+                    KnobStatus::new(device.id, knob, now, device.foreign, priors)
+                })
+                .collect(),
         }
+    }
+
+    /// The disk's name.
+    pub fn name(&self) -> &str {
+        self.path
+            .split_once(':')
+            .map_or(&self.path, |(_, name)| name)
     }
 }
 
@@ -413,14 +432,19 @@ impl VerdictStatus {
 }
 
 impl KnobStatus {
-    fn new(group: &Group, knob: Knob, priors: &Priors) -> Option<KnobStatus> {
-        let now = group.knobs.get(knob)?.to_string();
-        let prior = priors.get(&(group.id, knob)).map(Value::to_string);
+    /// `None`: the knob is not there.
+    fn new(
+        of: GroupId,
+        knob: Knob,
+        now: Option<Value>,
+        foreign: bool,
+        priors: &Priors,
+    ) -> Option<KnobStatus> {
         Some(KnobStatus {
             knob,
-            now,
-            prior,
-            foreign: group.knobs.is_foreign(knob),
+            now: now?.to_string(),
+            prior: priors.get(&(of, knob)).map(Value::to_string),
+            foreign,
         })
     }
 }

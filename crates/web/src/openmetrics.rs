@@ -116,7 +116,7 @@ impl Scrape {
             }
             Get::Device(get) => {
                 for disk in &self.report.devices {
-                    let name = label("disk", disk.path.trim_start_matches("block:"));
+                    let name = label("disk", disk.name());
                     sample(text, metric, &name, get(disk));
                 }
             }

@@ -53,8 +53,12 @@ pub struct FakeGroup {
     pub descendants: u64,
     /// Cgroups below it that were removed and still hold memory.
     pub dying: u64,
-    /// `io.cost.qos`, of the root only; `None`: no such file.
+    /// `io.cost.qos`, of the root, and its line about a disk; `None`: no such file.
     pub io_cost_qos: Option<String>,
+    /// The same of `io.cost.model`.
+    pub io_cost_model: Option<String>,
+    /// `stat` of a disk.
+    pub disk_stat: Option<String>,
     pub events: MemoryEvents,
     /// Without what happened below it.
     pub events_local: MemoryEvents,
@@ -102,6 +106,8 @@ impl Default for FakeGroup {
             descendants: 0,
             dying: 0,
             io_cost_qos: None,
+            io_cost_model: None,
+            disk_stat: None,
             events: NO_EVENTS,
             events_local: NO_EVENTS,
         }
@@ -184,6 +190,15 @@ impl FakeGroup {
                 let qos = self.io_cost_qos.as_deref().ok_or(Errno::NOENT)?;
                 writeln!(text, "{qos}")
             }
+            File::IoCostModel => {
+                let model = self.io_cost_model.as_deref().ok_or(Errno::NOENT)?;
+                writeln!(text, "{model}")
+            }
+            File::DiskStat => {
+                let stat = self.disk_stat.as_deref().ok_or(Errno::NOENT)?;
+                writeln!(text, "{stat}")
+            }
+            File::Udev => return Err(Errno::NOENT),
         };
         shown.map_err(|_| Errno::IO)?;
         out.extend_from_slice(text.as_bytes());
@@ -223,6 +238,8 @@ impl FakeGroup {
             File::IoWeight => self.io_weight.is_some(),
             File::IoBfqWeight => self.bfq_weight.is_some(),
             File::BfqLowLatency => self.low_latency.is_some(),
+            File::IoCostQos => self.io_cost_qos.is_some(),
+            File::IoCostModel => self.io_cost_model.is_some(),
             _ => true,
         }
     }
@@ -253,6 +270,8 @@ impl FakeGroup {
                 self.max = limit()?;
                 self.shrink_below(self.max);
             }
+            File::IoCostQos => self.io_cost_qos = Some(text.to_owned()),
+            File::IoCostModel => self.io_cost_model = Some(text.to_owned()),
             File::IoWeight => self.io_weight = Some(weight(text, 10_000)?),
             File::IoBfqWeight => self.bfq_weight = Some(weight(text, 1000)?),
             File::BfqLowLatency => {

@@ -7,6 +7,7 @@
 use justitia_policy::knob::{Kind, Knob, Value};
 
 pub mod color;
+pub mod disk;
 pub mod files;
 pub mod host;
 pub mod io;
@@ -39,6 +40,7 @@ pub fn knob(knob: Knob, text: &[u8]) -> Option<Value> {
         Kind::Limit => memory::limit(text).map(Value::Limit),
         Kind::Weight { .. } => io::default_weight(text).map(Value::Weight),
         Kind::Switch => single(text).map(|number| Value::Switch(number != 0)),
+        Kind::CostQos | Kind::CostModel => knob.value(std::str::from_utf8(text).ok()?.trim()),
         Kind::Reclaim => None,
     }
 }
@@ -94,4 +96,5 @@ pub fn everything(text: &[u8]) {
     let _ = single(text);
     let _ = color::declaration(text);
     host::everything(text);
+    disk::everything(text);
 }

@@ -183,8 +183,7 @@ fn push_knobs(text: &mut Page, report: &Report, group: &GroupStatus) {
         let now = output::knob_value(&knob.now, memory);
         writeln!(text, "  {:<16}{now:<15}{prior}", knob.knob);
     }
-    for device in &report.devices {
-        let (name, now, prior) = super::status::device_words(device);
+    for (name, now, prior) in report.devices.iter().flat_map(super::status::device_words) {
         writeln!(text, "  {name:<16}{now:<15}{prior}");
     }
     let writes: Vec<_> = report
