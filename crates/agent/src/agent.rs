@@ -23,7 +23,7 @@ use crate::pace::{Control, Pace, Woken};
 use crate::reserve::Reservations;
 use crate::restore::{restore, Restored};
 use crate::socket::{Board, Step};
-use crate::status::{knob_value, source_words, Priors, Problem, Setup, Tick};
+use crate::status::{source_words, Priors, Problem, Setup, Tick};
 
 /// The agent.
 pub struct Agent {
@@ -80,6 +80,7 @@ impl Agent {
         }
         let mut observer = Observer::new(fs.clone(), settings.discover(), runtime.clone())?;
         observer.set_color_ttl(settings.color_ttl);
+        observer.set_disks(settings.disk.clone());
         let pace = Pace::new(&fs, &log)?;
         let since = SystemTime::now();
         let board = Arc::new(Board::new(setup(&settings, since)));
@@ -347,6 +348,7 @@ impl Agent {
         self.observer
             .reconfigure(settings.discover(), self.runtime.clone())?;
         self.observer.set_color_ttl(settings.color_ttl);
+        self.observer.set_disks(settings.disk.clone());
         // A mode leaves nothing of another's behind.
         if settings.policy.mode != self.settings.policy.mode {
             let fs = self.fs.clone();
@@ -365,22 +367,23 @@ impl Agent {
 /// What a group's knobs were before us: as recorded, or as they are while we do not hold them.
 fn operator_limits(group: &Group, priors: &Priors) -> OperatorLimits {
     let before = |knob| {
-        let prior = priors.get(&(group.id, knob)).copied();
-        prior.or_else(|| knob_value(&group.knobs, knob))
+        let recorded = priors.get(&(group.id, knob)).copied();
+        recorded.or(group.knobs.get(knob))
     };
-    let limit = |knob| match before(knob) {
-        Some(Value::Limit(limit)) => Some(limit),
-        _ => None,
-    };
-    let block_weight = before(Knob::IoBfqWeight).or_else(|| before(Knob::IoWeight));
-    OperatorLimits {
-        low: limit(Knob::MemoryLow),
-        high: limit(Knob::MemoryHigh),
-        block_weight: match block_weight {
-            Some(Value::Weight(weight)) => Some(weight),
-            _ => None,
-        },
+    let mut operator = OperatorLimits::default();
+    for knob in Knob::of_groups() {
+        match before(knob) {
+            Some(Value::Limit(limit)) => {
+                if let Some(field) = operator.limit(knob) {
+                    *field = Some(limit);
+                }
+            }
+            // `io.bfq.weight` comes after `io.weight`, and counts where it is there.
+            Some(Value::Weight(weight)) => operator.block_weight = Some(weight),
+            _ => {}
+        }
     }
+    operator
 }
 
 fn setup(settings: &Settings, since: SystemTime) -> Setup {

@@ -32,10 +32,10 @@ use justitia_policy::units::Weight;
 use crate::journal::{Entry, Hold, Journal};
 use crate::log::Log;
 use crate::observe::Observer;
-use crate::owner::{is_base, owner, sibling, Ours, Owner, Owners};
+use crate::owner::{is_base, owner, Ours, Owner, Owners};
 use crate::record::{rounded, same};
 use crate::restore::{begin, find, forget, Arrival, Restored, Return};
-use crate::status::{Priors, Problem, Reclaimed, KNOBS};
+use crate::status::{Priors, Problem, Reclaimed};
 
 use gate::Gate;
 use reclaim::Reclaimer;
@@ -242,11 +242,11 @@ impl Applier {
     pub fn check(&mut self, read: &[GroupId], observer: &mut Observer) -> Vec<Problem> {
         let mut lost = Vec::new();
         for &group in read {
-            for knob in KNOBS {
+            for knob in Knob::of_groups().chain(Knob::of_disks()) {
                 let Some(present) = observer.knob(group, knob) else {
                     continue;
                 };
-                let other = || observer.knob(group, sibling(knob)?);
+                let other = || observer.knob(group, knob.sibling()?);
                 let owner = self.owner(group, knob, present, other);
                 if self.owners.judge(group, knob, owner) == Owner::Users {
                     lost.push((group, knob, present));
@@ -276,8 +276,8 @@ impl Applier {
             if self.owners.is_foreign(id, knob) || self.in_flight.contains_key(&(id, knob)) {
                 continue;
             }
-            if knob == Knob::MemoryReclaim {
-                asks.push((group.clone(), value));
+            if !knob.holds_value() {
+                asks.push((group.clone(), knob, value));
                 continue;
             }
             let present = match group.read_knob(knob) {
@@ -291,7 +291,7 @@ impl Applier {
                     continue;
                 }
             };
-            let other = || group.read_knob(sibling(knob)?).ok()?;
+            let other = || group.read_knob(knob.sibling()?).ok()?;
             let owner = self.owner(id, knob, present, other);
             match self.owners.judge(id, knob, owner) {
                 Owner::Ours => {}
@@ -346,9 +346,9 @@ impl Applier {
             self.post_priors();
         }
         self.submit(submits, plan);
-        for (group, value) in asks {
+        for (group, knob, value) in asks {
             if self.log.is_verbose() {
-                self.debug_write(&group, Knob::MemoryReclaim, value, plan);
+                self.debug_write(&group, knob, value, plan);
             }
             match self.reclaimer.ask(&group, value) {
                 Ok(asked) => self.submitted += u64::from(asked),
@@ -470,7 +470,9 @@ impl Applier {
             arrived: self.owners.has_arrived(group, knob),
         };
         owner(knob, entry, ours, present, || {
-            let sibling = sibling(knob).and_then(|knob| self.journal.get(group, knob));
+            let sibling = knob
+                .sibling()
+                .and_then(|knob| self.journal.get(group, knob));
             let differs = |entry: &Entry, value| entry.is_ours(value) && !same(value, entry.prior);
             sibling.is_some_and(|entry| other().is_some_and(|value| differs(entry, value)))
         })
@@ -508,7 +510,7 @@ impl Applier {
         }
         for &(group, knob, present) in &lost {
             // One intent, two files: a manager squeezes what `io.weight` says into the other one.
-            let said = knob == Knob::IoBfqWeight && self.owners.is_foreign(group, knob);
+            let said = knob.repeats().is_some() && self.owners.is_foreign(group, knob);
             if let (false, Value::Weight(weight)) = (said, present) {
                 observer.set_file_weight(group, weight);
             }

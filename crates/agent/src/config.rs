@@ -32,6 +32,9 @@
 //! enabled = false
 //! order = "stride"             # stride, aging (the paper's), fifo
 //! aging = 100                  # with order aging: what a waiter gains when it is passed over
+//! [disk]                       # disks that BFQ does not schedule
+//! iocost = false               # served by io.cost while groups contend
+//! models = { nvme0n1 = "rbps=... rseqiops=... rrandiops=... wbps=... wseqiops=... wrandiops=..." }
 //! [doctor]                     # findings of justitia doctor that are accepted
 //! silence = [{ check = "swap-none", reason = "no swap by decision" }]
 //! ```
@@ -59,7 +62,8 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::Deserialize;
 
 pub use values::{
-    parse_color, parse_interval, parse_size, parse_time, GateSettings, GLOB_REMEDY, WEIGHT_REMEDY,
+    parse_color, parse_interval, parse_size, parse_time, DiskSettings, GateSettings, GLOB_REMEDY,
+    WEIGHT_REMEDY,
 };
 
 use justitia_report::feed::{self, DEFAULT_LISTEN};
@@ -115,6 +119,8 @@ pub struct Settings {
     pub listen: Option<SocketAddr>,
     /// The kernel module's gate.
     pub gate: GateSettings,
+    /// Disks that BFQ does not schedule.
+    pub disk: DiskSettings,
     /// Findings of the doctor that are accepted.
     pub silences: Vec<Silence>,
 }
@@ -135,6 +141,7 @@ impl Default for Settings {
             socket: None,
             listen: Some(DEFAULT_LISTEN),
             gate: GateSettings::default(),
+            disk: DiskSettings::default(),
             silences: Vec::new(),
         }
     }
@@ -219,6 +226,7 @@ struct File {
     #[serde(with = "values::Guard")]
     guard: GuardConfig,
     gate: GateSettings,
+    disk: DiskSettings,
     #[serde(deserialize_with = "values::color_ttl")]
     color_ttl: Duration,
     #[serde(deserialize_with = "values::color_period")]
@@ -249,6 +257,7 @@ impl Default for File {
             socket,
             listen,
             gate,
+            disk,
             silences: _,
         } = Settings::default();
         File {
@@ -265,6 +274,7 @@ impl Default for File {
             memoplight: policy.memoplight,
             guard: policy.guard,
             gate,
+            disk,
             color_ttl,
             color_period: Duration::from_secs_f64(policy.colors.period_s),
             color_percent: policy.colors.percent,
@@ -304,6 +314,7 @@ impl From<File> for Settings {
             socket: file.socket,
             listen: file.listen,
             gate: file.gate,
+            disk: file.disk,
             silences: file.doctor.silences(),
         }
     }

@@ -1,23 +1,27 @@
-//! Disks whose scheduler has knobs of ours: found, held open, read.
+//! Disks with knobs of ours, of their scheduler or of io.cost: found, held open, read.
 //!
 //! There are few of them and one short file each: they are read every tick. A disk that vanished
 //! or changed its scheduler is dropped; one that cannot be read stays, with unknowns, and its
 //! problem concerns nobody else.
 
-use justitia_cgroup::{Error, Fs, Group};
-use justitia_policy::plan::{Knob, Value};
-use justitia_policy::snapshot::{BlockDevice, GroupId};
+use std::collections::BTreeMap;
 
+use justitia_cgroup::{disk_name, Buffer, Error, Fs, Group};
+use justitia_policy::cost::CostModel;
+use justitia_policy::knob::{BlockDevice, Knob};
+use justitia_policy::snapshot::GroupId;
+
+use crate::config::DiskSettings;
 use crate::observe::Observation;
 use crate::status::Problem;
-
-const KNOB: Knob = Knob::BfqLowLatency;
 
 /// The disks that are watched.
 #[derive(Debug, Default)]
 pub(crate) struct Disks {
     watched: Vec<Disk>,
     listed: Vec<String>,
+    settings: DiskSettings,
+    buffer: Buffer,
 }
 
 #[derive(Debug)]
@@ -27,10 +31,18 @@ struct Disk {
 }
 
 impl Disks {
+    /// Which disks to look at from now on, and what they deliver.
+    pub(crate) fn configure(&mut self, settings: DiskSettings) {
+        self.settings = settings;
+    }
+
     /// One look at them.
     pub(crate) fn observe(&mut self, fs: &Fs, observation: &mut Observation) {
         self.listed.clear();
         fs.block_devices(&mut self.listed);
+        let wanted = self.settings.iocost;
+        self.listed
+            .retain(|path| wanted || Knob::of_disk(path).all(|knob| !knob.is_cost()));
         for path in &self.listed {
             if self.watched.iter().any(|disk| disk.seen.path == *path) {
                 continue;
@@ -43,7 +55,9 @@ impl Disks {
             }
         }
         self.watched.retain_mut(|disk| {
-            let stays = self.listed.contains(&disk.seen.path) && disk.read(observation);
+            let models = &self.settings.models;
+            let listed = self.listed.contains(&disk.seen.path);
+            let stays = listed && disk.read(models, &mut self.buffer, observation);
             if !stays {
                 observation.change.left.push(disk.seen.path.clone());
             }
@@ -57,12 +71,6 @@ impl Disks {
     pub(crate) fn group(&self, id: GroupId) -> Option<&Group> {
         let found = self.watched.iter().find(|disk| disk.seen.id == id);
         found.map(|disk| &disk.group)
-    }
-
-    /// What its knob was seen to hold.
-    pub(crate) fn knob(&self, id: GroupId, knob: Knob) -> Option<Value> {
-        let low_latency = self.seen(id)?.low_latency.filter(|_| knob == KNOB);
-        low_latency.map(Value::Switch)
     }
 
     /// What was last seen of this disk.
@@ -80,33 +88,47 @@ impl Disks {
 
 impl Disk {
     fn new(group: Group) -> Disk {
-        let seen = BlockDevice {
-            id: group.id(),
-            path: group.path().to_owned(),
-            low_latency: None,
-            foreign: false,
-        };
+        let seen = BlockDevice::new(group.id(), group.path());
         Disk { group, seen }
     }
 
-    /// Reads its knob; `false`: it is gone.
-    fn read(&mut self, observation: &mut Observation) -> bool {
-        self.seen.low_latency = None;
-        let error = match self.group.read_knob(KNOB) {
-            Ok(Some(Value::Switch(on))) => {
-                self.seen.low_latency = Some(on);
-                observation.knobs_read.push(self.seen.id);
-                return true;
-            }
-            Ok(_) => Error::Absent {
-                path: self.seen.path.clone(),
-                file: KNOB.file_name(),
-            },
-            Err(error) if error.is_gone() => return false,
-            Err(error) => error,
-        };
-        let problem = Problem::of(&self.seen.path, &error);
-        observation.problems.push(problem);
+    /// Reads its knobs; `false`: it is gone.
+    fn read(
+        &mut self,
+        models: &BTreeMap<String, CostModel>,
+        buffer: &mut Buffer,
+        observation: &mut Observation,
+    ) -> bool {
+        self.seen.forget_values();
+        let mut read = false;
+        let path = self.seen.path.clone();
+        for knob in Knob::of_disk(&path) {
+            let error = match self.group.read_knob(knob) {
+                Ok(Some(value)) => {
+                    self.seen.set(knob, value);
+                    read = true;
+                    continue;
+                }
+                Ok(None) => Error::Absent {
+                    path: self.seen.path.clone(),
+                    file: knob.file_name(),
+                },
+                Err(error) if error.is_gone() => return false,
+                Err(error) => error,
+            };
+            let problem = Problem::of(&self.seen.path, &error);
+            observation.problems.push(problem);
+        }
+        if read {
+            observation.knobs_read.push(self.seen.id);
+        }
+        if let (true, Some(name)) = (self.seen.cost_qos.is_some(), disk_name(&path)) {
+            // What cannot be read is not known; the knobs told the problem.
+            self.seen.counters = self.group.disk_counters(buffer).ok().flatten();
+            self.seen.vrate = self.group.vrate(buffer).ok().flatten();
+            let known = || self.group.known_model(buffer).ok().flatten();
+            self.seen.given_model = models.get(name).copied().or_else(known);
+        }
         true
     }
 }

@@ -39,7 +39,7 @@ use justitia_policy::snapshot::GroupId;
 
 use crate::error::{Error, Result};
 use crate::lock::make_state_dir;
-use crate::record::{checked, hold_line, knob, same, value};
+use crate::record::{checked, hold_line, same};
 use crate::status::Problem;
 
 #[doc(hidden)]
@@ -477,10 +477,10 @@ impl Replay {
         let mut words = record.splitn(5, ' ');
         let verb = words.next()?;
         let group = GroupId(words.next()?.parse().ok()?);
-        let knob = knob(words.next()?)?;
+        let knob = Knob::from_file_name(words.next()?).filter(|knob| knob.holds_value())?;
         match verb {
             "hold" => {
-                let prior = value(knob, words.next()?)?;
+                let prior = knob.value(words.next()?)?;
                 let path = Arc::from(words.next()?);
                 self.entries.insert(
                     (group, knob),
@@ -492,7 +492,7 @@ impl Replay {
                 );
             }
             "wrote" => {
-                let value = value(knob, words.next()?)?;
+                let value = knob.value(words.next()?)?;
                 remember(self.entries.get_mut(&(group, knob))?, value);
             }
             "forget" => {

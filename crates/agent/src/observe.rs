@@ -26,10 +26,10 @@ use justitia_policy::snapshot::{
 use justitia_policy::units::{Bytes, Weight};
 
 use crate::colors::{Colors, Spoken, TIME_TO_LIVE};
-use crate::config::GLOB_REMEDY;
+use crate::config::{DiskSettings, GLOB_REMEDY};
 use crate::disks::Disks;
 use crate::error::{Error, Result};
-use crate::status::{knob_value, Problem};
+use crate::status::Problem;
 use crate::tracked::Tracked;
 
 /// Knobs are read every so many ticks.
@@ -126,6 +126,11 @@ impl Observer {
         self.colors.set_time_to_live(time_to_live);
     }
 
+    /// Which disks are looked at for io.cost from now on, and what they deliver.
+    pub fn set_disks(&mut self, settings: DiskSettings) {
+        self.disks.configure(settings);
+    }
+
     /// A group's color was told over the socket, or taken back there.
     pub fn hear_color(&mut self, id: GroupId, spoken: Option<Spoken>) {
         self.colors.hear(id, spoken, Instant::now());
@@ -173,8 +178,8 @@ impl Observer {
     /// What a knob of a group or disk was seen to hold.
     pub fn knob(&self, id: GroupId, knob: Knob) -> Option<Value> {
         match self.seen(id) {
-            Some(seen) => knob_value(&seen.knobs, knob),
-            None => self.disks.knob(id, knob),
+            Some(seen) => seen.knobs.get(knob),
+            None => self.disks.seen(id)?.get(knob),
         }
     }
 
@@ -194,9 +199,9 @@ impl Observer {
     /// A knob of a group or disk is known to hold this value now.
     pub fn know(&mut self, id: GroupId, knob: Knob, value: Value) {
         if let Some(&at) = self.index.get(&id) {
-            self.tracked[at].know(knob, value);
-        } else if let (Some(disk), Value::Switch(on)) = (self.disks.seen_mut(id), value) {
-            disk.low_latency = Some(on);
+            self.tracked[at].seen.knobs.set(knob, value);
+        } else if let Some(disk) = self.disks.seen_mut(id) {
+            disk.set(knob, value);
         }
     }
 

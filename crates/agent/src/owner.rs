@@ -5,7 +5,7 @@
 //!   applied its configuration again (systemd on `daemon-reload`). Ours, and written again, however often
 //!   that happens.
 //! - It alone does, twice in a row: a person put it back. Once, a manager may be between its two writes.
-//! - A switch that is back where it was: there is no third position, so somebody put it there.
+//! - A disk's knob that is back where it was: nobody applies its configuration again, so a person put it there.
 //! - Anything else: somebody else's hand. Two such values say what is there beside us, not that we are to
 //!   stay away ([`is_base`]): the agent goes on from them, and leaves them behind.
 //!   What a tenant writes to a group of its own is no such value.
@@ -14,7 +14,7 @@
 
 use std::collections::HashSet;
 
-use justitia_policy::plan::{Knob, Value};
+use justitia_policy::knob::{Kind, Knob, Value};
 use justitia_policy::snapshot::{ForeignKnobs, GroupId};
 
 use crate::journal::Entry;
@@ -59,7 +59,7 @@ pub(crate) fn owner(
     } else if !arrived || flying.is_some() {
         // Our first write has not arrived yet, or was refused.
         Owner::Ours
-    } else if knob == Knob::BfqLowLatency {
+    } else if knob.is_disks() {
         Owner::Users
     } else if sibling_is_ours() {
         Owner::Doubtful
@@ -95,15 +95,6 @@ fn squeezed(io_weight: u32) -> u32 {
     match io_weight {
         0..=100 => io_weight,
         _ => 100 + (io_weight - 100) * 900 / 9900,
-    }
-}
-
-/// The group's other memory knob.
-pub(crate) fn sibling(knob: Knob) -> Option<Knob> {
-    match knob {
-        Knob::MemoryLow => Some(Knob::MemoryHigh),
-        Knob::MemoryHigh => Some(Knob::MemoryLow),
-        _ => None,
     }
 }
 
@@ -146,7 +137,7 @@ impl Owners {
             // The other knob was put back with it, and must not look put back alone when this one is
             // written again first.
             Owner::Reset => {
-                for knob in [Some(knob), sibling(knob)].into_iter().flatten() {
+                for knob in [Some(knob), knob.sibling()].into_iter().flatten() {
                     self.arrived.remove(&(group, knob));
                 }
             }
@@ -163,20 +154,22 @@ impl Owners {
     /// Whether the knob is the user's.
     pub(crate) fn is_foreign(&self, group: GroupId, knob: Knob) -> bool {
         let has = |knob| self.foreign.contains(&(group, knob));
-        match knob {
+        match knob.kind() {
             // One intent, two files.
-            Knob::IoWeight | Knob::IoBfqWeight => has(Knob::IoWeight) || has(Knob::IoBfqWeight),
-            knob => has(knob),
+            Kind::Weight { .. } => Knob::weights().any(has),
+            _ => has(knob),
         }
     }
 
     /// The group's knobs that are the user's, for the policy.
     pub(crate) fn of_group(&self, group: GroupId) -> ForeignKnobs {
-        ForeignKnobs {
-            low: self.is_foreign(group, Knob::MemoryLow),
-            high: self.is_foreign(group, Knob::MemoryHigh),
-            io_weight: self.is_foreign(group, Knob::IoWeight),
+        let mut foreign = ForeignKnobs::default();
+        for knob in Knob::of_groups() {
+            if let Some(flag) = foreign.flag(knob) {
+                *flag = self.is_foreign(group, knob);
+            }
         }
+        foreign
     }
 
     /// Forgets groups that are gone.

@@ -6,8 +6,6 @@ use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::GroupId;
 use justitia_policy::units::{Bytes, Limit};
 
-use crate::status::KNOBS;
-
 /// Whether two values are the same to the kernel, which keeps memory limits in whole pages and
 /// takes those beyond its counters for `max`.
 pub(crate) fn same(a: Value, b: Value) -> bool {
@@ -50,26 +48,4 @@ fn checksum(line: &str) -> u64 {
 pub(crate) fn checked(line: &str) -> Option<&str> {
     let (sum, record) = line.strip_suffix('\n')?.split_once(' ')?;
     (u64::from_str_radix(sum, 16).ok()? == checksum(record)).then_some(record)
-}
-
-/// The knob of this file name.
-pub(crate) fn knob(name: &str) -> Option<Knob> {
-    KNOBS.into_iter().find(|knob| knob.file_name() == name)
-}
-
-/// The value that [`Value`]'s `Display` gave this text for.
-pub(crate) fn value(knob: Knob, text: &str) -> Option<Value> {
-    match knob {
-        Knob::MemoryLow | Knob::MemoryHigh if text == "max" => Some(Value::Limit(Limit::Max)),
-        Knob::MemoryLow | Knob::MemoryHigh => {
-            Some(Value::Limit(Limit::Bytes(Bytes(text.parse().ok()?))))
-        }
-        Knob::IoWeight | Knob::IoBfqWeight => Some(Value::Weight(text.parse().ok()?)),
-        Knob::BfqLowLatency => match text {
-            "0" => Some(Value::Switch(false)),
-            "1" => Some(Value::Switch(true)),
-            _ => None,
-        },
-        Knob::MemoryReclaim => None,
-    }
 }

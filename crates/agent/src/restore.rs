@@ -4,7 +4,7 @@
 //! nothing to do; anything else is the user's and stays. A group that vanished is forgotten, and
 //! so is one that was made anew under the same path: it has another cgroup id.
 //!
-//! Order: throttles first (`memory.high`), then the block layer's weights, then protection
+//! Order ([`Turn`]): throttles first (`memory.high`), then the block layer's knobs, then protection
 //! (`memory.low`) from the leaves up, so that no group is throttled without its protection and no
 //! parent gives protection that its children do not claim yet.
 
@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use justitia_cgroup::{Error, Fs, Group, WriteResult};
-use justitia_policy::plan::{Knob, Value};
+use justitia_policy::knob::{Knob, Turn, Value};
 use justitia_policy::snapshot::GroupId;
 
 use crate::apply::Writers;
@@ -160,7 +160,7 @@ pub(crate) fn begin(
         let depth = journal
             .get(group, knob)
             .map_or(0, |entry| entry.path.matches('/').count());
-        (rank(knob), std::cmp::Reverse(depth), group)
+        (knob.restored(), std::cmp::Reverse(depth), group)
     });
     let mut done = Vec::with_capacity(keys.len());
     let mut returns = Vec::new();
@@ -185,7 +185,7 @@ pub(crate) fn begin(
                 continue;
             }
         };
-        if knob != Knob::MemoryHigh && !std::mem::replace(&mut raised, true) {
+        if knob.restored() != Turn::Throttle && !std::mem::replace(&mut raised, true) {
             writers.drain_raises(RAISED);
         }
         let flying = in_flight(key);
@@ -229,15 +229,6 @@ pub(crate) fn begin(
     }
     forget(journal, &done, &mut restored.problems);
     returns
-}
-
-fn rank(knob: Knob) -> u8 {
-    match knob {
-        Knob::MemoryHigh => 0,
-        Knob::IoWeight | Knob::IoBfqWeight | Knob::BfqLowLatency => 1,
-        Knob::MemoryLow => 2,
-        Knob::MemoryReclaim => 3,
-    }
 }
 
 /// The group of this id; `None` if it is gone, or another one has its path. What cannot be opened

@@ -193,6 +193,7 @@ pub fn look(settings: &Settings) -> Result<Report> {
 pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Report> {
     let mut observer = Observer::new(fs, settings.discover(), runtime)?;
     observer.set_color_ttl(settings.color_ttl);
+    observer.set_disks(settings.disk.clone());
     observer.look_at_root(settings.policy.guard.enabled);
     let began = Instant::now();
     let first = observer.observe();
@@ -248,6 +249,7 @@ pub fn watch_by(
 ) -> Result<()> {
     const SLICE: Duration = Duration::from_millis(50);
     observer.set_color_ttl(settings.color_ttl);
+    observer.set_disks(settings.disk.clone());
     let policy = justitia_policy::Config {
         mode: Mode::Observe,
         ..settings.policy

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use justitia_cgroup::{Activity, Buffer, CgroupFs, Gauges, Group};
-use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{self, GroupId, Knobs, Traffic, WeightSource};
 use justitia_policy::units::{Bytes, Weight};
 
@@ -197,18 +196,6 @@ impl Tracked {
         }
         if self.rhythm(tick).full >= SELDOM {
             self.group.release();
-        }
-    }
-
-    /// A knob is known to hold this value now.
-    pub(crate) fn know(&mut self, knob: Knob, value: Value) {
-        let knobs = &mut self.seen.knobs;
-        match (knob, value) {
-            (Knob::MemoryLow, Value::Limit(limit)) => knobs.low = Some(limit),
-            (Knob::MemoryHigh, Value::Limit(limit)) => knobs.high = Some(limit),
-            (Knob::IoWeight, Value::Weight(weight)) => knobs.io_weight = Some(weight),
-            (Knob::IoBfqWeight, Value::Weight(weight)) => knobs.bfq_weight = Some(weight),
-            _ => {}
         }
     }
 

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{host, limit, restore_from, text, until, write, Rig, BOOT};
+use justitia_agent::config::DiskSettings;
 use justitia_agent::journal::Journal;
 use justitia_agent::restore::Restored;
 use justitia_cgroup::fake::Fault;
@@ -167,4 +168,85 @@ fn what_cannot_be_read_is_unknown_and_said() {
         fake.clear_faults(DISK);
         assert_eq!(rig.look().snapshot.devices[0].low_latency, Some(true));
     }
+}
+
+const COST: &str = "cost:sdb";
+
+/// io.cost on, with a model.
+fn served(disk: GroupId) -> Vec<Write> {
+    let model = "ctrl=user,rbps=9,rseqiops=2,rrandiops=2,wbps=9,wseqiops=2,wrandiops=2";
+    let qos = "enable=1,ctrl=user,rpct=90.00,rlat=5,wpct=90.00,wlat=5,min=30.00,max=400.00";
+    let value = |knob: Knob, text| knob.value(text).expect("a value");
+    vec![
+        write(disk, Knob::IoCostModel, value(Knob::IoCostModel, model)),
+        write(disk, Knob::IoCostQos, value(Knob::IoCostQos, qos)),
+    ]
+}
+
+#[test]
+fn io_cost_is_off_again_at_the_end_and_after_a_crash() {
+    for crash in [false, true] {
+        let fake = host(&["a"]);
+        let disk = fake.add_cost_disk("sdb");
+        let state = tempfile::tempdir().unwrap();
+        let mut rig = Rig::new(fake.clone(), state.path());
+        assert!(rig.apply(served(disk)).is_empty());
+        assert!(fake
+            .text(COST, "io.cost.qos")
+            .unwrap()
+            .contains("enable=1 ctrl=user"));
+        let devices = rig.look().snapshot.devices;
+        assert!(devices[0].cost_qos.unwrap().enable && !devices[0].foreign);
+        let restored = if crash {
+            std::mem::forget(rig);
+            restore_from(&(fake.clone() as _), state.path())
+        } else {
+            rig.finish()
+        };
+        assert_eq!(restored.restored, 2, "{restored:?}");
+        assert_eq!(
+            fake.text(COST, "io.cost.qos").unwrap(),
+            "enable=0 ctrl=auto\n"
+        );
+        assert_eq!(fake.text(COST, "io.cost.model").unwrap(), "ctrl=auto\n");
+    }
+}
+
+#[test]
+fn who_switches_io_cost_off_or_configures_it_has_the_disk() {
+    for theirs in [
+        "enable=0 ctrl=auto",
+        "enable=1 ctrl=user min=50.00 max=60.00",
+    ] {
+        let fake = host(&["a"]);
+        let disk = fake.add_cost_disk("sdb");
+        let state = tempfile::tempdir().unwrap();
+        let mut rig = Rig::new(fake.clone(), state.path());
+        rig.apply(served(disk));
+        rig.look();
+        fake.foreign_write(COST, "io.cost.qos", theirs);
+        assert!(!rig.look().snapshot.devices[0].foreign, "until it is read");
+        assert!(rig.look().snapshot.devices[0].foreign);
+        rig.finish();
+        assert_eq!(fake.text(COST, "io.cost.qos").unwrap().trim(), theirs);
+    }
+}
+
+#[test]
+fn switched_off_in_the_configuration_no_disk_is_looked_at_and_what_is_held_goes_back() {
+    let fake = host(&["a"]);
+    let disk = fake.add_cost_disk("sdb");
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state.path());
+    rig.apply(served(disk));
+    rig.observer.set_disks(DiskSettings {
+        iocost: false,
+        ..DiskSettings::default()
+    });
+    assert!(rig.look().snapshot.devices.is_empty());
+    rig.finish();
+    assert_eq!(
+        fake.text(COST, "io.cost.qos").unwrap(),
+        "enable=0 ctrl=auto\n"
+    );
 }

@@ -6,99 +6,92 @@ use justitia_policy::plan::Knob;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 
-/// A file of a cgroup's or a scheduler's directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-#[allow(missing_docs, reason = "each is the kernel's name in camel case")]
-pub enum File {
-    MemoryCurrent,
-    MemoryStat,
-    MemoryPressure,
-    IoPressure,
-    CpuPressure,
-    MemoryLow,
-    MemoryHigh,
-    MemoryMax,
-    IoWeight,
-    IoBfqWeight,
-    IoStat,
-    MemoryEvents,
-    CgroupProcs,
-    MemoryReclaim,
-    CgroupEvents,
-    CgroupControllers,
-    BfqLowLatency,
-    MemoryMin,
-    MemorySwapCurrent,
-    MemorySwapMax,
-    CgroupType,
-    CgroupStat,
-    IoCostQos,
-    MemoryEventsLocal,
+macro_rules! files {
+    ($($name:ident = $file:literal,)*) => {
+        /// A file of a cgroup's or a scheduler's directory.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        #[allow(missing_docs, reason = "each is the kernel's name in camel case")]
+        pub enum File {
+            $($name,)*
+        }
+
+        impl File {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &'static [File] = &[$(File::$name),*];
+
+            /// Its name in the directory.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(File::$name => $file,)*
+                }
+            }
+        }
+    };
+}
+
+files! {
+    MemoryCurrent = "memory.current",
+    MemoryStat = "memory.stat",
+    MemoryPressure = "memory.pressure",
+    IoPressure = "io.pressure",
+    CpuPressure = "cpu.pressure",
+    MemoryLow = "memory.low",
+    MemoryHigh = "memory.high",
+    MemoryMax = "memory.max",
+    IoWeight = "io.weight",
+    IoBfqWeight = "io.bfq.weight",
+    IoStat = "io.stat",
+    MemoryEvents = "memory.events",
+    CgroupProcs = "cgroup.procs",
+    MemoryReclaim = "memory.reclaim",
+    CgroupEvents = "cgroup.events",
+    CgroupControllers = "cgroup.controllers",
+    BfqLowLatency = "low_latency",
+    MemoryMin = "memory.min",
+    MemorySwapCurrent = "memory.swap.current",
+    MemorySwapMax = "memory.swap.max",
+    CgroupType = "cgroup.type",
+    CgroupStat = "cgroup.stat",
+    IoCostQos = "io.cost.qos",
+    IoCostModel = "io.cost.model",
+    DiskStat = "stat",
+    Udev = "udev",
+    MemoryEventsLocal = "memory.events.local",
+}
+
+/// The file behind each knob, by its number.
+const BEHIND: [File; Knob::ALL.len()] = {
+    let mut files = [File::MemoryCurrent; Knob::ALL.len()];
+    let mut at = 0;
+    while at < files.len() {
+        files[at] = named(Knob::ALL[at].file_name());
+        at += 1;
+    }
+    files
+};
+
+/// The file with this name. Without one the build fails: a knob's file has a line in `files!`.
+const fn named(name: &str) -> File {
+    let mut at = 0;
+    while !is_same(File::ALL[at].name().as_bytes(), name.as_bytes()) {
+        at += 1;
+    }
+    File::ALL[at]
+}
+
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
 }
 
 impl File {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [File; 24] = [
-        File::MemoryCurrent,
-        File::MemoryStat,
-        File::MemoryPressure,
-        File::IoPressure,
-        File::CpuPressure,
-        File::MemoryLow,
-        File::MemoryHigh,
-        File::MemoryMax,
-        File::IoWeight,
-        File::IoBfqWeight,
-        File::IoStat,
-        File::MemoryEvents,
-        File::CgroupProcs,
-        File::MemoryReclaim,
-        File::CgroupEvents,
-        File::CgroupControllers,
-        File::BfqLowLatency,
-        File::MemoryMin,
-        File::MemorySwapCurrent,
-        File::MemorySwapMax,
-        File::CgroupType,
-        File::CgroupStat,
-        File::IoCostQos,
-        File::MemoryEventsLocal,
-    ];
-
-    /// Its name in the directory.
-    pub const fn name(self) -> &'static str {
-        match self {
-            File::MemoryCurrent => "memory.current",
-            File::MemoryStat => "memory.stat",
-            File::MemoryPressure => "memory.pressure",
-            File::IoPressure => "io.pressure",
-            File::CpuPressure => "cpu.pressure",
-            File::MemoryLow => "memory.low",
-            File::MemoryHigh => "memory.high",
-            File::MemoryMax => "memory.max",
-            File::IoWeight => "io.weight",
-            File::IoBfqWeight => "io.bfq.weight",
-            File::IoStat => "io.stat",
-            File::MemoryEvents => "memory.events",
-            File::MemoryReclaim => "memory.reclaim",
-            File::CgroupProcs => "cgroup.procs",
-            File::CgroupEvents => "cgroup.events",
-            File::CgroupControllers => "cgroup.controllers",
-            File::BfqLowLatency => "low_latency",
-            File::MemoryMin => "memory.min",
-            File::MemorySwapCurrent => "memory.swap.current",
-            File::MemorySwapMax => "memory.swap.max",
-            File::CgroupType => "cgroup.type",
-            File::CgroupStat => "cgroup.stat",
-            File::IoCostQos => "io.cost.qos",
-            File::MemoryEventsLocal => "memory.events.local",
-        }
-    }
-
     /// The file with this name, if Justitia knows it.
     pub fn from_name(name: &str) -> Option<File> {
-        File::ALL.into_iter().find(|file| file.name() == name)
+        File::ALL.iter().copied().find(|file| file.name() == name)
     }
 
     /// Whether one `read` call may stop before the end (`cgroup.procs` is shown a page at a time;
@@ -109,14 +102,7 @@ impl File {
 
     /// The file behind a knob.
     pub const fn of_knob(knob: Knob) -> File {
-        match knob {
-            Knob::MemoryLow => File::MemoryLow,
-            Knob::MemoryHigh => File::MemoryHigh,
-            Knob::MemoryReclaim => File::MemoryReclaim,
-            Knob::IoWeight => File::IoWeight,
-            Knob::IoBfqWeight => File::IoBfqWeight,
-            Knob::BfqLowLatency => File::BfqLowLatency,
-        }
+        BEHIND[knob as usize]
     }
 }
 
@@ -178,7 +164,7 @@ mod tests {
 
     #[test]
     fn numbers_and_names_of_files_agree() {
-        for (number, file) in File::ALL.into_iter().enumerate() {
+        for (number, file) in File::ALL.iter().copied().enumerate() {
             assert_eq!(file as usize, number);
             assert_eq!(File::from_name(file.name()), Some(file));
         }

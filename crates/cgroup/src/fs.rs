@@ -24,7 +24,8 @@ pub type Fs = Arc<dyn CgroupFs>;
 /// A host: its tree of cgroups, its memory, its processes, its block devices.
 pub trait CgroupFs: Send + Sync {
     /// Opens the cgroup at a path relative to the mount, `/` for the root; or, at `block:NAME`,
-    /// the directory of that disk's scheduler, which is a directory of knobs like any other.
+    /// the directory of that disk's scheduler, which is a directory of knobs like any other; or, at
+    /// `cost:NAME`, what io.cost knows of a disk.
     fn open(&self, path: &str) -> Result<Group, Error>;
 
     /// Appends the cgroups directly below a path, up to `most` of them: a tenant can make any number. Cheap
@@ -44,8 +45,9 @@ pub trait CgroupFs: Send + Sync {
     /// that the same bytes appear on both in `io.stat`.
     fn stacked(&self, device: Device) -> bool;
 
-    /// Appends the paths (`block:NAME`) of disks that BFQ schedules, in order. What cannot be read
-    /// is not known to be one. May be some seconds old.
+    /// Appends the paths of disks, in order: `block:NAME` of those that BFQ schedules, `cost:NAME` of those
+    /// with another scheduler or none, where the kernel has io.cost. What cannot be read is not known to be
+    /// one. May be some seconds old.
     fn block_devices(&self, out: &mut Vec<String>);
 
     /// Watches the host's `/proc/pressure` for stalls.
@@ -71,6 +73,10 @@ pub trait CgroupFs: Send + Sync {
 pub(crate) const LONGEST_ATTRIBUTE: usize = parse::color::LONGEST + 1;
 /// What paths of disks begin with. No cgroup's path does: theirs begin with a slash.
 const BLOCK: &str = "block:";
+/// The same of disks in the eyes of io.cost.
+const COST: &str = "cost:";
+/// Set in the ids of these, beside [`DISK_BIT`].
+const COST_BIT: u64 = 1 << 62;
 /// Set in the ids of disks: sysfs and cgroup2 both count their inodes from 1.
 const DISK_BIT: u64 = 1 << 63;
 
@@ -79,14 +85,25 @@ pub(crate) fn disk_path(name: &str) -> String {
     format!("{BLOCK}{name}")
 }
 
+/// The path of a disk in the eyes of io.cost.
+pub(crate) fn cost_path(name: &str) -> String {
+    format!("{COST}{name}")
+}
+
+/// The disk's name, if this is the path of one for io.cost.
+pub(crate) fn cost_name(path: &str) -> Option<&str> {
+    path.strip_prefix(COST)
+}
+
 /// The disk's name, if this is the path of one.
-pub(crate) fn disk_name(path: &str) -> Option<&str> {
-    path.strip_prefix(BLOCK)
+pub fn disk_name(path: &str) -> Option<&str> {
+    path.strip_prefix(BLOCK).or(cost_name(path))
 }
 
 /// Identity of the directory that was opened by this path and has this inode.
 pub(crate) fn directory_id(path: &str, inode: u64) -> GroupId {
     match disk_name(path) {
+        Some(_) if cost_name(path).is_some() => GroupId(inode | DISK_BIT | COST_BIT),
         Some(_) => GroupId(inode | DISK_BIT),
         None => GroupId(inode),
     }

@@ -4,7 +4,8 @@
 //! kernel formatting `memory.stat`. [`Group::activity`] is two cheap reads, for deciding whether a
 //! quiet group deserves a full one.
 
-use justitia_policy::snapshot::{Knobs, Memory, Pressure};
+use justitia_policy::knob::{Knob, Knobs};
+use justitia_policy::snapshot::{Memory, Pressure};
 use justitia_policy::units::Bytes;
 
 use crate::{parse, Buffer, Error, File, Group};
@@ -158,17 +159,18 @@ impl Group {
     }
 
     fn knobs(&self, buffer: &mut Buffer) -> Result<Knobs, Error> {
-        use parse::io::default_weight;
-        use parse::memory::limit;
-        Ok(Knobs {
-            low: self.parsed(File::MemoryLow, buffer, limit)?,
-            high: self.parsed(File::MemoryHigh, buffer, limit)?,
-            max: self.parsed(File::MemoryMax, buffer, limit)?,
-            io_weight: self.parsed(File::IoWeight, buffer, default_weight)?,
-            bfq_weight: self.parsed(File::IoBfqWeight, buffer, default_weight)?,
+        let mut knobs = Knobs {
+            max: self.parsed(File::MemoryMax, buffer, parse::memory::limit)?,
             reclaim: self.directory().can_write(File::MemoryReclaim),
             ..Knobs::default()
-        })
+        };
+        for knob in Knob::of_groups() {
+            let parse = |text: &[u8]| parse::knob(knob, text);
+            if let Some(value) = self.parsed(File::of_knob(knob), buffer, parse)? {
+                knobs.set(knob, value);
+            }
+        }
+        Ok(knobs)
     }
 
     fn parsed<T>(

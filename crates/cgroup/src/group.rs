@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use justitia_policy::plan::{Knob, Value};
+use justitia_policy::knob::{Kind, Knob, Value};
 use justitia_policy::snapshot::GroupId;
 use rustix::io::Errno;
 
@@ -119,18 +119,7 @@ impl Group {
         if !self.read_if_there(File::of_knob(knob), &mut buffer)? {
             return Ok(None);
         }
-        Ok(match knob {
-            Knob::MemoryLow | Knob::MemoryHigh => {
-                parse::memory::limit(buffer.bytes()).map(Value::Limit)
-            }
-            Knob::IoWeight | Knob::IoBfqWeight => {
-                parse::io::default_weight(buffer.bytes()).map(Value::Weight)
-            }
-            Knob::BfqLowLatency => {
-                parse::single(buffer.bytes()).map(|number| Value::Switch(number != 0))
-            }
-            Knob::MemoryReclaim => None,
-        })
+        Ok(parse::knob(knob, buffer.bytes()))
     }
 
     /// Whether the file of a knob is there. One that cannot be read is an error.
@@ -150,22 +139,22 @@ impl Group {
     /// Writes a knob and waits for the kernel, which may take seconds for `memory.high` and
     /// `memory.reclaim`: the agent's loop uses [`crate::Writer`] instead.
     pub fn write_knob(&self, knob: Knob, value: Value) -> Result<Written, Error> {
-        match (knob, value) {
-            (Knob::MemoryLow | Knob::MemoryHigh, Value::Limit(limit)) => {
-                self.write(knob, &limit.to_string())
+        match (knob.kind(), value) {
+            (Kind::Limit, Value::Limit(_)) | (Kind::Switch, Value::Switch(_)) => {
+                self.write(knob, &value.to_string())
             }
-            (Knob::IoWeight, Value::Weight(weight)) => {
-                self.write(knob, &format!("default {weight}"))
+            (Kind::Weight { prefix, .. }, Value::Weight(weight)) => {
+                self.write(knob, &format!("{prefix}{weight}"))
             }
-            (Knob::IoBfqWeight, Value::Weight(weight)) => self.write(knob, &weight.to_string()),
-            (Knob::BfqLowLatency, Value::Switch(_)) => self.write(knob, &value.to_string()),
-            (Knob::MemoryReclaim, Value::Reclaim(bytes)) => self.reclaim(bytes.0),
+            (Kind::CostQos, Value::CostQos(_)) | (Kind::CostModel, Value::CostModel(_)) => {
+                self.write(knob, &value.to_string().replace(',', " "))
+            }
+            (Kind::Reclaim, Value::Reclaim(bytes)) => self.reclaim(knob, bytes.0),
             _ => Err(self.invalid(knob, &value.to_string())),
         }
     }
 
-    fn reclaim(&self, bytes: u64) -> Result<Written, Error> {
-        let knob = Knob::MemoryReclaim;
+    fn reclaim(&self, knob: Knob, bytes: u64) -> Result<Written, Error> {
         let refused = &self.0.quirks().no_swappiness;
         if !refused.load(Ordering::Relaxed) {
             match self.write(knob, &format!("{bytes} swappiness=0")) {
@@ -186,7 +175,7 @@ impl Group {
         loop {
             match self.0.write(File::of_knob(knob), text.as_bytes()) {
                 Ok(()) => return Ok(Written::Done),
-                Err(Errno::AGAIN) if knob == Knob::MemoryReclaim => return Ok(Written::Partial),
+                Err(Errno::AGAIN) if !knob.holds_value() => return Ok(Written::Partial),
                 Err(Errno::INTR) if left > 0 => left -= 1,
                 Err(Errno::BUSY) if left > 0 => {
                     left -= 1;

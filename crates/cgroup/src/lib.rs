@@ -9,6 +9,7 @@
 //!
 //! Left out on purpose: cgroup v1, creating cgroups, moving processes.
 
+mod disk;
 pub mod error;
 pub mod events;
 pub mod fake;
@@ -27,8 +28,8 @@ pub use events::{Events, Wake, Waker};
 pub use fake::FakeFs;
 pub use file::{Buffer, File};
 pub use fs::{
-    CgroupFs, Child, Device, Directory, Fs, Owner, Process, PsiTrigger, Quirks, Resource, Watch,
-    WatchKind,
+    disk_name, CgroupFs, Child, Device, Directory, Fs, Owner, Process, PsiTrigger, Quirks,
+    Resource, Watch, WatchKind,
 };
 pub use gauges::{Activity, Gauges, Want};
 pub use group::{xattr, Attribute, Group, Written};
@@ -36,7 +37,7 @@ pub use parse::files::FdInfo;
 pub use parse::memory::MemoryEvents;
 pub use parse::proc::ProcessIo;
 pub use real::{
-    boot_id, has_btf, mount_of, resident_bytes, Claim, Facts, HostMemory, Mount, MountOf, OpenFile,
+    boot_id, has_btf, mount_of, resident_bytes, Claim, HostMemory, Mount, MountOf, OpenFile,
     OwnGroup, Processes, RealFs,
 };
 pub use writer::{Outcome, Ticket, WriteResult, Writer, WriterConfig};

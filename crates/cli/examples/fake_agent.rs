@@ -94,12 +94,7 @@ fn main() -> anyhow::Result<()> {
         state = next;
         for write in &plan.writes {
             if let Some(group) = groups.iter_mut().find(|group| group.id == write.group) {
-                match (write.knob, write.value) {
-                    (Knob::MemoryLow, Value::Limit(limit)) => group.knobs.low = Some(limit),
-                    (Knob::MemoryHigh, Value::Limit(limit)) => group.knobs.high = Some(limit),
-                    (Knob::IoWeight, Value::Weight(weight)) => group.knobs.io_weight = Some(weight),
-                    _ => {}
-                }
+                group.knobs.set(write.knob, write.value);
             }
         }
         board.post(Tick {

@@ -16,6 +16,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use justitia_cgroup::{Child, Error, File, Fs, Group, GroupId};
+use justitia_policy::knob::Knob;
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
@@ -607,8 +608,8 @@ impl Scanner {
             let owner = self.fs.owner(group.path(), Some(file));
             owner.is_ok_and(|owner| !owner.is_trusted(&self.trust))
         };
-        let files = [File::IoWeight, File::IoBfqWeight];
-        if standing != Standing::Inside && files.into_iter().any(tenants) {
+        let mut files = Knob::weights().map(File::of_knob);
+        if standing != Standing::Inside && files.any(tenants) {
             return Ok(None);
         }
         weight::of_files(group, &self.priors)

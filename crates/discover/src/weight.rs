@@ -82,7 +82,7 @@ fn attribute(group: &Group, name: &'static str) -> Result<Option<Weight>, Error>
 /// writes it as it was meant and squeezes it into `io.bfq.weight`; runc writes only the latter
 /// where it exists and leaves the former at 100. Where an agent wrote, what was there before counts.
 pub(crate) fn of_files(group: &Group, priors: &Priors) -> Result<Option<Weight>, Error> {
-    for knob in [Knob::IoWeight, Knob::IoBfqWeight] {
+    for knob in Knob::weights() {
         let value = match priors.get(&(group.id(), knob)) {
             Some(prior) => Some(*prior),
             None => group.read_knob(knob)?,

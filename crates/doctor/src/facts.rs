@@ -171,6 +171,9 @@ impl GroupFacts {
     }
 }
 
+/// The scheduler that knows weights.
+pub(crate) const BFQ: &str = "bfq";
+
 impl Facts {
     /// The groups, if their memory can be told; what stands in the way otherwise.
     pub fn memory_groups(&self) -> Known<&[GroupFacts]> {
@@ -269,6 +272,16 @@ impl Facts {
             Some(mount) => Ok(mount.has("memory_recursiveprot")),
             None => Err(Unread::new("memory_recursiveprot", "no cgroup2 is mounted")),
         }
+    }
+
+    /// Who serves a disk by weight; `None`: not known.
+    pub fn served(&self, disk: &Disk) -> Option<&'static str> {
+        if disk.scheduler.as_ref().ok()?.active == BFQ {
+            return Some(BFQ);
+        }
+        let device = disk.device.as_ref().ok()?;
+        let cost = self.io_cost.as_ref().ok()?.contains(device);
+        Some(if cost { "io.cost" } else { "none" })
     }
 
     /// Disks that matter: those that file systems are on, or all, where a mount's source does not

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use justitia_cgroup::survey::Unread;
+use justitia_cgroup::survey::{Disk, Unread};
 use serde::Serialize;
 
 use crate::check::{Check, Finding, Outcome, Severity, Subject, CHECKS};
@@ -79,6 +79,8 @@ pub struct HostReport {
     pub groups_total: usize,
     /// Time between the two looks.
     pub window_s: Option<f64>,
+    /// Who serves each disk by weight: `bfq`, `io.cost` or `none`. Empty where that is not known.
+    pub disks: BTreeMap<String, &'static str>,
 }
 
 /// What the doctor says.
@@ -139,6 +141,13 @@ fn host(facts: &Facts) -> HostReport {
         swap_bytes: memory.and_then(|info| info.swap_total).map(|bytes| bytes.0),
         groups_total: facts.groups.len(),
         window_s: facts.window_s,
+        disks: facts
+            .disks()
+            .map(|disks| {
+                let served = |disk: &&Disk| Some((disk.name.clone(), facts.served(disk)?));
+                disks.iter().filter_map(served).collect()
+            })
+            .unwrap_or_default(),
     }
 }
 

@@ -22,15 +22,12 @@
 use std::collections::BTreeMap;
 
 use crate::decision::Member;
+use crate::knob::{BFQ_MAX, IO_MAX};
 use crate::plan::{Knob, Reason, Value, Write};
 use crate::units::Weight;
 
 /// Block weights are steps of a scheduler's virtual time; small changes do not show.
 const WORTH: f64 = 0.1;
-/// `io.bfq.weight` ends here (`block/bfq-cgroup.c`, `BFQ_MAX_WEIGHT`).
-const BFQ_MAX: u32 = 1000;
-/// `io.weight` ends here (`CGROUP_WEIGHT_MAX`).
-const IO_MAX: u32 = 10_000;
 
 /// One group, or the children of one that contend.
 #[derive(Debug, Clone, Copy, Default)]

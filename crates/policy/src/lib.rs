@@ -4,10 +4,10 @@
 //! that imports it back:
 //!
 //! ```text
-//! units, color, snapshot, rates, plan, config       what was seen, wanted and to be done
+//! units, cost, knob, color, snapshot, rates, plan, config what was seen, wanted and to be done
 //! feedback                                          what is learned of a group
 //! decision                                          one group in one step
-//! share, caps, order, guard, writes, gate           what a step goes through
+//! share, caps, order, guard, writes, gate, disk     what a step goes through
 //! step
 //! ```
 //!
@@ -19,10 +19,13 @@ mod bound;
 mod caps;
 pub mod color;
 pub mod config;
+pub mod cost;
 mod decision;
+mod disk;
 mod feedback;
 mod gate;
 mod guard;
+pub mod knob;
 pub mod metrics;
 mod objective;
 mod order;

@@ -10,81 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::color::{Color, ColorSource};
 use crate::rates::CacheRates;
 use crate::snapshot::{GroupId, Pressure};
-use crate::units::{Bytes, Limit};
+use crate::units::Bytes;
 
-/// A control file that Justitia writes, of a cgroup or of a disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Knob {
-    /// `memory.low`: the threshold of weight-aware reclaim.
-    #[serde(rename = "memory.low")]
-    MemoryLow,
-    /// `memory.high`: the throttle of weight-ordered allocation.
-    #[serde(rename = "memory.high")]
-    MemoryHigh,
-    /// `memory.reclaim`: take file pages now. Has no value to restore.
-    #[serde(rename = "memory.reclaim")]
-    MemoryReclaim,
-    /// `io.weight`, the default entry.
-    #[serde(rename = "io.weight")]
-    IoWeight,
-    /// `io.bfq.weight`, the default entry.
-    #[serde(rename = "io.bfq.weight")]
-    IoBfqWeight,
-    /// `low_latency` of a disk's BFQ: raises the weight of queues it takes for interactive.
-    #[serde(rename = "low_latency")]
-    BfqLowLatency,
-}
-
-impl Knob {
-    /// The file's name.
-    pub fn file_name(self) -> &'static str {
-        match self {
-            Knob::MemoryLow => "memory.low",
-            Knob::MemoryHigh => "memory.high",
-            Knob::MemoryReclaim => "memory.reclaim",
-            Knob::IoWeight => "io.weight",
-            Knob::IoBfqWeight => "io.bfq.weight",
-            Knob::BfqLowLatency => "low_latency",
-        }
-    }
-
-    /// Whether the file keeps what is written, so that there is a prior value to restore.
-    pub fn holds_value(self) -> bool {
-        self != Knob::MemoryReclaim
-    }
-}
-
-impl fmt::Display for Knob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.file_name())
-    }
-}
-
-/// A value to write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Value {
-    /// A memory limit.
-    Limit(Limit),
-    /// Bytes to reclaim, file pages only.
-    Reclaim(Bytes),
-    /// An I/O weight.
-    Weight(u32),
-    /// On or off.
-    Switch(bool),
-}
-
-impl fmt::Display for Value {
-    /// As the kernel takes it; the `swappiness` argument of `memory.reclaim` is the writer's.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Value::Limit(limit) => limit.fmt(f),
-            Value::Reclaim(bytes) => bytes.0.fmt(f),
-            Value::Weight(weight) => weight.fmt(f),
-            Value::Switch(on) => u8::from(*on).fmt(f),
-        }
-    }
-}
+pub use crate::knob::{Knob, Value};
 
 /// Why a knob is written.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -122,6 +50,11 @@ pub enum Reason {
     Rebalance,
     /// Groups contend, and the scheduler would not serve them by their weights.
     WeightsMustHold,
+    /// Groups contend, and the disk's scheduler knows no weights: io.cost serves it.
+    ServeByWeight {
+        /// What io.cost takes the disk for.
+        bytes_per_s: u64,
+    },
     /// It holds more page cache than its share, and the reserve of free memory is not kept.
     KeepFree {
         /// What is to be free above the watermarks.
@@ -164,6 +97,11 @@ impl fmt::Display for Reason {
             Reason::BlockShare { gain } => write!(f, "block share follows gain {gain:.2}"),
             Reason::Rebalance => f.write_str("rebalancing between colors"),
             Reason::WeightsMustHold => f.write_str("BFQ's low_latency overrides weights"),
+            Reason::ServeByWeight { bytes_per_s } => write!(
+                f,
+                "its scheduler knows no weights: io.cost serves it, as a disk of {:.0} MB/s",
+                *bytes_per_s as f64 / 1e6
+            ),
             Reason::KeepFree { reserve, over } => write!(
                 f,
                 "{over} of page cache above its share, and {reserve} are to be free"

@@ -3,24 +3,13 @@
 //! Counters are cumulative, as the kernel keeps them; [`crate::step()`] takes the differences. A
 //! value that could not be read is `None`, never zero.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::color::Declared;
-use crate::units::{Bytes, Limit, Weight};
+use crate::units::{Bytes, Weight};
 
-/// The kernel's cgroup id (the inode of its directory): identity, because paths are recycled. Of
-/// a disk, the inode of its scheduler's directory with the top bit set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct GroupId(pub u64);
-
-impl fmt::Display for GroupId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+pub use crate::knob::{BlockDevice, ForeignKnobs, Knobs, OperatorLimits};
+pub use crate::units::GroupId;
 
 /// Everything the policy may look at.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -111,19 +100,6 @@ impl Host {
     pub fn spare(&self) -> Option<Bytes> {
         Some(self.free? - self.high_watermark?)
     }
-}
-
-/// One disk that BFQ schedules.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BlockDevice {
-    /// Identity; another one after the scheduler was changed, even if it is BFQ again.
-    pub id: GroupId,
-    /// Where its knobs are, for example `block:nvme0n1`.
-    pub path: String,
-    /// BFQ's `low_latency`. `None`: not known, so it is left alone.
-    pub low_latency: Option<bool>,
-    /// Somebody else changed it while we held it: it is the user's now.
-    pub foreign: bool,
 }
 
 /// One cgroup.
@@ -262,52 +238,4 @@ pub struct Pressure {
     pub io_full_us: Option<u64>,
     /// `cpu.pressure`, some.
     pub cpu_some_us: Option<u64>,
-}
-
-/// The knobs of a group as they stand. `None`: the file is not there, so the knob cannot be used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Knobs {
-    /// `memory.low`.
-    pub low: Option<Limit>,
-    /// `memory.high`.
-    pub high: Option<Limit>,
-    /// `memory.max`.
-    pub max: Option<Limit>,
-    /// `memory.swap.max`, where the host has swap.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub swap_max: Option<Limit>,
-    /// `io.weight`, the default entry.
-    pub io_weight: Option<u32>,
-    /// `io.bfq.weight`, the default entry.
-    pub bfq_weight: Option<u32>,
-    /// `memory.reclaim` can be written.
-    pub reclaim: bool,
-    /// A knob that somebody else changed while we held it: it is the user's now.
-    pub foreign: ForeignKnobs,
-    /// What the operator had set before Justitia came; the policy stays within it.
-    #[serde(default)]
-    pub operator: OperatorLimits,
-}
-
-/// What the knobs held before Justitia. `None`: not known, no constraint.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OperatorLimits {
-    /// `memory.low`: protection that is never lowered.
-    pub low: Option<Limit>,
-    /// `memory.high`: a limit that is never raised.
-    pub high: Option<Limit>,
-    /// `io.bfq.weight` or `io.weight`: what the group is worth beside siblings that nobody manages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub block_weight: Option<u32>,
-}
-
-/// Knobs that a foreign writer took over. The policy plans nothing for them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ForeignKnobs {
-    /// `memory.low`.
-    pub low: bool,
-    /// `memory.high`.
-    pub high: bool,
-    /// `io.weight` or `io.bfq.weight`.
-    pub io_weight: bool,
 }

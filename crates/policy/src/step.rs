@@ -22,6 +22,7 @@ use crate::bound;
 use crate::caps;
 use crate::config::{Capabilities, Config};
 use crate::decision::{Member, Memo};
+use crate::disk::{self, DiskMemo};
 use crate::gate;
 use crate::guard::{self, Need};
 use crate::metrics;
@@ -50,6 +51,8 @@ pub struct State {
     /// Seconds since memory was last taken for a color.
     rebalanced_s: f64,
     guard: guard::GuardState,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    disks: BTreeMap<GroupId, DiskMemo>,
 }
 
 /// Decides: from what was remembered and what is seen now to what is remembered next and what is
@@ -94,7 +97,16 @@ pub fn step(
     let low = protected.map(|memory| share::protect(host, &members, memory));
     let writes = writes::plan(&members, low.as_deref(), may.weights);
     let disks = snapshot.devices.iter().filter(|_| weights_must_hold);
-    let writes = writes::hold_weights(disks).chain(writes).chain(asks);
+    let (disks_next, served) = disk::serve(
+        &state.disks,
+        &snapshot.devices,
+        weights_must_hold,
+        elapsed_s,
+    );
+    let writes = writes::hold_weights(disks)
+        .chain(served)
+        .chain(writes)
+        .chain(asks);
     let (pv, share_error) = unfairness(&members);
     let leaves = members.iter().filter(|member| member.leaf);
     let plan = Plan {
@@ -113,6 +125,7 @@ pub fn step(
         weights_must_hold,
         rebalanced_s,
         guard,
+        disks: disks_next,
     };
     (state, plan)
 }

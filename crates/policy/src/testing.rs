@@ -65,27 +65,19 @@ pub(crate) fn group(id: u64, parent: Option<u64>, path: &str) -> Group {
 
 /// Applies a plan to the knobs of a snapshot, as a perfect agent would.
 pub(crate) fn apply(snapshot: &mut Snapshot, plan: &crate::Plan) {
-    use crate::plan::{Knob, Value};
+    use crate::plan::Knob;
     for write in &plan.writes {
-        if let Value::Switch(on) = write.value {
-            assert_eq!(write.knob, Knob::BfqLowLatency);
-            let mut devices = snapshot.devices.iter_mut();
-            let device = devices.find(|device| device.id == write.group);
-            device.expect("a disk").low_latency = Some(on);
-            continue;
-        }
-        let group = snapshot
-            .groups
-            .iter_mut()
-            .find(|g| g.id == write.group)
-            .expect("a group");
-        match (write.knob, write.value) {
-            (Knob::MemoryLow, Value::Limit(limit)) => group.knobs.low = Some(limit),
-            (Knob::MemoryHigh, Value::Limit(limit)) => group.knobs.high = Some(limit),
-            (Knob::IoWeight, Value::Weight(weight)) => group.knobs.io_weight = Some(weight),
-            (Knob::IoBfqWeight, Value::Weight(weight)) => group.knobs.bfq_weight = Some(weight),
-            (Knob::MemoryReclaim, Value::Reclaim(_)) => {}
-            (knob, value) => panic!("{value:?} is no value for {knob}"),
-        }
+        let known = if write.knob == Knob::MemoryReclaim {
+            Some(write.value)
+        } else if let Some(device) = snapshot.devices.iter_mut().find(|d| d.id == write.group) {
+            device.set(write.knob, write.value);
+            device.get(write.knob)
+        } else {
+            let mut groups = snapshot.groups.iter_mut();
+            let group = groups.find(|g| g.id == write.group).expect("a group");
+            group.knobs.set(write.knob, write.value);
+            group.knobs.get(write.knob)
+        };
+        assert_eq!(known, Some(write.value), "no value for {}", write.knob);
     }
 }

@@ -1,10 +1,22 @@
-//! Units: bytes, weights, limits. One newtype each, so that a page count is never taken for bytes.
+//! Units: bytes, weights, limits, ids. One newtype each, so that a page count is never taken for bytes.
 
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, Sub};
 
 use serde::{Deserialize, Serialize};
+
+/// The kernel's cgroup id (the inode of its directory): identity, because paths are recycled. Of
+/// a disk, the inode of its scheduler's directory with the top bit set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct GroupId(pub u64);
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// A number of bytes. Subtraction saturates at zero: a difference of two gauges read at different
 /// instants may be negative by a page, and that must not wrap.

@@ -14,6 +14,7 @@ use crate::units::{Bytes, Limit};
 
 /// Changes smaller than this part of the value are not worth a write.
 const WORTH: f64 = 0.04;
+
 /// The writes for these decisions. `low`: `memory.low` of each member; `None` if it is left alone.
 pub(crate) fn plan(
     members: &[Member],

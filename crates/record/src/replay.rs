@@ -256,30 +256,23 @@ impl<'a> Replayer<'a> {
     /// The knobs as they would stand if the replay had been in charge.
     fn hold_own_knobs(&self, snapshot: &mut Snapshot) {
         for group in &mut snapshot.groups {
-            let own = |knob| self.written.get(&(group.id, knob)).copied();
-            let limit = |knob, operator, recorded| match own(knob) {
-                Some(Value::Limit(limit)) => Some(limit),
-                _ => Option::or(operator, recorded),
-            };
-            let weight = |knob, recorded| match own(knob) {
-                Some(Value::Weight(weight)) => Some(weight),
-                _ => recorded,
-            };
             let knobs = &mut group.knobs;
-            let operator = knobs.operator;
-            let low = limit(Knob::MemoryLow, operator.low, knobs.low);
-            let high = limit(Knob::MemoryHigh, operator.high, knobs.high);
-            // A file that is not there was not there.
-            knobs.low = knobs.low.and(low);
-            knobs.high = knobs.high.and(high);
-            knobs.io_weight = knobs.io_weight.and(weight(Knob::IoWeight, knobs.io_weight));
-            knobs.bfq_weight = knobs
-                .bfq_weight
-                .and(weight(Knob::IoBfqWeight, knobs.bfq_weight));
+            for knob in Knob::of_groups() {
+                let own = self.written.get(&(group.id, knob)).copied();
+                let operator = knobs.operator.limit(knob).and_then(|limit| *limit);
+                let held = own.or(operator.map(Value::Limit));
+                // A file that is not there was not there.
+                if let (Some(_), Some(held)) = (knobs.get(knob), held) {
+                    knobs.set(knob, held);
+                }
+            }
         }
         for disk in &mut snapshot.devices {
-            if let Some(Value::Switch(on)) = self.written.get(&(disk.id, Knob::BfqLowLatency)) {
-                disk.low_latency = disk.low_latency.and(Some(*on));
+            for knob in Knob::of_disks() {
+                let own = self.written.get(&(disk.id, knob)).copied();
+                if let (Some(_), Some(held)) = (disk.get(knob), own) {
+                    disk.set(knob, held);
+                }
             }
         }
     }

@@ -10,9 +10,10 @@
 
 use std::fmt::Write as _;
 
+use justitia_policy::knob::Knob;
 use serde::Serialize;
 
-use crate::fields::{AGENT, GATE, GROUP, GUARD};
+use crate::fields::{AGENT, GATE, GROUP, GUARD, KNOBS};
 use crate::own::Own;
 use crate::status::{DeviceStatus, GateDeviceStatus, GroupStatus, Report};
 
@@ -97,6 +98,8 @@ pub enum Get {
     GroupInfo(fn(&GroupStatus) -> Labels),
     /// The state of each group, of those named.
     GroupState(&'static [&'static str], fn(&GroupStatus) -> Option<String>),
+    /// What a knob of each group holds.
+    Knob(Knob),
     /// One value for each disk.
     Device(fn(&DeviceStatus) -> Option<f64>),
     /// One value for each backing device of the gate.
@@ -108,7 +111,7 @@ impl Get {
     pub fn label(self) -> Option<&'static str> {
         match self {
             Get::Report(_) | Get::ReportInfo(_) | Get::Own(_) => None,
-            Get::Group(_) | Get::GroupInfo(_) | Get::GroupState(..) => Some("group"),
+            Get::Group(_) | Get::GroupInfo(_) | Get::GroupState(..) | Get::Knob(_) => Some("group"),
             Get::Device(_) => Some("disk"),
             Get::GateDevice(_) => Some("device"),
         }
@@ -117,7 +120,12 @@ impl Get {
 
 /// Everything, the agent and the host first.
 pub fn fields() -> impl Iterator<Item = &'static Field> {
-    AGENT.iter().chain(GUARD).chain(GATE).chain(GROUP)
+    AGENT
+        .iter()
+        .chain(GUARD)
+        .chain(GATE)
+        .chain(GROUP)
+        .chain(KNOBS)
 }
 
 /// Every metric family with its help.

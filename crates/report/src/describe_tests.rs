@@ -57,6 +57,7 @@ fn every_number_of_the_report_is_described() {
             "gate.devices[].lengths[]",
             "groups[].knobs[].prior",
             "devices[].prior",
+            "devices[].knobs[].prior",
             "writes[].now",
             "problems[].group",
         ];

@@ -82,10 +82,8 @@ pub fn tick(count: u64, groups: usize) -> Tick {
             },
             groups: made.into_iter().map(|(group, _)| group).collect(),
             devices: vec![BlockDevice {
-                id: GroupId(1 << 63),
-                path: "block:nvme0n1".into(),
                 low_latency: Some(false),
-                foreign: false,
+                ..BlockDevice::new(GroupId(1 << 63), "block:nvme0n1")
             }],
             shared: Some(Vec::new()),
             outside: None,

@@ -1,16 +1,18 @@
 //! The table of [`crate::describe`]: [`AGENT`] is about the agent, the host and its disks,
 //! [`GROUP`] about each group, [`GUARD`] about the guard, [`GATE`] about
-//! the kernel module's gate.
+//! the kernel module's gate, [`KNOBS`] about what each group's knobs hold.
 
 mod agent;
 mod gate;
 mod group;
 mod guard;
+mod knob;
 
 pub(super) use agent::AGENT;
 pub(super) use gate::GATE;
 pub(super) use group::GROUP;
 pub(super) use guard::GUARD;
+pub(super) use knob::KNOBS;
 
 use crate::describe::{Field, Get, Kind, Metric};
 

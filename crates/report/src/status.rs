@@ -11,7 +11,7 @@ use justitia_policy::color::{Color, ColorSource, Declared};
 use justitia_policy::config::{Mode, Objective};
 use justitia_policy::plan::{HostRates, Knob, Plan, Reason, Value, Verdict};
 use justitia_policy::rates::CacheRates;
-use justitia_policy::snapshot::{BlockDevice, Group, GroupId, Knobs, Snapshot, WeightSource};
+use justitia_policy::snapshot::{BlockDevice, Group, GroupId, Snapshot, WeightSource};
 use serde::{Deserialize, Serialize};
 
 mod gate;
@@ -96,7 +96,7 @@ pub struct Report {
     pub host: HostStatus,
     /// Managed groups, parents before children.
     pub groups: Vec<GroupStatus>,
-    /// Disks that BFQ schedules.
+    /// Disks that BFQ schedules, or that io.cost could.
     #[serde(default)]
     pub devices: Vec<DeviceStatus>,
     /// The guard; `None`: it has nothing to do.
@@ -156,17 +156,20 @@ pub struct GroupStatus {
     pub gate: Option<GateMemberStatus>,
 }
 
-/// One disk that BFQ schedules.
+/// One disk that BFQ schedules, or that io.cost could.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeviceStatus {
-    /// For example `block:nvme0n1`.
+    /// `block:nvme0n1` where BFQ schedules it, `cost:nvme0n1` where not.
     pub path: String,
     /// BFQ's `low_latency`, which overrides weights.
     pub low_latency: Option<bool>,
     /// What that was before us, if we changed it.
     pub prior: Option<bool>,
-    /// Somebody else changed it while we held it; it is theirs.
+    /// Somebody else changed a knob while we held it; the disk is theirs.
     pub foreign: bool,
+    /// All its knobs: BFQ's, or io.cost's.
+    #[serde(default)]
+    pub knobs: Vec<KnobStatus>,
 }
 
 /// What the policy makes of one group.
@@ -347,6 +350,15 @@ impl Report {
 }
 
 impl GroupStatus {
+    /// What a knob holds, as a number; `max` is infinite.
+    pub fn knob_number(&self, knob: Knob) -> Option<f64> {
+        let status = self.knobs.iter().find(|status| status.knob == knob)?;
+        match status.now.as_str() {
+            "max" => Some(f64::INFINITY),
+            number => number.parse().ok(),
+        }
+    }
+
     /// `None` for an ancestor that is only there to hold managed groups.
     fn new(group: &Group, verdict: Option<VerdictStatus>, priors: &Priors) -> Option<GroupStatus> {
         Some(GroupStatus {
@@ -358,9 +370,11 @@ impl GroupStatus {
             file_bytes: group.memory.file.map(|bytes| bytes.0),
             verdict,
             declared: group.declared.clone(),
-            knobs: KNOBS
-                .into_iter()
-                .filter_map(|knob| KnobStatus::new(group, knob, priors))
+            knobs: Knob::of_groups()
+                .filter_map(|knob| {
+                    let foreign = group.knobs.is_foreign(knob);
+                    KnobStatus::new(group.id, knob, group.knobs.get(knob), foreign, priors)
+                })
                 .collect(),
             gate: None,
         })
@@ -372,12 +386,25 @@ impl DeviceStatus {
         DeviceStatus {
             path: device.path.clone(),
             low_latency: device.low_latency,
-            prior: match priors.get(&(device.id, Knob::BfqLowLatency)) {
+            prior: Knob::of_disks().find_map(|knob| match priors.get(&(device.id, knob)) {
                 Some(Value::Switch(on)) => Some(*on),
                 _ => None,
-            },
+            }),
             foreign: device.foreign,
+            knobs: Knob::of_disk(&device.path)
+                .filter_map(|knob| {
+                    let now = device.get(knob);
+                    KnobStatus::new(device.id, knob, now, device.foreign, priors)
+                })
+                .collect(),
         }
+    }
+
+    /// The disk's name.
+    pub fn name(&self) -> &str {
+        self.path
+            .split_once(':')
+            .map_or(&self.path, |(_, name)| name)
     }
 }
 
@@ -405,14 +432,19 @@ impl VerdictStatus {
 }
 
 impl KnobStatus {
-    fn new(group: &Group, knob: Knob, priors: &Priors) -> Option<KnobStatus> {
-        let now = knob_value(&group.knobs, knob)?.to_string();
-        let prior = priors.get(&(group.id, knob)).map(Value::to_string);
+    /// `None`: the knob is not there.
+    fn new(
+        of: GroupId,
+        knob: Knob,
+        now: Option<Value>,
+        foreign: bool,
+        priors: &Priors,
+    ) -> Option<KnobStatus> {
         Some(KnobStatus {
             knob,
-            now,
-            prior,
-            foreign: is_foreign(&group.knobs, knob),
+            now: now?.to_string(),
+            prior: priors.get(&(of, knob)).map(Value::to_string),
+            foreign,
         })
     }
 }
@@ -426,36 +458,6 @@ pub fn source_words(source: WeightSource) -> &'static str {
         WeightSource::OciBlockIo => "OCI blockIO weight",
         WeightSource::IoWeight => Knob::IoWeight.file_name(),
         WeightSource::Default => "default",
-    }
-}
-
-/// The knobs that keep what is written to them.
-pub const KNOBS: [Knob; 5] = [
-    Knob::MemoryLow,
-    Knob::MemoryHigh,
-    Knob::IoWeight,
-    Knob::IoBfqWeight,
-    Knob::BfqLowLatency,
-];
-
-/// What a group's knob holds, if the file is there.
-pub fn knob_value(knobs: &Knobs, knob: Knob) -> Option<Value> {
-    match knob {
-        Knob::MemoryLow => knobs.low.map(Value::Limit),
-        Knob::MemoryHigh => knobs.high.map(Value::Limit),
-        Knob::IoWeight => knobs.io_weight.map(Value::Weight),
-        Knob::IoBfqWeight => knobs.bfq_weight.map(Value::Weight),
-        Knob::BfqLowLatency | Knob::MemoryReclaim => None,
-    }
-}
-
-/// Whether a foreign writer took the knob over.
-pub fn is_foreign(knobs: &Knobs, knob: Knob) -> bool {
-    match knob {
-        Knob::MemoryLow => knobs.foreign.low,
-        Knob::MemoryHigh => knobs.foreign.high,
-        Knob::IoWeight | Knob::IoBfqWeight => knobs.foreign.io_weight,
-        Knob::BfqLowLatency | Knob::MemoryReclaim => false,
     }
 }
 
@@ -477,8 +479,8 @@ fn planned_writes(snapshot: &Snapshot, plan: &Plan) -> Vec<PlannedWrite> {
             .map(|group| &group.path)
             .or(disk.map(|disk| &disk.path));
         let now = group
-            .and_then(|group| knob_value(&group.knobs, write.knob))
-            .or(disk.and_then(|disk| disk.low_latency).map(Value::Switch));
+            .and_then(|group| group.knobs.get(write.knob))
+            .or(disk.and_then(|disk| disk.get(write.knob)));
         PlannedWrite {
             path: path.map_or_else(|| other_path(snapshot, write.group), Clone::clone),
             knob: write.knob,

@@ -1,5 +1,7 @@
 //! Reports survive JSON; groups are found by what people call them.
 
+use justitia_policy::snapshot::Knobs;
+
 use super::*;
 use justitia_policy::snapshot::CacheCounters;
 use justitia_policy::units::Weight;

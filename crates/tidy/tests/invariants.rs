@@ -292,10 +292,10 @@ fn only_cgroup_names_the_kernels_files() {
         "\"/sys/",
     ];
     // The lab is a host's operator: it sets up groups and reads knobs back independently.
-    // plan.rs names the knobs for people and for the writer.
+    // knob.rs names the knobs for people and for the writer.
     let allowed = [
         "crates/cgroup/",
-        "crates/policy/src/plan.rs",
+        "crates/policy/src/knob.rs",
         "lab/",
         "/tests/",
         "tests.rs",
@@ -305,6 +305,46 @@ fn only_cgroup_names_the_kernels_files() {
     sources.retain(|(name, _)| !name.starts_with("crates/tidy/"));
     let found = offenders(&sources, &words, &allowed);
     assert!(found.is_empty(), "{found:#?}");
+}
+
+/// The table of knobs and their fields; when a knob is written; its file; what the fake does with that.
+const A_KNOB_TOUCHES: [&str; 4] = [
+    "crates/policy/src/knob.rs",
+    "crates/policy/src/writes.rs",
+    "crates/cgroup/src/file.rs",
+    "crates/cgroup/src/fake/group.rs",
+];
+
+#[test]
+fn a_knob_is_a_row_of_one_table_and_touches_four_files() {
+    let mut sources = files("crates", ".rs");
+    // A view or a check that is about one knob names it; no knob needs one. The example is sample data.
+    let aside = [
+        "crates/tidy/",
+        "crates/cli/",
+        "crates/doctor/",
+        "example",
+        "test",
+    ];
+    sources.retain(|(name, _)| !aside.iter().any(|aside| name.contains(aside)));
+    // One of each kind that holds a value.
+    for knob in ["MemoryLow", "IoBfqWeight", "BfqLowLatency"] {
+        let words = [
+            format!("Knob::{knob}"),
+            format!("File::{knob}"),
+            format!("{knob} = "),
+        ];
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut touched: Vec<String> = offenders(&sources, &words, &[])
+            .into_iter()
+            .filter_map(|found| Some(found.split_once(':')?.0.to_owned()))
+            .collect();
+        touched.sort_unstable();
+        touched.dedup();
+        let mut goal = A_KNOB_TOUCHES.map(str::to_owned);
+        goal.sort_unstable();
+        assert_eq!(touched, goal, "{knob}");
+    }
 }
 
 #[test]

@@ -103,6 +103,11 @@ impl Scrape {
                     }
                 }
             }
+            Get::Knob(knob) => {
+                for (group, label) in groups {
+                    sample(text, metric, label, group.knob_number(knob));
+                }
+            }
             Get::GateDevice(get) => {
                 for device in self.report.gate.iter().flat_map(|gate| &gate.devices) {
                     let name = label("device", &device.device);
@@ -111,7 +116,7 @@ impl Scrape {
             }
             Get::Device(get) => {
                 for disk in &self.report.devices {
-                    let name = label("disk", disk.path.trim_start_matches("block:"));
+                    let name = label("disk", disk.name());
                     sample(text, metric, &name, get(disk));
                 }
             }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use justitia_cgroup::{Group, Outcome, Writer, WriterConfig};
-use justitia_policy::plan::{Knob, Value};
+use justitia_policy::knob::{Knob, Turn, Value};
 use justitia_policy::snapshot::GroupId;
 
 use crate::error::{plain, Error, Result};
@@ -65,8 +65,8 @@ impl Writers {
 
 /// Whether a write makes a group's limit larger.
 pub(crate) fn raises(knob: Knob, present: Value, value: Value) -> bool {
-    match (knob, present, value) {
-        (Knob::MemoryHigh, Value::Limit(present), Value::Limit(value)) => value > present,
+    match (knob.restored(), present, value) {
+        (Turn::Throttle, Value::Limit(present), Value::Limit(value)) => value > present,
         _ => false,
     }
 }

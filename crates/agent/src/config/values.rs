@@ -11,6 +11,7 @@ use std::time::Duration;
 use justitia_cgroup::gate::Order;
 use justitia_discover::Glob;
 use justitia_policy::config::{Amount, FeedbackConfig, GuardConfig};
+use justitia_policy::cost::CostModel;
 use justitia_policy::units::{Bytes, Weight};
 use justitia_policy::Color;
 use serde::de::Error as _;
@@ -93,6 +94,43 @@ impl Default for GateSettings {
             aging: 100,
         }
     }
+}
+
+/// The operator's settings of disks that BFQ does not schedule.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DiskSettings {
+    /// io.cost serves them by weight while groups contend.
+    pub iocost: bool,
+    /// What disks deliver, by name.
+    #[serde(deserialize_with = "models")]
+    pub models: BTreeMap<String, CostModel>,
+}
+
+impl Default for DiskSettings {
+    fn default() -> Self {
+        DiskSettings {
+            iocost: false,
+            models: BTreeMap::new(),
+        }
+    }
+}
+
+fn models<'de, D: Deserializer<'de>>(
+    from: D,
+) -> std::result::Result<BTreeMap<String, CostModel>, D::Error> {
+    let texts = BTreeMap::<String, String>::deserialize(from)?;
+    let models = texts.into_iter().map(|(disk, text)| {
+        let model = CostModel::parse(&format!("ctrl=user {text}")).filter(CostModel::is_whole);
+        let remedy = "write rbps, rseqiops, rrandiops, wbps, wseqiops and wrandiops, each =NUMBER";
+        model.map(|model| (disk.clone(), model)).ok_or_else(|| {
+            error((
+                format!("the model of {disk} is not whole"),
+                remedy.to_owned(),
+            ))
+        })
+    });
+    models.collect()
 }
 
 type Said<T> = std::result::Result<T, (String, String)>;

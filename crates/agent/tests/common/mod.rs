@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use justitia_agent::apply::{Applier, Writers};
+use justitia_agent::config::DiskSettings;
 use justitia_agent::journal::Journal;
 use justitia_agent::observe::{Observation, Observer};
 use justitia_agent::restore::{restore, Restored};
@@ -96,7 +97,11 @@ impl Rig {
         let log = Log::captured();
         let journal = Journal::open(state_dir, BOOT).unwrap();
         let applier = Applier::new(journal, Writers::start(config).unwrap(), log.clone());
-        let observer = Observer::new(fs.clone(), self::config(), RuntimeDirs::none()).unwrap();
+        let mut observer = Observer::new(fs.clone(), self::config(), RuntimeDirs::none()).unwrap();
+        observer.set_disks(DiskSettings {
+            iocost: true,
+            ..DiskSettings::default()
+        });
         let mut rig = Rig {
             fs,
             observer,

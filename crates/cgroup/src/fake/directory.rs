@@ -139,13 +139,7 @@ impl Directory for FakeDirectory {
 
     fn can_write(&self, file: File) -> bool {
         let state = self.lock();
-        let there = match file {
-            File::MemoryReclaim => state.group.reclaim,
-            File::IoWeight => state.group.io_weight.is_some(),
-            File::IoBfqWeight => state.group.bfq_weight.is_some(),
-            File::BfqLowLatency => state.group.low_latency.is_some(),
-            _ => true,
-        };
+        let there = state.group.has(file);
         let refused = matches!(
             state.faults.get(&file),
             Some(Fault::Absent | Fault::Denied | Fault::ReadOnly)

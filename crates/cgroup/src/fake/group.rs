@@ -53,8 +53,12 @@ pub struct FakeGroup {
     pub descendants: u64,
     /// Cgroups below it that were removed and still hold memory.
     pub dying: u64,
-    /// `io.cost.qos`, of the root only; `None`: no such file.
+    /// `io.cost.qos`, of the root, and its line about a disk; `None`: no such file.
     pub io_cost_qos: Option<String>,
+    /// The same of `io.cost.model`.
+    pub io_cost_model: Option<String>,
+    /// `stat` of a disk.
+    pub disk_stat: Option<String>,
     pub events: MemoryEvents,
     /// Without what happened below it.
     pub events_local: MemoryEvents,
@@ -102,6 +106,8 @@ impl Default for FakeGroup {
             descendants: 0,
             dying: 0,
             io_cost_qos: None,
+            io_cost_model: None,
+            disk_stat: None,
             events: NO_EVENTS,
             events_local: NO_EVENTS,
         }
@@ -184,6 +190,15 @@ impl FakeGroup {
                 let qos = self.io_cost_qos.as_deref().ok_or(Errno::NOENT)?;
                 writeln!(text, "{qos}")
             }
+            File::IoCostModel => {
+                let model = self.io_cost_model.as_deref().ok_or(Errno::NOENT)?;
+                writeln!(text, "{model}")
+            }
+            File::DiskStat => {
+                let stat = self.disk_stat.as_deref().ok_or(Errno::NOENT)?;
+                writeln!(text, "{stat}")
+            }
+            File::Udev => return Err(Errno::NOENT),
         };
         shown.map_err(|_| Errno::IO)?;
         out.extend_from_slice(text.as_bytes());
@@ -216,6 +231,19 @@ impl FakeGroup {
         Ok(())
     }
 
+    /// Whether the file is there.
+    pub(super) fn has(&self, file: File) -> bool {
+        match file {
+            File::MemoryReclaim => self.reclaim,
+            File::IoWeight => self.io_weight.is_some(),
+            File::IoBfqWeight => self.bfq_weight.is_some(),
+            File::BfqLowLatency => self.low_latency.is_some(),
+            File::IoCostQos => self.io_cost_qos.is_some(),
+            File::IoCostModel => self.io_cost_model.is_some(),
+            _ => true,
+        }
+    }
+
     /// What a write does, as the kernel does it.
     pub(super) fn store(
         &mut self,
@@ -232,6 +260,7 @@ impl FakeGroup {
                 .ok_or(Errno::INVAL)
         };
         match file {
+            _ if !self.has(file) => return Err(Errno::NOENT),
             File::MemoryLow => self.low = limit()?,
             File::MemoryHigh => {
                 self.high = limit()?;
@@ -241,16 +270,14 @@ impl FakeGroup {
                 self.max = limit()?;
                 self.shrink_below(self.max);
             }
-            File::IoWeight if self.io_weight.is_some() => {
-                self.io_weight = Some(weight(text, 10_000)?);
-            }
-            File::IoBfqWeight if self.bfq_weight.is_some() => {
-                self.bfq_weight = Some(weight(text, 1000)?);
-            }
-            File::BfqLowLatency if self.low_latency.is_some() => {
+            File::IoCostQos => self.io_cost_qos = Some(text.to_owned()),
+            File::IoCostModel => self.io_cost_model = Some(text.to_owned()),
+            File::IoWeight => self.io_weight = Some(weight(text, 10_000)?),
+            File::IoBfqWeight => self.bfq_weight = Some(weight(text, 1000)?),
+            File::BfqLowLatency => {
                 self.low_latency = Some(number(text.trim().as_bytes()).ok_or(Errno::INVAL)? != 0);
             }
-            File::MemoryReclaim if self.reclaim => {
+            File::MemoryReclaim => {
                 let (bytes, argument) = text.split_once(' ').unwrap_or((text, ""));
                 let known =
                     argument.is_empty() || (!no_swappiness && argument.starts_with("swappiness="));
@@ -261,9 +288,6 @@ impl FakeGroup {
                 if self.take(wanted) < wanted {
                     return Err(Errno::AGAIN);
                 }
-            }
-            File::IoWeight | File::IoBfqWeight | File::MemoryReclaim | File::BfqLowLatency => {
-                return Err(Errno::NOENT)
             }
             _ => return Err(Errno::INVAL),
         }

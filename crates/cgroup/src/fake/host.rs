@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::directory::{known, normal, FakeDirectory, Journal};
 use super::process::{self, FakeProcess, Life};
 use super::{FakeGate, FakeGroup, Fault};
-use crate::fs::{directory_id, disk_name, disk_path};
+use crate::fs::{cost_path, directory_id, disk_name, disk_path};
 use crate::gate::{GateDevice, GateError};
 use crate::parse::memory::MemoryEvents;
 use crate::parse::proc::ProcessIo;
@@ -104,6 +104,18 @@ impl FakeFs {
         let id = self.mkdir(&disk_path(name));
         self.update(&disk_path(name), |disk| {
             disk.low_latency = Some(low_latency);
+        });
+        id
+    }
+
+    /// Makes a disk that BFQ does not schedule, on a kernel with io.cost. Its path, `cost:NAME`, serves
+    /// wherever a group's does.
+    pub fn add_cost_disk(&self, name: &str) -> GroupId {
+        let id = self.mkdir(&cost_path(name));
+        self.update(&cost_path(name), |disk| {
+            disk.io_cost_qos = Some(String::new());
+            disk.io_cost_model = Some(String::new());
+            disk.disk_stat = Some("0 0 0 0 0 0 0 0 0 0 0".to_owned());
         });
         id
     }

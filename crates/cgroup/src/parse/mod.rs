@@ -4,7 +4,10 @@
 //! `None`. They never allocate per line and never panic, whatever the bytes (property-tested
 //! here, fuzzed in `fuzz/`).
 
+use justitia_policy::knob::{Kind, Knob, Value};
+
 pub mod color;
+pub mod disk;
 pub mod files;
 pub mod host;
 pub mod io;
@@ -29,6 +32,17 @@ pub fn number(digits: &[u8]) -> Option<u64> {
 /// A file that holds one number and a line end.
 pub fn single(text: &[u8]) -> Option<u64> {
     number(text.trim_ascii())
+}
+
+/// What the text of a knob's file says. `None`: it holds no value, or a text no kernel known to us writes.
+pub fn knob(knob: Knob, text: &[u8]) -> Option<Value> {
+    match knob.kind() {
+        Kind::Limit => memory::limit(text).map(Value::Limit),
+        Kind::Weight { .. } => io::default_weight(text).map(Value::Weight),
+        Kind::Switch => single(text).map(|number| Value::Switch(number != 0)),
+        Kind::CostQos | Kind::CostModel => knob.value(std::str::from_utf8(text).ok()?.trim()),
+        Kind::Reclaim => None,
+    }
 }
 
 /// The lines of a file, without their ends.
@@ -82,4 +96,5 @@ pub fn everything(text: &[u8]) {
     let _ = single(text);
     let _ = color::declaration(text);
     host::everything(text);
+    disk::everything(text);
 }

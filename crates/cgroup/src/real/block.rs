@@ -1,4 +1,4 @@
-//! Disks that BFQ schedules: those whose `queue/scheduler` shows it in brackets. Its knobs are in
+//! Disks: those that BFQ schedules, whose `queue/scheduler` shows it in brackets, and the others. BFQ's knobs are in
 //! `queue/iosched`, a directory that is made anew, with another inode, whenever a scheduler is
 //! selected.
 //!
@@ -7,7 +7,7 @@
 //! scheduler that is gone says so.
 
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,8 +16,9 @@ use rustix::fs::{self, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 use super::budget::Budget;
+use super::cost::CostDirectory;
 use super::directory::{RealDirectory, Shared};
-use crate::fs::disk_path;
+use crate::fs::{cost_name, cost_path, disk_path};
 use crate::{Buffer, Quirks};
 
 /// `f_type` of sysfs.
@@ -73,21 +74,31 @@ impl Disks {
         }
     }
 
+    /// The directory of block devices, if this may be a name in it.
+    fn root_of(&self, name: &str) -> Result<&OwnedFd, Errno> {
+        let inside = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+        let root = self.root.as_ref().filter(|_| inside);
+        root.ok_or(Errno::NOENT)
+    }
+
+    /// Opens what io.cost knows of a disk; of one that BFQ schedules by now too, so that it can be put back.
+    pub(crate) fn open_cost(&self, name: &str, cgroups: impl AsFd) -> Result<CostDirectory, Errno> {
+        let root = self.root_of(name)?;
+        CostDirectory::open(root, cgroups, name, Arc::clone(&self.shared))
+    }
+
     /// Opens the directory of a disk's scheduler, if that is BFQ.
     pub(crate) fn open(&self, name: &str) -> Result<RealDirectory, Errno> {
-        let root = self.root.as_ref().ok_or(Errno::NOENT)?;
-        if name.is_empty() || name.starts_with('.') || name.contains('/') {
-            return Err(Errno::NOENT);
-        }
-        if !is_scheduled_by_bfq(root, name, &mut Buffer::new())? {
+        let root = self.root_of(name)?;
+        if how(root, name, &mut Buffer::new())? != Some(Served::ByBfq) {
             return Err(Errno::NOENT);
         }
         let relative = format!("{name}/queue/iosched");
         RealDirectory::open_at(root, &relative, &disk_path(name), Arc::clone(&self.shared))
     }
 
-    /// Appends the paths of the disks that BFQ schedules.
-    pub(crate) fn list(&self, out: &mut Vec<String>) {
+    /// Appends the paths of the disks that BFQ schedules, and with `cost` those of the others.
+    pub(crate) fn list(&self, cost: bool, out: &mut Vec<String>) {
         let Some(root) = &self.root else { return };
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         if list.made.is_none_or(|made| made.elapsed() >= LIST_LASTS) {
@@ -97,7 +108,12 @@ impl Disks {
             list.paths.sort_unstable();
             list.made = Some(Instant::now());
         }
-        out.extend_from_slice(&list.paths);
+        let paths = list.paths.iter();
+        out.extend(
+            paths
+                .filter(|path| cost || cost_name(path).is_none())
+                .cloned(),
+        );
     }
 }
 
@@ -113,27 +129,43 @@ fn scan(root: &OwnedFd, paths: &mut Vec<String>) -> Result<(), Errno> {
         let Ok(name) = entry.file_name().to_str() else {
             continue;
         };
-        if !name.starts_with('.') && is_scheduled_by_bfq(root, name, &mut buffer).unwrap_or(false) {
-            paths.push(disk_path(name));
+        match how(root, name, &mut buffer) {
+            _ if name.starts_with('.') => {}
+            Ok(Some(Served::ByBfq)) => paths.push(disk_path(name)),
+            Ok(Some(Served::Otherwise)) => paths.push(cost_path(name)),
+            Ok(None) | Err(_) => {}
         }
     }
     Ok(())
 }
 
-fn is_scheduled_by_bfq(root: &OwnedFd, name: &str, buffer: &mut Buffer) -> Result<bool, Errno> {
+/// How a disk's requests are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Served {
+    ByBfq,
+    Otherwise,
+}
+
+/// `None`: it has no queue of requests of its own (RAM, device mapper, RAID), or a file behind it.
+fn how(root: &OwnedFd, name: &str, buffer: &mut Buffer) -> Result<Option<Served>, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let path = format!("{name}/queue/scheduler");
     let file = fs::openat(root, path, flags, Mode::empty())?;
     buffer.pread(file, false)?;
     let mut words = buffer.bytes().split(u8::is_ascii_whitespace);
-    Ok(words.any(|word| word == ACTIVE))
+    if words.any(|word| word == ACTIVE) {
+        return Ok(Some(Served::ByBfq));
+    }
+    let shown = buffer.bytes().contains(&b'[');
+    Ok((shown && !name.starts_with("loop")).then_some(Served::Otherwise))
 }
 
 #[cfg(test)]
 mod tests {
-    use justitia_policy::plan::{Knob, Value};
+    use justitia_policy::cost::{CostModel, CostQos};
+    use justitia_policy::knob::{Knob, Value};
 
-    use crate::{CgroupFs, Error, RealFs, Written};
+    use crate::{Buffer, CgroupFs, Error, RealFs, Written};
 
     /// A cgroup mount without cgroups, and block devices: name, schedulers, `low_latency`.
     fn host(disks: &[(&str, &str, Option<&str>)]) -> (tempfile::TempDir, RealFs) {
@@ -167,6 +199,55 @@ mod tests {
             ("loop0", "[none] bfq\n", None),
         ]);
         assert_eq!(listed(&fs), ["block:vda", "block:vdb"]);
+    }
+
+    #[test]
+    fn a_disk_of_another_scheduler_reads_and_writes_its_own_lines_of_io_cost() {
+        let (root, fs) = host(&[
+            ("vda", "[bfq] none\n", None),
+            ("vdb", "[none] mq-deadline\n", None),
+            ("dm-0", "none\n", None),
+            ("loop0", "[none]\n", None),
+        ]);
+        assert_eq!(listed(&fs), ["block:vda"], "a kernel without io.cost");
+        let (block, cgroup) = (root.path().join("block/vdb"), root.path().join("cgroup"));
+        std::fs::write(block.join("dev"), "254:16\n").unwrap();
+        std::fs::write(block.join("stat"), "1 0 8 5 2 0 16 5 0 9 10\n").unwrap();
+        let lines = "8:0 enable=1 ctrl=user min=1.00 max=2.00\n254:16 enable=0 ctrl=auto\n";
+        std::fs::write(cgroup.join("io.cost.qos"), lines).unwrap();
+        std::fs::write(cgroup.join("io.cost.model"), "8:0 ctrl=user rbps=1\n").unwrap();
+        std::fs::write(cgroup.join("io.stat"), "254:16 rbytes=1 cost.vrate=97.50\n").unwrap();
+        assert_eq!(listed(&fs), ["block:vda", "cost:vdb"]);
+        let disk = fs.open("cost:vdb").unwrap();
+        assert_eq!(
+            disk.id().0 >> 62,
+            3,
+            "no cgroup and no scheduler has this id"
+        );
+        let (off, none) = (CostQos::default(), CostModel::default());
+        assert_eq!(
+            disk.read_knob(Knob::IoCostQos),
+            Ok(Some(Value::CostQos(off)))
+        );
+        assert_eq!(
+            disk.read_knob(Knob::IoCostModel),
+            Ok(Some(Value::CostModel(none)))
+        );
+        let mut buffer = Buffer::new();
+        let counters = disk.disk_counters(&mut buffer).unwrap().unwrap();
+        assert_eq!((counters.reads, counters.write_bytes), (1, 8192));
+        assert_eq!(disk.vrate(&mut buffer), Ok(Some(9750)));
+        let on = CostQos {
+            enable: true,
+            ..off
+        };
+        std::fs::write(cgroup.join("io.cost.qos"), "").unwrap();
+        let wrote = disk.write_knob(Knob::IoCostQos, Value::CostQos(on));
+        assert_eq!(wrote, Ok(Written::Done));
+        let text = std::fs::read_to_string(cgroup.join("io.cost.qos")).unwrap();
+        assert_eq!(text, "254:16 enable=1 ctrl=auto");
+        std::fs::remove_dir_all(&block).unwrap();
+        assert!(disk.read_knob(Knob::IoCostQos).unwrap_err().is_gone());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod block;
 mod btf;
 mod budget;
+mod cost;
 mod directory;
 mod host;
 mod mount;
@@ -29,16 +30,16 @@ use rustix::time::{clock_gettime, ClockId};
 
 pub use btf::has_btf;
 pub use host::boot_id;
-pub use mount::{mount_of, Facts, Mount, MountOf};
+pub use mount::{mount_of, Mount, MountOf};
 pub use own::resident_bytes;
 pub use own_group::OwnGroup;
 pub use processes::{HostMemory, OpenFile, Processes};
 
-use crate::fs::disk_name;
+use crate::fs::{cost_name, disk_name};
 use crate::gate::{GateDevice, GateError};
 use crate::{
-    CgroupFs, Child, Device, Error, File, Group, Owner, Process, PsiTrigger, Quirks, Resource,
-    Watch, WatchKind,
+    CgroupFs, Child, Device, Directory, Error, File, Group, Owner, Process, PsiTrigger, Quirks,
+    Resource, Watch, WatchKind,
 };
 use block::Disks;
 use budget::Budget;
@@ -181,14 +182,18 @@ fn arm(fd: impl AsFd, trigger: PsiTrigger) -> Result<(), Errno> {
 
 impl CgroupFs for RealFs {
     fn open(&self, path: &str) -> Result<Group, Error> {
-        let opened = match disk_name(path) {
-            Some(name) => self.disks.open(name),
-            None => RealDirectory::open(&self.root, path, Arc::clone(&self.shared)),
+        let opened: Result<Arc<dyn Directory>, Errno> = match (cost_name(path), disk_name(path)) {
+            (Some(name), _) => self
+                .disks
+                .open_cost(name, &self.root)
+                .map(|it| Arc::new(it) as _),
+            (None, Some(name)) => self.disks.open(name).map(|it| Arc::new(it) as _),
+            (None, None) => RealDirectory::open(&self.root, path, Arc::clone(&self.shared))
+                .map(|it| Arc::new(it) as _),
         };
-        match opened {
-            Ok(directory) => Ok(Group::new(Arc::new(directory))),
-            Err(errno) => Err(directory_error(path, errno)),
-        }
+        opened
+            .map(Group::new)
+            .map_err(|errno| directory_error(path, errno))
     }
 
     fn children(&self, path: &str, most: usize, out: &mut Vec<Child>) -> Result<(), Error> {
@@ -230,7 +235,9 @@ impl CgroupFs for RealFs {
     }
 
     fn block_devices(&self, out: &mut Vec<String>) {
-        self.disks.list(out);
+        let file = File::IoCostQos.name();
+        let cost = fs::accessat(&self.root, file, fs::Access::EXISTS, fs::AtFlags::empty());
+        self.disks.list(cost.is_ok(), out);
     }
 
     fn watch_host_pressure(&self, resource: Resource, trigger: PsiTrigger) -> Result<Watch, Errno> {

@@ -36,25 +36,6 @@ pub fn mount_of(file: impl AsFd) -> Option<MountOf> {
 pub struct Mount {
     path: PathBuf,
     read_only: bool,
-    facts: Facts,
-}
-
-/// What the mount offers, as far as it can be seen without trying.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
-pub struct Facts {
-    /// Mounted with `memory_recursiveprot`: unclaimed protection of a parent goes to its children.
-    pub recursive_protection: bool,
-    /// `memory.reclaim` exists (Linux 5.19).
-    pub reclaim: bool,
-    /// Pressure stall information is on.
-    pub psi: bool,
-    /// Some cgroup has `io.weight`.
-    pub io_weight: bool,
-    /// `io.cost` is enabled on a device, without which `io.weight` does nothing.
-    pub io_cost: bool,
-    /// Some cgroup has `io.bfq.weight`: a device uses the BFQ scheduler.
-    pub bfq: bool,
 }
 
 impl Mount {
@@ -70,10 +51,8 @@ impl Mount {
             let file = Path::new(&mount.mount_point).join(File::CgroupControllers.name());
             std::fs::read_to_string(file).unwrap_or_default()
         })?;
-        let path = PathBuf::from(&chosen.mount_point);
         Ok(Mount {
-            facts: Facts::probe(&path, chosen),
-            path,
+            path: PathBuf::from(&chosen.mount_point),
             read_only: chosen.read_only,
         })
     }
@@ -93,38 +72,6 @@ impl Mount {
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// What it offers.
-    pub fn facts(&self) -> &Facts {
-        &self.facts
-    }
-}
-
-impl Facts {
-    fn probe(path: &Path, mount: &CgroupMount) -> Facts {
-        let children: Vec<PathBuf> = std::fs::read_dir(path)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-            .map(|entry| entry.path())
-            .collect();
-        let some_child_has = |file: File| {
-            children
-                .iter()
-                .any(|child| child.join(file.name()).exists())
-        };
-        Facts {
-            recursive_protection: mount.has("memory_recursiveprot"),
-            reclaim: path.join(File::MemoryReclaim.name()).exists()
-                || some_child_has(File::MemoryReclaim),
-            psi: std::fs::read("/proc/pressure/io").is_ok(),
-            io_weight: some_child_has(File::IoWeight),
-            io_cost: std::fs::read_to_string(path.join("io.cost.qos"))
-                .is_ok_and(|text| text.contains("enable=1")),
-            bfq: some_child_has(File::IoBfqWeight),
-        }
     }
 }
 

@@ -3,7 +3,6 @@
 use anyhow::Result;
 use justitia_agent::socket::ask;
 use justitia_agent::Error;
-use justitia_policy::plan::Knob;
 use justitia_report::status::{
     source_words, DeviceStatus, GroupStatus, PlannedWrite, Report, VerdictStatus,
 };
@@ -175,7 +174,7 @@ fn push_verdict(text: &mut Page, group: &GroupStatus, verdict: &VerdictStatus, s
 fn push_knobs(text: &mut Page, report: &Report, group: &GroupStatus) {
     text.push_str("\n  knob            now            before us\n");
     for knob in &group.knobs {
-        let memory = matches!(knob.knob, Knob::MemoryLow | Knob::MemoryHigh);
+        let memory = knob.knob.is_memory();
         let prior = match (&knob.prior, knob.foreign) {
             (_, true) => "set by somebody else, left alone".to_owned(),
             (Some(prior), _) => output::knob_value(prior, memory),
@@ -184,8 +183,7 @@ fn push_knobs(text: &mut Page, report: &Report, group: &GroupStatus) {
         let now = output::knob_value(&knob.now, memory);
         writeln!(text, "  {:<16}{now:<15}{prior}", knob.knob);
     }
-    for device in &report.devices {
-        let (name, now, prior) = super::status::device_words(device);
+    for (name, now, prior) in report.devices.iter().flat_map(super::status::device_words) {
         writeln!(text, "  {name:<16}{now:<15}{prior}");
     }
     let writes: Vec<_> = report
@@ -197,11 +195,7 @@ fn push_knobs(text: &mut Page, report: &Report, group: &GroupStatus) {
         text.push_str("\n  last step\n");
     }
     for write in writes {
-        let memory = matches!(
-            write.knob,
-            Knob::MemoryLow | Knob::MemoryHigh | Knob::MemoryReclaim
-        );
-        let value = output::knob_value(&write.value, memory);
+        let value = output::knob_value(&write.value, write.knob.is_memory());
         writeln!(text, "  {:<16}{value:<15}{}", write.knob, write.because);
     }
 }

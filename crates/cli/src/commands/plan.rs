@@ -4,7 +4,6 @@ use anyhow::Result;
 use justitia_agent::run;
 use justitia_agent::socket::ask;
 use justitia_policy::config::Mode;
-use justitia_policy::plan::Knob;
 use justitia_report::status::{PlannedWrite, Problem, Report};
 use serde::Serialize;
 
@@ -91,10 +90,7 @@ fn render(report: &Report, source: &str, screen: Screen) -> Page {
     } else {
         let mut table = Table::new(&COLUMNS);
         for write in &report.writes {
-            let memory = !matches!(
-                write.knob,
-                Knob::IoWeight | Knob::IoBfqWeight | Knob::BfqLowLatency
-            );
+            let memory = write.knob.is_memory();
             let value = |value: &str| (output::knob_value(value, memory), None);
             table.row(vec![
                 (write.path.clone(), None),

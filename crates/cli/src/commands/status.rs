@@ -159,8 +159,7 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> Page {
         }
         text.append(&table.render(screen));
     }
-    for device in &report.devices {
-        let (name, now, prior) = device_words(device);
+    for (name, now, prior) in report.devices.iter().flat_map(device_words) {
         write!(text, "\n{name} {now}; before us: {prior}\n");
     }
     if let Some(guard) = &report.guard {
@@ -239,20 +238,19 @@ fn color_text(verdict: &VerdictStatus) -> String {
     }
 }
 
-/// A disk's knob: its name, what it holds, and what it held before us and which disk it is of.
-pub(crate) fn device_words(device: &DeviceStatus) -> (&'static str, &'static str, String) {
-    let switch = |on: Option<bool>| on.map(|on| if on { "1" } else { "0" });
-    let prior = match (device.foreign, switch(device.prior)) {
-        (true, _) => "set by somebody else, left alone",
-        (false, Some(prior)) => prior,
-        (false, None) => "not changed by us",
-    };
-    let disk = device.path.trim_start_matches("block:");
-    (
-        Knob::BfqLowLatency.file_name(),
-        switch(device.low_latency).unwrap_or("-"),
-        format!("{prior} (disk {disk})"),
-    )
+/// A disk's knobs: the name of each, what it holds, and what it held before us and which disk it is of.
+pub(crate) fn device_words(
+    device: &DeviceStatus,
+) -> impl Iterator<Item = (&'static str, &str, String)> {
+    device.knobs.iter().map(|knob| {
+        let prior = match (knob.foreign, &knob.prior) {
+            (true, _) => "set by somebody else, left alone",
+            (false, Some(prior)) => prior,
+            (false, None) => "not changed by us",
+        };
+        let words = format!("{prior} (disk {})", device.name());
+        (knob.knob.file_name(), knob.now.as_str(), words)
+    })
 }
 
 /// A plain word of an enum, as in JSON.
@@ -371,6 +369,7 @@ pub(crate) mod tests {
                 low_latency: Some(false),
                 prior: Some(true),
                 foreign: false,
+                knobs: vec![knob(Knob::BfqLowLatency, "0", Some("1"), false)],
             }],
             writes: vec![PlannedWrite {
                 path: "/app/db".into(),

@@ -13,7 +13,7 @@ use justitia_policy::units::Weight;
 
 use super::about;
 use crate::check::{Check, Finding, Outcome, Severity, Subject};
-use crate::facts::{Facts, GroupFacts};
+use crate::facts::{Facts, GroupFacts, BFQ};
 use crate::remedy;
 
 pub(crate) const NOT_ENFORCED: Check = Check {
@@ -48,8 +48,6 @@ pub(crate) const WRITEBACK_NOT_CHARGED: Check = Check {
     run: writeback_not_charged,
 };
 
-const BFQ: &str = "bfq";
-
 /// A weight that somebody set, in the file that shows it.
 fn set_weight(group: &GroupFacts, out: &mut Outcome) -> Option<u32> {
     let files = [group.bfq_weight.clone(), group.io_weight.clone()];
@@ -62,6 +60,9 @@ fn set_weight(group: &GroupFacts, out: &mut Outcome) -> Option<u32> {
         .chain(io)
         .find(|weight| *weight != Weight::DEFAULT.get())
 }
+
+/// Where a rule of the operator's goes.
+const UDEV_RULE: &str = "/etc/udev/rules.d/60-bfq.rules";
 
 fn not_enforced(facts: &Facts, out: &mut Outcome) {
     let Some(groups) = out.io_groups(facts) else {
@@ -114,7 +115,17 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) {
             "{load}echo bfq > /sys/block/{}/queue/scheduler",
             disk.name
         ));
-        out.find(finding.remedy(format!("echo '{device} enable=1' > {qos}")));
+        // For good: udev selects it whenever the disk appears.
+        let rule = format!(
+            "ACTION==\"add|change\", KERNEL==\"{}\", ATTR{{queue/scheduler}}=\"bfq\"",
+            disk.name
+        );
+        out.find(
+            finding
+                .remedy(format!("echo '{rule}' > {UDEV_RULE}"))
+                .remedy("justitia run: io.cost serves the disk while groups contend")
+                .remedy(format!("echo '{device} enable=1' > {qos}")),
+        );
     }
 }
 

@@ -396,5 +396,6 @@ fn io_cost_serves_where_the_scheduler_does_not() {
     });
     let report = host.report();
     let check = check(&report, "weights-not-enforced");
+    assert_eq!(report.host.disks["sda"], "io.cost");
     assert_eq!(check.verdict, Verdict::Fine, "{check:#?}");
 }

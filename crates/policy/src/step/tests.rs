@@ -329,10 +329,9 @@ fn switched(stalls_us: &[u64], mode: Mode, foreign: bool) -> Vec<Vec<crate::plan
     };
     let mut snapshot = contended();
     snapshot.devices.push(BlockDevice {
-        id: GroupId(7 | 1 << 63),
-        path: "block:sda".into(),
         low_latency: Some(true),
         foreign,
+        ..BlockDevice::new(GroupId(7 | 1 << 63), "block:sda")
     });
     let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
     let mut seen = Vec::new();
@@ -387,10 +386,8 @@ fn a_disk_that_comes_later_is_turned_off_in_a_lull_too_and_an_unknown_one_is_not
     }
     for (id, low_latency) in [(8, Some(true)), (9, None)] {
         snapshot.devices.push(BlockDevice {
-            id: GroupId(id),
-            path: format!("block:{id}"),
             low_latency,
-            foreign: false,
+            ..BlockDevice::new(GroupId(id), &format!("block:{id}"))
         });
     }
     let (_, plan) = step(&state, &snapshot, &Config::default(), SECOND);

@@ -210,4 +210,9 @@ pub(crate) const AGENT: &[Field] = &[
         "",
         Get::Device(|disk| disk.low_latency.map(|on| f64::from(u8::from(on)))),
     ),
+    plain(
+        "devices[].knobs",
+        "",
+        "Its knobs, BFQ's or io.cost's: value, value before the agent, and whether another program changed it.",
+    ),
 ];

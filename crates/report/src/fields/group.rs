@@ -1,11 +1,10 @@
 //! Each managed group.
 
 use justitia_policy::color::ColorSource;
-use justitia_policy::plan::Knob;
 use justitia_policy::rates::CacheRates;
 
 use super::{extra, plain, Field, Get, Kind};
-use crate::status::{source_words, GroupStatus, VerdictStatus};
+use crate::status::{source_words, VerdictStatus};
 
 /// What the verdict says.
 macro_rules! verdict {
@@ -28,15 +27,6 @@ macro_rules! cache {
                 .and_then(|verdict| get(&verdict.cache))
         })
     };
-}
-
-/// What a knob holds; `max` is infinite.
-fn knob(group: &GroupStatus, knob: Knob) -> Option<f64> {
-    let status = group.knobs.iter().find(|status| status.knob == knob)?;
-    match status.now.as_str() {
-        "max" => Some(f64::INFINITY),
-        number => number.parse().ok(),
-    }
 }
 
 /// About each group.
@@ -366,25 +356,5 @@ pub(crate) const GROUP: &[Field] = &[
         "groups[].knobs",
         "",
         "Its knobs: value, value before the agent, and whether another program changed it.",
-    ),
-    extra("Value of the group's memory.low.").gauge(
-        "justitia_group_memory_low_bytes",
-        "bytes",
-        Get::Group(|group| knob(group, Knob::MemoryLow)),
-    ),
-    extra("Value of the group's memory.high; +Inf is no limit.").gauge(
-        "justitia_group_memory_high_bytes",
-        "bytes",
-        Get::Group(|group| knob(group, Knob::MemoryHigh)),
-    ),
-    extra("Value of the group's io.weight.").gauge(
-        "justitia_group_io_weight",
-        "",
-        Get::Group(|group| knob(group, Knob::IoWeight)),
-    ),
-    extra("Value of the group's io.bfq.weight.").gauge(
-        "justitia_group_io_bfq_weight",
-        "",
-        Get::Group(|group| knob(group, Knob::IoBfqWeight)),
     ),
 ];

@@ -140,6 +140,11 @@ impl Writing {
             host.groups_total,
         );
         self.wrapped("", "  ", &line);
+        if !host.disks.is_empty() {
+            let disks = host.disks.iter().map(|(name, by)| format!("{name} {by}"));
+            let disks = disks.collect::<Vec<_>>().join(", ");
+            self.wrapped("", "  ", &format!("weights on disks act by: {disks}"));
+        }
         writeln!(
             self.text,
             "{} found, {} silenced, {} could not tell",
@@ -228,6 +233,7 @@ mod tests {
                 swap_bytes: Some(0),
                 groups_total: 12,
                 window_s: Some(1.0),
+                disks: [("sda".to_owned(), "bfq")].into(),
             },
             checks: vec![
                 check(

@@ -222,12 +222,8 @@ fn writes(picture: &Picture, past: &Past, width: usize, theme: Theme) -> Vec<Lin
 }
 
 fn value(knob: Knob, value: &str) -> String {
-    let memory = matches!(
-        knob,
-        Knob::MemoryLow | Knob::MemoryHigh | Knob::MemoryReclaim
-    );
     match value.parse() {
-        Ok(bytes) if memory => format::size(Some(bytes)),
+        Ok(bytes) if knob.is_memory() => format::size(Some(bytes)),
         _ => value.to_owned(),
     }
 }

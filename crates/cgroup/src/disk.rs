@@ -1,0 +1,26 @@
+//! What a disk did, how io.cost goes about it, and what its makers or operators say it delivers.
+
+use justitia_policy::cost::{CostModel, DiskCounters};
+
+use crate::parse::disk;
+use crate::{Buffer, Error, File, Group};
+
+impl Group {
+    /// What this disk did since boot.
+    pub fn disk_counters(&self, buffer: &mut Buffer) -> Result<Option<DiskCounters>, Error> {
+        let there = self.read_if_there(File::DiskStat, buffer)?;
+        Ok(disk::stat(buffer.bytes()).filter(|_| there))
+    }
+
+    /// How fast io.cost lets this disk go, of its model, in hundredths of a percent.
+    pub fn vrate(&self, buffer: &mut Buffer) -> Result<Option<u32>, Error> {
+        let there = self.read_if_there(File::IoStat, buffer)?;
+        Ok(disk::vrate(buffer.bytes()).filter(|_| there))
+    }
+
+    /// The model of this disk that udev knows (`iocost.conf(5)`).
+    pub fn known_model(&self, buffer: &mut Buffer) -> Result<Option<CostModel>, Error> {
+        let there = self.read_if_there(File::Udev, buffer)?;
+        Ok(disk::udev_model(buffer.bytes()).filter(|_| there))
+    }
+}

@@ -1,0 +1,134 @@
+//! What io.cost knows of one disk, as a directory of knobs: the disk's lines of the root cgroup's files, without
+//! its number in front, and its counters.
+//!
+//! Only disks with a queue of requests of their own have one: io.cost never sees the bios of a volume that passes
+//! them on (device mapper, RAID).
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use justitia_policy::snapshot::GroupId;
+use rustix::fs::{self, Access, AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::directory::Shared;
+use crate::fs::{cost_path, directory_id};
+use crate::parse::lines;
+use crate::{Buffer, Directory, File, PsiTrigger, Quirks, Watch};
+
+/// Where udev keeps what it knows of devices.
+const UDEV: &str = "/run/udev/data";
+
+/// A disk in the eyes of io.cost.
+#[derive(Debug)]
+pub(crate) struct CostDirectory {
+    id: GroupId,
+    path: String,
+    /// Its directory in sysfs.
+    dir: OwnedFd,
+    /// The root cgroup.
+    root: OwnedFd,
+    /// `MAJOR:MINOR`.
+    number: String,
+    shared: Arc<Shared>,
+}
+
+impl CostDirectory {
+    /// Opens the disk `name` of a directory of block devices.
+    pub(crate) fn open(
+        block: impl AsFd,
+        root: impl AsFd,
+        name: &str,
+        shared: Arc<Shared>,
+    ) -> Result<CostDirectory, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = fs::openat(block, name, flags, Mode::empty())?;
+        let path = cost_path(name);
+        let mut buffer = Buffer::new();
+        buffer.pread(open(&dir, "dev", OFlags::RDONLY)?, false)?;
+        let number = String::from_utf8_lossy(buffer.bytes().trim_ascii()).into_owned();
+        Ok(CostDirectory {
+            id: directory_id(&path, fs::fstat(&dir)?.st_ino),
+            path,
+            dir,
+            root: fs::openat(root, ".", flags, Mode::empty())?,
+            number,
+            shared,
+        })
+    }
+}
+
+fn open(dir: impl AsFd, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    fs::openat(dir, name, flags | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The rest of the line that begins with this word.
+pub(crate) fn line_of<'a>(text: &'a [u8], word: &str) -> Option<&'a [u8]> {
+    lines(text).find_map(|line| line.strip_prefix(word.as_bytes())?.strip_prefix(b" "))
+}
+
+impl Directory for CostDirectory {
+    fn id(&self) -> GroupId {
+        self.id
+    }
+
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn exists(&self) -> bool {
+        fs::accessat(&self.dir, "queue", Access::EXISTS, AtFlags::empty()).is_ok()
+    }
+
+    fn read(&self, file: File, buffer: &mut Buffer) -> Result<(), Errno> {
+        if !self.exists() {
+            return Err(Errno::NODEV);
+        }
+        match file {
+            File::IoCostQos | File::IoCostModel | File::IoStat => {
+                buffer.pread(open(&self.root, file.name(), OFlags::RDONLY)?, true)?;
+                // No line: io.cost was never told of this disk.
+                let line = line_of(buffer.bytes(), &self.number).unwrap_or_default();
+                let line = line.to_vec();
+                buffer.refill().extend_from_slice(&line);
+                Ok(())
+            }
+            File::DiskStat => buffer.pread(open(&self.dir, file.name(), OFlags::RDONLY)?, false),
+            File::Udev => {
+                let path = format!("{UDEV}/b{}", self.number);
+                let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+                buffer.pread(fs::open(path, flags, Mode::empty())?, true)
+            }
+            _ => Err(Errno::NOENT),
+        }
+    }
+
+    fn write(&self, file: File, text: &[u8]) -> Result<(), Errno> {
+        if !self.exists() {
+            return Err(Errno::NODEV);
+        }
+        let fd = open(&self.root, file.name(), OFlags::WRONLY)?;
+        let line = [self.number.as_bytes(), b" ", text].concat();
+        rustix::io::write(&fd, &line).map(|_| ())
+    }
+
+    fn can_write(&self, file: File) -> bool {
+        fs::accessat(&self.root, file.name(), Access::WRITE_OK, AtFlags::empty()).is_ok()
+    }
+
+    fn xattr(&self, _name: &str, _buffer: &mut Buffer) -> Result<(), Errno> {
+        Err(Errno::NODATA)
+    }
+
+    fn set_xattr(&self, _name: &str, _value: Option<&[u8]>) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    fn watch(&self, _file: File, _trigger: Option<PsiTrigger>) -> Result<Watch, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    fn quirks(&self) -> &Quirks {
+        &self.shared.quirks
+    }
+}

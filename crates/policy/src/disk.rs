@@ -1,0 +1,281 @@
+//! Disks that no scheduler serves by weight: io.cost is switched on for them while groups contend, with a model
+//! that is given or learned.
+//!
+//! Units: bytes, requests and seconds.
+//!
+//! The kernel's model of a disk is linear (`block/blk-iocost.c`): a request costs a fixed time and a time for
+//! each byte. Both are learned from the disk under load, without a benchmark. While it is *saturated* (it had
+//! something to do all the time) what it delivers is its capacity: large requests tell the time for a byte,
+//! small ones what is left for each request. The largest that was delivered counts, and fades slowly.
+//!
+//! The model need not be right. `io.cost.qos` lets the kernel go slower and faster than the model says: faster
+//! while requests wait for io.cost and the disk answers in time, slower while it does not. What "in time" is,
+//! is learned too, from how long requests were in the disk.
+//!
+//! Properties:
+//! - A disk for which somebody else configured io.cost is left alone, and so is one that became the user's.
+//! - Nothing is written before groups contend, nor before the disk was saturated for [`LEARN_S`] seconds or its
+//!   model was given.
+//! - Each write makes the kernel wait until no request is on its way, so a model is corrected only when it is
+//!   wrong by more than [`WORTH`], and no more often than every [`PAUSE_S`] seconds.
+//!
+//! Left out: what a disk does differently for sequential and random requests. Both are told the same.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cost::{CostModel, CostQos, DiskCounters};
+use crate::knob::{Knob, Value};
+use crate::plan::{Reason, Write};
+use crate::snapshot::{BlockDevice, GroupId};
+
+/// A disk that had something to do for this part of the time is saturated.
+const SATURATED: f64 = 0.9;
+/// Seconds of saturation before a model is believed.
+const LEARN_S: f64 = 3.0;
+/// Requests this long, bytes, tell what a byte takes.
+const LARGE: f64 = 65536.0;
+/// Requests this short tell what a request takes.
+const SMALL: f64 = 16384.0;
+/// What a capacity loses each second in which the disk is saturated and delivers less.
+const FADE: f64 = 0.002;
+/// Time constant of the rates, seconds: a burst into a cache of the disk is no capacity.
+const SMOOTHING_S: f64 = 3.0;
+/// A model that is wrong by this factor is corrected.
+const WORTH: f64 = 1.25;
+/// Seconds between two corrections.
+const PAUSE_S: f64 = 20.0;
+/// The page that the kernel's numbers of requests are of.
+const PAGE: f64 = 4096.0;
+/// How far the kernel may stray from the model, hundredths of a percent.
+const SLOWEST: u32 = 3000;
+const FASTEST: u32 = 40_000;
+/// Part of the requests that are to be answered in time.
+const IN_TIME: u32 = 9000;
+/// Bounds of that time, microseconds.
+const LATENCY_US: (f64, f64) = (200.0, 50_000.0);
+
+/// What is remembered of one disk.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct DiskMemo {
+    counters: Option<DiskCounters>,
+    rates: Option<DiskRates>,
+    /// Seconds in which it was saturated.
+    saturated_s: f64,
+    read: Capacity,
+    write: Capacity,
+    /// We switched io.cost on.
+    held: bool,
+    /// Seconds since its model was written.
+    written_s: f64,
+}
+
+/// What it does, smoothed; each a second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct DiskRates {
+    read_bytes: f64,
+    write_bytes: f64,
+    requests: f64,
+    /// Part of the time in which it had something to do.
+    busy: f64,
+}
+
+/// What a direction takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Capacity {
+    /// 0: not known.
+    bytes_per_s: f64,
+    /// What a request takes beside its bytes, seconds; `None`: not known, taken for nothing.
+    request_s: Option<f64>,
+}
+
+impl DiskRates {
+    fn between(then: &DiskCounters, now: &DiskCounters, elapsed_s: f64) -> Option<DiskRates> {
+        let rate = |then: u64, now: u64| {
+            let difference = now.checked_sub(then)?;
+            (elapsed_s > 0.0).then(|| difference as f64 / elapsed_s)
+        };
+        let requests = rate(then.reads, now.reads)? + rate(then.writes, now.writes)?;
+        Some(DiskRates {
+            read_bytes: rate(then.read_bytes, now.read_bytes)?,
+            write_bytes: rate(then.write_bytes, now.write_bytes)?,
+            requests,
+            busy: rate(then.busy_ms, now.busy_ms)? / 1000.0,
+        })
+    }
+
+    fn smoothed(self, new: DiskRates, elapsed_s: f64) -> DiskRates {
+        let part = 1.0 - (-elapsed_s / SMOOTHING_S).exp();
+        let mix = |old: f64, new: f64| old + (new - old) * part;
+        DiskRates {
+            read_bytes: mix(self.read_bytes, new.read_bytes),
+            write_bytes: mix(self.write_bytes, new.write_bytes),
+            requests: mix(self.requests, new.requests),
+            busy: mix(self.busy, new.busy),
+        }
+    }
+}
+
+impl Capacity {
+    /// Takes in what a saturated disk delivered.
+    fn learn(&mut self, bytes_per_s: f64, requests_per_s: f64, elapsed_s: f64) {
+        let size = bytes_per_s / requests_per_s;
+        if size >= LARGE {
+            self.bytes_per_s *= 1.0 - FADE * elapsed_s;
+        }
+        self.bytes_per_s = self.bytes_per_s.max(bytes_per_s);
+        if size <= SMALL {
+            let seen = (1.0 / requests_per_s - size / self.bytes_per_s).max(0.0);
+            let least = self.request_s.map(|least| least * (1.0 + FADE * elapsed_s));
+            self.request_s = Some(least.map_or(seen, |least| least.min(seen)));
+        }
+    }
+
+    /// Bytes, and requests of a page, each second.
+    fn numbers(self) -> (u64, u64) {
+        let request_s = self.request_s.unwrap_or_default() + PAGE / self.bytes_per_s;
+        (self.bytes_per_s as u64, (1.0 / request_s) as u64)
+    }
+}
+
+impl DiskMemo {
+    fn after(&self, disk: &BlockDevice, elapsed_s: f64) -> DiskMemo {
+        let mut memo = DiskMemo {
+            counters: disk.counters,
+            written_s: self.written_s + elapsed_s,
+            ..self.clone()
+        };
+        let both = self.counters.as_ref().zip(disk.counters.as_ref());
+        let new = both.and_then(|(then, now)| DiskRates::between(then, now, elapsed_s));
+        let Some(new) = new else {
+            memo.rates = None;
+            return memo;
+        };
+        let rates = self.rates.map_or(new, |old| old.smoothed(new, elapsed_s));
+        memo.rates = Some(rates);
+        let bytes = rates.read_bytes + rates.write_bytes;
+        if new.busy.min(rates.busy) < SATURATED || bytes <= 0.0 || rates.requests <= 0.0 {
+            return memo;
+        }
+        memo.saturated_s += elapsed_s;
+        // A disk that does both at a time tells of both.
+        let mostly = |part: f64| part >= 0.8 * bytes;
+        if !mostly(rates.write_bytes) {
+            memo.read.learn(bytes, rates.requests, elapsed_s);
+        }
+        if !mostly(rates.read_bytes) {
+            memo.write.learn(bytes, rates.requests, elapsed_s);
+        }
+        memo
+    }
+
+    /// The model learned so far; `None`: too little was seen.
+    fn model(&self) -> Option<CostModel> {
+        if self.saturated_s < LEARN_S {
+            return None;
+        }
+        // What was not seen of a direction is taken from the other one.
+        let known =
+            |one: Capacity, other: Capacity| if one.bytes_per_s > 0.0 { one } else { other };
+        let (rbps, riops) = known(self.read, self.write).numbers();
+        let (wbps, wiops) = known(self.write, self.read).numbers();
+        let model = CostModel {
+            user: true,
+            rbps,
+            rseqiops: riops,
+            rrandiops: riops,
+            wbps,
+            wseqiops: wiops,
+            wrandiops: wiops,
+        };
+        model.is_whole().then_some(model)
+    }
+}
+
+/// How the kernel is to go about this model.
+fn qos(model: &CostModel) -> CostQos {
+    // A request may wait in the disk for a few others.
+    let in_time = |bps: u64, iops: u64| {
+        let request_s = 131_072.0 / bps as f64 + 1.0 / iops as f64;
+        (4.0 * request_s * 1e6).clamp(LATENCY_US.0, LATENCY_US.1) as u32
+    };
+    CostQos {
+        enable: true,
+        user: true,
+        rpct: IN_TIME,
+        rlat_us: in_time(model.rbps, model.rrandiops),
+        wpct: IN_TIME,
+        wlat_us: in_time(model.wbps, model.wrandiops),
+        min: SLOWEST,
+        max: FASTEST,
+    }
+}
+
+/// Whether a model is wrong enough to be corrected.
+fn worth(now: &CostModel, wanted: &CostModel) -> bool {
+    let pairs = [
+        (now.rbps, wanted.rbps),
+        (now.rrandiops, wanted.rrandiops),
+        (now.wbps, wanted.wbps),
+        (now.wrandiops, wanted.wrandiops),
+    ];
+    pairs.into_iter().any(|(now, wanted)| {
+        let factor = now as f64 / wanted.max(1) as f64;
+        !(1.0 / WORTH..=WORTH).contains(&factor)
+    })
+}
+
+/// What is remembered of the disks next, and what is to be written of them. `serve`: groups contend, or did,
+/// and are to be served by weight.
+pub(crate) fn serve(
+    memos: &BTreeMap<GroupId, DiskMemo>,
+    disks: &[BlockDevice],
+    serve: bool,
+    elapsed_s: f64,
+) -> (BTreeMap<GroupId, DiskMemo>, Vec<Write>) {
+    let mut writes = Vec::new();
+    let mut next = BTreeMap::new();
+    for disk in disks {
+        let (Some(qos_now), Some(model_now)) = (disk.cost_qos, disk.cost_model) else {
+            continue;
+        };
+        let before = memos.get(&disk.id).cloned().unwrap_or_default();
+        let mut memo = before.after(disk, elapsed_s);
+        let others = !memo.held && (qos_now.enable || qos_now.user || model_now.user);
+        let model = disk.given_model.or_else(|| memo.model());
+        if let Some(model) = model.filter(|_| serve && !others && !disk.foreign) {
+            let due = memo.written_s >= PAUSE_S || disk.given_model.is_some();
+            let wrong = due && worth(&model_now, &model);
+            if !memo.held || !qos_now.enable || wrong {
+                memo.held = true;
+                memo.written_s = 0.0;
+                writes.extend(both(disk, model));
+            }
+        }
+        next.insert(disk.id, memo);
+    }
+    (next, writes)
+}
+
+/// The model first: io.cost is never on with a guess of the kernel's.
+fn both(disk: &BlockDevice, model: CostModel) -> [Write; 2] {
+    let reason = Reason::ServeByWeight {
+        bytes_per_s: model.rbps.max(model.wbps),
+    };
+    let write = |knob, value| Write {
+        group: disk.id,
+        knob,
+        value,
+        reason,
+    };
+    [
+        write(Knob::IoCostModel, Value::CostModel(model)),
+        write(Knob::IoCostQos, Value::CostQos(qos(&model))),
+    ]
+}
+
+#[cfg(test)]
+#[path = "disk_tests.rs"]
+mod tests;

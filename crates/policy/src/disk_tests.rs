@@ -1,0 +1,154 @@
+//! A disk of the test's, seen second by second.
+
+use super::*;
+
+const ID: GroupId = GroupId(3 << 62);
+
+struct Bench {
+    disk: BlockDevice,
+    memos: BTreeMap<GroupId, DiskMemo>,
+    contended: bool,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench {
+            disk: BlockDevice {
+                cost_qos: Some(CostQos::default()),
+                cost_model: Some(CostModel::default()),
+                counters: Some(DiskCounters::default()),
+                ..BlockDevice::new(ID, "cost:sda")
+            },
+            memos: BTreeMap::new(),
+            contended: true,
+        }
+    }
+
+    /// Seconds in which these requests of this many bytes end, half of them reads; the writes, which a
+    /// perfect agent carries out.
+    fn pass(&mut self, seconds: u32, requests: u64, size: u64, busy_ms: u64) -> Vec<Write> {
+        let mut all = Vec::new();
+        for _ in 0..seconds {
+            let counters = self.disk.counters.as_mut().unwrap();
+            counters.reads += requests / 2;
+            counters.writes += requests / 2;
+            counters.read_bytes += requests / 2 * size;
+            counters.write_bytes += requests / 2 * size;
+            counters.busy_ms += busy_ms;
+            let disks = [self.disk.clone()];
+            let (memos, writes) = serve(&self.memos, &disks, self.contended, 1.0);
+            self.memos = memos;
+            for write in &writes {
+                assert_eq!(write.group, ID);
+                self.disk.set(write.knob, write.value);
+            }
+            all.extend(writes);
+        }
+        all
+    }
+
+    fn model(&self) -> CostModel {
+        self.disk.cost_model.unwrap()
+    }
+}
+
+/// Within five percent.
+fn near(value: u64, wanted: f64) -> bool {
+    (value as f64 / wanted - 1.0).abs() < 0.05
+}
+
+#[test]
+fn a_saturated_disk_is_served_at_what_it_delivers_and_told_once() {
+    let mut bench = Bench::new();
+    let writes = bench.pass(60, 320, 131_072, 1000);
+    let knobs: Vec<Knob> = writes.iter().map(|write| write.knob).collect();
+    assert_eq!(
+        knobs,
+        [Knob::IoCostModel, Knob::IoCostQos],
+        "the model first"
+    );
+    let (model, qos) = (bench.model(), bench.disk.cost_qos.unwrap());
+    assert!(near(model.rbps, 320.0 * 131_072.0), "{model}");
+    assert_eq!(model.rbps, model.wbps);
+    assert!(qos.enable && qos.user && qos.min < 10_000 && qos.max > 10_000);
+}
+
+#[test]
+fn nothing_is_written_in_a_lull_of_a_disk_that_is_not_saturated_or_after_too_little() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.pass(60, 320, 131_072, 700), [], "not saturated");
+    bench.contended = false;
+    assert_eq!(bench.pass(60, 320, 131_072, 1000), [], "nobody contends");
+    let mut bench = Bench::new();
+    assert_eq!(
+        bench.pass(3, 320, 131_072, 1000),
+        [],
+        "two seconds were seen"
+    );
+    let mut unknown = Bench::new();
+    unknown.disk.cost_qos = None;
+    assert_eq!(unknown.pass(60, 320, 131_072, 1000), []);
+}
+
+#[test]
+fn a_disk_that_somebody_else_configured_is_left_alone() {
+    let on = CostQos {
+        enable: true,
+        ..CostQos::default()
+    };
+    let user = CostModel {
+        user: true,
+        ..CostModel::default()
+    };
+    let others: [fn(&mut BlockDevice, CostQos, CostModel); 3] = [
+        |disk, on, _| disk.cost_qos = Some(on),
+        |disk, _, user| disk.cost_model = Some(user),
+        |disk, _, _| disk.foreign = true,
+    ];
+    for other in others {
+        let mut bench = Bench::new();
+        other(&mut bench.disk, on, user);
+        assert_eq!(bench.pass(60, 320, 131_072, 1000), []);
+    }
+}
+
+#[test]
+fn small_requests_tell_what_a_request_takes() {
+    let mut bench = Bench::new();
+    bench.contended = false;
+    bench.pass(30, 16_000, 131_072, 1000);
+    // A request takes 5 us beside 2 us for its 4 KiB.
+    bench.pass(30, 143_000, 4096, 1000);
+    bench.contended = true;
+    bench.pass(1, 143_000, 4096, 1000);
+    let model = bench.model();
+    assert!(near(model.rbps, 16_000.0 * 131_072.0), "{model}");
+    assert!(near(model.rrandiops, 143_000.0), "{model}");
+}
+
+#[test]
+fn a_wrong_model_is_corrected_seldom_and_one_that_is_about_right_is_not() {
+    let mut bench = Bench::new();
+    bench.pass(10, 320, 131_072, 1000);
+    let first = bench.model();
+    assert_eq!(bench.pass(60, 380, 131_072, 1000), [], "a fifth more");
+    let writes = bench.pass(60, 1280, 131_072, 1000);
+    assert!((2..=8).contains(&writes.len()), "{writes:?}");
+    assert!(bench.model().rbps > 3 * first.rbps);
+}
+
+#[test]
+fn a_model_that_is_given_needs_no_learning() {
+    let mut bench = Bench::new();
+    let given = CostModel::parse(
+        "ctrl=user rbps=1000 rseqiops=20 rrandiops=10 wbps=900 wseqiops=20 wrandiops=10",
+    );
+    bench.disk.given_model = given;
+    assert_eq!(bench.pass(1, 0, 0, 0).len(), 2);
+    assert_eq!(Some(bench.model()), given);
+    assert_eq!(
+        bench.pass(60, 320, 131_072, 1000),
+        [],
+        "whatever it delivers"
+    );
+}
