@@ -27,6 +27,9 @@ fn beside(honest_mib: u64) -> Snapshot {
         groups: vec![slice, tenant, made, group(4, None, "/app")],
         ..Snapshot::default()
     };
+    for group in &mut snapshot.groups {
+        group.knobs.operator.high = Some(Limit::Max);
+    }
     hold(&mut snapshot, HONEST, 0, honest_mib);
     hold(&mut snapshot, MADE, 0, 10);
     hold(&mut snapshot, TENANT, 0, 10);
@@ -107,6 +110,21 @@ fn a_group_has_no_bound_where_others_leave_it_all() {
         apply(&mut snapshot, &plan);
         assert_eq!(high(&snapshot, TENANT), Limit::Max, "{memory:?}");
     }
+}
+
+#[test]
+fn a_bound_leaves_room_for_all_that_others_do_not_demand() {
+    let mut snapshot = beside(100);
+    snapshot.groups[HONEST].weight = Some(Weight::new(900).unwrap());
+    let config = Config::default();
+    let (_, plan) = step(&State::default(), &snapshot, &config, SECOND);
+    apply(&mut snapshot, &plan);
+    // An idle neighbor demands what it holds, and some room to grow.
+    let bound = high(&snapshot, TENANT);
+    assert!(
+        bound > Limit::Bytes(Bytes::mib(860)) && bound < Limit::Max,
+        "{bound}"
+    );
 }
 
 #[test]
