@@ -235,7 +235,6 @@ pub fn watch(
     let fs = open_host(Mode::Observe)?;
     let source = traffic_source(settings.observer, &fs, log)?;
     let mut observer = Observer::new(fs, settings.discover(), RuntimeDirs::host())?;
-    observer.set_priors(priors(settings)?);
     observer.count_by(source);
     watch_by(observer, settings, stop, see)
 }
@@ -259,6 +258,8 @@ pub fn watch_by(
     for count in 1.. {
         let (began, at) = (Instant::now(), SystemTime::now());
         let elapsed = last.replace(began).map_or(Duration::ZERO, |at| began - at);
+        // An agent beside us takes knobs all the time.
+        observer.set_priors(priors(settings)?);
         let seen = observer.observe();
         if count == 1 && observer.managed() == 0 {
             return Err(no_group(&settings.manage.join(" ")));

@@ -110,7 +110,7 @@ pub(crate) struct ConfigArgs {
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct PolicyArgs {
     /// Cgroups to manage, relative to the cgroup2 mount; may be repeated
-    /// [default: the containers, pods and VMs that are found]
+    /// [default: the containers, pods and VMs that are found, and services that have a weight]
     #[arg(long, value_name = "GLOB")]
     pub(crate) manage: Vec<String>,
     /// Cgroups to leave alone; may be repeated

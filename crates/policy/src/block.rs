@@ -31,7 +31,7 @@ const WORTH: f64 = 0.1;
 
 /// One group, or the children of one that contend.
 #[derive(Debug, Clone, Copy, Default)]
-struct Pull {
+struct Part {
     claim: f64,
     pull: f64,
     /// Somebody at or below it contends, ...
@@ -40,7 +40,7 @@ struct Pull {
     steered: bool,
 }
 
-impl Pull {
+impl Part {
     fn gain(&self) -> f64 {
         if self.claim > 0.0 {
             self.pull / self.claim
@@ -49,7 +49,7 @@ impl Pull {
         }
     }
 
-    fn add(&mut self, child: Pull) {
+    fn add(&mut self, child: Part) {
         self.claim += child.claim;
         self.pull += child.pull;
         self.contends = true;
@@ -82,32 +82,32 @@ impl Level {
 
 /// The block weights that are not what they should be.
 pub(crate) fn weights<'a>(members: &'a [Member<'a>]) -> impl Iterator<Item = Write> + 'a {
-    let pulls = pulls(members);
+    let parts = parts(members);
     let mut levels: BTreeMap<Option<usize>, Level> = BTreeMap::new();
-    for (member, pull) in members.iter().zip(&pulls) {
+    for (member, part) in members.iter().zip(&parts) {
         let level = levels.entry(member.parent).or_default();
-        if member.leaf || pull.contends {
-            level.heaviest = level.heaviest.max(pull.pull);
+        if member.leaf || part.contends {
+            level.heaviest = level.heaviest.max(part.pull);
         }
-        if pull.contends {
+        if part.contends {
             let before = member.group.knobs.operator.block_weight;
             let before = f64::from(before.unwrap_or(Weight::DEFAULT.get()));
-            level.pulls += pull.pull;
+            level.pulls += part.pull;
             level.held += member.weight.map_or(before, Weight::as_f64);
             level.sums |= member.weight.is_none();
         }
     }
-    let written = members.iter().zip(pulls);
-    written.filter_map(move |(member, pull)| write(member, pull, levels[&member.parent]))
+    let written = members.iter().zip(parts);
+    written.filter_map(move |(member, part)| write(member, part, levels[&member.parent]))
 }
 
-fn pulls(members: &[Member]) -> Vec<Pull> {
-    let mut below = vec![Pull::default(); members.len()];
-    let mut pulls = below.clone();
+fn parts(members: &[Member]) -> Vec<Part> {
+    let mut below = vec![Part::default(); members.len()];
+    let mut parts = below.clone();
     for (i, member) in members.iter().enumerate().rev() {
         let decision = &member.decision;
         let own = if member.leaf {
-            Pull {
+            Part {
                 claim: 1.0,
                 pull: decision.gain,
                 contends: decision.high.is_some() && (member.contends() || decision.participant),
@@ -118,20 +118,20 @@ fn pulls(members: &[Member]) -> Vec<Pull> {
         };
         let claim = member.weight.map_or(own.claim, Weight::as_f64);
         let pull = claim * own.gain();
-        pulls[i] = Pull { claim, pull, ..own };
+        parts[i] = Part { claim, pull, ..own };
         if let (Some(parent), true) = (member.parent, own.contends) {
-            below[parent].add(pulls[i]);
+            below[parent].add(parts[i]);
         }
     }
-    pulls
+    parts
 }
 
-fn write(member: &Member, pull: Pull, level: Level) -> Option<Write> {
+fn write(member: &Member, part: Part, level: Level) -> Option<Write> {
     let group = member.group;
     let known = if member.leaf {
         member.decision.high.is_some()
     } else {
-        pull.contends
+        part.contends
     };
     if !known || group.knobs.foreign.io_weight {
         return None;
@@ -143,17 +143,17 @@ fn write(member: &Member, pull: Pull, level: Level) -> Option<Write> {
     };
     // The whole gain, as on the page share: a light group soon stands at the floor of its pages, and
     // then only this still acts. Where both act the loop sees what they do together.
-    let target = pull.pull * level.scale(f64::from(most));
+    let target = part.pull * level.scale(f64::from(most));
     let target = target.round().clamp(1.0, f64::from(most));
     let change = (target - f64::from(now)).abs() / f64::from(now.max(1));
-    if change <= WORTH && (pull.steered || target as u32 == now) {
+    if change <= WORTH && (part.steered || target as u32 == now) {
         return None;
     }
     Some(Write {
         group: group.id,
         knob,
         value: Value::Weight(target as u32),
-        reason: Reason::BlockShare { gain: pull.gain() },
+        reason: Reason::BlockShare { gain: part.gain() },
     })
 }
 

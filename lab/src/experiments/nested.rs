@@ -139,3 +139,22 @@ impl Parameters {
 fn is_weighed(container: &ContainerSpec) -> bool {
     container.name.split('/').next() == Some(WEIGHED)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn containers_of_the_weighed_group_state_a_quarter_of_what_its_weight_makes_them_worth() {
+        for experiment in [WRITERS.name, READERS.name] {
+            let settings = fixture::settings(experiment);
+            let job = settings.job(PolicyUnderTest::Proportional, 0);
+            assert_eq!(job.group_weights, Some(vec![("vip".to_owned(), 600)]));
+            let stated = job.containers.iter().map(|c| c.weight);
+            let stated: Vec<u32> = stated.collect();
+            assert_eq!(stated, [400, 100, 100, 200, 200, 200, 100, 300, 100, 50]);
+            assert_eq!(job.containers[7].name, "deep/x/y/b");
+        }
+    }
+}
