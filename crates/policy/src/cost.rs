@@ -86,14 +86,11 @@ impl CostQos {
                 _ => {}
             }
         }
-        let enable = qos.enable;
-        Some(match qos.user {
-            true => qos,
-            false => CostQos {
-                enable,
-                ..CostQos::default()
-            },
-        })
+        let chosen = CostQos {
+            enable: qos.enable,
+            ..CostQos::default()
+        };
+        Some(if qos.user { qos } else { chosen })
     }
 }
 

@@ -10,7 +10,8 @@
 //!
 //! The model need not be right. `io.cost.qos` lets the kernel go slower and faster than the model says: faster
 //! while requests wait for io.cost and the disk answers in time, slower while it does not. What "in time" is,
-//! is learned too, from how long requests were in the disk.
+//! follows from the model: a few requests' time. If the kernel goes slower than the model, and the disk delivers
+//! less than it did, the kernel is told at once to be content with later answers.
 //!
 //! Properties:
 //! - A disk for which somebody else configured io.cost is left alone, and so is one that became the user's.
@@ -18,6 +19,7 @@
 //!   model was given.
 //! - Each write makes the kernel wait until no request is on its way, so a model is corrected only when it is
 //!   wrong by more than [`WORTH`], and no more often than every [`PAUSE_S`] seconds.
+//! - A disk that io.cost makes slower gets more time for its answers, up to [`LATENCY_US`].
 //!
 //! Left out: what a disk does differently for sequential and random requests. Both are told the same.
 
@@ -53,7 +55,13 @@ const SLOWEST: u32 = 3000;
 const FASTEST: u32 = 40_000;
 /// Part of the requests that are to be answered in time.
 const IN_TIME: u32 = 9000;
-/// Bounds of that time, microseconds.
+/// A disk that delivers less than this part of its capacity, while the kernel goes slower than the model, is
+/// slowed by io.cost.
+const SLOWED: f64 = 0.9;
+/// Seconds of that before it gets twice the time for its answers, and how often it may.
+const RELAX_S: f64 = 3.0;
+const RELAXED: u32 = 6;
+/// Bounds of the time for an answer, microseconds.
 const LATENCY_US: (f64, f64) = (200.0, 50_000.0);
 
 /// What is remembered of one disk.
@@ -70,6 +78,10 @@ pub(crate) struct DiskMemo {
     held: bool,
     /// Seconds since its model was written.
     written_s: f64,
+    /// Seconds for which io.cost has made it slower.
+    slowed_s: f64,
+    /// How often it got twice the time for its answers.
+    relaxed: u32,
 }
 
 /// What it does, smoothed; each a second.
@@ -160,6 +172,13 @@ impl DiskMemo {
             return memo;
         }
         memo.saturated_s += elapsed_s;
+        let capacity = memo.read.bytes_per_s.max(memo.write.bytes_per_s);
+        let slower = disk.vrate.is_some_and(|vrate| vrate < 9500);
+        memo.slowed_s = if memo.held && slower && bytes < SLOWED * capacity {
+            memo.slowed_s + elapsed_s
+        } else {
+            0.0
+        };
         // A disk that does both at a time tells of both.
         let mostly = |part: f64| part >= 0.8 * bytes;
         if !mostly(rates.write_bytes) {
@@ -195,11 +214,12 @@ impl DiskMemo {
 }
 
 /// How the kernel is to go about this model.
-fn qos(model: &CostModel) -> CostQos {
+fn qos(model: &CostModel, relaxed: u32) -> CostQos {
     // A request may wait in the disk for a few others.
     let in_time = |bps: u64, iops: u64| {
         let request_s = 131_072.0 / bps as f64 + 1.0 / iops as f64;
-        (4.0 * request_s * 1e6).clamp(LATENCY_US.0, LATENCY_US.1) as u32
+        let few = 4.0 * f64::from(1 << relaxed);
+        (few * request_s * 1e6).clamp(LATENCY_US.0, LATENCY_US.1) as u32
     };
     CostQos {
         enable: true,
@@ -251,7 +271,12 @@ pub(crate) fn serve(
             if !memo.held || !qos_now.enable || wrong {
                 memo.held = true;
                 memo.written_s = 0.0;
-                writes.extend(both(disk, model));
+                writes.extend(both(disk, model, memo.relaxed));
+            } else if memo.slowed_s >= RELAX_S && memo.relaxed < RELAXED {
+                memo.slowed_s = 0.0;
+                memo.relaxed += 1;
+                let [_, qos] = both(disk, model_now, memo.relaxed);
+                writes.push(qos);
             }
         }
         next.insert(disk.id, memo);
@@ -260,7 +285,7 @@ pub(crate) fn serve(
 }
 
 /// The model first: io.cost is never on with a guess of the kernel's.
-fn both(disk: &BlockDevice, model: CostModel) -> [Write; 2] {
+fn both(disk: &BlockDevice, model: CostModel, relaxed: u32) -> [Write; 2] {
     let reason = Reason::ServeByWeight {
         bytes_per_s: model.rbps.max(model.wbps),
     };
@@ -272,7 +297,7 @@ fn both(disk: &BlockDevice, model: CostModel) -> [Write; 2] {
     };
     [
         write(Knob::IoCostModel, Value::CostModel(model)),
-        write(Knob::IoCostQos, Value::CostQos(qos(&model))),
+        write(Knob::IoCostQos, Value::CostQos(qos(&model, relaxed))),
     ]
 }
 

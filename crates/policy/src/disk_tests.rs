@@ -152,3 +152,20 @@ fn a_model_that_is_given_needs_no_learning() {
         "whatever it delivers"
     );
 }
+
+#[test]
+fn a_disk_that_io_cost_makes_slower_gets_more_time_at_once_and_one_that_is_slower_by_itself_does_not(
+) {
+    for (vrate, changes) in [(6000, true), (10_500, false)] {
+        let mut bench = Bench::new();
+        bench.pass(20, 320, 131_072, 1000);
+        let strict = bench.disk.cost_qos.unwrap();
+        bench.disk.vrate = Some(vrate);
+        let writes = bench.pass(9, 200, 131_072, 1000);
+        let relaxed = bench.disk.cost_qos.unwrap();
+        assert_eq!(!writes.is_empty(), changes, "{writes:?}");
+        assert!(writes.iter().all(|write| write.knob == Knob::IoCostQos));
+        assert_eq!(relaxed.wlat_us > strict.wlat_us, changes);
+        assert!(f64::from(relaxed.wlat_us) <= LATENCY_US.1);
+    }
+}

@@ -97,7 +97,7 @@ impl Default for GateSettings {
 }
 
 /// The operator's settings of disks that BFQ does not schedule.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DiskSettings {
     /// io.cost serves them by weight while groups contend.
@@ -105,15 +105,6 @@ pub struct DiskSettings {
     /// What disks deliver, by name.
     #[serde(deserialize_with = "models")]
     pub models: BTreeMap<String, CostModel>,
-}
-
-impl Default for DiskSettings {
-    fn default() -> Self {
-        DiskSettings {
-            iocost: false,
-            models: BTreeMap::new(),
-        }
-    }
 }
 
 fn models<'de, D: Deserializer<'de>>(
