@@ -24,7 +24,7 @@
 #include "justitia.h"
 
 #ifdef JUSTITIA_TEST
-#include "tests/inject.h"
+#include "inject.h"
 #else
 #define jg_inject_before_sum(wb) do { } while (0)
 #define jg_inject_forget() do { } while (0)

@@ -19,7 +19,7 @@ macro_rules! sources {
 
 /// The files of `kmod` that the module is made of.
 const SOURCES: &[(&str, &str)] = sources!(
-    "Kbuild" "abi.h" "control.c" "device.c" "gate.c" "group.c" "hook.c" "justitia.h" "main.c" "queue.h"
+    "Kbuild" "abi.h" "control.c" "device.c" "gate.c" "group.c" "hook.c" "justitia.h" "main.c" "pace.h" "queue.h"
     "trace.h"
 );
 
