@@ -28,7 +28,7 @@ static int control_open(struct inode *inode, struct file *file)
 	if (jg.holder)
 		error = -EBUSY;
 	else
-		rcu_assign_pointer(jg.holder, get_pid(task_tgid(current)));
+		WRITE_ONCE(jg.holder, get_pid(task_tgid(current)));
 	mutex_unlock(&jg_mutex);
 	return error;
 }
@@ -42,7 +42,7 @@ static int control_release(struct inode *inode, struct file *file)
 	mutex_lock(&jg_mutex);
 	jg_forget();
 	holder = jg.holder;
-	rcu_assign_pointer(jg.holder, NULL);
+	WRITE_ONCE(jg.holder, NULL);
 	mutex_unlock(&jg_mutex);
 	put_pid(holder);
 	return 0;

@@ -105,7 +105,7 @@ static bool may_wait(struct address_space *mapping)
 	const struct inode *inode = mapping->host;
 
 	/* Writers may wait for the process that keeps the gate. */
-	if (READ_ONCE(jg.holder) == task_tgid(current))
+	if (task_tgid(current) == READ_ONCE(jg.holder))
 		return false;
 	if (current->flags & (PF_KTHREAD | PF_MEMALLOC | PF_EXITING | PF_LOCAL_THROTTLE))
 		return false;
@@ -158,7 +158,7 @@ static u32 waited_already(const struct entry *entry, bool known)
  * for a bounded time. */
 static noinline int jg_balance(struct address_space *mapping, unsigned int flags)
 {
-	u32 tag, pending, settled;
+	u32 tag, pending, settled, waited, before;
 	struct entry *entry;
 	bool known;
 	int ret = 0;
@@ -167,21 +167,21 @@ static noinline int jg_balance(struct address_space *mapping, unsigned int flags
 	tag = task_tag();
 	entry = task_entry(tag, &known);
 	pending = pages_pending(entry, known);
+	before = waited = waited_already(entry, known);
 	if (pending >= CHUNK) {
-		u32 waited = waited_already(entry, known);
-
 		this_cpu_inc(calls);
 		ret = may_wait(mapping) ? jg_admit(mapping, pending, flags & BDP_ASYNC, &waited) : -ENOENT;
 		if (ret == -ENOENT)
 			this_cpu_inc(passes);
-		WRITE_ONCE(entry->waited, waited);
-		WRITE_ONCE(entry->waited_at, (u32)jiffies);
 		/* Charged or let off: it does not count again. */
 		pending = 0;
 	}
 	settled = pages_written() - pending;
 	WRITE_ONCE(entry->settled, (u64)tag << 32 | settled);
 	WRITE_ONCE(entry->write, (u32)current->ioac.syscw);
+	WRITE_ONCE(entry->waited, waited);
+	if (waited != before)
+		WRITE_ONCE(entry->waited_at, (u32)jiffies);
 	if (ret != -EAGAIN)
 		ret = balance_dirty_pages_ratelimited_flags(mapping, flags);
 	/* Pages that wait to be charged are dirty, and counted before this. */

@@ -48,31 +48,31 @@ struct jp_budget {
 };
 
 /* What is kept of a rate: of JP_KEPT jiffies, and what waits for the next grant to be whole. */
-static inline s64 jp_kept(s64 kept, u64 rate, u64 jiffies, u32 cost)
+static inline s64 jp_kept(s64 kept, u64 rate, u64 elapsed, u32 cost)
 {
 	u64 most = rate * JP_KEPT + ((u64)cost << 8);
-	s64 now = kept + (s64)(rate * (jiffies < JP_KEPT ? jiffies : JP_KEPT));
+	s64 now = kept + (s64)(rate * (elapsed < JP_KEPT ? elapsed : JP_KEPT));
 
 	return now < (s64)most ? now : (s64)most;
 }
 
-/* So many jiffies have passed. `counted`: the budget was counted just now. `cost` is the next grant's, or
+/* `elapsed` jiffies have passed. `counted`: the budget was counted just now. `cost` is the next grant's, or
  * a batch. */
-static inline void jp_pass(struct jp_budget *b, const struct jp_rates *r, u64 jiffies, bool counted, u32 cost)
+static inline void jp_pass(struct jp_budget *b, const struct jp_rates *r, u64 elapsed, bool counted, u32 cost)
 {
 	s64 room = r->room << 8;
 	u64 rate = r->leaves;
 
 	if (!counted)
-		b->budget += (s64)(rate * jiffies);
-	b->due = r->share ? jp_kept(b->due, div64_u64(rate * r->share, JP_WHOLE), jiffies, cost) : 0;
+		b->budget += (s64)(rate * elapsed);
+	b->due = r->share ? jp_kept(b->due, div64_u64(rate * r->share, JP_WHOLE), elapsed, cost) : 0;
 	if (!rate || b->budget >= room) {
 		b->pace = JP_FREE;
 		return;
 	}
 	if (b->budget > 0)
 		rate += div64_u64(rate * (u64)(b->budget >> 8), (u64)r->room);
-	b->pace = jp_kept(b->pace == JP_FREE ? 0 : b->pace, rate, jiffies, cost);
+	b->pace = jp_kept(b->pace == JP_FREE ? 0 : b->pace, rate, elapsed, cost);
 }
 
 /* Pages that may be granted. */

@@ -2,10 +2,10 @@
 //! writes past the page cache, snapshots, cgroups by the thousand, an administrator who unloads the module.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use justitia_machine::headers::build_module;
-use justitia_machine::kernels::Series;
+use justitia_machine::kernels::{Series, Wanted};
 
 use crate::common::report_of;
 use crate::harm::SHAPES;
@@ -214,6 +214,25 @@ fn run(script: &str, job: &str, change: impl FnOnce(&mut justitia_machine::vm::V
     report
 }
 
+/// The module with delays where a race is, and looks whether it was lost.
+fn with_delays(kernel: &Wanted, dir: &Path) -> PathBuf {
+    let source = dir.join("kmod");
+    fs::create_dir(&source).unwrap();
+    let sources = fs::read_dir(module_dir()).unwrap();
+    let files = sources.map(|entry| entry.unwrap().path());
+    for path in files
+        .filter(|path| path.is_file())
+        .chain([module_dir().join("tests/inject.h")])
+    {
+        fs::copy(&path, source.join(path.file_name().unwrap())).unwrap();
+    }
+    let kbuild = source.join("Kbuild");
+    let text = fs::read_to_string(&kbuild).unwrap();
+    fs::write(&kbuild, format!("{text}ccflags-y += -DJUSTITIA_TEST\n")).unwrap();
+    let progress = &mut |line: &str| eprintln!("{line}");
+    build_module(kernel, &source, "justitia", dir, progress).unwrap()
+}
+
 fn sum(rates: &[f64]) -> f64 {
     rates.iter().sum()
 }
@@ -334,30 +353,9 @@ fn a_thousand_groups_cost_less_than_half_a_percent_of_a_cpu() {
 #[test]
 #[ignore = "boots a virtual machine"]
 fn neither_a_cgroup_nor_a_device_that_goes_is_looked_at_any_more() {
-    // With delays where a race is, and a look whether it was lost.
     let dir = tempfile::tempdir().unwrap();
-    let source = dir.path().join("kmod");
-    fs::create_dir(&source).unwrap();
-    let copy = |from: &Path| {
-        let to = source.join(from.file_name().unwrap());
-        fs::copy(from, to).unwrap();
-    };
-    for entry in fs::read_dir(module_dir()).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_file() {
-            copy(&path);
-        }
-    }
-    copy(&module_dir().join("tests/inject.h"));
-    let kbuild = fs::read_to_string(source.join("Kbuild")).unwrap();
-    fs::write(
-        source.join("Kbuild"),
-        format!("{kbuild}ccflags-y += -DJUSTITIA_TEST\n"),
-    )
-    .unwrap();
     let report = run(RACES, "", |spec| {
-        let progress = &mut |line: &str| eprintln!("{line}");
-        let module = build_module(&spec.kernel, &source, "justitia", dir.path(), progress).unwrap();
+        let module = with_delays(&spec.kernel, dir.path());
         spec.binaries.retain(|path| !path.ends_with("justitia.ko"));
         spec.binaries.push(module);
     });
