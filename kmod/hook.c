@@ -9,14 +9,11 @@
  * the original, through its exported symbol: a call that comes from this module is not redirected. The
  * original's own throttling stays as it is.
  *
- * Pages, not calls. The kernel counts what a task dirties twice. current->ioac.write_bytes goes on for ever,
- * but has in it what the task writes past the page cache (O_DIRECT). current->nr_dirtied has only dirtied pages,
- * but is set back when the kernel throttles, which current->dirty_paused_when tells. Together they say how many
- * pages were dirtied between two calls. Up to where a task was charged is kept in a table of fixed size, indexed
- * by task; a task that lost its place there is charged a little less than it dirtied.
+ * Pages, not calls: charge.h. Up to where a task was charged is kept in a table of fixed size, indexed by task;
+ * a task that lost its place there is charged a little less than it dirtied.
  *
  * A call that has nothing to charge goes straight on, without a detour through this module: with writes of
- * 4 KB that is all but one in CHUNK. Who called last on a CPU is remembered there, so that telling takes a
+ * 4 KB that is all but one in JC_CHUNK. Who called last on a CPU is remembered there, so that telling takes a
  * dozen instructions.
  *
  * A call that must not block (BDP_ASYNC: io_uring and RWF_NOWAIT on XFS and btrfs) is charged too. Where it would
@@ -35,10 +32,8 @@
 #include <linux/preempt.h>
 #include <linux/writeback.h>
 
+#include "charge.h"
 #include "justitia.h"
-
-/* So many pages are charged at once, at least. */
-#define CHUNK 16
 
 #define TASKS_SHIFT 13
 
@@ -54,8 +49,7 @@
  * little more or less. */
 struct entry {
 	u64 settled;		/* tag in the upper half, pages written up to which it was charged in the lower */
-	u32 dirtied;		/* current->nr_dirtied at that page; goes round */
-	u32 paused_when;	/* current->dirty_paused_when then */
+	u32 dirtied, looked;	/* the kernel's counts at that page (charge.h) */
 	u32 write;		/* current->ioac.syscw: write(2) calls that ended */
 	u32 waited;		/* jiffies waited in this one */
 	u32 waited_at;		/* jiffies when the last wait ended */
@@ -123,22 +117,17 @@ static bool may_wait(struct address_space *mapping)
 static bool nothing_to_charge(void)
 {
 	/* Another task in the memory of one that is gone has dirtied less. */
-	return this_cpu_read(last.task) == current && pages_written() - this_cpu_read(last.settled) < CHUNK;
+	return this_cpu_read(last.task) == current && pages_written() - this_cpu_read(last.settled) < JC_CHUNK;
 }
 
 /* Pages that the current task has dirtied and was not charged for. */
 static u32 pages_pending(const struct entry *entry, bool known)
 {
-	u32 written = pages_written() - (u32)READ_ONCE(entry->settled);
-	u32 count = (u32)current->nr_dirtied, since = count - READ_ONCE(entry->dirtied);
+	struct jc_counts then = { (u32)READ_ONCE(entry->settled), READ_ONCE(entry->dirtied),
+				  READ_ONCE(entry->looked) };
+	struct jc_counts now = { pages_written(), (u32)current->nr_dirtied, (u32)current->dirty_paused_when };
 
-	if (!known)
-		return min_t(u32, pages_written(), CHUNK);
-	/* Set back in a call that had nothing to charge: what came before that is less than CHUNK. */
-	if ((s32)since < 0 || (u32)current->dirty_paused_when != READ_ONCE(entry->paused_when))
-		since = count + min_t(u32, written - min(count, written), CHUNK - 1);
-	/* So many between two calls are another task's, whose tag is the same. */
-	return min3(written, since, JQ_COST_MAX);
+	return known ? jc_pending(then, now) : min_t(u32, now.written, JC_CHUNK);
 }
 
 /* Jiffies that the current task has waited in the write(2) it is in. Page faults are no part of one. Where the
@@ -168,7 +157,7 @@ static noinline int jg_balance(struct address_space *mapping, unsigned int flags
 	entry = task_entry(tag, &known);
 	pending = pages_pending(entry, known);
 	before = waited = waited_already(entry, known);
-	if (pending >= CHUNK) {
+	if (pending >= JC_CHUNK) {
 		this_cpu_inc(calls);
 		ret = may_wait(mapping) ? jg_admit(mapping, pending, flags & BDP_ASYNC, &waited) : -ENOENT;
 		if (ret == -ENOENT)
@@ -186,7 +175,7 @@ static noinline int jg_balance(struct address_space *mapping, unsigned int flags
 		ret = balance_dirty_pages_ratelimited_flags(mapping, flags);
 	/* Pages that wait to be charged are dirty, and counted before this. */
 	WRITE_ONCE(entry->dirtied, (u32)current->nr_dirtied - pending);
-	WRITE_ONCE(entry->paused_when, (u32)current->dirty_paused_when);
+	WRITE_ONCE(entry->looked, (u32)current->dirty_paused_when);
 	this_cpu_write(last.settled, settled);
 	this_cpu_write(last.task, current);
 	/* Also keeps the call above from being a jump, which would be redirected again. */

@@ -10,6 +10,7 @@
  *   control.c  /dev/justitia
  *   queue.h    the order of those who wait
  *   pace.h     how many of them may go now
+ *   charge.h   how many pages a task has dirtied
  *
  * Locks, outermost first: jg_mutex (settings, groups, devices come and go), devices_lock (a slot is
  * claimed), jg_device.lock (queue and accounts; taken from softirq by the timer, so with _bh
