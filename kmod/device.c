@@ -96,7 +96,7 @@ struct jg_device *jg_device_of(struct backing_dev_info *bdi)
 	for (i = 0; i < JG_DEVICES && !found; i++) {
 		if (jg_devices[i].bdi == bdi) {
 			found = &jg_devices[i];
-			/* On its way out: whether it stays is not known yet, and another slot for it must not be. */
+			/* On its way out, perhaps. It must not get another slot. */
 			if (found->bdi_id != bdi->id) {
 				spin_unlock(&devices_lock);
 				return NULL;

@@ -241,7 +241,7 @@ int jg_hook_attach(void)
 	}
 	error = register_ftrace_function(&ops);
 	if (error == -EBUSY)
-		pr_err("%s() is redirected already, by a live patch or another module, or kernel.ftrace_enabled is 0: change that first\n",
+		pr_err("%s() is redirected already (a live patch, another module), or kernel.ftrace_enabled is 0\n",
 		       function);
 	else if (error)
 		pr_err("ftrace does not redirect %s() (%d)\n", function, error);

@@ -142,7 +142,7 @@ struct jg_state {
 	u32 groups;
 	bool enabled;
 	bool pinned;			/* a reference to the module for those who may be inside */
-	struct pid *holder;		/* process that has the device open for writing; jg_mutex, compared without */
+	struct pid *holder;		/* process that holds the device; jg_mutex, compared without */
 	unsigned long thresholds_at;	/* when the thresholds were read, jiffies */
 	bool insertion;			/* which function is redirected; set once, before it is */
 	u64 heartbeats, heartbeats_lost;

@@ -71,8 +71,8 @@ static void what_is_dirtied_is_charged(void)
 	for (unsigned long long seed = 1; seed <= 20; seed++) {
 		struct task t = play(seed, 0, 1, seed % 2 ? 1 : 16);
 
-		CHECK(t.charged <= t.dirtied && t.charged > t.dirtied / 1000 * 995, "seed %llu: %llu of %llu", seed,
-		      (unsigned long long)t.charged, (unsigned long long)t.dirtied);
+		CHECK(t.charged <= t.dirtied && t.charged > t.dirtied / 1000 * 995, "seed %llu: %llu of %llu",
+		      seed, (unsigned long long)t.charged, (unsigned long long)t.dirtied);
 	}
 }
 
@@ -86,7 +86,7 @@ static void what_goes_past_the_cache_is_not_charged(void)
 				struct task t = play(7, direct[i], every, folio);
 				double ratio = (double)t.charged / (double)t.dirtied;
 
-				CHECK(ratio > 0.9 && ratio < 1.25, "%u pages past the cache after each %u of up to %u: %.3f",
+				CHECK(ratio > 0.9 && ratio < 1.25, "%u past the cache after each %u of up to %u: %.3f",
 				      direct[i], every, folio, ratio);
 			}
 		}

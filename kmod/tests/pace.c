@@ -98,8 +98,8 @@ static void check_ratios(struct result r)
 	for (int i = 1; i < GROUPS; i++) {
 		double seen = r.share[i] / r.share[0], wanted = weights[i] / (double)weights[0];
 
-		CHECK(seen > wanted * 0.97 && seen < wanted * 1.03, "weight %u has %.2f of weight 100's", weights[i],
-		      seen);
+		CHECK(seen > wanted * 0.97 && seen < wanted * 1.03, "weight %u has %.2f of weight 100's",
+		      weights[i], seen);
 	}
 }
 

@@ -241,8 +241,8 @@ static void *freeze(void *argument)
 		clock_gettime(CLOCK_MONOTONIC, &end);
 		if (ioctl(fd, FITHAW, 0))
 			fail("thaw");
-		ms = (unsigned long long)(end.tv_sec - begin.tv_sec) * 1000 + (unsigned long long)(end.tv_nsec / 1000000) -
-		     (unsigned long long)(begin.tv_nsec / 1000000);
+		ms = (unsigned long long)((end.tv_sec - begin.tv_sec) * 1000 +
+					  (end.tv_nsec - begin.tv_nsec) / 1000000);
 		if (ms > longest_ms)
 			longest_ms = ms;
 		sleep(1);
@@ -387,6 +387,7 @@ int main(int argc, char **argv)
 		if (getenv("PROGRESS"))
 			fprintf(stderr, "%d %llu\n", i + 1, __atomic_load_n(&written, __ATOMIC_RELAXED));
 	}
-	printf("%llu\n", body == freeze ? longest_ms : __atomic_load_n(&written, __ATOMIC_RELAXED) / (unsigned)seconds);
+	printf("%llu\n", body == freeze ? longest_ms :
+				       __atomic_load_n(&written, __ATOMIC_RELAXED) / (unsigned)seconds);
 	return 0;
 }
