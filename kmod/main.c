@@ -34,7 +34,9 @@ module_param_named(insert_hook, jg.insertion, bool, 0444);
 MODULE_PARM_DESC(insert_hook, "order insertions into the page cache instead of dirty throttling, to compare");
 
 static void clock(struct work_struct *work);
+static void look(struct work_struct *work);
 static DECLARE_DELAYED_WORK(clock_work, clock);
+static DECLARE_WORK(look_work, look);
 static bool leaving;
 
 /* Opens or closes, as things are. With jg_mutex. */
@@ -87,13 +89,13 @@ void jg_forget(void)
 	jg_devices_order();
 }
 
-/* The clock's next look is now. */
+/* The clock looks now, too. */
 void jg_clock_now(void)
 {
-	mod_delayed_work(system_wq, &clock_work, 0);
+	schedule_work(&look_work);
 }
 
-static void clock(struct work_struct *work)
+static void look(struct work_struct *work)
 {
 	mutex_lock(&jg_mutex);
 	jg_groups_retire();
@@ -106,6 +108,11 @@ static void clock(struct work_struct *work)
 		module_put(THIS_MODULE);
 	}
 	mutex_unlock(&jg_mutex);
+}
+
+static void clock(struct work_struct *work)
+{
+	look(work);
 	if (!READ_ONCE(leaving))
 		schedule_delayed_work(&clock_work, msecs_to_jiffies(JG_CLOCK_MS));
 }
@@ -135,6 +142,7 @@ static void __exit justitia_exit(void)
 	jg_control_exit();
 	WRITE_ONCE(leaving, true);
 	cancel_delayed_work_sync(&clock_work);
+	cancel_work_sync(&look_work);
 	jg_hook_detach();
 	mutex_lock(&jg_mutex);
 	jg_devices_forget();
