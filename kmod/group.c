@@ -166,8 +166,8 @@ int jg_group_set(u64 id, u32 weight)
 		if (!group)
 			return -ENOENT;
 		hide(group);
-		/* Soon, with all others that are removed in the meantime. */
-		jg_clock_now();
+		/* With all others that are removed in the meantime. */
+		jg_put_away();
 	} else if (group) {
 		change(group, weight);
 	} else if (jg.groups >= JG_GROUPS_MAX) {

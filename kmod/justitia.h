@@ -164,7 +164,7 @@ void jg_set_enabled(bool enabled);
 void jg_decide_open(void);
 void jg_set_config(const struct justitia_config *config);
 void jg_forget(void);
-void jg_clock_now(void);
+void jg_put_away(void);
 
 /* hook.c. May sleep. */
 int jg_hook_attach(void);

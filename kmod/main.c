@@ -34,9 +34,9 @@ module_param_named(insert_hook, jg.insertion, bool, 0444);
 MODULE_PARM_DESC(insert_hook, "order insertions into the page cache instead of dirty throttling, to compare");
 
 static void clock(struct work_struct *work);
-static void look(struct work_struct *work);
+static void put_away(struct work_struct *work);
 static DECLARE_DELAYED_WORK(clock_work, clock);
-static DECLARE_WORK(look_work, look);
+static DECLARE_WORK(put_away_work, put_away);
 static bool leaving;
 
 /* Opens or closes, as things are. With jg_mutex. */
@@ -77,7 +77,7 @@ void jg_set_enabled(bool enabled)
 	jg_devices_look();
 	jg_decide_open();
 	if (!enabled)
-		jg_clock_now();
+		jg_put_away();
 }
 
 /* As if nobody had ever held it. With jg_mutex; sleeps. */
@@ -89,19 +89,16 @@ void jg_forget(void)
 	jg_devices_order();
 }
 
-/* The clock looks now, too. */
-void jg_clock_now(void)
+/* What is no longer needed goes as soon as nobody has it in hand. */
+void jg_put_away(void)
 {
-	schedule_work(&look_work);
+	schedule_work(&put_away_work);
 }
 
-static void look(struct work_struct *work)
+static void put_away(struct work_struct *work)
 {
 	mutex_lock(&jg_mutex);
 	jg_groups_retire();
-	if (jg.enabled && jg_devices_in_use())
-		jg_devices_look();
-	jg_decide_open();
 	if (jg.pinned && !jg.enabled && jg_hook_empty()) {
 		jg.pinned = false;
 		/* Not the last that keeps this text: unloading waits for this work to end. */
@@ -112,7 +109,12 @@ static void look(struct work_struct *work)
 
 static void clock(struct work_struct *work)
 {
-	look(work);
+	put_away(work);
+	mutex_lock(&jg_mutex);
+	if (jg.enabled && jg_devices_in_use())
+		jg_devices_look();
+	jg_decide_open();
+	mutex_unlock(&jg_mutex);
 	if (!READ_ONCE(leaving))
 		schedule_delayed_work(&clock_work, msecs_to_jiffies(JG_CLOCK_MS));
 }
@@ -142,7 +144,7 @@ static void __exit justitia_exit(void)
 	jg_control_exit();
 	WRITE_ONCE(leaving, true);
 	cancel_delayed_work_sync(&clock_work);
-	cancel_work_sync(&look_work);
+	cancel_work_sync(&put_away_work);
 	jg_hook_detach();
 	mutex_lock(&jg_mutex);
 	jg_devices_forget();
