@@ -51,7 +51,7 @@ struct justitia_group {
 
 struct justitia_config {
 	__u32 order;
-	__u32 aging;			/* N, 1..10000 */
+	__u32 aging;			/* N, 0..10000; 0: the highest weight always goes next */
 	__u32 lag_pages;		/* what a group of weight 100 may catch up, up to 2^20 */
 	__u32 setpoint_permille;	/* from the background threshold (0) to the freerun ceiling (1000): 1..999 */
 	__u32 batch_pages;		/* granted at once, 1..4096 */

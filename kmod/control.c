@@ -3,7 +3,7 @@
  * /dev/justitia: who holds it open for writing decides what the gate does; who reads is told.
  *
  * abi.h is the contract. The holder's end is the gate's end: when its last file descriptor is closed,
- * by kill -9 too, the gate opens and weights are forgotten.
+ * by kill -9 too, the gate opens, and weights and settings are forgotten.
  */
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
@@ -16,8 +16,6 @@
 /* Records of a list that one call may ask for. */
 #define LIST_MAX 65536
 
-static bool held;		/* jg_mutex */
-
 static int control_open(struct inode *inode, struct file *file)
 {
 	int error = 0;
@@ -27,22 +25,26 @@ static int control_open(struct inode *inode, struct file *file)
 	if (!(file->f_mode & FMODE_WRITE))
 		return 0;
 	mutex_lock(&jg_mutex);
-	if (held)
+	if (jg.holder)
 		error = -EBUSY;
-	held = true;
+	else
+		WRITE_ONCE(jg.holder, get_pid(task_tgid(current)));
 	mutex_unlock(&jg_mutex);
 	return error;
 }
 
 static int control_release(struct inode *inode, struct file *file)
 {
+	struct pid *holder;
+
 	if (!(file->f_mode & FMODE_WRITE))
 		return 0;
 	mutex_lock(&jg_mutex);
-	jg_set_enabled(false);
-	jg_groups_forget();
-	held = false;
+	jg_forget();
+	holder = jg.holder;
+	WRITE_ONCE(jg.holder, NULL);
 	mutex_unlock(&jg_mutex);
+	put_pid(holder);
 	return 0;
 }
 
@@ -90,10 +92,10 @@ static void describe(struct jg_device *device, struct justitia_device *to)
 	*to = (struct justitia_device){
 		.bdi_id = device->bdi_id,
 		.setpoint_pages = READ_ONCE(device->setpoint),
-		.dirty_pages = device->dirty,
-		.writeback_pages = device->writeback,
+		.dirty_pages = device->pages.dirty,
+		.writeback_pages = device->pages.writeback,
 		.unspent_pages = device->unspent,
-		.budget_pages = device->budget,
+		.budget_pages = device->budget.budget >> 8,
 		.enqueued = stats->enqueued,
 		.granted = stats->granted,
 		.reordered = stats->reordered,
@@ -154,9 +156,7 @@ static bool between(u32 value, u32 least, u32 most)
 
 static long set_config(const struct justitia_config *config)
 {
-	int i;
-
-	if (config->order > JUSTITIA_STRIDE || !between(config->aging, 1, JQ_AGING_MAX) ||
+	if (config->order > JUSTITIA_STRIDE || config->aging > JQ_AGING_MAX ||
 	    config->lag_pages > JQ_LAG_MAX || !between(config->setpoint_permille, 1, 999) ||
 	    !between(config->batch_pages, 1, 4096) || !between(config->timeout_ms, 10, 10000) ||
 	    !between(config->heartbeat_ms, 100, 60000) || config->reserved)
@@ -164,11 +164,7 @@ static long set_config(const struct justitia_config *config)
 	BUILD_BUG_ON((int)JUSTITIA_FIFO != JQ_FIFO || (int)JUSTITIA_AGING != JQ_AGING ||
 		     (int)JUSTITIA_STRIDE != JQ_STRIDE);
 	jg.config = *config;
-	for (i = 0; i < JG_DEVICES; i++) {
-		spin_lock_bh(&jg_devices[i].lock);
-		jq_set_order(&jg_devices[i].queue, config->order, config->aging, config->lag_pages);
-		spin_unlock_bh(&jg_devices[i].lock);
-	}
+	jg_devices_order();
 	if (jg.enabled) {
 		jg_read_thresholds();
 		jg_devices_look();
@@ -200,6 +196,9 @@ static long change(unsigned int command, void __user *argument)
 	case JUSTITIA_IOC_HEARTBEAT:
 		jg.heartbeats++;
 		WRITE_ONCE(jg.deadline, jiffies + msecs_to_jiffies(jg.config.heartbeat_ms));
+		/* They follow what memory is available. Reading them is some 40 us. */
+		if (jg.enabled && time_after(jiffies, jg.thresholds_at + HZ / 2))
+			jg_read_thresholds();
 		jg_decide_open();
 		return 0;
 	default:

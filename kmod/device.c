@@ -5,14 +5,17 @@
  * The setpoint of all devices together lies between the kernel's background threshold, above which
  * flushers write, and its freerun ceiling ((background + limit) / 2), above which it throttles writers
  * itself: flushers always have work, and the kernel's throttle rests. Both are the kernel's own figures,
- * from /proc/vmstat, because the functions behind them are not exported. Each device that was used in
+ * from /proc/vmstat, because the functions behind them are not exported; the file is opened on behalf of the
+ * process that holds the gate, never by a worker, which may have no root to look in. Each device that was used in
  * the last seconds gets its part of that in the ratio of what it writes, as the kernel divides its own
  * limit and about as slowly (some 3 s); a device that has not written yet gets a sixteenth, or all when
  * it is the only one.
  *
- * Pages are counted in the device's bdi_writebacks (one per cgroup), by their per-CPU counters without
- * exactness.
+ * Pages are counted in the device's bdi_writebacks (one per cgroup), by their counters without what is still
+ * at the CPUs. These are part of the bdi_writeback, which is freed under RCU; what is at the CPUs goes
+ * earlier, and wants a reference.
  */
+#include <linux/cgroup.h>
 #include <linux/fs.h>
 #include <linux/jiffies.h>
 #include <linux/math64.h>
@@ -20,9 +23,20 @@
 
 #include "justitia.h"
 
+#ifdef JUSTITIA_TEST
+#include "inject.h"
+#else
+#define jg_inject_before_sum(wb) do { } while (0)
+#define jg_inject_forget() do { } while (0)
+#endif
+
 /* A device that nobody wrote to for this long gives up its part, and for that long its slot. */
 #define IDLE (2 * HZ)
+#ifndef FORGOTTEN
 #define FORGOTTEN (60 * HZ)
+#endif
+/* Looks of the clock in a second. */
+#define LOOKS 5
 
 struct jg_device jg_devices[JG_DEVICES];
 static DEFINE_SPINLOCK(devices_lock);
@@ -36,7 +50,6 @@ void jg_devices_init(void)
 
 		device->slot = i;
 		spin_lock_init(&device->lock);
-		INIT_LIST_HEAD(&device->members);
 		timer_setup(&device->timer, jg_tick, 0);
 		INIT_LIST_HEAD(&device->members);
 		jq_queue_init(&device->queue);
@@ -50,6 +63,9 @@ static void begin(struct jg_device *device, struct backing_dev_info *bdi, bool a
 	jq_set_order(&device->queue, jg.config.order, jg.config.aging, jg.config.lag_pages);
 	device->bdi = bdi_get(bdi);
 	device->stamp = jiffies - 1;
+	device->count_at = jiffies;
+	device->budget = (struct jp_budget){ .pace = JP_FREE };
+	device->rates = (struct jp_rates){ 0 };
 	device->sweep_at = jiffies;
 	device->stuck_since = 0;
 	device->hung = (struct jg_progress){ .at = jiffies };
@@ -57,8 +73,8 @@ static void begin(struct jg_device *device, struct backing_dev_info *bdi, bool a
 	device->open = false;
 	device->holder = NULL;
 	device->timed_out = device->killed = device->opened = device->longest_wait_ns = 0;
-	device->written = device->rate = device->drained = 0;
-	device->left = 0;
+	device->looked = (struct jg_counts){ 0 };
+	device->rate = device->drained = device->outside = 0;
 	device->used_at = jiffies;
 	WRITE_ONCE(device->setpoint, READ_ONCE(jg.setpoint) / (alone ? 1 : 16));
 	spin_unlock_bh(&device->lock);
@@ -78,9 +94,14 @@ struct jg_device *jg_device_of(struct backing_dev_info *bdi)
 			return &jg_devices[i];
 	spin_lock(&devices_lock);
 	for (i = 0; i < JG_DEVICES && !found; i++) {
-		if (jg_devices[i].bdi_id == bdi->id)
+		if (jg_devices[i].bdi == bdi) {
 			found = &jg_devices[i];
-		else if (jg_devices[i].bdi)
+			/* On its way out, perhaps. It must not get another slot. */
+			if (found->bdi_id != bdi->id) {
+				spin_unlock(&devices_lock);
+				return NULL;
+			}
+		} else if (jg_devices[i].bdi)
 			alone = false;
 		else if (!free)
 			free = &jg_devices[i];
@@ -95,23 +116,36 @@ struct jg_device *jg_device_of(struct backing_dev_info *bdi)
 	return found;
 }
 
-static u64 sum(struct backing_dev_info *bdi, enum wb_stat_item item)
+/* Any context; under RCU or with a reference to the device. */
+struct jg_counts jg_device_count(struct jg_device *device)
 {
+	struct jg_counts pages = { 0 };
 	struct bdi_writeback *wb;
-	u64 pages = 0;
 
 	rcu_read_lock();
-	list_for_each_entry_rcu(wb, &bdi->wb_list, bdi_node)
-		pages += wb_stat(wb, item);
+	list_for_each_entry_rcu(wb, &device->bdi->wb_list, bdi_node) {
+		pages.dirty += wb_stat(wb, WB_RECLAIMABLE);
+		pages.writeback += wb_stat(wb, WB_WRITEBACK);
+		pages.dirtied += wb_stat(wb, WB_DIRTIED);
+		pages.written += wb_stat(wb, WB_WRITTEN);
+		pages.visited++;
+	}
 	rcu_read_unlock();
 	return pages;
 }
 
-/* Dirty pages and those in flight. With the device's lock. */
-void jg_device_count(struct jg_device *device)
+/* What a bdi_writeback has in flight, exactly; nothing, if it is on its way out. Under RCU. */
+static s64 in_flight(struct bdi_writeback *wb)
 {
-	device->dirty = sum(device->bdi, WB_RECLAIMABLE);
-	device->writeback = sum(device->bdi, WB_WRITEBACK);
+	s64 pages;
+
+	/* The counters at the CPUs are freed with the last reference, before the grace period. */
+	if (!wb_tryget(wb))
+		return 0;
+	jg_inject_before_sum(wb);
+	pages = wb_stat_sum(wb, WB_WRITEBACK);
+	wb_put(wb);
+	return pages;
 }
 
 /* Whether nothing is in flight, exactly: the quick counts err by some pages for each CPU and cgroup, and a
@@ -123,19 +157,12 @@ bool jg_device_rests(struct jg_device *device)
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(wb, &device->bdi->wb_list, bdi_node) {
-		rests = wb_stat(wb, WB_WRITEBACK) <= wb_stat_error() && !wb_stat_sum(wb, WB_WRITEBACK);
+		rests = wb_stat(wb, WB_WRITEBACK) <= wb_stat_error() && !in_flight(wb);
 		if (!rests)
 			break;
 	}
 	rcu_read_unlock();
 	return rests;
-}
-
-/* Pages that have left since the device was there, written or dropped with deleted files. */
-s64 jg_device_left(struct jg_device *device)
-{
-	return (s64)(sum(device->bdi, WB_DIRTIED) - sum(device->bdi, WB_RECLAIMABLE) -
-		     sum(device->bdi, WB_WRITEBACK));
 }
 
 /* Takes a device's slot back unless somebody is there. With jg_mutex. */
@@ -147,6 +174,7 @@ static bool forget(struct jg_device *device)
 	WRITE_ONCE(device->bdi_id, 0);
 	/* Who found it before is a user, or gone, after this; and nobody finds it. */
 	synchronize_rcu();
+	jg_inject_forget();
 	if (atomic_read(&device->users) || READ_ONCE(device->queue.length)) {
 		smp_store_release(&device->bdi_id, id);
 		return false;
@@ -162,34 +190,55 @@ static bool forget(struct jg_device *device)
 	return true;
 }
 
-/* Follows a count of pages by one part of the way. Both in 1/256 pages per look. */
-static u64 smoothed(u64 rate, s64 pages, u64 part)
+/* Pages that were charged at a device since the last look, and the weights of the groups that were there.
+ * With jg_mutex. */
+static s64 look_at_members(struct jg_device *device, u64 *weights)
 {
-	u64 now = pages > 0 ? (u64)pages * 256 : 0;
+	struct jg_member *member;
+	s64 charged = 0;
 
-	return rate ? rate + now / part - rate / part : now;
+	spin_lock_bh(&device->lock);
+	list_for_each_entry(member, &device->members, node) {
+		s64 pages = atomic64_read(&member->pages);
+
+		if (pages != member->looked_pages || member->q.waiting)
+			*weights += READ_ONCE(member->group->weight);
+		charged += pages - member->looked_pages;
+		member->looked_pages = pages;
+	}
+	spin_unlock_bh(&device->lock);
+	return charged;
 }
 
-/* What was written and what left since the last look. Counters of cgroups that went away are missing
- * from the sums: nothing, then. With jg_mutex. */
+/* What was written, what left, and what others dirtied since the last look. Counters of cgroups that went
+ * away are missing from the sums: nothing, then. With jg_mutex. */
 static void look_at_speed(struct jg_device *device)
 {
-	u64 written = sum(device->bdi, WB_WRITTEN);
-	s64 left = jg_device_left(device);
+	struct jg_counts now = jg_device_count(device), before = device->looked;
 	/* A rest of the flushers while writers wait says nothing of how fast the device is. Taken for
 	 * slowness it would lower the setpoint, below which the flushers rest the more. */
-	bool rests = written == device->written && READ_ONCE(device->queue.length) &&
+	bool rests = now.written == before.written && READ_ONCE(device->queue.length) &&
 		     jg_device_rests(device);
+	u64 weights = 0, leaves, others;
+	s64 charged = look_at_members(device, &weights);
 
 	/* What left in a long pause is not what leaves in a look. */
-	if (device->written && !time_after(jiffies, device->looked_at + HZ)) {
+	if (before.written && !time_after(jiffies, device->looked_at + HZ)) {
 		if (!rests)
-			device->rate = smoothed(device->rate, (s64)(written - device->written), 16);
-		WRITE_ONCE(device->drained, smoothed(device->drained, left - device->left, 4));
+			device->rate = jp_smoothed(device->rate, (s64)(now.written - before.written), 16);
+		device->drained = jp_smoothed(device->drained, jg_left(&now) - jg_left(&before), 4);
+		device->outside = jp_smoothed(device->outside,
+					      (s64)(now.dirtied - before.dirtied) - charged, 16);
 	}
-	device->written = written;
-	device->left = left;
+	device->looked = now;
 	device->looked_at = jiffies;
+	leaves = div64_u64(device->drained * LOOKS, HZ);
+	others = div64_u64(device->outside * LOOKS, HZ);
+	spin_lock_bh(&device->lock);
+	device->rates.leaves = leaves;
+	device->rates.share = jp_share(weights, jg_group_weight(cgroup_id(&cgrp_dfl_root.cgrp)) ?: 100, others,
+				       leaves);
+	spin_unlock_bh(&device->lock);
 }
 
 /* Whether anybody came to a device lately, or one waits to be forgotten. With jg_mutex. */
@@ -235,9 +284,22 @@ void jg_devices_look(void)
 		if (used > 1 && all)
 			part = div64_u64(jg.setpoint * min(device->rate, all), all);
 		part = max(part, jg.setpoint / 16);
-		WRITE_ONCE(device->room, div64_u64(part * (jg.setpoint - jg.background),
-						   max(jg.setpoint, 1ULL)));
+		spin_lock_bh(&device->lock);
+		device->rates.room = div64_u64(part * (jg.setpoint - jg.background), max(jg.setpoint, 1ULL));
 		WRITE_ONCE(device->setpoint, part);
+		spin_unlock_bh(&device->lock);
+	}
+}
+
+/* Every queue follows the settings. With jg_mutex. */
+void jg_devices_order(void)
+{
+	int i;
+
+	for (i = 0; i < JG_DEVICES; i++) {
+		spin_lock_bh(&jg_devices[i].lock);
+		jq_set_order(&jg_devices[i].queue, jg.config.order, jg.config.aging, jg.config.lag_pages);
+		spin_unlock_bh(&jg_devices[i].lock);
 	}
 }
 
@@ -262,7 +324,7 @@ static u64 field(const char *text, const char *name)
 }
 
 /* The thresholds and the setpoint between them; none of them when one does not make sense. With
- * jg_mutex; sleeps. */
+ * jg_mutex, on behalf of the holder; sleeps. */
 bool jg_read_thresholds(void)
 {
 	enum { ROOM = 16384 };
@@ -289,6 +351,7 @@ bool jg_read_thresholds(void)
 		setpoint = background + div_u64((freerun - background) * jg.config.setpoint_permille, 1000);
 	jg.background = background;
 	jg.freerun = freerun;
+	jg.thresholds_at = jiffies;
 	WRITE_ONCE(jg.setpoint, setpoint);
 	return setpoint;
 }

@@ -7,18 +7,21 @@
  *
  *     budget = setpoint - (dirty + in flight) - credits granted and not yet dirtied
  *
- * counted anew at most once a jiffy, and once a jiffy by a timer while somebody waits: there is no
- * hook where writeback completes. As long as the budget lasts nobody waits.
+ * counted while somebody waits (there is no hook where writeback completes): each jiffy, and the more groups
+ * there are the more seldom, with what is known to leave the device added in between. As long as the budget
+ * lasts nobody waits.
  *
  * Budget comes in bursts (a commit of the journal stops all writers while the device goes on), and in
  * a burst nobody waits, so nobody is ordered. Hence a pace, between the background threshold and the
- * setpoint: not faster than
- *
- *     (pages drained per second) * (1 + budget / (setpoint - background))
- *
- * Like the kernel's own position control it holds the device at the setpoint: below it credits come
- * faster than pages leave. Drained are the pages written and those dropped with deleted files. Below the
+ * setpoint: pace.h. Like the kernel's own position control it holds the device at the setpoint. Below the
  * background threshold, where the flushers rest and nothing need leave, there is no limit.
+ *
+ * Writers that nobody can make wait may hold the device over its setpoint for ever. Groups then have their
+ * part of what leaves, by weight, the others together being one more group.
+ *
+ * A wait is under the locks of the writer's caller: the inode's, and the file system's against a freeze.
+ * So it is bounded for a write(2), not for each charge in it; it is short when others want the inode; and it
+ * ends when the file system is to be frozen. Who passes so is charged like everybody.
  *
  * Opens by itself: over the setpoint with nothing in flight one writer a jiffy is let through, until the
  * flusher has enough to start, by the kernel's own measure; after STUCK of that the device opens for a
@@ -30,9 +33,10 @@
  * With the hook at insertion there is no budget: one task at a time has the turn, for one folio, and passes
  * it on. Queue, groups, time-outs and what is told of them are the same.
  */
+#include <linux/fs.h>
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
-#include <linux/math64.h>
+#include <linux/rwsem.h>
 #include <linux/sched/signal.h>
 
 #define JQ_SHELL
@@ -45,8 +49,10 @@
 #define HUNG (5 * HZ)
 #define OPEN_FOR HZ
 #define RESTS (HZ / 5)
-/* Pace that was not used is kept for so many jiffies. */
-#define KEPT 2
+/* A jiffy's look may visit so many groups and bdi_writebacks; with more of them it is not each jiffy's. */
+#define VISITS 64
+/* A writer that sleeps looks this often whether somebody waits for what it holds. */
+#define LOOK (HZ / 10)
 /* A light group's writers wait longer than the heaviest's, up to this factor. */
 #define TIMEOUT_FACTOR 10
 
@@ -70,9 +76,17 @@ static void jq_unlock(struct jq_queue *queue)
 	spin_unlock_bh(&device_of(queue)->lock);
 }
 
+/* When a writer that holds these locks must go on at the latest. */
+static u64 until(const struct jq_sleeper *sleeper, u64 deadline)
+{
+	if (READ_ONCE(sleeper->inode->i_sb->s_writers.frozen) != SB_UNFROZEN)
+		return 0;
+	return rwsem_is_contended(&sleeper->inode->i_rwsem) ? min(sleeper->alone, deadline) : deadline;
+}
+
 static enum jq_wakeup jq_park(struct jq_waiter *waiter, u64 deadline)
 {
-	s64 left = (s64)(deadline - get_jiffies_64());
+	s64 left = (s64)(until(&waiter->sleeper, deadline) - get_jiffies_64());
 
 	set_current_state(TASK_KILLABLE);
 	/* The wake-up comes after the grant: whoever has not seen it here is woken. */
@@ -80,10 +94,10 @@ static enum jq_wakeup jq_park(struct jq_waiter *waiter, u64 deadline)
 		__set_current_state(TASK_RUNNING);
 	else
 		/* Counts as waiting for I/O, as in the original. */
-		io_schedule_timeout((long)left);
+		io_schedule_timeout(min_t(long, left, LOOK));
 	if (fatal_signal_pending(current))
 		return JQ_KILLED;
-	return (s64)(deadline - get_jiffies_64()) > 0 ? JQ_WOKEN : JQ_TIMED_OUT;
+	return (s64)(until(&waiter->sleeper, deadline) - get_jiffies_64()) > 0 ? JQ_WOKEN : JQ_TIMED_OUT;
 }
 
 /* A granted waiter's credits and its wake-up. With the device's lock. */
@@ -94,7 +108,7 @@ static void jq_wake(struct jq_waiter *waiter)
 
 	atomic_long_add(waiter->cost, &member->pool);
 	trace_justitia_grant(device->bdi_id, member->group->id, waiter->cost, device->queue.length,
-			     device->budget);
+			     device->budget.budget >> 8);
 	if (waiter->sleeper.task != current)
 		wake_up_process(waiter->sleeper.task);
 }
@@ -155,49 +169,48 @@ static void sweep(struct jg_device *device)
 	}
 }
 
-/* Pages that may be granted now as the pace allows. */
-static void set_pace(struct jg_device *device, unsigned long elapsed)
-{
-	s64 room = READ_ONCE(device->room);
-	u64 per_jiffy, most;
-
-	/* Rate is in 1/256 page for each look of the clock, five of them a second. */
-	per_jiffy = READ_ONCE(device->drained) / (HZ / 5);
-	if (!per_jiffy || device->budget >= room) {
-		device->pace = S64_MAX;
-		return;
-	}
-	if (device->budget > 0)
-		per_jiffy += div64_u64(per_jiffy * device->budget, room);
-	most = max_t(u64, per_jiffy * KEPT, (u64)READ_ONCE(jg.config.batch_pages) << 8);
-	if (device->pace == S64_MAX)
-		device->pace = 0;
-	device->pace = min_t(s64, device->pace + per_jiffy * min(elapsed, (unsigned long)KEPT), most);
-}
-
-/* Counts what may be granted. With the device's lock; any context. */
+/* Counts the device's pages and credits. With the device's lock; any context. */
 void jg_refresh(struct jg_device *device)
 {
-	unsigned long elapsed = jiffies - device->stamp;
 	struct jg_member *member;
+	u32 visited = 0;
 
-	device->stamp = jiffies;
-	sweep(device);
-	jg_device_count(device);
+	device->pages = jg_device_count(device);
 	device->unspent = 0;
-	list_for_each_entry(member, &device->members, node)
+	list_for_each_entry(member, &device->members, node) {
 		device->unspent += max(atomic_long_read(&member->pool), 0L);
-	device->budget = (s64)READ_ONCE(device->setpoint) -
-			 (s64)(device->dirty + device->writeback + device->unspent);
-	set_pace(device, elapsed);
+		visited++;
+	}
+	device->budget.budget = (s64)(READ_ONCE(device->setpoint) - device->pages.dirty -
+				      device->pages.writeback - device->unspent) * 256;
+	device->every = 1 + (visited + device->pages.visited) / VISITS;
+	device->count_at = jiffies + device->every;
 }
 
-/* As exactly as can be, but not at every jiffy: it looks at each CPU's counters. */
+/* Once a jiffy. With the device's lock; any context. */
+static void look(struct jg_device *device)
+{
+	unsigned long elapsed = jiffies - device->stamp;
+	bool counts = !time_before(jiffies, device->count_at);
+	struct jq_waiter *next = jq_peek(&device->queue);
+
+	if (!elapsed)
+		return;
+	device->stamp = jiffies;
+	if (counts) {
+		sweep(device);
+		jg_refresh(device);
+	}
+	jp_pass(&device->budget, &device->rates, elapsed, counts,
+		next ? next->cost : READ_ONCE(jg.config.batch_pages));
+}
+
+/* As exactly as can be, but seldom: it looks at each CPU's counters. */
 static bool rests(struct jg_device *device)
 {
 	if (!time_before(jiffies, device->rests_at)) {
 		device->rests = jg_device_rests(device);
-		device->rests_at = jiffies + HZ / 50;
+		device->rests_at = jiffies + max_t(unsigned long, HZ / 50, 4 * device->every);
 	}
 	return device->rests;
 }
@@ -207,7 +220,7 @@ static void look_whether_stuck(struct jg_device *device)
 {
 	struct jq_waiter *next = jq_peek(&device->queue);
 
-	if (!next || device->budget >= (s64)next->cost || !rests(device)) {
+	if (!next || max(device->budget.budget, device->budget.due) >> 8 >= (s64)next->cost || !rests(device)) {
 		device->stuck_since = 0;
 		return;
 	}
@@ -234,23 +247,18 @@ static void pass_turn(struct jg_device *device)
 
 static void pump(struct jg_device *device)
 {
-	s64 now, used;
+	s64 now;
 
 	if (jg.insertion) {
 		pass_turn(device);
 		return;
 	}
 	if (device->stamp != jiffies) {
-		jg_refresh(device);
+		look(device);
 		look_whether_stuck(device);
 	}
-	now = device->budget;
-	if (device->pace != S64_MAX)
-		now = min(now, device->pace >> 8);
-	used = now - jq_pump(&device->queue, now);
-	device->budget -= used;
-	if (device->pace != S64_MAX)
-		device->pace -= used << 8;
+	now = jp_available(&device->budget);
+	jp_take(&device->budget, (u32)(now - jq_pump(&device->queue, now)));
 }
 
 /* Every jiffy while somebody waits. Softirq. */
@@ -291,7 +299,18 @@ static u64 patience(struct jg_member *member)
 
 static bool moved_since(struct jg_device *device, const struct jg_progress *then)
 {
-	return device->queue.turn != then->turn || jg_device_left(device) > then->left;
+	return device->queue.turn != then->turn || jg_left(&device->pages) > then->left;
+}
+
+/* A writer takes what it was not granted: its group pays for it all the same. With the device's lock. */
+static void pass_unasked(struct jg_device *device, struct jg_member *member, u32 cost)
+{
+	device->timed_out++;
+	member->timed_out++;
+	trace_justitia_timeout(device->bdi_id, member->group->id, cost, device->queue.length,
+			       device->budget.budget >> 8);
+	jq_charge(&device->queue, &member->q, cost);
+	atomic_long_add(cost, &member->pool);
 }
 
 /* What a wait came to. */
@@ -307,13 +326,8 @@ static void account(struct jg_device *device, struct jg_member *member, struct j
 	if (end == JQ_END_KILLED) {
 		device->killed++;
 	} else if (end == JQ_END_TIMED_OUT) {
-		device->timed_out++;
-		member->timed_out++;
-		trace_justitia_timeout(device->bdi_id, member->group->id, waiter->cost, queue->length,
-				       device->budget);
-		jq_charge(queue, &member->q, waiter->cost);
-		atomic_long_add(waiter->cost, &member->pool);
-		jg_refresh(device);
+		pass_unasked(device, member, waiter->cost);
+		look(device);
 		if (moved_since(device, &device->hung))
 			device->hung = *before;
 		if (!moved_since(device, &device->hung) && time_after(jiffies, device->hung.at + HUNG))
@@ -322,42 +336,56 @@ static void account(struct jg_device *device, struct jg_member *member, struct j
 	jq_unlock(queue);
 }
 
-/* Waits until the group's account is in order again. Sleeps, killably and for a bounded time. The
- * caller holds the group and is a user of the device. */
-static void wait_turn(struct jg_device *device, struct jg_member *member, long pages)
+/* Waits until the group's account is in order again. Sleeps, killably and until it has waited for so long
+ * in this write(2), `waited` jiffies so far; with `nowait` not at all: false, if it would have to. The caller
+ * holds the group and is a user of the device. */
+static bool wait_turn(struct jg_device *device, struct jg_member *member, struct inode *inode, long pages,
+		      bool nowait, u32 *waited)
 {
-	struct jq_waiter waiter = { .sleeper.task = current };
+	struct jq_waiter waiter = { .sleeper = { .task = current, .inode = inode } };
 	struct jq_queue *queue = &device->queue;
+	u64 begin, now = get_jiffies_64(), most = patience(member);
 	struct jg_progress before;
-	u64 begin;
 	enum jq_end end;
+	bool granted;
 
 	jq_lock(queue);
 	if (member->dead || is_open(device) || !jg_closed()) {
 		atomic_long_set(&member->pool, 0);
 		jq_unlock(queue);
-		return;
+		return true;
 	}
 	/* Somebody else's grant may have come in between. */
 	if (!jg.insertion && atomic_long_read(&member->pool) >= 0) {
 		jq_unlock(queue);
-		return;
+		return true;
+	}
+	if (!nowait && *waited >= most) {
+		pass_unasked(device, member, cost_of(device, pages));
+		jq_unlock(queue);
+		return true;
 	}
 	jq_enqueue(queue, &member->q, &waiter, cost_of(device, pages));
 	pump(device);
-	if (jq_granted(&waiter)) {
+	granted = jq_granted(&waiter);
+	if (!granted && nowait)
+		jq_cancel(queue, &waiter);
+	if (granted || nowait) {
 		jq_unlock(queue);
-		return;
+		return granted;
 	}
-	before = (struct jg_progress){ jiffies, queue->turn, jg_device_left(device) };
+	before = (struct jg_progress){ jiffies, queue->turn, jg_left(&device->pages) };
 	trace_justitia_enqueue(device->bdi_id, member->group->id, waiter.cost, queue->length,
-			       device->budget);
+			       device->budget.budget >> 8);
 	if (!timer_pending(&device->timer))
 		mod_timer(&device->timer, jiffies + 1);
 	jq_unlock(queue);
 	begin = ktime_get_ns();
-	end = jq_wait(queue, &waiter, get_jiffies_64() + patience(member));
+	waiter.sleeper.alone = now + msecs_to_jiffies(READ_ONCE(jg.config.timeout_ms));
+	end = jq_wait(queue, &waiter, now + most - *waited);
+	*waited += (u32)(get_jiffies_64() - now);
 	account(device, member, &waiter, end, ktime_get_ns() - begin, &before);
+	return true;
 }
 
 /* The account of the calling task's group at a device; NULL when it is nobody's business: no weight, no
@@ -377,19 +405,21 @@ static struct jg_member *account_of_current(struct address_space *mapping)
 	return device ? jg_member_of(group, device) : NULL;
 }
 
-/* A writer that dirtied pages: takes credits, or waits for them. False when it is nobody's business. May
- * sleep. */
-bool jg_admit(struct address_space *mapping, long pages)
+/* A writer that dirtied pages: takes credits, or waits for them; 0 when it may go on. -ENOENT when it is
+ * nobody's business, -EAGAIN when it must not wait (`nowait`) and would have to. `waited`: jiffies that it
+ * waited in this write(2). May sleep. */
+int jg_admit(struct address_space *mapping, long pages, bool nowait, u32 *waited)
 {
 	struct jg_device *device;
 	struct jg_member *member;
 	struct jg_group *group;
+	bool admitted;
 
 	rcu_read_lock();
 	member = account_of_current(mapping);
 	if (!member) {
 		rcu_read_unlock();
-		return false;
+		return -ENOENT;
 	}
 	group = member->group;
 	device = member->device;
@@ -397,14 +427,14 @@ bool jg_admit(struct address_space *mapping, long pages)
 	if (atomic_long_sub_return(pages, &member->pool) >= 0 ||
 	    !refcount_inc_not_zero(&group->refs)) {
 		rcu_read_unlock();
-		return true;
+		return 0;
 	}
 	atomic_inc(&device->users);
 	rcu_read_unlock();
-	wait_turn(device, member, pages);
+	admitted = wait_turn(device, member, mapping->host, pages, nowait, waited);
 	atomic_dec(&device->users);
 	jg_group_put(group);
-	return true;
+	return admitted ? 0 : -EAGAIN;
 }
 
 /* Somebody who brings pages into the page cache: waits for the turn to do it. Returns the device, to be given
@@ -415,6 +445,7 @@ struct jg_device *jg_turn_begin(struct address_space *mapping, long pages)
 	struct jg_device *device;
 	struct jg_member *member;
 	struct jg_group *group;
+	u32 waited = 0;
 
 	rcu_read_lock();
 	member = account_of_current(mapping);
@@ -429,7 +460,7 @@ struct jg_device *jg_turn_begin(struct address_space *mapping, long pages)
 	atomic_long_sub(pages, &member->pool);
 	atomic_inc(&device->users);
 	rcu_read_unlock();
-	wait_turn(device, member, pages);
+	wait_turn(device, member, mapping->host, pages, false, &waited);
 	jg_group_put(group);
 	return device;
 }

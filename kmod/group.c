@@ -13,6 +13,8 @@
 #include "justitia.h"
 
 static DEFINE_HASHTABLE(groups, 10);
+/* Removed, and perhaps still in somebody's hands. With jg_mutex. */
+static struct jg_group *hidden;
 
 /* Under RCU. */
 static struct jg_group *find(u64 id)
@@ -91,23 +93,45 @@ static void find_heaviest(void)
 	WRITE_ONCE(jg.heaviest, heaviest);
 }
 
+/* The weight of a cgroup; 0: it has none. Any context. */
+u32 jg_group_weight(u64 id)
+{
+	struct jg_group *group;
+	u32 weight;
+
+	rcu_read_lock();
+	group = find(id);
+	weight = group ? READ_ONCE(group->weight) : 0;
+	rcu_read_unlock();
+	return weight;
+}
+
 /* Not found any more by who looks from now on. With jg_mutex. */
 static void hide(struct jg_group *group)
 {
 	hash_del_rcu(&group->node);
 	jg.groups--;
+	group->next_hidden = hidden;
+	hidden = group;
 }
 
-/* Who waits in it passes; who still has it in hand finds it dead. After hide() and synchronize_rcu():
- * nobody opens another account. With jg_mutex. */
-static void retire(struct jg_group *group)
+/* Of all groups that were removed: who waits passes; who still has one in hand finds it dead. One grace
+ * period for all of them, after which nobody opens another account. With jg_mutex; sleeps. */
+void jg_groups_retire(void)
 {
+	struct jg_group *group;
 	int i;
 
-	for (i = 0; i < JG_DEVICES; i++)
-		if (group->members[i])
-			jg_let_group_go(group->members[i]);
-	jg_group_put(group);
+	if (!hidden)
+		return;
+	synchronize_rcu();
+	while ((group = hidden)) {
+		hidden = group->next_hidden;
+		for (i = 0; i < JG_DEVICES; i++)
+			if (group->members[i])
+				jg_let_group_go(group->members[i]);
+		jg_group_put(group);
+	}
 }
 
 static void change(struct jg_group *group, u32 weight)
@@ -142,8 +166,8 @@ int jg_group_set(u64 id, u32 weight)
 		if (!group)
 			return -ENOENT;
 		hide(group);
-		synchronize_rcu();
-		retire(group);
+		/* With all others that are removed in the meantime. */
+		jg_put_away();
 	} else if (group) {
 		change(group, weight);
 	} else if (jg.groups >= JG_GROUPS_MAX) {
@@ -167,20 +191,11 @@ void jg_groups_forget(void)
 {
 	struct jg_group *group;
 	struct hlist_node *next;
-	struct jg_group *hidden_first = NULL;
 	int bucket;
 
-	/* One grace period for all. */
-	hash_for_each_safe(groups, bucket, next, group, node) {
+	hash_for_each_safe(groups, bucket, next, group, node)
 		hide(group);
-		group->next_hidden = hidden_first;
-		hidden_first = group;
-	}
-	synchronize_rcu();
-	while ((group = hidden_first)) {
-		hidden_first = group->next_hidden;
-		retire(group);
-	}
+	jg_groups_retire();
 	find_heaviest();
 }
 

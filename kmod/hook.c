@@ -9,19 +9,21 @@
  * the original, through its exported symbol: a call that comes from this module is not redirected. The
  * original's own throttling stays as it is.
  *
- * Pages, not calls: the kernel counts what a task dirties in current->ioac.write_bytes. (It does so in
- * current->nr_dirtied too, but sets that back when it throttles, and a task throttled every few pages would
- * seem to dirty none.) Up to where a task was charged is kept in a table of fixed size, indexed by task; a
- * task that lost its place there is charged a little less than it dirtied.
+ * Pages, not calls: charge.h. Up to where a task was charged is kept in a table of fixed size, indexed by task;
+ * a task that lost its place there is charged a little less than it dirtied.
  *
  * A call that has nothing to charge goes straight on, without a detour through this module: with writes of
- * 4 KB that is all but one in CHUNK. Who called last on a CPU is remembered there, so that telling takes a
+ * 4 KB that is all but one in JC_CHUNK. Who called last on a CPU is remembered there, so that telling takes a
  * dozen instructions.
+ *
+ * A call that must not block (BDP_ASYNC: io_uring and RWF_NOWAIT on XFS and btrfs) is charged too. Where it would
+ * have to wait it gets what the original would say, -EAGAIN, and comes back from a context that may.
  *
  * Insertion (insert_hook=1, to compare with the paper and for nothing else). Every folio comes into the page
  * cache through filemap_add_folio() (mm/filemap.c); jg_insert() lets one task at a time through it, in
  * the queue's order, as if the paper's lock (MSST 2020, III.B.1) were still there.
  */
+#include <asm/syscall.h>
 #include <linux/ftrace.h>
 #include <linux/fs.h>
 #include <linux/hash.h>
@@ -30,10 +32,8 @@
 #include <linux/preempt.h>
 #include <linux/writeback.h>
 
+#include "charge.h"
 #include "justitia.h"
-
-/* So many pages are charged at once, at least. */
-#define CHUNK 16
 
 #define TASKS_SHIFT 13
 
@@ -41,13 +41,25 @@
 #error "this kernel does not count the pages that a task dirties (CONFIG_TASK_IO_ACCOUNTING)"
 #endif
 
-/* Tag of the task in the upper half, pages dirtied up to which it was charged in the lower. */
-static u64 tasks[1 << TASKS_SHIFT];
+#ifndef CONFIG_HAVE_DYNAMIC_FTRACE_WITH_ARGS
+#error "this kernel's ftrace cannot redirect a function (x86-64, or arm64 from Linux 6.2 on)"
+#endif
+
+/* What is known of a task. Another with the same place may write at the same time: then it is charged a
+ * little more or less. */
+struct entry {
+	u64 settled;		/* tag in the upper half, pages written up to which it was charged in the lower */
+	u32 dirtied, looked;	/* the kernel's counts at that page (charge.h) */
+	u32 write;		/* current->ioac.syscw: write(2) calls that ended */
+	u32 waited;		/* jiffies waited in this one */
+	u32 waited_at;		/* jiffies when the last wait ended */
+};
+static struct entry tasks[1 << TASKS_SHIFT];
 
 /* The task that came here last on a CPU. */
 struct last {
 	struct task_struct *task;	/* compared only */
-	u32 settled;			/* as in `tasks` */
+	u32 settled;			/* as in struct entry */
 };
 static DEFINE_PER_CPU(struct last, last);
 
@@ -55,8 +67,8 @@ static DEFINE_PER_CPU(long, inside);
 static DEFINE_PER_CPU(u64, calls);
 static DEFINE_PER_CPU(u64, passes);
 
-/* Pages that the current task has dirtied since it began; goes round. */
-static u32 pages_dirtied(void)
+/* Pages that the current task has written since it began, past the page cache too; goes round. */
+static u32 pages_written(void)
 {
 	return (u32)(current->ioac.write_bytes >> PAGE_SHIFT);
 }
@@ -67,14 +79,14 @@ static u32 task_tag(void)
 }
 
 /* The task's entry; `known` says whether it was its own already. */
-static u64 *task_entry(u32 tag, bool *known)
+static struct entry *task_entry(u32 tag, bool *known)
 {
 	u32 at = hash_ptr(current, TASKS_SHIFT);
 
 	*known = true;
-	if (READ_ONCE(tasks[at]) >> 32 == tag)
+	if (READ_ONCE(tasks[at].settled) >> 32 == tag)
 		return &tasks[at];
-	if (READ_ONCE(tasks[at ^ 1]) >> 32 == tag)
+	if (READ_ONCE(tasks[at ^ 1].settled) >> 32 == tag)
 		return &tasks[at ^ 1];
 	*known = false;
 	return &tasks[at ^ (tag & 1)];
@@ -82,13 +94,14 @@ static u64 *task_entry(u32 tag, bool *known)
 
 /* Whether a task may be made to wait here. The caller of the original may sleep already; the rest is
  * what must get on so that others can, and what would not be fair to hold. */
-static bool may_wait(struct address_space *mapping, unsigned int flags)
+static bool may_wait(struct address_space *mapping)
 {
 	const struct inode *inode = mapping->host;
 
-	if (current->flags & (PF_KTHREAD | PF_MEMALLOC | PF_EXITING | PF_LOCAL_THROTTLE))
+	/* Writers may wait for the process that keeps the gate. */
+	if (task_tgid(current) == READ_ONCE(jg.holder))
 		return false;
-	if (flags & BDP_ASYNC)
+	if (current->flags & (PF_KTHREAD | PF_MEMALLOC | PF_EXITING | PF_LOCAL_THROTTLE))
 		return false;
 	/* Holds a transaction of a journal: others wait for it. */
 	if (current->journal_info)
@@ -104,41 +117,65 @@ static bool may_wait(struct address_space *mapping, unsigned int flags)
 static bool nothing_to_charge(void)
 {
 	/* Another task in the memory of one that is gone has dirtied less. */
-	return this_cpu_read(last.task) == current && pages_dirtied() - this_cpu_read(last.settled) < CHUNK;
+	return this_cpu_read(last.task) == current && pages_written() - this_cpu_read(last.settled) < JC_CHUNK;
 }
 
 /* Pages that the current task has dirtied and was not charged for. */
-static u32 pages_pending(u64 entry, bool known)
+static u32 pages_pending(const struct entry *entry, bool known)
 {
-	u32 dirtied = pages_dirtied(), pending = dirtied - (u32)entry;
+	struct jc_counts then = { (u32)READ_ONCE(entry->settled), READ_ONCE(entry->dirtied),
+				  READ_ONCE(entry->looked) };
+	struct jc_counts now = { pages_written(), (u32)current->nr_dirtied, (u32)current->dirty_paused_when };
 
-	/* So many between two calls are another task's, whose tag is the same. */
-	return known && pending <= JQ_COST_MAX ? pending : min_t(u32, dirtied, CHUNK);
+	return known ? jc_pending(then, now) : min_t(u32, now.written, JC_CHUNK);
+}
+
+/* Jiffies that the current task has waited in the write(2) it is in. Page faults are no part of one. Where the
+ * kernel does not count calls (io_uring's workers, splice) all of the last while are taken for one. */
+static u32 waited_already(const struct entry *entry, bool known)
+{
+	u32 while_ago = (u32)jiffies - READ_ONCE(entry->waited_at);
+
+	if (!known || READ_ONCE(entry->write) != (u32)current->ioac.syscw ||
+	    (!(current->flags & PF_IO_WORKER) && syscall_get_nr(current, current_pt_regs()) < 0) ||
+	    while_ago > msecs_to_jiffies(READ_ONCE(jg.config.timeout_ms)) * 10)
+		return 0;
+	return READ_ONCE(entry->waited);
 }
 
 /* Takes the call of a writer that may have to be charged. Context: the original's; may sleep, killably and
  * for a bounded time. */
 static noinline int jg_balance(struct address_space *mapping, unsigned int flags)
 {
-	u32 tag, pending, settled;
-	u64 *entry;
+	u32 tag, pending, settled, waited, before;
+	struct entry *entry;
 	bool known;
-	int ret;
+	int ret = 0;
 
 	this_cpu_inc(inside);
 	tag = task_tag();
 	entry = task_entry(tag, &known);
-	pending = pages_pending(READ_ONCE(*entry), known);
-	if (pending >= CHUNK) {
+	pending = pages_pending(entry, known);
+	before = waited = waited_already(entry, known);
+	if (pending >= JC_CHUNK) {
 		this_cpu_inc(calls);
-		if (!may_wait(mapping, flags) || !jg_admit(mapping, pending))
+		ret = may_wait(mapping) ? jg_admit(mapping, pending, flags & BDP_ASYNC, &waited) : -ENOENT;
+		if (ret == -ENOENT)
 			this_cpu_inc(passes);
 		/* Charged or let off: it does not count again. */
 		pending = 0;
 	}
-	settled = pages_dirtied() - pending;
-	WRITE_ONCE(*entry, (u64)tag << 32 | settled);
-	ret = balance_dirty_pages_ratelimited_flags(mapping, flags);
+	settled = pages_written() - pending;
+	WRITE_ONCE(entry->settled, (u64)tag << 32 | settled);
+	WRITE_ONCE(entry->write, (u32)current->ioac.syscw);
+	WRITE_ONCE(entry->waited, waited);
+	if (waited != before)
+		WRITE_ONCE(entry->waited_at, (u32)jiffies);
+	if (ret != -EAGAIN)
+		ret = balance_dirty_pages_ratelimited_flags(mapping, flags);
+	/* Pages that wait to be charged are dirty, and counted before this. */
+	WRITE_ONCE(entry->dirtied, (u32)current->nr_dirtied - pending);
+	WRITE_ONCE(entry->looked, (u32)current->dirty_paused_when);
 	this_cpu_write(last.settled, settled);
 	this_cpu_write(last.task, current);
 	/* Also keeps the call above from being a jump, which would be redirected again. */
@@ -155,7 +192,7 @@ static noinline int jg_insert(struct address_space *mapping, struct folio *folio
 
 	this_cpu_inc(inside);
 	this_cpu_inc(calls);
-	if ((gfp & __GFP_DIRECT_RECLAIM) && may_wait(mapping, 0))
+	if ((gfp & __GFP_DIRECT_RECLAIM) && may_wait(mapping))
 		device = jg_turn_begin(mapping, folio_nr_pages(folio));
 	if (!device)
 		this_cpu_inc(passes);
@@ -166,7 +203,8 @@ static noinline int jg_insert(struct address_space *mapping, struct folio *folio
 	return ret;
 }
 
-#ifndef ftrace_regs_set_instruction_pointer
+/* Its name until Linux 6.2. */
+#ifdef ftrace_instruction_pointer_set
 #define ftrace_regs_set_instruction_pointer(fregs, ip) ftrace_instruction_pointer_set(fregs, ip)
 #endif
 
@@ -184,11 +222,8 @@ static void notrace redirect(unsigned long ip, unsigned long parent_ip, struct f
 
 static struct ftrace_ops ops = {
 	.func = redirect,
-	.flags = FTRACE_OPS_FL_IPMODIFY
-#ifndef CONFIG_HAVE_DYNAMIC_FTRACE_WITH_ARGS
-		 | FTRACE_OPS_FL_SAVE_REGS
-#endif
-	,
+	/* Permanent: kernel.ftrace_enabled cannot be set to 0 under a gate that is closed. */
+	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT,
 };
 
 /* All or nothing: says why not. */
@@ -206,10 +241,10 @@ int jg_hook_attach(void)
 	}
 	error = register_ftrace_function(&ops);
 	if (error == -EBUSY)
-		pr_err("%s() is redirected already, by a live patch or another module: remove that first\n",
+		pr_err("%s() is redirected already (a live patch, another module), or kernel.ftrace_enabled is 0\n",
 		       function);
 	else if (error)
-		pr_err("ftrace does not redirect %s() (%d): is kernel.ftrace_enabled 0?\n", function, error);
+		pr_err("ftrace does not redirect %s() (%d)\n", function, error);
 	if (error)
 		ftrace_free_filter(&ops);
 	return error;
@@ -225,15 +260,23 @@ static long count_inside(void)
 	return sum;
 }
 
+/* Whether nobody runs or sleeps in this module's text on behalf of the hook, nor in the original's own
+ * throttling on its way back there. Any context; with the gate open it stays so, but for who is just coming
+ * in. */
+bool jg_hook_empty(void)
+{
+	return !count_inside();
+}
+
 /* After this nobody runs or sleeps in this module's text on behalf of the hook. The gate is open. */
 void jg_hook_detach(void)
 {
 	/* Waits for whoever was redirected and has not got to count itself. */
 	unregister_ftrace_function(&ops);
 	ftrace_free_filter(&ops);
-	/* Who is inside may be in the original's own throttling, which ends in its time. As nobody comes
-	 * in any more, the sum is never smaller than the truth. */
-	while (count_inside())
+	/* Who came in while the module was found empty. As nobody comes in any more, the sum is never smaller
+	 * than the truth. */
+	while (!jg_hook_empty())
 		schedule_timeout_uninterruptible(HZ / 50);
 	/* ... and for whoever has counted itself out and has not returned. */
 	synchronize_rcu_tasks();

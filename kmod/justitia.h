@@ -9,6 +9,8 @@
  *   group.c    weights by cgroup, and a group's account at a device
  *   control.c  /dev/justitia
  *   queue.h    the order of those who wait
+ *   pace.h     how many of them may go now
+ *   charge.h   how many pages a task has dirtied
  *
  * Locks, outermost first: jg_mutex (settings, groups, devices come and go), devices_lock (a slot is
  * claimed), jg_device.lock (queue and accounts; taken from softirq by the timer, so with _bh
@@ -33,10 +35,13 @@
 #define JQ_SLEEPER
 struct jq_sleeper {
 	struct task_struct *task;
+	struct inode *inode;		/* that it writes to */
+	u64 alone;			/* jiffies until which it may wait while others want the inode */
 };
 #include "queue.h"
+#include "pace.h"
 
-#define JG_DEVICES 16
+#define JG_DEVICES 64
 #define JG_GROUPS_MAX 8192
 
 #undef pr_fmt
@@ -54,6 +59,7 @@ struct jg_member {
 	struct list_head node;		/* in jg_device.members, device lock */
 	bool dead;			/* device lock: nobody may enqueue any more */
 	s64 swept_pages;		/* pages when it was last looked whether credits rest */
+	s64 looked_pages;		/* pages when the clock looked last */
 	u64 waits;
 	u64 wait_ns;
 	u64 timed_out;
@@ -65,7 +71,7 @@ struct jg_group {
 	u32 weight;
 	refcount_t refs;
 	struct hlist_node node;		/* jg_mutex; read under RCU */
-	struct jg_group *next_hidden;	/* jg_mutex, when all are removed */
+	struct jg_group *next_hidden;	/* jg_mutex, when it is removed */
 	struct jg_member *members[JG_DEVICES];
 	struct rcu_head rcu;
 };
@@ -74,8 +80,21 @@ struct jg_group {
 struct jg_progress {
 	unsigned long at;		/* jiffies */
 	u64 turn;			/* grants of its queue */
-	s64 left;			/* jg_device_left() */
+	s64 left;			/* jg_left() */
 };
+
+/* Pages of a device, over all its bdi_writebacks. */
+struct jg_counts {
+	u64 dirty, writeback;
+	u64 dirtied, written;		/* since ever */
+	u32 visited;			/* bdi_writebacks */
+};
+
+/* Pages that have left since the device was there, written or dropped with deleted files. */
+static inline s64 jg_left(const struct jg_counts *pages)
+{
+	return (s64)(pages->dirtied - pages->dirty - pages->writeback);
+}
 
 struct jg_device {
 	u64 bdi_id;			/* 0: free. Set last, read under RCU */
@@ -87,10 +106,13 @@ struct jg_device {
 	struct jq_queue queue;
 	struct timer_list timer;
 	struct list_head members;
-	unsigned long stamp;		/* jiffies of the last look at the counters */
-	s64 budget;			/* pages that may still be granted */
-	s64 pace;			/* ... and how fast, in 1/256 pages; S64_MAX: at once */
-	u64 dirty, writeback, unspent;
+	unsigned long stamp;		/* jiffies of the last look */
+	unsigned long count_at;		/* when its pages are counted again */
+	unsigned long every;		/* ... and how many jiffies lie in between */
+	struct jp_budget budget;
+	struct jp_rates rates;		/* the clock's, for each jiffy */
+	struct jg_counts pages;		/* as counted last */
+	u64 unspent;
 	unsigned long sweep_at;
 	unsigned long stuck_since;	/* over the setpoint with nothing in flight; 0: is not */
 	struct jg_progress hung;	/* when the first of the waits began in which nothing moved */
@@ -103,12 +125,11 @@ struct jg_device {
 	u64 longest_wait_ns;
 	/* The clock's alone. */
 	u64 setpoint;			/* read with READ_ONCE */
-	u64 room;			/* from the background threshold's part to the setpoint; the same */
 	unsigned long looked_at;	/* jiffies */
-	u64 written;			/* WB_WRITTEN at the last look */
-	s64 left;			/* jg_device_left(), likewise */
+	struct jg_counts looked;	/* its pages at the last look */
 	u64 rate;			/* written, in 1/256 pages per look, smoothed over seconds */
-	u64 drained;			/* written or dropped, over less than one; read with READ_ONCE */
+	u64 drained;			/* written or dropped, over less than one */
+	u64 outside;			/* dirtied by those who are not charged */
 	unsigned long used_at;		/* jiffies of the last call, written by the hook */
 };
 
@@ -120,6 +141,9 @@ struct jg_state {
 	u32 heaviest;			/* weight */
 	u32 groups;
 	bool enabled;
+	bool pinned;			/* a reference to the module for those who may be inside */
+	struct pid *holder;		/* process that holds the device; jg_mutex, compared without */
+	unsigned long thresholds_at;	/* when the thresholds were read, jiffies */
 	bool insertion;			/* which function is redirected; set once, before it is */
 	u64 heartbeats, heartbeats_lost;
 	atomic64_t devices_refused;
@@ -138,14 +162,18 @@ static inline bool jg_closed(void)
 /* main.c. With jg_mutex; may sleep. */
 void jg_set_enabled(bool enabled);
 void jg_decide_open(void);
+void jg_set_config(const struct justitia_config *config);
+void jg_forget(void);
+void jg_put_away(void);
 
 /* hook.c. May sleep. */
 int jg_hook_attach(void);
 void jg_hook_detach(void);
+bool jg_hook_empty(void);
 u64 jg_hook_calls(bool passed);
 
 /* gate.c */
-bool jg_admit(struct address_space *mapping, long pages);
+int jg_admit(struct address_space *mapping, long pages, bool nowait, u32 *waited);
 struct jg_device *jg_turn_begin(struct address_space *mapping, long pages);
 void jg_turn_end(struct jg_device *device);
 void jg_let_everybody_go(struct jg_device *device);
@@ -156,10 +184,10 @@ void jg_refresh(struct jg_device *device);
 /* device.c */
 void jg_devices_init(void);
 struct jg_device *jg_device_of(struct backing_dev_info *bdi);
-void jg_device_count(struct jg_device *device);
-s64 jg_device_left(struct jg_device *device);
+struct jg_counts jg_device_count(struct jg_device *device);
 bool jg_device_rests(struct jg_device *device);
 bool jg_devices_in_use(void);
+void jg_devices_order(void);
 void jg_devices_look(void);
 void jg_devices_forget(void);
 bool jg_read_thresholds(void);
@@ -170,6 +198,8 @@ struct jg_member *jg_member_of(struct jg_group *group, struct jg_device *device)
 void jg_group_put(struct jg_group *group);
 int jg_group_set(u64 id, u32 weight);
 void jg_groups_forget(void);
+void jg_groups_retire(void);
+u32 jg_group_weight(u64 id);
 void jg_members_drop(struct jg_device *device);
 u32 jg_members_list(struct justitia_member *to, u32 capacity);
 

@@ -14,10 +14,18 @@
 
 #include "justitia.h"
 
-/* How often devices and the heartbeat are looked at; and every how many of these looks the kernel's
- * thresholds are read, which follow what memory is available. Reading them is some 40 us. */
+/* How often devices and the heartbeat are looked at. */
 #define JG_CLOCK_MS 200
-#define JG_THRESHOLDS_EVERY 5
+
+static const struct justitia_config unset = {
+	.order = JUSTITIA_STRIDE,
+	.aging = JQ_AGING_DEFAULT,
+	.lag_pages = JQ_LAG_DEFAULT,
+	.setpoint_permille = 750,
+	.batch_pages = 32,
+	.timeout_ms = 1000,
+	.heartbeat_ms = 5000,
+};
 
 struct jg_state jg = { .open_reason = JUSTITIA_OPEN_DISABLED };
 DEFINE_MUTEX(jg_mutex);
@@ -26,7 +34,9 @@ module_param_named(insert_hook, jg.insertion, bool, 0444);
 MODULE_PARM_DESC(insert_hook, "order insertions into the page cache instead of dirty throttling, to compare");
 
 static void clock(struct work_struct *work);
+static void put_away(struct work_struct *work);
 static DECLARE_DELAYED_WORK(clock_work, clock);
+static DECLARE_WORK(put_away_work, put_away);
 static bool leaving;
 
 /* Opens or closes, as things are. With jg_mutex. */
@@ -55,23 +65,54 @@ void jg_decide_open(void)
 void jg_set_enabled(bool enabled)
 {
 	jg.enabled = enabled;
+	/* Writers sleep in this module's text, and go on in the kernel's own throttling from there: as long as
+	 * one is inside it cannot be unloaded, instead of an rmmod that nobody can end. */
+	if (enabled && !jg.pinned) {
+		__module_get(THIS_MODULE);
+		jg.pinned = true;
+	}
 	WRITE_ONCE(jg.deadline, jiffies + msecs_to_jiffies(jg.config.heartbeat_ms));
 	if (enabled && !jg_read_thresholds())
 		pr_warn("cannot read the dirty thresholds from /proc/vmstat: the gate stays open\n");
 	jg_devices_look();
 	jg_decide_open();
+	if (!enabled)
+		jg_put_away();
+}
+
+/* As if nobody had ever held it. With jg_mutex; sleeps. */
+void jg_forget(void)
+{
+	jg_set_enabled(false);
+	jg_groups_forget();
+	jg.config = unset;
+	jg_devices_order();
+}
+
+/* What is no longer needed goes as soon as nobody has it in hand. */
+void jg_put_away(void)
+{
+	schedule_work(&put_away_work);
+}
+
+static void put_away(struct work_struct *work)
+{
+	mutex_lock(&jg_mutex);
+	jg_groups_retire();
+	if (jg.pinned && !jg.enabled && jg_hook_empty()) {
+		jg.pinned = false;
+		/* Not the last that keeps this text: unloading waits for this work to end. */
+		module_put(THIS_MODULE);
+	}
+	mutex_unlock(&jg_mutex);
 }
 
 static void clock(struct work_struct *work)
 {
-	static unsigned int looks;
-
+	put_away(work);
 	mutex_lock(&jg_mutex);
-	if (jg.enabled && (!jg.setpoint || jg_devices_in_use())) {
-		if (!jg.setpoint || ++looks % JG_THRESHOLDS_EVERY == 0)
-			jg_read_thresholds();
+	if (jg.enabled && jg_devices_in_use())
 		jg_devices_look();
-	}
 	jg_decide_open();
 	mutex_unlock(&jg_mutex);
 	if (!READ_ONCE(leaving))
@@ -82,15 +123,7 @@ static int __init justitia_init(void)
 {
 	int error;
 
-	jg.config = (struct justitia_config){
-		.order = JUSTITIA_STRIDE,
-		.aging = JQ_AGING_DEFAULT,
-		.lag_pages = JQ_LAG_DEFAULT,
-		.setpoint_permille = 750,
-		.batch_pages = 32,
-		.timeout_ms = 1000,
-		.heartbeat_ms = 5000,
-	};
+	jg.config = unset;
 	jg_devices_init();
 	error = jg_hook_attach();
 	if (error)
@@ -107,13 +140,11 @@ static int __init justitia_init(void)
 
 static void __exit justitia_exit(void)
 {
-	/* The device cannot be open here: an open file holds the module. */
+	/* The device cannot be open here, nor the gate closed: an open file holds the module. */
 	jg_control_exit();
 	WRITE_ONCE(leaving, true);
 	cancel_delayed_work_sync(&clock_work);
-	mutex_lock(&jg_mutex);
-	jg_set_enabled(false);
-	mutex_unlock(&jg_mutex);
+	cancel_work_sync(&put_away_work);
 	jg_hook_detach();
 	mutex_lock(&jg_mutex);
 	jg_devices_forget();

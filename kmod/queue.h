@@ -16,7 +16,8 @@
  *           the order by (turn of arrival * N - weight), lowest first: earliest deadline first with
  *           deadline = arrival - weight / N turns. Nobody's key ever changes, so nobody is touched.
  *           It follows that weight 800 is ahead of weight 100 by at most seven turns, however many
- *           wait: with n waiters the ratio of their shares tends to 1 as n grows.
+ *           wait: with n waiters the ratio of their shares tends to 1 as n grows. N = 0 is the paper's
+ *           arm without aging: the highest weight always goes next, and others may starve.
  *   stride  Start-time fair queueing: a group has a virtual time that moves by cost / weight with
  *           every grant, and the group that is furthest behind goes next. Shares of groups that
  *           always wait are proportional to weight. The queue's virtual time V is the latest start
@@ -435,7 +436,7 @@ static inline void jq_set_order(struct jq_queue *q, enum jq_order order, u32 agi
 		all = g;
 	}
 	q->order = order;
-	q->aging = jq_clamp(aging, 1, JQ_AGING_MAX);
+	q->aging = jq_clamp(aging, 0, JQ_AGING_MAX);
 	q->lag = jq_virtual(jq_clamp(lag, 0, JQ_LAG_MAX), JQ_STRIDE_ONE / 100);
 	while ((g = all)) {
 		all = g->sibling;

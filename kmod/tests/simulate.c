@@ -152,6 +152,15 @@ static void no_constant_of_aging_is_right(void)
 	CHECK(at_1 > 12, "%.2f", at_1);
 }
 
+/* The paper's arm without aging: who weighs less goes when nobody heavier waits. */
+static void without_aging_the_heaviest_always_goes_next(void)
+{
+	static const u32 two[2] = { 100, 800 };
+	struct outcome o = simulate(JQ_AGING, 0, two, 2, 32, 0, 40000);
+
+	CHECK(o.share[0] == 0, "weight 100 had %.0f turns while weight 800 waited", o.share[0]);
+}
+
 static void fifo_knows_no_weights(void)
 {
 	double seen = ratio(simulate(JQ_FIFO, 100, eight, CLASSES, 32, 8, 400000), CLASSES);
@@ -243,6 +252,7 @@ int main(int argc, char **argv)
 	}
 	aging_flattens();
 	no_constant_of_aging_is_right();
+	without_aging_the_heaviest_always_goes_next();
 	fifo_knows_no_weights();
 	stride_is_proportional();
 	stride_starves_nobody();

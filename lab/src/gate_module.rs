@@ -19,8 +19,8 @@ macro_rules! sources {
 
 /// The files of `kmod` that the module is made of.
 const SOURCES: &[(&str, &str)] = sources!(
-    "Kbuild" "abi.h" "control.c" "device.c" "gate.c" "group.c" "hook.c" "justitia.h" "main.c" "queue.h"
-    "trace.h"
+    "Kbuild" "abi.h" "charge.h" "control.c" "device.c" "gate.c" "group.c" "hook.c" "justitia.h" "main.c" "pace.h"
+    "queue.h" "trace.h"
 );
 
 /// Builds the module for a series and puts it into `out`.

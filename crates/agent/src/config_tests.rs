@@ -316,8 +316,8 @@ fn the_gate_is_off_unless_asked_and_its_section_is_checked() {
         ("enable = true", "unknown key enable"),
         ("enabled = 1", "enabled is not true or false"),
         ("order = 'strid'", "unknown order strid"),
-        ("aging = 0", "aging 0 is not a number from 1 to 10000"),
-        ("aging = 'a'", "aging \"a\" is not a number from 1 to 10000"),
+        ("aging = -1", "aging -1 is not a number from 0 to 10000"),
+        ("aging = 'a'", "aging \"a\" is not a number from 0 to 10000"),
     ] {
         let (found, remedy) = refusal(&format!("[gate]\n{text}\n"));
         assert_eq!(found, format!("j.toml:2: {cause}"));

@@ -142,7 +142,7 @@ impl From<GateError> for io::Error {
 }
 
 /// An open gate device. Those that change want it opened to hold.
-pub trait GateDevice: Send {
+pub trait GateDevice: Send + Sync {
     /// Whether it is closed, the thresholds, counters.
     fn info(&self) -> Result<Info, GateError>;
 

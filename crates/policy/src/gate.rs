@@ -6,6 +6,10 @@
 //! the group's own weight; and so that the largest fits the module. Only ratios count for the order
 //! `stride`; `aging` compares differences, for which the owner's numbers matter.
 //!
+//! Writers that belong to no leaf would pass the gate and use up what it divides: the root cgroup has the
+//! weight of a cgroup that nobody gave one, and stands for all who have no group. An inner group stands for
+//! what is in it and in none of its leaves, like one more child of that weight.
+//!
 //! Properties: a change of a gain that would not show is not fed; what is fed and no longer managed
 //! is taken out; without a gate nothing is fed.
 //!
@@ -21,6 +25,7 @@ use std::collections::BTreeMap;
 use crate::decision::Member;
 use crate::plan::Feed;
 use crate::snapshot::{GateSeen, GroupId};
+use crate::units::Weight;
 
 /// The heaviest a group can be (`kmod/abi.h`).
 const HEAVIEST: f64 = 10_000.0;
@@ -36,25 +41,27 @@ pub(crate) fn feeds(gate: Option<&GateSeen>, members: &[Member]) -> Vec<Feed> {
     let Some(gate) = gate else {
         return Vec::new();
     };
-    let all = topmost_weight(members);
-    let leaves: Vec<&Member> = members.iter().filter(|m| m.leaf).collect();
-    let wanted = |m: &Member| m.decision.proportion * all * m.decision.gain;
-    let most = leaves.iter().map(|m| wanted(m)).fold(0.0, f64::max);
+    let wanted = wanted(gate.root, members);
+    let most = wanted.iter().map(|w| w.weight).fold(0.0, f64::max);
     let scale = HEAVIEST / most.max(HEAVIEST);
     let fed: BTreeMap<GroupId, u32> = gate.fed.iter().copied().collect();
-    let mut feeds = Vec::new();
-    for &id in fed.keys() {
-        if !leaves.iter().any(|m| m.group.id == id) {
-            feeds.push(Feed {
-                group: id,
-                weight: None,
-                gain: 1.0,
-            });
-        }
-    }
-    for member in leaves {
-        let (group, gain) = (member.group.id, member.decision.gain);
-        let target = (wanted(member) * scale).round().clamp(1.0, HEAVIEST);
+    let gone = fed
+        .keys()
+        .filter(|&&id| !wanted.iter().any(|w| w.group == id));
+    let mut feeds: Vec<Feed> = gone
+        .map(|&group| Feed {
+            group,
+            weight: None,
+            gain: 1.0,
+        })
+        .collect();
+    for Wanted {
+        group,
+        weight,
+        gain,
+    } in wanted
+    {
+        let target = (weight * scale).round().clamp(1.0, HEAVIEST);
         // A gain of just 1 gives the owner's weight back.
         let exact = (gain - 1.0).abs() < f64::EPSILON;
         let tolerance = if exact { 0.5 } else { WORTH * target };
@@ -68,6 +75,46 @@ pub(crate) fn feeds(gate: Option<&GateSeen>, members: &[Member]) -> Vec<Feed> {
         }
     }
     feeds
+}
+
+/// What a group is to have, before it is made to fit.
+struct Wanted {
+    group: GroupId,
+    weight: f64,
+    gain: f64,
+}
+
+fn wanted(root: Option<GroupId>, members: &[Member]) -> Vec<Wanted> {
+    let all = topmost_weight(members);
+    let mut children = vec![0.0; members.len()];
+    for member in members {
+        if let (Some(p), Some(weight)) = (member.parent, member.group.weight) {
+            children[p] += weight.as_f64();
+        }
+    }
+    let mut wanted: Vec<Wanted> = Vec::new();
+    for (member, children) in members.iter().zip(children) {
+        let weight = member.decision.proportion * all;
+        let (weight, gain) = if member.leaf {
+            (weight * member.decision.gain, member.decision.gain)
+        } else if member.group.weight.is_some() && children > 0.0 {
+            (weight * Weight::DEFAULT.as_f64() / children, 1.0)
+        } else {
+            continue;
+        };
+        wanted.push(Wanted {
+            group: member.group.id,
+            weight,
+            gain,
+        });
+    }
+    let root = root.filter(|&root| !wanted.iter().any(|w| w.group == root));
+    wanted.extend(root.map(|group| Wanted {
+        group,
+        weight: Weight::DEFAULT.as_f64(),
+        gain: 1.0,
+    }));
+    wanted
 }
 
 /// The weights of the topmost groups that have one.
@@ -90,12 +137,12 @@ mod tests {
     use crate::decision::Memo;
     use crate::snapshot::{Group, Snapshot};
     use crate::testing::group;
-    use crate::units::Weight;
     use proptest::prelude::*;
 
     fn seen(fed: &[(u64, u32)]) -> GateSeen {
         GateSeen {
             closed: true,
+            root: None,
             fed: fed
                 .iter()
                 .map(|&(id, weight)| (GroupId(id), weight))
@@ -166,7 +213,24 @@ mod tests {
             (4, None, 100),
         ];
         let weights = fed(&seen(&[]), &tree, &[]);
-        assert_eq!(weights, [(2, Some(200)), (3, Some(600)), (4, Some(100))]);
+        // What is in the parent and in none of them is like one more child of weight 100.
+        let own = (1, Some(200));
+        assert_eq!(
+            weights,
+            [own, (2, Some(200)), (3, Some(600)), (4, Some(100))]
+        );
+    }
+
+    #[test]
+    fn who_belongs_to_no_leaf_has_the_weight_of_the_root() {
+        let tree = [(2, None, 100), (3, None, 800)];
+        let mut gate = GateSeen {
+            root: Some(GroupId(1)),
+            ..seen(&[(2, 100), (3, 800)])
+        };
+        assert_eq!(fed(&gate, &tree, &[]), [(1, Some(100))]);
+        gate.fed.push((GroupId(1), 100));
+        assert!(fed(&gate, &tree, &[]).is_empty(), "and keeps it");
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub struct Snapshot {
 pub struct GateSeen {
     /// Writers wait for their turn; otherwise everybody passes.
     pub closed: bool,
+    /// The root cgroup, to which writers belong that have no group; `None`: unknown, they pass.
+    #[serde(default)]
+    pub root: Option<GroupId>,
     /// The weights it was fed, by group.
     pub fed: Vec<(GroupId, u32)>,
 }

@@ -127,18 +127,22 @@ static int status(void)
 	static struct justitia_device devices[64];
 	static struct justitia_member members[4096];
 	struct justitia_list list = { .buffer = (unsigned long)devices, .capacity = 64 };
+	struct justitia_config config;
 	struct justitia_info info;
 	int fd = open("/dev/justitia", O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		fail("/dev/justitia");
-	if (ioctl(fd, JUSTITIA_IOC_INFO, &info) || ioctl(fd, JUSTITIA_IOC_DEVICES, &list))
+	if (ioctl(fd, JUSTITIA_IOC_INFO, &info) || ioctl(fd, JUSTITIA_IOC_DEVICES, &list) ||
+	    ioctl(fd, JUSTITIA_IOC_GET_CONFIG, &config))
 		fail("status");
 	printf("gate version=%u open=%u groups=%u devices=%u background=%llu freerun=%llu setpoint=%llu "
 	       "calls=%llu passed=%llu heartbeats=%llu lost=%llu refused=%llu\n",
 	       info.version, info.open_reason, info.groups, info.devices, info.background_pages,
 	       info.freerun_pages, info.setpoint_pages, info.calls, info.passed, info.heartbeats,
 	       info.heartbeats_lost, info.devices_refused);
+	printf("config order=%u aging=%u timeout_ms=%u heartbeat_ms=%u\n", config.order, config.aging,
+	       config.timeout_ms, config.heartbeat_ms);
 	for (__u32 i = 0; i < list.count && i < list.capacity; i++) {
 		struct justitia_device *d = &devices[i];
 

@@ -9,17 +9,26 @@
  *   uring              the same files, by writes of an io_uring with four of them under way
  *   trickle [KB/S]     the same files, each thread at this rate (256)
  *   overwrite [MB]     4 KB at random places of one file of so many MB (8) for each thread
+ *   direct [KB]        200 times so many KB (1024) past the page cache, then 64 KB through it; then nothing. Only
+ *                      the latter count
+ *   big [MB]           new files, each by a single write(2) of so many MB (32)
+ *   append             64 KB at the end of DIR/shared, which others append to as well
+ *   freeze             freezes the file system of DIR and thaws it, each second
  *
  * Prints bytes per second once at the end, and with PROGRESS set also every second. Of what it writes in the
  * first WARM_UP seconds (0), which come before SECONDS, nothing is counted: as long as few pages are dirty
- * nobody waits, and the first files take the place of others that may still be dirty.
+ * nobody waits, and the first files take the place of others that may still be dirty. `freeze` prints the longest
+ * time that a freeze took, in milliseconds.
  */
+#define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/io_uring.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -32,6 +41,7 @@
 static const char *directory;
 static unsigned number;
 static unsigned long long written;
+static unsigned long long longest_ms;
 static volatile int stop;
 
 static void fail(const char *what)
@@ -154,6 +164,92 @@ static void *overwrite(void *argument)
 	return NULL;
 }
 
+static void *write_past_the_cache(void *argument)
+{
+	long thread = (long)argument;
+	size_t bytes = (size_t)(number ? number : 1024) << 10;
+	char *aligned, path[4096];
+	int direct, fd;
+
+	if (posix_memalign((void **)&aligned, 4096, bytes > WRITE_BYTES ? bytes : WRITE_BYTES))
+		fail("posix_memalign");
+	memset(aligned, 'j', bytes > WRITE_BYTES ? bytes : WRITE_BYTES);
+	snprintf(path, sizeof(path), "%s/direct%ld", directory, thread);
+	direct = open(path, O_CREAT | O_RDWR | O_DIRECT, 0600);
+	fd = next_file(thread, 0, 1);
+	if (direct < 0)
+		fail(path);
+	for (int round = 0; round < 200; round++) {
+		if (pwrite(direct, aligned, bytes, 0) != (ssize_t)bytes ||
+		    write(fd, aligned, WRITE_BYTES) != WRITE_BYTES)
+			fail("write");
+		count(WRITE_BYTES);
+	}
+	return NULL;
+}
+
+static void *write_big(void *argument)
+{
+	long thread = (long)argument;
+	size_t bytes = (size_t)(number ? number : 32) << 20;
+	char *big = malloc(bytes);
+
+	memset(big, 'j', bytes);
+	for (unsigned long file = 0; !stop; file++) {
+		int fd = next_file(thread, file, 2);
+
+		if (write(fd, big, bytes) != (ssize_t)bytes)
+			fail("write");
+		count((unsigned)bytes);
+		close(fd);
+	}
+	return NULL;
+}
+
+static void *append(void *argument)
+{
+	char *bytes = buffer(), path[4096];
+	int fd;
+
+	(void)argument;
+	snprintf(path, sizeof(path), "%s/shared", directory);
+	fd = open(path, O_CREAT | O_WRONLY | O_APPEND, 0600);
+	if (fd < 0)
+		fail(path);
+	while (!stop) {
+		if (write(fd, bytes, WRITE_BYTES) != WRITE_BYTES)
+			fail("write");
+		count(WRITE_BYTES);
+		if (lseek(fd, 0, SEEK_CUR) > 64 << 20 && ftruncate(fd, 0))
+			fail("ftruncate");
+	}
+	return NULL;
+}
+
+static void *freeze(void *argument)
+{
+	int fd = open(directory, O_RDONLY | O_DIRECTORY);
+
+	(void)argument;
+	while (!stop) {
+		struct timespec begin, end;
+		unsigned long long ms;
+
+		clock_gettime(CLOCK_MONOTONIC, &begin);
+		if (ioctl(fd, FIFREEZE, 0))
+			fail("freeze");
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		if (ioctl(fd, FITHAW, 0))
+			fail("thaw");
+		ms = (unsigned long long)((end.tv_sec - begin.tv_sec) * 1000 +
+					  (end.tv_nsec - begin.tv_nsec) / 1000000);
+		if (ms > longest_ms)
+			longest_ms = ms;
+		sleep(1);
+	}
+	return NULL;
+}
+
 /* The rings of io_uring(7), without liburing. */
 struct ring {
 	int fd;
@@ -257,6 +353,10 @@ static const struct {
 	{ "uring", ring_files },
 	{ "trickle", trickle },
 	{ "overwrite", overwrite },
+	{ "direct", write_past_the_cache },
+	{ "big", write_big },
+	{ "append", append },
+	{ "freeze", freeze },
 };
 
 int main(int argc, char **argv)
@@ -271,7 +371,7 @@ int main(int argc, char **argv)
 		if (!strcmp(kinds[i].name, name))
 			body = kinds[i].body;
 	if (seconds < 1 || threads < 1 || !body) {
-		fputs("usage: writer DIR SECONDS THREADS [files|mmap|uring|trickle|overwrite [NUMBER]]\n", stderr);
+		fputs("usage: writer DIR SECONDS THREADS [KIND [NUMBER]]\n", stderr);
 		return 2;
 	}
 	if (argc > 5)
@@ -287,6 +387,7 @@ int main(int argc, char **argv)
 		if (getenv("PROGRESS"))
 			fprintf(stderr, "%d %llu\n", i + 1, __atomic_load_n(&written, __ATOMIC_RELAXED));
 	}
-	printf("%llu\n", __atomic_load_n(&written, __ATOMIC_RELAXED) / (unsigned)seconds);
+	printf("%llu\n", body == freeze ? longest_ms :
+				       __atomic_load_n(&written, __ATOMIC_RELAXED) / (unsigned)seconds);
 	return 0;
 }

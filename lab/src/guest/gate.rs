@@ -3,6 +3,8 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Result};
 
@@ -31,9 +33,15 @@ pub(super) fn load(policy: PolicyUnderTest) -> Result<()> {
     run(&mut insmod)
 }
 
-/// Unloads it.
+/// Unloads it. It is in use as long as a writer is in the kernel's throttling below it.
 pub(super) fn unload() -> Result<()> {
-    run(Command::new("rmmod").arg(NAME))?;
+    let begun = Instant::now();
+    while let Err(error) = run(Command::new("rmmod").arg(NAME)) {
+        if begun.elapsed() > Duration::from_secs(30) {
+            return Err(error);
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
     ensure!(
         !Path::new("/dev/justitia").exists(),
         "the module left /dev/justitia behind"

@@ -10,7 +10,7 @@ use crate::common::report_of;
 use crate::{line, no_complaints, rates, spec, variation};
 
 /// `group NAME LOAD...` runs a writer in a group and prints its rate as `NAME: bytes per second`.
-const SHAPES: &str = r#"
+pub(crate) const SHAPES: &str = r#"
 group() { # WEIGHT NAME WRITER'S ARGUMENTS
     local weight=$1 name=$2
     shift 2
@@ -38,7 +38,7 @@ const WAYS: &str = r#"
         let_go
         load 12 $way; rates open-$name
     done
-    rmmod justitia && echo "unloaded: yes"
+    unload && echo "unloaded: yes"
     complaints
 } 2>&1 | report
 "#;
@@ -70,7 +70,7 @@ const NEIGHBOURS: &str = r#"
         [ $gate = gate ] && gatectl status | grep ^device
         [ $gate = gate ] && let_go
     done
-    rmmod justitia && echo "unloaded: yes"
+    unload && echo "unloaded: yes"
     complaints
 } 2>&1 | report
 "#;
@@ -93,7 +93,7 @@ const ALONE: &str = r#"
         alone settling
         alone closed
         let_go
-        rmmod justitia || give_up "the module does not unload"
+        unload || give_up "the module does not unload"
     done
     complaints
 } 2>&1 | report

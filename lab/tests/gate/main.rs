@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod harm;
+mod hosts;
 mod mistakes;
 
 use std::path::{Path, PathBuf};
@@ -67,6 +68,13 @@ let_go() {
     kill -9 $holder
     wait $holder 2>/dev/null
 }
+unload() { # In use as long as a writer is in the kernel's throttling below it.
+    for _ in $(seq 150); do
+        rmmod justitia 2>/dev/null && return
+        sleep 0.1
+    done
+    return 1
+}
 complaints() {
     # Two CPUs may start the timer of the disk of memory at once (null_blk). Only if the stack says that it is that one.
     local others=^$
@@ -109,7 +117,7 @@ const FUNCTIONS: &str = r#"
     gatectl status | grep -q ^device || echo "no device"
     let_go
     rates killed
-    rmmod justitia && echo "unloaded: $(ls /dev/justitia 2>&1)"
+    unload && echo "unloaded: $(ls /dev/justitia 2>&1)"
     complaints
 } 2>&1 | report
 "#;
@@ -124,7 +132,7 @@ const ROUNDS: &str = r#"
         hold
         sleep 1
         let_go
-        rmmod justitia || give_up "round $round: does not unload"
+        unload || give_up "round $round: does not unload"
         echo "@lab round $round" >/dev/console
     done
     echo "rounds: $rounds"
@@ -168,7 +176,7 @@ const DISTURBANCES: &str = r#"
     wait "${writers[@]}" 2>/dev/null
     echo "waiting: $(gatectl status | grep -o 'waiting=[1-9].*')"
     let_go
-    rmmod justitia && echo "unloaded: yes"
+    unload && echo "unloaded: yes"
     complaints
 } 2>&1 | report
 "#;

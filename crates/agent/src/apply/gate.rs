@@ -1,15 +1,23 @@
-//! The kernel module's gate: held while it is wanted, fed what the plan says, told each step that the
+//! The kernel module's gate: held while it is wanted, fed what the plan says, told all the time that the
 //! agent lives.
 //!
 //! Holding is the open file: when it is closed, by a crash too, the module opens the gate and forgets
-//! the weights, so the journal has nothing to keep. The heartbeat comes with the step and not from a
-//! thread of its own: a loop that hangs must not hold writers by weights that nobody keeps up.
+//! weights and settings, so the journal has nothing to keep, and nothing is undone one by one.
+//!
+//! The heartbeat comes from a thread that does nothing else ([`Pulse`]): a step may have to wait for the
+//! memory of a process that waits at the gate. The thread stops when there was no step for long: a loop
+//! that hangs must not hold writers by weights that nobody keeps up.
 //!
 //! A module that is not there is a problem of the report and tried again each step; nobody else waits
-//! for it. Decides nothing: what to feed is the plan's.
+//! for it. A weight that it refuses is one too, and its group passes; the others are ordered all the same.
+//! Decides nothing: what to feed is the plan's.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use justitia_cgroup::gate::{Config, GateDevice, GateError, State};
 use justitia_cgroup::Fs;
@@ -20,19 +28,23 @@ use crate::config::GateSettings;
 use crate::log::Log;
 use crate::status::{Problem, Reading};
 
-/// The gate stays closed for so many steps without a heartbeat, and at least for [`LEAST_BEAT`]: a
-/// step that is late on a busy host opens nothing.
-const BEATS_MISSED: u32 = 4;
-const LEAST_BEAT: Duration = Duration::from_secs(5);
-/// The longest that the module waits for one.
-const MOST_BEAT: Duration = Duration::from_secs(60);
+/// The gate stays closed for so long without a heartbeat: a thread that is late on a busy host opens
+/// nothing.
+const OPENS_AFTER: Duration = Duration::from_secs(5);
+const BEATS_EVERY: Duration = Duration::from_secs(1);
+/// Without a step for so many intervals, and at least for [`LEAST_HANG`], there are no more heartbeats.
+const STEPS_MISSED: u32 = 4;
+const LEAST_HANG: Duration = Duration::from_secs(30);
 
 /// The gate, if it is wanted and there.
 #[derive(Default)]
 pub(crate) struct Gate {
-    device: Option<Box<dyn GateDevice>>,
+    device: Option<Arc<dyn GateDevice>>,
+    root: Option<GroupId>,
     wanted: Option<Config>,
-    enabled: bool,
+    pulse: Option<Pulse>,
+    /// It is held for so long without a step.
+    hang: Duration,
     fed: BTreeMap<GroupId, u32>,
 }
 
@@ -50,14 +62,6 @@ impl Gate {
             self.let_go(log);
             return None;
         };
-        if interval * BEATS_MISSED > MOST_BEAT {
-            self.let_go(log);
-            return Some(Problem {
-                group: None,
-                cause: "gate: it opens without a step every 15 s".into(),
-                remedy: "shorten the interval, or disable the gate".into(),
-            });
-        }
         self.try_hold(fs, settings, interval, log)
             .err()
             .map(|error| {
@@ -74,14 +78,16 @@ impl Gate {
         interval: Duration,
         log: &Log,
     ) -> Result<(), GateError> {
-        if self.device.is_none() {
-            self.device = Some(fs.gate(true)?);
+        let device = if let Some(device) = &self.device {
+            Arc::clone(device)
+        } else {
+            let device: Arc<dyn GateDevice> = Arc::from(fs.gate(true)?);
             log.info("holds the gate of the kernel module");
-        }
-        let Some(device) = &self.device else {
-            return Ok(());
+            self.root = fs.open("/").ok().map(|root| root.id());
+            self.device = Some(Arc::clone(&device));
+            device
         };
-        let beat = (interval * BEATS_MISSED).max(LEAST_BEAT);
+        self.hang = (interval * STEPS_MISSED).max(LEAST_HANG);
         let before = match self.wanted {
             Some(wanted) => wanted,
             None => device.config()?,
@@ -89,15 +95,19 @@ impl Gate {
         let wanted = Config {
             order: settings.order as u32,
             aging: settings.aging,
-            heartbeat_ms: beat.as_millis() as u32,
+            heartbeat_ms: OPENS_AFTER.as_millis() as u32,
             ..before
         };
         if self.wanted != Some(wanted) {
             device.set_config(&wanted)?;
             self.wanted = Some(wanted);
         }
-        // Before the step decides, which may take long, too.
-        if self.enabled {
+        if let Some(pulse) = &self.pulse {
+            if pulse.step(self.hang) {
+                return Ok(());
+            }
+            // Why it stopped, or that it was only for a moment.
+            self.pulse = None;
             device.beat()?;
         }
         Ok(())
@@ -111,26 +121,26 @@ impl Gate {
             .is_ok_and(|info| info.state() == State::Closed);
         Some(GateSeen {
             closed,
+            root: self.root,
             fed: self.fed.iter().map(|(&id, &weight)| (id, weight)).collect(),
         })
     }
 
-    /// Feeds it, closes it the first time, and says that we live.
-    pub(crate) fn apply(&mut self, feeds: &[Feed], log: &Log) -> Option<Problem> {
-        match self.try_apply(feeds) {
-            Ok(()) => None,
-            Err(error) => {
-                self.let_go(log);
-                Some(problem(&error))
-            }
+    /// Feeds it, and closes it the first time.
+    pub(crate) fn apply(&mut self, feeds: &[Feed], log: &Log) -> Vec<Problem> {
+        let mut problems = self.feed(feeds);
+        if let Err(error) = self.close() {
+            self.let_go(log);
+            problems.push(problem(&error));
         }
+        problems
     }
 
-    fn try_apply(&mut self, feeds: &[Feed]) -> Result<(), GateError> {
+    fn feed(&mut self, feeds: &[Feed]) -> Vec<Problem> {
         let Some(device) = &self.device else {
-            return Ok(());
+            return Vec::new();
         };
-        let mut refused = None;
+        let mut refused = Vec::new();
         for feed in feeds {
             match device.feed(feed.group, feed.weight) {
                 Ok(()) => match feed.weight {
@@ -141,30 +151,34 @@ impl Gate {
                         self.fed.remove(&feed.group);
                     }
                 },
-                // One that it has no room for passes; the others are ordered all the same.
-                Err(error) => refused = Some(error),
+                Err(error) => refused.push(error),
             }
         }
-        if self.enabled {
-            device.beat()?;
-        } else {
-            device.enable(true)?;
-            self.enabled = true;
-        }
-        refused.map_or(Ok(()), Err)
+        // One of each kind, however many groups there are.
+        let first = refused.first().map(|error| Problem {
+            cause: format!(
+                "gate: {} of {} weights were not taken, the first because {error}",
+                refused.len(),
+                feeds.len()
+            ),
+            ..problem(error)
+        });
+        first.into_iter().collect()
     }
 
-    /// Opens it, takes the groups out and closes the file.
-    pub(crate) fn let_go(&mut self, log: &Log) {
-        let gate = std::mem::take(self);
-        let Some(device) = gate.device else { return };
-        // Closing the file does the same. Where one of these is refused, that is left to it.
-        let _ = device.enable(false);
-        for &group in gate.fed.keys() {
-            let _ = device.feed(group, None);
+    fn close(&mut self) -> Result<(), GateError> {
+        if let (Some(device), None) = (&self.device, &self.pulse) {
+            device.enable(true)?;
+            self.pulse = Some(Pulse::start(Arc::clone(device), BEATS_EVERY, self.hang));
         }
-        drop(device);
-        log.info("let the gate of the kernel module go");
+        Ok(())
+    }
+
+    /// Closes the file, which opens the gate and takes all groups out at once.
+    pub(crate) fn let_go(&mut self, log: &Log) {
+        if std::mem::take(self).device.is_some() {
+            log.info("let the gate of the kernel module go");
+        }
     }
 
     /// What it tells now; `None`: it is not held.
@@ -182,11 +196,121 @@ impl std::fmt::Debug for Gate {
     }
 }
 
+/// Sends heartbeats until it is dropped, until one is refused, or until nobody steps.
+struct Pulse {
+    alive_until: Arc<Mutex<Instant>>,
+    beats: Arc<AtomicBool>,
+    /// Dropped to end it.
+    end: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Pulse {
+    fn start(device: Arc<dyn GateDevice>, every: Duration, hang: Duration) -> Pulse {
+        let alive_until = Arc::new(Mutex::new(Instant::now() + hang));
+        let beats = Arc::new(AtomicBool::new(true));
+        let (end, ended) = mpsc::channel();
+        let (until, says) = (Arc::clone(&alive_until), Arc::clone(&beats));
+        let beat = move || {
+            while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                let until = *until.lock().unwrap_or_else(PoisonError::into_inner);
+                if until < Instant::now() || device.beat().is_err() {
+                    says.store(false, Ordering::Release);
+                    break;
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("gate-pulse".into()).spawn(beat);
+        if thread.is_err() {
+            beats.store(false, Ordering::Release);
+        }
+        Pulse {
+            alive_until,
+            beats,
+            end: Some(end),
+            thread: thread.ok(),
+        }
+    }
+
+    /// Says that a step began, so that it goes on for `hang`; whether it still does.
+    fn step(&self, hang: Duration) -> bool {
+        let mut until = self
+            .alive_until
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *until = Instant::now() + hang;
+        self.beats.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        self.end = None;
+        // It holds the file.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
 /// A problem of the whole host.
 pub(crate) fn problem(error: &GateError) -> Problem {
     Problem {
         group: None,
         cause: format!("gate: {error}"),
         remedy: error.remedy().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use justitia_cgroup::fake::FakeGate;
+    use justitia_cgroup::gate::GateDevice;
+    use justitia_cgroup::{CgroupFs, FakeFs};
+
+    const EVERY: Duration = Duration::from_millis(2);
+
+    fn rig() -> (FakeGate, Arc<dyn GateDevice>) {
+        let (fake, gate) = (FakeFs::new(), FakeGate::loaded());
+        fake.set_gate(Some(gate.clone()));
+        (gate, Arc::from(fake.gate(true).unwrap()))
+    }
+
+    fn until(what: &str, condition: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !condition() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+            thread::sleep(EVERY);
+        }
+    }
+
+    #[test]
+    fn heartbeats_go_on_while_a_step_hangs_and_end_when_it_hangs_for_long() {
+        let (gate, device) = rig();
+        let pulse = Pulse::start(device, EVERY, Duration::from_secs(600));
+        until("it beats without a step", || gate.heartbeats() > 5);
+        assert!(pulse.step(Duration::ZERO));
+        until("it ends", || !pulse.step(Duration::ZERO));
+        let beats = gate.heartbeats();
+        thread::sleep(10 * EVERY);
+        assert_eq!(gate.heartbeats(), beats);
+    }
+
+    #[test]
+    fn a_pulse_that_is_dropped_gives_the_file_back() {
+        let (gate, device) = rig();
+        let pulse = Pulse::start(device, EVERY, Duration::from_secs(600));
+        assert!(gate.is_held());
+        drop(pulse);
+        assert!(!gate.is_held());
+    }
+
+    #[test]
+    fn a_refused_heartbeat_ends_it() {
+        let (gate, device) = rig();
+        gate.refuse(true);
+        let pulse = Pulse::start(device, EVERY, Duration::from_secs(600));
+        until("it ends", || !pulse.step(Duration::from_secs(600)));
     }
 }

@@ -80,7 +80,8 @@ pub struct GateSettings {
     /// In which order writers wait.
     #[serde(deserialize_with = "order")]
     pub order: Order,
-    /// With order `aging`, what a waiter gains when it is passed over, 1 to 10000.
+    /// With order `aging`, what a waiter gains when it is passed over, 0 to 10000; with 0 the
+    /// highest weight always goes next.
     #[serde(deserialize_with = "aging")]
     pub aging: u32,
 }
@@ -193,26 +194,29 @@ fn key<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<String, D::Err
 
 fn weight<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Weight, D::Error> {
     let what = |value: &_| format!("weight {value} of {KEY}");
-    Weight::new(whole(from, what, WEIGHT_REMEDY)?).map_err(D::Error::custom)
+    Weight::new(whole(from, 1, what, WEIGHT_REMEDY)?).map_err(D::Error::custom)
 }
 
 fn aging<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u32, D::Error> {
     let what = |value: &_| format!("{KEY} {value}");
-    whole(from, what, "use 100, the paper's, or leave it out")
+    whole(from, 0, what, "use 100, the paper's, or leave it out")
 }
 
 fn whole<'de, D: Deserializer<'de>>(
     from: D,
+    least: u32,
     what: impl Fn(&toml::Value) -> String,
     remedy: &str,
 ) -> std::result::Result<u32, D::Error> {
     const MOST: u32 = 10_000;
     let value = toml::Value::deserialize(from)?;
     let number = value.as_integer().and_then(|n| u32::try_from(n).ok());
-    number.filter(|n| (1..=MOST).contains(n)).ok_or_else(|| {
-        let cause = format!("{} is not a number from 1 to {MOST}", what(&value));
-        error((cause, remedy.to_owned()))
-    })
+    number
+        .filter(|n| (least..=MOST).contains(n))
+        .ok_or_else(|| {
+            let cause = format!("{} is not a number from {least} to {MOST}", what(&value));
+            error((cause, remedy.to_owned()))
+        })
 }
 
 pub(super) fn color_percent<'de, D: Deserializer<'de>>(

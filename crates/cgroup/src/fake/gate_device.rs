@@ -22,6 +22,7 @@ struct Inner {
     held: bool,
     enabled: bool,
     refuses: bool,
+    refused_group: Option<GroupId>,
     config: Config,
     weights: BTreeMap<GroupId, u32>,
     told: Vec<(GroupId, Option<u32>)>,
@@ -79,6 +80,11 @@ impl FakeGate {
     /// Refuses every change from now on, or no longer.
     pub fn refuse(&self, refuses: bool) {
         self.lock().refuses = refuses;
+    }
+
+    /// Refuses this group's weight from now on, or no longer one.
+    pub fn refuse_group(&self, group: Option<GroupId>) {
+        self.lock().refused_group = group;
     }
 
     /// What it says of its only device.
@@ -171,6 +177,12 @@ impl GateDevice for Handle {
 
     fn feed(&self, group: GroupId, weight: Option<u32>) -> Result<(), GateError> {
         let mut inner = self.change("take a weight")?;
+        if inner.refused_group == Some(group) {
+            return Err(GateError::Refused {
+                what: "take a weight",
+                errno: Errno::NOSPC,
+            });
+        }
         inner.told.push((group, weight));
         match weight {
             Some(weight) if (1..=WEIGHT_MAX).contains(&weight) => {

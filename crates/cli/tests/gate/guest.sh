@@ -26,6 +26,16 @@ await() { # STATE
     echo "the gate does not become $1"
 }
 
+# The module is in use as long as a writer is in the kernel's throttling below it.
+unload() {
+    local try
+    for try in {1..240}; do
+        rmmod justitia 2>/dev/null && return
+        sleep 0.25
+    done
+    return 1
+}
+
 # The same until it says so many groups.
 await_groups() { # N
     local try
@@ -107,10 +117,10 @@ printf '[gate]\nenabled = true\n' >/run/gate.toml
         rmdir $cgroups/app/light 2>/dev/null && break
         sleep 0.25
     done
-    await_groups 1
+    await_groups 2
     keep one-left $justitia gate status --json
     keep let-go $justitia gate disable --json
-    rmmod justitia && tell unloaded yes
+    unload && tell unloaded yes
     insmod /opt/lab/justitia.ko
     keep taken-again $justitia gate enable --json
 
@@ -131,6 +141,6 @@ printf '[gate]\nenabled = true\n' >/run/gate.toml
     await closed
     keep awake $justitia gate status --json
     kill -TERM $agent && wait $agent
-    rmmod justitia
+    unload
     tell complaints "$(dmesg | grep -E 'BUG:|WARNING:|Oops:|hung task|blocked for more|lockup' || echo none)"
 } 2>&1 | report

@@ -422,6 +422,7 @@ fn writers_that_the_gate_orders_are_fed_with_their_gain_and_get_no_limit() {
         let fed = [(2, 100), (3, 200), (4, 400), (5, 800)];
         snapshot.gate = Some(GateSeen {
             closed,
+            root: None,
             fed: fed.map(|(id, weight)| (GroupId(id), weight)).into(),
         });
         let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * What a task is charged beside what it dirties, with the kernel's counters as balance_dirty_pages() keeps them.
+ *
+ * The task writes through the page cache and past it in random turns. Each buffered write is followed by
+ * a call of the redirected function, as in the module's hook.
+ */
+#include "check.h"
+#include "../charge.h"
+
+struct task {
+	struct jc_counts now;		/* as the kernel counts */
+	struct jc_counts settled;	/* as the hook remembers */
+	u64 dirtied, charged;
+	u32 pause;			/* pages after which the kernel looks */
+};
+
+/* The kernel's part of the call: looks, and sets back. */
+static void original(struct task *t, u32 jiffies, unsigned long long *seed)
+{
+	if (draw(seed) % 64 == 0)
+		t->now.dirtied += (u32)(draw(seed) % 8);	/* left behind by a task that is gone */
+	if (t->now.dirtied < t->pause)
+		return;
+	t->now.dirtied = 0;
+	t->now.looked = jiffies;
+	t->pause = 8 + (u32)(draw(seed) % 300);
+}
+
+static void hook(struct task *t, u32 jiffies, unsigned long long *seed)
+{
+	u32 pending;
+
+	if (t->now.written - t->settled.written < JC_CHUNK) {
+		original(t, jiffies, seed);
+		return;
+	}
+	pending = jc_pending(t->settled, t->now);
+	if (pending >= JC_CHUNK) {
+		t->charged += pending;
+		pending = 0;
+	}
+	t->settled.written = t->now.written - pending;
+	original(t, jiffies, seed);
+	t->settled.dirtied = t->now.dirtied - pending;
+	t->settled.looked = t->now.looked;
+}
+
+/* `direct`: pages of a write past the cache, after each `every`th buffered one; `folio`: most pages at once. */
+static struct task play(unsigned long long seed, u32 direct, u32 every, u32 folio)
+{
+	struct task t = { .now = { .written = 0u - 5000, .dirtied = 7 }, .pause = 32 };
+
+	t.settled = t.now;
+	for (u32 i = 0; i < 200000; i++) {
+		u32 pages = 1 + (u32)(draw(&seed) % folio);
+
+		t.now.written += pages;
+		t.now.dirtied += pages;
+		t.dirtied += pages;
+		hook(&t, i / 20, &seed);
+		if (direct && i % every == 0)
+			t.now.written += direct;
+	}
+	return t;
+}
+
+/* Two looks of the kernel in one jiffy seem one: so a few pages may be missing. */
+static void what_is_dirtied_is_charged(void)
+{
+	for (unsigned long long seed = 1; seed <= 20; seed++) {
+		struct task t = play(seed, 0, 1, seed % 2 ? 1 : 16);
+
+		CHECK(t.charged <= t.dirtied && t.charged > t.dirtied / 1000 * 995, "seed %llu: %llu of %llu",
+		      seed, (unsigned long long)t.charged, (unsigned long long)t.dirtied);
+	}
+}
+
+static void what_goes_past_the_cache_is_not_charged(void)
+{
+	static const u32 direct[] = { 1, 4, 16, 256, 51200 };
+
+	for (int i = 0; i < 5; i++) {
+		for (u32 every = 1; every <= 64; every *= 8) {
+			for (u32 folio = 1; folio <= 16; folio *= 16) {
+				struct task t = play(7, direct[i], every, folio);
+				double ratio = (double)t.charged / (double)t.dirtied;
+
+				CHECK(ratio > 0.9 && ratio < 1.25, "%u past the cache after each %u of up to %u: %.3f",
+				      direct[i], every, folio, ratio);
+			}
+		}
+	}
+}
+
+int main(void)
+{
+	what_is_dirtied_is_charged();
+	what_goes_past_the_cache_is_not_charged();
+	puts("charge: dirtied pages are charged, and only those");
+	return 0;
+}
