@@ -41,6 +41,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the agent: observe, decide, apply, until it is told to stop
     Run(RunArgs),
+    /// Observe for a minute: who gets what against the weights, and what an agent would do
+    Try(TryArgs),
     /// Show what the running agent sees and does
     Status(StatusArgs),
     /// Watch the groups live: shares, page cache, stalls, decisions
@@ -160,6 +162,36 @@ pub(crate) struct RunArgs {
     /// Log each write with its reason
     #[arg(long, short)]
     pub(crate) verbose: bool,
+}
+
+/// Arguments of `justitia try`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Needs no agent and writes nothing to any cgroup. Run it while the host is busy: where nobody \
+competes
+there is nothing to tell. Ctrl-C ends it early, with what was seen so far.
+GETS is a group's bandwidth while it competed, BY WEIGHT its weighted share of what all who competed
+had. MEMORY.LOW and MEMORY.HIGH are what an agent in mode proportional would write.
+
+Examples:
+  justitia try
+  justitia try --seconds 10 --manage '/app/*'"
+)]
+pub(crate) struct TryArgs {
+    /// How long to observe
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..=86_400))]
+    pub(crate) seconds: u64,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Observe these cgroups; may be repeated [default: the containers, pods and VMs that are found]
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) manage: Vec<String>,
+    /// Leave out these cgroups; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) exclude: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `justitia status`.

@@ -75,7 +75,7 @@ fn the_contracts_commands_are_all_there_and_no_others() {
     assert_eq!(
         visible,
         [
-            "run", "status", "top", "plan", "explain", "weight", "color", "probe", "web", "doctor",
+            "run", "try", "status", "top", "plan", "explain", "weight", "color", "probe", "web", "doctor",
             "reserve", "warm", "vm", "gate", "record", "replay", "restore", "lab"
         ]
     );

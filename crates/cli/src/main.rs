@@ -20,6 +20,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Run(args) => commands::run::run(&args),
+        Command::Try(args) => commands::trial::run(&args),
         Command::Status(args) => commands::status::run(&args),
         Command::Top(args) => commands::top::run(&args),
         Command::Plan(args) => commands::plan::run(&args),

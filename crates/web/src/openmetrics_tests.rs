@@ -108,7 +108,11 @@ fn values_are_in_base_units() {
         ),
         Some(f64::INFINITY)
     );
-    let info = "version=\"0.1.0\",mode=\"observe\",objective=\"strict\",observer=\"bpf\"";
+    let info = concat!(
+        "version=\"",
+        env!("CARGO_PKG_VERSION"),
+        "\",mode=\"observe\",objective=\"strict\",observer=\"bpf\""
+    );
     assert_eq!(value(&read, "justitia_agent_info", info), Some(1.0));
     assert_eq!(
         value(&read, "justitia_disk_low_latency", "disk=\"nvme0n1\""),

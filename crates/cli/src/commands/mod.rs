@@ -13,6 +13,7 @@ pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod status;
 pub(crate) mod top;
+pub(crate) mod trial;
 pub(crate) mod vm;
 pub(crate) mod warm;
 pub(crate) mod weight;

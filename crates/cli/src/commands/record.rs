@@ -77,7 +77,7 @@ pub(crate) fn failure(error: justitia_record::Error) -> Error {
 }
 
 /// The second signal ends it at once.
-fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+pub(crate) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))?;

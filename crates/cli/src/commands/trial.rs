@@ -1,0 +1,331 @@
+//! `justitia try`: observes for a minute and tells what weights promise, what groups get, and what an
+//! agent would do about it. Writes nothing.
+//!
+//! Each step is also decided in mode `proportional` with the feedback at rest: nothing that is decided
+//! happens, so gains would only run to their limits. What a group is due is therefore its weighted share of
+//! the bandwidth that the groups had which an agent would order, in the same step (`ideal_rates` of the
+//! policy). It is what weights promise and no forecast.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal as _};
+use std::time::Duration;
+
+use anyhow::Result;
+use justitia_agent::socket::ask;
+use justitia_agent::{run, Log, Settings};
+use justitia_policy::config::{FeedbackConfig, Mode};
+use justitia_policy::plan::{Knob, Value};
+use justitia_policy::snapshot::{GroupId, WeightSource};
+use justitia_policy::units::Limit;
+use justitia_policy::{Config, State};
+use justitia_report::status::{source_words, Problem, Tick};
+use serde::Serialize;
+
+use super::record::stop_on_signals;
+use super::status::word;
+use crate::args::TryArgs;
+use crate::output::{self, Column, Page, Screen, Table};
+use crate::settings;
+
+/// Groups in the table: one screen.
+const SHOWN: usize = 20;
+
+/// What was seen, and what would be done: what `--json` prints.
+#[derive(Debug, Default, Serialize)]
+struct Trial {
+    /// Time between the first step and the last.
+    seconds: f64,
+    /// Of that, time in which at least two groups competed.
+    contended_s: f64,
+    /// Bandwidth of the competing groups, summed over that time, bytes.
+    contended_bytes: f64,
+    /// Of that, what went to groups beyond their share.
+    misplaced_bytes: f64,
+    /// The farthest from their share first.
+    groups: Vec<Tried>,
+    /// Disks whose BFQ `low_latency` would be turned off.
+    low_latency_disks: Vec<String>,
+    /// The mode of an agent that runs already.
+    running_mode: Option<Mode>,
+    problems: Vec<Problem>,
+}
+
+/// One group over the whole time.
+#[derive(Debug, Default, Serialize)]
+struct Tried {
+    path: String,
+    weight: u32,
+    weight_source: WeightSource,
+    /// Bytes that it read and wrote; `None`: not known in any step.
+    bytes: Option<f64>,
+    /// Time in which it competed.
+    contended_s: f64,
+    /// Bytes in that time.
+    got_bytes: f64,
+    /// Its weighted share of what the competing groups had in that time.
+    due_bytes: f64,
+    /// The value of `memory.low` that would be written last.
+    memory_low: Option<String>,
+    /// The lowest limit that would be written to `memory.high`.
+    memory_high_bytes: Option<u64>,
+}
+
+impl Tried {
+    /// Bandwidth while it competed, and what its weight promises in that time.
+    fn got_and_due(&self) -> Option<(f64, f64)> {
+        let s = self.contended_s;
+        (s > 0.0).then(|| (self.got_bytes / s, self.due_bytes / s))
+    }
+
+    fn off(&self) -> f64 {
+        (self.got_bytes - self.due_bytes).abs()
+    }
+}
+
+/// What was seen so far.
+struct Tally {
+    policy: Config,
+    state: State,
+    trial: Trial,
+    groups: BTreeMap<GroupId, Tried>,
+}
+
+/// Observes, and prints.
+pub(crate) fn run(args: &TryArgs) -> Result<()> {
+    let policy = crate::args::PolicyArgs {
+        manage: args.manage.clone(),
+        exclude: args.exclude.clone(),
+        ..Default::default()
+    };
+    let settings = settings::with_policy(&args.config, &policy)?;
+    let stop = stop_on_signals()?;
+    let mut tally = Tally::new(&settings);
+    tally.trial.running_mode = ask(&settings.socket()).ok().map(|report| report.mode);
+    let terminal = io::stderr().is_terminal();
+    run::watch(&settings, &Log::stderr(false), &stop, |tick, step| {
+        tally.see(tick, step.elapsed);
+        let seconds = tally.trial.seconds;
+        if terminal {
+            output::progress(Some(format_args!("{seconds:.0} of {} s ", args.seconds)));
+        }
+        Ok(seconds < args.seconds as f64)
+    })?;
+    if terminal {
+        output::progress(None);
+    }
+    let trial = tally.finish();
+    if args.json {
+        return output::print_json(&trial);
+    }
+    render(&trial, Screen::stdout()).print()
+}
+
+impl Tally {
+    fn new(settings: &Settings) -> Tally {
+        Tally {
+            policy: Config {
+                mode: Mode::Proportional,
+                feedback: FeedbackConfig {
+                    // The ratio to the share in this step, not over the last ones.
+                    smoothing_s: 0.0,
+                    integral_per_s: 0.0,
+                    proportional: 0.0,
+                    ..settings.policy.feedback
+                },
+                ..settings.policy
+            },
+            state: State::default(),
+            trial: Trial::default(),
+            groups: BTreeMap::new(),
+        }
+    }
+
+    fn see(&mut self, tick: Tick, elapsed: Duration) {
+        let (state, plan) =
+            justitia_policy::step(&self.state, &tick.snapshot, &self.policy, elapsed);
+        self.state = state;
+        self.trial.problems = tick.problems;
+        self.trial.seconds += elapsed.as_secs_f64();
+        for group in &tick.snapshot.groups {
+            if let Some(weight) = group.weight {
+                let tried = self.groups.entry(group.id).or_default();
+                tried.path.clone_from(&group.path);
+                tried.weight = weight.get();
+                tried.weight_source = group.weight_source;
+            }
+        }
+        for write in &plan.writes {
+            match (self.groups.get_mut(&write.group), write.knob, &write.value) {
+                (Some(tried), Knob::MemoryLow, value) => {
+                    tried.memory_low = Some(value.to_string());
+                }
+                (Some(tried), Knob::MemoryHigh, Value::Limit(Limit::Bytes(bytes))) => {
+                    let least = tried.memory_high_bytes.unwrap_or(u64::MAX).min(bytes.0);
+                    tried.memory_high_bytes = Some(least);
+                }
+                (None, Knob::BfqLowLatency, _) => {
+                    let mut disks = tick.snapshot.devices.iter();
+                    let disk = disks.find(|disk| disk.id == write.group);
+                    let name = disk.map(|disk| disk.path.trim_start_matches("block:").to_owned());
+                    let known = &mut self.trial.low_latency_disks;
+                    known.extend(name.filter(|name| !known.contains(name)));
+                }
+                _ => {}
+            }
+        }
+        self.compare(&plan, elapsed);
+    }
+
+    /// Adds what each competing group got and was due in this step.
+    fn compare(&mut self, plan: &justitia_policy::plan::Plan, elapsed: Duration) {
+        let seconds = elapsed.as_secs_f64();
+        let mut competing = Vec::new();
+        for verdict in &plan.verdicts {
+            let Some(tried) = self.groups.get_mut(&verdict.group) else {
+                continue;
+            };
+            let Some(rate) = verdict.bytes_per_s else {
+                continue;
+            };
+            *tried.bytes.get_or_insert(0.0) += rate * seconds;
+            if let Some(of_ideal) = verdict.of_ideal {
+                let due = (of_ideal > 0.0).then(|| rate / of_ideal);
+                competing.push((verdict.group, verdict.proportion, rate, due));
+            }
+        }
+        let total: f64 = competing.iter().map(|c| c.2).sum();
+        if competing.len() < 2 || total <= 0.0 {
+            return;
+        }
+        // A group that moved nothing does not tell its share by its bandwidth: it is due a part of the rest.
+        let rest = total - competing.iter().filter_map(|c| c.3).sum::<f64>();
+        let silent = competing.iter().filter(|c| c.3.is_none());
+        let silent_weight: f64 = silent.map(|c| c.1).sum();
+        self.trial.contended_s += seconds;
+        self.trial.contended_bytes += total * seconds;
+        for (group, proportion, rate, due) in competing {
+            let due = due.unwrap_or_else(|| rest.max(0.0) * proportion / silent_weight);
+            self.trial.misplaced_bytes += (rate - due).max(0.0) * seconds;
+            if let Some(tried) = self.groups.get_mut(&group) {
+                tried.contended_s += seconds;
+                tried.got_bytes += rate * seconds;
+                tried.due_bytes += due * seconds;
+            }
+        }
+    }
+
+    fn finish(mut self) -> Trial {
+        self.trial.groups = self.groups.into_values().collect();
+        // Stable: groups that are equally far are by their order of creation.
+        let by_distance = |a: &Tried, b: &Tried| b.off().total_cmp(&a.off());
+        self.trial.groups.sort_by(by_distance);
+        self.trial
+    }
+}
+
+fn render(trial: &Trial, screen: Screen) -> Page {
+    const fn column(head: &'static str, right: bool, rank: u8) -> Column {
+        Column { head, right, rank }
+    }
+    let mut text = Page::new();
+    writeln!(
+        text,
+        "{:.0} s observed, nothing written. An agent in mode proportional:\n",
+        trial.seconds
+    );
+    let mut table = Table::new(&[
+        column("GROUP", false, 0),
+        column("WEIGHT", true, 0),
+        column("FROM", false, 3),
+        column("MB/S", true, 2),
+        column("COMPETES", true, 1),
+        column("GETS MB/S", true, 0),
+        column("BY WEIGHT", true, 0),
+        column("OF IDEAL", true, 1),
+        column("MEMORY.LOW", true, 4),
+        column("MEMORY.HIGH", true, 2),
+    ]);
+    for group in trial.groups.iter().take(SHOWN) {
+        let pair = group.got_and_due();
+        let (got, due) = (pair.map(|pair| pair.0), pair.map(|pair| pair.1));
+        let of_ideal = pair.filter(|pair| pair.1 > 0.0).map(|pair| pair.0 / pair.1);
+        let rate = group.bytes.filter(|_| trial.seconds > 0.0);
+        let high = group.memory_high_bytes;
+        let cells = [
+            group.path.clone(),
+            group.weight.to_string(),
+            source_words(group.weight_source).to_owned(),
+            output::megabytes_per_s(rate.map(|bytes| bytes / trial.seconds)),
+            format!("{:.0} s", group.contended_s),
+            output::megabytes_per_s(got),
+            output::megabytes_per_s(due),
+            output::ratio(of_ideal),
+            group
+                .memory_low
+                .as_deref()
+                .map_or_else(|| "as it is".into(), |low| output::knob_value(low, true)),
+            high.map_or_else(|| "as it is".into(), |high| output::bytes(Some(high))),
+        ];
+        table.row(cells.map(|cell| (cell, None)).into());
+    }
+    text.append(&table.render(screen));
+    if trial.groups.len() > SHOWN {
+        let more = trial.groups.len() - SHOWN;
+        writeln!(
+            text,
+            "and {more} groups that are nearer to their share (--json has them)"
+        );
+    }
+    text.push_str("\n");
+    verdict(&mut text, trial);
+    if let Some(mode) = trial.running_mode.filter(|mode| *mode != Mode::Observe) {
+        let mode = word(&mode);
+        writeln!(
+            text,
+            "An agent runs already, in mode {mode}: this is with it."
+        );
+    }
+    for problem in &trial.problems {
+        text.problem(problem);
+    }
+    text
+}
+
+/// What it comes to, in sentences.
+fn verdict(text: &mut Page, trial: &Trial) {
+    if trial.contended_bytes <= 0.0 {
+        text.push_str(
+            "No two groups that write competed for a disk: weights had nothing to decide, and no group would be\n\
+             limited. Try again under load.\n",
+        );
+    } else {
+        let count = |count: fn(&Tried) -> bool| trial.groups.iter().filter(|g| count(g)).count();
+        let per_s = trial.misplaced_bytes / trial.contended_s / 1e6;
+        let share = trial.misplaced_bytes / trial.contended_bytes;
+        writeln!(
+            text,
+            "Groups competed for {:.0} s. {} of their bandwidth, {per_s:.2} MB/s, went to groups beyond their share.",
+            trial.contended_s,
+            output::percent(Some(share)),
+        );
+        writeln!(
+            text,
+            "The agent would limit {} groups (memory.high), protect {} (memory.low) and move that bandwidth to those",
+            count(|group| group.memory_high_bytes.is_some()),
+            count(|group| group.memory_low.is_some()),
+        );
+        text.push_str(
+            "that get less than BY WEIGHT, as far as page cache moves it (docs/results).\n",
+        );
+    }
+    for disk in &trial.low_latency_disks {
+        writeln!(
+            text,
+            "It would turn off BFQ's low_latency of {disk}, which overrides weights."
+        );
+    }
+}
+
+#[cfg(test)]
+#[path = "trial_tests.rs"]
+mod tests;

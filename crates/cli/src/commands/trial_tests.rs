@@ -1,0 +1,134 @@
+//! What is due follows the weights, nothing is written, and the page says both.
+
+use std::sync::Arc;
+
+use justitia_agent::observe::Observer;
+use justitia_cgroup::{FakeFs, Fs};
+use justitia_discover::RuntimeDirs;
+use justitia_policy::snapshot::Host;
+use justitia_policy::units::{Bytes, Weight};
+
+use super::*;
+
+/// A full host on which light and heavy write equally fast; `stalled`: and wait for the disk.
+fn trial(stalled: bool) -> (Trial, Arc<FakeFs>) {
+    let fake = FakeFs::new();
+    fake.set_host(Host {
+        total: Some(Bytes::mib(768)),
+        free: Some(Bytes::mib(12)),
+        file: Some(Bytes::mib(600)),
+        high_watermark: Some(Bytes::mib(16)),
+        ..Host::default()
+    });
+    fake.add_disk("sda", true);
+    let names = ["/app/light", "/app/heavy"];
+    for (pid, path) in (100..).zip(names) {
+        fake.mkdir(path);
+        fake.spawn(pid, path);
+        fake.update(path, |group| {
+            group.anon = Bytes::mib(10);
+            group.file = Bytes::mib(300);
+            group.file_dirty = Bytes::mib(30);
+        });
+    }
+    let settings = Settings {
+        manage: vec!["/app/*".into()],
+        weights: vec![("/app/heavy".into(), Weight::new(300).unwrap())],
+        ..Settings::default()
+    };
+    let fs: Fs = fake.clone();
+    let mut observer = Observer::new(fs, settings.discover(), RuntimeDirs::none()).unwrap();
+    let mut tally = Tally::new(&settings);
+    for second in 0..=20 {
+        for (pid, path) in (100..).zip(names) {
+            fake.process_io(pid, 0, second << 20);
+            if stalled {
+                fake.update(path, |group| group.io_some_us = second * 800_000);
+            }
+        }
+        let tick = Tick {
+            snapshot: observer.observe().snapshot,
+            ..Tick::default()
+        };
+        tally.see(tick, Duration::from_secs(second.min(1)));
+    }
+    (tally.finish(), fake)
+}
+
+fn rendered(trial: &Trial) -> Page {
+    let screen = Screen {
+        width: None,
+        colors: false,
+    };
+    render(trial, screen)
+}
+
+#[test]
+fn what_competing_groups_are_due_follows_their_weights_and_nothing_is_written() {
+    let (trial, fake) = trial(true);
+    assert!(fake.writes().is_empty());
+    assert!(trial.contended_s > 0.0 && trial.contended_s <= trial.seconds);
+    let of = |path: &str| trial.groups.iter().find(|g| g.path == path).unwrap();
+    let (light, heavy) = (of("/app/light"), of("/app/heavy"));
+    let total = light.got_bytes + heavy.got_bytes;
+    assert!((total - trial.contended_bytes).abs() < 1.0);
+    assert!((light.due_bytes / total - 0.25).abs() < 0.01, "{light:?}");
+    assert!((heavy.due_bytes / total - 0.75).abs() < 0.01, "{heavy:?}");
+    assert!((trial.misplaced_bytes / total - 0.25).abs() < 0.01);
+    assert!(light.memory_high_bytes < heavy.memory_high_bytes);
+    assert_eq!(trial.low_latency_disks, ["sda"]);
+    let page = rendered(&trial);
+    for words in [
+        "nothing written",
+        "25.0% of their bandwidth",
+        "would limit 2 groups",
+        "low_latency of sda",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+}
+
+#[test]
+fn where_nobody_waits_weights_had_nothing_to_decide() {
+    let (trial, fake) = trial(false);
+    assert!(fake.writes().is_empty());
+    assert!(trial.misplaced_bytes <= 0.0);
+    assert!(trial.groups.iter().all(|g| g.bytes > Some(0.0)));
+    let page = rendered(&trial);
+    assert!(page.contains("nothing to decide"), "{page}");
+    assert!(
+        page.lines().any(|line| line.starts_with("/app/light")),
+        "{page}"
+    );
+}
+
+#[test]
+fn it_is_one_screen_however_many_groups_there_are() {
+    let tried = |n: usize| Tried {
+        path: format!("/app/group-{n}\n\x1b[2J"),
+        contended_s: 60.0,
+        got_bytes: 6e8,
+        due_bytes: n as f64 * 1e8,
+        ..Tried::default()
+    };
+    let trial = Trial {
+        seconds: 60.0,
+        contended_s: 60.0,
+        contended_bytes: 6e10,
+        groups: (0..100).map(tried).collect(),
+        ..Trial::default()
+    };
+    let screen = Screen {
+        width: Some(80),
+        colors: false,
+    };
+    let page = render(&trial, screen);
+    assert!(page.lines().count() <= 30, "{page}");
+    assert!(page.contains("80 groups that are nearer"), "{page}");
+    assert!(!page.contains('\x1b'), "{page}");
+    let table = page.lines().skip(2).take(SHOWN + 1);
+    assert!(
+        table.into_iter().all(|line| line.chars().count() <= 80),
+        "{page}"
+    );
+}

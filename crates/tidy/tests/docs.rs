@@ -1,0 +1,128 @@
+//! What the pages say of each other, and of what they describe, read off the tree.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Every page that is kept or about to be, relative to the root.
+fn pages() -> Vec<String> {
+    let output = Command::new("git")
+        .current_dir(root())
+        .args([
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "*.md",
+        ])
+        .output()
+        .expect("git runs");
+    let names = String::from_utf8(output.stdout).expect("UTF-8");
+    let names: Vec<String> = names.lines().map(str::to_owned).collect();
+    assert!(names.len() > 10, "no pages: has the layout changed?");
+    names
+}
+
+/// The lines outside of code blocks, without code in backquotes.
+fn prose(text: &str) -> impl Iterator<Item = String> + '_ {
+    let mut code = false;
+    text.lines().filter_map(move |line| {
+        if line.trim_start().starts_with("```") {
+            code = !code;
+            return None;
+        }
+        let plain = line.split('`').step_by(2).collect::<String>();
+        (!code).then_some(plain)
+    })
+}
+
+/// The targets of the links of a page.
+fn links(text: &str) -> Vec<String> {
+    // A link may be wrapped between its words, never within its target.
+    prose(text)
+        .flat_map(|line| {
+            let targets = line.split("](").skip(1);
+            let ended = targets.filter_map(|rest| rest.split_once(')'));
+            ended
+                .map(|(target, _)| target.to_owned())
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// The anchors that a page's headings get on GitHub and in mdBook.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut code = false;
+    let mut found = BTreeSet::new();
+    for line in text.lines() {
+        code ^= line.trim_start().starts_with("```");
+        if code || !line.starts_with('#') {
+            continue;
+        }
+        let heading = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = heading
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        found.insert(kept.collect::<String>().replace(' ', "-"));
+    }
+    found
+}
+
+#[test]
+fn every_relative_link_leads_to_a_file_and_a_heading_of_it() {
+    let mut broken = Vec::new();
+    for page in pages() {
+        let text = read(&page);
+        for link in links(&text) {
+            if link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if file.is_empty() {
+                root().join(&page)
+            } else {
+                root().join(&page).with_file_name("").join(file)
+            };
+            let there = target.exists()
+                && (anchor.is_empty()
+                    || fs::read_to_string(&target)
+                        .is_ok_and(|text| anchors(&text).contains(anchor)));
+            if !there {
+                broken.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn each_alert_has_a_test_and_a_section_and_asks_only_for_metrics_that_exist() {
+    let rules = read("packaging/prometheus/alerts.yml");
+    let tests = read("packaging/prometheus/alerts_test.yml");
+    let named = |text: &str, before: &str| -> BTreeSet<String> {
+        let lines = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix(before));
+        lines.map(|name| name.trim().to_owned()).collect()
+    };
+    let alerts = named(&rules, "- alert:");
+    assert!(alerts.len() > 5, "{alerts:?}");
+    assert_eq!(alerts, named(&tests, "alertname:"), "tests");
+    assert_eq!(alerts, named(&read("docs/alerts.md"), "## "), "sections");
+
+    let metrics = read("docs/metrics.md");
+    let words = rules.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let unknown: BTreeSet<&str> = words
+        .filter(|word| word.starts_with("justitia_") && !metrics.contains(&format!("| `{word}` |")))
+        .collect();
+    assert!(unknown.is_empty(), "no such metrics: {unknown:?}");
+}
