@@ -9,10 +9,10 @@ use clap::Parser;
 use serde_json::json;
 
 use crate::args::{LabArgs, LabCommand, RunArgs};
-use crate::experiments::{runs_agent, Settings};
+use crate::experiments::Settings;
 use crate::protocol::{
     AgentCost, ContainerJob, ContainerReport, FileReport, FileSample, GuardRole, GuestJob,
-    GuestReport, Load, PhaseReport, PolicyUnderTest, Sample, TenantReport,
+    GuestReport, Load, PhaseReport, Policy, Sample, TenantReport,
 };
 use crate::study::{Document, Environment, RunRecord};
 
@@ -97,7 +97,7 @@ pub(crate) fn document(line: &str) -> Document {
 
 /// What a synthetic guest answers to a job.
 pub(crate) fn report(job: &GuestJob) -> GuestReport {
-    let agent = runs_agent(job.policy);
+    let agent = job.policy.runs_agent();
     let knobs = BTreeMap::from([("app/w100/memory.low".to_owned(), "0".to_owned())]);
     GuestReport {
         kernel: "6.12-test".into(),
@@ -138,23 +138,21 @@ fn attacked(job: &GuestJob) -> Option<TenantReport> {
 }
 
 /// How strongly bandwidth follows weight, and the total relative to conventional.
-fn shape(policy: PolicyUnderTest) -> (f64, f64) {
+fn shape(policy: Policy) -> (f64, f64) {
     match policy {
-        PolicyUnderTest::Conventional | PolicyUnderTest::Observe | PolicyUnderTest::GateFifo => {
-            (0.3, 1.0)
-        }
-        PolicyUnderTest::Memcg => (1.25, 0.86),
-        PolicyUnderTest::Direct => (0.85, 0.5),
-        PolicyUnderTest::Justitia => (0.75, 0.99),
-        PolicyUnderTest::Proportional
-        | PolicyUnderTest::FirstTouch
-        | PolicyUnderTest::Guarded
-        | PolicyUnderTest::Hostile
-        | PolicyUnderTest::GateStride
-        | PolicyUnderTest::GateLoop => (1.0, 1.02),
-        PolicyUnderTest::GateAging => (0.5, 1.0),
-        PolicyUnderTest::GateInsert => (0.3, 0.6),
-        PolicyUnderTest::Strict => (1.0, 0.9),
+        Policy::Conventional | Policy::Observe | Policy::GateFifo => (0.3, 1.0),
+        Policy::Memcg => (1.25, 0.86),
+        Policy::Direct => (0.85, 0.5),
+        Policy::Justitia => (0.75, 0.99),
+        Policy::Proportional
+        | Policy::FirstTouch
+        | Policy::Guarded
+        | Policy::Hostile
+        | Policy::GateStride
+        | Policy::GateLoop => (1.0, 1.02),
+        Policy::GateAging => (0.5, 1.0),
+        Policy::GateInsert => (0.3, 0.6),
+        _ => (1.0, 0.9),
     }
 }
 
@@ -180,7 +178,9 @@ fn containers(job: &GuestJob) -> Vec<ContainerReport> {
                 Load::Reread { file_bytes, .. } => (file_bytes as f64, true),
                 _ => (f64::INFINITY, false),
             };
-            let low = runs_agent(job.policy)
+            let low = job
+                .policy
+                .runs_agent()
                 .then(|| (500e6 * f64::from(container.weight) / weights) as u64);
             let (mut moved, mut finished) = (0.0, None);
             let mut samples = Vec::new();
@@ -224,15 +224,11 @@ fn containers(job: &GuestJob) -> Vec<ContainerReport> {
 }
 
 /// The phases of a load that has some: under pressure a tenth of the bandwidth, unless guarded.
-fn phases(policy: PolicyUnderTest, load: &Load) -> Vec<PhaseReport> {
+fn phases(policy: Policy, load: &Load) -> Vec<PhaseReport> {
     let Load::Guard(GuardRole::Starter { .. } | GuardRole::Server { .. }) = load else {
         return Vec::new();
     };
-    let pressed = if policy == PolicyUnderTest::Guarded {
-        1
-    } else {
-        10
-    };
+    let pressed = if policy == Policy::Guarded { 1 } else { 10 };
     let phase = |name: &str, slower: u64| PhaseReport {
         name: name.into(),
         seconds: Some(2.0 * slower as f64),
@@ -251,7 +247,7 @@ fn files(job: &GuestJob) -> Vec<FileReport> {
         return Vec::new();
     };
     let least = match job.policy {
-        PolicyUnderTest::Proportional => *shared_bytes,
+        Policy::Proportional => *shared_bytes,
         _ => shared_bytes / 2,
     };
     let look = |second: u32| FileSample {

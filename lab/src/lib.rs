@@ -1,4 +1,9 @@
-//! The lab.
+//! The lab: experiments in guests, from arguments to a page.
+#![allow(
+    missing_docs,
+    reason = "no other crate builds on this one; a name that says it all stands alone"
+)]
+
 mod choices;
 pub mod databases;
 pub mod experiments;
@@ -9,6 +14,7 @@ pub mod guest;
 pub mod load;
 pub mod machine;
 pub mod overhead;
+pub mod policy;
 pub mod progress;
 pub mod protocol;
 pub mod report;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
-use crate::experiments::{has_gate, runs_agent, Settings};
+use crate::experiments::Settings;
 use crate::gate_module;
 use crate::protocol::{GuestJob, GuestReport, Job, MemoryDisk};
 use justitia_machine::error::LabError;
@@ -66,11 +66,11 @@ impl Machine {
     ) -> Result<Self, LabError> {
         let kernel: Series = settings.kernel_series.parse()?;
         let mut binaries = vec![program("justitia-lab-guest")?];
-        if settings.policies.iter().any(|policy| runs_agent(*policy)) {
+        if settings.policies.iter().any(|policy| policy.runs_agent()) {
             binaries.push(program("justitia")?);
         }
         let mut module = None;
-        if settings.policies.iter().any(|policy| has_gate(*policy)) {
+        if settings.policies.iter().any(|policy| policy.has_gate()) {
             let dir = tempfile::tempdir().map_err(|error| {
                 LabError::io("create a directory in", &std::env::temp_dir(), error)
             })?;

@@ -14,9 +14,9 @@ pub mod study;
 use std::fs;
 
 use crate::args::OverheadArgs;
-use crate::experiments::did_you_mean;
 use crate::experiments::settings::{cpus_start, in_range};
 use crate::machine::{host_time, job_text, program, understood};
+use crate::policy::did_you_mean;
 use crate::progress::Progress;
 use crate::protocol::{Job, OverheadJob, OverheadLoad, OverheadReport};
 use justitia_machine::error::LabError;

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::databases::protocol::{DatabasesJob, PrepareJob};
+pub use crate::policy::Policy;
 
 mod guard;
 mod lie;
@@ -41,7 +42,7 @@ pub enum Job {
 #[serde(deny_unknown_fields)]
 pub struct GuestJob {
     /// Which policy is in force during the measured phase.
-    pub policy: PolicyUnderTest,
+    pub policy: Policy,
     /// The containers, in the order they are reported.
     pub containers: Vec<ContainerJob>,
     /// Seconds of the measured phase.
@@ -187,42 +188,6 @@ pub enum SharingRole {
     User,
     /// Wants the memory.
     Polluter,
-}
-
-/// A policy under test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PolicyUnderTest {
-    /// Weights set on the containers, nothing else.
-    Conventional,
-    /// Static memory.max in the ratio of the weights.
-    Memcg,
-    /// Weights set, the load bypasses the page cache.
-    Direct,
-    /// Agent in mode `justitia`: thresholds only.
-    Justitia,
-    /// Agent in mode `proportional`, objective `fair`.
-    Proportional,
-    /// The same without the observer that sees sharing: pages belong to who touched them first.
-    FirstTouch,
-    /// Agent in mode `proportional`, objective `strict`.
-    Strict,
-    /// Agent in mode `observe`: measures and writes nothing.
-    Observe,
-    /// Agent in mode `proportional` with the guard.
-    Guarded,
-    /// Agent in mode `proportional`, beside a tenant that attacks.
-    Hostile,
-    /// Agent in mode `justitia` with the kernel module's gate, writers in the order they come.
-    GateFifo,
-    /// The same with the paper's order.
-    GateAging,
-    /// The same order with the gate where the paper has it: who inserts into the page cache waits for a turn.
-    GateInsert,
-    /// The same with shares in the ratio of the weights.
-    GateStride,
-    /// Agent in mode `proportional` with the gate, order stride.
-    GateLoop,
 }
 
 /// Which LRU the guest kernel uses.

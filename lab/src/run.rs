@@ -15,10 +15,10 @@ use serde_json::{json, Value};
 
 use crate::args::{LabArgs, LabCommand, ListArgs, ReportArgs, RunArgs};
 use crate::databases;
-use crate::experiments::{self, policy_meaning, policy_name, Settings};
+use crate::experiments::{self, Settings};
 use crate::machine::{Answer, Guest, Machine};
 use crate::progress::Progress;
-use crate::protocol::PolicyUnderTest;
+use crate::protocol::Policy;
 use crate::study::{json as layout, Document, Environment, RunRecord};
 use crate::{report, table};
 use justitia_machine::error::LabError;
@@ -91,7 +91,7 @@ pub fn collect<W: Write>(
     mut guest: impl Guest,
     progress: &mut Progress<W>,
 ) -> Result<Document, LabError> {
-    let mut records: BTreeMap<PolicyUnderTest, Vec<RunRecord>> = BTreeMap::new();
+    let mut records: BTreeMap<Policy, Vec<RunRecord>> = BTreeMap::new();
     let mut environment = Environment {
         command: command.to_owned(),
         justitia_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -110,12 +110,12 @@ pub fn collect<W: Write>(
             } else {
                 String::new()
             };
-            progress.step(&format!("{boot}/{boots} {}{of_runs}", policy_name(policy)));
+            progress.step(&format!("{boot}/{boots} {}{of_runs}", policy.name()));
             progress.say("starting the guest");
             let job = settings.job(policy, run);
-            let console =
-                out.join("console")
-                    .join(format!("{}-{}.log", policy_name(policy), run + 1));
+            let console = out
+                .join("console")
+                .join(format!("{}-{}.log", policy.name(), run + 1));
             let answer = guest.run(&job, &console, &mut |line| progress.say(line))?;
             check(&answer, settings, &console)?;
             environment.machine.extend(answer.machine);
@@ -229,11 +229,7 @@ fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
     }
     let mut text = String::from("experiments\n");
     for experiment in experiments::ALL {
-        let policies: Vec<&str> = experiment
-            .policies
-            .iter()
-            .map(|p| policy_name(*p))
-            .collect();
+        let policies: Vec<&str> = experiment.policies.iter().map(|p| p.name()).collect();
         let _ = writeln!(text, "  {:<17}{}", experiment.name, experiment.claim);
         let _ = writeln!(text, "  {:<17}compares {}", "", policies.join(", "));
     }
@@ -243,16 +239,7 @@ fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
         let _ = writeln!(text, "  {:<17}compares {}", "", policies.join(", "));
     }
     text += "\npolicies\n";
-    for policy in experiments::POLICIES {
-        let _ = writeln!(
-            text,
-            "  {:<14}{}",
-            policy_name(policy),
-            policy_meaning(policy)
-        );
-    }
-    text += "\npolicies of the experiments with databases\n";
-    for policy in databases::protocol::Policy::ALL {
+    for policy in Policy::all() {
         let _ = writeln!(text, "  {:<14}{}", policy.name(), policy.meaning());
     }
     print(&text)

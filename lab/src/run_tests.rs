@@ -84,8 +84,8 @@ fn a_run_leaves_a_result_and_a_report_and_says_what_it_does() {
     assert_eq!(names(dir.path()), [REPORT, RESULT]);
     let read = Document::parse(&fs::read_to_string(dir.path().join(RESULT)).unwrap()).unwrap();
     assert!(read.render() == result.unwrap().render());
-    assert_eq!(read.policies[&PolicyUnderTest::Memcg].runs.len(), 2);
-    let record = &read.policies[&PolicyUnderTest::Memcg].runs[1].record;
+    assert_eq!(read.policies[&Policy::Memcg].runs.len(), 2);
+    let record = &read.policies[&Policy::Memcg].runs[1].record;
     assert_eq!(record.host_busy_with_others, Some(0.5));
     assert_eq!(record.host_speed, Some(700.0));
     assert!(log.contains("8/8 proportional, run 2: PV 0."), "{log}");
@@ -99,7 +99,7 @@ fn a_failure_keeps_the_complete_runs_and_nothing_half() {
     assert_eq!(result.unwrap_err().exit_code(), 69);
     let read = Document::parse(&fs::read_to_string(dir.path().join(RESULT)).unwrap()).unwrap();
     assert_eq!(read.environment.settings.runs, 1);
-    assert_eq!(read.policies[&PolicyUnderTest::Conventional].runs.len(), 1);
+    assert_eq!(read.policies[&Policy::Conventional].runs.len(), 1);
 
     let dir = tempfile::tempdir().unwrap();
     let (result, _) = collect_in(dir.path(), line, Synthetic::failing_at(1));

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use crate::experiments::{policy_name, Measure};
+use crate::experiments::Measure;
 use crate::report::tables::{lru_name, scheduler_name};
 use crate::study::notes::notes;
 use crate::study::{Document, Figures, FileFigures, PolicyResult};
@@ -78,7 +78,7 @@ fn heading(document: &Document) -> [Vec<String>; 2] {
         .map(str::to_owned)
         .to_vec();
     for (policy, _) in document.in_order() {
-        names.push(policy_name(policy).to_owned());
+        names.push(policy.name().to_owned());
         columns.extend(["MB/s".to_owned(), "ratio".to_owned()]);
     }
     [names, columns]

@@ -12,10 +12,10 @@ use std::fs;
 use std::path::Path;
 
 use crate::args::{AgentArgs, LoadArgs, RunArgs, WaitsArgs};
-use crate::experiments::{fileserver, policy_name, Settings};
+use crate::experiments::{fileserver, Settings};
 use crate::machine::{Guest, Machine};
 use crate::progress::Progress;
-use crate::protocol::{GuestJob, PolicyUnderTest};
+use crate::protocol::{GuestJob, Policy};
 use crate::run::{command_line, write_whole};
 use justitia_machine::error::LabError;
 use justitia_machine::kernels::Series;
@@ -91,7 +91,7 @@ fn settings(args: &WaitsArgs) -> Result<Settings, LabError> {
     let run = RunArgs {
         experiment: fileserver::DESCRIPTION.name.to_owned(),
         out: args.out.clone(),
-        policies: vec![policy_name(PolicyUnderTest::Conventional).to_owned()],
+        policies: vec![Policy::Conventional.name().to_owned()],
         weights: Vec::new(),
         containers: None,
         names: Vec::new(),
@@ -109,7 +109,7 @@ fn settings(args: &WaitsArgs) -> Result<Settings, LabError> {
 fn job(settings: &Settings) -> GuestJob {
     GuestJob {
         trace_waits: true,
-        ..settings.job(PolicyUnderTest::Conventional, 0)
+        ..settings.job(Policy::Conventional, 0)
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(waits.containers, experiment.containers);
         assert_eq!(waits.workload, experiment.workload);
         assert_eq!(waits.memory_bytes, experiment.memory_bytes);
-        let conventional = experiment.job(PolicyUnderTest::Conventional, 0);
+        let conventional = experiment.job(Policy::Conventional, 0);
         let traced = job(&waits);
         assert!(traced.trace_waits && !conventional.trace_waits);
         assert_eq!(traced.containers, conventional.containers);

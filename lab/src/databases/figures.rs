@@ -4,9 +4,9 @@
 use std::fmt::Write;
 
 use super::draw::{self, ColorRow, Line, Phases};
-use super::protocol::Policy;
 use super::record::Series;
 use super::study::{Document, PolicyResult, StudiedRun};
+use crate::policy::Policy;
 use crate::report::html::escape;
 use crate::report::style::container_color;
 

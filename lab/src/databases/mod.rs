@@ -25,6 +25,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::args::RunArgs;
 use crate::machine::{guest_modules, host_time, job_text, program, understood, with_disk};
+use crate::policy::Policy;
 use crate::progress::Progress;
 use crate::protocol::Job;
 use crate::run::{write_whole, REPORT, RESULT};
@@ -32,7 +33,7 @@ use justitia_machine::error::LabError;
 use justitia_machine::host::Watch;
 use justitia_machine::kernels::Series;
 use justitia_machine::vm::{self, DataDisk, VmSpec};
-use protocol::{DatabasesReport, Policy, PrepareJob};
+use protocol::{DatabasesReport, PrepareJob};
 use settings::Settings;
 use study::{Document, Environment, RunRecord};
 

@@ -1,7 +1,7 @@
 //! What MemOpLight measured: tables IV, VI and VII, as printed. On a machine of 2 x 16 cores, 3 GB
 //! for all containers, databases of 4 GB, mysql 5.7 on Linux 4.19.
 
-use super::protocol::Policy;
+use crate::policy::Policy;
 
 /// A row of a published table: a mechanism and its values, in the table's order.
 pub type Row = (Policy, &'static [f64]);

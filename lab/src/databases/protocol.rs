@@ -7,65 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::{AgentCost, Lie, Lru, MemoryDisk, Scheduler};
-
-/// A policy the databases run under.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Policy {
-    /// No limits.
-    Conventional,
-    /// Static `memory.max`.
-    Max,
-    /// Static `memory.low`, the heir of the soft limit in cgroup v2.
-    Soft,
-    /// The agent in mode `memoplight`, with the same `memory.low`.
-    Memoplight,
-    /// The agent in mode `proportional`, with colors.
-    Proportional,
-}
-
-impl Policy {
-    /// All, in the order they are reported.
-    pub const ALL: [Self; 5] = [
-        Self::Conventional,
-        Self::Max,
-        Self::Soft,
-        Self::Memoplight,
-        Self::Proportional,
-    ];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Conventional => "conventional",
-            Self::Max => "max",
-            Self::Soft => "soft",
-            Self::Memoplight => "memoplight",
-            Self::Proportional => "proportional",
-        }
-    }
-
-    /// What it does, one line.
-    pub fn meaning(self) -> &'static str {
-        match self {
-            Self::Conventional => "no limits (weights set on the containers, nothing else)",
-            Self::Max => "static memory.max in the ratio of the paper's limits",
-            Self::Soft => "static memory.low in the ratio of the paper's limits",
-            Self::Memoplight => "agent in mode memoplight, with the same memory.low",
-            Self::Proportional => "agent in mode proportional, with colors and without limits",
-        }
-    }
-
-    /// The mode of its agent.
-    pub fn agent_mode(self) -> Option<&'static str> {
-        match self {
-            Self::Memoplight => Some("memoplight"),
-            Self::Proportional => Some("proportional"),
-            Self::Conventional | Self::Max | Self::Soft => None,
-        }
-    }
-}
+use crate::protocol::{AgentCost, Lie, Lru, MemoryDisk, Policy, Scheduler};
+pub use justitia_policy::color::Color;
 
 /// Which rows the clients ask for: names and shapes of sysbench's `--rand-type`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,34 +29,6 @@ impl Keys {
             Self::Uniform => "uniform",
             Self::Special => "special",
         }
-    }
-}
-
-/// How satisfied a container is with what it got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Color {
-    /// The objective is met and nobody waits.
-    Green,
-    /// The objective is met, and work waits.
-    Yellow,
-    /// The objective is missed.
-    Red,
-}
-
-impl Color {
-    /// Its name, as it is declared.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Green => "GREEN",
-            Self::Yellow => "YELLOW",
-            Self::Red => "RED",
-        }
-    }
-
-    /// Whether the objective is met.
-    pub fn is_satisfied(self) -> bool {
-        self != Self::Red
     }
 }
 

@@ -5,9 +5,9 @@ use std::fmt::Write;
 
 use super::figures;
 use super::paper::{self, Row};
-use super::protocol::Policy;
 use super::scenario;
 use super::study::Document;
+use crate::policy::Policy;
 use crate::report::html::{escape, fixed, number, percent, with_range, Table};
 use crate::report::style::sheet;
 

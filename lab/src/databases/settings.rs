@@ -8,11 +8,11 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 
 use super::image;
-use super::protocol::{DatabaseJob, DatabasesJob, Keys, Policy};
-use super::scenario::{find, Scenario};
+use super::protocol::{DatabaseJob, DatabasesJob, Keys};
+use super::scenario::{find, Scenario, POLICIES};
 use crate::args::RunArgs;
-use crate::experiments::did_you_mean;
 use crate::experiments::settings::{cpus_start, in_range, MIN_MEMORY_BYTES};
+use crate::policy::{self, did_you_mean, Policy};
 use crate::protocol::{Lie, Lru, MemoryDisk, Scheduler};
 use justitia_machine::error::LabError;
 use justitia_machine::qemu::Clock;
@@ -113,7 +113,7 @@ impl Settings {
         in_range("--runs", u64::from(args.runs), 1, 100)?;
         Ok(Self {
             kernel_series: kernel.to_owned(),
-            policies: policies(args, scenario.policies)?,
+            policies: policy::chosen(scenario.name, &args.policies, POLICIES, scenario.policies)?,
             containers: containers(scenario, rate, &args.load.lie)?,
             phases: scenario.phases.iter().map(|p| p.0.to_owned()).collect(),
             phase_s,
@@ -201,32 +201,6 @@ fn containers(
         container.lie = Some(lie);
     }
     Ok(containers)
-}
-
-fn policies(args: &RunArgs, default: &[Policy]) -> Result<Vec<Policy>, LabError> {
-    let mut policies = Vec::new();
-    for name in &args.policies {
-        let policy = Policy::ALL.into_iter().find(|p| p.name() == name);
-        let policy = policy.ok_or_else(|| {
-            let names = Policy::ALL.map(Policy::name);
-            LabError::usage(
-                format!("{} has no policy '{name}'", args.experiment),
-                did_you_mean(name, &names),
-            )
-        })?;
-        if policies.contains(&policy) {
-            return Err(LabError::usage(
-                format!("policy '{name}' is named twice"),
-                "name it once",
-            ));
-        }
-        policies.push(policy);
-    }
-    Ok(if policies.is_empty() {
-        default.to_vec()
-    } else {
-        policies
-    })
 }
 
 /// The agent's configuration file for the study of parameters; empty without one.

@@ -16,7 +16,7 @@ fn the_defaults_are_the_papers_ratios() {
     assert_eq!(a.offered_tps[5], None);
     assert_eq!(a.objective_tps * 100, settings.rate * 85);
     assert_eq!(b.objective_tps * 100, settings.rate * 55);
-    assert_eq!(settings.policies, Policy::ALL);
+    assert_eq!(settings.policies, POLICIES);
     assert_eq!(u64::from(settings.rows) / 2 * PAGE_BYTES, 160 << 20);
 }
 

@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::protocol::{DatabaseJob, DatabasesReport, HostSample, Policy};
+use super::protocol::{DatabaseJob, DatabasesReport, HostSample};
 use super::record::Series;
 use super::settings::Settings;
+use crate::policy::Policy;
 use crate::protocol::AgentCost;
 use crate::study::aggregate::{median, merge, Range};
 use crate::study::json as layout;
@@ -371,7 +372,7 @@ fn in_phase(
 fn satisfied(series: &Series, places: &[usize]) -> Option<f64> {
     let colors = places.iter().filter_map(|p| series.color[*p]);
     let met: Vec<f64> = colors
-        .map(|color| f64::from(u8::from(color.is_satisfied())))
+        .map(|color| f64::from(u8::from(color.is_good())))
         .collect();
     mean(&met)
 }

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::did_you_mean;
 use super::settings::in_range;
 use crate::args::RunArgs;
+use crate::policy::did_you_mean;
 use crate::protocol::Lie;
 use justitia_machine::error::LabError;
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ContainerSpec, Description, Measure};
 use crate::args::LoadArgs;
-use crate::protocol::{Load, PolicyUnderTest};
+use crate::protocol::{Load, Policy};
 use justitia_machine::error::LabError;
 
 /// What stays the same whatever the command line says.
@@ -23,10 +23,10 @@ pub const DESCRIPTION: Description = Description {
     measure: Measure::Window,
     weights: &[100, 200, 300, 400, 500, 600, 700, 800],
     policies: &[
-        PolicyUnderTest::Conventional,
-        PolicyUnderTest::Memcg,
-        PolicyUnderTest::Justitia,
-        PolicyUnderTest::Proportional,
+        Policy::Conventional,
+        Policy::Memcg,
+        Policy::Justitia,
+        Policy::Proportional,
     ],
     seconds: 120,
     memory_bytes: 768 << 20,

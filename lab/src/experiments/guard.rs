@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{ContainerSpec, Description, Measure};
-use crate::protocol::{GuardRole, Load, PolicyUnderTest, RootStream, Surroundings, TimedCommand};
+use crate::protocol::{GuardRole, Load, Policy, RootStream, Surroundings, TimedCommand};
 
-const POLICIES: &[PolicyUnderTest] = &[PolicyUnderTest::Conventional, PolicyUnderTest::Guarded];
+const POLICIES: &[Policy] = &[Policy::Conventional, Policy::Guarded];
 
 /// An application starts.
 pub const STARTUP: Description = Description {

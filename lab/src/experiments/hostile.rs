@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{fileserver, ContainerSpec, Description, Measure};
 use crate::args::LoadArgs;
-use crate::protocol::{Attacks, Load, PolicyUnderTest, Surroundings, TENANT};
+use crate::protocol::{Attacks, Load, Policy, Surroundings, TENANT};
 use justitia_machine::error::LabError;
 
 /// What stays the same whatever the command line says.
@@ -24,7 +24,7 @@ pub const DESCRIPTION: Description = Description {
                and restores every knob.",
     measure: Measure::Window,
     weights: &[100, 400, 100],
-    policies: &[PolicyUnderTest::Proportional, PolicyUnderTest::Hostile],
+    policies: &[Policy::Proportional, Policy::Hostile],
     seconds: 300,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,
@@ -81,9 +81,9 @@ impl Parameters {
     }
 
     /// What happens around these containers.
-    pub fn surroundings(&self, policy: PolicyUnderTest) -> Surroundings {
+    pub fn surroundings(&self, policy: Policy) -> Surroundings {
         Surroundings {
-            attacks: (policy == PolicyUnderTest::Hostile).then_some(self.attacks),
+            attacks: (policy == Policy::Hostile).then_some(self.attacks),
             ..Surroundings::default()
         }
     }

@@ -17,7 +17,8 @@ pub mod sharing;
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::{Load, PolicyUnderTest, Surroundings};
+use crate::policy::did_you_mean;
+use crate::protocol::{Load, Policy, Surroundings};
 use justitia_machine::error::LabError;
 
 pub use containers::ContainerSpec;
@@ -54,7 +55,7 @@ pub struct Description {
     /// Weights unless the command line names others.
     pub weights: &'static [u32],
     /// Policies unless the command line names others.
-    pub policies: &'static [PolicyUnderTest],
+    pub policies: &'static [Policy],
     /// Seconds of the measured phase; for [`Measure::Completion`] the time limit.
     pub seconds: u32,
     /// Guest memory, bytes.
@@ -74,103 +75,6 @@ pub const ALL: [&Description; 8] = [
     &guard::ROOT,
     &hostile::DESCRIPTION,
 ];
-
-/// All policies an experiment can compare, in the order they are reported.
-pub const POLICIES: [PolicyUnderTest; 15] = [
-    PolicyUnderTest::Conventional,
-    PolicyUnderTest::Memcg,
-    PolicyUnderTest::Direct,
-    PolicyUnderTest::Justitia,
-    PolicyUnderTest::Proportional,
-    PolicyUnderTest::FirstTouch,
-    PolicyUnderTest::Strict,
-    PolicyUnderTest::Observe,
-    PolicyUnderTest::Guarded,
-    PolicyUnderTest::Hostile,
-    PolicyUnderTest::GateFifo,
-    PolicyUnderTest::GateAging,
-    PolicyUnderTest::GateInsert,
-    PolicyUnderTest::GateStride,
-    PolicyUnderTest::GateLoop,
-];
-
-/// The name of a policy on the command line and in result.json.
-pub fn policy_name(policy: PolicyUnderTest) -> &'static str {
-    match policy {
-        PolicyUnderTest::Conventional => "conventional",
-        PolicyUnderTest::Memcg => "memcg",
-        PolicyUnderTest::Direct => "direct",
-        PolicyUnderTest::Justitia => "justitia",
-        PolicyUnderTest::Proportional => "proportional",
-        PolicyUnderTest::FirstTouch => "first-touch",
-        PolicyUnderTest::Strict => "strict",
-        PolicyUnderTest::Observe => "observe",
-        PolicyUnderTest::Guarded => "guarded",
-        PolicyUnderTest::Hostile => "hostile",
-        PolicyUnderTest::GateFifo => "gate-fifo",
-        PolicyUnderTest::GateAging => "gate-aging",
-        PolicyUnderTest::GateInsert => "gate-insert",
-        PolicyUnderTest::GateStride => "gate-stride",
-        PolicyUnderTest::GateLoop => "gate-loop",
-    }
-}
-
-/// What a policy does, one line.
-pub fn policy_meaning(policy: PolicyUnderTest) -> &'static str {
-    match policy {
-        PolicyUnderTest::Conventional => "weights set on the containers, nothing else",
-        PolicyUnderTest::Memcg => "static memory.max in the ratio of the weights",
-        PolicyUnderTest::Direct => "the load bypasses the page cache (O_DIRECT)",
-        PolicyUnderTest::Justitia => "agent: page-cache thresholds by weight, no feedback",
-        PolicyUnderTest::Proportional => {
-            "agent: thresholds, allocation and feedback, objective fair"
-        }
-        PolicyUnderTest::FirstTouch => {
-            "agent: the same without eBPF, so that a shared page belongs to who touched it first"
-        }
-        PolicyUnderTest::Strict => "agent: the same with objective strict, PV at any cost",
-        PolicyUnderTest::Observe => "agent that measures and writes nothing",
-        PolicyUnderTest::Guarded => {
-            "agent: proportional with the guard, and what an operator asks of it"
-        }
-        PolicyUnderTest::Hostile => "agent: proportional, and the tenant attacks it",
-        PolicyUnderTest::GateFifo => {
-            "agent: thresholds, and the kernel module's gate without order"
-        }
-        PolicyUnderTest::GateAging => "agent: thresholds and the gate in the paper's order, aging",
-        PolicyUnderTest::GateInsert => {
-            "agent: the same where the paper has it, one insertion into the page cache at a time"
-        }
-        PolicyUnderTest::GateStride => "agent: thresholds and the gate with exact shares, stride",
-        PolicyUnderTest::GateLoop => "agent: proportional with the gate, order stride",
-    }
-}
-
-/// Whether the agent runs under this policy.
-pub fn runs_agent(policy: PolicyUnderTest) -> bool {
-    matches!(
-        policy,
-        PolicyUnderTest::Justitia
-            | PolicyUnderTest::Proportional
-            | PolicyUnderTest::FirstTouch
-            | PolicyUnderTest::Strict
-            | PolicyUnderTest::Observe
-            | PolicyUnderTest::Guarded
-            | PolicyUnderTest::Hostile
-    ) || has_gate(policy)
-}
-
-/// Whether the kernel module is loaded under this policy.
-pub fn has_gate(policy: PolicyUnderTest) -> bool {
-    matches!(
-        policy,
-        PolicyUnderTest::GateFifo
-            | PolicyUnderTest::GateAging
-            | PolicyUnderTest::GateInsert
-            | PolicyUnderTest::GateStride
-            | PolicyUnderTest::GateLoop
-    )
-}
 
 /// What the containers run: the parameters of one experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -197,11 +101,11 @@ impl Workload {
         &self,
         place: usize,
         container: &ContainerSpec,
-        policy: PolicyUnderTest,
+        policy: Policy,
         memory_bytes: u64,
         from_s: f64,
     ) -> Load {
-        let direct = policy == PolicyUnderTest::Direct;
+        let direct = policy == Policy::Direct;
         match self {
             Self::Fileserver(parameters) => parameters.load(container, memory_bytes, direct),
             Self::Readmix(parameters) => parameters.load(),
@@ -209,6 +113,15 @@ impl Workload {
             Self::Sharing(parameters) => parameters.load(place, from_s as u32),
             Self::Guard(parameters) => parameters.load(place),
             Self::Hostile(parameters) => parameters.load(container, memory_bytes),
+        }
+    }
+
+    /// Whether the experiment has this policy.
+    pub fn can_run_under(&self, policy: Policy) -> bool {
+        match policy {
+            Policy::Max | Policy::Soft | Policy::Memoplight => false,
+            Policy::Direct => matches!(self, Self::Fileserver(_) | Self::Reread(_)),
+            _ => true,
         }
     }
 
@@ -221,11 +134,7 @@ impl Workload {
     }
 
     /// What happens around these containers.
-    pub fn surroundings(
-        &self,
-        containers: &[ContainerSpec],
-        policy: PolicyUnderTest,
-    ) -> Surroundings {
+    pub fn surroundings(&self, containers: &[ContainerSpec], policy: Policy) -> Surroundings {
         match self {
             Self::Guard(parameters) => parameters.surroundings(containers),
             Self::Hostile(parameters) => parameters.surroundings(policy),
@@ -263,36 +172,6 @@ pub fn find(name: &str) -> Result<&'static Description, LabError> {
         })
 }
 
-/// Finds a policy.
-///
-/// # Errors
-/// Names the nearest policy there is.
-pub fn find_policy(name: &str) -> Result<PolicyUnderTest, LabError> {
-    POLICIES
-        .into_iter()
-        .find(|&policy| policy_name(policy) == name)
-        .ok_or_else(|| {
-            let names = POLICIES.map(policy_name);
-            LabError::usage(
-                format!("unknown policy '{name}'"),
-                did_you_mean(name, &names),
-            )
-        })
-}
-
-/// "did you mean 'x'?" when a valid name is near, otherwise the whole list.
-pub fn did_you_mean(wrong: &str, valid: &[&str]) -> String {
-    let list = format!("use one of: {}", valid.join(", "));
-    valid
-        .iter()
-        .map(|name| (strsim::jaro_winkler(wrong, name), name))
-        .filter(|(likeness, _)| *likeness > 0.75)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map_or(list.clone(), |(_, name)| {
-            format!("did you mean '{name}'? {list}")
-        })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,21 +182,5 @@ mod tests {
             .unwrap_err()
             .remedy()
             .contains("'fileserver'"));
-        assert!(find_policy("conventinal")
-            .unwrap_err()
-            .remedy()
-            .contains("'conventional'"));
-        assert!(find_policy("xyzzy")
-            .unwrap_err()
-            .remedy()
-            .starts_with("use one of"));
-    }
-
-    #[test]
-    fn policy_names_are_those_of_the_protocol() {
-        for policy in POLICIES {
-            let json = serde_json::to_string(&policy).unwrap();
-            assert_eq!(json, format!("\"{}\"", policy_name(policy)));
-        }
     }
 }

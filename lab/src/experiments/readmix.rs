@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::settings::in_range;
 use super::{Description, Measure};
 use crate::args::LoadArgs;
-use crate::protocol::{Load, PolicyUnderTest};
+use crate::protocol::{Load, Policy};
 use justitia_machine::error::LabError;
 
 /// What stays the same whatever the command line says.
@@ -26,10 +26,10 @@ pub const DESCRIPTION: Description = Description {
     measure: Measure::Window,
     weights: &[100, 200, 400, 800],
     policies: &[
-        PolicyUnderTest::Conventional,
-        PolicyUnderTest::Memcg,
-        PolicyUnderTest::Proportional,
-        PolicyUnderTest::Strict,
+        Policy::Conventional,
+        Policy::Memcg,
+        Policy::Proportional,
+        Policy::Strict,
     ],
     seconds: 120,
     memory_bytes: 768 << 20,

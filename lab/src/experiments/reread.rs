@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::settings::in_range;
 use super::{Description, Measure};
 use crate::args::LoadArgs;
-use crate::protocol::{Load, PolicyUnderTest};
+use crate::protocol::{Load, Policy};
 use justitia_machine::error::LabError;
 
 /// What stays the same whatever the command line says.
@@ -25,11 +25,11 @@ pub const DESCRIPTION: Description = Description {
     measure: Measure::Completion,
     weights: &[100, 200, 400, 800],
     policies: &[
-        PolicyUnderTest::Conventional,
-        PolicyUnderTest::Memcg,
-        PolicyUnderTest::Direct,
-        PolicyUnderTest::Justitia,
-        PolicyUnderTest::Proportional,
+        Policy::Conventional,
+        Policy::Memcg,
+        Policy::Direct,
+        Policy::Justitia,
+        Policy::Proportional,
     ],
     seconds: 180,
     memory_bytes: 1 << 30,

@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use super::containers::{containers, ContainerSpec};
 use super::guard::{self, Pitfall};
 use super::sharing;
-use super::{did_you_mean, fileserver, find, find_policy, hostile, policy_name, readmix, reread};
+use super::{fileserver, find, hostile, readmix, reread};
 use super::{Measure, Workload};
 use crate::args::{LoadArgs, RunArgs};
-use crate::protocol::{ContainerJob, GuestJob, Lru, MemoryDisk, PolicyUnderTest, Scheduler};
+use crate::policy::{self, did_you_mean};
+use crate::protocol::{ContainerJob, GuestJob, Lru, MemoryDisk, Policy, Scheduler};
 use justitia_machine::error::LabError;
 use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
@@ -29,7 +30,7 @@ pub struct Settings {
     /// Series of the stock kernel.
     pub kernel_series: String,
     /// Policies, in the order they are run.
-    pub policies: Vec<PolicyUnderTest>,
+    pub policies: Vec<Policy>,
     /// Containers, in the order they are reported.
     pub containers: Vec<ContainerSpec>,
     /// What they run.
@@ -91,7 +92,11 @@ impl Settings {
             "sharing" => Workload::Sharing(sharing::Parameters::from_args(&args.load)?),
             _ => Workload::Reread(reread::Parameters::from_args(&args.load)?),
         };
-        let policies = policies(args, description.policies, &workload)?;
+        let possible: Vec<Policy> = Policy::all()
+            .filter(|&policy| workload.can_run_under(policy))
+            .collect();
+        let name = description.name;
+        let policies = policy::chosen(name, &args.policies, &possible, description.policies)?;
         if memory_bytes < MIN_MEMORY_BYTES {
             return Err(LabError::usage(
                 format!(
@@ -163,7 +168,7 @@ impl Settings {
     }
 
     /// The job of one boot: one policy of run `run`, counted from 0.
-    pub fn job(&self, policy: PolicyUnderTest, run: u32) -> GuestJob {
+    pub fn job(&self, policy: Policy, run: u32) -> GuestJob {
         GuestJob {
             policy,
             containers: self
@@ -193,7 +198,7 @@ impl Settings {
             polluter_bytes: self.workload.polluter_bytes(),
             surroundings: self.workload.surroundings(&self.containers, policy),
             trace_waits: false,
-            kill_agent_at_s: self.kill_agent_at_s.filter(|_| super::runs_agent(policy)),
+            kill_agent_at_s: self.kill_agent_at_s.filter(|_| policy.runs_agent()),
             seed: self.seed.wrapping_add(u64::from(run)),
         }
     }
@@ -238,46 +243,6 @@ fn warmup_s(measure: Measure, seconds: u32) -> f64 {
         Measure::Window | Measure::Residency if seconds > 40 => 20.0,
         Measure::Window | Measure::Residency => f64::from(seconds) / 3.0,
     }
-}
-
-fn policies(
-    args: &RunArgs,
-    default: &[PolicyUnderTest],
-    workload: &Workload,
-) -> Result<Vec<PolicyUnderTest>, LabError> {
-    let mut policies = Vec::new();
-    for name in &args.policies {
-        let policy = find_policy(name)?;
-        if policies.contains(&policy) {
-            return Err(LabError::usage(
-                format!("policy '{name}' is named twice"),
-                "name it once",
-            ));
-        }
-        let cached = match workload {
-            Workload::Readmix(_) => Some("readmix"),
-            Workload::Sharing(_) => Some("sharing"),
-            Workload::Hostile(_) => Some("hostile"),
-            Workload::Guard(parameters) => Some(match parameters.pitfall {
-                Pitfall::Startup => "startup",
-                Pitfall::Stolen => "stolen",
-                Pitfall::Root => "root",
-            }),
-            _ => None,
-        };
-        if let (PolicyUnderTest::Direct, Some(experiment)) = (policy, cached) {
-            return Err(LabError::usage(
-                format!("{experiment} has no policy '{}'", policy_name(policy)),
-                "leave it out, or use fileserver or reread",
-            ));
-        }
-        policies.push(policy);
-    }
-    Ok(if policies.is_empty() {
-        default.to_vec()
-    } else {
-        policies
-    })
 }
 
 /// Refuses load options that the experiment would silently ignore.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::settings::in_range;
 use super::{Description, Measure};
 use crate::args::LoadArgs;
-use crate::protocol::{Load, PolicyUnderTest, SharingRole};
+use crate::protocol::{Load, Policy, SharingRole};
 use justitia_machine::error::LabError;
 
 /// What stays the same whatever the command line says.
@@ -29,9 +29,9 @@ pub const DESCRIPTION: Description = Description {
     measure: Measure::Residency,
     weights: &[100, 800, 400],
     policies: &[
-        PolicyUnderTest::Conventional,
-        PolicyUnderTest::FirstTouch,
-        PolicyUnderTest::Proportional,
+        Policy::Conventional,
+        Policy::FirstTouch,
+        Policy::Proportional,
     ],
     seconds: 80,
     memory_bytes: 1 << 30,

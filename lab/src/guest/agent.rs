@@ -18,7 +18,7 @@ use rustix::process::{kill_process, Pid, Signal};
 
 use super::files;
 use super::setup::{CGROUP, STATE, TOOLS};
-use crate::protocol::{AgentCost, PolicyUnderTest};
+use crate::protocol::{AgentCost, Policy};
 
 /// How long the agent may take to say that it is ready (`READY=1`); one that says nothing within
 /// it runs unannounced.
@@ -40,56 +40,24 @@ const LOG_LINES: usize = 200;
 /// The arguments of `justitia run` for a policy; `None` for policies without an agent. It is told which
 /// groups to manage, or finds the containers itself.
 pub fn arguments(
-    policy: PolicyUnderTest,
+    policy: Policy,
     finds: bool,
     config: &str,
     extra: &[String],
 ) -> Option<Vec<String>> {
-    let mode = match policy {
-        PolicyUnderTest::Conventional | PolicyUnderTest::Memcg | PolicyUnderTest::Direct => {
-            return None;
-        }
-        PolicyUnderTest::Justitia
-        | PolicyUnderTest::GateFifo
-        | PolicyUnderTest::GateAging
-        | PolicyUnderTest::GateInsert
-        | PolicyUnderTest::GateStride => "justitia",
-        PolicyUnderTest::Proportional
-        | PolicyUnderTest::FirstTouch
-        | PolicyUnderTest::Strict
-        | PolicyUnderTest::Guarded
-        | PolicyUnderTest::Hostile
-        | PolicyUnderTest::GateLoop => "proportional",
-        PolicyUnderTest::Observe => "observe",
-    };
+    let mode = policy.agent_mode()?;
     let mut arguments = ["run", "--mode", mode].map(str::to_owned).to_vec();
     if !finds {
         arguments.extend(["--manage", "/app/*"].map(str::to_owned));
     }
-    if configuration(policy).is_some() {
+    if !policy.agent_config().is_empty() {
         arguments.extend(["--config".to_owned(), config.to_owned()]);
     }
-    if policy == PolicyUnderTest::FirstTouch {
+    if policy == Policy::FirstTouch {
         arguments.extend(["--observer".to_owned(), "proc".to_owned()]);
     }
     arguments.extend(extra.iter().cloned());
     Some(arguments)
-}
-
-/// The configuration file of a policy that has one.
-fn configuration(policy: PolicyUnderTest) -> Option<&'static str> {
-    match policy {
-        PolicyUnderTest::Strict => Some("objective = \"strict\"\n"),
-        PolicyUnderTest::Guarded => Some("[guard]\nenabled = true\n"),
-        PolicyUnderTest::GateFifo => Some("[gate]\nenabled = true\norder = \"fifo\"\n"),
-        PolicyUnderTest::GateAging | PolicyUnderTest::GateInsert => {
-            Some("[gate]\nenabled = true\norder = \"aging\"\n")
-        }
-        PolicyUnderTest::GateStride | PolicyUnderTest::GateLoop => {
-            Some("[gate]\nenabled = true\norder = \"stride\"\n")
-        }
-        _ => None,
-    }
 }
 
 fn notify_path() -> PathBuf {
@@ -118,14 +86,14 @@ pub struct Agent {
 
 impl Agent {
     /// Starts the agent of `policy`, if it has one, and waits until it is ready.
-    pub fn start(policy: PolicyUnderTest, finds: bool, extra: &[String]) -> Result<Option<Self>> {
+    pub fn start(policy: Policy, finds: bool, extra: &[String]) -> Result<Option<Self>> {
         let state = Path::new(STATE);
         let config = state.join("agent.toml");
         let Some(arguments) = arguments(policy, finds, &config.to_string_lossy(), extra) else {
             return Ok(None);
         };
-        if let Some(text) = configuration(policy) {
-            files::write(&config, text)?;
+        if !policy.agent_config().is_empty() {
+            files::write(&config, policy.agent_config())?;
         }
         Self::launch(arguments).map(Some)
     }
@@ -363,9 +331,9 @@ mod tests {
 
     #[test]
     fn only_agent_policies_have_arguments() {
-        assert_eq!(arguments(PolicyUnderTest::Memcg, false, "c", &[]), None);
+        assert_eq!(arguments(Policy::Memcg, false, "c", &[]), None);
         let strict = arguments(
-            PolicyUnderTest::Strict,
+            Policy::Strict,
             false,
             "/c",
             &["--interval".into(), "2s".into()],
@@ -375,11 +343,11 @@ mod tests {
             strict,
             "run --mode proportional --manage /app/* --config /c --interval 2s"
         );
-        let observe = arguments(PolicyUnderTest::Observe, true, "/c", &[]).unwrap();
+        let observe = arguments(Policy::Observe, true, "/c", &[]).unwrap();
         assert_eq!(observe[2], "observe");
         assert!(!observe.contains(&"--config".to_owned()));
         assert!(!observe.contains(&"--manage".to_owned()));
-        let first_touch = arguments(PolicyUnderTest::FirstTouch, false, "/c", &[]).unwrap();
+        let first_touch = arguments(Policy::FirstTouch, false, "/c", &[]).unwrap();
         assert_eq!(first_touch[2], "proportional");
         assert!(first_touch.ends_with(&["--observer".to_owned(), "proc".to_owned()]));
     }

@@ -16,7 +16,7 @@ use super::setup::{data_dir, make_group, CGROUP, STATE, TOOLS};
 use super::{files, sample::Sampler, tenant};
 use crate::load::shared::{Command as Order, Mapping, Status};
 use crate::load::Spec;
-use crate::protocol::{ContainerJob, Load, PolicyUnderTest, Scheduler};
+use crate::protocol::{ContainerJob, Load, Policy, Scheduler};
 
 /// Programs and libraries of the guest that containers see.
 const SYSTEM_DIRS: [&str; 5] = ["usr", "lib", "lib64", "bin", "sbin"];
@@ -44,7 +44,7 @@ impl Container {
         index: usize,
         job: &ContainerJob,
         seed: u64,
-        policy: PolicyUnderTest,
+        policy: Policy,
         scheduler: Scheduler,
     ) -> Result<Self> {
         let load = load_under(policy, &job.load)?;
@@ -243,9 +243,9 @@ pub fn shared_dir() -> PathBuf {
 }
 
 /// The load as it runs under a policy: `direct` turns on `O_DIRECT`.
-fn load_under(policy: PolicyUnderTest, load: &Load) -> Result<Load> {
+fn load_under(policy: Policy, load: &Load) -> Result<Load> {
     let mut load = load.clone();
-    if policy == PolicyUnderTest::Direct {
+    if policy == Policy::Direct {
         match &mut load {
             Load::Fileserver { direct, .. } | Load::Reread { direct, .. } => *direct = true,
             Load::Readmix { .. } => bail!("readmix has no direct I/O variant"),
@@ -315,7 +315,7 @@ mod tests {
             file_bytes: 1,
             direct: false,
         };
-        let direct = load_under(PolicyUnderTest::Direct, &load).unwrap();
+        let direct = load_under(Policy::Direct, &load).unwrap();
         assert_eq!(
             direct,
             Load::Reread {
@@ -323,7 +323,7 @@ mod tests {
                 direct: true
             }
         );
-        assert_eq!(load_under(PolicyUnderTest::Memcg, &load).unwrap(), load);
+        assert_eq!(load_under(Policy::Memcg, &load).unwrap(), load);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::experiments::fileserver;
 use crate::load::shared::{monotonic_ns, Command as Order, Status};
 use crate::protocol::{
     AgentCost, ContainerJob, Load, Lru, Observing, OverheadJob, OverheadLoad, OverheadReport,
-    PolicyUnderTest, ProgramCost, Scheduler, Window,
+    Policy, ProgramCost, Scheduler, Window,
 };
 use justitia_machine::qemu::SERIAL_DATA;
 
@@ -92,7 +92,7 @@ fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Windo
     let extra = ["--observer".to_owned(), observing.name().to_owned()];
     let mut agent = match observing {
         Observing::Nothing => None,
-        Observing::Proc | Observing::Bpf => Agent::start(PolicyUnderTest::Observe, false, &extra)?,
+        Observing::Proc | Observing::Bpf => Agent::start(Policy::Observe, false, &extra)?,
     };
     thread::sleep(SETTLE);
     let done = running.work(seconds)?;
@@ -116,7 +116,7 @@ fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Windo
 /// A window in which the kernel takes the time of each BPF program.
 fn programs_of(running: &Running, seconds: u32) -> Result<Vec<ProgramCost>> {
     let extra = ["--observer".to_owned(), Observing::Bpf.name().to_owned()];
-    let mut agent = Agent::start(PolicyUnderTest::Observe, false, &extra)?;
+    let mut agent = Agent::start(Policy::Observe, false, &extra)?;
     thread::sleep(SETTLE);
     files::write(Path::new(BPF_STATS), "1")?;
     let before = program_times()?;
@@ -326,7 +326,7 @@ fn fileserver_container(job: &OverheadJob) -> Result<Container> {
         user: None,
         load,
     };
-    let policy = PolicyUnderTest::Observe;
+    let policy = Policy::Observe;
     let container = Container::start(0, &container, job.seed, policy, Scheduler::None)?;
     let wait_for = |wanted| -> Result<()> {
         let deadline = Instant::now() + PATIENCE;

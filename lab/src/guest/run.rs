@@ -16,12 +16,11 @@ use super::residency::Watched;
 use super::tenant::{self, Tenant};
 use super::waits::Tracer;
 use super::{files, knobs, memory_disk, progress, setup, surroundings};
-use crate::experiments::has_gate;
 use crate::load::io::{write, Buffer, IO_BYTES};
 use crate::load::shared::{Command as Order, Status};
 use crate::load::sharing::{OWN_FILE, SHARED_FILE};
 use crate::protocol::{
-    ContainerJob, ContainerReport, GuestJob, GuestReport, Load, PolicyUnderTest, TenantReport,
+    ContainerJob, ContainerReport, GuestJob, GuestReport, Load, Policy, TenantReport,
 };
 
 /// Creating a container includes crun's start under emulation.
@@ -105,7 +104,7 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
         let in_time = agent.end()?;
         environment.insert("agent_ended_in_time".into(), in_time.to_string());
     }
-    if has_gate(job.policy) {
+    if job.policy.has_gate() {
         // Under load: the loads stop only now.
         gate::unload()?;
     }
@@ -200,11 +199,11 @@ struct Stage {
 
 /// Puts the policy in force: static limits, or the agent.
 fn enforce(job: &GuestJob, containers: &[Container]) -> Result<Stage> {
-    if job.policy == PolicyUnderTest::Memcg {
+    if job.policy == Policy::Memcg {
         partition(job, containers)?;
     }
     let knobs_before = knobs::snapshot(Path::new(setup::CGROUP));
-    if has_gate(job.policy) {
+    if job.policy.has_gate() {
         gate::load(job.policy)?;
     }
     let agent = Agent::start(job.policy, tenant::of_job(job).is_some(), &job.agent_args)?;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiments::did_you_mean;
+use crate::policy::did_you_mean;
 use justitia_machine::error::LabError;
 
 /// What a container declares instead of its color.

@@ -14,8 +14,8 @@ pub mod tables;
 
 use std::fmt::Write;
 
-use crate::experiments::{find, policy_name, Measure};
-use crate::protocol::PolicyUnderTest;
+use crate::experiments::{find, Measure};
+use crate::protocol::Policy;
 use crate::study::{Document, FileFigures, PolicyResult};
 
 use html::{escape, fixed, number, percent};
@@ -92,7 +92,7 @@ fn title(document: &Document) -> String {
         return phases::title(document, subject, base);
     }
     if settings.measure == Measure::Residency {
-        let least = |policy: PolicyUnderTest| {
+        let least = |policy: Policy| {
             let files = &document.policies[&policy].figures.files;
             percent(files.first().and_then(FileFigures::least_part), 0)
         };
@@ -100,12 +100,12 @@ fn title(document: &Document) -> String {
             "{}: at least {} of the shared file stayed under {}, {} under {}",
             document.experiment,
             least(subject),
-            policy_name(subject),
+            subject.name(),
             least(base),
-            policy_name(base),
+            base.name(),
         );
     }
-    let pv = |policy: PolicyUnderTest| number(document.policies[&policy].figures.pv, 2);
+    let pv = |policy: Policy| number(document.policies[&policy].figures.pv, 2);
     let change = change(
         document.policies[&subject].figures.total_mb_per_s,
         document.policies[&base].figures.total_mb_per_s,
@@ -114,29 +114,29 @@ fn title(document: &Document) -> String {
         "{}, {count} containers: PV {} under {}, {} under {}{}",
         document.experiment,
         pv(subject),
-        policy_name(subject),
+        subject.name(),
         pv(base),
-        policy_name(base),
+        base.name(),
         change.map_or(String::new(), |change| format!("; total {change}")),
     )
 }
 
 /// The policy the experiment is about and the one to hold it against.
-pub(crate) fn contrast(document: &Document) -> Option<(PolicyUnderTest, PolicyUnderTest)> {
-    let has = |policy: &PolicyUnderTest| document.policies.contains_key(policy);
+pub(crate) fn contrast(document: &Document) -> Option<(Policy, Policy)> {
+    let has = |policy: &Policy| document.policies.contains_key(policy);
     let subjects = [
-        PolicyUnderTest::Hostile,
-        PolicyUnderTest::Guarded,
-        PolicyUnderTest::GateLoop,
-        PolicyUnderTest::GateStride,
-        PolicyUnderTest::Proportional,
-        PolicyUnderTest::Justitia,
-        PolicyUnderTest::Strict,
+        Policy::Hostile,
+        Policy::Guarded,
+        Policy::GateLoop,
+        Policy::GateStride,
+        Policy::Proportional,
+        Policy::Justitia,
+        Policy::Strict,
     ];
     let subject = subjects.into_iter().find(has)?;
     let bases = match subject {
-        PolicyUnderTest::Hostile => vec![PolicyUnderTest::Proportional],
-        _ => vec![PolicyUnderTest::Conventional, PolicyUnderTest::Memcg],
+        Policy::Hostile => vec![Policy::Proportional],
+        _ => vec![Policy::Conventional, Policy::Memcg],
     };
     let base = bases.into_iter().find(has)?;
     Some((subject, base))
@@ -159,7 +159,7 @@ fn cards(document: &Document) -> String {
         &document.policies[&subject].figures,
         &document.policies[&base].figures,
     );
-    let base = policy_name(base);
+    let base = base.name();
     let difference = a.utility.zip(b.utility).map(|(a, b)| a - b);
     let cards = [
         (
@@ -197,7 +197,7 @@ fn cards(document: &Document) -> String {
     ];
     let mut html = format!(
         "<section class=\"cards\" aria-label=\"Figures of {} against {base}\">",
-        policy_name(subject)
+        subject.name()
     );
     for (name, value, beneath) in cards {
         let _ = write!(
@@ -216,7 +216,7 @@ fn cards(document: &Document) -> String {
     let _ = write!(
         html,
         "</section>\n<p class=\"note\">Large: {}. {basis}, {}.</p>\n",
-        policy_name(subject),
+        subject.name(),
         window_words(document)
     );
     html

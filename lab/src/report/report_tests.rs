@@ -95,10 +95,7 @@ fn what_stayed_of_the_shared_file_is_the_headline() {
 #[test]
 fn a_changed_knob_is_shown() {
     let mut document = fixture::document("fileserver --weights 100,200");
-    let result = document
-        .policies
-        .get_mut(&PolicyUnderTest::Proportional)
-        .unwrap();
+    let result = document.policies.get_mut(&Policy::Proportional).unwrap();
     result.knobs_restored = false;
     result
         .knob_differences

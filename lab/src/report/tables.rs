@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::html::{escape, number, percent, with_range, Table};
-use crate::experiments::{policy_meaning, policy_name, runs_agent, Measure};
-use crate::protocol::{Lru, PolicyUnderTest, Scheduler};
+use crate::experiments::Measure;
+use crate::protocol::{Lru, Policy, Scheduler};
 use crate::study::notes::notes;
 use crate::study::{Document, PolicyResult};
 
@@ -33,8 +33,8 @@ pub fn summary(document: &Document) -> String {
         let _ = write!(
             html,
             "<li><b>{}</b>: {}</li>",
-            policy_name(policy),
-            policy_meaning(policy)
+            policy.name(),
+            policy.meaning()
         );
     }
     html.push_str("</ul>\n");
@@ -168,10 +168,10 @@ fn whole_run(document: &Document) -> String {
     table.render()
 }
 
-fn label(policy: PolicyUnderTest) -> String {
+fn label(policy: Policy) -> String {
     format!(
         "<span class=\"swatch\" style=\"background:var(--{name})\"></span>{name}",
-        name = policy_name(policy)
+        name = policy.name()
     )
 }
 
@@ -181,7 +181,7 @@ pub fn containers(document: &Document) -> String {
     let mut html = String::from("<h2>Containers</h2>\n");
     for (policy, result) in document.in_order() {
         let table = container_table(policy, result, completion);
-        let open = if runs_agent(policy) && policy != PolicyUnderTest::Observe {
+        let open = if policy.runs_agent() && policy != Policy::Observe {
             " open"
         } else {
             ""
@@ -195,7 +195,7 @@ pub fn containers(document: &Document) -> String {
     html
 }
 
-fn container_table(policy: PolicyUnderTest, result: &PolicyResult, completion: bool) -> String {
+fn container_table(policy: Policy, result: &PolicyResult, completion: bool) -> String {
     let mut head = vec![
         "Container",
         "Weight",
@@ -213,7 +213,7 @@ fn container_table(policy: PolicyUnderTest, result: &PolicyResult, completion: b
         ["Cache MB", "Low MB", "Hit ratio"]
     });
     head.extend(["Mean latency ms", "Longest ms", "Memory stall", "I/O stall"]);
-    let mut table = Table::numbers(&format!("Containers under {}", policy_name(policy)), &head);
+    let mut table = Table::numbers(&format!("Containers under {}", policy.name()), &head);
     let runs = result.runs.len();
     for (i, c) in result.figures.containers.iter().enumerate() {
         let range = |ranges: &[Option<_>]| ranges.get(i).copied().flatten();
@@ -317,7 +317,7 @@ pub fn agent(document: &Document) -> String {
     for (policy, result) in document.in_order() {
         if !result.knob_differences.is_empty() {
             let mut knobs = Table::numbers(
-                &format!("Left changed by {}", policy_name(policy)),
+                &format!("Left changed by {}", policy.name()),
                 &["Knob", "Before", "After"],
             );
             let value = |text: &Option<String>| escape(text.as_deref().unwrap_or("not there"));
@@ -335,7 +335,7 @@ pub fn agent(document: &Document) -> String {
             let _ = writeln!(
                 html,
                 "<details><summary>Last lines of the agent's log under {}</summary><pre>{}</pre></details>",
-                policy_name(policy),
+                policy.name(),
                 escape(log)
             );
         }

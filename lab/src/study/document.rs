@@ -13,7 +13,7 @@ use super::hostile::{self, HostileFigures};
 use super::record::KnobDifference;
 use super::{window, Figures, RunRecord};
 use crate::experiments::{Measure, Settings};
-use crate::protocol::PolicyUnderTest;
+use crate::protocol::Policy;
 
 /// Version of the layout; readers refuse a newer one.
 pub const SCHEMA: u32 = 1;
@@ -30,7 +30,7 @@ pub struct Document {
     /// All that is needed to make it again.
     pub environment: Environment,
     /// Figures and record of each policy.
-    pub policies: BTreeMap<PolicyUnderTest, PolicyResult>,
+    pub policies: BTreeMap<Policy, PolicyResult>,
     /// What a hostile tenant did to the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostile: Option<HostileFigures>,
@@ -140,15 +140,12 @@ impl PolicyResult {
 
 impl Document {
     /// Studies the records of an experiment.
-    pub fn study(
-        environment: Environment,
-        records: BTreeMap<PolicyUnderTest, Vec<RunRecord>>,
-    ) -> Self {
+    pub fn study(environment: Environment, records: BTreeMap<Policy, Vec<RunRecord>>) -> Self {
         let kernel = records.values().flatten().next().map_or_else(
             || environment.settings.kernel_series.clone(),
             |run| run.kernel.clone(),
         );
-        let policies: BTreeMap<PolicyUnderTest, PolicyResult> = records
+        let policies: BTreeMap<Policy, PolicyResult> = records
             .into_iter()
             .map(|(policy, records)| (policy, PolicyResult::of(&environment.settings, records)))
             .collect();
@@ -184,7 +181,7 @@ impl Document {
     }
 
     /// Policies in the order they were run.
-    pub fn in_order(&self) -> impl Iterator<Item = (PolicyUnderTest, &PolicyResult)> {
+    pub fn in_order(&self) -> impl Iterator<Item = (Policy, &PolicyResult)> {
         self.environment
             .settings
             .policies
@@ -225,10 +222,7 @@ mod tests {
         assert!(read.render() == document.render());
         assert!(read.clone().study_again(None).render() == document.render());
         let other = read.study_again(Some(5.0));
-        assert_eq!(
-            other.policies[&PolicyUnderTest::Memcg].figures.from_s,
-            Some(5.0)
-        );
+        assert_eq!(other.policies[&Policy::Memcg].figures.from_s, Some(5.0));
     }
 
     #[test]

@@ -4,14 +4,13 @@
 use serde_json::Value;
 
 use super::Document;
-use crate::experiments::policy_name;
 
 /// A line for each policy that had a gate, of its last run.
 pub fn lines(document: &Document) -> Vec<String> {
     let lines = document.in_order().filter_map(|(policy, result)| {
         let status = result.runs.last()?.record.agent_status.as_ref()?;
         let gate = status.get("gate").filter(|gate| gate.is_object())?;
-        Some(format!("{}: {}", policy_name(policy), words(gate)))
+        Some(format!("{}: {}", policy.name(), words(gate)))
     });
     lines.collect()
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::document::PolicyResult;
 use crate::experiments::hostile::AGENT_MEMORY_MAX;
 use crate::experiments::Settings;
-use crate::protocol::{PolicyUnderTest, TenantReport};
+use crate::protocol::{Policy, TenantReport};
 
 /// Everything of interest, of all runs under `hostile`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,10 +43,10 @@ pub struct HonestFigures {
 /// Figures of the policies of an experiment; `None` where no tenant attacked.
 pub fn figures(
     settings: &Settings,
-    policies: &BTreeMap<PolicyUnderTest, PolicyResult>,
+    policies: &BTreeMap<Policy, PolicyResult>,
 ) -> Option<HostileFigures> {
-    let hostile = policies.get(&PolicyUnderTest::Hostile)?;
-    let control = policies.get(&PolicyUnderTest::Proportional);
+    let hostile = policies.get(&Policy::Hostile)?;
+    let control = policies.get(&Policy::Proportional);
     let honest = settings.containers.iter().enumerate();
     let honest: Vec<usize> = honest
         .filter(|(_, c)| c.user.is_none())
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(found.problems, Some(2));
         assert_eq!(found.attacks["fifos"], 3);
         assert!(lines(&found)[1].contains("2 problems"));
-        document.policies.remove(&PolicyUnderTest::Proportional);
+        document.policies.remove(&Policy::Proportional);
         let alone = document.study_again(None).hostile.expect("figures");
         assert_eq!(alone.honest_ratio, None);
         assert_eq!(alone.honest[0].ratio, None);

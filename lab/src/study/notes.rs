@@ -3,8 +3,8 @@
 use super::document::{PolicyResult, StudiedRun};
 use super::record::RunRecord;
 use super::Document;
-use crate::experiments::{policy_name, runs_agent, Measure};
-use crate::protocol::PolicyUnderTest;
+use crate::experiments::Measure;
+use crate::protocol::Policy;
 use justitia_machine::qemu::Clock;
 
 /// A run whose disk is idle more than this is not contended for it.
@@ -27,7 +27,7 @@ pub fn notes(document: &Document) -> Vec<String> {
     }
     notes.extend(short_of_cpu(document));
     for (policy, result) in document.in_order() {
-        let name = policy_name(policy);
+        let name = policy.name();
         let figures = &result.figures;
         let compared = !matches!(settings.measure, Measure::Residency | Measure::Phases);
         if compared && figures.pv.is_none() && settings.containers.len() > 1 {
@@ -50,7 +50,7 @@ pub fn notes(document: &Document) -> Vec<String> {
                 ));
             }
         }
-        if policy == PolicyUnderTest::Conventional && settings.measure == Measure::Window {
+        if policy == Policy::Conventional && settings.measure == Measure::Window {
             notes.extend(uncontended(document, name));
         }
         if !result.knobs_restored {
@@ -65,7 +65,7 @@ pub fn notes(document: &Document) -> Vec<String> {
                 "{name}: the guest panicked {failed} times and was started again"
             ));
         }
-        if runs_agent(policy) && result.agent.is_none() && !result.runs.is_empty() {
+        if policy.runs_agent() && result.agent.is_none() && !result.runs.is_empty() {
             notes.push(format!("{name}: the agent's cost could not be measured"));
         }
     }
@@ -80,8 +80,8 @@ fn policies_from(
     document: &Document,
     from: f64,
     figure: impl Fn(&RunRecord) -> Option<f64>,
-) -> Vec<(PolicyUnderTest, f64)> {
-    let most = |(policy, result): (PolicyUnderTest, &PolicyResult)| {
+) -> Vec<(Policy, f64)> {
+    let most = |(policy, result): (Policy, &PolicyResult)| {
         let figures = result.runs.iter().filter_map(|run| figure(&run.record));
         Some((policy, figures.reduce(f64::max)?))
     };
@@ -94,7 +94,7 @@ fn busy_host(document: &Document) -> Option<String> {
     let busy = policies_from(document, QUIET_BELOW, |record| record.host_busy_with_others);
     let busy: Vec<String> = busy
         .iter()
-        .map(|(policy, most)| format!("{:.0} % during {}", most * 100.0, policy_name(*policy)))
+        .map(|(policy, most)| format!("{:.0} % during {}", most * 100.0, policy.name()))
         .collect();
     (!busy.is_empty()).then(|| {
         format!(
@@ -116,7 +116,7 @@ fn slow_host(document: &Document) -> Option<String> {
     let fastest = speeds().map(|(_, speed)| speed).reduce(f64::max)?;
     let slow: Vec<String> = speeds()
         .filter(|(_, speed)| *speed < fastest * SAME_SPEED_FROM)
-        .map(|(policy, speed)| format!("{:.2} during {}", speed / fastest, policy_name(policy)))
+        .map(|(policy, speed)| format!("{:.2} during {}", speed / fastest, policy.name()))
         .collect();
     (!slow.is_empty()).then(|| {
         format!(
@@ -131,7 +131,7 @@ fn slow_host(document: &Document) -> Option<String> {
 fn short_of_cpu(document: &Document) -> Option<String> {
     let busy: Vec<String> = policies_from(document, SHORT_FROM, |record| record.guest_cpu_busy)
         .iter()
-        .map(|(policy, most)| format!("{:.0} % busy under {}", most * 100.0, policy_name(*policy)))
+        .map(|(policy, most)| format!("{:.0} % busy under {}", most * 100.0, policy.name()))
         .collect();
     (!busy.is_empty()).then(|| {
         format!(
@@ -144,10 +144,7 @@ fn short_of_cpu(document: &Document) -> Option<String> {
 
 /// A disk with time to spare does not make anybody compete.
 fn uncontended(document: &Document, name: &str) -> Option<String> {
-    let figures = &document
-        .policies
-        .get(&PolicyUnderTest::Conventional)?
-        .figures;
+    let figures = &document.policies.get(&Policy::Conventional)?.figures;
     let used = figures.device_read_mb_per_s? + figures.device_write_mb_per_s?;
     let part = used / f64::from(document.environment.settings.disk_mb_per_s);
     (part < CONTENDED_FROM).then(|| {
@@ -161,14 +158,14 @@ fn uncontended(document: &Document, name: &str) -> Option<String> {
 
 /// Operations over two seconds that conventional does not have.
 fn slower_operations(document: &Document) -> Option<String> {
-    let slow = |policy: PolicyUnderTest| document.policies.get(&policy)?.figures.slow_ops;
-    let base = slow(PolicyUnderTest::Conventional)?;
+    let slow = |policy: Policy| document.policies.get(&policy)?.figures.slow_ops;
+    let base = slow(Policy::Conventional)?;
     let worse: Vec<String> = document
         .in_order()
-        .filter(|(policy, _)| runs_agent(*policy))
+        .filter(|(policy, _)| policy.runs_agent())
         .filter_map(|(policy, _)| Some((policy, slow(policy)?)))
         .filter(|(_, count)| *count > base)
-        .map(|(policy, count)| format!("{count:.0} under {}", policy_name(policy)))
+        .map(|(policy, count)| format!("{count:.0} under {}", policy.name()))
         .collect();
     (!worse.is_empty()).then(|| {
         format!(
@@ -194,10 +191,10 @@ mod tests {
     #[test]
     fn a_busy_host_is_the_first_thing_to_know() {
         let mut document = fixture::document("fileserver --weights 100,200");
-        let result = document.policies.get_mut(&PolicyUnderTest::Memcg).unwrap();
+        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
         result.runs[0].record.host_busy_with_others = Some(0.05);
         assert!(notes(&document).is_empty());
-        let result = document.policies.get_mut(&PolicyUnderTest::Memcg).unwrap();
+        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
         result.runs[0].record.host_busy_with_others = Some(0.4);
         assert!(notes(&document)[0].contains("40 % during memcg"));
         document.environment.settings.clock = Clock::Instructions {
@@ -210,13 +207,13 @@ mod tests {
     #[test]
     fn a_host_that_changes_its_speed_is_noted() {
         let mut document = fixture::document("fileserver --weights 100,200");
-        let policies = [PolicyUnderTest::Conventional, PolicyUnderTest::Memcg];
+        let policies = [Policy::Conventional, Policy::Memcg];
         for (policy, speed) in policies.into_iter().zip([600.0, 550.0]) {
             let result = document.policies.get_mut(&policy).unwrap();
             result.runs[0].record.host_speed = Some(speed);
         }
         assert!(notes(&document).is_empty());
-        let result = document.policies.get_mut(&PolicyUnderTest::Memcg).unwrap();
+        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
         result.runs[0].record.host_speed = Some(300.0);
         assert!(notes(&document)[0].contains("0.50 during memcg"));
     }
@@ -224,10 +221,10 @@ mod tests {
     #[test]
     fn a_guest_without_idle_time_is_noted() {
         let mut document = fixture::document("fileserver --weights 100,200");
-        let result = document.policies.get_mut(&PolicyUnderTest::Memcg).unwrap();
+        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
         result.runs[0].record.guest_cpu_busy = Some(0.7);
         assert!(notes(&document).is_empty());
-        let result = document.policies.get_mut(&PolicyUnderTest::Memcg).unwrap();
+        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
         result.runs[0].record.guest_cpu_busy = Some(0.98);
         assert!(notes(&document)[0].contains("98 % busy under memcg"));
     }
@@ -235,10 +232,7 @@ mod tests {
     #[test]
     fn more_slow_operations_than_conventional_are_noted() {
         let mut document = fixture::document("fileserver --weights 100,200");
-        let result = document
-            .policies
-            .get_mut(&PolicyUnderTest::Proportional)
-            .unwrap();
+        let result = document.policies.get_mut(&Policy::Proportional).unwrap();
         result.figures.slow_ops = Some(9.0);
         assert!(notes(&document)
             .iter()

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fixture;
-use crate::protocol::PolicyUnderTest;
+use crate::protocol::Policy;
 
 fn near(value: Option<f64>, expected: f64, tolerance: f64) {
     let value = value.expect("known");
@@ -141,8 +141,8 @@ fn the_synthetic_guest_gives_the_shape_it_promises() {
             .pv
             .unwrap()
     };
-    assert!(pv(PolicyUnderTest::Conventional) > 2.0);
-    assert!(pv(PolicyUnderTest::Proportional) < 0.5);
+    assert!(pv(Policy::Conventional) > 2.0);
+    assert!(pv(Policy::Proportional) < 0.5);
 }
 
 #[test]

@@ -101,10 +101,7 @@ pub fn declared(group: &Path) -> Option<Color> {
 }
 
 fn color_of(text: &str) -> Option<Color> {
-    let word = text.split(' ').next()?;
-    [Color::Green, Color::Yellow, Color::Red]
-        .into_iter()
-        .find(|color| color.name().eq_ignore_ascii_case(word))
+    Color::from_name(text.split(' ').next()?)
 }
 
 #[cfg(test)]
