@@ -1,9 +1,171 @@
-//! Words of the command line as the lab's own values.
+//! The choices that all experiments of `justitia lab run` share: resolved, checked and recorded.
 
-use crate::args::{ClockArg, KeysArg, LruArg, SchedulerArg};
+use serde::{Deserialize, Serialize};
+use serde_json::{json, Value};
+
+use crate::args::{ClockArg, KeysArg, LruArg, RunArgs, SchedulerArg};
 use crate::databases::protocol::Keys;
+use crate::experiment::Experiment;
+use crate::experiments::registry;
+use crate::policy::{self, did_you_mean, Policy};
 use crate::protocol::{Lru, Scheduler};
+use justitia_machine::error::LabError;
+use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
+
+/// Least memory of a guest that runs containers.
+const MIN_MEMORY_BYTES: u64 = 256 << 20;
+
+/// Part of result.json.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Choices {
+    /// Series of the stock kernel.
+    pub kernel_series: String,
+    /// Policies, in the order they are run.
+    pub policies: Vec<Policy>,
+    /// Guest memory.
+    pub memory_bytes: u64,
+    /// Virtual CPUs.
+    pub cpus: u32,
+    /// Bandwidth of the data disk.
+    pub disk_mb_per_s: u32,
+    /// Where the guest's time comes from.
+    #[serde(default)]
+    pub clock: Clock,
+    pub lru: Lru,
+    /// Block scheduler of the data disk.
+    pub scheduler: Scheduler,
+    /// How often all policies are run.
+    pub runs: u32,
+    /// Seed of the first run.
+    pub seed: u64,
+    /// Extra arguments of the agent.
+    pub agent_args: Vec<String>,
+}
+
+/// What an experiment has unless the command line says otherwise.
+#[derive(Debug, Clone, Copy)]
+pub struct Defaults {
+    pub memory_bytes: u64,
+    pub disk_mb_per_s: u32,
+    pub scheduler: Scheduler,
+}
+
+impl Choices {
+    /// Resolves and checks a command line; `possible`: the policies that the experiment has.
+    ///
+    /// # Errors
+    /// A usage error for the first value that makes no sense.
+    pub fn from_args(
+        args: &RunArgs,
+        experiment: &dyn Experiment,
+        possible: &[Policy],
+        defaults: Defaults,
+    ) -> Result<Self, LabError> {
+        let kernel = args.guest.kernel.as_str();
+        known_kernel(kernel)?;
+        options_fit(args, experiment)?;
+        let (name, default) = (experiment.name(), experiment.policies());
+        let memory_bytes = args.guest.memory.unwrap_or(defaults.memory_bytes);
+        if memory_bytes < MIN_MEMORY_BYTES {
+            let mib = memory_bytes >> 20;
+            return Err(LabError::usage(
+                format!("--memory {mib} MiB is too small for a guest"),
+                "use 256M or more",
+            ));
+        }
+        let disk_mb_per_s = args.guest.disk_mbps.unwrap_or(defaults.disk_mb_per_s);
+        in_range("--disk-mbps", disk_mb_per_s, 1, 100_000)?;
+        let clock = clock(args.guest.clock);
+        cpus_start(args.guest.cpus, clock, kernel)?;
+        in_range("--runs", args.runs, 1, 100)?;
+        let scheduler = args.guest.scheduler;
+        Ok(Self {
+            kernel_series: kernel.to_owned(),
+            policies: policy::chosen(name, &args.policies, possible, default)?,
+            memory_bytes,
+            cpus: args.guest.cpus,
+            disk_mb_per_s,
+            clock,
+            lru: args.guest.lru.into(),
+            scheduler: scheduler.map_or(defaults.scheduler, Into::into),
+            runs: args.runs,
+            seed: args.seed,
+            agent_args: args.agent.agent_arg.clone(),
+        })
+    }
+
+    /// The seed of run `run`, counted from 0.
+    pub fn seed_of(&self, run: u32) -> u64 {
+        self.seed.wrapping_add(u64::from(run))
+    }
+}
+
+/// Refuses a kernel that there is none of.
+fn known_kernel(kernel: &str) -> Result<(), LabError> {
+    let series = Series::ALL.map(|series| series.name());
+    if series.contains(&kernel) {
+        return Ok(());
+    }
+    Err(LabError::usage(
+        format!("unknown kernel series '{kernel}'"),
+        did_you_mean(kernel, &series),
+    ))
+}
+
+/// Refuses options that the experiment would silently ignore.
+fn options_fit(args: &RunArgs, experiment: &dyn Experiment) -> Result<(), LabError> {
+    let mut given = json!({
+        "weights": args.weights,
+        "containers": args.containers,
+        "names": args.names,
+        "mount-options": args.guest.mount_options,
+    });
+    let groups = [
+        serde_json::to_value(&args.load),
+        serde_json::to_value(&args.agent),
+    ];
+    for group in groups.into_iter().flatten() {
+        if let (Value::Object(given), Value::Object(group)) = (&mut given, group) {
+            given.extend(group);
+        }
+    }
+    let unset = [json!(null), json!([]), json!(""), json!(false)];
+    let given = given.as_object().into_iter().flatten();
+    let named = given.filter(|(_, value)| !unset.contains(value));
+    let mut ignored = named.filter(|(option, _)| {
+        *option != "agent-arg" && !experiment.options().contains(&option.as_str())
+    });
+    let Some((option, _)) = ignored.next() else {
+        return Ok(());
+    };
+    let has = |experiment: &&dyn Experiment| experiment.options().contains(&option.as_str());
+    let names: Vec<&str> = registry().filter(has).map(|other| other.name()).collect();
+    Err(LabError::usage(
+        format!("{} has no option --{option}", experiment.name()),
+        format!("leave it out; it belongs to {}", names.join(" and ")),
+    ))
+}
+
+/// Refuses a number outside `least..=most`.
+///
+/// # Errors
+/// Names the option and the range.
+pub fn in_range(
+    option: &str,
+    value: impl Into<u64>,
+    least: u64,
+    most: u64,
+) -> Result<(), LabError> {
+    let value = value.into();
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(LabError::usage(
+        format!("{option} {value} is out of range"),
+        format!("use a number from {least} to {most}"),
+    ))
+}
 
 impl From<KeysArg> for Keys {
     fn from(arg: KeysArg) -> Self {
@@ -23,8 +185,26 @@ impl From<LruArg> for Lru {
     }
 }
 
+/// Refuses a number of CPUs that a guest of this kernel does not come up with.
+///
+/// # Errors
+/// Says what to use.
+pub fn cpus_start(cpus: u32, clock: Clock, kernel: &str) -> Result<(), LabError> {
+    in_range("--cpus", cpus, 1, 64)?;
+    // It waits for its second CPU without letting the emulator take turns (QEMU 7.2; 6.12 and 7.2 do not).
+    if clock != Clock::Host && cpus > 1 && kernel == Series::V6_1.name() {
+        return Err(LabError::usage(
+            format!(
+                "Linux {kernel} does not start {cpus} CPUs where the clock counts instructions"
+            ),
+            "use --cpus 1 or another kernel",
+        ));
+    }
+    Ok(())
+}
+
 /// The guest's clock.
-pub(crate) fn clock(arg: ClockArg) -> Clock {
+fn clock(arg: ClockArg) -> Clock {
     match arg {
         ClockArg::Host => Clock::Host,
         ClockArg::Instructions => Clock::Instructions {

@@ -9,12 +9,15 @@ use clap::Parser;
 use serde_json::json;
 
 use crate::args::{LabArgs, LabCommand, RunArgs};
-use crate::experiments::Settings;
+use crate::comparison::Run;
+use crate::experiment::find;
+use crate::experiments::{self, Settings};
 use crate::protocol::{
     AgentCost, ContainerJob, ContainerReport, FileReport, FileSample, GuardRole, GuestJob,
     GuestReport, Load, PhaseReport, Policy, Sample, TenantReport,
 };
 use crate::study::{Document, Environment, RunRecord};
+use justitia_machine::error::LabError;
 
 /// `justitia lab` as a command of its own.
 #[derive(Parser)]
@@ -38,23 +41,36 @@ pub(crate) fn run_args(line: &str) -> RunArgs {
     *run
 }
 
+/// Settings of `justitia lab run LINE`, or why there are none.
+pub(crate) fn asked(line: &str) -> Result<Settings, LabError> {
+    let args = run_args(line);
+    let found = experiments::description(&args.experiment);
+    let found = found.ok_or_else(|| find(&args.experiment).err().expect("there is none"))?;
+    Settings::from_args(found, &args)
+}
+
 /// Settings of `justitia lab run LINE`.
 pub(crate) fn settings(line: &str) -> Settings {
-    Settings::from_args(&run_args(line), &["6.1", "6.12", "7.2"]).expect("valid settings")
+    asked(line).expect("valid settings")
+}
+
+/// A run that nothing disturbed.
+pub(crate) fn head(run: u32) -> Run {
+    Run {
+        run,
+        seed: u64::from(run),
+        ..Run::default()
+    }
 }
 
 /// A record without series.
 pub(crate) fn empty_record() -> RunRecord {
     RunRecord {
-        run: 1,
-        seed: 1,
+        head: Run::default(),
         kernel: "6.12-test".into(),
         seconds: 60.0,
         prepare_s: None,
-        host_busy_with_others: None,
-        host_speed: None,
         guest_cpu_busy: None,
-        failed_boots: 0,
         agent: None,
         knob_differences: Vec::new(),
         agent_log: String::new(),
@@ -69,13 +85,14 @@ pub(crate) fn empty_record() -> RunRecord {
 pub(crate) fn document(line: &str) -> Document {
     let settings = settings(line);
     let records = settings
+        .choices
         .policies
         .iter()
         .map(|&policy| {
-            let records = (0..settings.runs)
+            let records = (0..settings.choices.runs)
                 .map(|run| {
                     let job = settings.job(policy, run);
-                    RunRecord::of(&report(&job), run + 1, job.seed, 0)
+                    RunRecord::of(head(run + 1), &report(&job))
                 })
                 .collect();
             (policy, records)

@@ -4,8 +4,10 @@
     reason = "no other crate builds on this one; a name that says it all stands alone"
 )]
 
-mod choices;
+pub mod choices;
+pub mod comparison;
 pub mod databases;
+pub mod experiment;
 pub mod experiments;
 #[cfg(test)]
 mod fixture;

@@ -1,49 +1,36 @@
 //! The guest of an experiment: sizes its virtual machine and boots it.
 //!
-//! [`Guest`] is what an experiment needs from whoever runs its jobs; [`Machine`] does so in QEMU,
+//! [`Guest`] is what the runner needs from whoever does its jobs; [`Machine`] does so in QEMU,
 //! and tests answer from a synthetic one. Sizes in bytes.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
+use crate::experiment::Answer;
 use crate::experiments::Settings;
 use crate::gate_module;
-use crate::protocol::{GuestJob, GuestReport, Job, MemoryDisk};
+use crate::protocol::{Job, MemoryDisk};
 use justitia_machine::error::LabError;
-use justitia_machine::host::{HostSeen, Watch};
+use justitia_machine::host::Watch;
 use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
 use justitia_machine::vm::{self, DataDisk, VmSpec};
 
-/// Runs jobs.
+/// Does jobs.
 pub trait Guest {
-    /// Runs one job; `console` is where the guest's console is kept.
+    /// Does one job; `console` is where the guest's console is kept.
     ///
     /// # Errors
     /// What kept the guest from reporting.
     fn run(
         &mut self,
-        job: &GuestJob,
+        job: &Job,
         console: &Path,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Answer, LabError>;
-}
-
-/// What came back.
-#[derive(Debug)]
-pub struct Answer {
-    /// The guest's report.
-    pub report: GuestReport,
-    /// Boots that failed before.
-    pub failed_boots: u32,
-    /// The host meanwhile.
-    pub host: HostSeen,
-    /// Facts about the virtual machine.
-    pub machine: BTreeMap<String, String>,
 }
 
 /// A QEMU guest with a stock kernel.
@@ -52,6 +39,15 @@ pub struct Machine {
     spec: VmSpec,
     /// Holds the kernel module, if there is one.
     _module: Option<TempDir>,
+}
+
+impl From<VmSpec> for Machine {
+    fn from(spec: VmSpec) -> Self {
+        Self {
+            spec,
+            _module: None,
+        }
+    }
 }
 
 impl Machine {
@@ -64,13 +60,23 @@ impl Machine {
         settings: &Settings,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Self, LabError> {
-        let kernel: Series = settings.kernel_series.parse()?;
+        let kernel: Series = settings.choices.kernel_series.parse()?;
         let mut binaries = vec![program("justitia-lab-guest")?];
-        if settings.policies.iter().any(|policy| policy.runs_agent()) {
+        if settings
+            .choices
+            .policies
+            .iter()
+            .any(|policy| policy.runs_agent())
+        {
             binaries.push(program("justitia")?);
         }
         let mut module = None;
-        if settings.policies.iter().any(|policy| policy.has_gate()) {
+        if settings
+            .choices
+            .policies
+            .iter()
+            .any(|policy| policy.has_gate())
+        {
             let dir = tempfile::tempdir().map_err(|error| {
                 LabError::io("create a directory in", &std::env::temp_dir(), error)
             })?;
@@ -81,10 +87,13 @@ impl Machine {
             _module: module,
             spec: VmSpec {
                 kernel: kernel.into(),
-                memory_bytes: with_disk(settings.memory_bytes, settings.memory_disk().as_ref()),
-                cpus: settings.cpus,
+                memory_bytes: with_disk(
+                    settings.choices.memory_bytes,
+                    settings.memory_disk().as_ref(),
+                ),
+                cpus: settings.choices.cpus,
                 possible_cpus: None,
-                disk_mbps: Some(settings.disk_mb_per_s),
+                disk_mbps: Some(settings.choices.disk_mb_per_s),
                 disk_iops: None,
                 data_bytes: data_bytes(settings),
                 data: DataDisk::Scratch,
@@ -96,7 +105,7 @@ impl Machine {
                 cmdline: Vec::new(),
                 // The killed agent's programs go, and its successor's come, beside a load that runs.
                 patches_text: settings.kill_agent_at_s.is_some(),
-                clock: settings.clock,
+                clock: settings.choices.clock,
             },
         })
     }
@@ -105,7 +114,7 @@ impl Machine {
 impl Guest for Machine {
     fn run(
         &mut self,
-        job: &GuestJob,
+        job: &Job,
         console: &Path,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Answer, LabError> {
@@ -113,23 +122,19 @@ impl Guest for Machine {
             console_log: console.to_owned(),
             ..self.spec.clone()
         };
-        let text = job_text(&Job::Experiment(job.clone()))?;
         let watch = Watch::start();
-        let output = vm::run_guest(&spec, &text, progress)?;
+        let output = vm::run_guest(&spec, &job_text(job)?, progress)?;
         let host = watch.end();
-        let report = understood(&output.report)?;
-        let machine = BTreeMap::from([
-            (
-                "acceleration".to_owned(),
-                output.accelerator.name().to_owned(),
-            ),
-            ("qemu".to_owned(), output.qemu_version),
-        ]);
+        let facts = [
+            ("acceleration", output.accelerator.name().to_owned()),
+            ("qemu", output.qemu_version),
+        ];
         Ok(Answer {
-            report,
+            report: output.report,
             failed_boots: output.retries,
             host,
-            machine,
+            machine: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+            console: console.to_owned(),
         })
     }
 }
@@ -168,9 +173,9 @@ pub(crate) fn host_time(clock: Clock, guest_s: u64) -> Duration {
 
 /// Booting, filling the disk at half its speed, measuring under emulation, and patience.
 fn time_limit(settings: &Settings) -> Duration {
-    let fill_s = settings.file_set_bytes() / (u64::from(settings.disk_mb_per_s) * 500_000);
+    let fill_s = settings.file_set_bytes() / (u64::from(settings.choices.disk_mb_per_s) * 500_000);
     let guest_s = 300 + fill_s + 2 * u64::from(settings.seconds);
-    host_time(settings.clock, guest_s)
+    host_time(settings.choices.clock, guest_s)
 }
 
 /// A job as the guest reads it.
@@ -226,11 +231,11 @@ mod tests {
         let own = fixture::settings("readmix --file-size 64M --clock instructions");
         let disk = own.memory_disk().expect("a disk of memory");
         assert_eq!(data_bytes(&own), 0);
-        let memory = with_disk(own.memory_bytes, Some(&disk));
-        assert!(memory > own.memory_bytes + disk.bytes);
+        let memory = with_disk(own.choices.memory_bytes, Some(&disk));
+        assert!(memory > own.choices.memory_bytes + disk.bytes);
         assert_eq!(
-            with_disk(host.memory_bytes, host.memory_disk().as_ref()),
-            host.memory_bytes
+            with_disk(host.choices.memory_bytes, host.memory_disk().as_ref()),
+            host.choices.memory_bytes
         );
         assert!(time_limit(&own) > 10 * time_limit(&host));
     }

@@ -11,21 +11,21 @@
 
 pub mod study;
 
-use std::fs;
+use std::path::{Path, PathBuf};
 
 use crate::args::OverheadArgs;
-use crate::experiments::settings::{cpus_start, in_range};
-use crate::machine::{host_time, job_text, program, understood};
+use crate::choices::{cpus_start, in_range};
+use crate::experiment::{Analysis, Answer, Boot, Plan};
+use crate::machine::{host_time, program, Machine};
 use crate::policy::did_you_mean;
-use crate::progress::Progress;
-use crate::protocol::{Job, OverheadJob, OverheadLoad, OverheadReport};
+use crate::protocol::{Job, OverheadJob, OverheadLoad};
 use justitia_machine::error::LabError;
 use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
-use justitia_machine::vm::{self, DataDisk, VmSpec};
+use justitia_machine::vm::{DataDisk, VmSpec};
 
 /// Name of the record.
-pub const RESULT: &str = "overhead.json";
+pub const FILE: &str = "overhead.json";
 /// Memory of the guest: everything that is read stays cached.
 const MEMORY_BYTES: u64 = 1 << 30;
 /// The disk is not to be what limits the fileserver.
@@ -38,56 +38,86 @@ const CLOCK: Clock = Clock::Instructions {
 /// What starting the agent, fio and the kernel's programs takes for one window, at most.
 const AROUND_A_WINDOW_S: u64 = 20;
 
-/// Measures and writes DIR/overhead.json.
+/// Reads overhead.json.
 ///
 /// # Errors
-/// One line of cause, one of remedy; see [`LabError`].
-pub fn run(args: &OverheadArgs) -> Result<String, LabError> {
+/// It is not a record.
+pub fn read(text: &str) -> Result<Box<dyn Analysis>, String> {
+    let document: study::Document =
+        serde_json::from_str(text).map_err(|error| error.to_string())?;
+    Ok(Box::new(document))
+}
+
+/// The plan of a command line.
+///
+/// # Errors
+/// A usage error for the first value that makes no sense.
+pub fn plan(args: &OverheadArgs) -> Result<Box<dyn Plan>, LabError> {
     let (series, job) = job(args)?;
-    fs::create_dir_all(&args.out).map_err(|error| LabError::io("create", &args.out, error))?;
-    let windows = (u64::from(job.pairs) * 3 + 1) * job.loads.len() as u64;
-    let spec = VmSpec {
-        kernel: series.into(),
-        memory_bytes: MEMORY_BYTES,
+    Ok(Box::new(Overhead {
+        series,
         cpus: args.cpus,
-        possible_cpus: None,
-        disk_mbps: Some(DISK_MB_PER_S),
-        disk_iops: None,
-        data_bytes: 4 << 30,
-        data: DataDisk::Scratch,
-        binaries: vec![program("justitia-lab-guest")?, program("justitia")?],
-        modules: vec!["bfq".to_owned()],
-        extra_packages: vec!["bpftool".to_owned()],
-        timeout: host_time(
-            CLOCK,
-            300 + windows * (u64::from(job.seconds) + AROUND_A_WINDOW_S),
-        ),
-        console_log: args.out.join("console").join("overhead.log"),
-        cmdline: Vec::new(),
-        // Programs come and go with every window.
-        patches_text: true,
-        clock: CLOCK,
-    };
-    let mut progress = Progress::stderr();
-    progress.step("overhead");
-    let text = job_text(&Job::Overhead(job))?;
-    let output = vm::run_guest(&spec, &text, &mut |line| progress.say(line))?;
-    let report: OverheadReport = understood(&output.report)?;
-    progress.done(&format!("{} windows", report.windows.len()));
-    drop(progress);
-    let studied = study::Document::of(report, output.accelerator.name(), &output.qemu_version);
-    let path = args.out.join(RESULT);
-    crate::run::write_whole(&path, &studied.render())?;
-    Ok(if args.json {
-        studied.render()
-    } else {
-        format!("{}record: {}\n", studied.table(), path.display())
-    })
+        job,
+        document: None,
+    }))
+}
+
+struct Overhead {
+    series: Series,
+    cpus: u32,
+    job: OverheadJob,
+    document: Option<study::Document>,
+}
+
+impl Plan for Overhead {
+    fn boots(&self) -> Vec<Boot> {
+        vec![Boot {
+            name: "overhead".to_owned(),
+            console: "console/overhead.log".into(),
+            job: Job::Overhead(self.job.clone()),
+        }]
+    }
+
+    fn machine(&self, _out: &Path, _say: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
+        let job = &self.job;
+        let windows = (u64::from(job.pairs) * 3 + 1) * job.loads.len() as u64;
+        let guest_s = 300 + windows * (u64::from(job.seconds) + AROUND_A_WINDOW_S);
+        Ok(Machine::from(VmSpec {
+            kernel: self.series.into(),
+            memory_bytes: MEMORY_BYTES,
+            cpus: self.cpus,
+            possible_cpus: None,
+            disk_mbps: Some(DISK_MB_PER_S),
+            disk_iops: None,
+            data_bytes: 4 << 30,
+            data: DataDisk::Scratch,
+            binaries: vec![program("justitia-lab-guest")?, program("justitia")?],
+            modules: vec!["bfq".to_owned()],
+            extra_packages: vec!["bpftool".to_owned()],
+            timeout: host_time(CLOCK, guest_s),
+            console_log: PathBuf::new(),
+            cmdline: Vec::new(),
+            // Programs come and go with every window.
+            patches_text: true,
+            clock: CLOCK,
+        }))
+    }
+
+    fn keep(&mut self, _boot: usize, answer: Answer) -> Result<String, LabError> {
+        let document = study::Document::of(answer.report()?, answer.machine);
+        let windows = document.windows.len();
+        self.document = Some(document);
+        Ok(format!("{windows} windows"))
+    }
+
+    fn analysis(&self) -> Option<Box<dyn Analysis>> {
+        Some(Box::new(self.document.clone()?))
+    }
 }
 
 fn job(args: &OverheadArgs) -> Result<(Series, OverheadJob), LabError> {
-    in_range("--pairs", u64::from(args.pairs), 2, 1000)?;
-    in_range("--seconds", u64::from(args.seconds), 2, 600)?;
+    in_range("--pairs", args.pairs, 2, 1000)?;
+    in_range("--seconds", args.seconds, 2, 600)?;
     cpus_start(args.cpus, CLOCK, &args.kernel)?;
     let names: Vec<&str> = OverheadLoad::ALL.iter().map(|load| load.name()).collect();
     let mut loads = Vec::new();

@@ -51,8 +51,8 @@ fn setup(document: &Document) -> String {
         Measure::Completion => "until each file was read".to_owned(),
         Measure::Phases => format!("{} s in phases", settings.seconds),
     };
-    let runs = if settings.runs > 1 {
-        format!("median of {} runs", settings.runs)
+    let runs = if settings.choices.runs > 1 {
+        format!("median of {} runs", settings.choices.runs)
     } else {
         "one run".to_owned()
     };
@@ -60,15 +60,15 @@ fn setup(document: &Document) -> String {
         "{} on Linux {}: {} MiB, {} CPUs{}, disk {} MB/s, {}, {} LRU; {window}; {runs}\n",
         document.experiment,
         document.kernel,
-        settings.memory_bytes >> 20,
-        settings.cpus,
-        match settings.clock {
+        settings.choices.memory_bytes >> 20,
+        settings.choices.cpus,
+        match settings.choices.clock {
             Clock::Host => String::new(),
             clock @ Clock::Instructions { .. } => format!(", clock: {clock}"),
         },
-        settings.disk_mb_per_s,
-        scheduler_name(settings.scheduler),
-        lru_name(settings.lru),
+        settings.choices.disk_mb_per_s,
+        scheduler_name(settings.choices.scheduler),
+        lru_name(settings.choices.lru),
     )
 }
 

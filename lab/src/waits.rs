@@ -8,86 +8,91 @@
 pub mod classify;
 pub mod study;
 
-use std::fs;
 use std::path::Path;
 
 use crate::args::{AgentArgs, LoadArgs, RunArgs, WaitsArgs};
+use crate::experiment::{Analysis, Answer, Boot, Plan};
 use crate::experiments::{fileserver, Settings};
-use crate::machine::{Guest, Machine};
-use crate::progress::Progress;
-use crate::protocol::{GuestJob, Policy};
-use crate::run::{command_line, write_whole};
+use crate::machine::Machine;
+use crate::policy::Policy;
+use crate::protocol::{GuestJob, GuestReport, Job};
 use justitia_machine::error::LabError;
-use justitia_machine::kernels::Series;
 
 /// Name of the record.
-pub const RESULT: &str = "waits.json";
+pub const FILE: &str = "waits.json";
 
-/// Measures and writes DIR/waits.json.
-///
-/// # Errors
-/// One line of cause, one of remedy; see [`LabError`].
-pub fn run(args: &WaitsArgs) -> Result<String, LabError> {
-    let settings = settings(args)?;
-    fs::create_dir_all(&args.out).map_err(|error| LabError::io("create", &args.out, error))?;
-    let mut progress = Progress::stderr();
-    progress.step("waits");
-    let mut machine = Machine::for_settings(&settings, &mut |line| progress.say(line))?;
-    let console = args.out.join("console").join("waits.log");
-    let answer = machine.run(&job(&settings), &console, &mut |line| progress.say(line))?;
-    let Some(seen) = &answer.report.waits else {
-        return Err(LabError::failed(
-            "the guest did not say where tasks waited",
-            "build justitia and justitia-lab-guest from the same source",
-        ));
-    };
-    progress.done(&format!("{} places", seen.places.len()));
-    drop(progress);
-    let mut facts = answer.machine;
-    facts.insert("clock".to_owned(), settings.clock.to_string());
-    facts.insert("cpus".to_owned(), settings.cpus.to_string());
-    facts.insert("memory_bytes".to_owned(), settings.memory_bytes.to_string());
-    facts.insert(
-        "disk_mb_per_s".to_owned(),
-        settings.disk_mb_per_s.to_string(),
-    );
-    let command = command_line(std::env::args(), &args.out);
-    let studied = study::Document::of(&answer.report, seen, facts, command);
-    let path = args.out.join(RESULT);
-    write_whole(&path, &studied.render())?;
-    Ok(if args.json {
-        studied.summary()
-    } else {
-        format!("{}record: {}\n", studied.table(), path.display())
-    })
-}
-
-/// Studies the record in a directory again, with the rules of today; `None`: there is none.
+/// Reads waits.json.
 ///
 /// # Errors
 /// It is not a record.
-pub fn again(dir: &Path, json: bool) -> Result<Option<String>, LabError> {
-    let path = dir.join(RESULT);
-    let Ok(text) = fs::read_to_string(&path) else {
-        return Ok(None);
-    };
-    let document: study::Document = serde_json::from_str(&text).map_err(|why| {
-        LabError::usage(
-            format!("{} is not a record of waits: {why}", path.display()),
-            "run 'justitia lab waits' again, or use the version of Justitia that wrote it",
-        )
-    })?;
-    let document = document.study();
-    Ok(Some(if json {
-        document.summary()
-    } else {
-        document.table()
+pub fn read(text: &str) -> Result<Box<dyn Analysis>, String> {
+    let document: study::Document =
+        serde_json::from_str(text).map_err(|error| error.to_string())?;
+    Ok(Box::new(document))
+}
+
+/// The plan of a command line.
+///
+/// # Errors
+/// A usage error for the first value that makes no sense.
+pub fn plan(args: &WaitsArgs, command: String) -> Result<Box<dyn Plan>, LabError> {
+    Ok(Box::new(Waits {
+        settings: settings(args)?,
+        command,
+        document: None,
     }))
+}
+
+struct Waits {
+    settings: Settings,
+    command: String,
+    document: Option<study::Document>,
+}
+
+impl Plan for Waits {
+    fn boots(&self) -> Vec<Boot> {
+        vec![Boot {
+            name: "waits".to_owned(),
+            console: "console/waits.log".into(),
+            job: Job::Experiment(job(&self.settings)),
+        }]
+    }
+
+    fn machine(&self, _out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
+        Machine::for_settings(&self.settings, say)
+    }
+
+    fn keep(&mut self, _boot: usize, answer: Answer) -> Result<String, LabError> {
+        let report: GuestReport = answer.report()?;
+        let Some(seen) = &report.waits else {
+            return Err(LabError::failed(
+                "the guest did not say where tasks waited",
+                "build justitia and justitia-lab-guest from the same source",
+            ));
+        };
+        let choices = &self.settings.choices;
+        let mut facts = answer.machine;
+        facts.extend([
+            ("clock".to_owned(), choices.clock.to_string()),
+            ("cpus".to_owned(), choices.cpus.to_string()),
+            ("memory_bytes".to_owned(), choices.memory_bytes.to_string()),
+            (
+                "disk_mb_per_s".to_owned(),
+                choices.disk_mb_per_s.to_string(),
+            ),
+        ]);
+        let document = study::Document::of(&report, seen, facts, self.command.clone());
+        self.document = Some(document);
+        Ok(format!("{} places", seen.places.len()))
+    }
+
+    fn analysis(&self) -> Option<Box<dyn Analysis>> {
+        Some(Box::new(self.document.clone()?))
+    }
 }
 
 /// The fileserver experiment under the conventional kernel, once.
 fn settings(args: &WaitsArgs) -> Result<Settings, LabError> {
-    let series: Vec<&str> = Series::ALL.iter().map(|series| series.name()).collect();
     let run = RunArgs {
         experiment: fileserver::DESCRIPTION.name.to_owned(),
         out: args.out.clone(),
@@ -103,7 +108,7 @@ fn settings(args: &WaitsArgs) -> Result<Settings, LabError> {
         load: LoadArgs::default(),
         agent: AgentArgs::default(),
     };
-    Settings::from_args(&run, &series)
+    Settings::from_args(&fileserver::DESCRIPTION, &run)
 }
 
 fn job(settings: &Settings) -> GuestJob {
@@ -132,7 +137,7 @@ mod tests {
         let experiment = crate::fixture::settings("fileserver");
         assert_eq!(waits.containers, experiment.containers);
         assert_eq!(waits.workload, experiment.workload);
-        assert_eq!(waits.memory_bytes, experiment.memory_bytes);
+        assert_eq!(waits.choices.memory_bytes, experiment.choices.memory_bytes);
         let conventional = experiment.job(Policy::Conventional, 0);
         let traced = job(&waits);
         assert!(traced.trace_waits && !conventional.trace_waits);

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
 /// Arguments of `justitia lab`.
 #[derive(Debug, Clone, Args)]
@@ -179,7 +180,8 @@ pub struct GuestArgs {
 }
 
 /// What the containers run.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Load")]
 pub struct LoadArgs {
     /// Worker threads of each container (fileserver, readmix)
@@ -249,7 +251,8 @@ pub struct LoadArgs {
 }
 
 /// The agent under test.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Agent")]
 pub struct AgentArgs {
     /// One more argument for `justitia run` in the guest; may be repeated
@@ -270,7 +273,7 @@ pub struct AgentArgs {
 }
 
 /// Which rows are asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
 pub enum KeysArg {
     /// Each row as often as the others
     Uniform,

@@ -22,7 +22,7 @@ fn representative(result: &PolicyResult) -> Option<&StudiedRun> {
 
 /// The paper's figures 1 to 6, ours.
 pub fn over_time(document: &Document) -> String {
-    let settings = &document.environment.databases;
+    let settings = &document.environment.settings.databases;
     let mut html = String::from("<h2>Over time</h2>\n<ul class=\"legend\">");
     for (index, container) in settings.containers.iter().enumerate() {
         let _ = write!(
@@ -52,7 +52,7 @@ pub fn over_time(document: &Document) -> String {
         .fold(0.0, f64::max);
     for (policy, _, run) in &shown {
         let phases = Phases {
-            spans: &run.phases,
+            spans: &run.record.phases,
             names: &settings.phases,
         };
         let _ = write!(
@@ -70,7 +70,7 @@ pub fn over_time(document: &Document) -> String {
         let rows: Vec<_> = settings
             .containers
             .iter()
-            .zip(&run.series)
+            .zip(&run.record.series)
             .map(|(container, series)| {
                 let pairs = series
                     .at_s
@@ -144,13 +144,14 @@ impl Kind {
 }
 
 fn series_lines(document: &Document, run: &StudiedRun, kind: Kind) -> Vec<Line> {
-    let containers = &document.environment.databases.containers;
-    run.series
+    let containers = &document.environment.settings.databases.containers;
+    run.record
+        .series
         .iter()
         .enumerate()
         .filter_map(|(index, series)| {
             let container = containers.get(index)?;
-            let limit = run.limits.get(index).copied().flatten();
+            let limit = run.record.limits.get(index).copied().flatten();
             let (points, mark) = match kind {
                 Kind::Rate => {
                     let points = at(series, series.tps.iter().copied());

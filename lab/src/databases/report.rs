@@ -13,7 +13,7 @@ use crate::report::style::sheet;
 
 /// The page.
 pub fn render(document: &Document) -> String {
-    let settings = &document.environment.databases;
+    let settings = &document.environment.settings.databases;
     let scenario = scenario::find(&document.experiment);
     let mut page = String::new();
     let _ = write!(
@@ -60,7 +60,7 @@ fn title(document: &Document) -> String {
 }
 
 fn names(document: &Document) -> Vec<String> {
-    let containers = &document.environment.databases.containers;
+    let containers = &document.environment.settings.databases.containers;
     containers.iter().map(|c| c.name.clone()).collect()
 }
 
@@ -154,7 +154,7 @@ fn printed(caption: &str, head: &[String], rows: &[Row], digits: usize) -> Strin
 
 /// Ours in the form of table IV, and table IV.
 fn rates(document: &Document) -> String {
-    let settings = &document.environment.databases;
+    let settings = &document.environment.settings.databases;
     let mut head = vec!["Policy".to_owned()];
     let mut columns = Vec::new();
     for (phase, name) in settings.phases.iter().enumerate() {
@@ -210,28 +210,28 @@ fn how_to_read(expected: &str) -> String {
 
 fn environment(document: &Document) -> String {
     let environment = &document.environment;
-    let settings = &environment.databases;
+    let settings = &environment.settings.databases;
     let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
     let mut table = Table::facts("Environment");
     table.fact("command", &environment.command);
     table.fact("Justitia", &environment.justitia_version);
-    table.fact("runs", &settings.runs.to_string());
+    table.fact("runs", &settings.choices.runs.to_string());
     table.fact("phase", &format!("{} s", settings.phase_s));
     table.fact("high load", &format!("{} transactions/s", settings.rate));
     table.fact("each database", &mib(settings.database_bytes));
     table.fact("rows asked for", settings.keys.name());
-    table.fact("guest memory", &mib(settings.memory_bytes));
-    table.fact("virtual CPUs", &settings.cpus.to_string());
+    table.fact("guest memory", &mib(settings.choices.memory_bytes));
+    table.fact("virtual CPUs", &settings.choices.cpus.to_string());
     table.fact(
         "client threads of a container",
         &settings.threads.to_string(),
     );
     let disk = format!(
         "{} requests/s, {} MB/s",
-        settings.disk_iops, settings.disk_mb_per_s
+        settings.disk_iops, settings.choices.disk_mb_per_s
     );
     table.fact("data disk", &disk);
-    table.fact("clock", &settings.clock.to_string());
+    table.fact("clock", &settings.choices.clock.to_string());
     for (name, value) in environment.guest.iter().chain(&environment.machine) {
         table.fact(name, value);
     }
@@ -240,20 +240,25 @@ fn environment(document: &Document) -> String {
     }
     for (policy, result) in &document.policies {
         for run in &result.runs {
-            let name = format!("{}, run {}", policy.name(), run.run);
-            if let Some(cost) = run.agent {
+            let name = format!("{}, run {}", policy.name(), run.record.head.run);
+            if let Some(cost) = run.record.agent {
                 let rss = cost.peak_rss_bytes as f64 / 1e6;
                 let text = format!("agent {:.1} CPU seconds, {rss:.0} MB at most", cost.cpu_s);
                 table.fact(&name, &text);
             }
-            if let Some(busy) = run.host_busy_with_others.filter(|busy| *busy > 0.1) {
+            if let Some(busy) = run
+                .record
+                .head
+                .host_busy_with_others
+                .filter(|busy| *busy > 0.1)
+            {
                 let text = format!("the host was {:.0} % busy with others", busy * 100.0);
                 table.fact(&name, &text);
             }
-            if let Some(speed) = run.host_speed {
+            if let Some(speed) = run.record.head.host_speed {
                 table.fact(&name, &format!("host speed {speed:.0}"));
             }
-            for knob in &run.knobs_left {
+            for knob in &run.record.knobs_left {
                 table.fact(&name, &format!("left changed: {knob}"));
             }
         }

@@ -85,7 +85,7 @@ pub const POLICIES: &[Policy] = &[
 pub const ALL: [&Scenario; 3] = [&ONE, &TWO, &EIGHT];
 
 /// One container alone: what a cache is worth here, and the most that one container can do.
-const ONE: Scenario = Scenario {
+pub const ONE: Scenario = Scenario {
     name: "one-database",
     claim: "the page cache, not the processor, decides what a database serves",
     method: "One container with MariaDB and more memory than its database. Phase cold begins with \
@@ -113,7 +113,7 @@ const ONE: Scenario = Scenario {
 };
 
 /// Table III.
-const TWO: Scenario = Scenario {
+pub const TWO: Scenario = Scenario {
     name: "two-databases",
     claim: "memory follows need: what the lightly loaded database does not use serves the other",
     method:
@@ -160,7 +160,7 @@ const TWO: Scenario = Scenario {
 };
 
 /// Table V.
-const EIGHT: Scenario = Scenario {
+pub const EIGHT: Scenario = Scenario {
     name: "eight-databases",
     claim: "more containers are satisfied for longer, and more transactions are served",
     method: "Eight containers, A to H, each with a MariaDB, under the loads of the paper's table \

@@ -1,8 +1,10 @@
 use super::*;
+use crate::databases::scenario::find;
 use crate::fixture::run_args;
 
 fn settings(line: &str) -> Result<Settings, LabError> {
-    Settings::from_args(&run_args(line), &["6.12"])
+    let args = run_args(line);
+    Settings::from_args(find(&args.experiment).expect("a scenario"), &args)
 }
 
 #[test]
@@ -16,7 +18,7 @@ fn the_defaults_are_the_papers_ratios() {
     assert_eq!(a.offered_tps[5], None);
     assert_eq!(a.objective_tps * 100, settings.rate * 85);
     assert_eq!(b.objective_tps * 100, settings.rate * 55);
-    assert_eq!(settings.policies, POLICIES);
+    assert_eq!(settings.choices.policies, POLICIES);
     assert_eq!(u64::from(settings.rows) / 2 * PAGE_BYTES, 160 << 20);
 }
 
@@ -32,8 +34,7 @@ fn the_rate_scales_every_load_and_objective() {
 fn the_keys_are_the_scenarios_unless_named() {
     let keys = |line| {
         let settings = settings(line).unwrap();
-        let scenario = find("eight-databases").unwrap();
-        settings.job(scenario, Policy::Max, 0).keys
+        settings.job(Policy::Max, 0).keys
     };
     assert_eq!(keys("two-databases"), Keys::Uniform);
     assert_eq!(keys("eight-databases"), Keys::Special);

@@ -6,64 +6,36 @@
 //! - a stopped container has no figures for that phase: unknown is not zero.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::protocol::{DatabaseJob, DatabasesReport, HostSample};
 use super::record::Series;
 use super::settings::Settings;
+use super::{report, table};
+use crate::choices::Choices;
+use crate::comparison::{self, Compared, Run, SCHEMA};
+use crate::experiment::Analysis;
+use crate::machine::Machine;
 use crate::policy::Policy;
-use crate::protocol::AgentCost;
+use crate::protocol::{AgentCost, Job};
 use crate::study::aggregate::{median, merge, Range};
-use crate::study::json as layout;
-
-/// Version of the layout; readers refuse another.
-pub const SCHEMA: u32 = 1;
+use justitia_machine::error::LabError;
 
 /// result.json of an experiment with databases.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Document {
-    /// Version of the layout.
-    pub schema: u32,
-    /// Name of the experiment.
-    pub experiment: String,
-    /// `uname -r` of the guest.
-    pub kernel: String,
-    /// All that is needed to make it again.
-    pub environment: Environment,
-    /// Figures and record of each policy.
-    pub policies: BTreeMap<Policy, PolicyResult>,
-}
-
+pub type Document = comparison::Document<Databases, PolicyResult>;
 /// Where and how it was run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Environment {
-    /// The command that made it.
-    pub command: String,
-    /// Version of Justitia.
-    pub justitia_version: String,
-    /// When it ended, seconds since 1970.
-    pub recorded_at_s: u64,
-    /// Facts the guest read back.
-    pub guest: BTreeMap<String, String>,
-    /// Facts about the virtual machine.
-    pub machine: BTreeMap<String, String>,
-    /// Every choice, with its default resolved.
-    pub databases: Settings,
-}
+pub type Environment = comparison::Environment<Databases>;
 
-impl Environment {
-    /// Of an experiment that has not begun.
-    pub fn new(command: &str, settings: Settings) -> Self {
-        Self {
-            command: command.to_owned(),
-            justitia_version: env!("CARGO_PKG_VERSION").to_owned(),
-            recorded_at_s: 0,
-            guest: BTreeMap::new(),
-            machine: BTreeMap::new(),
-            databases: settings,
-        }
-    }
+/// The settings, where result.json has them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Databases {
+    /// Name of the experiment.
+    #[serde(skip)]
+    pub experiment: String,
+    pub databases: Settings,
 }
 
 /// One policy.
@@ -141,38 +113,13 @@ pub struct PhaseFigures {
 }
 
 /// One policy of one run, as recorded.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RunRecord {
-    /// Number of the run, from 1.
-    pub run: u32,
-    /// Its seed.
-    pub seed: u64,
-    /// Part of the host's CPU time that went to others, 0 to 1.
-    pub host_busy_with_others: Option<f64>,
-    /// Median speed of the host's CPUs, as in [`justitia_machine::host::HostSeen`].
-    pub host_speed: Option<f64>,
-    /// Boots that failed before this one.
-    pub failed_boots: u32,
-    /// What the guest said.
-    pub report: DatabasesReport,
-}
-
-/// One run with its figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StudiedRun {
-    /// Number of the run, from 1.
-    pub run: u32,
-    /// Its seed.
-    pub seed: u64,
-    /// Part of the host's CPU time that went to others, 0 to 1.
-    pub host_busy_with_others: Option<f64>,
-    /// Median speed of the host's CPUs, as in [`justitia_machine::host::HostSeen`].
-    #[serde(default)]
-    pub host_speed: Option<f64>,
-    /// Boots that failed before this one.
-    pub failed_boots: u32,
-    /// Its figures.
-    pub figures: Figures,
+pub struct RunRecord {
+    #[serde(flatten)]
+    pub head: Run,
+    /// `uname -r` of the guest.
+    #[serde(skip)]
+    pub kernel: String,
     /// When each phase began and ended.
     pub phases: Vec<(f64, f64)>,
     /// What the agent cost.
@@ -190,42 +137,131 @@ pub struct StudiedRun {
     pub host: Vec<HostSample>,
 }
 
-impl Document {
-    /// Studies the records.
-    pub fn study(
-        experiment: &str,
-        environment: Environment,
-        records: BTreeMap<Policy, Vec<RunRecord>>,
-    ) -> Self {
-        let kernel = records
-            .values()
-            .flatten()
-            .map(|record| record.report.kernel.clone())
-            .next()
-            .unwrap_or_default();
-        let policies = records
-            .into_iter()
-            .map(|(policy, records)| (policy, result(&environment.databases, records)))
-            .collect();
-        Self {
-            schema: SCHEMA,
-            experiment: experiment.to_owned(),
-            kernel,
-            environment,
-            policies,
+/// One run with its figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StudiedRun {
+    pub figures: Figures,
+    #[serde(flatten)]
+    pub record: RunRecord,
+}
+
+impl Compared for Databases {
+    type Report = DatabasesReport;
+    type Record = RunRecord;
+    type Result = PolicyResult;
+    const EACH_POLICY: bool = true;
+
+    fn choices(&self) -> &Choices {
+        &self.databases.choices
+    }
+
+    fn choices_mut(&mut self) -> &mut Choices {
+        &mut self.databases.choices
+    }
+
+    fn job(&self, policy: Policy, run: u32) -> Job {
+        Job::Databases(self.databases.job(policy, run))
+    }
+
+    fn machine(&self, out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
+        super::machine(&self.databases, out, say)
+    }
+
+    fn told(report: &DatabasesReport) -> (&BTreeMap<String, String>, Vec<(&str, usize)>) {
+        let containers = report.containers.iter();
+        let told = containers.map(|c| (c.name.as_str(), c.samples.len()));
+        (&report.environment, told.collect())
+    }
+
+    fn containers(&self) -> Vec<&str> {
+        let containers = self.databases.containers.iter();
+        containers.map(|c| c.name.as_str()).collect()
+    }
+
+    fn record(head: Run, report: DatabasesReport) -> RunRecord {
+        let containers = report.containers.iter();
+        RunRecord {
+            head,
+            kernel: report.kernel,
+            phases: report.phases,
+            agent: report.agent,
+            agent_log: report.agent_log,
+            knobs_left: report.knobs_left,
+            limits: containers.clone().map(|c| c.limit_bytes).collect(),
+            series: containers.map(|c| Series::of(&c.samples)).collect(),
+            host: report.host,
         }
     }
 
-    /// As result.json.
-    pub fn render(&self) -> String {
-        layout::render(&serde_json::to_value(self).unwrap_or_default())
+    fn line(&self, record: &RunRecord) -> String {
+        let figures = figures(&self.databases, &record.series);
+        let satisfied = figures.satisfied.map_or("unknown".to_owned(), |part| {
+            format!("{:.0} %", part * 100.0)
+        });
+        format!(
+            "{:.0} transactions, satisfied {satisfied}",
+            figures.transactions
+        )
+    }
+
+    fn document(environment: Environment, records: BTreeMap<Policy, Vec<RunRecord>>) -> Document {
+        let kernel = records.values().flatten().next();
+        let kernel = kernel.map_or_else(String::new, |record| record.kernel.clone());
+        let settings = &environment.settings.databases;
+        let policies = records
+            .into_iter()
+            .map(|(policy, records)| (policy, result(settings, records)))
+            .collect();
+        Document {
+            schema: SCHEMA,
+            experiment: environment.settings.experiment.clone(),
+            kernel,
+            policies,
+            environment,
+            hostile: None,
+        }
+    }
+
+    fn analysis(document: Document) -> Box<dyn Analysis> {
+        Box::new(document)
+    }
+}
+
+impl Analysis for Document {
+    fn record(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    fn page(&self) -> Option<String> {
+        Some(report::render(self))
+    }
+
+    fn table(&self) -> String {
+        table::render(self)
+    }
+
+    fn again(self: Box<Self>, _warmup_s: Option<f64>) -> Box<dyn Analysis> {
+        let policies = self.policies.into_iter();
+        let records = policies
+            .map(|(policy, result)| {
+                let runs = result.runs.into_iter();
+                (policy, runs.map(|run| run.record).collect())
+            })
+            .collect();
+        Box::new(Document {
+            kernel: self.kernel,
+            ..Databases::document(self.environment, records)
+        })
     }
 }
 
 fn result(settings: &Settings, records: Vec<RunRecord>) -> PolicyResult {
     let runs: Vec<StudiedRun> = records
         .into_iter()
-        .map(|record| studied(settings, record))
+        .map(|record| StudiedRun {
+            figures: run_figures(settings, &record),
+            record,
+        })
         .collect();
     let each: Vec<&Figures> = runs.iter().map(|run| &run.figures).collect();
     PolicyResult {
@@ -236,32 +272,12 @@ fn result(settings: &Settings, records: Vec<RunRecord>) -> PolicyResult {
     }
 }
 
-fn studied(settings: &Settings, record: RunRecord) -> StudiedRun {
-    let report = record.report;
-    let series: Vec<Series> = report
-        .containers
-        .iter()
-        .map(|container| Series::of(&container.samples))
-        .collect();
-    let free: Vec<_> = report.host.iter().map(|host| host.free_bytes).collect();
-    StudiedRun {
-        run: record.run,
-        seed: record.seed,
-        host_busy_with_others: record.host_busy_with_others,
-        host_speed: record.host_speed,
-        failed_boots: record.failed_boots,
-        figures: Figures {
-            others_mb: mean(&megabytes(&others(&report.host, &series))),
-            free_mb: mean(&megabytes(&free)),
-            ..figures(settings, &series)
-        },
-        phases: report.phases,
-        host: report.host,
-        agent: report.agent,
-        agent_log: report.agent_log,
-        knobs_left: report.knobs_left,
-        limits: report.containers.iter().map(|c| c.limit_bytes).collect(),
-        series,
+fn run_figures(settings: &Settings, record: &RunRecord) -> Figures {
+    let free: Vec<_> = record.host.iter().map(|host| host.free_bytes).collect();
+    Figures {
+        others_mb: mean(&megabytes(&others(&record.host, &record.series))),
+        free_mb: mean(&megabytes(&free)),
+        ..figures(settings, &record.series)
     }
 }
 
@@ -384,24 +400,6 @@ fn megabytes(values: &[Option<u64>]) -> Vec<f64> {
 
 fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-}
-
-/// What a run came to, for the one who waits.
-pub fn one_line(settings: &Settings, record: &RunRecord) -> String {
-    let series: Vec<Series> = record
-        .report
-        .containers
-        .iter()
-        .map(|container| Series::of(&container.samples))
-        .collect();
-    let figures = figures(settings, &series);
-    let satisfied = figures.satisfied.map_or("unknown".to_owned(), |part| {
-        format!("{:.0} %", part * 100.0)
-    });
-    format!(
-        "{:.0} transactions, satisfied {satisfied}",
-        figures.transactions
-    )
 }
 
 #[cfg(test)]

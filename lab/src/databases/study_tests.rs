@@ -1,6 +1,7 @@
 use super::super::protocol::{Color, DatabaseReport, DatabaseSample};
-use super::super::{report, table};
+use super::super::{report, scenario, table};
 use super::*;
+use crate::experiment::Experiment;
 use crate::fixture::run_args;
 
 /// Two containers through six phases of five seconds; `served` says what is served of what is
@@ -44,13 +45,12 @@ fn record(settings: &Settings, served: f64) -> RunRecord {
             samples,
         });
     }
-    RunRecord {
-        run: 1,
-        seed: 1,
-        host_busy_with_others: None,
-        host_speed: None,
-        failed_boots: 0,
-        report: DatabasesReport {
+    Databases::record(
+        Run {
+            run: 1,
+            ..Run::default()
+        },
+        DatabasesReport {
             kernel: "6.12-<test>".into(),
             environment: BTreeMap::new(),
             containers,
@@ -78,11 +78,12 @@ fn record(settings: &Settings, served: f64) -> RunRecord {
             agent_log: "<log>".into(),
             knobs_left: Vec::new(),
         },
-    }
+    )
 }
 
 fn document(line: &str, served: &[(Policy, &[f64])]) -> Document {
-    let settings = Settings::from_args(&run_args(line), &["6.12"]).unwrap();
+    let scenario = scenario::find("two-databases").unwrap();
+    let settings = Settings::from_args(scenario, &run_args(line)).unwrap();
     let records = served
         .iter()
         .map(|(policy, runs)| {
@@ -93,11 +94,12 @@ fn document(line: &str, served: &[(Policy, &[f64])]) -> Document {
             (*policy, records)
         })
         .collect();
-    Document::study(
-        "two-databases",
-        Environment::new("justitia lab <x>", settings),
-        records,
-    )
+    let settings = Databases {
+        experiment: scenario.name.to_owned(),
+        databases: settings,
+    };
+    let environment = comparison::environment(settings, "justitia lab <x>".to_owned());
+    Databases::document(environment, records)
 }
 
 const TWO: &str = "two-databases --seconds 5 --rate 1000";
@@ -141,8 +143,10 @@ fn the_median_run_counts_and_the_spread_is_kept() {
 #[test]
 fn a_result_reads_back_the_same() {
     let document = document(TWO, &[(Policy::Conventional, &[0.5])]);
-    let again: Document = serde_json::from_str(&document.render()).unwrap();
-    assert_eq!(again, document);
+    let scenario: &dyn Experiment = scenario::find("two-databases").unwrap();
+    let read = scenario.read(&document.record().to_string()).unwrap();
+    assert_eq!(read.record(), document.record());
+    assert_eq!(read.again(None).record(), document.record());
 }
 
 #[test]

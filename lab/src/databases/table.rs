@@ -6,7 +6,7 @@ use super::study::{Document, Figures};
 
 /// Transactions, satisfied time and the median rate of each container in each phase.
 pub fn render(document: &Document) -> String {
-    let settings = &document.environment.databases;
+    let settings = &document.environment.settings.databases;
     let mut text = format!(
         "{} on Linux {}, phases of {} s\n\n{:<14}{:>13}{:>11}{:>10}{:>11}{:>9}",
         document.experiment,
@@ -61,13 +61,17 @@ pub fn render(document: &Document) -> String {
         }
     }
     for (policy, result) in &document.policies {
-        for run in result.runs.iter().filter(|run| !run.knobs_left.is_empty()) {
+        for run in result
+            .runs
+            .iter()
+            .filter(|run| !run.record.knobs_left.is_empty())
+        {
             let _ = writeln!(
                 text,
                 "{} run {}: {} knobs were left changed",
                 policy.name(),
-                run.run,
-                run.knobs_left.len()
+                run.record.head.run,
+                run.record.knobs_left.len()
             );
         }
     }

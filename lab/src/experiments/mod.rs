@@ -1,9 +1,10 @@
 //! The experiments: what each one claims, how it is set up and which published figure it repeats.
 //!
-//! An experiment only describes. [`settings`] turns a command line into [`Settings`], `Settings`
-//! turns a policy into the [`GuestJob`](crate::protocol::GuestJob) of one boot, `run` boots,
-//! `study` computes and `report` draws. Adding one means: a file here, a page in
-//! `docs/experiments`, an entry in [`ALL`].
+//! [`ALL`] is the registry. Most experiments are a [`Description`] and a [`Setup`]: weighted containers that
+//! run a load. [`settings`] turns a command line into [`Settings`], and these turn a policy into the
+//! [`GuestJob`](crate::protocol::GuestJob) of one boot. A new one is a file here, its load in
+//! [`load`](crate::load) if that is new too, a line in each of the two registries, and a page in
+//! `docs/experiments`.
 
 pub mod containers;
 pub mod fileserver;
@@ -16,9 +17,15 @@ pub mod settings;
 pub mod sharing;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{json, Value};
 
-use crate::policy::did_you_mean;
-use crate::protocol::{Load, Policy, Surroundings};
+use crate::args::{LoadArgs, RunArgs};
+use crate::comparison::Comparison;
+use crate::databases::scenario;
+use crate::experiment::{Analysis, Experiment, Plan};
+use crate::policy::Policy;
+use crate::protocol::{Load, Surroundings};
+use crate::study::Document;
 use justitia_machine::error::LabError;
 
 pub use containers::ContainerSpec;
@@ -50,6 +57,8 @@ pub struct Description {
     pub method: &'static str,
     /// What a good result looks like, one paragraph for the report.
     pub expected: &'static str,
+    /// What is asked, as the report puts it after "do".
+    pub question: &'static str,
     /// How its figures are computed.
     pub measure: Measure,
     /// Weights unless the command line names others.
@@ -62,9 +71,58 @@ pub struct Description {
     pub memory_bytes: u64,
     /// Disk bandwidth, 10^6 bytes per second.
     pub disk_mb_per_s: u32,
+    /// Options of the load that it understands, without their dashes, and [`CONTAINERS`].
+    pub options: &'static [&'static str],
+    /// What the containers run, as a command line has it, in a guest with this much memory.
+    pub workload: fn(&LoadArgs, u64) -> Result<Workload, LabError>,
 }
 
-/// All experiments.
+impl Experiment for Description {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn claim(&self) -> &'static str {
+        self.claim
+    }
+
+    fn policies(&self) -> &'static [Policy] {
+        self.policies
+    }
+
+    fn options(&self) -> Vec<&'static str> {
+        [CONTAINERS, self.options].concat()
+    }
+
+    fn facts(&self) -> Value {
+        json!({
+            "weights": self.weights,
+            "seconds": self.seconds,
+            "memory_bytes": self.memory_bytes,
+            "disk_mb_per_s": self.disk_mb_per_s,
+        })
+    }
+
+    fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError> {
+        let settings = Settings::from_args(self, args)?;
+        Ok(Box::new(Comparison::new(settings, command)))
+    }
+
+    fn read(&self, text: &str) -> Result<Box<dyn Analysis>, String> {
+        Ok(Box::new(Document::parse(text)?))
+    }
+}
+
+/// Options of all experiments whose containers have weights.
+const CONTAINERS: &[&str] = &[
+    "weights",
+    "containers",
+    "names",
+    "mount-options",
+    "kill-agent-at",
+];
+
+/// Experiments with weighted containers.
 pub const ALL: [&Description; 8] = [
     &fileserver::DESCRIPTION,
     &readmix::DESCRIPTION,
@@ -76,111 +134,95 @@ pub const ALL: [&Description; 8] = [
     &hostile::DESCRIPTION,
 ];
 
-/// What the containers run: the parameters of one experiment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Workload {
-    /// See [`fileserver`].
-    Fileserver(fileserver::Parameters),
-    /// See [`readmix`].
-    Readmix(readmix::Parameters),
-    /// See [`reread`].
-    Reread(reread::Parameters),
-    /// See [`sharing`].
-    Sharing(sharing::Parameters),
-    /// See [`guard`].
-    Guard(guard::Parameters),
-    /// See [`hostile`].
-    Hostile(hostile::Parameters),
+/// All experiments of `justitia lab run`.
+pub fn registry() -> impl Iterator<Item = &'static dyn Experiment> {
+    let weighted = ALL.into_iter().map(|one| one as &dyn Experiment);
+    weighted.chain(scenario::ALL.into_iter().map(|one| one as &dyn Experiment))
+}
+
+/// The experiment with weighted containers of this name.
+pub fn description(name: &str) -> Option<&'static Description> {
+    ALL.into_iter().find(|description| description.name == name)
+}
+
+/// The load of one kind of experiment, and what is around it.
+pub trait Setup {
+    /// What one container runs.
+    fn load(&self, at: &At) -> Load;
+    /// Bytes of all files of this many containers.
+    fn bytes(&self, containers: u64) -> u64;
+    /// Parameter names and values for a person.
+    fn table(&self) -> Vec<(&'static str, String)>;
+    /// Whether the load can bypass the page cache.
+    fn has_direct(&self) -> bool {
+        false
+    }
+    /// Bytes the host writes between caching and reading again.
+    fn polluter_bytes(&self) -> Option<u64> {
+        None
+    }
+    /// What happens around the containers.
+    fn surroundings(&self, _containers: &[ContainerSpec], _policy: Policy) -> Surroundings {
+        Surroundings::default()
+    }
+    /// Changes the containers; `named`: the command line names them.
+    fn settle(&self, _containers: &mut [ContainerSpec], _named: bool) {}
+}
+
+/// Whose load it is.
+#[derive(Debug)]
+pub struct At<'a> {
+    /// Place of the container, from 0.
+    pub place: usize,
+    pub container: &'a ContainerSpec,
+    pub policy: Policy,
+    /// Memory of the guest.
+    pub memory_bytes: u64,
+    /// When the warm-up is over.
+    pub from_s: f64,
+}
+
+/// Parameters of the loads by the name that result.json has for them.
+macro_rules! workloads {
+    ($($name:ident: $parameters:ty,)*) => {
+        /// What the containers of an experiment run.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Workload {
+            $(
+                #[doc = stringify!($parameters)]
+                $name($parameters),
+            )*
+        }
+
+        impl std::ops::Deref for Workload {
+            type Target = dyn Setup;
+
+            fn deref(&self) -> &Self::Target {
+                match self {
+                    $(Self::$name(parameters) => parameters,)*
+                }
+            }
+        }
+    };
+}
+
+workloads! {
+    Fileserver: fileserver::Parameters,
+    Readmix: readmix::Parameters,
+    Reread: reread::Parameters,
+    Sharing: sharing::Parameters,
+    Guard: guard::Parameters,
+    Hostile: hostile::Parameters,
 }
 
 impl Workload {
-    /// What the container at this place runs under a policy, in a guest with this much memory;
-    /// `from_s`: when the warm-up is over.
-    pub fn load(
-        &self,
-        place: usize,
-        container: &ContainerSpec,
-        policy: Policy,
-        memory_bytes: u64,
-        from_s: f64,
-    ) -> Load {
-        let direct = policy == Policy::Direct;
-        match self {
-            Self::Fileserver(parameters) => parameters.load(container, memory_bytes, direct),
-            Self::Readmix(parameters) => parameters.load(),
-            Self::Reread(parameters) => parameters.load(direct),
-            Self::Sharing(parameters) => parameters.load(place, from_s as u32),
-            Self::Guard(parameters) => parameters.load(place),
-            Self::Hostile(parameters) => parameters.load(container, memory_bytes),
-        }
-    }
-
-    /// Whether the experiment has this policy.
+    /// Whether an experiment with it has this policy.
     pub fn can_run_under(&self, policy: Policy) -> bool {
         match policy {
             Policy::Max | Policy::Soft | Policy::Memoplight => false,
-            Policy::Direct => matches!(self, Self::Fileserver(_) | Self::Reread(_)),
+            Policy::Direct => self.has_direct(),
             _ => true,
         }
-    }
-
-    /// Bytes the host writes between caching and reading again.
-    pub fn polluter_bytes(&self) -> Option<u64> {
-        match self {
-            Self::Reread(parameters) => Some(parameters.polluter_bytes),
-            _ => None,
-        }
-    }
-
-    /// What happens around these containers.
-    pub fn surroundings(&self, containers: &[ContainerSpec], policy: Policy) -> Surroundings {
-        match self {
-            Self::Guard(parameters) => parameters.surroundings(containers),
-            Self::Hostile(parameters) => parameters.surroundings(policy),
-            _ => Surroundings::default(),
-        }
-    }
-
-    /// Parameter names and values for a person.
-    pub fn table(&self) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Fileserver(parameters) => parameters.table(),
-            Self::Readmix(parameters) => parameters.table(),
-            Self::Reread(parameters) => parameters.table(),
-            Self::Sharing(parameters) => parameters.table(),
-            Self::Guard(parameters) => parameters.table(),
-            Self::Hostile(parameters) => parameters.table(),
-        }
-    }
-}
-
-/// Finds an experiment.
-///
-/// # Errors
-/// Names the nearest experiment there is.
-pub fn find(name: &str) -> Result<&'static Description, LabError> {
-    ALL.into_iter()
-        .find(|experiment| experiment.name == name)
-        .ok_or_else(|| {
-            let databases = crate::databases::scenario::ALL.iter().map(|s| s.name);
-            let names: Vec<&str> = ALL.iter().map(|e| e.name).chain(databases).collect();
-            LabError::usage(
-                format!("unknown experiment '{name}'"),
-                did_you_mean(name, &names),
-            )
-        })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wrong_name_is_answered_with_the_nearest_valid_one() {
-        assert!(find("filserver")
-            .unwrap_err()
-            .remedy()
-            .contains("'fileserver'"));
     }
 }

@@ -7,9 +7,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::in_range;
-use super::{Description, Measure};
+use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
+use crate::choices::in_range;
 use crate::protocol::{Load, Policy};
 use justitia_machine::error::LabError;
 
@@ -23,6 +23,7 @@ pub const DESCRIPTION: Description = Description {
     expected: "Proportional keeps the total of conventional and its utility, and nobody gets \
                less than on a static weighted partition (memcg). Strict lowers PV and shows what \
                that costs.",
+    question: "cached readers keep what they have while weights are enforced",
     measure: Measure::Window,
     weights: &[100, 200, 400, 800],
     policies: &[
@@ -34,6 +35,15 @@ pub const DESCRIPTION: Description = Description {
     seconds: 120,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,
+    options: &[
+        "threads",
+        "file-size",
+        "block-size",
+        "write-percent",
+        "zipf",
+        "lie",
+    ],
+    workload: |args, _| Ok(Workload::Readmix(Parameters::from_args(args)?)),
 };
 
 /// Parameters of the load.
@@ -80,14 +90,9 @@ impl Parameters {
             write_percent: args.write_percent.unwrap_or(default.write_percent),
             zipf_theta: args.zipf.unwrap_or(default.zipf_theta),
         };
-        in_range("--threads", u64::from(parameters.threads), 1, 256)?;
+        in_range("--threads", parameters.threads, 1, 256)?;
         in_range("--file-size", parameters.file_bytes, block_bytes, 64 << 30)?;
-        in_range(
-            "--write-percent",
-            u64::from(parameters.write_percent),
-            0,
-            100,
-        )?;
+        in_range("--write-percent", parameters.write_percent, 0, 100)?;
         if !(0.0..=4.0).contains(&parameters.zipf_theta) {
             return Err(LabError::usage(
                 format!("--zipf {} is out of range", parameters.zipf_theta),
@@ -96,9 +101,10 @@ impl Parameters {
         }
         Ok(parameters)
     }
+}
 
-    /// What one container runs.
-    pub fn load(&self) -> Load {
+impl Setup for Parameters {
+    fn load(&self, _at: &At) -> Load {
         Load::Readmix {
             threads: self.threads,
             file_bytes: self.file_bytes,
@@ -108,8 +114,11 @@ impl Parameters {
         }
     }
 
-    /// Names and values for a person.
-    pub fn table(&self) -> Vec<(&'static str, String)> {
+    fn bytes(&self, containers: u64) -> u64 {
+        containers * self.file_bytes
+    }
+
+    fn table(&self) -> Vec<(&'static str, String)> {
         vec![
             ("threads per container", self.threads.to_string()),
             ("file size", format!("{} MB", self.file_bytes / 1_000_000)),

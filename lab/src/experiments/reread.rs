@@ -7,9 +7,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::in_range;
-use super::{Description, Measure};
+use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
+use crate::choices::in_range;
 use crate::protocol::{Load, Policy};
 use justitia_machine::error::LabError;
 
@@ -22,6 +22,7 @@ pub const DESCRIPTION: Description = Description {
              file over the time that one read took.",
     expected: "On the conventional kernel all containers lose the same. Under Justitia what stays \
                resident grows with the weight, up to the size of the file, and bandwidth follows.",
+    question: "cached files survive memory pressure in the ratio of the weights",
     measure: Measure::Completion,
     weights: &[100, 200, 400, 800],
     policies: &[
@@ -34,6 +35,8 @@ pub const DESCRIPTION: Description = Description {
     seconds: 180,
     memory_bytes: 1 << 30,
     disk_mb_per_s: 20,
+    options: &["file-size", "polluter"],
+    workload: |args, _| Ok(Workload::Reread(Parameters::from_args(args)?)),
 };
 
 /// Parameters of the load.
@@ -69,20 +72,32 @@ impl Parameters {
         in_range("--polluter", parameters.polluter_bytes, 0, 64 << 30)?;
         Ok(parameters)
     }
+}
 
-    /// What one container runs.
-    pub fn load(&self, direct: bool) -> Load {
+impl Setup for Parameters {
+    fn load(&self, at: &At) -> Load {
         Load::Reread {
             file_bytes: self.file_bytes,
-            direct,
+            direct: at.policy == Policy::Direct,
         }
     }
 
-    /// Names and values for a person.
-    pub fn table(&self) -> Vec<(&'static str, String)> {
+    fn bytes(&self, containers: u64) -> u64 {
+        containers * self.file_bytes + self.polluter_bytes
+    }
+
+    fn polluter_bytes(&self) -> Option<u64> {
+        Some(self.polluter_bytes)
+    }
+
+    fn table(&self) -> Vec<(&'static str, String)> {
         vec![
             ("file size", format!("{} MiB", self.file_bytes >> 20)),
             ("polluter", format!("{} MiB", self.polluter_bytes >> 20)),
         ]
+    }
+
+    fn has_direct(&self) -> bool {
+        true
     }
 }

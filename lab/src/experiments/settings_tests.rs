@@ -1,21 +1,15 @@
 //! What a command line may ask for, and what it is told otherwise.
 
 use super::*;
-use crate::fixture::run_args;
+use crate::fixture::asked as settings;
 use crate::protocol::Lie;
-
-const SERIES: [&str; 3] = ["6.1", "6.12", "7.2"];
-
-fn settings(line: &str) -> Result<Settings, LabError> {
-    Settings::from_args(&run_args(line), &SERIES)
-}
 
 #[test]
 fn the_default_fileserver_is_the_papers_eight_containers() {
     let settings = settings("fileserver").unwrap();
     let weights: Vec<u32> = settings.containers.iter().map(|c| c.weight).collect();
     assert_eq!(weights, [100, 200, 300, 400, 500, 600, 700, 800]);
-    assert_eq!(settings.memory_bytes, 768 << 20);
+    assert_eq!(settings.choices.memory_bytes, 768 << 20);
     assert!((settings.warmup_s - 20.0).abs() < f64::EPSILON);
 }
 
@@ -115,7 +109,7 @@ fn held_out_shapes_reach_the_guest() {
         panic!("not a fileserver")
     };
     assert_eq!(anon_growth_bytes_per_s, 2 << 20);
-    assert_eq!(anon_most_bytes, settings.memory_bytes / 4);
+    assert_eq!(anon_most_bytes, settings.choices.memory_bytes / 4);
 }
 
 #[test]

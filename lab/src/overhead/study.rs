@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::experiment::Analysis;
 use crate::protocol::{Observing, OverheadLoad, OverheadReport, ProgramCost, Window};
-use crate::study::json as layout;
 
 /// Two-sided 95 % quantiles of Student's distribution for 1 to 30 degrees of freedom.
 const T95: [f64; 30] = [
@@ -90,11 +91,10 @@ pub struct AgentCost {
 }
 
 impl Document {
-    /// Studies a report.
-    pub fn of(report: OverheadReport, accelerator: &str, qemu: &str) -> Self {
+    /// Analyzes a report; `machine`: facts about the virtual machine.
+    pub fn of(report: OverheadReport, machine: BTreeMap<String, String>) -> Self {
         let mut environment = report.environment;
-        environment.insert("acceleration".into(), accelerator.into());
-        environment.insert("qemu".into(), qemu.into());
+        environment.extend(machine);
         let windows = report.windows;
         let mut programs = report.programs;
         programs.retain(|program| program.runs > 0);
@@ -126,14 +126,28 @@ impl Document {
             windows,
         }
     }
+}
 
-    /// Text of overhead.json.
-    pub fn render(&self) -> String {
-        layout::render(&serde_json::to_value(self).unwrap_or_default())
+impl Analysis for Document {
+    fn file(&self) -> &'static str {
+        super::FILE
     }
 
-    /// For a person.
-    pub fn table(&self) -> String {
+    fn record(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    fn again(self: Box<Self>, _warmup_s: Option<f64>) -> Box<dyn Analysis> {
+        let report = OverheadReport {
+            kernel: self.kernel,
+            environment: self.environment,
+            windows: self.windows,
+            programs: self.programs,
+        };
+        Box::new(Self::of(report, BTreeMap::new()))
+    }
+
+    fn table(&self) -> String {
         let mut text = format!("what observing costs on Linux {}, percent\n\n", self.kernel);
         let _ = writeln!(
             text,
@@ -289,7 +303,7 @@ mod tests {
             windows,
             programs: Vec::new(),
         };
-        Document::of(report, "tcg", "qemu")
+        Document::of(report, BTreeMap::new())
     }
 
     fn throughput(document: &Document, of: Observing, against: Observing) -> Difference {

@@ -55,7 +55,7 @@ pub fn by_weight(document: &Document) -> String {
         "<p class=\"note\">Each container's bandwidth over that of the lowest weight; on the dashed \
          line, weights hold. Ours: {}. {}</p>\n<div class=\"pair\">",
         window_words(document),
-        if settings.runs > 1 { "Thin lines span the runs." } else { "" }
+        if settings.choices.runs > 1 { "Thin lines span the runs." } else { "" }
     );
     for (figure, series) in &drawn {
         let categories: Vec<String> = figure.weights.iter().map(u32::to_string).collect();

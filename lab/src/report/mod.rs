@@ -14,7 +14,7 @@ pub mod tables;
 
 use std::fmt::Write;
 
-use crate::experiments::{find, Measure};
+use crate::experiments::{description, Measure};
 use crate::protocol::Policy;
 use crate::study::{Document, FileFigures, PolicyResult};
 
@@ -23,7 +23,7 @@ use html::{escape, fixed, number, percent};
 /// The page.
 pub fn render(document: &Document) -> String {
     let settings = &document.environment.settings;
-    let description = find(&document.experiment).ok();
+    let description = description(&document.experiment);
     let mut page = String::new();
     let _ = write!(
         page,
@@ -41,7 +41,7 @@ pub fn render(document: &Document) -> String {
         let _ = writeln!(
             page,
             "<p>Question: do {}? {} </p>",
-            escape(question(description.name)),
+            escape(description.question),
             escape(description.method)
         );
     }
@@ -64,21 +64,6 @@ pub fn render(document: &Document) -> String {
     page.push_str(&tables::environment(document));
     page.push_str("</main></body></html>\n");
     page
-}
-
-fn question(experiment: &str) -> &'static str {
-    match experiment {
-        "fileserver" => "buffered writers get bandwidth in the ratio of their weights",
-        "readmix" => "cached readers keep what they have while weights are enforced",
-        "startup" => {
-            "applications that start get their memory at once, whatever the page cache holds"
-        }
-        "stolen" => "page cache stays when the anonymous memory of its group grows",
-        "root" => "groups within their limit keep their page cache whatever the root cgroup does",
-        "hostile" => "honest containers keep their bandwidth beside a hostile tenant",
-        "sharing" => "shared files stay for their heaviest user, whoever touched them first",
-        _ => "cached files survive memory pressure in the ratio of the weights",
-    }
 }
 
 /// What came out, in one line without judgment.
@@ -207,7 +192,7 @@ fn cards(document: &Document) -> String {
             escape(&beneath)
         );
     }
-    let runs = document.environment.settings.runs;
+    let runs = document.environment.settings.choices.runs;
     let basis = if runs > 1 {
         format!("Medians of {runs} runs")
     } else {
@@ -249,7 +234,7 @@ pub(crate) fn representative(result: &PolicyResult) -> Option<&crate::study::doc
 }
 
 fn how_to_read(document: &Document) -> String {
-    let expected = find(&document.experiment).map_or("", |description| description.expected);
+    let expected = description(&document.experiment).map_or("", |description| description.expected);
     let bandwidth = match document.environment.settings.measure {
         Measure::Window => "Bandwidth is what applications read and wrote through the page cache.",
         Measure::Phases => {

@@ -289,7 +289,7 @@ pub fn agent(document: &Document) -> String {
         let busy = result
             .runs
             .iter()
-            .filter_map(|run| run.record.host_busy_with_others)
+            .filter_map(|run| run.record.head.host_busy_with_others)
             .reduce(f64::max);
         let guest = result
             .runs
@@ -299,9 +299,13 @@ pub fn agent(document: &Document) -> String {
         let speed = result
             .runs
             .iter()
-            .filter_map(|run| run.record.host_speed)
+            .filter_map(|run| run.record.head.host_speed)
             .reduce(f64::min);
-        let failed: u32 = result.runs.iter().map(|run| run.record.failed_boots).sum();
+        let failed: u32 = result
+            .runs
+            .iter()
+            .map(|run| run.record.head.failed_boots)
+            .sum();
         table.row(vec![
             label(policy),
             number(result.agent.and_then(|agent| agent.cpu_percent), 2),
@@ -349,27 +353,36 @@ pub fn environment(document: &Document) -> String {
     let settings = &environment.settings;
     let mut table = Table::facts("Environment");
     table.fact("Kernel", &document.kernel);
-    table.fact("Memory", &format!("{} MiB", settings.memory_bytes >> 20));
-    table.fact("CPUs", &settings.cpus.to_string());
-    table.fact("Clock", &settings.clock.to_string());
+    table.fact(
+        "Memory",
+        &format!("{} MiB", settings.choices.memory_bytes >> 20),
+    );
+    table.fact("CPUs", &settings.choices.cpus.to_string());
+    table.fact("Clock", &settings.choices.clock.to_string());
     let kind = match settings.memory_disk() {
         Some(disk) => format!("{} MiB of memory (null_blk)", disk.bytes >> 20),
         None => "NVMe".to_owned(),
     };
     table.fact(
         "Data disk",
-        &format!("{} MB/s, fresh ext4 on {kind}", settings.disk_mb_per_s),
+        &format!(
+            "{} MB/s, fresh ext4 on {kind}",
+            settings.choices.disk_mb_per_s
+        ),
     );
     let mount = settings.mount_options.as_str();
     table.fact(
         "Mount options asked for",
         if mount.is_empty() { "defaults" } else { mount },
     );
-    table.fact("LRU", lru_name(settings.lru));
-    table.fact("Block scheduler", scheduler_name(settings.scheduler));
+    table.fact("LRU", lru_name(settings.choices.lru));
+    table.fact(
+        "Block scheduler",
+        scheduler_name(settings.choices.scheduler),
+    );
     table.fact("Measured seconds", &settings.seconds.to_string());
-    table.fact("Runs", &settings.runs.to_string());
-    table.fact("Seed of the first run", &settings.seed.to_string());
+    table.fact("Runs", &settings.choices.runs.to_string());
+    table.fact("Seed of the first run", &settings.choices.seed.to_string());
     for (name, value) in settings.workload.table() {
         table.fact(&format!("Load: {name}"), &value);
     }
@@ -394,8 +407,8 @@ pub fn environment(document: &Document) -> String {
             );
         }
     }
-    if !settings.agent_args.is_empty() {
-        table.fact("Agent arguments", &settings.agent_args.join(" "));
+    if !settings.choices.agent_args.is_empty() {
+        table.fact("Agent arguments", &settings.choices.agent_args.join(" "));
     }
     if let Some(at) = settings.kill_agent_at_s {
         table.fact(

@@ -1,58 +1,33 @@
-//! result.json: the whole experiment, its environment, its figures and its record.
+//! What the runs of a policy come to, and the document of all policies.
 //!
 //! Top-level figures of a policy are medians over the runs, after the warm-up; `whole_run` holds
 //! the same without leaving anything out. [`Document::study`] computes all of them from the
 //! records, so a result can be studied again with another warm-up or a newer study.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::aggregate::{median, medians, spread, Spread};
-use super::hostile::{self, HostileFigures};
+use super::hostile;
 use super::record::KnobDifference;
 use super::{window, Figures, RunRecord};
+use crate::choices::Choices;
+use crate::comparison::{self, Compared, Run, SCHEMA};
+use crate::experiment::Analysis;
 use crate::experiments::{Measure, Settings};
-use crate::protocol::Policy;
+use crate::machine::Machine;
+use crate::policy::Policy;
+use crate::protocol::{GuestReport, Job};
+use crate::{report, table};
+use justitia_machine::error::LabError;
 
-/// Version of the layout; readers refuse a newer one.
-pub const SCHEMA: u32 = 1;
-
-/// result.json.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Document {
-    /// Version of the layout.
-    pub schema: u32,
-    /// Name of the experiment.
-    pub experiment: String,
-    /// `uname -r` of the guest.
-    pub kernel: String,
-    /// All that is needed to make it again.
-    pub environment: Environment,
-    /// Figures and record of each policy.
-    pub policies: BTreeMap<Policy, PolicyResult>,
-    /// What a hostile tenant did to the others.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hostile: Option<HostileFigures>,
-}
-
-/// Where and how an experiment was run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Environment {
-    /// The command that made it.
-    pub command: String,
-    /// Version of Justitia.
-    pub justitia_version: String,
-    /// When it ended, seconds since 1970.
-    pub recorded_at_s: u64,
-    /// Facts the guest read back.
-    pub guest: BTreeMap<String, String>,
-    /// Facts about the virtual machine.
-    pub machine: BTreeMap<String, String>,
-    /// Every choice, with its default resolved.
-    #[serde(flatten)]
-    pub settings: Settings,
-}
+/// result.json of an experiment with weights.
+pub type Document = comparison::Document<Settings, PolicyResult>;
+/// Where and how it was run.
+pub type Environment = comparison::Environment<Settings>;
 
 /// One policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -142,7 +117,7 @@ impl Document {
     /// Studies the records of an experiment.
     pub fn study(environment: Environment, records: BTreeMap<Policy, Vec<RunRecord>>) -> Self {
         let kernel = records.values().flatten().next().map_or_else(
-            || environment.settings.kernel_series.clone(),
+            || environment.settings.choices.kernel_series.clone(),
             |run| run.kernel.clone(),
         );
         let policies: BTreeMap<Policy, PolicyResult> = records
@@ -179,34 +154,100 @@ impl Document {
             .collect();
         Self::study(environment, records)
     }
+}
 
-    /// Policies in the order they were run.
-    pub fn in_order(&self) -> impl Iterator<Item = (Policy, &PolicyResult)> {
-        self.environment
-            .settings
-            .policies
-            .iter()
-            .filter_map(|policy| self.policies.get(policy).map(|result| (*policy, result)))
+impl Compared for Settings {
+    type Report = GuestReport;
+    type Record = RunRecord;
+    type Result = PolicyResult;
+    const EACH_POLICY: bool = false;
+
+    fn choices(&self) -> &Choices {
+        &self.choices
     }
 
-    /// Reads result.json.
-    ///
-    /// # Errors
-    /// Says where the text is not a result.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let document: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        if document.schema > SCHEMA {
-            return Err(format!(
-                "its schema is {}, newer than {SCHEMA}",
-                document.schema
-            ));
+    fn choices_mut(&mut self) -> &mut Choices {
+        &mut self.choices
+    }
+
+    fn job(&self, policy: Policy, run: u32) -> Job {
+        Job::Experiment(self.job(policy, run))
+    }
+
+    fn machine(&self, _out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
+        Machine::for_settings(self, say)
+    }
+
+    fn told(report: &GuestReport) -> (&BTreeMap<String, String>, Vec<(&str, usize)>) {
+        let containers = report.containers.iter();
+        let told = containers.map(|c| (c.name.as_str(), c.samples.len()));
+        (&report.environment, told.collect())
+    }
+
+    fn containers(&self) -> Vec<&str> {
+        self.containers.iter().map(|c| c.name.as_str()).collect()
+    }
+
+    fn record(run: Run, report: GuestReport) -> RunRecord {
+        RunRecord::of(run, &report)
+    }
+
+    fn line(&self, record: &RunRecord) -> String {
+        let figures = window::figures(self, record, self.warmup_s);
+        let known = |value: Option<f64>, digits: usize| {
+            value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:.digits$}"))
+        };
+        if let Some(shared) = figures.files.first() {
+            let part = shared.least_part().map(|part| part * 100.0);
+            return format!(
+                "at least {} % of the {} stayed",
+                known(part, 0),
+                shared.name
+            );
         }
-        Ok(document)
+        format!(
+            "PV {}, share error {}, total {} MB/s",
+            known(figures.pv, 2),
+            known(figures.share_error, 3),
+            known(figures.total_mb_per_s, 1)
+        )
     }
 
-    /// Text of result.json.
-    pub fn render(&self) -> String {
-        super::json::render(&serde_json::to_value(self).unwrap_or_default())
+    fn document(environment: Environment, records: BTreeMap<Policy, Vec<RunRecord>>) -> Document {
+        Document::study(environment, records)
+    }
+
+    fn analysis(document: Document) -> Box<dyn Analysis> {
+        Box::new(document)
+    }
+}
+
+impl Analysis for Document {
+    fn record(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// The document without the raw runs.
+    fn summary(&self) -> Value {
+        let mut value = self.record();
+        if let Some(policies) = value.get_mut("policies").and_then(Value::as_object_mut) {
+            for policy in policies.values_mut().filter_map(Value::as_object_mut) {
+                policy.remove("runs");
+            }
+        }
+        value
+    }
+
+    fn page(&self) -> Option<String> {
+        Some(report::render(self))
+    }
+
+    fn table(&self) -> String {
+        table::render(self)
+    }
+
+    fn again(self: Box<Self>, warmup_s: Option<f64>) -> Box<dyn Analysis> {
+        Box::new(self.study_again(warmup_s))
     }
 }
 
@@ -218,9 +259,9 @@ mod tests {
     #[test]
     fn a_result_reads_back_as_it_was_written_and_studies_the_same() {
         let document = fixture::document("fileserver --weights 100,200,400 --seconds 50 --runs 3");
-        let read = Document::parse(&document.render()).unwrap();
-        assert!(read.render() == document.render());
-        assert!(read.clone().study_again(None).render() == document.render());
+        let read = Document::parse(&document.record().to_string()).unwrap();
+        assert!(read.record() == document.record());
+        assert!(read.clone().study_again(None).record() == document.record());
         let other = read.study_again(Some(5.0));
         assert_eq!(other.policies[&Policy::Memcg].figures.from_s, Some(5.0));
     }
@@ -228,7 +269,7 @@ mod tests {
     #[test]
     fn the_contracts_keys_are_where_the_contract_has_them() {
         let document = fixture::document("fileserver --weights 100,200 --seconds 50");
-        let value: serde_json::Value = serde_json::from_str(&document.render()).unwrap();
+        let value: serde_json::Value = document.record();
         assert_eq!(value["experiment"], "fileserver");
         assert!(value["kernel"].is_string());
         assert_eq!(value["environment"]["lru"], "classic");
@@ -262,9 +303,9 @@ mod tests {
 
     #[test]
     fn a_newer_layout_is_refused() {
-        let text = fixture::document("reread")
-            .render()
-            .replace("\"schema\": 1", "\"schema\": 99");
+        let mut value = fixture::document("reread").record();
+        value["schema"] = 99.into();
+        let text = value.to_string();
         assert!(Document::parse(&text).unwrap_err().contains("99"));
     }
 }

@@ -21,7 +21,7 @@ pub fn notes(document: &Document) -> Vec<String> {
     let settings = &document.environment.settings;
     let mut notes = Vec::new();
     // A clock of instructions does not see the host.
-    if settings.clock == Clock::Host {
+    if settings.choices.clock == Clock::Host {
         notes.extend(busy_host(document));
         notes.extend(slow_host(document));
     }
@@ -59,7 +59,11 @@ pub fn notes(document: &Document) -> Vec<String> {
                 result.knob_differences.len()
             ));
         }
-        let failed: u32 = result.runs.iter().map(|run| run.record.failed_boots).sum();
+        let failed: u32 = result
+            .runs
+            .iter()
+            .map(|run| run.record.head.failed_boots)
+            .sum();
         if failed > 0 {
             notes.push(format!(
                 "{name}: the guest panicked {failed} times and was started again"
@@ -91,7 +95,9 @@ fn policies_from(
 
 /// A host that others use makes policies differ for no reason of their own.
 fn busy_host(document: &Document) -> Option<String> {
-    let busy = policies_from(document, QUIET_BELOW, |record| record.host_busy_with_others);
+    let busy = policies_from(document, QUIET_BELOW, |record| {
+        record.head.host_busy_with_others
+    });
     let busy: Vec<String> = busy
         .iter()
         .map(|(policy, most)| format!("{:.0} % during {}", most * 100.0, policy.name()))
@@ -109,7 +115,8 @@ fn busy_host(document: &Document) -> Option<String> {
 fn slow_host(document: &Document) -> Option<String> {
     let speeds = || {
         document.in_order().flat_map(|(policy, result)| {
-            let speed = move |run: &StudiedRun| run.record.host_speed.map(|speed| (policy, speed));
+            let speed =
+                move |run: &StudiedRun| run.record.head.host_speed.map(|speed| (policy, speed));
             result.runs.iter().filter_map(speed)
         })
     };
@@ -146,7 +153,7 @@ fn short_of_cpu(document: &Document) -> Option<String> {
 fn uncontended(document: &Document, name: &str) -> Option<String> {
     let figures = &document.policies.get(&Policy::Conventional)?.figures;
     let used = figures.device_read_mb_per_s? + figures.device_write_mb_per_s?;
-    let part = used / f64::from(document.environment.settings.disk_mb_per_s);
+    let part = used / f64::from(document.environment.settings.choices.disk_mb_per_s);
     (part < CONTENDED_FROM).then(|| {
         format!(
             "{name}: the disk was used at {:.0} % of its bandwidth; the containers may not have \
@@ -184,7 +191,7 @@ mod tests {
     fn a_sound_run_has_no_notes_and_an_idle_disk_one() {
         let mut document = fixture::document("fileserver --weights 100,200 --disk-mbps 40");
         assert_eq!(notes(&document), Vec::<String>::new());
-        document.environment.settings.disk_mb_per_s = 400;
+        document.environment.settings.choices.disk_mb_per_s = 400;
         assert!(notes(&document)[0].contains("may not have competed"));
     }
 
@@ -192,12 +199,12 @@ mod tests {
     fn a_busy_host_is_the_first_thing_to_know() {
         let mut document = fixture::document("fileserver --weights 100,200");
         let result = document.policies.get_mut(&Policy::Memcg).unwrap();
-        result.runs[0].record.host_busy_with_others = Some(0.05);
+        result.runs[0].record.head.host_busy_with_others = Some(0.05);
         assert!(notes(&document).is_empty());
         let result = document.policies.get_mut(&Policy::Memcg).unwrap();
-        result.runs[0].record.host_busy_with_others = Some(0.4);
+        result.runs[0].record.head.host_busy_with_others = Some(0.4);
         assert!(notes(&document)[0].contains("40 % during memcg"));
-        document.environment.settings.clock = Clock::Instructions {
+        document.environment.settings.choices.clock = Clock::Instructions {
             shift: 0,
             jumps: false,
         };
@@ -210,11 +217,11 @@ mod tests {
         let policies = [Policy::Conventional, Policy::Memcg];
         for (policy, speed) in policies.into_iter().zip([600.0, 550.0]) {
             let result = document.policies.get_mut(&policy).unwrap();
-            result.runs[0].record.host_speed = Some(speed);
+            result.runs[0].record.head.host_speed = Some(speed);
         }
         assert!(notes(&document).is_empty());
         let result = document.policies.get_mut(&Policy::Memcg).unwrap();
-        result.runs[0].record.host_speed = Some(300.0);
+        result.runs[0].record.head.host_speed = Some(300.0);
         assert!(notes(&document)[0].contains("0.50 during memcg"));
     }
 

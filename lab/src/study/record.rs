@@ -8,16 +8,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::residency::FileSeries;
+use crate::comparison::Run;
 use crate::experiments::Measure;
 use crate::protocol::{AgentCost, ContainerReport, GuestReport, PhaseReport, Sample, TenantReport};
 
 /// One policy of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// Number of the run, from 1.
-    pub run: u32,
-    /// Seed of the run.
-    pub seed: u64,
+    #[serde(flatten)]
+    pub head: Run,
     /// `uname -r`.
     pub kernel: String,
     /// Seconds the measured phase really took.
@@ -25,17 +24,9 @@ pub struct RunRecord {
     /// Seconds the guest took to prepare the files; `None` if it did not say.
     #[serde(default)]
     pub prepare_s: Option<f64>,
-    /// Part of the host's CPU time that went to others during the boot, 0 to 1; `None` if unknown.
-    #[serde(default)]
-    pub host_busy_with_others: Option<f64>,
-    /// Median speed of the host's CPUs, as in [`justitia_machine::host::HostSeen`].
-    #[serde(default)]
-    pub host_speed: Option<f64>,
     /// Part of the guest's CPU time that was not idle, 0 to 1; `None` if unknown.
     #[serde(default)]
     pub guest_cpu_busy: Option<f64>,
-    /// Boots of this run that failed before this one succeeded.
-    pub failed_boots: u32,
     /// What the agent cost; `None` if none ran or it could not be measured.
     pub agent: Option<AgentCost>,
     /// Knobs whose value after the run is not that before it.
@@ -182,20 +173,16 @@ impl RunRecord {
     }
 
     /// Keeps a report.
-    pub fn of(report: &GuestReport, run: u32, seed: u64, failed_boots: u32) -> Self {
+    pub fn of(head: Run, report: &GuestReport) -> Self {
         Self {
-            run,
-            seed,
+            head,
             kernel: report.kernel.clone(),
             seconds: report.seconds,
             prepare_s: report
                 .environment
                 .get("prepare_s")
                 .and_then(|text| text.parse().ok()),
-            host_busy_with_others: None,
-            host_speed: None,
             guest_cpu_busy: report.cpu_busy,
-            failed_boots,
             agent: report.agent,
             knob_differences: differences(&report.knobs_before, &report.knobs_after),
             agent_log: report.agent_log.clone(),

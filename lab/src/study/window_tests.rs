@@ -137,7 +137,7 @@ fn the_synthetic_guest_gives_the_shape_it_promises() {
     let settings = fixture::settings("fileserver --seconds 60");
     let pv = |policy| {
         let report = fixture::report(&settings.job(policy, 0));
-        figures(&settings, &RunRecord::of(&report, 1, 1, 0), 20.0)
+        figures(&settings, &RunRecord::of(fixture::head(1), &report), 20.0)
             .pv
             .unwrap()
     };

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::classify::{classify, known_by, Class, Reason};
+use crate::experiment::Analysis;
 use crate::protocol::{GuestReport, Place, WaitsReport};
-use crate::study::json as layout;
 
 /// Functions of an unnamed wait that the table shows.
 const SHOWN: usize = 6;
@@ -139,23 +140,31 @@ impl Document {
             ..self
         }
     }
+}
 
-    /// Text of waits.json.
-    pub fn render(&self) -> String {
-        layout::render(&serde_json::to_value(self).unwrap_or_default())
+impl Analysis for Document {
+    fn file(&self) -> &'static str {
+        super::FILE
     }
 
-    /// The same without the stacks.
-    pub fn summary(&self) -> String {
-        let mut value = serde_json::to_value(self).unwrap_or_default();
+    fn record(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// The record without the stacks.
+    fn summary(&self) -> Value {
+        let mut value = self.record();
         if let Some(fields) = value.as_object_mut() {
             fields.remove("places");
         }
-        layout::render(&value)
+        value
     }
 
-    /// For a person.
-    pub fn table(&self) -> String {
+    fn again(self: Box<Self>, _warmup_s: Option<f64>) -> Box<dyn Analysis> {
+        Box::new(self.study())
+    }
+
+    fn table(&self) -> String {
         let mut text = format!(
             "where the load waited on Linux {}, {:.0} s of {} tasks\n\n{:<34}{:>15}{:>10}{:>12}\n",
             self.kernel, self.seconds, self.tasks, "reason", "thread-seconds", "share", "times"
@@ -278,7 +287,7 @@ mod tests {
 
     fn studied(no_spinning: Option<&str>) -> Document {
         let settings = crate::fixture::settings("fileserver");
-        let job = settings.job(settings.policies[0], 0);
+        let job = settings.job(settings.choices.policies[0], 0);
         let seen = WaitsReport {
             seconds: 10.0,
             tasks: 10,
@@ -355,10 +364,10 @@ mod tests {
     fn the_record_reads_back_the_same() {
         let document = studied(None);
         assert_eq!(
-            serde_json::from_str::<Document>(&document.render()).unwrap(),
+            serde_json::from_value::<Document>(document.record()).unwrap(),
             document
         );
-        assert!(!document.summary().contains("places"));
+        assert!(document.summary().get("places").is_none());
         assert_eq!(document.clone().study(), document);
     }
 }

@@ -1,0 +1,239 @@
+//! The plan of every experiment that compares policies: each policy of each run in a guest of its own, and
+//! one document of all of them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::choices::Choices;
+use crate::experiment::{Analysis, Answer, Boot, Plan};
+use crate::machine::Machine;
+use crate::policy::Policy;
+use crate::protocol::Job;
+use crate::study::hostile::HostileFigures;
+use justitia_machine::error::LabError;
+
+/// Version of the layout; readers refuse a newer one.
+pub const SCHEMA: u32 = 1;
+
+/// Facts a guest reports that differ from one boot to the next.
+const OWN_FACTS: [&str; 3] = ["prepare_s", "agent_ended_in_time", "kernel_complaints"];
+
+/// The settings of one kind of comparison, and what follows from them.
+pub trait Compared: Clone + Serialize + 'static {
+    /// What a guest answers.
+    type Report: DeserializeOwned;
+    /// What is kept of it.
+    type Record: Clone;
+    /// What the runs of one policy come to.
+    type Result;
+    /// A result may be written before all policies of a run are complete.
+    const EACH_POLICY: bool;
+
+    fn choices(&self) -> &Choices;
+    fn choices_mut(&mut self) -> &mut Choices;
+    /// The job of one boot: one policy of run `run`, counted from 0.
+    fn job(&self, policy: Policy, run: u32) -> Job;
+    /// See [`Plan::machine`].
+    ///
+    /// # Errors
+    /// See [`Plan::machine`].
+    fn machine(&self, out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError>;
+    /// The facts that a guest reports, and the names of its containers with their number of samples.
+    fn told(report: &Self::Report) -> (&BTreeMap<String, String>, Vec<(&str, usize)>);
+    /// The names of the containers.
+    fn containers(&self) -> Vec<&str>;
+    fn record(run: Run, report: Self::Report) -> Self::Record;
+    /// What a boot came to, in one line.
+    fn line(&self, record: &Self::Record) -> String;
+    fn document(
+        environment: Environment<Self>,
+        records: BTreeMap<Policy, Vec<Self::Record>>,
+    ) -> Document<Self, Self::Result>;
+    fn analysis(document: Document<Self, Self::Result>) -> Box<dyn Analysis>;
+}
+
+/// result.json.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Document<S, R> {
+    pub schema: u32,
+    /// Name of the experiment.
+    pub experiment: String,
+    /// `uname -r` of the guest.
+    pub kernel: String,
+    /// All that is needed to make it again.
+    pub environment: Environment<S>,
+    /// Figures and record of each policy.
+    pub policies: BTreeMap<Policy, R>,
+    /// What a hostile tenant did to the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostile: Option<HostileFigures>,
+}
+
+/// Where and how an experiment was run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Environment<S> {
+    /// The command that made it.
+    pub command: String,
+    pub justitia_version: String,
+    /// When it ended, seconds since 1970.
+    pub recorded_at_s: u64,
+    /// Facts the guest read back.
+    pub guest: BTreeMap<String, String>,
+    /// Facts about the virtual machine.
+    pub machine: BTreeMap<String, String>,
+    /// Every choice, with its default resolved.
+    #[serde(flatten)]
+    pub settings: S,
+}
+
+/// What is known of every run of a policy.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its number, from 1.
+    pub run: u32,
+    pub seed: u64,
+    /// Part of the host's CPU time that went to others during the boot, 0 to 1.
+    #[serde(default)]
+    pub host_busy_with_others: Option<f64>,
+    /// Median speed of the host's CPUs, as in [`justitia_machine::host::HostSeen`].
+    #[serde(default)]
+    pub host_speed: Option<f64>,
+    /// Boots that failed before this one.
+    pub failed_boots: u32,
+}
+
+impl<S, R> Document<S, R>
+where
+    Self: DeserializeOwned,
+{
+    /// Reads result.json.
+    ///
+    /// # Errors
+    /// Says where the text is not a result.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let document: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if document.schema > SCHEMA {
+            return Err(format!(
+                "its schema is {}, newer than {SCHEMA}",
+                document.schema
+            ));
+        }
+        Ok(document)
+    }
+}
+
+impl<S: Compared, R> Document<S, R> {
+    /// Policies in the order they were run.
+    pub fn in_order(&self) -> impl Iterator<Item = (Policy, &R)> {
+        let policies = self.environment.settings.choices().policies.iter();
+        policies.filter_map(|policy| self.policies.get(policy).map(|result| (*policy, result)))
+    }
+}
+
+/// The environment of an experiment that has not begun.
+pub fn environment<S>(settings: S, command: String) -> Environment<S> {
+    Environment {
+        command,
+        justitia_version: env!("CARGO_PKG_VERSION").to_owned(),
+        recorded_at_s: 0,
+        guest: BTreeMap::new(),
+        machine: BTreeMap::new(),
+        settings,
+    }
+}
+
+/// A comparison under way.
+pub struct Comparison<S: Compared> {
+    environment: Environment<S>,
+    records: BTreeMap<Policy, Vec<S::Record>>,
+}
+
+impl<S: Compared> Comparison<S> {
+    /// One that has not begun.
+    pub fn new(settings: S, command: String) -> Self {
+        Self {
+            environment: environment(settings, command),
+            records: BTreeMap::new(),
+        }
+    }
+
+    /// The boots in their order: policy, and run counted from 0.
+    fn order(&self) -> impl Iterator<Item = (Policy, u32)> + '_ {
+        let choices = self.environment.settings.choices();
+        (0..choices.runs).flat_map(|run| choices.policies.iter().map(move |policy| (*policy, run)))
+    }
+}
+
+impl<S: Compared> Plan for Comparison<S> {
+    fn boots(&self) -> Vec<Boot> {
+        let settings = &self.environment.settings;
+        let boot = |(policy, run): (Policy, u32)| Boot {
+            name: match settings.choices().runs {
+                1 => policy.name().to_owned(),
+                _ => format!("{}, run {}", policy.name(), run + 1),
+            },
+            console: format!("console/{}-{}.log", policy.name(), run + 1).into(),
+            job: settings.job(policy, run),
+        };
+        self.order().map(boot).collect()
+    }
+
+    fn machine(&self, out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
+        self.environment.settings.machine(out, say)
+    }
+
+    fn keep(&mut self, boot: usize, answer: Answer) -> Result<String, LabError> {
+        let Some((policy, run)) = self.order().nth(boot) else {
+            return Err(LabError::failed("no such boot", "report this as a bug"));
+        };
+        let report: S::Report = answer.report()?;
+        let settings = &self.environment.settings;
+        let (facts, answered) = S::told(&report);
+        let names = answered.iter().map(|(name, _)| *name);
+        if !names.eq(settings.containers()) || answered.iter().any(|(_, samples)| *samples == 0) {
+            return Err(LabError::failed(
+                "the guest did not report every container",
+                format!("read {}", answer.console.display()),
+            ));
+        }
+        let shared = facts
+            .iter()
+            .filter(|(name, _)| !OWN_FACTS.contains(&name.as_str()))
+            .map(|(name, value)| (name.clone(), value.clone()));
+        self.environment.guest.extend(shared);
+        self.environment.machine.extend(answer.machine);
+        self.environment.recorded_at_s = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        let run = Run {
+            run: run + 1,
+            seed: settings.choices().seed_of(run),
+            host_busy_with_others: answer.host.busy_with_others,
+            host_speed: answer.host.speed,
+            failed_boots: answer.failed_boots,
+        };
+        let record = S::record(run, report);
+        let line = settings.line(&record);
+        self.records.entry(policy).or_default().push(record);
+        Ok(line)
+    }
+
+    fn analysis(&self) -> Option<Box<dyn Analysis>> {
+        let mut environment = self.environment.clone();
+        let policies = &environment.settings.choices().policies;
+        let of = |policy: &Policy| self.records.get(policy).map_or(0, Vec::len);
+        let complete = policies.iter().map(of).min()?;
+        let all = policies.iter().map(of).sum::<usize>();
+        if !S::EACH_POLICY {
+            if complete == 0 || all != complete * policies.len() {
+                return None;
+            }
+            environment.settings.choices_mut().runs = complete as u32;
+        }
+        Some(S::analysis(S::document(environment, self.records.clone())))
+    }
+}

@@ -1,0 +1,152 @@
+//! The shape of an experiment: arguments -> plan -> jobs -> analysis -> page.
+//!
+//! An [`Experiment`] only describes. It resolves a command line into a [`Plan`]; the runner boots a guest
+//! for each of the plan's jobs and hands the answers back; the plan analyzes them, and an [`Analysis`] is
+//! the record, the page and the table. Experiments that compare policies share one plan,
+//! [`comparison`](crate::comparison).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::args::RunArgs;
+use crate::experiments::registry;
+use crate::machine::Machine;
+use crate::policy::{did_you_mean, Policy};
+use crate::protocol::Job;
+use justitia_machine::error::LabError;
+use justitia_machine::host::HostSeen;
+
+/// Name of the record of an experiment that compares policies.
+pub const RESULT: &str = "result.json";
+
+/// Reads a record; says what is wrong with one that cannot be read.
+pub type Read = fn(&str) -> Result<Box<dyn Analysis>, String>;
+
+/// An experiment of `justitia lab run`.
+pub trait Experiment: Sync {
+    /// Name on the command line.
+    fn name(&self) -> &'static str;
+    /// What it shows, one line.
+    fn claim(&self) -> &'static str;
+    /// Policies unless the command line names others.
+    fn policies(&self) -> &'static [Policy];
+    /// Options of the load and of the agent that it understands, without their dashes.
+    fn options(&self) -> Vec<&'static str>;
+    /// More about it, for `justitia lab list --json`.
+    fn facts(&self) -> Value;
+    /// Resolves and checks a command line.
+    ///
+    /// # Errors
+    /// A usage error for the first value that makes no sense.
+    fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError>;
+    /// Reads its result.json.
+    ///
+    /// # Errors
+    /// Says where the text is not a result.
+    fn read(&self, text: &str) -> Result<Box<dyn Analysis>, String>;
+}
+
+/// An experiment with every choice made.
+pub trait Plan {
+    /// Its boots, in their order.
+    fn boots(&self) -> Vec<Boot>;
+    /// The machine of its boots; what has to be made first is made here. `out`: the experiment's directory.
+    ///
+    /// # Errors
+    /// Environment, if a program or the kernel module is missing; those of a guest.
+    fn machine(&self, out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError>;
+    /// Keeps what the boot at this place reported. Answers what it came to, in one line.
+    ///
+    /// # Errors
+    /// The report is not one of this experiment.
+    fn keep(&mut self, boot: usize, answer: Answer) -> Result<String, LabError>;
+    /// Analyzes what was kept; `None`: not enough to be written yet.
+    fn analysis(&self) -> Option<Box<dyn Analysis>>;
+}
+
+/// One boot of a guest.
+#[derive(Debug)]
+pub struct Boot {
+    /// Shown while it runs.
+    pub name: String,
+    /// Where its console is kept, below the experiment's directory.
+    pub console: PathBuf,
+    pub job: Job,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    /// The guest's report, in JSON.
+    pub report: Vec<u8>,
+    /// Boots that failed before.
+    pub failed_boots: u32,
+    /// The host meanwhile.
+    pub host: HostSeen,
+    /// Facts about the virtual machine.
+    pub machine: BTreeMap<String, String>,
+    /// Where the guest's console is kept.
+    pub console: PathBuf,
+}
+
+impl Answer {
+    /// The report.
+    ///
+    /// # Errors
+    /// It is not one.
+    pub fn report<T: DeserializeOwned>(&self) -> Result<T, LabError> {
+        crate::machine::understood(&self.report)
+    }
+}
+
+/// The outcome of an experiment.
+pub trait Analysis {
+    /// Name of its record.
+    fn file(&self) -> &'static str {
+        RESULT
+    }
+    /// Figures, environment and raw series.
+    fn record(&self) -> Value;
+    /// What `--json` prints.
+    fn summary(&self) -> Value {
+        self.record()
+    }
+    /// report.html; `None`: the table says it all.
+    fn page(&self) -> Option<String> {
+        None
+    }
+    /// For a terminal.
+    fn table(&self) -> String;
+    /// The same record analyzed again, with another warm-up where one is given and there is one.
+    fn again(self: Box<Self>, warmup_s: Option<f64>) -> Box<dyn Analysis>;
+}
+
+/// Finds an experiment.
+///
+/// # Errors
+/// Names the nearest experiment there is.
+pub fn find(name: &str) -> Result<&'static dyn Experiment, LabError> {
+    registry()
+        .find(|experiment| experiment.name() == name)
+        .ok_or_else(|| {
+            let names: Vec<&str> = registry().map(|experiment| experiment.name()).collect();
+            LabError::usage(
+                format!("unknown experiment '{name}'"),
+                did_you_mean(name, &names),
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_name_is_answered_with_the_nearest_valid_one() {
+        let refusal = find("filserver").err().expect("no such experiment");
+        assert!(refusal.remedy().contains("'fileserver'"));
+    }
+}
