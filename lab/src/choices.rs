@@ -103,7 +103,7 @@ impl Choices {
 
 /// Refuses a kernel that there is none of.
 fn known_kernel(kernel: &str) -> Result<(), LabError> {
-    let series = Series::ALL.map(|series| series.name());
+    let series = Series::ALL.map(Series::name);
     if series.contains(&kernel) {
         return Ok(());
     }
@@ -140,7 +140,7 @@ fn options_fit(args: &RunArgs, experiment: &dyn Experiment) -> Result<(), LabErr
         return Ok(());
     };
     let has = |experiment: &&dyn Experiment| experiment.options().contains(&option.as_str());
-    let names: Vec<&str> = registry().filter(has).map(|other| other.name()).collect();
+    let names: Vec<&str> = registry().filter(has).map(Experiment::name).collect();
     Err(LabError::usage(
         format!("{} has no option --{option}", experiment.name()),
         format!("leave it out; it belongs to {}", names.join(" and ")),

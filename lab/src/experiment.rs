@@ -132,7 +132,7 @@ pub fn find(name: &str) -> Result<&'static dyn Experiment, LabError> {
     registry()
         .find(|experiment| experiment.name() == name)
         .ok_or_else(|| {
-            let names: Vec<&str> = registry().map(|experiment| experiment.name()).collect();
+            let names: Vec<&str> = registry().map(Experiment::name).collect();
             LabError::usage(
                 format!("unknown experiment '{name}'"),
                 did_you_mean(name, &names),

@@ -12,9 +12,10 @@ use crate::args::{LabArgs, LabCommand, RunArgs};
 use crate::comparison::Run;
 use crate::experiment::find;
 use crate::experiments::{self, Settings};
+use crate::load::guard::GuardRole;
 use crate::protocol::{
-    AgentCost, ContainerJob, ContainerReport, FileReport, FileSample, GuardRole, GuestJob,
-    GuestReport, Load, PhaseReport, Policy, Sample, TenantReport,
+    AgentCost, ContainerJob, ContainerReport, FileReport, FileSample, GuestJob, GuestReport, Load,
+    PhaseReport, Policy, Sample, TenantReport,
 };
 use crate::study::{Document, Environment, RunRecord};
 use justitia_machine::error::LabError;
@@ -192,7 +193,7 @@ fn containers(job: &GuestJob) -> Vec<ContainerReport> {
         .iter()
         .map(|container| {
             let (limit, finite) = match container.load {
-                Load::Reread { file_bytes, .. } => (file_bytes as f64, true),
+                Load::Reread(ref load) => (load.file_bytes as f64, true),
                 _ => (f64::INFINITY, false),
             };
             let low = job
@@ -260,9 +261,10 @@ fn phases(policy: Policy, load: &Load) -> Vec<PhaseReport> {
 
 /// The shared file, if there is one: it stays under proportional and is halved by others.
 fn files(job: &GuestJob) -> Vec<FileReport> {
-    let Some(Load::Sharing { shared_bytes, .. }) = job.containers.first().map(|c| &c.load) else {
+    let Some(Load::Sharing(load)) = job.containers.first().map(|c| &c.load) else {
         return Vec::new();
     };
+    let shared_bytes = &load.shared_bytes;
     let least = match job.policy {
         Policy::Proportional => *shared_bytes,
         _ => shared_bytes / 2,

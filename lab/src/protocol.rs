@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::databases::protocol::{DatabasesJob, PrepareJob};
+pub use crate::load::phases::PhaseReport;
+pub use crate::load::Load;
 pub use crate::policy::Policy;
 
 mod guard;
@@ -18,7 +20,7 @@ mod lie;
 mod tenant;
 mod waits;
 
-pub use guard::{GuardRole, PhaseReport, RootStream, Surroundings, TimedCommand};
+pub use guard::{RootStream, Surroundings, TimedCommand};
 pub use lie::Lie;
 pub use tenant::{Attacks, TenantReport, TENANT};
 pub use waits::{Doing, Place, WaitsReport};
@@ -109,85 +111,6 @@ pub struct ContainerJob {
     pub user: Option<u32>,
     /// What it runs.
     pub load: Load,
-}
-
-/// What a container runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Load {
-    /// Filebench's fileserver personality.
-    Fileserver {
-        /// Worker threads.
-        threads: u32,
-        /// Number of files in the set.
-        files: u32,
-        /// Mean file size in bytes (gamma distributed, shape 1.5, as in filebench).
-        mean_file_bytes: u64,
-        /// Mean size of an append in bytes.
-        append_bytes: u64,
-        /// Share of the set that exists before the run, percent.
-        prealloc_percent: u32,
-        /// Whole-file reads per create (1 is filebench's personality; more is read-mostly).
-        reads_per_write: u32,
-        /// Appends per create (1 is filebench's personality; more is append-mostly).
-        appends_per_write: u32,
-        /// `O_DIRECT` instead of the page cache.
-        direct: bool,
-        /// Duty cycle: busy for this many seconds, then idle as long; `None` is always busy.
-        duty_s: Option<u32>,
-        /// Anonymous memory that grows at this rate while the load runs, bytes per second; 0 for
-        /// none.
-        anon_growth_bytes_per_s: u64,
-        /// Where it stops, bytes.
-        anon_most_bytes: u64,
-    },
-    /// Skewed random reads of one file, some of them writes.
-    Readmix {
-        /// Worker threads.
-        threads: u32,
-        /// Size of the file in bytes.
-        file_bytes: u64,
-        /// Bytes per request.
-        block_bytes: u32,
-        /// Percent of requests that write.
-        write_percent: u32,
-        /// Zipf exponent of the block popularity.
-        zipf_theta: f64,
-    },
-    /// FIO as in the paper: write a file, wait for the polluter, read it again once.
-    Reread {
-        /// Size of the file in bytes.
-        file_bytes: u64,
-        /// `O_DIRECT` instead of the page cache.
-        direct: bool,
-    },
-    /// A file that one container touches first and another one uses.
-    Sharing {
-        /// What this container does with it.
-        role: SharingRole,
-        /// Size of the shared file in bytes.
-        shared_bytes: u64,
-        /// Size of the container's own file in bytes.
-        own_bytes: u64,
-        /// Seconds from one reading of the shared file to the next.
-        every_s: u32,
-        /// Second at which a polluter begins.
-        from_s: u32,
-    },
-    /// The experiments about the guard.
-    Guard(GuardRole),
-}
-
-/// What a container does with a shared file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SharingRole {
-    /// Touches it first and is charged for it.
-    Payer,
-    /// Reads it again and again.
-    User,
-    /// Wants the memory.
-    Polluter,
 }
 
 /// Which LRU the guest kernel uses.

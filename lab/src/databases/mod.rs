@@ -86,7 +86,8 @@ impl Experiment for Scenario {
 
     fn read(&self, text: &str) -> Result<Box<dyn Analysis>, String> {
         let mut document = Document::parse(text)?;
-        document.environment.settings.experiment = self.name.to_owned();
+        self.name
+            .clone_into(&mut document.environment.settings.experiment);
         Ok(Box::new(document))
     }
 }

@@ -4,12 +4,13 @@
 //! whole file, delete one, stat one. Nearly everything is absorbed by the page cache, so the
 //! weights of the block layer never see it. Sizes in bytes.
 
-use serde::{Deserialize, Serialize};
-
 use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
 use crate::choices::in_range;
-use crate::protocol::{Load, Policy};
+use crate::load::fileserver::Fileserver;
+pub use crate::load::fileserver::Mix as Parameters;
+use crate::load::Load;
+use crate::policy::Policy;
 use justitia_machine::error::LabError;
 
 /// What stays the same whatever the command line says.
@@ -48,40 +49,6 @@ pub const DESCRIPTION: Description = Description {
     workload: |args, _| Ok(Workload::Fileserver(Parameters::from_args(args)?)),
 };
 
-/// Parameters of the load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Parameters {
-    /// Worker threads.
-    pub threads: u32,
-    /// Files in the set of each container.
-    pub files: u32,
-    /// Mean size of a file.
-    pub mean_file_bytes: u64,
-    /// Mean size of an append.
-    pub append_bytes: u64,
-    /// Share of the set that exists before the run, percent.
-    pub prealloc_percent: u32,
-    /// Whole-file reads for each new file.
-    pub reads_per_write: u32,
-    /// Appends for each new file.
-    pub appends_per_write: u32,
-}
-
-impl Default for Parameters {
-    /// Filebench's file size, append size and mix; fewer threads and files, for a small guest.
-    fn default() -> Self {
-        Self {
-            threads: 4,
-            files: 800,
-            mean_file_bytes: 128 << 10,
-            append_bytes: 16 << 10,
-            prealloc_percent: 80,
-            reads_per_write: 1,
-            appends_per_write: 1,
-        }
-    }
-}
-
 impl Parameters {
     /// The parameters a command line asks for.
     ///
@@ -116,19 +83,13 @@ impl Parameters {
 
 impl Setup for Parameters {
     fn load(&self, at: &At) -> Load {
-        Load::Fileserver {
-            threads: self.threads,
-            files: self.files,
-            mean_file_bytes: self.mean_file_bytes,
-            append_bytes: self.append_bytes,
-            prealloc_percent: self.prealloc_percent,
-            reads_per_write: self.reads_per_write,
-            appends_per_write: self.appends_per_write,
+        Load::Fileserver(Fileserver {
+            mix: self.clone(),
             direct: at.policy == Policy::Direct,
             duty_s: at.container.duty_s,
             anon_growth_bytes_per_s: at.container.anon_growth_bytes_per_s,
             anon_most_bytes: at.memory_bytes / 4,
-        }
+        })
     }
 
     fn bytes(&self, containers: u64) -> u64 {

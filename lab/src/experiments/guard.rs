@@ -11,7 +11,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{At, ContainerSpec, Description, Measure, Setup, Workload};
-use crate::protocol::{GuardRole, Load, Policy, RootStream, Surroundings, TimedCommand};
+use crate::load::guard::GuardRole;
+use crate::load::Load;
+use crate::policy::Policy;
+use crate::protocol::{RootStream, Surroundings, TimedCommand};
 
 const POLICIES: &[Policy] = &[Policy::Conventional, Policy::Guarded];
 

@@ -5,12 +5,12 @@
 //! from one container to another, so a policy that takes hot pages to make ratios right makes
 //! everybody slower. Sizes in bytes.
 
-use serde::{Deserialize, Serialize};
-
 use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
 use crate::choices::in_range;
-use crate::protocol::{Load, Policy};
+pub use crate::load::readmix::Readmix as Parameters;
+use crate::load::Load;
+use crate::policy::Policy;
 use justitia_machine::error::LabError;
 
 /// What stays the same whatever the command line says.
@@ -46,34 +46,6 @@ pub const DESCRIPTION: Description = Description {
     workload: |args, _| Ok(Workload::Readmix(Parameters::from_args(args)?)),
 };
 
-/// Parameters of the load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Parameters {
-    /// Worker threads.
-    pub threads: u32,
-    /// Size of each container's file.
-    pub file_bytes: u64,
-    /// Bytes of one request.
-    pub block_bytes: u32,
-    /// Requests that write, percent.
-    pub write_percent: u32,
-    /// Zipf exponent of the block popularity.
-    pub zipf_theta: f64,
-}
-
-impl Default for Parameters {
-    /// 300 MB in 768 MB of memory, read-mostly.
-    fn default() -> Self {
-        Self {
-            threads: 4,
-            file_bytes: 300_000_000 / 65_536 * 65_536,
-            block_bytes: 65_536,
-            write_percent: 5,
-            zipf_theta: 1.2,
-        }
-    }
-}
-
 impl Parameters {
     /// The parameters a command line asks for.
     ///
@@ -105,13 +77,7 @@ impl Parameters {
 
 impl Setup for Parameters {
     fn load(&self, _at: &At) -> Load {
-        Load::Readmix {
-            threads: self.threads,
-            file_bytes: self.file_bytes,
-            block_bytes: self.block_bytes,
-            write_percent: self.write_percent,
-            zipf_theta: self.zipf_theta,
-        }
+        Load::Readmix(self.clone())
     }
 
     fn bytes(&self, containers: u64) -> u64 {

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
 use crate::choices::in_range;
-use crate::protocol::{Load, Policy};
+use crate::load::reread::Reread;
+use crate::load::Load;
+use crate::policy::Policy;
 use justitia_machine::error::LabError;
 
 /// What stays the same whatever the command line says.
@@ -76,10 +78,10 @@ impl Parameters {
 
 impl Setup for Parameters {
     fn load(&self, at: &At) -> Load {
-        Load::Reread {
+        Load::Reread(Reread {
             file_bytes: self.file_bytes,
             direct: at.policy == Policy::Direct,
-        }
+        })
     }
 
     fn bytes(&self, containers: u64) -> u64 {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fixture::asked as settings;
+use crate::load::Load;
 use crate::protocol::Lie;
 
 #[test]
@@ -91,25 +92,14 @@ fn held_out_shapes_reach_the_guest() {
     let job = settings.job(Policy::Proportional, 1);
     assert_eq!((job.seed, job.kill_agent_at_s), (6, Some(60)));
     assert_eq!(settings.job(Policy::Conventional, 0).kill_agent_at_s, None);
-    let crate::protocol::Load::Fileserver {
-        duty_s,
-        reads_per_write,
-        ..
-    } = job.containers[1].load
-    else {
-        panic!("not a fileserver")
+    let load = |place: usize| match &job.containers[place].load {
+        Load::Fileserver(load) => load.clone(),
+        _ => panic!("not a fileserver"),
     };
-    assert_eq!((duty_s, reads_per_write), (Some(7), 5));
-    let crate::protocol::Load::Fileserver {
-        anon_growth_bytes_per_s,
-        anon_most_bytes,
-        ..
-    } = job.containers[2].load
-    else {
-        panic!("not a fileserver")
-    };
-    assert_eq!(anon_growth_bytes_per_s, 2 << 20);
-    assert_eq!(anon_most_bytes, settings.choices.memory_bytes / 4);
+    assert_eq!((load(1).duty_s, load(1).mix.reads_per_write), (Some(7), 5));
+    let grows = load(2);
+    assert_eq!(grows.anon_growth_bytes_per_s, 2 << 20);
+    assert_eq!(grows.anon_most_bytes, settings.choices.memory_bytes / 4);
 }
 
 #[test]
@@ -134,11 +124,9 @@ fn where_instructions_are_the_clock_the_guest_makes_its_disk() {
 #[test]
 fn only_the_direct_policy_bypasses_the_page_cache() {
     let settings = settings("reread").unwrap();
-    let is_direct = |policy| {
-        matches!(
-            settings.job(policy, 0).containers[0].load,
-            crate::protocol::Load::Reread { direct: true, .. }
-        )
+    let is_direct = |policy| match &settings.job(policy, 0).containers[0].load {
+        Load::Reread(load) => load.direct,
+        _ => panic!("not a reread"),
     };
     assert!(is_direct(Policy::Direct));
     assert!(!is_direct(Policy::Conventional));

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
 use crate::choices::in_range;
-use crate::protocol::{Load, Policy, SharingRole};
+use crate::load::sharing::{Sharing, SharingRole};
+use crate::load::Load;
+use crate::policy::Policy;
 use justitia_machine::error::LabError;
 
 /// What stays the same whatever the command line says.
@@ -94,13 +96,13 @@ impl Setup for Parameters {
             1 => (SharingRole::User, self.own_bytes),
             _ => (SharingRole::Polluter, self.polluter_bytes),
         };
-        Load::Sharing {
+        Load::Sharing(Sharing {
             role,
             shared_bytes: self.shared_bytes,
             own_bytes,
             every_s: self.every_s,
             from_s: at.from_s as u32,
-        }
+        })
     }
 
     fn bytes(&self, containers: u64) -> u64 {

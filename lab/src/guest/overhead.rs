@@ -20,7 +20,7 @@ use super::agent::{self, Agent};
 use super::container::{self, Container};
 use super::setup::{self, CGROUP};
 use super::{disks, files, progress};
-use crate::experiments::fileserver;
+use crate::load::fileserver::{Fileserver, Mix};
 use crate::load::shared::{monotonic_ns, Command as Order, Status};
 use crate::protocol::{
     AgentCost, ContainerJob, Load, Lru, Observing, OverheadJob, OverheadLoad, OverheadReport,
@@ -301,24 +301,17 @@ fn done_by_fio(json: &[u8]) -> Result<Done> {
 
 /// A container that runs the fileserver load until it is told to stop.
 fn fileserver_container(job: &OverheadJob) -> Result<Container> {
-    let parameters = fileserver::Parameters {
-        threads: 2,
-        files: 400,
-        ..fileserver::Parameters::default()
-    };
-    let load = Load::Fileserver {
-        threads: parameters.threads,
-        files: parameters.files,
-        mean_file_bytes: parameters.mean_file_bytes,
-        append_bytes: parameters.append_bytes,
-        prealloc_percent: parameters.prealloc_percent,
-        reads_per_write: parameters.reads_per_write,
-        appends_per_write: parameters.appends_per_write,
+    let load = Load::Fileserver(Fileserver {
+        mix: Mix {
+            threads: 2,
+            files: 400,
+            ..Mix::default()
+        },
         direct: false,
         duty_s: None,
         anon_growth_bytes_per_s: 0,
         anon_most_bytes: 0,
-    };
+    });
     let container = ContainerJob {
         name: "fileserver".to_owned(),
         weight: 100,
@@ -326,8 +319,7 @@ fn fileserver_container(job: &OverheadJob) -> Result<Container> {
         user: None,
         load,
     };
-    let policy = Policy::Observe;
-    let container = Container::start(0, &container, job.seed, policy, Scheduler::None)?;
+    let container = Container::start(0, &container, job.seed, Scheduler::None)?;
     let wait_for = |wanted| -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while container.page.status() != wanted {

@@ -19,9 +19,8 @@ use super::{files, knobs, memory_disk, progress, setup, surroundings};
 use crate::load::io::{write, Buffer, IO_BYTES};
 use crate::load::shared::{Command as Order, Status};
 use crate::load::sharing::{OWN_FILE, SHARED_FILE};
-use crate::protocol::{
-    ContainerJob, ContainerReport, GuestJob, GuestReport, Load, Policy, TenantReport,
-};
+use crate::load::Workload;
+use crate::protocol::{ContainerJob, ContainerReport, GuestJob, GuestReport, Policy, TenantReport};
 
 /// Creating a container includes crun's start under emulation.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -44,10 +43,8 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     let containers = start_containers(job)?;
     surroundings::limit(&job.surroundings, &containers)?;
     let preparing = Instant::now();
-    let caching_counts = job
-        .containers
-        .iter()
-        .any(|c| matches!(c.load, Load::Reread { .. } | Load::Sharing { .. }));
+    let mut loads = job.containers.iter().map(|c| c.load.workload());
+    let caching_counts = loads.any(Workload::caching_counts);
     let mut tenant = Tenant::settle(job)?;
     let mut stage = Stage::default();
     if caching_counts {
@@ -140,15 +137,14 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
 
 /// The files whose residency is of interest: the shared one and everybody's own.
 fn watched_files(job: &GuestJob) -> Result<Vec<Watched>> {
-    let sharing = |c: &&ContainerJob| matches!(c.load, Load::Sharing { .. });
+    let sharing = |c: &&ContainerJob| c.load.workload().shares_files();
     let sharers: Vec<&ContainerJob> = job.containers.iter().filter(sharing).collect();
     if sharers.is_empty() {
         return Ok(Vec::new());
     }
-    let name = Path::new(SHARED_FILE).file_name().unwrap_or_default();
     let mut watched = vec![Watched::open(
         "shared file",
-        &container::shared_dir().join(name),
+        &container::shared_dir().join(SHARED_FILE),
     )?];
     for job in sharers {
         let own = setup::data_dir().join(&job.name).join("set").join(OWN_FILE);
@@ -181,7 +177,7 @@ fn start_containers(job: &GuestJob) -> Result<Vec<Container>> {
     let mut containers = Vec::new();
     for (index, container) in job.containers.iter().enumerate() {
         let seed = job.seed.wrapping_mul(1000).wrapping_add(index as u64);
-        let started = Container::start(index, container, seed, job.policy, job.scheduler)
+        let started = Container::start(index, container, seed, job.scheduler)
             .with_context(|| format!("container {}", container.name))?;
         containers.push(started);
     }

@@ -20,8 +20,8 @@ use anyhow::{Context, Result};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 use rustix::time::{clock_gettime, ClockId};
 
+use super::phases::PhaseReport;
 use super::phases::{Phase, NAMES};
-use crate::protocol::PhaseReport;
 
 /// Operations longer than this are counted apart.
 pub const SLOW_OP: Duration = Duration::from_secs(2);
