@@ -1,13 +1,11 @@
 //! The choices that all experiments of `justitia lab run` share: resolved, checked and recorded.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{json, Value};
 
 use crate::args::{ClockArg, KeysArg, LruArg, RunArgs, SchedulerArg};
-use crate::databases::protocol::Keys;
 use crate::experiment::Experiment;
-use crate::experiments::registry;
 use crate::policy::{self, did_you_mean, Policy};
+use crate::protocol::databases::Keys;
 use crate::protocol::{Lru, Scheduler};
 use justitia_machine::error::LabError;
 use justitia_machine::kernels::Series;
@@ -64,7 +62,6 @@ impl Choices {
     ) -> Result<Self, LabError> {
         let kernel = args.guest.kernel.as_str();
         known_kernel(kernel)?;
-        options_fit(args, experiment)?;
         let (name, default) = (experiment.name(), experiment.policies());
         let memory_bytes = args.guest.memory.unwrap_or(defaults.memory_bytes);
         if memory_bytes < MIN_MEMORY_BYTES {
@@ -110,40 +107,6 @@ fn known_kernel(kernel: &str) -> Result<(), LabError> {
     Err(LabError::usage(
         format!("unknown kernel series '{kernel}'"),
         did_you_mean(kernel, &series),
-    ))
-}
-
-/// Refuses options that the experiment would silently ignore.
-fn options_fit(args: &RunArgs, experiment: &dyn Experiment) -> Result<(), LabError> {
-    let mut given = json!({
-        "weights": args.weights,
-        "containers": args.containers,
-        "names": args.names,
-        "mount-options": args.guest.mount_options,
-    });
-    let groups = [
-        serde_json::to_value(&args.load),
-        serde_json::to_value(&args.agent),
-    ];
-    for group in groups.into_iter().flatten() {
-        if let (Value::Object(given), Value::Object(group)) = (&mut given, group) {
-            given.extend(group);
-        }
-    }
-    let unset = [json!(null), json!([]), json!(""), json!(false)];
-    let given = given.as_object().into_iter().flatten();
-    let named = given.filter(|(_, value)| !unset.contains(value));
-    let mut ignored = named.filter(|(option, _)| {
-        *option != "agent-arg" && !experiment.options().contains(&option.as_str())
-    });
-    let Some((option, _)) = ignored.next() else {
-        return Ok(());
-    };
-    let has = |experiment: &&dyn Experiment| experiment.options().contains(&option.as_str());
-    let names: Vec<&str> = registry().filter(has).map(Experiment::name).collect();
-    Err(LabError::usage(
-        format!("{} has no option --{option}", experiment.name()),
-        format!("leave it out; it belongs to {}", names.join(" and ")),
     ))
 }
 

@@ -6,18 +6,15 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+use crate::analysis::document::{environment, Document, Environment, Run};
 use crate::choices::Choices;
 use crate::experiment::{Analysis, Answer, Boot, Plan};
 use crate::machine::Machine;
 use crate::policy::Policy;
 use crate::protocol::Job;
-use crate::study::hostile::HostileFigures;
 use justitia_machine::error::LabError;
-
-/// Version of the layout; readers refuse a newer one.
-pub const SCHEMA: u32 = 1;
 
 /// Facts a guest reports that differ from one boot to the next.
 const OWN_FACTS: [&str; 3] = ["prepare_s", "agent_ended_in_time", "kernel_complaints"];
@@ -54,96 +51,6 @@ pub trait Compared: Clone + Serialize + 'static {
         records: BTreeMap<Policy, Vec<Self::Record>>,
     ) -> Document<Self, Self::Result>;
     fn analysis(document: Document<Self, Self::Result>) -> Box<dyn Analysis>;
-}
-
-/// result.json.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Document<S, R> {
-    pub schema: u32,
-    /// Name of the experiment.
-    pub experiment: String,
-    /// `uname -r` of the guest.
-    pub kernel: String,
-    /// All that is needed to make it again.
-    pub environment: Environment<S>,
-    /// Figures and record of each policy.
-    pub policies: BTreeMap<Policy, R>,
-    /// What a hostile tenant did to the others.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hostile: Option<HostileFigures>,
-}
-
-/// Where and how an experiment was run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Environment<S> {
-    /// The command that made it.
-    pub command: String,
-    pub justitia_version: String,
-    /// When it ended, seconds since 1970.
-    pub recorded_at_s: u64,
-    /// Facts the guest read back.
-    pub guest: BTreeMap<String, String>,
-    /// Facts about the virtual machine.
-    pub machine: BTreeMap<String, String>,
-    /// Every choice, with its default resolved.
-    #[serde(flatten)]
-    pub settings: S,
-}
-
-/// What is known of every run of a policy.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    /// Its number, from 1.
-    pub run: u32,
-    pub seed: u64,
-    /// Part of the host's CPU time that went to others during the boot, 0 to 1.
-    #[serde(default)]
-    pub host_busy_with_others: Option<f64>,
-    /// Median speed of the host's CPUs, as in [`justitia_machine::host::HostSeen`].
-    #[serde(default)]
-    pub host_speed: Option<f64>,
-    /// Boots that failed before this one.
-    pub failed_boots: u32,
-}
-
-impl<S, R> Document<S, R>
-where
-    Self: DeserializeOwned,
-{
-    /// Reads result.json.
-    ///
-    /// # Errors
-    /// Says where the text is not a result.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let document: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        if document.schema > SCHEMA {
-            return Err(format!(
-                "its schema is {}, newer than {SCHEMA}",
-                document.schema
-            ));
-        }
-        Ok(document)
-    }
-}
-
-impl<S: Compared, R> Document<S, R> {
-    /// Policies in the order they were run.
-    pub fn in_order(&self) -> impl Iterator<Item = (Policy, &R)> {
-        let policies = self.environment.settings.choices().policies.iter();
-        policies.filter_map(|policy| self.policies.get(policy).map(|result| (*policy, result)))
-    }
-}
-
-/// The environment of an experiment that has not begun.
-pub fn environment<S>(settings: S, command: String) -> Environment<S> {
-    Environment {
-        command,
-        justitia_version: env!("CARGO_PKG_VERSION").to_owned(),
-        recorded_at_s: 0,
-        guest: BTreeMap::new(),
-        machine: BTreeMap::new(),
-        settings,
-    }
 }
 
 /// A comparison under way.

@@ -12,9 +12,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::args::RunArgs;
-use crate::experiments::registry;
 use crate::machine::Machine;
-use crate::policy::{did_you_mean, Policy};
+use crate::policy::Policy;
 use crate::protocol::Job;
 use justitia_machine::error::LabError;
 use justitia_machine::host::HostSeen;
@@ -122,31 +121,4 @@ pub trait Analysis {
     fn table(&self) -> String;
     /// The same record analyzed again, with another warm-up where one is given and there is one.
     fn again(self: Box<Self>, warmup_s: Option<f64>) -> Box<dyn Analysis>;
-}
-
-/// Finds an experiment.
-///
-/// # Errors
-/// Names the nearest experiment there is.
-pub fn find(name: &str) -> Result<&'static dyn Experiment, LabError> {
-    registry()
-        .find(|experiment| experiment.name() == name)
-        .ok_or_else(|| {
-            let names: Vec<&str> = registry().map(Experiment::name).collect();
-            LabError::usage(
-                format!("unknown experiment '{name}'"),
-                did_you_mean(name, &names),
-            )
-        })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wrong_name_is_answered_with_the_nearest_valid_one() {
-        let refusal = find("filserver").err().expect("no such experiment");
-        assert!(refusal.remedy().contains("'fileserver'"));
-    }
 }

@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 use clap::Parser;
 use serde_json::json;
 
+use crate::analysis::document::Run;
+use crate::analysis::{Document, Environment, RunRecord};
 use crate::args::{LabArgs, LabCommand, RunArgs};
-use crate::comparison::Run;
-use crate::experiment::find;
 use crate::experiments::{self, Settings};
 use crate::load::guard::GuardRole;
 use crate::protocol::{
     AgentCost, ContainerJob, ContainerReport, FileReport, FileSample, GuestJob, GuestReport, Load,
     PhaseReport, Policy, Sample, TenantReport,
 };
-use crate::study::{Document, Environment, RunRecord};
+use crate::registry::find;
 use justitia_machine::error::LabError;
 
 /// `justitia lab` as a command of its own.
@@ -47,6 +47,7 @@ pub(crate) fn asked(line: &str) -> Result<Settings, LabError> {
     let args = run_args(line);
     let found = experiments::description(&args.experiment);
     let found = found.ok_or_else(|| find(&args.experiment).err().expect("there is none"))?;
+    crate::registry::plan(&args, String::new())?;
     Settings::from_args(found, &args)
 }
 
@@ -110,7 +111,7 @@ pub(crate) fn document(line: &str) -> Document {
         machine: BTreeMap::from([("acceleration".into(), "software emulation".into())]),
         settings,
     };
-    Document::study(environment, records)
+    Document::analyze(environment, records)
 }
 
 /// What a synthetic guest answers to a job.

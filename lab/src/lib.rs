@@ -4,9 +4,9 @@
     reason = "no other crate builds on this one; a name that says it all stands alone"
 )]
 
+pub mod analysis;
 pub mod choices;
 pub mod comparison;
-pub mod databases;
 pub mod experiment;
 pub mod experiments;
 #[cfg(test)]
@@ -15,14 +15,13 @@ pub mod gate_module;
 pub mod guest;
 pub mod load;
 pub mod machine;
-pub mod overhead;
 pub mod policy;
 pub mod progress;
 pub mod protocol;
+pub mod registry;
 pub mod report;
 pub mod run;
-pub mod study;
+
 pub mod table;
-pub mod waits;
 pub use justitia_args::lab as args;
 pub use run::main;

@@ -11,14 +11,14 @@ use std::path::Path;
 
 use serde_json::{json, Value};
 
+use crate::analysis::json as layout;
 use crate::args::{LabArgs, LabCommand, ListArgs, ReportArgs};
-use crate::experiment::{find, Analysis, Plan, Read, RESULT};
-use crate::experiments::registry;
+use crate::experiment::{Analysis, Plan, Read, RESULT};
+use crate::experiments::{overhead, wait_profile};
 use crate::machine::Guest;
 use crate::policy::Policy;
 use crate::progress::Progress;
-use crate::study::json as layout;
-use crate::{overhead, waits};
+use crate::registry;
 use justitia_machine::error::LabError;
 
 /// Name of the page in an experiment's directory.
@@ -32,14 +32,15 @@ pub fn main(args: &LabArgs) -> Result<(), LabError> {
     let command = |out: &Path| command_line(std::env::args(), out);
     match &args.command {
         LabCommand::Run(run) => {
-            let experiment = find(&run.experiment)?;
-            let plan = experiment.plan(run, command(&run.out))?;
+            let plan = registry::plan(run, command(&run.out))?;
             perform(plan, &run.out, run.json)
         }
         LabCommand::Overhead(args) => perform(overhead::plan(args)?, &args.out, args.json),
-        LabCommand::Waits(args) => {
-            perform(waits::plan(args, command(&args.out))?, &args.out, args.json)
-        }
+        LabCommand::Waits(args) => perform(
+            wait_profile::plan(args, command(&args.out))?,
+            &args.out,
+            args.json,
+        ),
         LabCommand::List(list) => list_experiments(list),
         LabCommand::Report(report) => report_again(report),
     }
@@ -108,7 +109,7 @@ fn show(analysis: &dyn Analysis, out: &Path, json: bool) -> Result<(), LabError>
 
 fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
     if args.json {
-        let list = registry().map(|experiment| {
+        let list = registry::all().map(|experiment| {
             let mut fields = json!({
                 "name": experiment.name(),
                 "claim": experiment.claim(),
@@ -123,7 +124,7 @@ fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
         return print(&layout::render(&list.collect()));
     }
     let mut text = String::from("experiments\n");
-    for experiment in registry() {
+    for experiment in registry::all() {
         let policies: Vec<&str> = experiment.policies().iter().map(|p| p.name()).collect();
         let _ = writeln!(text, "  {:<17}{}", experiment.name(), experiment.claim());
         let _ = writeln!(text, "  {:<17}compares {}", "", policies.join(", "));
@@ -137,7 +138,10 @@ fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
 
 /// Analyzes the record in a directory again, with the rules of today.
 fn report_again(args: &ReportArgs) -> Result<(), LabError> {
-    let others: [(&str, Read); 2] = [(waits::FILE, waits::read), (overhead::FILE, overhead::read)];
+    let others: [(&str, Read); 2] = [
+        (wait_profile::FILE, wait_profile::read),
+        (overhead::FILE, overhead::read),
+    ];
     let other = others.iter().find(|(file, _)| args.dir.join(file).exists());
     let (file, read) = match other {
         Some(other) if !args.dir.join(RESULT).exists() => *other,
@@ -167,7 +171,7 @@ fn read_result(text: &str) -> Result<Box<dyn Analysis>, String> {
     let name = value["experiment"]
         .as_str()
         .ok_or("it names no experiment")?;
-    let experiment = find(name).map_err(|error| error.cause().to_owned())?;
+    let experiment = registry::find(name).map_err(|error| error.cause().to_owned())?;
     experiment.read(text)
 }
 

@@ -3,11 +3,11 @@
 use super::*;
 use std::collections::BTreeMap;
 
+use crate::analysis::Document;
 use crate::comparison::Comparison;
 use crate::experiment::Answer;
 use crate::fixture;
 use crate::protocol::Job;
-use crate::study::Document;
 use justitia_machine::host::HostSeen;
 
 /// Answers at once; fails at the boot with this number, counted from 1.

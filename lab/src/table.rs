@@ -2,12 +2,14 @@
 //!
 //! Plain text, aligned by character count, no wider than its numbers need.
 
+pub mod databases;
+
 use std::fmt::Write;
 
+use crate::analysis::notes::notes;
+use crate::analysis::{Document, Figures, FileFigures, PolicyResult};
 use crate::experiments::Measure;
 use crate::report::tables::{lru_name, scheduler_name};
-use crate::study::notes::notes;
-use crate::study::{Document, Figures, FileFigures, PolicyResult};
 use justitia_machine::qemu::Clock;
 
 /// Columns before the first policy: container, weight, ideal share, ideal ratio.

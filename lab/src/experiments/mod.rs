@@ -7,25 +7,25 @@
 //! `docs/experiments`.
 
 pub mod containers;
+pub mod databases;
 pub mod fileserver;
 pub mod guard;
 pub mod hostile;
+pub mod overhead;
 pub mod paper;
 pub mod readmix;
 pub mod reread;
 pub mod settings;
 pub mod sharing;
+pub mod wait_profile;
+pub mod weighted;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{json, Value};
 
-use crate::args::{LoadArgs, RunArgs};
-use crate::comparison::Comparison;
-use crate::databases::scenario;
-use crate::experiment::{Analysis, Experiment, Plan};
+use crate::args::LoadArgs;
+use crate::load::Load;
 use crate::policy::Policy;
-use crate::protocol::{Load, Surroundings};
-use crate::study::Document;
+use crate::protocol::Surroundings;
 use justitia_machine::error::LabError;
 
 pub use containers::ContainerSpec;
@@ -77,44 +77,8 @@ pub struct Description {
     pub workload: fn(&LoadArgs, u64) -> Result<Workload, LabError>,
 }
 
-impl Experiment for Description {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn claim(&self) -> &'static str {
-        self.claim
-    }
-
-    fn policies(&self) -> &'static [Policy] {
-        self.policies
-    }
-
-    fn options(&self) -> Vec<&'static str> {
-        [CONTAINERS, self.options].concat()
-    }
-
-    fn facts(&self) -> Value {
-        json!({
-            "weights": self.weights,
-            "seconds": self.seconds,
-            "memory_bytes": self.memory_bytes,
-            "disk_mb_per_s": self.disk_mb_per_s,
-        })
-    }
-
-    fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError> {
-        let settings = Settings::from_args(self, args)?;
-        Ok(Box::new(Comparison::new(settings, command)))
-    }
-
-    fn read(&self, text: &str) -> Result<Box<dyn Analysis>, String> {
-        Ok(Box::new(Document::parse(text)?))
-    }
-}
-
 /// Options of all experiments whose containers have weights.
-const CONTAINERS: &[&str] = &[
+pub const CONTAINERS: &[&str] = &[
     "weights",
     "containers",
     "names",
@@ -133,12 +97,6 @@ pub const ALL: [&Description; 8] = [
     &guard::ROOT,
     &hostile::DESCRIPTION,
 ];
-
-/// All experiments of `justitia lab run`.
-pub fn registry() -> impl Iterator<Item = &'static dyn Experiment> {
-    let weighted = ALL.into_iter().map(|one| one as &dyn Experiment);
-    weighted.chain(scenario::ALL.into_iter().map(|one| one as &dyn Experiment))
-}
 
 /// The experiment with weighted containers of this name.
 pub fn description(name: &str) -> Option<&'static Description> {

@@ -120,7 +120,7 @@ impl Settings {
             agent_args: self.choices.agent_args.clone(),
             polluter_bytes: self.workload.polluter_bytes(),
             surroundings: self.workload.surroundings(&self.containers, policy),
-            trace_waits: false,
+            profile_waits: false,
             kill_agent_at_s: self.kill_agent_at_s.filter(|_| policy.runs_agent()),
             seed: self.choices.seed_of(run),
         }

@@ -16,9 +16,9 @@ use super::progress;
 use super::residency::Watched;
 use super::sample::{since, Sampler};
 use super::surroundings::Running;
-use super::waits::Tracer;
+use super::wait_profile::Tracer;
 use crate::load::shared::monotonic_ns;
-use crate::protocol::{FileReport, FileSample, GuestJob, Sample, WaitsReport};
+use crate::protocol::{FileReport, FileSample, GuestJob, Sample, WaitProfile};
 use justitia_machine::host::CpuTime;
 
 /// Between the order to start and the start: every load has seen the order by then.
@@ -47,7 +47,7 @@ pub struct Measured {
     /// What the commands of the job said.
     pub commands: Vec<String>,
     /// Where tasks waited in the second half.
-    pub waits: Option<WaitsReport>,
+    pub waits: Option<WaitProfile>,
 }
 
 /// Runs the phase.

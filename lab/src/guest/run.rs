@@ -14,7 +14,7 @@ use super::gate;
 use super::measure::{self, Measured};
 use super::residency::Watched;
 use super::tenant::{self, Tenant};
-use super::waits::Tracer;
+use super::wait_profile::Tracer;
 use super::{files, knobs, memory_disk, progress, setup, surroundings};
 use crate::load::io::{write, Buffer, IO_BYTES};
 use crate::load::shared::{Command as Order, Status};
@@ -72,7 +72,7 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     } = stage;
 
     let watched = watched_files(job)?;
-    let tracer = if job.trace_waits {
+    let tracer = if job.profile_waits {
         Some(Tracer::start(&Path::new(setup::CGROUP).join("app"))?)
     } else {
         None

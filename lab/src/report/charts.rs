@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::html::{escape, fixed};
 use super::plot::{ticks, ticks_within, Plot};
-use crate::study::aggregate::Range;
+use crate::analysis::aggregate::Range;
 
 /// Bars of one policy.
 #[derive(Debug)]

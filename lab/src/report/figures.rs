@@ -6,10 +6,10 @@ use super::charts::{self, bars, highest, BarSeries, Layer};
 use super::html::{escape, fixed, number};
 use super::style::container_color;
 use super::{representative, window_words};
+use crate::analysis::record::{RunRecord, Series};
+use crate::analysis::Document;
 use crate::experiments::paper::{self, PaperFigure};
 use crate::experiments::Measure;
-use crate::study::record::{RunRecord, Series};
-use crate::study::Document;
 
 /// Half the width of the moving mean of bandwidth over time, seconds. A fixed job can be over in a
 /// second, which a wide mean would smear over the rest.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::study::aggregate::Range;
+use crate::analysis::aggregate::Range;
 
 /// Text made safe between tags and inside double-quoted attributes. Control characters that HTML
 /// forbids become a replacement character.

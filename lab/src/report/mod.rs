@@ -5,8 +5,11 @@
 //! script.
 
 pub mod charts;
+pub mod databases;
+pub mod databases_figures;
 pub mod figures;
 pub mod html;
+pub mod phase_charts;
 pub mod phases;
 pub mod plot;
 pub mod style;
@@ -14,9 +17,9 @@ pub mod tables;
 
 use std::fmt::Write;
 
+use crate::analysis::{Document, FileFigures, PolicyResult};
 use crate::experiments::{description, Measure};
 use crate::protocol::Policy;
-use crate::study::{Document, FileFigures, PolicyResult};
 
 use html::{escape, fixed, number, percent};
 
@@ -24,46 +27,61 @@ use html::{escape, fixed, number, percent};
 pub fn render(document: &Document) -> String {
     let settings = &document.environment.settings;
     let description = description(&document.experiment);
-    let mut page = String::new();
-    let _ = write!(
-        page,
+    let intro = description.map_or_else(String::new, |description| {
+        format!(
+            "<p>Question: do {}? {} </p>\n",
+            escape(description.question),
+            escape(description.method)
+        )
+    });
+    let mut body = String::new();
+    if settings.measure == Measure::Residency {
+        body.push_str(&figures::residency(document));
+        body.push_str(&tables::residency(document));
+    } else if settings.measure == Measure::Phases {
+        body.push_str(&phases::table(document));
+    } else {
+        body.push_str(&cards(document));
+        body.push_str(&figures::by_weight(document));
+    }
+    body.push_str(&tables::summary(document));
+    body.push_str(&figures::over_time(document));
+    body.push_str(&figures::page_cache(document));
+    body.push_str(&tables::containers(document));
+    body.push_str(&tables::agent(document));
+    body.push_str(&how_to_read(document));
+    body.push_str(&tables::environment(document));
+    let containers = settings.containers.len();
+    let (experiment, kernel) = (&document.experiment, &document.kernel);
+    page(
+        (experiment, kernel),
+        containers,
+        &title(document),
+        &intro,
+        &body,
+    )
+}
+
+/// The frame of every page: experiment and kernel, how many containers have a color, what came out, and
+/// markup of the introduction and the body.
+pub(crate) fn page(
+    (experiment, kernel): (&str, &str),
+    containers: usize,
+    title: &str,
+    intro: &str,
+    body: &str,
+) -> String {
+    format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
          <title>Justitia lab: {experiment} on Linux {kernel}</title>\n<style>\n{style}</style></head>\n\
          <body><main>\n<header><p class=\"eyebrow\">Justitia lab, Linux {kernel}</p>\n\
-         <h1>{title}</h1>\n",
-        experiment = escape(&document.experiment),
-        kernel = escape(&document.kernel),
-        style = style::sheet(settings.containers.len()),
-        title = escape(&title(document)),
-    );
-    if let Some(description) = description {
-        let _ = writeln!(
-            page,
-            "<p>Question: do {}? {} </p>",
-            escape(description.question),
-            escape(description.method)
-        );
-    }
-    page.push_str("</header>\n");
-    if settings.measure == Measure::Residency {
-        page.push_str(&figures::residency(document));
-        page.push_str(&tables::residency(document));
-    } else if settings.measure == Measure::Phases {
-        page.push_str(&phases::table(document));
-    } else {
-        page.push_str(&cards(document));
-        page.push_str(&figures::by_weight(document));
-    }
-    page.push_str(&tables::summary(document));
-    page.push_str(&figures::over_time(document));
-    page.push_str(&figures::page_cache(document));
-    page.push_str(&tables::containers(document));
-    page.push_str(&tables::agent(document));
-    page.push_str(&how_to_read(document));
-    page.push_str(&tables::environment(document));
-    page.push_str("</main></body></html>\n");
-    page
+         <h1>{title}</h1>\n{intro}</header>\n{body}</main></body></html>\n",
+        experiment = escape(experiment),
+        kernel = escape(kernel),
+        style = style::sheet(containers),
+        title = escape(title),
+    )
 }
 
 /// What came out, in one line without judgment.
@@ -222,7 +240,9 @@ pub(crate) fn window_words(document: &Document) -> String {
 }
 
 /// The run whose PV is nearest to the median: the one that the charts over time show.
-pub(crate) fn representative(result: &PolicyResult) -> Option<&crate::study::document::StudiedRun> {
+pub(crate) fn representative(
+    result: &PolicyResult,
+) -> Option<&crate::analysis::result::AnalyzedRun> {
     let distance = |pv: Option<f64>| match (pv, result.figures.pv) {
         (Some(pv), Some(median)) => (pv - median).abs(),
         _ => f64::MAX,

@@ -1,8 +1,8 @@
 //! The phases of loads that time themselves: a table, and the headline.
 
 use super::html::{number, Table};
+use crate::analysis::{Document, PhaseFigures};
 use crate::protocol::Policy;
-use crate::study::{Document, PhaseFigures};
 
 /// Bandwidth and latencies of each container's phases, policy by policy.
 pub fn table(document: &Document) -> String {

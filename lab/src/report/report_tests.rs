@@ -99,7 +99,7 @@ fn a_changed_knob_is_shown() {
     result.knobs_restored = false;
     result
         .knob_differences
-        .push(crate::study::record::KnobDifference {
+        .push(crate::analysis::record::KnobDifference {
             knob: "app/w100/memory.low".into(),
             before: Some("0".into()),
             after: None,
@@ -113,7 +113,7 @@ fn an_empty_record_makes_a_page_too() {
     let mut document = fixture::document("fileserver --weights 100,200");
     for result in document.policies.values_mut() {
         result.runs.clear();
-        result.figures = crate::study::Figures::default();
+        result.figures = crate::analysis::Figures::default();
     }
     well_formed(&render(&document));
 }

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use super::html::{escape, number, percent, with_range, Table};
+use crate::analysis::notes::notes;
+use crate::analysis::{Document, PolicyResult};
 use crate::experiments::Measure;
 use crate::protocol::{Lru, Policy, Scheduler};
-use crate::study::notes::notes;
-use crate::study::{Document, PolicyResult};
 
 /// Policies side by side, and what to know before believing them.
 pub fn summary(document: &Document) -> String {

@@ -12,10 +12,10 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::server::Server;
-use crate::databases::protocol::DatabasesJob;
 use crate::guest::files;
 use crate::guest::setup::CGROUP;
 use crate::policy::Policy;
+use crate::protocol::databases::DatabasesJob;
 
 /// Memory of one container.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -26,7 +26,7 @@ use anyhow::{ensure, Context, Result};
 use super::agent::{self, Agent};
 use super::disks::{self, GuestDisk};
 use super::{files, knobs, memory_disk, progress, setup};
-use crate::databases::protocol::{
+use crate::protocol::databases::{
     DatabaseReport, DatabasesJob, DatabasesReport, PrepareJob, PrepareReport,
 };
 use crate::protocol::Lru;

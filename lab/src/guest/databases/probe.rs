@@ -14,10 +14,10 @@ use rustix::fs::getxattr;
 
 use super::enter_group;
 use super::server::Server;
-use crate::databases::protocol::{Color, DatabaseJob};
 use crate::guest::files;
 use crate::guest::liar::{Liar, ATTRIBUTE};
 use crate::guest::setup::{STATE, TOOLS};
+use crate::protocol::databases::{Color, DatabaseJob};
 
 /// Longest declaration that counts, with room to see that it is longer.
 const MAX_BYTES: usize = 512;
