@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::args::{ClockArg, KeysArg, LruArg, RunArgs, SchedulerArg};
-use crate::experiment::Experiment;
 use crate::policy::{self, did_you_mean, Policy};
 use crate::protocol::databases::Keys;
 use crate::protocol::{Lru, Scheduler};
@@ -50,19 +49,19 @@ pub struct Defaults {
 }
 
 impl Choices {
-    /// Resolves and checks a command line; `possible`: the policies that the experiment has.
+    /// Resolves and checks a command line; the policies are those that the experiment runs by default
+    /// and those that it has.
     ///
     /// # Errors
     /// A usage error for the first value that makes no sense.
     pub fn from_args(
         args: &RunArgs,
-        experiment: &dyn Experiment,
-        possible: &[Policy],
+        experiment: &str,
+        (default, possible): (&[Policy], &[Policy]),
         defaults: Defaults,
     ) -> Result<Self, LabError> {
         let kernel = args.guest.kernel.as_str();
         known_kernel(kernel)?;
-        let (name, default) = (experiment.name(), experiment.policies());
         let memory_bytes = args.guest.memory.unwrap_or(defaults.memory_bytes);
         if memory_bytes < MIN_MEMORY_BYTES {
             let mib = memory_bytes >> 20;
@@ -79,7 +78,7 @@ impl Choices {
         let scheduler = args.guest.scheduler;
         Ok(Self {
             kernel_series: kernel.to_owned(),
-            policies: policy::chosen(name, &args.policies, possible, default)?,
+            policies: policy::chosen(experiment, &args.policies, possible, default)?,
             memory_bytes,
             cpus: args.guest.cpus,
             disk_mb_per_s,

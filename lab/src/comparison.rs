@@ -8,10 +8,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 
-use crate::analysis::document::{environment, Document, Environment, Run};
+use crate::analysis::document::{environment, Document, Environment};
+use crate::analysis::run::Run;
 use crate::choices::Choices;
-use crate::experiment::{Analysis, Answer, Boot, Plan};
-use crate::machine::Machine;
+use crate::experiment::{Analysis, Boot, Plan};
+use crate::machine::{Answer, Machine};
 use crate::policy::Policy;
 use crate::protocol::Job;
 use justitia_machine::error::LabError;

@@ -5,18 +5,15 @@
 //! the record, the page and the table. Experiments that compare policies share one plan,
 //! [`comparison`](crate::comparison).
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::args::RunArgs;
-use crate::machine::Machine;
+use crate::machine::{Answer, Machine};
 use crate::policy::Policy;
 use crate::protocol::Job;
 use justitia_machine::error::LabError;
-use justitia_machine::host::HostSeen;
 
 /// Name of the record of an experiment that compares policies.
 pub const RESULT: &str = "result.json";
@@ -74,31 +71,6 @@ pub struct Boot {
     /// Where its console is kept, below the experiment's directory.
     pub console: PathBuf,
     pub job: Job,
-}
-
-/// What came back.
-#[derive(Debug)]
-pub struct Answer {
-    /// The guest's report, in JSON.
-    pub report: Vec<u8>,
-    /// Boots that failed before.
-    pub failed_boots: u32,
-    /// The host meanwhile.
-    pub host: HostSeen,
-    /// Facts about the virtual machine.
-    pub machine: BTreeMap<String, String>,
-    /// Where the guest's console is kept.
-    pub console: PathBuf,
-}
-
-impl Answer {
-    /// The report.
-    ///
-    /// # Errors
-    /// It is not one.
-    pub fn report<T: DeserializeOwned>(&self) -> Result<T, LabError> {
-        crate::machine::understood(&self.report)
-    }
 }
 
 /// The outcome of an experiment.

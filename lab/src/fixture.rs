@@ -8,10 +8,13 @@ use std::collections::BTreeMap;
 use clap::Parser;
 use serde_json::json;
 
-use crate::analysis::document::Run;
-use crate::analysis::{Document, Environment, RunRecord};
+use crate::analysis::record::RunRecord;
+use crate::analysis::run::Run;
+use crate::analysis::weighted::Document;
+use crate::analysis::weighted::Environment;
 use crate::args::{LabArgs, LabCommand, RunArgs};
-use crate::experiments::{self, Settings};
+use crate::experiments::settings::Settings;
+use crate::experiments::{self};
 use crate::load::guard::GuardRole;
 use crate::protocol::{
     AgentCost, ContainerJob, ContainerReport, FileReport, FileSample, GuestJob, GuestReport, Load,

@@ -3,10 +3,10 @@
 use super::*;
 use std::collections::BTreeMap;
 
-use crate::analysis::Document;
+use crate::analysis::weighted::Document;
 use crate::comparison::Comparison;
-use crate::experiment::Answer;
 use crate::fixture;
+use crate::machine::Answer;
 use crate::protocol::Job;
 use justitia_machine::host::HostSeen;
 

@@ -6,8 +6,11 @@ pub mod databases;
 
 use std::fmt::Write;
 
+use crate::analysis::figures::Figures;
 use crate::analysis::notes::notes;
-use crate::analysis::{Document, Figures, FileFigures, PolicyResult};
+use crate::analysis::residency::FileFigures;
+use crate::analysis::result::PolicyResult;
+use crate::analysis::weighted::Document;
 use crate::experiments::Measure;
 use crate::report::tables::{lru_name, scheduler_name};
 use justitia_machine::qemu::Clock;

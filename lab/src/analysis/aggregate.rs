@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Figures;
+use super::figures::Figures;
 
 /// Least and greatest value over the runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -71,7 +71,7 @@ pub fn spread(runs: &[Figures]) -> Spread {
         .map(|run| run.containers.len())
         .min()
         .unwrap_or(0);
-    let each = |field: fn(&super::ContainerFigures) -> Option<f64>| {
+    let each = |field: fn(&super::figures::ContainerFigures) -> Option<f64>| {
         (0..count)
             .map(|i| Range::of(runs.iter().map(|run| field(&run.containers[i]))))
             .collect()
@@ -152,7 +152,7 @@ pub(crate) fn merge(values: &[&Value]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ContainerFigures;
+    use super::super::figures::ContainerFigures;
     use super::*;
 
     fn run(pv: Option<f64>, mb_per_s: f64) -> Figures {

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::Document;
+use super::weighted::Document;
 
 /// A line for each policy that had a gate, of its last run.
 pub fn lines(document: &Document) -> Vec<String> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::result::PolicyResult;
 use crate::experiments::hostile::AGENT_MEMORY_MAX;
-use crate::experiments::Settings;
+use crate::experiments::settings::Settings;
 use crate::protocol::{Policy, TenantReport};
 
 /// Everything of interest, of all runs under `hostile`.

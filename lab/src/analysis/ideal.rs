@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::experiments::ContainerSpec;
+use crate::experiments::containers::ContainerSpec;
 
 /// Shares become the integer weights of the metrics at this resolution.
 const RESOLUTION: f64 = 1_000_000.0;

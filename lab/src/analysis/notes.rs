@@ -2,7 +2,7 @@
 
 use super::record::RunRecord;
 use super::result::{AnalyzedRun, PolicyResult};
-use super::Document;
+use super::weighted::Document;
 use crate::experiments::Measure;
 use crate::protocol::Policy;
 use justitia_machine::qemu::Clock;

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::document::Run;
 use super::residency::FileSeries;
+use super::run::Run;
 use crate::experiments::Measure;
 use crate::protocol::{AgentCost, ContainerReport, GuestReport, PhaseReport, Sample, TenantReport};
 

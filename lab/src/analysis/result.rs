@@ -6,9 +6,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::aggregate::{median, medians, spread, Spread};
+use super::figures::Figures;
 use super::record::KnobDifference;
-use super::{window, Figures, RunRecord};
-use crate::experiments::Settings;
+use super::record::RunRecord;
+use super::window;
+use crate::experiments::settings::Settings;
 
 /// One policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,8 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::document::{self, SCHEMA};
-use super::{hostile, PolicyResult, RunRecord};
-use crate::experiments::{Measure, Settings};
+use super::hostile;
+use super::record::RunRecord;
+use super::result::PolicyResult;
+use crate::experiments::settings::Settings;
+use crate::experiments::Measure;
 use crate::policy::Policy;
 
 /// result.json.

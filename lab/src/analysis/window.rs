@@ -12,11 +12,14 @@
 
 use justitia_policy::metrics::{proportionality_variation, share_error, utility};
 
+use super::figures::ContainerFigures;
+use super::figures::Figures;
 use super::ideal;
+use super::phases::PhaseFigures;
 use super::record::{RunRecord, Series};
 use super::residency::FileFigures;
-use super::{ContainerFigures, Figures, PhaseFigures};
-use crate::experiments::{Measure, Settings};
+use crate::experiments::settings::Settings;
+use crate::experiments::Measure;
 
 const MB: f64 = 1e6;
 /// Samples are a second apart; less than this many say little.

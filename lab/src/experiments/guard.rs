@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{At, ContainerSpec, Description, Measure, Setup, Workload};
+use super::containers::ContainerSpec;
+use super::{At, Description, Measure, Setup, Workload};
 use crate::load::guard::GuardRole;
 use crate::load::Load;
 use crate::policy::Policy;

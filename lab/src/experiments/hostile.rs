@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{fileserver, At, ContainerSpec, Description, Measure, Setup, Workload};
+use super::containers::ContainerSpec;
+use super::{fileserver, At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
 use crate::protocol::{Attacks, Load, Policy, Surroundings, TENANT};
 use justitia_machine::error::LabError;

@@ -1,7 +1,7 @@
 //! The experiments: what each one claims, how it is set up and which published figure it repeats.
 //!
 //! [`ALL`] is the registry. Most experiments are a [`Description`] and a [`Setup`]: weighted containers that
-//! run a load. [`settings`] turns a command line into [`Settings`], and these turn a policy into the
+//! run a load. [`settings`] turns a command line into [`settings::Settings`], and these turn a policy into the
 //! [`GuestJob`](crate::protocol::GuestJob) of one boot. A new one is a file here, its load in
 //! [`load`](crate::load) if that is new too, a line in each of the two registries, and a page in
 //! `docs/experiments`.
@@ -28,9 +28,7 @@ use crate::policy::Policy;
 use crate::protocol::Surroundings;
 use justitia_machine::error::LabError;
 
-pub use containers::ContainerSpec;
-pub use paper::PaperFigure;
-pub use settings::Settings;
+use containers::ContainerSpec;
 
 /// How the figures of an experiment come out of its series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use crate::args::OverheadArgs;
 use crate::choices::{cpus_start, in_range};
-use crate::experiment::{Analysis, Answer, Boot, Plan};
-use crate::machine::{host_time, program, Machine};
+use crate::experiment::{Analysis, Boot, Plan};
+use crate::machine::{host_time, program, Answer, Machine};
 use crate::policy::did_you_mean;
 use crate::protocol::{Job, OverheadJob, OverheadLoad};
 use justitia_machine::error::LabError;

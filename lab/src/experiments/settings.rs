@@ -53,7 +53,12 @@ impl Settings {
             disk_mb_per_s: description.disk_mb_per_s,
             scheduler: Scheduler::Bfq,
         };
-        let choices = Choices::from_args(args, description, &possible, defaults)?;
+        let choices = Choices::from_args(
+            args,
+            description.name,
+            (description.policies, &possible),
+            defaults,
+        )?;
         let seconds = args.seconds.unwrap_or(description.seconds);
         in_range("--seconds", seconds, 3, 86_400)?;
         if let Some(at) = args.agent.kill_agent_at {

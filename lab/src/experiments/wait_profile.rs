@@ -11,9 +11,10 @@ pub mod classify;
 use std::path::Path;
 
 use crate::args::{AgentArgs, LoadArgs, RunArgs, WaitsArgs};
-use crate::experiment::{Analysis, Answer, Boot, Plan};
-use crate::experiments::{fileserver, Settings};
-use crate::machine::Machine;
+use crate::experiment::{Analysis, Boot, Plan};
+use crate::experiments::settings::Settings;
+use crate::experiments::{fileserver, weighted};
+use crate::machine::{Answer, Machine};
 use crate::policy::Policy;
 use crate::protocol::{GuestJob, GuestReport, Job};
 use justitia_machine::error::LabError;
@@ -59,7 +60,7 @@ impl Plan for WaitProfilePlan {
     }
 
     fn machine(&self, _out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
-        Machine::for_settings(&self.settings, say)
+        weighted::machine(&self.settings, say)
     }
 
     fn keep(&mut self, _boot: usize, answer: Answer) -> Result<String, LabError> {

@@ -6,9 +6,7 @@
 //! fork.
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::net::UnixDatagram;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,7 +15,7 @@ use anyhow::{bail, ensure, Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
 
 use super::files;
-use super::setup::{CGROUP, STATE, TOOLS};
+use super::setup::{enter_group, CGROUP, STATE, TOOLS};
 use crate::protocol::{AgentCost, Policy};
 
 /// How long the agent may take to say that it is ready (`READY=1`); one that says nothing within
@@ -122,9 +120,6 @@ impl Agent {
     /// Starts the process.
     pub fn spawn(&mut self) -> Result<()> {
         let log = File::options().create(true).append(true).open(&self.log)?;
-        let members = File::options()
-            .write(true)
-            .open(self.group.join("cgroup.procs"))?;
         let mut command = Command::new(Path::new(TOOLS).join("justitia"));
         command
             .args(&self.arguments)
@@ -132,11 +127,7 @@ impl Agent {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
-        // SAFETY: between fork and exec only one write(2) on an open descriptor runs, which is
-        // async-signal-safe; nothing is allocated on the success path.
-        unsafe {
-            command.pre_exec(move || (&members).write_all(b"0"));
-        }
+        enter_group(&mut command, &self.group)?;
         self.child = Some(command.spawn().context("cannot start /opt/lab/justitia")?);
         self.killed = false;
         self.ready = false;

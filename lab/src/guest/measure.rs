@@ -17,7 +17,7 @@ use super::residency::Watched;
 use super::sample::{since, Sampler};
 use super::surroundings::Running;
 use super::wait_profile::Tracer;
-use crate::load::shared::monotonic_ns;
+use crate::load::clock::monotonic_ns;
 use crate::protocol::{FileReport, FileSample, GuestJob, Sample, WaitProfile};
 use justitia_machine::host::CpuTime;
 

@@ -6,9 +6,7 @@
 //! account, and `cpu.stat` of the container.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::process::CommandExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -20,8 +18,9 @@ use super::agent::{self, Agent};
 use super::container::{self, Container};
 use super::setup::{self, CGROUP};
 use super::{disks, files, progress};
+use crate::load::clock::monotonic_ns;
 use crate::load::fileserver::{Fileserver, Mix};
-use crate::load::shared::{monotonic_ns, Command as Order, Status};
+use crate::load::shared::{Command as Order, Status};
 use crate::protocol::{
     AgentCost, ContainerJob, Load, Lru, Observing, OverheadJob, OverheadLoad, OverheadReport,
     Policy, ProgramCost, Scheduler, Window,
@@ -246,9 +245,6 @@ impl Running {
         let Self::Fio { group, file, .. } = self else {
             anyhow::bail!("this load is not fio's");
         };
-        let members = File::options()
-            .write(true)
-            .open(group.join("cgroup.procs"))?;
         let mut command = Command::new("fio");
         command
             .args(["--name=w", "--ioengine=psync", "--invalidate=0", "--thread"])
@@ -257,11 +253,7 @@ impl Running {
             .args(arguments)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit());
-        // SAFETY: between fork and exec only one write(2) on an open descriptor runs, which is
-        // async-signal-safe; nothing is allocated on the success path.
-        unsafe {
-            command.pre_exec(move || (&members).write_all(b"0"));
-        }
+        setup::enter_group(&mut command, group)?;
         let output = command.output().context("cannot run fio")?;
         ensure!(output.status.success(), "fio failed: {}", output.status);
         done_by_fio(&output.stdout)

@@ -288,7 +288,8 @@ fn grow(bytes_per_s: u64, limit: u64, page: &Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::shared::{monotonic_ns, Command, Mapping};
+    use crate::load::clock::monotonic_ns;
+    use crate::load::shared::{Command, Mapping};
 
     const LOAD: Fileserver = Fileserver {
         mix: Mix {

@@ -243,7 +243,8 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::shared::{monotonic_ns, Command, Mapping};
+    use crate::load::clock::monotonic_ns;
+    use crate::load::shared::{Command, Mapping};
 
     fn run(role: &GuardRole, dir: &Path, for_ms: u64) -> Mapping {
         let page = Mapping::create(&dir.join("page")).unwrap();

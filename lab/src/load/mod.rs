@@ -14,6 +14,7 @@
 //! request. Latency is wall time. Bytes are counted when the system call returns.
 
 pub mod attack;
+pub mod clock;
 pub mod fileserver;
 pub mod fileset;
 pub mod guard;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::shared::monotonic_ns;
+use super::clock::monotonic_ns;
 
 /// The phases, in the order they happen.
 pub const NAMES: [&str; 2] = ["quiet", "pressed"];

@@ -107,7 +107,8 @@ impl Readmix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::shared::{monotonic_ns, Command, Mapping};
+    use crate::load::clock::monotonic_ns;
+    use crate::load::shared::{Command, Mapping};
     use std::time::Duration;
 
     #[test]

@@ -70,7 +70,8 @@ impl Workload for Reread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::shared::{monotonic_ns, Mapping};
+    use crate::load::clock::monotonic_ns;
+    use crate::load::shared::Mapping;
 
     #[test]
     fn reads_exactly_the_file_once() {

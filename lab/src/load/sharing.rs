@@ -151,7 +151,8 @@ pub(crate) fn rest_until(then: Instant, page: &Page) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::shared::{monotonic_ns, Command, Mapping};
+    use crate::load::clock::monotonic_ns;
+    use crate::load::shared::{Command, Mapping};
 
     fn sharing(role: SharingRole) -> Sharing {
         Sharing {

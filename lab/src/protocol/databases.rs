@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::{AgentCost, Lie, Lru, MemoryDisk, Policy, Scheduler};
+use super::common::{AgentCost, Lru, MemoryDisk, Scheduler};
+use super::lie::Lie;
+use crate::policy::Policy;
 pub use justitia_policy::color::Color;
 
 /// Which rows the clients ask for: names and shapes of sysbench's `--rand-type`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Attacks;
+use super::tenant::Attacks;
 
 /// What happens around the containers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -15,6 +15,7 @@ pub use crate::load::Load;
 pub use crate::policy::Policy;
 use databases::{DatabasesJob, PrepareJob};
 
+mod common;
 pub mod databases;
 mod guard;
 mod lie;
@@ -22,6 +23,7 @@ mod overhead;
 mod tenant;
 mod wait_profile;
 
+pub use common::{AgentCost, Lru, MemoryDisk, Scheduler};
 pub use guard::{RootStream, Surroundings, TimedCommand};
 pub use lie::Lie;
 pub use overhead::{Observing, OverheadJob, OverheadLoad, OverheadReport, ProgramCost, Window};
@@ -77,27 +79,6 @@ pub struct GuestJob {
     pub seed: u64,
 }
 
-/// A disk of the guest's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MemoryDisk {
-    /// Its size, whole mebibytes.
-    pub bytes: u64,
-    /// Reads and writes together, 10^6 bytes per second.
-    pub mb_per_s: u32,
-    /// Requests per second, reads and writes together; `None`: that of a good flash disk.
-    pub iops: Option<u32>,
-    /// Holds what the attached data disk holds; otherwise zeros.
-    pub copies: bool,
-}
-
-impl MemoryDisk {
-    /// Its bandwidth as the driver counts it, to the nearest MiB per second, at least one.
-    pub fn mib_per_s(&self) -> u64 {
-        ((u64::from(self.mb_per_s) * 1_000_000 + (1 << 19)) >> 20).max(1)
-    }
-}
-
 /// One container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -114,26 +95,6 @@ pub struct ContainerJob {
     pub user: Option<u32>,
     /// What it runs.
     pub load: Load,
-}
-
-/// Which LRU the guest kernel uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Lru {
-    /// Active and inactive list.
-    Classic,
-    /// Multi-generational LRU.
-    Mglru,
-}
-
-/// The block scheduler of the data disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scheduler {
-    /// BFQ, which honours `io.bfq.weight`.
-    Bfq,
-    /// No scheduler: weights have no effect in the block layer.
-    None,
 }
 
 /// What one boot measured.
@@ -189,24 +150,6 @@ pub struct FileSample {
     pub at_s: f64,
     /// Bytes in the page cache; `None` if the kernel did not say.
     pub resident_bytes: Option<u64>,
-}
-
-/// What the agent cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct AgentCost {
-    /// CPU seconds, user and system.
-    pub cpu_s: f64,
-    /// Peak resident set, bytes.
-    pub peak_rss_bytes: u64,
-    /// Its resident anonymous memory when it was last looked at, bytes.
-    #[serde(default)]
-    pub anon_bytes: u64,
-    /// All that its cgroup was charged then: page cache and kernel memory (BPF maps) too, bytes.
-    #[serde(default)]
-    pub charged_bytes: u64,
-    /// The kernel's part of that, bytes.
-    #[serde(default)]
-    pub kernel_bytes: u64,
 }
 
 /// What one container did.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::AgentCost;
+use super::common::AgentCost;
 
 /// What observing costs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use super::html::{escape, fixed, number};
 use super::style::container_color;
 use super::{representative, window_words};
 use crate::analysis::record::{RunRecord, Series};
-use crate::analysis::Document;
+use crate::analysis::weighted::Document;
 use crate::experiments::paper::{self, PaperFigure};
 use crate::experiments::Measure;
 

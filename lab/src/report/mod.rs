@@ -17,7 +17,9 @@ pub mod tables;
 
 use std::fmt::Write;
 
-use crate::analysis::{Document, FileFigures, PolicyResult};
+use crate::analysis::residency::FileFigures;
+use crate::analysis::result::PolicyResult;
+use crate::analysis::weighted::Document;
 use crate::experiments::{description, Measure};
 use crate::protocol::Policy;
 

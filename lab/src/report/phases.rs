@@ -1,7 +1,8 @@
 //! The phases of loads that time themselves: a table, and the headline.
 
 use super::html::{number, Table};
-use crate::analysis::{Document, PhaseFigures};
+use crate::analysis::phases::PhaseFigures;
+use crate::analysis::weighted::Document;
 use crate::protocol::Policy;
 
 /// Bandwidth and latencies of each container's phases, policy by policy.

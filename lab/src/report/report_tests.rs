@@ -113,7 +113,7 @@ fn an_empty_record_makes_a_page_too() {
     let mut document = fixture::document("fileserver --weights 100,200");
     for result in document.policies.values_mut() {
         result.runs.clear();
-        result.figures = crate::analysis::Figures::default();
+        result.figures = crate::analysis::figures::Figures::default();
     }
     well_formed(&render(&document));
 }

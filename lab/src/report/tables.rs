@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use super::html::{escape, number, percent, with_range, Table};
 use crate::analysis::notes::notes;
-use crate::analysis::{Document, PolicyResult};
+use crate::analysis::result::PolicyResult;
+use crate::analysis::weighted::Document;
 use crate::experiments::Measure;
 use crate::protocol::{Lru, Policy, Scheduler};
 

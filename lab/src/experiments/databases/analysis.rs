@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::record::Series;
 use super::settings::Settings;
 use crate::analysis::aggregate::{median, merge, Range};
-use crate::analysis::document::{self, Run};
+use crate::analysis::document;
+use crate::analysis::run::Run;
 use crate::protocol::databases::{DatabaseJob, HostSample};
 use crate::protocol::AgentCost;
 

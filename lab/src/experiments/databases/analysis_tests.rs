@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::super::scenario;
 use super::*;
-use crate::analysis::document::Run;
+use crate::analysis::run::Run;
 use crate::comparison::Compared;
 use crate::experiment::{Analysis, Experiment};
 use crate::fixture::run_args;

@@ -6,15 +6,17 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::PACKAGES;
-use crate::machine::{job_text, program, understood};
+use crate::machine::{program, Guest, Machine};
 use crate::protocol::databases::{PrepareJob, PrepareReport};
 use crate::protocol::Job;
 use justitia_machine::cache::{sha256_bytes, Cache};
 use justitia_machine::error::LabError;
 use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
-use justitia_machine::vm::{self, DataDisk, VmSpec};
+use justitia_machine::vm::{DataDisk, VmSpec};
+
+/// Debian packages a guest needs for them.
+pub const PACKAGES: &[&str] = &["mariadb-server-core", "sysbench"];
 
 /// Counts up when the making changes, so that cached images are not used any more.
 const LAYOUT: u32 = 1;
@@ -56,14 +58,14 @@ pub fn obtain(
         modules: vec!["bfq".to_owned()],
         extra_packages: PACKAGES.iter().map(|p| (*p).to_owned()).collect(),
         timeout: Duration::from_secs(300 + bytes / 1_000_000),
-        console_log: console.to_owned(),
+        console_log: PathBuf::new(),
         cmdline: Vec::new(),
         patches_text: false,
         clock: Clock::Host,
     };
-    let text = job_text(&Job::PrepareDatabases(job.clone()))?;
-    let output = vm::run_guest(&spec, &text, progress)?;
-    let report: PrepareReport = understood(&output.report)?;
+    let job = Job::PrepareDatabases(job.clone());
+    let answer = Machine::from(spec).run(&job, console, progress)?;
+    let report: PrepareReport = answer.report()?;
     progress(&format!(
         "made {databases} databases of {} MB in {:.0} s",
         report.table_bytes / 1_000_000,

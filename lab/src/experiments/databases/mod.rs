@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{json, Value};
 
-use crate::analysis::document::{Run, SCHEMA};
+use crate::analysis::document::SCHEMA;
+use crate::analysis::run::Run;
 use crate::args::RunArgs;
 use crate::choices::Choices;
 use crate::comparison::{Compared, Comparison};
@@ -34,9 +35,6 @@ use justitia_machine::kernels::Series;
 use justitia_machine::vm::{DataDisk, VmSpec};
 use scenario::Scenario;
 use settings::Settings;
-
-/// Debian packages a guest needs for them.
-pub const PACKAGES: &[&str] = &["mariadb-server-core", "sysbench"];
 
 /// What starting, warming and stopping take beside the phases.
 const AROUND_S: u64 = 240;
@@ -237,7 +235,7 @@ fn machine(
         data: DataDisk::From(image),
         binaries,
         modules: guest_modules(),
-        extra_packages: PACKAGES.iter().map(|p| (*p).to_owned()).collect(),
+        extra_packages: image::PACKAGES.iter().map(|p| (*p).to_owned()).collect(),
         timeout: host_time(settings.choices.clock, AROUND_S + warm_s + phases * 3 / 2),
         console_log: PathBuf::new(),
         cmdline: Vec::new(),

@@ -68,7 +68,8 @@ impl Settings {
             // The paper's subject is memory: nothing else is to tell the containers apart.
             scheduler: Scheduler::None,
         };
-        let choices = Choices::from_args(args, scenario, POLICIES, defaults)?;
+        let choices =
+            Choices::from_args(args, scenario.name, (scenario.policies, POLICIES), defaults)?;
         let rate = args.load.rate.unwrap_or(scenario.high);
         in_range("--rate", rate, 10, 1_000_000)?;
         let database_bytes = args.load.database_size.unwrap_or(scenario.database_bytes);

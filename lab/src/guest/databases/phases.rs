@@ -21,7 +21,7 @@ use crate::guest::agent::Agent;
 use crate::guest::disks::GuestDisk;
 use crate::guest::setup::{self, STATE};
 use crate::guest::{files, progress};
-use crate::load::shared::monotonic_ns;
+use crate::load::clock::monotonic_ns;
 use crate::protocol::databases::{DatabaseSample, DatabasesJob, HostSample, Start};
 
 /// Seconds between two lines of progress.

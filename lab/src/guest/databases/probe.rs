@@ -12,11 +12,10 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{ensure, Context, Result};
 use rustix::fs::getxattr;
 
-use super::enter_group;
 use super::server::Server;
 use crate::guest::files;
 use crate::guest::liar::{Liar, ATTRIBUTE};
-use crate::guest::setup::{STATE, TOOLS};
+use crate::guest::setup::{enter_group, STATE, TOOLS};
 use crate::protocol::databases::{Color, DatabaseJob};
 
 /// Longest declaration that counts, with room to see that it is longer.

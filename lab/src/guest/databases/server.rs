@@ -16,10 +16,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context, Result};
 
-use super::enter_group;
 use crate::guest::container::system_binds;
 use crate::guest::oci::{self, Bind, Bundle};
-use crate::guest::setup::{data_dir, CGROUP, STATE};
+use crate::guest::setup::{data_dir, enter_group, CGROUP, STATE};
 use crate::guest::{container, files};
 use crate::protocol::databases::DatabaseJob;
 use crate::protocol::Scheduler;

@@ -20,8 +20,8 @@ use std::thread;
 
 use anyhow::{bail, Context, Result};
 
-use super::enter_group;
 use crate::guest::files;
+use crate::guest::setup::enter_group;
 use crate::protocol::databases::Keys;
 
 /// sysbench's own script.

@@ -22,7 +22,7 @@ use anyhow::{anyhow, ensure, Context, Result};
 use libbpf_rs::{set_print, Link, Map, MapCore as _, MapFlags, Object, ObjectBuilder, PrintLevel};
 
 use super::files;
-use crate::load::shared::monotonic_ns;
+use crate::load::clock::monotonic_ns;
 use crate::protocol::{Doing, Place, WaitProfile};
 use symbols::Symbols;
 
