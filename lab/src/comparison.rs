@@ -42,7 +42,6 @@ pub trait Compared: Clone + Serialize + 'static {
     fn machine(&self, out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError>;
     /// The facts that a guest reports, and the names of its containers with their number of samples.
     fn told(report: &Self::Report) -> (&BTreeMap<String, String>, Vec<(&str, usize)>);
-    /// The names of the containers.
     fn containers(&self) -> Vec<&str>;
     fn record(run: Run, report: Self::Report) -> Self::Record;
     /// What a boot came to, in one line.

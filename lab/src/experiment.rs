@@ -23,7 +23,6 @@ pub type Read = fn(&str) -> Result<Box<dyn Analysis>, String>;
 
 /// An experiment of `justitia lab run`.
 pub trait Experiment: Sync {
-    /// Name on the command line.
     fn name(&self) -> &'static str;
     /// What it shows, one line.
     fn claim(&self) -> &'static str;

@@ -47,17 +47,11 @@ pub struct Spread {
     pub pv_reads: Option<Range>,
     /// Of bytes written.
     pub pv_writes: Option<Range>,
-    /// Share error.
     pub share_error: Option<Range>,
-    /// Utility.
     pub utility: Option<Range>,
-    /// Total bandwidth.
     pub total_mb_per_s: Option<Range>,
-    /// Hit ratio.
     pub hit_ratio: Option<Range>,
-    /// Mean latency.
     pub mean_latency_ms: Option<Range>,
-    /// Bandwidth of each container.
     pub container_mb_per_s: Vec<Option<Range>>,
     /// Normalized bandwidth of each container.
     pub container_normalized: Vec<Option<Range>>,

@@ -16,7 +16,6 @@ pub const SCHEMA: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Document<S, R> {
     pub schema: u32,
-    /// Name of the experiment.
     pub experiment: String,
     /// `uname -r` of the guest.
     pub kernel: String,

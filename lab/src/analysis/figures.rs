@@ -52,9 +52,7 @@ pub struct Figures {
 /// What one container did.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContainerFigures {
-    /// Name.
     pub name: String,
-    /// Weight.
     pub weight: u32,
     /// Share it is entitled to, 0 to 1.
     pub ideal_share: Option<f64>,

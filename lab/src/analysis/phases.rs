@@ -19,7 +19,6 @@ pub struct PhaseFigures {
     pub p50_ms: Option<f64>,
     /// Ninety-nine of a hundred.
     pub p99_ms: Option<f64>,
-    /// All.
     pub max_ms: Option<f64>,
 }
 

@@ -59,9 +59,7 @@ pub struct KnobDifference {
 /// One container's samples, by column.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Name.
     pub name: String,
-    /// Weight.
     pub weight: u32,
     /// Operations over two seconds.
     pub slow_ops: u64,
@@ -78,7 +76,6 @@ pub struct Series {
     pub read_bytes: Vec<u64>,
     /// Bytes written by the application.
     pub write_bytes: Vec<u64>,
-    /// Bytes read from the device.
     pub device_read_bytes: Vec<u64>,
     /// Bytes written to the device.
     pub device_write_bytes: Vec<u64>,

@@ -12,7 +12,6 @@ use crate::protocol::FileReport;
 pub struct FileSeries {
     /// Name: `shared file`, or the container whose own file it is.
     pub name: String,
-    /// Its size.
     pub bytes: u64,
     /// Time of each look.
     pub at_s: Vec<f64>,
@@ -37,7 +36,6 @@ impl FileSeries {
 pub struct FileFigures {
     /// See [`FileSeries`].
     pub name: String,
-    /// Its size.
     pub size_mb: Option<f64>,
     /// Resident before the pollution.
     pub before_mb: Option<f64>,

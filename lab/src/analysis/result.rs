@@ -12,7 +12,6 @@ use super::record::RunRecord;
 use super::window;
 use crate::experiments::settings::Settings;
 
-/// One policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PolicyResult {
     /// Medians over the runs, after the warm-up.

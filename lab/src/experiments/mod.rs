@@ -47,7 +47,6 @@ pub enum Measure {
 /// The part of an experiment that is the same whatever the command line says.
 #[derive(Debug)]
 pub struct Description {
-    /// Name on the command line.
     pub name: &'static str,
     /// What it shows, one line.
     pub claim: &'static str,

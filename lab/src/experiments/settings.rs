@@ -17,7 +17,6 @@ use justitia_machine::qemu::Clock;
 /// An experiment with every choice made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Its name.
     pub experiment: String,
     /// How its figures are computed.
     pub measure: Measure,

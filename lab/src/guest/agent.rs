@@ -270,7 +270,6 @@ impl Agent {
         self.cost
     }
 
-    /// The end of its log.
     pub fn log(&self) -> String {
         self.log_tail(LOG_LINES)
     }

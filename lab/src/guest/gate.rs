@@ -31,7 +31,6 @@ pub(super) fn load(policy: Policy) -> Result<()> {
     run(&mut insmod)
 }
 
-/// Unloads it.
 pub(super) fn unload() -> Result<()> {
     run(Command::new("rmmod").arg(NAME))?;
     ensure!(

@@ -31,7 +31,6 @@ const PROGRESS_EVERY_S: u64 = 10;
 /// sample.
 const DEAD_S: f64 = 0.9;
 
-/// What was measured.
 #[derive(Debug)]
 pub struct Measured {
     /// Per container, in the order of the job.

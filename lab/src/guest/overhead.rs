@@ -38,7 +38,6 @@ const BPF_STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 /// How long loads may take to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Does the job.
 pub fn run(job: &OverheadJob) -> Result<OverheadReport> {
     progress("preparing the guest");
     let data = disks::find(SERIAL_DATA)?;

@@ -34,7 +34,6 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// What the static partition leaves to the kernel, the driver and the agent, bytes.
 const SYSTEM_RESERVE_BYTES: u64 = 64 << 20;
 
-/// Does the job.
 pub fn run(job: &GuestJob) -> Result<GuestReport> {
     let mut environment: BTreeMap<String, String> = setup::facts(job)?.into_iter().collect();
     let data = prepare_guest(job, &mut environment)?;

@@ -50,7 +50,6 @@ pub enum GuardRole {
     },
     /// Answers requests: reads random blocks of a file at a steady rate.
     Server {
-        /// Size of the file.
         file_bytes: u64,
         /// Bytes of a request.
         block_bytes: u32,

@@ -45,7 +45,6 @@ const COMMAND_POLL: Duration = Duration::from_millis(20);
 pub struct Spec {
     /// What to run.
     pub load: Load,
-    /// Where.
     pub place: Place,
     /// The shared page, inside the container.
     pub page: PathBuf,

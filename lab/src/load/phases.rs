@@ -28,7 +28,6 @@ pub struct PhaseReport {
     pub p50_us: Option<u64>,
     /// Ninety-nine of a hundred.
     pub p99_us: Option<u64>,
-    /// All.
     pub max_us: Option<u64>,
 }
 
@@ -41,7 +40,6 @@ pub const PRESSED: usize = 1;
 const EIGHTHS: u64 = 8;
 const BUCKETS: usize = 256;
 
-/// One phase.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Phase {
@@ -85,7 +83,6 @@ fn upper_us(bucket: usize) -> u64 {
 }
 
 impl Phase {
-    /// It begins.
     pub fn begin(&self) {
         self.began_ns.store(monotonic_ns(), Relaxed);
     }

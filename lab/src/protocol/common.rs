@@ -43,7 +43,6 @@ pub enum Scheduler {
     None,
 }
 
-/// What the agent cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct AgentCost {
     /// CPU seconds, user and system.

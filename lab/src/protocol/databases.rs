@@ -40,7 +40,6 @@ impl Keys {
 pub struct PrepareJob {
     /// Equal databases.
     pub databases: u32,
-    /// Rows of each.
     pub rows: u32,
 }
 
@@ -81,7 +80,6 @@ pub struct DatabasesJob {
     pub agent_args: Vec<String>,
     /// The agent's configuration file; empty for none.
     pub agent_config: String,
-    /// Seed of every random choice.
     pub seed: u64,
 }
 
@@ -130,9 +128,7 @@ pub struct DatabasesReport {
     /// The host's memory at each sample.
     #[serde(default)]
     pub host: Vec<HostSample>,
-    /// What the agent cost.
     pub agent: Option<AgentCost>,
-    /// The end of its log.
     pub agent_log: String,
     /// Settings that the agent left changed.
     pub knobs_left: Vec<String>,
@@ -152,7 +148,6 @@ pub struct HostSample {
 /// What one container did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DatabaseReport {
-    /// Its name.
     pub name: String,
     /// Its static limit under policies that have one, bytes.
     pub limit_bytes: Option<u64>,
@@ -188,7 +183,6 @@ pub struct DatabaseSample {
     pub device_read_bytes: Option<u64>,
     /// Reads from the data disk.
     pub device_reads: Option<u64>,
-    /// memory.low.
     pub low_bytes: Option<u64>,
     /// memory.high, `None` also for max.
     pub high_bytes: Option<u64>,

@@ -37,7 +37,6 @@ pub struct RootStream {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimedCommand {
-    /// When.
     pub at_s: u32,
     /// Arguments of `justitia`.
     pub arguments: Vec<String>,

@@ -24,7 +24,6 @@ pub enum Lie {
 }
 
 impl Lie {
-    /// All.
     pub const ALL: [Self; 6] = [
         Self::Green,
         Self::Red,
@@ -34,7 +33,6 @@ impl Lie {
         Self::Silent,
     ];
 
-    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Green => "green",

@@ -75,11 +75,9 @@ pub struct GuestJob {
     /// Sees where tasks wait in the second half of the measured phase.
     #[serde(default)]
     pub profile_waits: bool,
-    /// Seed of every random choice.
     pub seed: u64,
 }
 
-/// One container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContainerJob {
@@ -137,7 +135,6 @@ pub struct GuestReport {
 pub struct FileReport {
     /// `shared file`, or the container whose own file it is.
     pub name: String,
-    /// Its size.
     pub bytes: u64,
     /// One look a second, the first at the start of the measured phase.
     pub samples: Vec<FileSample>,
@@ -155,9 +152,7 @@ pub struct FileSample {
 /// What one container did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContainerReport {
-    /// Name.
     pub name: String,
-    /// Weight.
     pub weight: u32,
     /// One sample a second, the first at the start of the measured phase (all zero traffic).
     pub samples: Vec<Sample>,

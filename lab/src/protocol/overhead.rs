@@ -16,7 +16,6 @@ pub struct OverheadJob {
     pub seconds: u32,
     /// The loads, one after the other.
     pub loads: Vec<OverheadLoad>,
-    /// Seed of every random choice.
     pub seed: u64,
 }
 
@@ -36,7 +35,6 @@ impl OverheadLoad {
     /// All of them.
     pub const ALL: [OverheadLoad; 3] = [Self::Randread, Self::Read, Self::Fileserver];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Randread => "randread",
@@ -89,7 +87,6 @@ pub struct OverheadReport {
 /// What one BPF program took while a load ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProgramCost {
-    /// The load.
     pub load: OverheadLoad,
     /// Its name, as far as the kernel keeps it (15 characters).
     pub name: String,
@@ -106,7 +103,6 @@ pub struct ProgramCost {
 /// One load under one condition for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Window {
-    /// The load.
     pub load: OverheadLoad,
     /// Number of the pair it belongs to, from 0.
     pub pair: u32,

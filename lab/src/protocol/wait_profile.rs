@@ -20,7 +20,6 @@ pub struct WaitProfile {
 /// What tasks did at one place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Place {
-    /// What.
     pub doing: Doing,
     /// The kernel's functions on the stack, the innermost first; empty where no stack was taken.
     pub frames: Vec<String>,

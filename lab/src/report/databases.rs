@@ -10,7 +10,6 @@ use crate::experiments::databases::paper::{self, Row};
 use crate::experiments::databases::scenario;
 use crate::policy::Policy;
 
-/// The page.
 pub fn render(document: &Document) -> String {
     let settings = &document.environment.settings.databases;
     let scenario = scenario::find(&document.experiment);

@@ -101,7 +101,6 @@ impl Table {
         self.rows.push(vec![escape(name), escape(value)]);
     }
 
-    /// The markup.
     pub fn render(&self) -> String {
         let class = if self.text { "facts" } else { "numbers" };
         let mut html = format!(

@@ -25,7 +25,6 @@ use crate::protocol::Policy;
 
 use html::{escape, fixed, number, percent};
 
-/// The page.
 pub fn render(document: &Document) -> String {
     let settings = &document.environment.settings;
     let description = description(&document.experiment);

@@ -12,7 +12,6 @@ use crate::protocol::databases::Color;
 pub struct Phases<'a> {
     /// Spans, seconds.
     pub spans: &'a [(f64, f64)],
-    /// Names.
     pub names: &'a [String],
 }
 
@@ -38,7 +37,6 @@ impl Phases<'_> {
 /// One line of a chart.
 #[derive(Debug)]
 pub struct Line {
-    /// Its name.
     pub name: String,
     /// A custom property of the style sheet.
     pub color: String,
@@ -91,7 +89,6 @@ fn look(color: Color) -> (&'static str, f64) {
 /// One container's colors.
 #[derive(Debug)]
 pub struct ColorRow {
-    /// Its name.
     pub name: String,
     /// Time and color.
     pub samples: Vec<(f64, Option<Color>)>,

@@ -23,13 +23,11 @@ pub type Environment = document::Environment<Databases>;
 /// The settings, where result.json has them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Databases {
-    /// Name of the experiment.
     #[serde(skip)]
     pub experiment: String,
     pub databases: Settings,
 }
 
-/// One policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PolicyResult {
     /// Medians over the runs.
@@ -46,7 +44,6 @@ pub struct PolicyResult {
 /// Figures of one policy.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Each container.
     pub containers: Vec<ContainerFigures>,
     /// Transactions of all containers.
     pub transactions: f64,
@@ -65,10 +62,8 @@ pub struct Figures {
     pub free_mb: Option<f64>,
 }
 
-/// Figures of one container.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContainerFigures {
-    /// Its name.
     pub name: String,
     /// Its I/O weight.
     pub weight: u32,
@@ -78,7 +73,6 @@ pub struct ContainerFigures {
     pub transactions: f64,
     /// Fraction of time satisfied.
     pub satisfied: Option<f64>,
-    /// Each phase.
     pub phases: Vec<PhaseFigures>,
 }
 
@@ -87,9 +81,7 @@ pub struct ContainerFigures {
 pub struct PhaseFigures {
     /// What it was offered; null: stopped.
     pub offered_tps: Option<u32>,
-    /// Transactions.
     pub transactions: f64,
-    /// Median rate.
     pub median_tps: Option<f64>,
     /// Rate of the first five seconds with a report: what an empty cache serves.
     pub first_tps: Option<f64>,
@@ -113,9 +105,7 @@ pub struct RunRecord {
     pub kernel: String,
     /// When each phase began and ended.
     pub phases: Vec<(f64, f64)>,
-    /// What the agent cost.
     pub agent: Option<AgentCost>,
-    /// The end of its log.
     pub agent_log: String,
     /// Knobs it left changed.
     pub knobs_left: Vec<String>,

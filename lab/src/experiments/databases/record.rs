@@ -21,7 +21,6 @@ pub struct Series {
     pub latency_ms: Vec<Option<f64>>,
     /// How it is, seen from its clients.
     pub color: Vec<Option<Color>>,
-    /// What was declared.
     #[serde(default)]
     pub declared: Vec<Option<Color>>,
     /// memory.current.
@@ -32,14 +31,11 @@ pub struct Series {
     pub device_read_bytes: Vec<Option<u64>>,
     /// Cumulative.
     pub device_reads: Vec<Option<u64>>,
-    /// memory.low.
     pub low_bytes: Vec<Option<u64>>,
-    /// memory.high.
     pub high_bytes: Vec<Option<u64>>,
 }
 
 impl Series {
-    /// From samples.
     pub fn of(samples: &[DatabaseSample]) -> Self {
         Self {
             at_s: column(samples, |s| s.at_s),

@@ -12,9 +12,7 @@ use crate::protocol::databases::{Keys, Start};
 /// A container of a scenario; rates are the paper's.
 #[derive(Debug, Clone, Copy)]
 pub struct Container {
-    /// Its name.
     pub name: &'static str,
-    /// Its objective.
     pub objective: u32,
     /// Its static limit, MB.
     pub limit_mb: u32,
@@ -22,10 +20,8 @@ pub struct Container {
     pub offered: &'static [u32],
 }
 
-/// A scenario.
 #[derive(Debug)]
 pub struct Scenario {
-    /// Name on the command line.
     pub name: &'static str,
     /// What it shows, one line.
     pub claim: &'static str,
@@ -33,7 +29,6 @@ pub struct Scenario {
     pub method: &'static str,
     /// What a good result looks like, one paragraph.
     pub expected: &'static str,
-    /// The containers.
     pub containers: &'static [Container],
     /// What each phase is called, and what the page cache holds when it begins.
     pub phases: &'static [(&'static str, Start)],
@@ -45,7 +40,6 @@ pub struct Scenario {
     pub phase_s: u32,
     /// Memory of the guest, bytes.
     pub memory_bytes: u64,
-    /// Size of a database, bytes.
     pub database_bytes: u64,
     /// Which rows the clients ask for.
     pub keys: Keys,
@@ -81,7 +75,6 @@ pub const POLICIES: &[Policy] = &[
     Policy::Proportional,
 ];
 
-/// All scenarios.
 pub const ALL: [&Scenario; 3] = [&ONE, &TWO, &EIGHT];
 
 /// One container alone: what a cache is worth here, and the most that one container can do.
@@ -169,66 +162,21 @@ pub const EIGHT: Scenario = Scenario {
              mysql) declares each container's color.",
     expected: "Total transactions and the fraction of time satisfied are both higher under \
                memoplight and proportional than under no limits, max and soft.",
+    #[rustfmt::skip]
     containers: &[
-        eight(
-            "A",
-            1800,
-            1400,
-            &[2500, 1710, 2500, 200, 1890, 200, 200, 200, 2500],
-        ),
-        eight(
-            "B",
-            1600,
-            1000,
-            &[1520, 2500, 2500, 200, 2500, 200, 1520, 2500, 200],
-        ),
-        eight(
-            "C",
-            1400,
-            800,
-            &[1330, 1470, 200, 1470, 2500, 1330, 1470, 200, 1470],
-        ),
-        eight(
-            "D",
-            1400,
-            800,
-            &[2500, 1470, 200, 200, 200, 1470, 200, 2500, 2500],
-        ),
-        eight(
-            "E",
-            1200,
-            600,
-            &[1140, 1140, 200, 2500, 1260, 2500, 2500, 2500, 200],
-        ),
-        eight(
-            "F",
-            1200,
-            600,
-            &[2500, 1260, 200, 2500, 200, 2500, 1260, 1260, 2500],
-        ),
-        eight(
-            "G",
-            1000,
-            400,
-            &[2500, 200, 2500, 200, 200, 200, 200, 950, 950],
-        ),
-        eight(
-            "H",
-            800,
-            400,
-            &[840, 2500, 200, 200, 760, 200, 760, 760, 2500],
-        ),
+        eight("A", 1800, 1400, &[2500, 1710, 2500, 200, 1890, 200, 200, 200, 2500]),
+        eight("B", 1600, 1000, &[1520, 2500, 2500, 200, 2500, 200, 1520, 2500, 200]),
+        eight("C", 1400, 800, &[1330, 1470, 200, 1470, 2500, 1330, 1470, 200, 1470]),
+        eight("D", 1400, 800, &[2500, 1470, 200, 200, 200, 1470, 200, 2500, 2500]),
+        eight("E", 1200, 600, &[1140, 1140, 200, 2500, 1260, 2500, 2500, 2500, 200]),
+        eight("F", 1200, 600, &[2500, 1260, 200, 2500, 200, 2500, 1260, 1260, 2500]),
+        eight("G", 1000, 400, &[2500, 200, 2500, 200, 200, 200, 200, 950, 950]),
+        eight("H", 800, 400, &[840, 2500, 200, 200, 760, 200, 760, 760, 2500]),
     ],
+    #[rustfmt::skip]
     phases: &[
-        ("1", Start::Warm),
-        ("2", Start::AsIs),
-        ("3", Start::AsIs),
-        ("4", Start::AsIs),
-        ("5", Start::AsIs),
-        ("6", Start::AsIs),
-        ("7", Start::AsIs),
-        ("8", Start::AsIs),
-        ("9", Start::AsIs),
+        ("1", Start::Warm), ("2", Start::AsIs), ("3", Start::AsIs), ("4", Start::AsIs), ("5", Start::AsIs),
+        ("6", Start::AsIs), ("7", Start::AsIs), ("8", Start::AsIs), ("9", Start::AsIs),
     ],
     paper_high: 2500,
     high: 80,
@@ -255,7 +203,6 @@ const fn eight(
     }
 }
 
-/// The scenario of this name.
 pub fn find(name: &str) -> Option<&'static Scenario> {
     ALL.into_iter().find(|scenario| scenario.name == name)
 }

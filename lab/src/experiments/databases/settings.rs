@@ -19,7 +19,6 @@ use justitia_machine::qemu::Clock;
 
 /// Rows that fill a page of a database.
 const ROWS_PER_PAGE: u64 = 2;
-/// Bytes of a page.
 const PAGE_BYTES: u64 = 16 << 10;
 /// Bandwidth of the data disk unless the command line names another: for reading the databases at
 /// the start. What point selects get is decided by the requests a second.
@@ -48,7 +47,6 @@ pub struct Settings {
     /// Which of them are asked for.
     #[serde(default)]
     pub keys: Keys,
-    /// Size of each database.
     pub database_bytes: u64,
     /// Requests per second of the data disk.
     pub disk_iops: u32,

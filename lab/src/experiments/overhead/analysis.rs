@@ -52,7 +52,6 @@ pub struct Document {
 /// One condition against another under one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The load.
     pub load: OverheadLoad,
     /// The condition.
     pub of: Observing,
@@ -67,20 +66,17 @@ pub struct Comparison {
 /// A mean difference over pairs, in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// Mean.
     pub mean: f64,
     /// Lower end of the 95 % interval.
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Pairs.
     pub pairs: usize,
 }
 
 /// What the agent itself took.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentCost {
-    /// The load.
     pub load: OverheadLoad,
     /// The condition.
     pub observing: Observing,

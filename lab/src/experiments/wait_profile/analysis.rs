@@ -54,7 +54,6 @@ pub struct Document {
 /// One reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Waited {
-    /// Which.
     pub reason: Reason,
     /// Thread-seconds; `None`: not looked at.
     pub seconds: Option<f64>,
@@ -66,10 +65,8 @@ pub struct Waited {
     pub functions: Vec<Function>,
 }
 
-/// One function.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Function {
-    /// Its name.
     pub name: String,
     /// Thread-seconds.
     pub seconds: f64,

@@ -16,7 +16,6 @@ const TOLERANCE: f64 = 0.95;
 /// What the clients of one container saw in the last whole second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seen {
-    /// Transactions.
     pub tps: f64,
     /// Transactions that wait for a client thread.
     pub queue: u64,

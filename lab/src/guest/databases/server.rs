@@ -124,11 +124,9 @@ fn statements(rows: u32) -> String {
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
-    /// Its name.
     pub name: String,
     /// Its cgroup.
     pub group: PathBuf,
-    /// Its socket.
     pub socket: PathBuf,
     log: PathBuf,
 }
