@@ -86,7 +86,7 @@ pub(crate) fn empty_record() -> RunRecord {
     }
 }
 
-/// A studied document of `justitia lab run LINE`, with a hostile value or two in its text fields.
+/// An analyzed document of `justitia lab run LINE`, with a hostile value or two in its text fields.
 pub(crate) fn document(line: &str) -> Document {
     let settings = settings(line);
     let records = settings

@@ -128,7 +128,7 @@ fn a_report_that_lacks_a_container_is_a_failure() {
 }
 
 #[test]
-fn a_result_is_studied_again_without_a_guest() {
+fn a_result_is_analyzed_again_without_a_guest() {
     let dir = tempfile::tempdir().unwrap();
     collect_in(dir.path(), "readmix --seconds 60", Synthetic::failing_at(0))
         .0

@@ -28,8 +28,8 @@ pub enum LabCommand {
     Overhead(OverheadArgs),
     /// Measure where tasks wait on the way to page-cache pages, with the fileserver load
     Waits(WaitsArgs),
-    /// Study the recorded series in DIR/result.json again and write DIR/report.html; of DIR/waits.json,
-    /// print the table
+    /// Analyze the recorded series in DIR/result.json again and write DIR/report.html; of DIR/waits.json
+    /// or DIR/overhead.json, print the table
     Report(ReportArgs),
 }
 
@@ -44,7 +44,7 @@ pub struct ListArgs {
 /// Arguments of `justitia lab report`.
 #[derive(Debug, Clone, Args)]
 pub struct ReportArgs {
-    /// Directory that holds result.json or waits.json
+    /// Directory that holds result.json, waits.json or overhead.json
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
     /// Leave out this many seconds at the start instead of the recorded number

@@ -1,4 +1,4 @@
-//! The record of one run: what a guest measured, kept in full so that it can be studied again.
+//! The record of one run: what a guest measured, kept in full so that it can be analyzed again.
 //!
 //! Series are stored by column, which is a third of the size and what a plot wants. Counters are
 //! cumulative since the start of the measured phase.

@@ -51,7 +51,7 @@ pub struct AnalyzedRun {
 }
 
 impl PolicyResult {
-    /// Studies the records of one policy.
+    /// Analyzes the records of one policy.
     pub fn of(settings: &Settings, records: Vec<RunRecord>) -> Self {
         let whole: Vec<Figures> = records
             .iter()

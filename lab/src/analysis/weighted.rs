@@ -72,7 +72,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn a_result_reads_back_as_it_was_written_and_studies_the_same() {
+    fn a_result_reads_back_as_it_was_written_and_analyzes_the_same() {
         let document = fixture::document("fileserver --weights 100,200,400 --seconds 50 --runs 3");
         let read = Document::parse(&document.record().to_string()).unwrap();
         assert!(read.record() == document.record());

@@ -1,4 +1,4 @@
-//! report.html: one self-contained page from one studied document. Pure: text in, text out.
+//! report.html: one self-contained page from one analyzed document. Pure: text in, text out.
 //!
 //! [`html`] escapes and builds tables, [`plot`] and [`charts`] draw, [`style`] colors,
 //! [`figures`] and [`tables`] are the parts of the page. The page fetches nothing and runs no

@@ -427,7 +427,7 @@ pub fn environment(document: &Document) -> String {
     format!(
         "<h2>Environment</h2>\n{}<h3>The command that made it</h3>\n<pre>{}</pre>\n\
          <p class=\"note\">result.json beside this page holds the raw series; \
-         <code>justitia lab report DIR</code> studies them again.</p>\n",
+         <code>justitia lab report DIR</code> analyzes them again.</p>\n",
         table.render(),
         escape(&environment.command)
     )

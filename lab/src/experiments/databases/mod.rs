@@ -1,10 +1,9 @@
 //! Experiments with databases: MariaDB in containers, sysbench as their clients, the scenarios of
 //! MemOpLight's evaluation.
 //!
-//! Kept apart from the other experiments, whose subject is bandwidth in the ratio of weights: here
-//! it is transactions against objectives, in phases. [`scenario`] describes, [`settings`] resolves
-//! a command line, [`image`] makes the databases, [`study`] computes, [`report`] and [`table`]
-//! show. The guest's part is in `guest::databases`.
+//! Their subject is not bandwidth in the ratio of weights but transactions against objectives, in phases.
+//! [`scenario`] describes, [`settings`] resolves a command line, [`image`] makes the databases, [`analysis`]
+//! computes. The guest's part is in `guest::databases`, the page in `report::databases`.
 
 pub mod analysis;
 pub mod image;
