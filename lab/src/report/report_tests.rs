@@ -38,15 +38,15 @@ fn well_formed(html: &str) -> usize {
 
 #[test]
 fn every_experiment_makes_a_well_formed_page() {
-    for line in [
-        "fileserver",
+    let names = crate::experiments::ALL.map(|experiment| experiment.name);
+    let lines = [
         "fileserver --weights 100,200,400,800 --runs 3 --seconds 30",
         "fileserver --weights 150,350,900 --names t/a,t/b,c --idle c=5 --policies conventional",
         "fileserver --weights 100 --policies observe,strict",
-        "readmix",
         "sharing --runs 2",
         "reread --policies conventional,memcg,direct,justitia,proportional,strict,observe",
-    ] {
+    ];
+    for line in names.iter().chain(&lines) {
         let document = fixture::document(line);
         let page = render(&document);
         assert!(well_formed(&page) > 100, "{line}");
