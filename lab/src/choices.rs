@@ -86,7 +86,7 @@ impl Choices {
             lru: args.guest.lru.into(),
             scheduler: scheduler.map_or(defaults.scheduler, Into::into),
             runs: args.runs,
-            seed: args.seed,
+            seed: args.output.seed,
             agent_args: args.agent.agent_arg.clone(),
         })
     }

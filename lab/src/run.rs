@@ -12,7 +12,7 @@ use std::path::Path;
 use serde_json::{json, Value};
 
 use crate::analysis::json as layout;
-use crate::args::{LabArgs, LabCommand, ListArgs, ReportArgs};
+use crate::args::{LabArgs, LabCommand, ListArgs, OutputArgs, ReportArgs};
 use crate::experiment::{Analysis, Plan, Read, RESULT};
 use crate::experiments::{overhead, wait_profile};
 use crate::machine::Guest;
@@ -29,17 +29,13 @@ pub const REPORT: &str = "report.html";
 /// # Errors
 /// One line of cause, one of remedy and an exit code; see [`LabError`].
 pub fn main(args: &LabArgs) -> Result<(), LabError> {
-    let command = |out: &Path| command_line(std::env::args(), out);
+    let command = |output: &OutputArgs| command_line(std::env::args(), &output.out);
     match &args.command {
-        LabCommand::Run(run) => {
-            let plan = registry::plan(run, command(&run.out))?;
-            perform(plan, &run.out, run.json)
-        }
-        LabCommand::Overhead(args) => perform(overhead::plan(args)?, &args.out, args.json),
+        LabCommand::Run(run) => perform(registry::plan(run, command(&run.output))?, &run.output),
+        LabCommand::Overhead(args) => perform(overhead::plan(args)?, &args.output),
         LabCommand::Waits(args) => perform(
-            wait_profile::plan(args, command(&args.out))?,
-            &args.out,
-            args.json,
+            wait_profile::plan(args, command(&args.output))?,
+            &args.output,
         ),
         LabCommand::List(list) => list_experiments(list),
         LabCommand::Report(report) => report_again(report),
@@ -47,14 +43,15 @@ pub fn main(args: &LabArgs) -> Result<(), LabError> {
 }
 
 /// Does all jobs of a plan in QEMU and shows what came out.
-fn perform(mut plan: Box<dyn Plan>, out: &Path, json: bool) -> Result<(), LabError> {
+fn perform(mut plan: Box<dyn Plan>, output: &OutputArgs) -> Result<(), LabError> {
+    let out = output.out.as_path();
     fs::create_dir_all(out).map_err(|error| LabError::io("create", out, error))?;
     probe_writable(out)?;
     let mut progress = Progress::stderr();
     let guest = plan.machine(out, &mut |line| progress.say(line))?;
     let analysis = collect(&mut *plan, out, guest, &mut progress)?;
     drop(progress);
-    show(&*analysis, out, json)
+    show(&*analysis, out, output.json)
 }
 
 /// Does all jobs of a plan and writes the analysis as often as there is a new one.

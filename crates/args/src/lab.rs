@@ -55,12 +55,24 @@ pub struct ReportArgs {
     pub json: bool,
 }
 
+/// What all measuring commands have.
+#[derive(Debug, Clone, Args)]
+pub struct OutputArgs {
+    /// Directory for the record (result.json, overhead.json or waits.json), report.html and the guests'
+    /// consoles
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Seed of every random choice; run N uses SEED + N - 1
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print the record instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Arguments of `justitia lab overhead`.
 #[derive(Debug, Clone, Args)]
 pub struct OverheadArgs {
-    /// Directory for overhead.json and the guest's console
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
     /// Loads to observe: randread, read, fileserver [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub loads: Vec<String>,
@@ -76,29 +88,20 @@ pub struct OverheadArgs {
     /// Virtual CPUs
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub cpus: u32,
-    /// Seed of every random choice
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Print overhead.json instead of the table
-    #[arg(long)]
-    pub json: bool,
+    /// What comes out.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Arguments of `justitia lab waits`.
 #[derive(Debug, Clone, Args)]
 pub struct WaitsArgs {
-    /// Directory for waits.json and the guest's console
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
     /// Seconds that the load runs; its second half is looked at
     #[arg(long, value_name = "N", default_value_t = 60)]
     pub seconds: u32,
-    /// Seed of every random choice
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Print waits.json, without the stacks, instead of the table
-    #[arg(long)]
-    pub json: bool,
+    /// What comes out.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The guest.
     #[command(flatten)]
     pub guest: GuestArgs,
@@ -110,9 +113,6 @@ pub struct RunArgs {
     /// Which experiment: see 'justitia lab list'
     #[arg(value_name = "EXPERIMENT")]
     pub experiment: String,
-    /// Directory for result.json, report.html and the guests' consoles
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
     /// Policies to compare, in this order [default: the experiment's own]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub policies: Vec<String>,
@@ -131,12 +131,9 @@ pub struct RunArgs {
     /// Run all policies this many times, back to back, and report medians
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub runs: u32,
-    /// Seed of every random choice; run N uses SEED + N - 1
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Print result.json instead of the table
-    #[arg(long)]
-    pub json: bool,
+    /// What comes out.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The guest.
     #[command(flatten)]
     pub guest: GuestArgs,

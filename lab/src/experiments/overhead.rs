@@ -134,7 +134,7 @@ fn job(args: &OverheadArgs) -> Result<(Series, OverheadJob), LabError> {
         pairs: args.pairs,
         seconds: args.seconds,
         loads,
-        seed: args.seed,
+        seed: args.output.seed,
     };
     Ok((args.kernel.parse()?, job))
 }

@@ -96,15 +96,13 @@ impl Plan for WaitProfilePlan {
 fn settings(args: &WaitsArgs) -> Result<Settings, LabError> {
     let run = RunArgs {
         experiment: fileserver::DESCRIPTION.name.to_owned(),
-        out: args.out.clone(),
         policies: vec![Policy::Conventional.name().to_owned()],
         weights: Vec::new(),
         containers: None,
         names: Vec::new(),
         seconds: Some(args.seconds),
         runs: 1,
-        seed: args.seed,
-        json: args.json,
+        output: args.output.clone(),
         guest: args.guest.clone(),
         load: LoadArgs::default(),
         agent: AgentArgs::default(),
