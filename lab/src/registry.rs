@@ -79,6 +79,20 @@ pub fn find(name: &str) -> Result<&'static dyn Experiment, LabError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Job;
+
+    #[test]
+    fn a_guest_reads_every_job_as_it_was_written() {
+        for experiment in all() {
+            let args = crate::fixture::run_args(experiment.name());
+            let boots = plan(&args, String::new()).unwrap().boots();
+            assert_eq!(boots.len(), experiment.policies().len());
+            for boot in boots {
+                let text = serde_json::to_vec(&boot.job).unwrap();
+                assert_eq!(serde_json::from_slice::<Job>(&text).unwrap(), boot.job);
+            }
+        }
+    }
 
     #[test]
     fn a_wrong_name_is_answered_with_the_nearest_valid_one() {
