@@ -1,9 +1,133 @@
-//! Words of the command line as the lab's own values.
+//! The choices that all experiments of `justitia lab run` share: resolved, checked and recorded.
 
-use crate::args::{AttackArg, ClockArg, KeysArg, LruArg, SchedulerArg};
-use crate::databases::protocol::Keys;
+use serde::{Deserialize, Serialize};
+
+use crate::args::{AttackArg, ClockArg, KeysArg, LruArg, RunArgs, SchedulerArg};
+use crate::policy::{self, did_you_mean, Policy};
+use crate::protocol::databases::Keys;
 use crate::protocol::{Attack, Lru, Scheduler};
+use justitia_machine::error::LabError;
+use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
+
+/// Least memory of a guest that runs containers.
+const MIN_MEMORY_BYTES: u64 = 256 << 20;
+
+/// Part of result.json.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Choices {
+    /// Series of the stock kernel.
+    pub kernel_series: String,
+    /// Policies, in the order they are run.
+    pub policies: Vec<Policy>,
+    /// Guest memory.
+    pub memory_bytes: u64,
+    /// Virtual CPUs.
+    pub cpus: u32,
+    /// Bandwidth of the data disk.
+    pub disk_mb_per_s: u32,
+    /// Where the guest's time comes from.
+    #[serde(default)]
+    pub clock: Clock,
+    pub lru: Lru,
+    /// Block scheduler of the data disk.
+    pub scheduler: Scheduler,
+    /// How often all policies are run.
+    pub runs: u32,
+    /// Seed of the first run.
+    pub seed: u64,
+    /// Extra arguments of the agent.
+    pub agent_args: Vec<String>,
+}
+
+/// What an experiment has unless the command line says otherwise.
+#[derive(Debug, Clone, Copy)]
+pub struct Defaults {
+    pub memory_bytes: u64,
+    pub disk_mb_per_s: u32,
+    pub scheduler: Scheduler,
+}
+
+impl Choices {
+    /// Resolves and checks a command line; the policies are those that the experiment runs by default
+    /// and those that it has.
+    ///
+    /// # Errors
+    /// A usage error for the first value that makes no sense.
+    pub fn from_args(
+        args: &RunArgs,
+        experiment: &str,
+        (default, possible): (&[Policy], &[Policy]),
+        defaults: Defaults,
+    ) -> Result<Self, LabError> {
+        let kernel = args.guest.kernel.as_str();
+        known_kernel(kernel)?;
+        let memory_bytes = args.guest.memory.unwrap_or(defaults.memory_bytes);
+        if memory_bytes < MIN_MEMORY_BYTES {
+            let mib = memory_bytes >> 20;
+            return Err(LabError::usage(
+                format!("--memory {mib} MiB is too small for a guest"),
+                "use 256M or more",
+            ));
+        }
+        let disk_mb_per_s = args.guest.disk_mbps.unwrap_or(defaults.disk_mb_per_s);
+        in_range("--disk-mbps", disk_mb_per_s, 1, 100_000)?;
+        let clock = clock(args.guest.clock);
+        cpus_start(args.guest.cpus, clock, kernel)?;
+        in_range("--runs", args.runs, 1, 100)?;
+        let scheduler = args.guest.scheduler;
+        Ok(Self {
+            kernel_series: kernel.to_owned(),
+            policies: policy::chosen(experiment, &args.policies, possible, default)?,
+            memory_bytes,
+            cpus: args.guest.cpus,
+            disk_mb_per_s,
+            clock,
+            lru: args.guest.lru.into(),
+            scheduler: scheduler.map_or(defaults.scheduler, Into::into),
+            runs: args.runs,
+            seed: args.output.seed,
+            agent_args: args.agent.agent_arg.clone(),
+        })
+    }
+
+    /// The seed of run `run`, counted from 0.
+    pub fn seed_of(&self, run: u32) -> u64 {
+        self.seed.wrapping_add(u64::from(run))
+    }
+}
+
+/// Refuses a kernel that there is none of.
+fn known_kernel(kernel: &str) -> Result<(), LabError> {
+    let series = Series::ALL.map(Series::name);
+    if series.contains(&kernel) {
+        return Ok(());
+    }
+    Err(LabError::usage(
+        format!("unknown kernel series '{kernel}'"),
+        did_you_mean(kernel, &series),
+    ))
+}
+
+/// Refuses a number outside `least..=most`.
+///
+/// # Errors
+/// Names the option and the range.
+pub fn in_range(
+    option: &str,
+    value: impl Into<u64>,
+    least: u64,
+    most: u64,
+) -> Result<(), LabError> {
+    let value = value.into();
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(LabError::usage(
+        format!("{option} {value} is out of range"),
+        format!("use a number from {least} to {most}"),
+    ))
+}
 
 impl From<AttackArg> for Attack {
     fn from(arg: AttackArg) -> Self {
@@ -36,8 +160,26 @@ impl From<LruArg> for Lru {
     }
 }
 
+/// Refuses a number of CPUs that a guest of this kernel does not come up with.
+///
+/// # Errors
+/// Says what to use.
+pub fn cpus_start(cpus: u32, clock: Clock, kernel: &str) -> Result<(), LabError> {
+    in_range("--cpus", cpus, 1, 64)?;
+    // It waits for its second CPU without letting the emulator take turns (QEMU 7.2; 6.12 and 7.2 do not).
+    if clock != Clock::Host && cpus > 1 && kernel == Series::V6_1.name() {
+        return Err(LabError::usage(
+            format!(
+                "Linux {kernel} does not start {cpus} CPUs where the clock counts instructions"
+            ),
+            "use --cpus 1 or another kernel",
+        ));
+    }
+    Ok(())
+}
+
 /// The guest's clock.
-pub(crate) fn clock(arg: ClockArg) -> Clock {
+fn clock(arg: ClockArg) -> Clock {
     match arg {
         ClockArg::Host => Clock::Host,
         ClockArg::Instructions => Clock::Instructions {

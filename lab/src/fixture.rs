@@ -8,13 +8,20 @@ use std::collections::BTreeMap;
 use clap::Parser;
 use serde_json::json;
 
+use crate::analysis::record::RunRecord;
+use crate::analysis::run::Run;
+use crate::analysis::weighted::Document;
+use crate::analysis::weighted::Environment;
 use crate::args::{LabArgs, LabCommand, RunArgs};
-use crate::experiments::{runs_agent, Settings};
+use crate::experiments::settings::Settings;
+use crate::experiments::{self};
+use crate::load::guard::GuardRole;
 use crate::protocol::{
-    AgentCost, ContainerJob, ContainerReport, FileReport, FileSample, GuardRole, GuestJob,
-    GuestReport, Load, PhaseReport, PolicyUnderTest, Sample, TenantReport,
+    AgentCost, ContainerJob, ContainerReport, FileReport, FileSample, GuestJob, GuestReport, Load,
+    PhaseReport, Policy, Sample, TenantReport,
 };
-use crate::study::{Document, Environment, RunRecord};
+use crate::registry::find;
+use justitia_machine::error::LabError;
 
 /// `justitia lab` as a command of its own.
 #[derive(Parser)]
@@ -38,23 +45,37 @@ pub(crate) fn run_args(line: &str) -> RunArgs {
     *run
 }
 
+/// Settings of `justitia lab run LINE`, or why there are none.
+pub(crate) fn asked(line: &str) -> Result<Settings, LabError> {
+    let args = run_args(line);
+    let found = experiments::description(&args.experiment);
+    let found = found.ok_or_else(|| find(&args.experiment).err().expect("there is none"))?;
+    crate::registry::plan(&args, String::new())?;
+    Settings::from_args(found, &args)
+}
+
 /// Settings of `justitia lab run LINE`.
 pub(crate) fn settings(line: &str) -> Settings {
-    Settings::from_args(&run_args(line), &["6.1", "6.12", "7.2"]).expect("valid settings")
+    asked(line).expect("valid settings")
+}
+
+/// A run that nothing disturbed.
+pub(crate) fn head(run: u32) -> Run {
+    Run {
+        run,
+        seed: u64::from(run),
+        ..Run::default()
+    }
 }
 
 /// A record without series.
 pub(crate) fn empty_record() -> RunRecord {
     RunRecord {
-        run: 1,
-        seed: 1,
+        head: Run::default(),
         kernel: "6.12-test".into(),
         seconds: 60.0,
         prepare_s: None,
-        host_busy_with_others: None,
-        host_speed: None,
         guest_cpu_busy: None,
-        failed_boots: 0,
         agent: None,
         knob_differences: Vec::new(),
         agent_log: String::new(),
@@ -65,17 +86,18 @@ pub(crate) fn empty_record() -> RunRecord {
     }
 }
 
-/// A studied document of `justitia lab run LINE`, with a hostile value or two in its text fields.
+/// An analyzed document of `justitia lab run LINE`, with a hostile value or two in its text fields.
 pub(crate) fn document(line: &str) -> Document {
     let settings = settings(line);
     let records = settings
+        .choices
         .policies
         .iter()
         .map(|&policy| {
-            let records = (0..settings.runs)
+            let records = (0..settings.choices.runs)
                 .map(|run| {
                     let job = settings.job(policy, run);
-                    RunRecord::of(&report(&job), run + 1, job.seed, 0)
+                    RunRecord::of(head(run + 1), &report(&job))
                 })
                 .collect();
             (policy, records)
@@ -92,12 +114,12 @@ pub(crate) fn document(line: &str) -> Document {
         machine: BTreeMap::from([("acceleration".into(), "software emulation".into())]),
         settings,
     };
-    Document::study(environment, records)
+    Document::analyze(environment, records)
 }
 
 /// What a synthetic guest answers to a job.
 pub(crate) fn report(job: &GuestJob) -> GuestReport {
-    let agent = runs_agent(job.policy);
+    let agent = job.policy.runs_agent();
     let knobs = BTreeMap::from([("app/w100/memory.low".to_owned(), "0".to_owned())]);
     GuestReport {
         kernel: "6.12-test".into(),
@@ -138,23 +160,21 @@ fn attacked(job: &GuestJob) -> Option<TenantReport> {
 }
 
 /// How strongly bandwidth follows weight, and the total relative to conventional.
-fn shape(policy: PolicyUnderTest) -> (f64, f64) {
+fn shape(policy: Policy) -> (f64, f64) {
     match policy {
-        PolicyUnderTest::Conventional | PolicyUnderTest::Observe | PolicyUnderTest::GateFifo => {
-            (0.3, 1.0)
-        }
-        PolicyUnderTest::Memcg => (1.25, 0.86),
-        PolicyUnderTest::Direct => (0.85, 0.5),
-        PolicyUnderTest::Justitia => (0.75, 0.99),
-        PolicyUnderTest::Proportional
-        | PolicyUnderTest::FirstTouch
-        | PolicyUnderTest::Guarded
-        | PolicyUnderTest::Hostile
-        | PolicyUnderTest::GateStride
-        | PolicyUnderTest::GateLoop => (1.0, 1.02),
-        PolicyUnderTest::GateAging => (0.5, 1.0),
-        PolicyUnderTest::GateInsert => (0.3, 0.6),
-        PolicyUnderTest::Strict => (1.0, 0.9),
+        Policy::Conventional | Policy::Observe | Policy::GateFifo => (0.3, 1.0),
+        Policy::Memcg => (1.25, 0.86),
+        Policy::Direct => (0.85, 0.5),
+        Policy::Justitia => (0.75, 0.99),
+        Policy::Proportional
+        | Policy::FirstTouch
+        | Policy::Guarded
+        | Policy::Hostile
+        | Policy::GateStride
+        | Policy::GateLoop => (1.0, 1.02),
+        Policy::GateAging => (0.5, 1.0),
+        Policy::GateInsert => (0.3, 0.6),
+        _ => (1.0, 0.9),
     }
 }
 
@@ -177,10 +197,12 @@ fn containers(job: &GuestJob) -> Vec<ContainerReport> {
         .iter()
         .map(|container| {
             let (limit, finite) = match container.load {
-                Load::Reread { file_bytes, .. } => (file_bytes as f64, true),
+                Load::Reread(ref load) => (load.file_bytes as f64, true),
                 _ => (f64::INFINITY, false),
             };
-            let low = runs_agent(job.policy)
+            let low = job
+                .policy
+                .runs_agent()
                 .then(|| (500e6 * f64::from(container.weight) / weights) as u64);
             let (mut moved, mut finished) = (0.0, None);
             let mut samples = Vec::new();
@@ -224,15 +246,11 @@ fn containers(job: &GuestJob) -> Vec<ContainerReport> {
 }
 
 /// The phases of a load that has some: under pressure a tenth of the bandwidth, unless guarded.
-fn phases(policy: PolicyUnderTest, load: &Load) -> Vec<PhaseReport> {
+fn phases(policy: Policy, load: &Load) -> Vec<PhaseReport> {
     let Load::Guard(GuardRole::Starter { .. } | GuardRole::Server { .. }) = load else {
         return Vec::new();
     };
-    let pressed = if policy == PolicyUnderTest::Guarded {
-        1
-    } else {
-        10
-    };
+    let pressed = if policy == Policy::Guarded { 1 } else { 10 };
     let phase = |name: &str, slower: u64| PhaseReport {
         name: name.into(),
         seconds: Some(2.0 * slower as f64),
@@ -247,11 +265,12 @@ fn phases(policy: PolicyUnderTest, load: &Load) -> Vec<PhaseReport> {
 
 /// The shared file, if there is one: it stays under proportional and is halved by others.
 fn files(job: &GuestJob) -> Vec<FileReport> {
-    let Some(Load::Sharing { shared_bytes, .. }) = job.containers.first().map(|c| &c.load) else {
+    let Some(Load::Sharing(load)) = job.containers.first().map(|c| &c.load) else {
         return Vec::new();
     };
+    let shared_bytes = &load.shared_bytes;
     let least = match job.policy {
-        PolicyUnderTest::Proportional => *shared_bytes,
+        Policy::Proportional => *shared_bytes,
         _ => shared_bytes / 2,
     };
     let look = |second: u32| FileSample {

@@ -1,6 +1,13 @@
-//! The lab.
-mod choices;
-pub mod databases;
+//! The lab: experiments in guests, from arguments to a page.
+#![allow(
+    missing_docs,
+    reason = "no other crate builds on this one; a name that says it all stands alone"
+)]
+
+pub mod analysis;
+pub mod choices;
+pub mod comparison;
+pub mod experiment;
 pub mod experiments;
 #[cfg(test)]
 mod fixture;
@@ -8,13 +15,13 @@ pub mod gate_module;
 pub mod guest;
 pub mod load;
 pub mod machine;
-pub mod overhead;
+pub mod policy;
 pub mod progress;
 pub mod protocol;
+pub mod registry;
 pub mod report;
 pub mod run;
-pub mod study;
+
 pub mod table;
-pub mod waits;
 pub use justitia_args::lab as args;
 pub use run::main;

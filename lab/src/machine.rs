@@ -1,6 +1,6 @@
 //! The guest of an experiment: sizes its virtual machine and boots it.
 //!
-//! [`Guest`] is what an experiment needs from whoever runs its jobs; [`Machine`] does so in QEMU,
+//! [`Guest`] is what the runner needs from whoever does its jobs; [`Machine`] does so in QEMU,
 //! and tests answer from a synthetic one. Sizes in bytes.
 
 use std::collections::BTreeMap;
@@ -10,24 +10,21 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
-use crate::experiments::{has_gate, runs_agent, Settings};
-use crate::gate_module;
-use crate::protocol::{GuestJob, GuestReport, Job, MemoryDisk};
+use crate::protocol::{Job, MemoryDisk};
 use justitia_machine::error::LabError;
 use justitia_machine::host::{HostSeen, Watch};
-use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
-use justitia_machine::vm::{self, DataDisk, VmSpec};
+use justitia_machine::vm::{self, VmSpec};
 
-/// Runs jobs.
+/// Does jobs.
 pub trait Guest {
-    /// Runs one job; `console` is where the guest's console is kept.
+    /// Does one job; `console` is where the guest's console is kept.
     ///
     /// # Errors
     /// What kept the guest from reporting.
     fn run(
         &mut self,
-        job: &GuestJob,
+        job: &Job,
         console: &Path,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Answer, LabError>;
@@ -36,76 +33,53 @@ pub trait Guest {
 /// What came back.
 #[derive(Debug)]
 pub struct Answer {
-    /// The guest's report.
-    pub report: GuestReport,
+    /// The guest's report, in JSON.
+    pub report: Vec<u8>,
     /// Boots that failed before.
     pub failed_boots: u32,
     /// The host meanwhile.
     pub host: HostSeen,
     /// Facts about the virtual machine.
     pub machine: BTreeMap<String, String>,
+    /// Where the guest's console is kept.
+    pub console: PathBuf,
+}
+
+impl Answer {
+    /// The report.
+    ///
+    /// # Errors
+    /// It is not one.
+    pub fn report<T: DeserializeOwned>(&self) -> Result<T, LabError> {
+        understood(&self.report)
+    }
 }
 
 /// A QEMU guest with a stock kernel.
 #[derive(Debug)]
 pub struct Machine {
     spec: VmSpec,
-    /// Holds the kernel module, if there is one.
-    _module: Option<TempDir>,
+    /// Holds what the machine is made of.
+    _dir: Option<TempDir>,
+}
+
+impl From<VmSpec> for Machine {
+    fn from(spec: VmSpec) -> Self {
+        Self::with_dir(spec, None)
+    }
 }
 
 impl Machine {
-    /// The machine that `settings` describe.
-    ///
-    /// # Errors
-    /// Environment, if the programs that run in the guest are not beside this one, or the kernel module
-    /// is wanted and cannot be built here.
-    pub fn for_settings(
-        settings: &Settings,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<Self, LabError> {
-        let kernel: Series = settings.kernel_series.parse()?;
-        let mut binaries = vec![program("justitia-lab-guest")?];
-        if settings.policies.iter().any(|policy| runs_agent(*policy)) {
-            binaries.push(program("justitia")?);
-        }
-        let mut module = None;
-        if settings.policies.iter().any(|policy| has_gate(*policy)) {
-            let dir = tempfile::tempdir().map_err(|error| {
-                LabError::io("create a directory in", &std::env::temp_dir(), error)
-            })?;
-            binaries.push(gate_module::build(kernel, dir.path(), progress)?);
-            module = Some(dir);
-        }
-        Ok(Self {
-            _module: module,
-            spec: VmSpec {
-                kernel: kernel.into(),
-                memory_bytes: with_disk(settings.memory_bytes, settings.memory_disk().as_ref()),
-                cpus: settings.cpus,
-                possible_cpus: None,
-                disk_mbps: Some(settings.disk_mb_per_s),
-                disk_iops: None,
-                data_bytes: data_bytes(settings),
-                data: DataDisk::Scratch,
-                binaries,
-                modules: guest_modules(),
-                extra_packages: Vec::new(),
-                timeout: time_limit(settings),
-                console_log: PathBuf::new(),
-                cmdline: Vec::new(),
-                // The killed agent's programs go, and its successor's come, beside a load that runs.
-                patches_text: settings.kill_agent_at_s.is_some(),
-                clock: settings.clock,
-            },
-        })
+    /// A machine that needs a directory as long as it is used.
+    pub fn with_dir(spec: VmSpec, dir: Option<TempDir>) -> Self {
+        Self { spec, _dir: dir }
     }
 }
 
 impl Guest for Machine {
     fn run(
         &mut self,
-        job: &GuestJob,
+        job: &Job,
         console: &Path,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Answer, LabError> {
@@ -113,34 +87,21 @@ impl Guest for Machine {
             console_log: console.to_owned(),
             ..self.spec.clone()
         };
-        let text = job_text(&Job::Experiment(job.clone()))?;
         let watch = Watch::start();
-        let output = vm::run_guest(&spec, &text, progress)?;
+        let output = vm::run_guest(&spec, &job_text(job)?, progress)?;
         let host = watch.end();
-        let report = understood(&output.report)?;
-        let machine = BTreeMap::from([
-            (
-                "acceleration".to_owned(),
-                output.accelerator.name().to_owned(),
-            ),
-            ("qemu".to_owned(), output.qemu_version),
-        ]);
+        let facts = [
+            ("acceleration", output.accelerator.name().to_owned()),
+            ("qemu", output.qemu_version),
+        ];
         Ok(Answer {
-            report,
+            report: output.report,
             failed_boots: output.retries,
             host,
-            machine,
+            machine: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+            console: console.to_owned(),
         })
     }
-}
-
-/// Room for the file sets three times over: files are deleted and created at different times. No disk
-/// where the guest makes one.
-fn data_bytes(settings: &Settings) -> u64 {
-    if settings.memory_disk().is_some() {
-        return 0;
-    }
-    (settings.file_set_bytes() * 3).max(4 << 30)
 }
 
 /// Memory of a guest: that of its disk comes on top.
@@ -166,20 +127,13 @@ pub(crate) fn host_time(clock: Clock, guest_s: u64) -> Duration {
     Duration::from_secs(guest_s * slower)
 }
 
-/// Booting, filling the disk at half its speed, measuring under emulation, and patience.
-fn time_limit(settings: &Settings) -> Duration {
-    let fill_s = settings.file_set_bytes() / (u64::from(settings.disk_mb_per_s) * 500_000);
-    let guest_s = 300 + fill_s + 2 * u64::from(settings.seconds);
-    host_time(settings.clock, guest_s)
-}
-
 /// A job as the guest reads it.
-pub(crate) fn job_text(job: &Job) -> Result<Vec<u8>, LabError> {
+fn job_text(job: &Job) -> Result<Vec<u8>, LabError> {
     serde_json::to_vec(job).map_err(|error| not_understood(&error))
 }
 
 /// A report as the guest wrote it.
-pub(crate) fn understood<T: DeserializeOwned>(report: &[u8]) -> Result<T, LabError> {
+fn understood<T: DeserializeOwned>(report: &[u8]) -> Result<T, LabError> {
     serde_json::from_slice(report).map_err(|error| not_understood(&error))
 }
 
@@ -209,31 +163,6 @@ pub(crate) fn program(name: &str) -> Result<PathBuf, LabError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
-
-    #[test]
-    fn the_disk_has_room_for_the_file_sets_and_the_limit_for_filling_it() {
-        let small = fixture::settings("fileserver");
-        assert_eq!(data_bytes(&small), 4 << 30);
-        let large = fixture::settings("readmix --file-size 2G");
-        assert_eq!(data_bytes(&large), 3 * 4 * (2 << 30));
-        assert!(time_limit(&large) > time_limit(&small) + Duration::from_secs(300));
-    }
-
-    #[test]
-    fn a_disk_of_memory_comes_on_top_and_its_guest_takes_longer() {
-        let host = fixture::settings("readmix --file-size 64M");
-        let own = fixture::settings("readmix --file-size 64M --clock instructions");
-        let disk = own.memory_disk().expect("a disk of memory");
-        assert_eq!(data_bytes(&own), 0);
-        let memory = with_disk(own.memory_bytes, Some(&disk));
-        assert!(memory > own.memory_bytes + disk.bytes);
-        assert_eq!(
-            with_disk(host.memory_bytes, host.memory_disk().as_ref()),
-            host.memory_bytes
-        );
-        assert!(time_limit(&own) > 10 * time_limit(&host));
-    }
 
     #[test]
     fn a_missing_program_is_the_environments_failure() {

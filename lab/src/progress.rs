@@ -6,7 +6,6 @@
 use std::io::{IsTerminal, Write};
 use std::time::Instant;
 
-/// Writes progress.
 #[derive(Debug)]
 pub struct Progress<W: Write> {
     out: W,

@@ -1,8 +1,13 @@
 //! Orchestration with a synthetic guest: what is written, when, and what an error leaves behind.
 
 use super::*;
+use std::collections::BTreeMap;
+
+use crate::analysis::weighted::Document;
+use crate::comparison::Comparison;
 use crate::fixture;
-use crate::protocol::GuestJob;
+use crate::machine::Answer;
+use crate::protocol::Job;
 use justitia_machine::host::HostSeen;
 
 /// Answers at once; fails at the boot with this number, counted from 1.
@@ -25,8 +30,8 @@ impl Synthetic {
 impl Guest for Synthetic {
     fn run(
         &mut self,
-        job: &GuestJob,
-        _console: &Path,
+        job: &Job,
+        console: &Path,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Answer, LabError> {
         self.boots += 1;
@@ -37,12 +42,16 @@ impl Guest for Synthetic {
                 "read the log",
             ));
         }
+        let Job::Experiment(job) = job else {
+            panic!("not a job with weights")
+        };
         let mut report = fixture::report(job);
         if self.forget_a_container {
             report.containers.pop();
         }
         Ok(Answer {
-            report,
+            report: serde_json::to_vec(&report).unwrap(),
+            console: console.to_owned(),
             failed_boots: 0,
             host: HostSeen {
                 busy_with_others: Some(0.5),
@@ -53,16 +62,15 @@ impl Guest for Synthetic {
     }
 }
 
-fn collect_in(dir: &Path, line: &str, guest: Synthetic) -> (Result<Document, LabError>, String) {
+fn collect_in(
+    dir: &Path,
+    line: &str,
+    guest: Synthetic,
+) -> (Result<Box<dyn Analysis>, LabError>, String) {
     let mut log = Vec::new();
     let mut progress = Progress::new(&mut log, false);
-    let result = collect(
-        &fixture::settings(line),
-        "justitia lab run",
-        dir,
-        guest,
-        &mut progress,
-    );
+    let mut plan = Comparison::new(fixture::settings(line), "justitia lab run".to_owned());
+    let result = collect(&mut plan, dir, guest, &mut progress);
     drop(progress);
     (result, String::from_utf8(log).unwrap())
 }
@@ -83,11 +91,11 @@ fn a_run_leaves_a_result_and_a_report_and_says_what_it_does() {
     let (result, log) = collect_in(dir.path(), line, Synthetic::failing_at(0));
     assert_eq!(names(dir.path()), [REPORT, RESULT]);
     let read = Document::parse(&fs::read_to_string(dir.path().join(RESULT)).unwrap()).unwrap();
-    assert!(read.render() == result.unwrap().render());
-    assert_eq!(read.policies[&PolicyUnderTest::Memcg].runs.len(), 2);
-    let record = &read.policies[&PolicyUnderTest::Memcg].runs[1].record;
-    assert_eq!(record.host_busy_with_others, Some(0.5));
-    assert_eq!(record.host_speed, Some(700.0));
+    assert!(read.record() == result.unwrap().record());
+    assert_eq!(read.policies[&Policy::Memcg].runs.len(), 2);
+    let record = &read.policies[&Policy::Memcg].runs[1].record;
+    assert_eq!(record.head.host_busy_with_others, Some(0.5));
+    assert_eq!(record.head.host_speed, Some(700.0));
     assert!(log.contains("8/8 proportional, run 2: PV 0."), "{log}");
 }
 
@@ -96,10 +104,10 @@ fn a_failure_keeps_the_complete_runs_and_nothing_half() {
     let dir = tempfile::tempdir().unwrap();
     let line = "fileserver --weights 100,200 --seconds 60 --runs 2";
     let (result, _) = collect_in(dir.path(), line, Synthetic::failing_at(6));
-    assert_eq!(result.unwrap_err().exit_code(), 69);
+    assert_eq!(result.err().expect("a failure").exit_code(), 69);
     let read = Document::parse(&fs::read_to_string(dir.path().join(RESULT)).unwrap()).unwrap();
-    assert_eq!(read.environment.settings.runs, 1);
-    assert_eq!(read.policies[&PolicyUnderTest::Conventional].runs.len(), 1);
+    assert_eq!(read.environment.settings.choices.runs, 1);
+    assert_eq!(read.policies[&Policy::Conventional].runs.len(), 1);
 
     let dir = tempfile::tempdir().unwrap();
     let (result, _) = collect_in(dir.path(), line, Synthetic::failing_at(1));
@@ -116,11 +124,11 @@ fn a_report_that_lacks_a_container_is_a_failure() {
         forget_a_container: true,
     };
     let (result, _) = collect_in(dir.path(), "reread", guest);
-    assert_eq!(result.unwrap_err().exit_code(), 1);
+    assert_eq!(result.err().expect("a failure").exit_code(), 1);
 }
 
 #[test]
-fn a_result_is_studied_again_without_a_guest() {
+fn a_result_is_analyzed_again_without_a_guest() {
     let dir = tempfile::tempdir().unwrap();
     collect_in(dir.path(), "readmix --seconds 60", Synthetic::failing_at(0))
         .0
@@ -132,7 +140,7 @@ fn a_result_is_studied_again_without_a_guest() {
         warmup: Some(5.0),
         json: false,
     };
-    render_again(&args).unwrap();
+    report_again(&args).unwrap();
     assert!(fs::read_to_string(dir.path().join(REPORT))
         .unwrap()
         .contains("first 5 s left out"));
@@ -147,9 +155,9 @@ fn a_directory_without_a_result_is_a_usage_error() {
         warmup: None,
         json: false,
     };
-    assert_eq!(render_again(&args).unwrap_err().exit_code(), 2);
+    assert_eq!(report_again(&args).unwrap_err().exit_code(), 2);
     fs::write(dir.path().join(RESULT), "{}").unwrap();
-    assert!(render_again(&args)
+    assert!(report_again(&args)
         .unwrap_err()
         .cause()
         .contains("not a result"));
@@ -181,8 +189,7 @@ fn the_recorded_command_names_no_directory_of_this_machine() {
 
 #[test]
 fn the_summary_has_figures_but_no_series() {
-    let text = summary_json(&fixture::document("reread"));
-    let value: Value = serde_json::from_str(&text).unwrap();
+    let value = fixture::document("reread").summary();
     assert!(value["policies"]["memcg"]["pv"].is_number());
     assert!(value["policies"]["memcg"]["runs"].is_null());
 }

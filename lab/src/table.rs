@@ -2,12 +2,17 @@
 //!
 //! Plain text, aligned by character count, no wider than its numbers need.
 
+pub mod databases;
+
 use std::fmt::Write;
 
-use crate::experiments::{policy_name, Measure};
+use crate::analysis::figures::Figures;
+use crate::analysis::notes::notes;
+use crate::analysis::residency::FileFigures;
+use crate::analysis::result::PolicyResult;
+use crate::analysis::weighted::Document;
+use crate::experiments::Measure;
 use crate::report::tables::{lru_name, scheduler_name};
-use crate::study::notes::notes;
-use crate::study::{Document, Figures, FileFigures, PolicyResult};
 use justitia_machine::qemu::Clock;
 
 /// Columns before the first policy: container, weight, ideal share, ideal ratio.
@@ -51,8 +56,8 @@ fn setup(document: &Document) -> String {
         Measure::Completion => "until each file was read".to_owned(),
         Measure::Phases => format!("{} s in phases", settings.seconds),
     };
-    let runs = if settings.runs > 1 {
-        format!("median of {} runs", settings.runs)
+    let runs = if settings.choices.runs > 1 {
+        format!("median of {} runs", settings.choices.runs)
     } else {
         "one run".to_owned()
     };
@@ -60,15 +65,15 @@ fn setup(document: &Document) -> String {
         "{} on Linux {}: {} MiB, {} CPUs{}, disk {} MB/s, {}, {} LRU; {window}; {runs}\n",
         document.experiment,
         document.kernel,
-        settings.memory_bytes >> 20,
-        settings.cpus,
-        match settings.clock {
+        settings.choices.memory_bytes >> 20,
+        settings.choices.cpus,
+        match settings.choices.clock {
             Clock::Host => String::new(),
             clock @ Clock::Instructions { .. } => format!(", clock: {clock}"),
         },
-        settings.disk_mb_per_s,
-        scheduler_name(settings.scheduler),
-        lru_name(settings.lru),
+        settings.choices.disk_mb_per_s,
+        scheduler_name(settings.choices.scheduler),
+        lru_name(settings.choices.lru),
     )
 }
 
@@ -78,7 +83,7 @@ fn heading(document: &Document) -> [Vec<String>; 2] {
         .map(str::to_owned)
         .to_vec();
     for (policy, _) in document.in_order() {
-        names.push(policy_name(policy).to_owned());
+        names.push(policy.name().to_owned());
         columns.extend(["MB/s".to_owned(), "ratio".to_owned()]);
     }
     [names, columns]

@@ -10,7 +10,7 @@ use std::fs;
 use std::time::Duration;
 
 use common::{machine, report_of, PROLOGUE};
-use justitia_lab::protocol::{Doing, WaitsReport};
+use justitia_lab::protocol::{Doing, WaitProfile};
 use justitia_machine::kernels::Series;
 
 /// The program under its own name is the script.
@@ -45,7 +45,7 @@ fn look(series: Series) {
     spec.patches_text = true;
     spec.timeout = Duration::from_secs(900);
     let (output, report) = report_of(&spec, "");
-    let seen: WaitsReport = serde_json::from_str(&report)
+    let seen: WaitProfile = serde_json::from_str(&report)
         .unwrap_or_else(|error| panic!("{}: {error}: {report}", output.kernel_release));
 
     assert_eq!(seen.no_spinning, None, "{}", output.kernel_release);

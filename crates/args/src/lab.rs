@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
 /// Arguments of `justitia lab`.
 #[derive(Debug, Clone, Args)]
@@ -27,8 +28,8 @@ pub enum LabCommand {
     Overhead(OverheadArgs),
     /// Measure where tasks wait on the way to page-cache pages, with the fileserver load
     Waits(WaitsArgs),
-    /// Study the recorded series in DIR/result.json again and write DIR/report.html; of DIR/waits.json,
-    /// print the table
+    /// Analyze the recorded series in DIR/result.json again and write DIR/report.html; of DIR/waits.json
+    /// or DIR/overhead.json, print the table
     Report(ReportArgs),
 }
 
@@ -43,7 +44,7 @@ pub struct ListArgs {
 /// Arguments of `justitia lab report`.
 #[derive(Debug, Clone, Args)]
 pub struct ReportArgs {
-    /// Directory that holds result.json or waits.json
+    /// Directory that holds result.json, waits.json or overhead.json
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
     /// Leave out this many seconds at the start instead of the recorded number
@@ -54,12 +55,24 @@ pub struct ReportArgs {
     pub json: bool,
 }
 
+/// What all measuring commands have.
+#[derive(Debug, Clone, Args)]
+pub struct OutputArgs {
+    /// Directory for the record (result.json, overhead.json or waits.json), report.html and the guests'
+    /// consoles
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Seed of every random choice; run N uses SEED + N - 1
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print the record instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Arguments of `justitia lab overhead`.
 #[derive(Debug, Clone, Args)]
 pub struct OverheadArgs {
-    /// Directory for overhead.json and the guest's console
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
     /// Loads to observe: randread, read, fileserver [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub loads: Vec<String>,
@@ -75,29 +88,20 @@ pub struct OverheadArgs {
     /// Virtual CPUs
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub cpus: u32,
-    /// Seed of every random choice
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Print overhead.json instead of the table
-    #[arg(long)]
-    pub json: bool,
+    /// What comes out.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Arguments of `justitia lab waits`.
 #[derive(Debug, Clone, Args)]
 pub struct WaitsArgs {
-    /// Directory for waits.json and the guest's console
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
     /// Seconds that the load runs; its second half is looked at
     #[arg(long, value_name = "N", default_value_t = 60)]
     pub seconds: u32,
-    /// Seed of every random choice
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Print waits.json, without the stacks, instead of the table
-    #[arg(long)]
-    pub json: bool,
+    /// What comes out.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The guest.
     #[command(flatten)]
     pub guest: GuestArgs,
@@ -109,9 +113,6 @@ pub struct RunArgs {
     /// Which experiment: see 'justitia lab list'
     #[arg(value_name = "EXPERIMENT")]
     pub experiment: String,
-    /// Directory for result.json, report.html and the guests' consoles
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
     /// Policies to compare, in this order [default: the experiment's own]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub policies: Vec<String>,
@@ -130,12 +131,9 @@ pub struct RunArgs {
     /// Run all policies this many times, back to back, and report medians
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub runs: u32,
-    /// Seed of every random choice; run N uses SEED + N - 1
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Print result.json instead of the table
-    #[arg(long)]
-    pub json: bool,
+    /// What comes out.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The guest.
     #[command(flatten)]
     pub guest: GuestArgs,
@@ -179,7 +177,8 @@ pub struct GuestArgs {
 }
 
 /// What the containers run.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Load")]
 pub struct LoadArgs {
     /// Worker threads of each container (fileserver, readmix)
@@ -253,7 +252,8 @@ pub struct LoadArgs {
 }
 
 /// The agent under test.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Agent")]
 pub struct AgentArgs {
     /// One more argument for `justitia run` in the guest; may be repeated
@@ -274,7 +274,7 @@ pub struct AgentArgs {
 }
 
 /// What a hostile tenant does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
 pub enum AttackArg {
     /// Records of containers that are not its own, or no records.
     Records,
@@ -291,7 +291,7 @@ pub enum AttackArg {
 }
 
 /// Which rows are asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
 pub enum KeysArg {
     /// Each row as often as the others
     Uniform,

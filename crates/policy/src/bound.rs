@@ -135,10 +135,10 @@ fn holders(members: &[Member]) -> Vec<Holder> {
 
 impl Holder {
     fn node(&self, members: &[Member]) -> Node {
-        let group = members[self.member].group;
+        let Member { group, weight, .. } = &members[self.member];
         Node {
             parent: self.parent,
-            weight: group.weight.map(|weight| u64::from(weight.get())),
+            weight: weight.map(|weight| u64::from(weight.get())),
             floor: Bytes::ZERO,
             demand: if self.tenant {
                 group.memory.current.map(demand::growing)

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         ["load", spec] => load::run(Path::new(spec)),
         ["attack", ref rest @ ..] => load::attack::run(rest),
         ["waits", group, seconds] => match seconds.parse() {
-            Ok(seconds) => guest::waits::look(Path::new(group), seconds),
+            Ok(seconds) => guest::wait_profile::look(Path::new(group), seconds),
             Err(_) => return usage(),
         },
         _ => return usage(),

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::did_you_mean;
-use super::settings::in_range;
 use crate::args::RunArgs;
+use crate::choices::in_range;
+use crate::policy::did_you_mean;
 use crate::protocol::Lie;
 use justitia_machine::error::LabError;
 
@@ -41,7 +41,7 @@ pub struct ContainerSpec {
 pub fn containers(args: &RunArgs, default: &[u32]) -> Result<Vec<ContainerSpec>, LabError> {
     let weights: Vec<u32> = match args.containers {
         Some(count) => {
-            in_range("--containers", u64::from(count), 1, MAX_CONTAINERS as u64)?;
+            in_range("--containers", count, 1, MAX_CONTAINERS as u64)?;
             (1..=count).map(|i| i * 100).collect()
         }
         None if args.weights.is_empty() => default.to_vec(),
@@ -54,7 +54,7 @@ pub fn containers(args: &RunArgs, default: &[u32]) -> Result<Vec<ContainerSpec>,
         ));
     }
     for &weight in &weights {
-        in_range("weight", u64::from(weight), 1, 10_000)?;
+        in_range("weight", weight, 1, 10_000)?;
     }
     let names = names(args, &weights)?;
     let mut specs: Vec<ContainerSpec> = names

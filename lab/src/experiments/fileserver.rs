@@ -4,11 +4,13 @@
 //! whole file, delete one, stat one. Nearly everything is absorbed by the page cache, so the
 //! weights of the block layer never see it. Sizes in bytes.
 
-use serde::{Deserialize, Serialize};
-
-use super::{ContainerSpec, Description, Measure};
+use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
-use crate::protocol::{Load, PolicyUnderTest};
+use crate::choices::in_range;
+use crate::load::fileserver::Fileserver;
+pub use crate::load::fileserver::Mix as Parameters;
+use crate::load::Load;
+use crate::policy::Policy;
 use justitia_machine::error::LabError;
 
 /// What stays the same whatever the command line says.
@@ -20,52 +22,32 @@ pub const DESCRIPTION: Description = Description {
              The file set is prepopulated, so that slow containers have something to read.",
     expected: "The conventional kernel gives everybody nearly the same, whatever the weight. \
                Under proportional the bars meet the ideal line and the total stays the same.",
+    question: "buffered writers get bandwidth in the ratio of their weights",
     measure: Measure::Window,
     weights: &[100, 200, 300, 400, 500, 600, 700, 800],
     policies: &[
-        PolicyUnderTest::Conventional,
-        PolicyUnderTest::Memcg,
-        PolicyUnderTest::Justitia,
-        PolicyUnderTest::Proportional,
+        Policy::Conventional,
+        Policy::Memcg,
+        Policy::Justitia,
+        Policy::Proportional,
     ],
     seconds: 120,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,
+    options: &[
+        "threads",
+        "files",
+        "mean-file-size",
+        "append-size",
+        "prealloc-percent",
+        "reads-per-write",
+        "appends-per-write",
+        "idle",
+        "anon-growth",
+        "lie",
+    ],
+    workload: |args, _| Ok(Workload::Fileserver(Parameters::from_args(args)?)),
 };
-
-/// Parameters of the load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Parameters {
-    /// Worker threads.
-    pub threads: u32,
-    /// Files in the set of each container.
-    pub files: u32,
-    /// Mean size of a file.
-    pub mean_file_bytes: u64,
-    /// Mean size of an append.
-    pub append_bytes: u64,
-    /// Share of the set that exists before the run, percent.
-    pub prealloc_percent: u32,
-    /// Whole-file reads for each new file.
-    pub reads_per_write: u32,
-    /// Appends for each new file.
-    pub appends_per_write: u32,
-}
-
-impl Default for Parameters {
-    /// Filebench's file size, append size and mix; fewer threads and files, for a small guest.
-    fn default() -> Self {
-        Self {
-            threads: 4,
-            files: 800,
-            mean_file_bytes: 128 << 10,
-            append_bytes: 16 << 10,
-            prealloc_percent: 80,
-            reads_per_write: 1,
-            appends_per_write: 1,
-        }
-    }
-}
 
 impl Parameters {
     /// The parameters a command line asks for.
@@ -83,60 +65,38 @@ impl Parameters {
             reads_per_write: args.reads_per_write.unwrap_or(default.reads_per_write),
             appends_per_write: args.appends_per_write.unwrap_or(default.appends_per_write),
         };
-        super::settings::in_range("--threads", u64::from(parameters.threads), 1, 256)?;
-        super::settings::in_range("--files", u64::from(parameters.files), 1, 1_000_000)?;
-        super::settings::in_range(
+        in_range("--threads", parameters.threads, 1, 256)?;
+        in_range("--files", parameters.files, 1, 1_000_000)?;
+        in_range(
             "--mean-file-size",
             parameters.mean_file_bytes,
             4096,
             1 << 30,
         )?;
-        super::settings::in_range("--append-size", parameters.append_bytes, 1, 1 << 30)?;
-        super::settings::in_range(
-            "--prealloc-percent",
-            u64::from(parameters.prealloc_percent),
-            0,
-            100,
-        )?;
-        super::settings::in_range(
-            "--reads-per-write",
-            u64::from(parameters.reads_per_write),
-            0,
-            1000,
-        )?;
-        super::settings::in_range(
-            "--appends-per-write",
-            u64::from(parameters.appends_per_write),
-            0,
-            1000,
-        )?;
+        in_range("--append-size", parameters.append_bytes, 1, 1 << 30)?;
+        in_range("--prealloc-percent", parameters.prealloc_percent, 0, 100)?;
+        in_range("--reads-per-write", parameters.reads_per_write, 0, 1000)?;
+        in_range("--appends-per-write", parameters.appends_per_write, 0, 1000)?;
         Ok(parameters)
     }
+}
 
-    /// What one container runs in a guest with this much memory.
-    pub fn load(&self, container: &ContainerSpec, memory_bytes: u64, direct: bool) -> Load {
-        Load::Fileserver {
-            threads: self.threads,
-            files: self.files,
-            mean_file_bytes: self.mean_file_bytes,
-            append_bytes: self.append_bytes,
-            prealloc_percent: self.prealloc_percent,
-            reads_per_write: self.reads_per_write,
-            appends_per_write: self.appends_per_write,
-            direct,
-            duty_s: container.duty_s,
-            anon_growth_bytes_per_s: container.anon_growth_bytes_per_s,
-            anon_most_bytes: memory_bytes / 4,
-        }
+impl Setup for Parameters {
+    fn load(&self, at: &At) -> Load {
+        Load::Fileserver(Fileserver {
+            mix: self.clone(),
+            direct: at.policy == Policy::Direct,
+            duty_s: at.container.duty_s,
+            anon_growth_bytes_per_s: at.container.anon_growth_bytes_per_s,
+            anon_most_bytes: at.memory_bytes / 4,
+        })
     }
 
-    /// Bytes of the file sets of so many containers.
-    pub fn bytes(&self, containers: u64) -> u64 {
+    fn bytes(&self, containers: u64) -> u64 {
         containers * u64::from(self.files) * (self.mean_file_bytes + self.append_bytes)
     }
 
-    /// Names and values for a person.
-    pub fn table(&self) -> Vec<(&'static str, String)> {
+    fn table(&self) -> Vec<(&'static str, String)> {
         vec![
             ("threads per container", self.threads.to_string()),
             ("files per container", self.files.to_string()),
@@ -149,5 +109,9 @@ impl Parameters {
             ("reads per new file", self.reads_per_write.to_string()),
             ("appends per new file", self.appends_per_write.to_string()),
         ]
+    }
+
+    fn has_direct(&self) -> bool {
+        true
     }
 }

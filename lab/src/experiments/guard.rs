@@ -10,10 +10,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ContainerSpec, Description, Measure};
-use crate::protocol::{GuardRole, Load, PolicyUnderTest, RootStream, Surroundings, TimedCommand};
+use super::containers::ContainerSpec;
+use super::{At, Description, Measure, Setup, Workload};
+use crate::load::guard::GuardRole;
+use crate::load::Load;
+use crate::policy::Policy;
+use crate::protocol::{RootStream, Surroundings, TimedCommand};
 
-const POLICIES: &[PolicyUnderTest] = &[PolicyUnderTest::Conventional, PolicyUnderTest::Guarded];
+const POLICIES: &[Policy] = &[Policy::Conventional, Policy::Guarded];
 
 /// An application starts.
 pub const STARTUP: Description = Description {
@@ -27,12 +31,15 @@ pub const STARTUP: Description = Description {
         "Under conventional the memory has to be written to the disk before it can be given: \
                the start takes several times longer than in the quiet phase. Under guarded it \
                takes about as long.",
+    question: "applications that start get their memory at once, whatever the page cache holds",
     measure: Measure::Phases,
     weights: &[400, 200],
     policies: POLICIES,
     seconds: 80,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,
+    options: &[],
+    workload: |_, _| Ok(Workload::Guard(Parameters::of(Pitfall::Startup))),
 };
 
 /// Anonymous memory takes the place of page cache.
@@ -45,12 +52,15 @@ pub const STOLEN: Description = Description {
     expected: "Under conventional most requests wait for the disk once the memory has grown, and \
                fewer are answered. Under guarded the file stays, because it is not charged to the \
                group whose limit is full.",
+    question: "page cache stays when the anonymous memory of its group grows",
     measure: Measure::Phases,
     weights: &[300, 400],
     policies: POLICIES,
     seconds: 80,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 20,
+    options: &[],
+    workload: |_, _| Ok(Workload::Guard(Parameters::of(Pitfall::Stolen))),
 };
 
 /// The root cgroup takes page cache.
@@ -64,12 +74,15 @@ pub const ROOT: Description = Description {
         "Under conventional the root's pages take the place of the container's, its requests \
                wait for the disk, which the root keeps busy, and fewer are answered. Under guarded \
                the container keeps what it is entitled to, and the root lives on its share.",
+    question: "groups within their limit keep their page cache whatever the root cgroup does",
     measure: Measure::Phases,
     weights: &[400],
     policies: POLICIES,
     seconds: 80,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,
+    options: &[],
+    workload: |_, _| Ok(Workload::Guard(Parameters::of(Pitfall::Root))),
 };
 
 /// Which of the three.
@@ -153,10 +166,11 @@ impl Parameters {
             },
         }
     }
+}
 
-    /// What the container at this place runs.
-    pub fn load(&self, place: usize) -> Load {
-        Load::Guard(match (self.pitfall, place) {
+impl Setup for Parameters {
+    fn load(&self, at: &At) -> Load {
+        Load::Guard(match (self.pitfall, at.place) {
             (Pitfall::Startup, 0) => GuardRole::Starter {
                 bytes: self.anon_bytes,
                 quiet_at_s: 2,
@@ -184,8 +198,7 @@ impl Parameters {
         })
     }
 
-    /// What happens around these containers.
-    pub fn surroundings(&self, containers: &[ContainerSpec]) -> Surroundings {
+    fn surroundings(&self, containers: &[ContainerSpec], _policy: Policy) -> Surroundings {
         let name = |place: usize| containers.get(place).map_or("", |c| c.name.as_str());
         let command = |at_s: u32, arguments: &[&str]| TimedCommand {
             at_s,
@@ -222,13 +235,11 @@ impl Parameters {
         }
     }
 
-    /// Bytes of all files.
-    pub fn bytes(&self) -> u64 {
+    fn bytes(&self, _containers: u64) -> u64 {
         self.file_bytes + self.root_bytes.unwrap_or(0)
     }
 
-    /// Names and values for a person.
-    pub fn table(&self) -> Vec<(&'static str, String)> {
+    fn table(&self) -> Vec<(&'static str, String)> {
         let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
         let mut rows = vec![("file", mib(self.file_bytes))];
         if self.anon_bytes > 0 {

@@ -5,9 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{fileserver, ContainerSpec, Description, Measure};
+use super::containers::ContainerSpec;
+use super::{fileserver, At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
-use crate::protocol::{Attacks, Load, PolicyUnderTest, Surroundings, TENANT};
+use crate::protocol::{Attacks, Load, Policy, Surroundings, TENANT};
 use justitia_machine::error::LabError;
 
 /// What stays the same whatever the command line says.
@@ -22,12 +23,15 @@ pub const DESCRIPTION: Description = Description {
     expected: "The honest containers get what they get beside the honest tenant. The agent stays \
                within its memory, writes to nobody else's cgroup, tells a bounded number of problems \
                and restores every knob.",
+    question: "honest containers keep their bandwidth beside a hostile tenant",
     measure: Measure::Window,
     weights: &[100, 400, 100],
-    policies: &[PolicyUnderTest::Proportional, PolicyUnderTest::Hostile],
+    policies: &[Policy::Proportional, Policy::Hostile],
     seconds: 300,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,
+    options: &["threads", "files", "mean-file-size", "append-size", "prealloc-percent", "reads-per-write", "appends-per-write", "idle", "anon-growth", "attacks"],
+    workload: |args, memory| Ok(Workload::Hostile(Parameters::from_args(args, memory)?)),
 };
 
 /// `MemoryMax=` of the agent's unit, in force here too.
@@ -65,37 +69,25 @@ impl Parameters {
             },
         })
     }
+}
 
-    /// Makes the last container the tenant's.
-    pub fn settle(containers: &mut [ContainerSpec], named: bool) {
-        if let Some(tenant) = containers.last_mut() {
-            tenant.user = Some(TENANT);
-            if !named {
-                tenant.name = "tenant".into();
-            }
-        }
+impl Setup for Parameters {
+    fn load(&self, at: &At) -> Load {
+        self.fileserver.load(at)
     }
 
-    /// What one container runs.
-    pub fn load(&self, container: &ContainerSpec, memory_bytes: u64) -> Load {
-        self.fileserver.load(container, memory_bytes, false)
-    }
-
-    /// What happens around these containers.
-    pub fn surroundings(&self, policy: PolicyUnderTest) -> Surroundings {
+    fn surroundings(&self, _containers: &[ContainerSpec], policy: Policy) -> Surroundings {
         Surroundings {
-            attacks: (policy == PolicyUnderTest::Hostile).then(|| self.attacks.clone()),
+            attacks: (policy == Policy::Hostile).then(|| self.attacks.clone()),
             ..Surroundings::default()
         }
     }
 
-    /// Bytes of all files.
-    pub fn bytes(&self, containers: u64) -> u64 {
+    fn bytes(&self, containers: u64) -> u64 {
         self.fileserver.bytes(containers) + self.attacks.mapped_bytes + ROOM
     }
 
-    /// Names and values for a person.
-    pub fn table(&self) -> Vec<(&'static str, String)> {
+    fn table(&self) -> Vec<(&'static str, String)> {
         let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
         let mut rows = self.fileserver.table();
         if !self.attacks.only.is_empty() {
@@ -104,5 +96,15 @@ impl Parameters {
         rows.push(("tenant takes", mib(self.attacks.anon_bytes)));
         rows.push(("tenant maps", mib(self.attacks.mapped_bytes)));
         rows
+    }
+
+    /// The last container is the tenant's.
+    fn settle(&self, containers: &mut [ContainerSpec], named: bool) {
+        if let Some(tenant) = containers.last_mut() {
+            tenant.user = Some(TENANT);
+            if !named {
+                tenant.name = "tenant".into();
+            }
+        }
     }
 }

@@ -1,29 +1,35 @@
 //! The experiments: what each one claims, how it is set up and which published figure it repeats.
 //!
-//! An experiment only describes. [`settings`] turns a command line into [`Settings`], `Settings`
-//! turns a policy into the [`GuestJob`](crate::protocol::GuestJob) of one boot, `run` boots,
-//! `study` computes and `report` draws. Adding one means: a file here, a page in
-//! `docs/experiments`, an entry in [`ALL`].
+//! [`ALL`] is the registry. Most experiments are a [`Description`] and a [`Setup`]: weighted containers that
+//! run a load. [`settings`] turns a command line into [`settings::Settings`], and these turn a policy into the
+//! [`GuestJob`](crate::protocol::GuestJob) of one boot. A new one is a file here, its load in
+//! [`load`](crate::load) if that is new too, a line in each of the two registries, and a page in
+//! `docs/experiments`.
 
 pub mod containers;
+pub mod databases;
 pub mod fileserver;
 pub mod guard;
 pub mod hostile;
 pub mod nested;
+pub mod overhead;
 pub mod paper;
 pub mod readmix;
 pub mod reread;
 pub mod settings;
 pub mod sharing;
+pub mod wait_profile;
+pub mod weighted;
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::{Load, PolicyUnderTest, Surroundings};
+use crate::args::LoadArgs;
+use crate::load::Load;
+use crate::policy::Policy;
+use crate::protocol::Surroundings;
 use justitia_machine::error::LabError;
 
-pub use containers::ContainerSpec;
-pub use paper::PaperFigure;
-pub use settings::Settings;
+use containers::ContainerSpec;
 
 /// How the figures of an experiment come out of its series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +48,6 @@ pub enum Measure {
 /// The part of an experiment that is the same whatever the command line says.
 #[derive(Debug)]
 pub struct Description {
-    /// Name on the command line.
     pub name: &'static str,
     /// What it shows, one line.
     pub claim: &'static str,
@@ -50,21 +55,36 @@ pub struct Description {
     pub method: &'static str,
     /// What a good result looks like, one paragraph for the report.
     pub expected: &'static str,
+    /// What is asked, as the report puts it after "do".
+    pub question: &'static str,
     /// How its figures are computed.
     pub measure: Measure,
     /// Weights unless the command line names others.
     pub weights: &'static [u32],
     /// Policies unless the command line names others.
-    pub policies: &'static [PolicyUnderTest],
+    pub policies: &'static [Policy],
     /// Seconds of the measured phase; for [`Measure::Completion`] the time limit.
     pub seconds: u32,
     /// Guest memory, bytes.
     pub memory_bytes: u64,
     /// Disk bandwidth, 10^6 bytes per second.
     pub disk_mb_per_s: u32,
+    /// Options of the load that it understands, without their dashes, and [`CONTAINERS`].
+    pub options: &'static [&'static str],
+    /// What the containers run, as a command line has it, in a guest with this much memory.
+    pub workload: fn(&LoadArgs, u64) -> Result<Workload, LabError>,
 }
 
-/// All experiments.
+/// Options of all experiments whose containers have weights.
+pub const CONTAINERS: &[&str] = &[
+    "weights",
+    "containers",
+    "names",
+    "mount-options",
+    "kill-agent-at",
+];
+
+/// Experiments with weighted containers.
 pub const ALL: [&Description; 10] = [
     &fileserver::DESCRIPTION,
     &readmix::DESCRIPTION,
@@ -78,267 +98,98 @@ pub const ALL: [&Description; 10] = [
     &nested::READERS,
 ];
 
-/// All policies an experiment can compare, in the order they are reported.
-pub const POLICIES: [PolicyUnderTest; 15] = [
-    PolicyUnderTest::Conventional,
-    PolicyUnderTest::Memcg,
-    PolicyUnderTest::Direct,
-    PolicyUnderTest::Justitia,
-    PolicyUnderTest::Proportional,
-    PolicyUnderTest::FirstTouch,
-    PolicyUnderTest::Strict,
-    PolicyUnderTest::Observe,
-    PolicyUnderTest::Guarded,
-    PolicyUnderTest::Hostile,
-    PolicyUnderTest::GateFifo,
-    PolicyUnderTest::GateAging,
-    PolicyUnderTest::GateInsert,
-    PolicyUnderTest::GateStride,
-    PolicyUnderTest::GateLoop,
-];
+/// The experiment with weighted containers of this name.
+pub fn description(name: &str) -> Option<&'static Description> {
+    ALL.into_iter().find(|description| description.name == name)
+}
 
-/// The name of a policy on the command line and in result.json.
-pub fn policy_name(policy: PolicyUnderTest) -> &'static str {
-    match policy {
-        PolicyUnderTest::Conventional => "conventional",
-        PolicyUnderTest::Memcg => "memcg",
-        PolicyUnderTest::Direct => "direct",
-        PolicyUnderTest::Justitia => "justitia",
-        PolicyUnderTest::Proportional => "proportional",
-        PolicyUnderTest::FirstTouch => "first-touch",
-        PolicyUnderTest::Strict => "strict",
-        PolicyUnderTest::Observe => "observe",
-        PolicyUnderTest::Guarded => "guarded",
-        PolicyUnderTest::Hostile => "hostile",
-        PolicyUnderTest::GateFifo => "gate-fifo",
-        PolicyUnderTest::GateAging => "gate-aging",
-        PolicyUnderTest::GateInsert => "gate-insert",
-        PolicyUnderTest::GateStride => "gate-stride",
-        PolicyUnderTest::GateLoop => "gate-loop",
+/// The load of one kind of experiment, and what is around it.
+pub trait Setup {
+    /// What one container runs.
+    fn load(&self, at: &At) -> Load;
+    /// Bytes of all files of this many containers.
+    fn bytes(&self, containers: u64) -> u64;
+    /// Parameter names and values for a person.
+    fn table(&self) -> Vec<(&'static str, String)>;
+    /// Whether the load can bypass the page cache.
+    fn has_direct(&self) -> bool {
+        false
     }
-}
-
-/// What a policy does, one line.
-pub fn policy_meaning(policy: PolicyUnderTest) -> &'static str {
-    match policy {
-        PolicyUnderTest::Conventional => "weights set on the containers, nothing else",
-        PolicyUnderTest::Memcg => "static memory.max in the ratio of the weights",
-        PolicyUnderTest::Direct => "the load bypasses the page cache (O_DIRECT)",
-        PolicyUnderTest::Justitia => "agent: page-cache thresholds by weight, no feedback",
-        PolicyUnderTest::Proportional => {
-            "agent: thresholds, allocation and feedback, objective fair"
-        }
-        PolicyUnderTest::FirstTouch => {
-            "agent: the same without eBPF, so that a shared page belongs to who touched it first"
-        }
-        PolicyUnderTest::Strict => "agent: the same with objective strict, PV at any cost",
-        PolicyUnderTest::Observe => "agent that measures and writes nothing",
-        PolicyUnderTest::Guarded => {
-            "agent: proportional with the guard, and what an operator asks of it"
-        }
-        PolicyUnderTest::Hostile => "agent: proportional, and the tenant attacks it",
-        PolicyUnderTest::GateFifo => {
-            "agent: thresholds, and the kernel module's gate without order"
-        }
-        PolicyUnderTest::GateAging => "agent: thresholds and the gate in the paper's order, aging",
-        PolicyUnderTest::GateInsert => {
-            "agent: the same where the paper has it, one insertion into the page cache at a time"
-        }
-        PolicyUnderTest::GateStride => "agent: thresholds and the gate with exact shares, stride",
-        PolicyUnderTest::GateLoop => "agent: proportional with the gate, order stride",
+    /// Bytes the host writes between caching and reading again.
+    fn polluter_bytes(&self) -> Option<u64> {
+        None
     }
+    /// What happens around the containers.
+    fn surroundings(&self, _containers: &[ContainerSpec], _policy: Policy) -> Surroundings {
+        Surroundings::default()
+    }
+    /// The weight that a container states itself.
+    fn stated(&self, container: &ContainerSpec) -> u32 {
+        container.weight
+    }
+    /// Weights of groups that hold others; `None`: the sums of what is below them.
+    fn group_weights(&self, _containers: &[ContainerSpec]) -> Option<Vec<(String, u32)>> {
+        None
+    }
+    /// Changes the containers; `named`: the command line names them.
+    fn settle(&self, _containers: &mut [ContainerSpec], _named: bool) {}
 }
 
-/// Whether the agent runs under this policy.
-pub fn runs_agent(policy: PolicyUnderTest) -> bool {
-    matches!(
-        policy,
-        PolicyUnderTest::Justitia
-            | PolicyUnderTest::Proportional
-            | PolicyUnderTest::FirstTouch
-            | PolicyUnderTest::Strict
-            | PolicyUnderTest::Observe
-            | PolicyUnderTest::Guarded
-            | PolicyUnderTest::Hostile
-    ) || has_gate(policy)
+/// Whose load it is.
+#[derive(Debug)]
+pub struct At<'a> {
+    /// Place of the container, from 0.
+    pub place: usize,
+    pub container: &'a ContainerSpec,
+    pub policy: Policy,
+    /// Memory of the guest.
+    pub memory_bytes: u64,
+    /// When the warm-up is over.
+    pub from_s: f64,
 }
 
-/// Whether the kernel module is loaded under this policy.
-pub fn has_gate(policy: PolicyUnderTest) -> bool {
-    matches!(
-        policy,
-        PolicyUnderTest::GateFifo
-            | PolicyUnderTest::GateAging
-            | PolicyUnderTest::GateInsert
-            | PolicyUnderTest::GateStride
-            | PolicyUnderTest::GateLoop
-    )
+/// Parameters of the loads by the name that result.json has for them.
+macro_rules! workloads {
+    ($($name:ident: $parameters:ty,)*) => {
+        /// What the containers of an experiment run.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Workload {
+            $(
+                #[doc = stringify!($parameters)]
+                $name($parameters),
+            )*
+        }
+
+        impl std::ops::Deref for Workload {
+            type Target = dyn Setup;
+
+            fn deref(&self) -> &Self::Target {
+                match self {
+                    $(Self::$name(parameters) => parameters,)*
+                }
+            }
+        }
+    };
 }
 
-/// What the containers run: the parameters of one experiment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Workload {
-    /// See [`fileserver`].
-    Fileserver(fileserver::Parameters),
-    /// See [`readmix`].
-    Readmix(readmix::Parameters),
-    /// See [`reread`].
-    Reread(reread::Parameters),
-    /// See [`sharing`].
-    Sharing(sharing::Parameters),
-    /// See [`guard`].
-    Guard(guard::Parameters),
-    /// See [`hostile`].
-    Hostile(hostile::Parameters),
-    /// See [`nested`].
-    Nested(nested::Parameters),
+workloads! {
+    Fileserver: fileserver::Parameters,
+    Readmix: readmix::Parameters,
+    Reread: reread::Parameters,
+    Sharing: sharing::Parameters,
+    Guard: guard::Parameters,
+    Hostile: hostile::Parameters,
+    Nested: nested::Parameters,
 }
 
 impl Workload {
-    /// What the container at this place runs under a policy, in a guest with this much memory;
-    /// `from_s`: when the warm-up is over.
-    pub fn load(
-        &self,
-        place: usize,
-        container: &ContainerSpec,
-        policy: PolicyUnderTest,
-        memory_bytes: u64,
-        from_s: f64,
-    ) -> Load {
-        let direct = policy == PolicyUnderTest::Direct;
-        match self {
-            Self::Fileserver(parameters) => parameters.load(container, memory_bytes, direct),
-            Self::Readmix(parameters) => parameters.load(),
-            Self::Reread(parameters) => parameters.load(direct),
-            Self::Sharing(parameters) => parameters.load(place, from_s as u32),
-            Self::Guard(parameters) => parameters.load(place),
-            Self::Hostile(parameters) => parameters.load(container, memory_bytes),
-            Self::Nested(parameters) => parameters.load(container, memory_bytes, direct),
-        }
-    }
-
-    /// Bytes the host writes between caching and reading again.
-    pub fn polluter_bytes(&self) -> Option<u64> {
-        match self {
-            Self::Reread(parameters) => Some(parameters.polluter_bytes),
-            _ => None,
-        }
-    }
-
-    /// What happens around these containers.
-    pub fn surroundings(
-        &self,
-        containers: &[ContainerSpec],
-        policy: PolicyUnderTest,
-    ) -> Surroundings {
-        match self {
-            Self::Guard(parameters) => parameters.surroundings(containers),
-            Self::Hostile(parameters) => parameters.surroundings(policy),
-            _ => Surroundings::default(),
-        }
-    }
-
-    /// Parameter names and values for a person.
-    pub fn table(&self) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Fileserver(parameters) => parameters.table(),
-            Self::Readmix(parameters) => parameters.table(),
-            Self::Reread(parameters) => parameters.table(),
-            Self::Sharing(parameters) => parameters.table(),
-            Self::Guard(parameters) => parameters.table(),
-            Self::Hostile(parameters) => parameters.table(),
-            Self::Nested(parameters) => parameters.table(),
-        }
-    }
-
-    /// The weight that a container states itself.
-    pub fn stated(&self, container: &ContainerSpec) -> u32 {
-        match self {
-            Self::Nested(_) => nested::Parameters::stated(container),
-            _ => container.weight,
-        }
-    }
-
-    /// The weights of inner groups; `None`: the sums of what is below them.
-    pub fn group_weights(&self, containers: &[ContainerSpec]) -> Option<Vec<(String, u32)>> {
-        let nested = matches!(self, Self::Nested(_));
-        nested.then(|| nested::Parameters::group_weights(containers))
-    }
-}
-
-/// Finds an experiment.
-///
-/// # Errors
-/// Names the nearest experiment there is.
-pub fn find(name: &str) -> Result<&'static Description, LabError> {
-    ALL.into_iter()
-        .find(|experiment| experiment.name == name)
-        .ok_or_else(|| {
-            let databases = crate::databases::scenario::ALL.iter().map(|s| s.name);
-            let names: Vec<&str> = ALL.iter().map(|e| e.name).chain(databases).collect();
-            LabError::usage(
-                format!("unknown experiment '{name}'"),
-                did_you_mean(name, &names),
-            )
-        })
-}
-
-/// Finds a policy.
-///
-/// # Errors
-/// Names the nearest policy there is.
-pub fn find_policy(name: &str) -> Result<PolicyUnderTest, LabError> {
-    POLICIES
-        .into_iter()
-        .find(|&policy| policy_name(policy) == name)
-        .ok_or_else(|| {
-            let names = POLICIES.map(policy_name);
-            LabError::usage(
-                format!("unknown policy '{name}'"),
-                did_you_mean(name, &names),
-            )
-        })
-}
-
-/// "did you mean 'x'?" when a valid name is near, otherwise the whole list.
-pub fn did_you_mean(wrong: &str, valid: &[&str]) -> String {
-    let list = format!("use one of: {}", valid.join(", "));
-    valid
-        .iter()
-        .map(|name| (strsim::jaro_winkler(wrong, name), name))
-        .filter(|(likeness, _)| *likeness > 0.75)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map_or(list.clone(), |(_, name)| {
-            format!("did you mean '{name}'? {list}")
-        })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wrong_name_is_answered_with_the_nearest_valid_one() {
-        assert!(find("filserver")
-            .unwrap_err()
-            .remedy()
-            .contains("'fileserver'"));
-        assert!(find_policy("conventinal")
-            .unwrap_err()
-            .remedy()
-            .contains("'conventional'"));
-        assert!(find_policy("xyzzy")
-            .unwrap_err()
-            .remedy()
-            .starts_with("use one of"));
-    }
-
-    #[test]
-    fn policy_names_are_those_of_the_protocol() {
-        for policy in POLICIES {
-            let json = serde_json::to_string(&policy).unwrap();
-            assert_eq!(json, format!("\"{}\"", policy_name(policy)));
+    /// Whether an experiment with it has this policy.
+    pub fn can_run_under(&self, policy: Policy) -> bool {
+        match policy {
+            Policy::Max | Policy::Soft | Policy::Memoplight => false,
+            Policy::Direct => self.has_direct(),
+            _ => true,
         }
     }
 }

@@ -4,9 +4,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{fileserver, readmix, ContainerSpec, Description, Measure};
+use super::containers::ContainerSpec;
+use super::{fileserver, readmix, At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
-use crate::protocol::{Load, PolicyUnderTest};
+use crate::load::Load;
+use crate::policy::Policy;
 use justitia_machine::error::LabError;
 
 const METHOD: &str = "One tenant has one container, another has five, a third one's lie in groups below \
@@ -15,8 +17,7 @@ const METHOD: &str = "One tenant has one container, another has five, a third on
 const EXPECTED: &str =
     "Every container gets its share by weight, whatever tree it lies in. The conventional \
     kernel serves groups without a weight alike, whatever is inside.";
-const POLICIES: &[PolicyUnderTest] =
-    &[PolicyUnderTest::Conventional, PolicyUnderTest::Proportional];
+const POLICIES: &[Policy] = &[Policy::Conventional, Policy::Proportional];
 
 /// Writers.
 pub const WRITERS: Description = Description {
@@ -24,19 +25,25 @@ pub const WRITERS: Description = Description {
     claim: "buffered writers get their shares by weight in any tree of groups",
     method: METHOD,
     expected: EXPECTED,
+    question: "writers get their shares whatever groups they lie in",
     measure: Measure::Window,
     weights: &WEIGHTS,
     policies: POLICIES,
     seconds: 120,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,
+    options: fileserver::DESCRIPTION.options,
+    workload: |args, _| Ok(Workload::Nested(Parameters::writers(args)?)),
 };
 
 /// Readers of what is not cached.
 pub const READERS: Description = Description {
     name: "nested-readers",
     claim: "readers of what is not cached get their shares by weight in any tree of groups",
+    question: "readers get their shares whatever groups they lie in",
     memory_bytes: 384 << 20,
+    options: readmix::DESCRIPTION.options,
+    workload: |args, _| Ok(Workload::Nested(Parameters::readers(args)?)),
     ..WRITERS
 };
 
@@ -69,16 +76,17 @@ pub enum Parameters {
 }
 
 impl Parameters {
-    /// The parameters a command line asks for.
-    ///
     /// # Errors
     /// Refuses empty and oversized loads.
-    pub fn from_args(experiment: &str, args: &LoadArgs) -> Result<Self, LabError> {
-        if experiment == WRITERS.name {
-            let mut args = args.clone();
-            args.threads.get_or_insert(2);
-            return fileserver::Parameters::from_args(&args).map(Self::Writers);
-        }
+    fn writers(args: &LoadArgs) -> Result<Self, LabError> {
+        let mut args = args.clone();
+        args.threads.get_or_insert(2);
+        fileserver::Parameters::from_args(&args).map(Self::Writers)
+    }
+
+    /// # Errors
+    /// Refuses empty and oversized loads.
+    fn readers(args: &LoadArgs) -> Result<Self, LabError> {
         let readers = readmix::Parameters::from_args(args)?;
         Ok(Self::Readers(readmix::Parameters {
             file_bytes: args.file_size.unwrap_or(128 << 20),
@@ -88,50 +96,50 @@ impl Parameters {
         }))
     }
 
-    /// Puts the containers into their groups, unless the command line names them.
-    pub fn settle(containers: &mut [ContainerSpec], named: bool) {
-        if !named {
-            for (container, name) in containers.iter_mut().zip(NAMES) {
-                name.clone_into(&mut container.name);
-            }
+    fn inner(&self) -> &dyn Setup {
+        match self {
+            Self::Writers(parameters) => parameters,
+            Self::Readers(parameters) => parameters,
         }
     }
+}
 
-    /// The weight that a container states itself.
-    pub fn stated(container: &ContainerSpec) -> u32 {
+impl Setup for Parameters {
+    fn load(&self, at: &At) -> Load {
+        self.inner().load(at)
+    }
+
+    fn bytes(&self, containers: u64) -> u64 {
+        self.inner().bytes(containers)
+    }
+
+    fn table(&self) -> Vec<(&'static str, String)> {
+        self.inner().table()
+    }
+
+    fn has_direct(&self) -> bool {
+        self.inner().has_direct()
+    }
+
+    fn stated(&self, container: &ContainerSpec) -> u32 {
         let weighed = is_weighed(container);
         (container.weight / if weighed { UNDERSTATED } else { 1 }).max(1)
     }
 
-    /// Weights of inner groups: the sum of what their containers are worth.
-    pub fn group_weights(containers: &[ContainerSpec]) -> Vec<(String, u32)> {
+    /// The sum of what the containers of the weighed group are worth.
+    fn group_weights(&self, containers: &[ContainerSpec]) -> Option<Vec<(String, u32)>> {
         let inside = containers.iter().filter(|c| is_weighed(c));
         let weight: u32 = inside.map(|container| container.weight).sum();
         let weighed = (weight > 0).then(|| (WEIGHED.to_owned(), weight));
-        weighed.into_iter().collect()
+        Some(weighed.into_iter().collect())
     }
 
-    /// What one container runs.
-    pub fn load(&self, container: &ContainerSpec, memory_bytes: u64, direct: bool) -> Load {
-        match self {
-            Self::Writers(parameters) => parameters.load(container, memory_bytes, direct),
-            Self::Readers(parameters) => parameters.load(),
-        }
-    }
-
-    /// Bytes of all files.
-    pub fn bytes(&self, containers: u64) -> u64 {
-        match self {
-            Self::Writers(parameters) => parameters.bytes(containers),
-            Self::Readers(parameters) => containers * parameters.file_bytes,
-        }
-    }
-
-    /// Names and values for a person.
-    pub fn table(&self) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Writers(parameters) => parameters.table(),
-            Self::Readers(parameters) => parameters.table(),
+    /// Puts the containers into their groups, unless the command line names them.
+    fn settle(&self, containers: &mut [ContainerSpec], named: bool) {
+        if !named {
+            for (container, name) in containers.iter_mut().zip(NAMES) {
+                name.clone_into(&mut container.name);
+            }
         }
     }
 }
@@ -149,7 +157,7 @@ mod tests {
     fn containers_of_the_weighed_group_state_a_quarter_of_what_its_weight_makes_them_worth() {
         for experiment in [WRITERS.name, READERS.name] {
             let settings = fixture::settings(experiment);
-            let job = settings.job(PolicyUnderTest::Proportional, 0);
+            let job = settings.job(Policy::Proportional, 0);
             assert_eq!(job.group_weights, Some(vec![("vip".to_owned(), 600)]));
             let stated = job.containers.iter().map(|c| c.weight);
             let stated: Vec<u32> = stated.collect();

@@ -19,13 +19,11 @@ pub struct PaperSeries {
 /// A published figure.
 #[derive(Debug)]
 pub struct PaperFigure {
-    /// Its number.
     pub number: &'static str,
     /// What it shows.
     pub caption: &'static str,
     /// Weights of its containers.
     pub weights: &'static [u32],
-    /// Its series.
     pub series: &'static [PaperSeries],
 }
 

@@ -5,12 +5,12 @@
 //! from one container to another, so a policy that takes hot pages to make ratios right makes
 //! everybody slower. Sizes in bytes.
 
-use serde::{Deserialize, Serialize};
-
-use super::settings::in_range;
-use super::{Description, Measure};
+use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
-use crate::protocol::{Load, PolicyUnderTest};
+use crate::choices::in_range;
+pub use crate::load::readmix::Readmix as Parameters;
+use crate::load::Load;
+use crate::policy::Policy;
 use justitia_machine::error::LabError;
 
 /// What stays the same whatever the command line says.
@@ -23,46 +23,28 @@ pub const DESCRIPTION: Description = Description {
     expected: "Proportional keeps the total of conventional and its utility, and nobody gets \
                less than on a static weighted partition (memcg). Strict lowers PV and shows what \
                that costs.",
+    question: "cached readers keep what they have while weights are enforced",
     measure: Measure::Window,
     weights: &[100, 200, 400, 800],
     policies: &[
-        PolicyUnderTest::Conventional,
-        PolicyUnderTest::Memcg,
-        PolicyUnderTest::Proportional,
-        PolicyUnderTest::Strict,
+        Policy::Conventional,
+        Policy::Memcg,
+        Policy::Proportional,
+        Policy::Strict,
     ],
     seconds: 120,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,
+    options: &[
+        "threads",
+        "file-size",
+        "block-size",
+        "write-percent",
+        "zipf",
+        "lie",
+    ],
+    workload: |args, _| Ok(Workload::Readmix(Parameters::from_args(args)?)),
 };
-
-/// Parameters of the load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Parameters {
-    /// Worker threads.
-    pub threads: u32,
-    /// Size of each container's file.
-    pub file_bytes: u64,
-    /// Bytes of one request.
-    pub block_bytes: u32,
-    /// Requests that write, percent.
-    pub write_percent: u32,
-    /// Zipf exponent of the block popularity.
-    pub zipf_theta: f64,
-}
-
-impl Default for Parameters {
-    /// 300 MB in 768 MB of memory, read-mostly.
-    fn default() -> Self {
-        Self {
-            threads: 4,
-            file_bytes: 300_000_000 / 65_536 * 65_536,
-            block_bytes: 65_536,
-            write_percent: 5,
-            zipf_theta: 1.2,
-        }
-    }
-}
 
 impl Parameters {
     /// The parameters a command line asks for.
@@ -80,14 +62,9 @@ impl Parameters {
             write_percent: args.write_percent.unwrap_or(default.write_percent),
             zipf_theta: args.zipf.unwrap_or(default.zipf_theta),
         };
-        in_range("--threads", u64::from(parameters.threads), 1, 256)?;
+        in_range("--threads", parameters.threads, 1, 256)?;
         in_range("--file-size", parameters.file_bytes, block_bytes, 64 << 30)?;
-        in_range(
-            "--write-percent",
-            u64::from(parameters.write_percent),
-            0,
-            100,
-        )?;
+        in_range("--write-percent", parameters.write_percent, 0, 100)?;
         if !(0.0..=4.0).contains(&parameters.zipf_theta) {
             return Err(LabError::usage(
                 format!("--zipf {} is out of range", parameters.zipf_theta),
@@ -96,20 +73,18 @@ impl Parameters {
         }
         Ok(parameters)
     }
+}
 
-    /// What one container runs.
-    pub fn load(&self) -> Load {
-        Load::Readmix {
-            threads: self.threads,
-            file_bytes: self.file_bytes,
-            block_bytes: self.block_bytes,
-            write_percent: self.write_percent,
-            zipf_theta: self.zipf_theta,
-        }
+impl Setup for Parameters {
+    fn load(&self, _at: &At) -> Load {
+        Load::Readmix(self.clone())
     }
 
-    /// Names and values for a person.
-    pub fn table(&self) -> Vec<(&'static str, String)> {
+    fn bytes(&self, containers: u64) -> u64 {
+        containers * self.file_bytes
+    }
+
+    fn table(&self) -> Vec<(&'static str, String)> {
         vec![
             ("threads per container", self.threads.to_string()),
             ("file size", format!("{} MB", self.file_bytes / 1_000_000)),

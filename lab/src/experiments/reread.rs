@@ -7,10 +7,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::in_range;
-use super::{Description, Measure};
+use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
-use crate::protocol::{Load, PolicyUnderTest};
+use crate::choices::in_range;
+use crate::load::reread::Reread;
+use crate::load::Load;
+use crate::policy::Policy;
 use justitia_machine::error::LabError;
 
 /// What stays the same whatever the command line says.
@@ -22,18 +24,21 @@ pub const DESCRIPTION: Description = Description {
              file over the time that one read took.",
     expected: "On the conventional kernel all containers lose the same. Under Justitia what stays \
                resident grows with the weight, up to the size of the file, and bandwidth follows.",
+    question: "cached files survive memory pressure in the ratio of the weights",
     measure: Measure::Completion,
     weights: &[100, 200, 400, 800],
     policies: &[
-        PolicyUnderTest::Conventional,
-        PolicyUnderTest::Memcg,
-        PolicyUnderTest::Direct,
-        PolicyUnderTest::Justitia,
-        PolicyUnderTest::Proportional,
+        Policy::Conventional,
+        Policy::Memcg,
+        Policy::Direct,
+        Policy::Justitia,
+        Policy::Proportional,
     ],
     seconds: 180,
     memory_bytes: 1 << 30,
     disk_mb_per_s: 20,
+    options: &["file-size", "polluter"],
+    workload: |args, _| Ok(Workload::Reread(Parameters::from_args(args)?)),
 };
 
 /// Parameters of the load.
@@ -69,20 +74,32 @@ impl Parameters {
         in_range("--polluter", parameters.polluter_bytes, 0, 64 << 30)?;
         Ok(parameters)
     }
+}
 
-    /// What one container runs.
-    pub fn load(&self, direct: bool) -> Load {
-        Load::Reread {
+impl Setup for Parameters {
+    fn load(&self, at: &At) -> Load {
+        Load::Reread(Reread {
             file_bytes: self.file_bytes,
-            direct,
-        }
+            direct: at.policy == Policy::Direct,
+        })
     }
 
-    /// Names and values for a person.
-    pub fn table(&self) -> Vec<(&'static str, String)> {
+    fn bytes(&self, containers: u64) -> u64 {
+        containers * self.file_bytes + self.polluter_bytes
+    }
+
+    fn polluter_bytes(&self) -> Option<u64> {
+        Some(self.polluter_bytes)
+    }
+
+    fn table(&self) -> Vec<(&'static str, String)> {
         vec![
             ("file size", format!("{} MiB", self.file_bytes >> 20)),
             ("polluter", format!("{} MiB", self.polluter_bytes >> 20)),
         ]
+    }
+
+    fn has_direct(&self) -> bool {
+        true
     }
 }

@@ -1,21 +1,16 @@
 //! What a command line may ask for, and what it is told otherwise.
 
 use super::*;
-use crate::fixture::run_args;
+use crate::fixture::asked as settings;
+use crate::load::Load;
 use crate::protocol::Lie;
-
-const SERIES: [&str; 3] = ["6.1", "6.12", "7.2"];
-
-fn settings(line: &str) -> Result<Settings, LabError> {
-    Settings::from_args(&run_args(line), &SERIES)
-}
 
 #[test]
 fn the_default_fileserver_is_the_papers_eight_containers() {
     let settings = settings("fileserver").unwrap();
     let weights: Vec<u32> = settings.containers.iter().map(|c| c.weight).collect();
     assert_eq!(weights, [100, 200, 300, 400, 500, 600, 700, 800]);
-    assert_eq!(settings.memory_bytes, 768 << 20);
+    assert_eq!(settings.choices.memory_bytes, 768 << 20);
     assert!((settings.warmup_s - 20.0).abs() < f64::EPSILON);
 }
 
@@ -94,46 +89,30 @@ fn held_out_shapes_reach_the_guest() {
          --reads-per-write 5 --kill-agent-at 60 --runs 2 --seed 5",
     )
     .unwrap();
-    let job = settings.job(PolicyUnderTest::Proportional, 1);
+    let job = settings.job(Policy::Proportional, 1);
     assert_eq!((job.seed, job.kill_agent_at_s), (6, Some(60)));
-    assert_eq!(
-        settings
-            .job(PolicyUnderTest::Conventional, 0)
-            .kill_agent_at_s,
-        None
-    );
-    let crate::protocol::Load::Fileserver {
-        duty_s,
-        reads_per_write,
-        ..
-    } = job.containers[1].load
-    else {
-        panic!("not a fileserver")
+    assert_eq!(settings.job(Policy::Conventional, 0).kill_agent_at_s, None);
+    let load = |place: usize| match &job.containers[place].load {
+        Load::Fileserver(load) => load.clone(),
+        _ => panic!("not a fileserver"),
     };
-    assert_eq!((duty_s, reads_per_write), (Some(7), 5));
-    let crate::protocol::Load::Fileserver {
-        anon_growth_bytes_per_s,
-        anon_most_bytes,
-        ..
-    } = job.containers[2].load
-    else {
-        panic!("not a fileserver")
-    };
-    assert_eq!(anon_growth_bytes_per_s, 2 << 20);
-    assert_eq!(anon_most_bytes, settings.memory_bytes / 4);
+    assert_eq!((load(1).duty_s, load(1).mix.reads_per_write), (Some(7), 5));
+    let grows = load(2);
+    assert_eq!(grows.anon_growth_bytes_per_s, 2 << 20);
+    assert_eq!(grows.anon_most_bytes, settings.choices.memory_bytes / 4);
 }
 
 #[test]
 fn a_lie_reaches_the_container_that_is_named() {
     let settings = settings("fileserver --weights 100,100 --names a,b --lie b=flap").unwrap();
-    let job = settings.job(PolicyUnderTest::Proportional, 0);
+    let job = settings.job(Policy::Proportional, 0);
     let lies: Vec<Option<Lie>> = job.containers.iter().map(|c| c.lie).collect();
     assert_eq!(lies, [None, Some(Lie::Flap)]);
 }
 
 #[test]
 fn where_instructions_are_the_clock_the_guest_makes_its_disk() {
-    let job = |line| settings(line).unwrap().job(PolicyUnderTest::Memcg, 0);
+    let job = |line| settings(line).unwrap().job(Policy::Memcg, 0);
     assert_eq!(job("fileserver").memory_disk, None);
     assert!(settings("fileserver --kernel 6.1 --clock instructions --cpus 1").is_ok());
     let disk = job("readmix --clock instructions --weights 100,200 --file-size 64M --disk-mbps 40");
@@ -145,16 +124,14 @@ fn where_instructions_are_the_clock_the_guest_makes_its_disk() {
 #[test]
 fn only_the_direct_policy_bypasses_the_page_cache() {
     let settings = settings("reread").unwrap();
-    let is_direct = |policy| {
-        matches!(
-            settings.job(policy, 0).containers[0].load,
-            crate::protocol::Load::Reread { direct: true, .. }
-        )
+    let is_direct = |policy| match &settings.job(policy, 0).containers[0].load {
+        Load::Reread(load) => load.direct,
+        _ => panic!("not a reread"),
     };
-    assert!(is_direct(PolicyUnderTest::Direct));
-    assert!(!is_direct(PolicyUnderTest::Conventional));
+    assert!(is_direct(Policy::Direct));
+    assert!(!is_direct(Policy::Conventional));
     assert_eq!(
-        settings.job(PolicyUnderTest::Memcg, 0).polluter_bytes,
+        settings.job(Policy::Memcg, 0).polluter_bytes,
         Some(256 << 20)
     );
 }
@@ -162,17 +139,17 @@ fn only_the_direct_policy_bypasses_the_page_cache() {
 #[test]
 fn the_pitfalls_have_their_surroundings_and_their_commands() {
     let startup = settings("startup").unwrap();
-    let job = startup.job(PolicyUnderTest::Guarded, 0);
+    let job = startup.job(Policy::Guarded, 0);
     assert_eq!(job.surroundings.vm["dirty_ratio"], "70");
     let line = job.surroundings.commands[0].arguments.join(" ");
     assert_eq!(line, "reserve /app/w400 494927872 --for 60s");
     let stolen = settings("stolen").unwrap();
-    let job = stolen.job(PolicyUnderTest::Guarded, 0);
+    let job = stolen.job(Policy::Guarded, 0);
     assert_eq!(job.surroundings.memory_max, [Some(256 << 20)]);
     let line = job.surroundings.commands[0].arguments.join(" ");
     assert!(line.ends_with("/w300/set/own --group /app/w400"), "{line}");
     let root = settings("root").unwrap();
-    let job = root.job(PolicyUnderTest::Conventional, 0);
+    let job = root.job(Policy::Conventional, 0);
     assert!(job.surroundings.root_stream.is_some() && job.surroundings.commands.is_empty());
     for line in ["startup --policies direct", "root --file-size 1M"] {
         assert!(settings(line).is_err(), "{line}");

@@ -8,10 +8,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::in_range;
-use super::{Description, Measure};
+use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
-use crate::protocol::{Load, PolicyUnderTest, SharingRole};
+use crate::choices::in_range;
+use crate::load::sharing::{Sharing, SharingRole};
+use crate::load::Load;
+use crate::policy::Policy;
 use justitia_machine::error::LabError;
 
 /// What stays the same whatever the command line says.
@@ -26,16 +28,19 @@ pub const DESCRIPTION: Description = Description {
                private file no more than its weight is worth. Under first-touch, which is \
                proportional without the observer that sees sharing, the shared file has to live on \
                the first container's small weight.",
+    question: "shared files stay for their heaviest user, whoever touched them first",
     measure: Measure::Residency,
     weights: &[100, 800, 400],
     policies: &[
-        PolicyUnderTest::Conventional,
-        PolicyUnderTest::FirstTouch,
-        PolicyUnderTest::Proportional,
+        Policy::Conventional,
+        Policy::FirstTouch,
+        Policy::Proportional,
     ],
     seconds: 80,
     memory_bytes: 1 << 30,
     disk_mb_per_s: 40,
+    options: &["file-size", "shared-size", "polluter"],
+    workload: |args, _| Ok(Workload::Sharing(Parameters::from_args(args)?)),
 };
 
 /// Parameters of the load.
@@ -82,32 +87,31 @@ impl Parameters {
         in_range("--polluter", parameters.polluter_bytes, 1 << 20, 64 << 30)?;
         Ok(parameters)
     }
+}
 
-    /// What the container at this place runs; the others begin after `from_s`.
-    pub fn load(&self, place: usize, from_s: u32) -> Load {
-        let (role, own_bytes) = match place {
+impl Setup for Parameters {
+    fn load(&self, at: &At) -> Load {
+        let (role, own_bytes) = match at.place {
             0 => (SharingRole::Payer, self.own_bytes),
             1 => (SharingRole::User, self.own_bytes),
             _ => (SharingRole::Polluter, self.polluter_bytes),
         };
-        Load::Sharing {
+        Load::Sharing(Sharing {
             role,
             shared_bytes: self.shared_bytes,
             own_bytes,
             every_s: self.every_s,
-            from_s,
-        }
+            from_s: at.from_s as u32,
+        })
     }
 
-    /// Bytes of all files of this many containers.
-    pub fn bytes(&self, containers: u64) -> u64 {
+    fn bytes(&self, containers: u64) -> u64 {
         self.shared_bytes
             + self.own_bytes * containers.min(2)
             + self.polluter_bytes * containers.saturating_sub(2)
     }
 
-    /// Names and values for a person.
-    pub fn table(&self) -> Vec<(&'static str, String)> {
+    fn table(&self) -> Vec<(&'static str, String)> {
         let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
         vec![
             ("shared file", mib(self.shared_bytes)),

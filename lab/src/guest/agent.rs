@@ -6,9 +6,7 @@
 //! fork.
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::net::UnixDatagram;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,8 +15,8 @@ use anyhow::{bail, ensure, Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
 
 use super::files;
-use super::setup::{CGROUP, STATE, TOOLS};
-use crate::protocol::{AgentCost, PolicyUnderTest};
+use super::setup::{enter_group, CGROUP, STATE, TOOLS};
+use crate::protocol::{AgentCost, Policy};
 
 /// How long the agent may take to say that it is ready (`READY=1`); one that says nothing within
 /// it runs unannounced.
@@ -40,56 +38,24 @@ const LOG_LINES: usize = 200;
 /// The arguments of `justitia run` for a policy; `None` for policies without an agent. It is told which
 /// groups to manage, or finds the containers itself.
 pub fn arguments(
-    policy: PolicyUnderTest,
+    policy: Policy,
     finds: bool,
     config: &str,
     extra: &[String],
 ) -> Option<Vec<String>> {
-    let mode = match policy {
-        PolicyUnderTest::Conventional | PolicyUnderTest::Memcg | PolicyUnderTest::Direct => {
-            return None;
-        }
-        PolicyUnderTest::Justitia
-        | PolicyUnderTest::GateFifo
-        | PolicyUnderTest::GateAging
-        | PolicyUnderTest::GateInsert
-        | PolicyUnderTest::GateStride => "justitia",
-        PolicyUnderTest::Proportional
-        | PolicyUnderTest::FirstTouch
-        | PolicyUnderTest::Strict
-        | PolicyUnderTest::Guarded
-        | PolicyUnderTest::Hostile
-        | PolicyUnderTest::GateLoop => "proportional",
-        PolicyUnderTest::Observe => "observe",
-    };
+    let mode = policy.agent_mode()?;
     let mut arguments = ["run", "--mode", mode].map(str::to_owned).to_vec();
     if !finds {
         arguments.extend(["--manage", "/app/*"].map(str::to_owned));
     }
-    if configuration(policy).is_some() {
+    if !policy.agent_config().is_empty() {
         arguments.extend(["--config".to_owned(), config.to_owned()]);
     }
-    if policy == PolicyUnderTest::FirstTouch {
+    if policy == Policy::FirstTouch {
         arguments.extend(["--observer".to_owned(), "proc".to_owned()]);
     }
     arguments.extend(extra.iter().cloned());
     Some(arguments)
-}
-
-/// The configuration file of a policy that has one.
-fn configuration(policy: PolicyUnderTest) -> Option<&'static str> {
-    match policy {
-        PolicyUnderTest::Strict => Some("objective = \"strict\"\n"),
-        PolicyUnderTest::Guarded => Some("[guard]\nenabled = true\n"),
-        PolicyUnderTest::GateFifo => Some("[gate]\nenabled = true\norder = \"fifo\"\n"),
-        PolicyUnderTest::GateAging | PolicyUnderTest::GateInsert => {
-            Some("[gate]\nenabled = true\norder = \"aging\"\n")
-        }
-        PolicyUnderTest::GateStride | PolicyUnderTest::GateLoop => {
-            Some("[gate]\nenabled = true\norder = \"stride\"\n")
-        }
-        _ => None,
-    }
 }
 
 fn notify_path() -> PathBuf {
@@ -118,14 +84,14 @@ pub struct Agent {
 
 impl Agent {
     /// Starts the agent of `policy`, if it has one, and waits until it is ready.
-    pub fn start(policy: PolicyUnderTest, finds: bool, extra: &[String]) -> Result<Option<Self>> {
+    pub fn start(policy: Policy, finds: bool, extra: &[String]) -> Result<Option<Self>> {
         let state = Path::new(STATE);
         let config = state.join("agent.toml");
         let Some(arguments) = arguments(policy, finds, &config.to_string_lossy(), extra) else {
             return Ok(None);
         };
-        if let Some(text) = configuration(policy) {
-            files::write(&config, text)?;
+        if !policy.agent_config().is_empty() {
+            files::write(&config, policy.agent_config())?;
         }
         Self::launch(arguments).map(Some)
     }
@@ -154,9 +120,6 @@ impl Agent {
     /// Starts the process.
     pub fn spawn(&mut self) -> Result<()> {
         let log = File::options().create(true).append(true).open(&self.log)?;
-        let members = File::options()
-            .write(true)
-            .open(self.group.join("cgroup.procs"))?;
         let mut command = Command::new(Path::new(TOOLS).join("justitia"));
         command
             .args(&self.arguments)
@@ -164,11 +127,7 @@ impl Agent {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
-        // SAFETY: between fork and exec only one write(2) on an open descriptor runs, which is
-        // async-signal-safe; nothing is allocated on the success path.
-        unsafe {
-            command.pre_exec(move || (&members).write_all(b"0"));
-        }
+        enter_group(&mut command, &self.group)?;
         self.child = Some(command.spawn().context("cannot start /opt/lab/justitia")?);
         self.killed = false;
         self.ready = false;
@@ -311,7 +270,6 @@ impl Agent {
         self.cost
     }
 
-    /// The end of its log.
     pub fn log(&self) -> String {
         self.log_tail(LOG_LINES)
     }
@@ -363,9 +321,9 @@ mod tests {
 
     #[test]
     fn only_agent_policies_have_arguments() {
-        assert_eq!(arguments(PolicyUnderTest::Memcg, false, "c", &[]), None);
+        assert_eq!(arguments(Policy::Memcg, false, "c", &[]), None);
         let strict = arguments(
-            PolicyUnderTest::Strict,
+            Policy::Strict,
             false,
             "/c",
             &["--interval".into(), "2s".into()],
@@ -375,11 +333,11 @@ mod tests {
             strict,
             "run --mode proportional --manage /app/* --config /c --interval 2s"
         );
-        let observe = arguments(PolicyUnderTest::Observe, true, "/c", &[]).unwrap();
+        let observe = arguments(Policy::Observe, true, "/c", &[]).unwrap();
         assert_eq!(observe[2], "observe");
         assert!(!observe.contains(&"--config".to_owned()));
         assert!(!observe.contains(&"--manage".to_owned()));
-        let first_touch = arguments(PolicyUnderTest::FirstTouch, false, "/c", &[]).unwrap();
+        let first_touch = arguments(Policy::FirstTouch, false, "/c", &[]).unwrap();
         assert_eq!(first_touch[2], "proportional");
         assert!(first_touch.ends_with(&["--observer".to_owned(), "proc".to_owned()]));
     }

@@ -15,8 +15,8 @@ use super::oci::{self, Bind, Bundle};
 use super::setup::{data_dir, make_group, CGROUP, STATE, TOOLS};
 use super::{files, sample::Sampler, tenant};
 use crate::load::shared::{Command as Order, Mapping, Status};
-use crate::load::Spec;
-use crate::protocol::{ContainerJob, GuestJob, Load, PolicyUnderTest, Scheduler};
+use crate::load::{Place, Spec};
+use crate::protocol::{ContainerJob, GuestJob, Scheduler};
 
 /// Programs and libraries of the guest that containers see.
 const SYSTEM_DIRS: [&str; 5] = ["usr", "lib", "lib64", "bin", "sbin"];
@@ -44,10 +44,8 @@ impl Container {
         index: usize,
         job: &ContainerJob,
         seed: u64,
-        policy: PolicyUnderTest,
         scheduler: Scheduler,
     ) -> Result<Self> {
-        let load = load_under(policy, &job.load)?;
         let id = format!("c{index}-{}", job.name.replace('/', "-"));
         let dir = Path::new(STATE).join(&id);
         let control = dir.join("ctl");
@@ -57,9 +55,12 @@ impl Container {
             fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
         }
         let spec = Spec {
-            load: load.clone(),
-            seed,
-            data: "/data/set".into(),
+            load: job.load.clone(),
+            place: Place {
+                seed,
+                data: "/data/set".into(),
+                shared: "/shared".into(),
+            },
             page: "/ctl/page".into(),
         };
         let page = Mapping::create(&control.join("page"))?;
@@ -78,7 +79,7 @@ impl Container {
         binds.push(bind(Path::new(TOOLS), TOOLS, false));
         binds.push(bind(&control, "/ctl", true));
         binds.push(bind(&data, "/data", true));
-        if matches!(load, Load::Sharing { .. }) {
+        if job.load.workload().shares_files() {
             fs::create_dir_all(shared_dir()).context("cannot make the shared directory")?;
             binds.push(bind(&shared_dir(), "/shared", true));
         }
@@ -248,19 +249,6 @@ pub fn shared_dir() -> PathBuf {
     data_dir().join(".shared")
 }
 
-/// The load as it runs under a policy: `direct` turns on `O_DIRECT`.
-fn load_under(policy: PolicyUnderTest, load: &Load) -> Result<Load> {
-    let mut load = load.clone();
-    if policy == PolicyUnderTest::Direct {
-        match &mut load {
-            Load::Fileserver { direct, .. } | Load::Reread { direct, .. } => *direct = true,
-            Load::Readmix { .. } => bail!("readmix has no direct I/O variant"),
-            Load::Sharing { .. } | Load::Guard(_) => bail!("this load has no direct I/O variant"),
-        }
-    }
-    Ok(load)
-}
-
 /// How the container sees the guest's programs: symbolic links are repeated in its root, real
 /// directories are mounted.
 pub(super) fn system_binds(root: &Path, rootfs: &Path) -> Result<Vec<Bind>> {
@@ -287,6 +275,8 @@ pub(super) fn system_binds(root: &Path, rootfs: &Path) -> Result<Vec<Bind>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::guard::GuardRole;
+    use crate::load::Load;
 
     fn job(name: &str, weight: u32) -> ContainerJob {
         ContainerJob {
@@ -294,10 +284,7 @@ mod tests {
             weight,
             lie: None,
             user: None,
-            load: Load::Reread {
-                file_bytes: 1,
-                direct: false,
-            },
+            load: Load::Guard(GuardRole::Payer),
         }
     }
 
@@ -313,23 +300,6 @@ mod tests {
         assert_eq!(sums["t"], 600);
         assert_eq!(sums["t/u"], 500);
         assert_eq!(sums.len(), 2);
-    }
-
-    #[test]
-    fn direct_is_a_property_of_the_policy() {
-        let load = Load::Reread {
-            file_bytes: 1,
-            direct: false,
-        };
-        let direct = load_under(PolicyUnderTest::Direct, &load).unwrap();
-        assert_eq!(
-            direct,
-            Load::Reread {
-                file_bytes: 1,
-                direct: true
-            }
-        );
-        assert_eq!(load_under(PolicyUnderTest::Memcg, &load).unwrap(), load);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use anyhow::{ensure, Result};
 
 use super::setup::{run, TOOLS};
 use crate::gate_module::NAME;
-use crate::protocol::PolicyUnderTest;
+use crate::protocol::Policy;
 
 /// What a kernel says when something is wrong with it.
 const COMPLAINTS: [&str; 7] = [
@@ -24,10 +24,10 @@ const COMPLAINTS: [&str; 7] = [
 ];
 
 /// Loads the module, with its hook where this policy has it.
-pub(super) fn load(policy: PolicyUnderTest) -> Result<()> {
+pub(super) fn load(policy: Policy) -> Result<()> {
     let mut insmod = Command::new("insmod");
     insmod.arg(Path::new(TOOLS).join(format!("{NAME}.ko")));
-    if policy == PolicyUnderTest::GateInsert {
+    if policy == Policy::GateInsert {
         insmod.arg("insert_hook=1");
     }
     run(&mut insmod)

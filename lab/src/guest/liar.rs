@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rustix::fs::{setxattr, XattrFlags};
 
-use crate::databases::protocol::Color;
+use crate::protocol::databases::Color;
 use crate::protocol::Lie;
 
 /// Extended attribute of a cgroup's directory that carries its color.

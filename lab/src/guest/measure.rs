@@ -16,9 +16,9 @@ use super::progress;
 use super::residency::Watched;
 use super::sample::{since, Sampler};
 use super::surroundings::Running;
-use super::waits::Tracer;
-use crate::load::shared::monotonic_ns;
-use crate::protocol::{FileReport, FileSample, GuestJob, Sample, WaitsReport};
+use super::wait_profile::Tracer;
+use crate::load::clock::monotonic_ns;
+use crate::protocol::{FileReport, FileSample, GuestJob, Sample, WaitProfile};
 use justitia_machine::host::CpuTime;
 
 /// Between the order to start and the start: every load has seen the order by then.
@@ -31,7 +31,6 @@ const PROGRESS_EVERY_S: u64 = 10;
 /// sample.
 const DEAD_S: f64 = 0.9;
 
-/// What was measured.
 #[derive(Debug)]
 pub struct Measured {
     /// Per container, in the order of the job.
@@ -47,7 +46,7 @@ pub struct Measured {
     /// What the commands of the job said.
     pub commands: Vec<String>,
     /// Where tasks waited in the second half.
-    pub waits: Option<WaitsReport>,
+    pub waits: Option<WaitProfile>,
 }
 
 /// Runs the phase.

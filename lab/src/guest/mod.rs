@@ -32,7 +32,7 @@ pub mod sample;
 pub mod setup;
 pub mod surroundings;
 pub mod tenant;
-pub mod waits;
+pub mod wait_profile;
 
 use std::io::Write;
 use std::panic;

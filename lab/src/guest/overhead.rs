@@ -6,9 +6,7 @@
 //! account, and `cpu.stat` of the container.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::process::CommandExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -20,11 +18,12 @@ use super::agent::{self, Agent};
 use super::container::{self, Container};
 use super::setup::{self, CGROUP};
 use super::{disks, files, progress};
-use crate::experiments::fileserver;
-use crate::load::shared::{monotonic_ns, Command as Order, Status};
+use crate::load::clock::monotonic_ns;
+use crate::load::fileserver::{Fileserver, Mix};
+use crate::load::shared::{Command as Order, Status};
 use crate::protocol::{
     AgentCost, ContainerJob, Load, Lru, Observing, OverheadJob, OverheadLoad, OverheadReport,
-    PolicyUnderTest, ProgramCost, Scheduler, Window,
+    Policy, ProgramCost, Scheduler, Window,
 };
 use justitia_machine::qemu::SERIAL_DATA;
 
@@ -39,7 +38,6 @@ const BPF_STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 /// How long loads may take to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Does the job.
 pub fn run(job: &OverheadJob) -> Result<OverheadReport> {
     progress("preparing the guest");
     let data = disks::find(SERIAL_DATA)?;
@@ -92,7 +90,7 @@ fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Windo
     let extra = ["--observer".to_owned(), observing.name().to_owned()];
     let mut agent = match observing {
         Observing::Nothing => None,
-        Observing::Proc | Observing::Bpf => Agent::start(PolicyUnderTest::Observe, false, &extra)?,
+        Observing::Proc | Observing::Bpf => Agent::start(Policy::Observe, false, &extra)?,
     };
     thread::sleep(SETTLE);
     let done = running.work(seconds)?;
@@ -116,7 +114,7 @@ fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Windo
 /// A window in which the kernel takes the time of each BPF program.
 fn programs_of(running: &Running, seconds: u32) -> Result<Vec<ProgramCost>> {
     let extra = ["--observer".to_owned(), Observing::Bpf.name().to_owned()];
-    let mut agent = Agent::start(PolicyUnderTest::Observe, false, &extra)?;
+    let mut agent = Agent::start(Policy::Observe, false, &extra)?;
     thread::sleep(SETTLE);
     files::write(Path::new(BPF_STATS), "1")?;
     let before = program_times()?;
@@ -246,9 +244,6 @@ impl Running {
         let Self::Fio { group, file, .. } = self else {
             anyhow::bail!("this load is not fio's");
         };
-        let members = File::options()
-            .write(true)
-            .open(group.join("cgroup.procs"))?;
         let mut command = Command::new("fio");
         command
             .args(["--name=w", "--ioengine=psync", "--invalidate=0", "--thread"])
@@ -257,11 +252,7 @@ impl Running {
             .args(arguments)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit());
-        // SAFETY: between fork and exec only one write(2) on an open descriptor runs, which is
-        // async-signal-safe; nothing is allocated on the success path.
-        unsafe {
-            command.pre_exec(move || (&members).write_all(b"0"));
-        }
+        setup::enter_group(&mut command, group)?;
         let output = command.output().context("cannot run fio")?;
         ensure!(output.status.success(), "fio failed: {}", output.status);
         done_by_fio(&output.stdout)
@@ -301,24 +292,17 @@ fn done_by_fio(json: &[u8]) -> Result<Done> {
 
 /// A container that runs the fileserver load until it is told to stop.
 fn fileserver_container(job: &OverheadJob) -> Result<Container> {
-    let parameters = fileserver::Parameters {
-        threads: 2,
-        files: 400,
-        ..fileserver::Parameters::default()
-    };
-    let load = Load::Fileserver {
-        threads: parameters.threads,
-        files: parameters.files,
-        mean_file_bytes: parameters.mean_file_bytes,
-        append_bytes: parameters.append_bytes,
-        prealloc_percent: parameters.prealloc_percent,
-        reads_per_write: parameters.reads_per_write,
-        appends_per_write: parameters.appends_per_write,
+    let load = Load::Fileserver(Fileserver {
+        mix: Mix {
+            threads: 2,
+            files: 400,
+            ..Mix::default()
+        },
         direct: false,
         duty_s: None,
         anon_growth_bytes_per_s: 0,
         anon_most_bytes: 0,
-    };
+    });
     let container = ContainerJob {
         name: "fileserver".to_owned(),
         weight: 100,
@@ -326,8 +310,7 @@ fn fileserver_container(job: &OverheadJob) -> Result<Container> {
         user: None,
         load,
     };
-    let policy = PolicyUnderTest::Observe;
-    let container = Container::start(0, &container, job.seed, policy, Scheduler::None)?;
+    let container = Container::start(0, &container, job.seed, Scheduler::None)?;
     let wait_for = |wanted| -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while container.page.status() != wanted {

@@ -10,7 +10,6 @@ use std::ptr;
 use anyhow::{ensure, Context, Result};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 
-/// Bytes of a page.
 const PAGE_BYTES: usize = 4096;
 
 /// A file whose residency is asked for.
@@ -18,7 +17,6 @@ const PAGE_BYTES: usize = 4096;
 pub struct Watched {
     /// Name in the report.
     pub name: String,
-    /// Its size.
     pub bytes: u64,
     file: File,
 }

@@ -14,15 +14,13 @@ use super::gate;
 use super::measure::{self, Measured};
 use super::residency::Watched;
 use super::tenant::{self, Tenant};
-use super::waits::Tracer;
+use super::wait_profile::Tracer;
 use super::{files, knobs, memory_disk, progress, setup, surroundings};
-use crate::experiments::has_gate;
 use crate::load::io::{write, Buffer, IO_BYTES};
 use crate::load::shared::{Command as Order, Status};
 use crate::load::sharing::{OWN_FILE, SHARED_FILE};
-use crate::protocol::{
-    ContainerJob, ContainerReport, GuestJob, GuestReport, Load, PolicyUnderTest, TenantReport,
-};
+use crate::load::Workload;
+use crate::protocol::{ContainerJob, ContainerReport, GuestJob, GuestReport, Policy, TenantReport};
 
 /// Creating a container includes crun's start under emulation.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -36,7 +34,6 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// What the static partition leaves to the kernel, the driver and the agent, bytes.
 const SYSTEM_RESERVE_BYTES: u64 = 64 << 20;
 
-/// Does the job.
 pub fn run(job: &GuestJob) -> Result<GuestReport> {
     let mut environment: BTreeMap<String, String> = setup::facts(job)?.into_iter().collect();
     let data = prepare_guest(job, &mut environment)?;
@@ -45,10 +42,8 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     let containers = start_containers(job)?;
     surroundings::limit(&job.surroundings, &containers)?;
     let preparing = Instant::now();
-    let caching_counts = job
-        .containers
-        .iter()
-        .any(|c| matches!(c.load, Load::Reread { .. } | Load::Sharing { .. }));
+    let mut loads = job.containers.iter().map(|c| c.load.workload());
+    let caching_counts = loads.any(Workload::caching_counts);
     let mut tenant = Tenant::settle(job)?;
     let mut stage = Stage::default();
     if caching_counts {
@@ -76,7 +71,7 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     } = stage;
 
     let watched = watched_files(job)?;
-    let tracer = if job.trace_waits {
+    let tracer = if job.profile_waits {
         Some(Tracer::start(&Path::new(setup::CGROUP).join("app"))?)
     } else {
         None
@@ -105,7 +100,7 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
         let in_time = agent.end()?;
         environment.insert("agent_ended_in_time".into(), in_time.to_string());
     }
-    if has_gate(job.policy) {
+    if job.policy.has_gate() {
         // Under load: the loads stop only now.
         gate::unload()?;
     }
@@ -141,15 +136,14 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
 
 /// The files whose residency is of interest: the shared one and everybody's own.
 fn watched_files(job: &GuestJob) -> Result<Vec<Watched>> {
-    let sharing = |c: &&ContainerJob| matches!(c.load, Load::Sharing { .. });
+    let sharing = |c: &&ContainerJob| c.load.workload().shares_files();
     let sharers: Vec<&ContainerJob> = job.containers.iter().filter(sharing).collect();
     if sharers.is_empty() {
         return Ok(Vec::new());
     }
-    let name = Path::new(SHARED_FILE).file_name().unwrap_or_default();
     let mut watched = vec![Watched::open(
         "shared file",
-        &container::shared_dir().join(name),
+        &container::shared_dir().join(SHARED_FILE),
     )?];
     for job in sharers {
         let own = setup::data_dir().join(&job.name).join("set").join(OWN_FILE);
@@ -182,7 +176,7 @@ fn start_containers(job: &GuestJob) -> Result<Vec<Container>> {
     let mut containers = Vec::new();
     for (index, container) in job.containers.iter().enumerate() {
         let seed = job.seed.wrapping_mul(1000).wrapping_add(index as u64);
-        let started = Container::start(index, container, seed, job.policy, job.scheduler)
+        let started = Container::start(index, container, seed, job.scheduler)
             .with_context(|| format!("container {}", container.name))?;
         containers.push(started);
     }
@@ -200,11 +194,11 @@ struct Stage {
 
 /// Puts the policy in force: static limits, or the agent.
 fn enforce(job: &GuestJob, containers: &[Container]) -> Result<Stage> {
-    if job.policy == PolicyUnderTest::Memcg {
+    if job.policy == Policy::Memcg {
         partition(job, containers)?;
     }
     let knobs_before = knobs::snapshot(Path::new(setup::CGROUP));
-    if has_gate(job.policy) {
+    if job.policy.has_gate() {
         gate::load(job.policy)?;
     }
     let agent = Agent::start(

@@ -6,7 +6,9 @@
 //! measurement. They are not written either, because the data disk of a run is new and reads as
 //! zeros (`vm`).
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -249,6 +251,20 @@ pub fn facts(job: &GuestJob) -> Result<Vec<(String, String)>> {
         }
     }
     Ok(facts)
+}
+
+/// Makes a command join a cgroup before it becomes its program.
+pub fn enter_group(command: &mut Command, group: &Path) -> Result<()> {
+    let members = File::options()
+        .write(true)
+        .open(group.join("cgroup.procs"))
+        .with_context(|| format!("cannot join {}", group.display()))?;
+    // SAFETY: between fork and exec only one write(2) on an open descriptor runs, which is
+    // async-signal-safe; nothing is allocated on the success path.
+    unsafe {
+        command.pre_exec(move || (&members).write_all(b"0"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

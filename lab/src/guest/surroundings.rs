@@ -26,7 +26,6 @@ pub fn set_vm(surroundings: &Surroundings) -> Result<()> {
     Ok(())
 }
 
-/// Limits the containers.
 pub fn limit(surroundings: &Surroundings, containers: &[Container]) -> Result<()> {
     for (container, limit) in containers.iter().zip(&surroundings.memory_max) {
         if let Some(limit) = limit {

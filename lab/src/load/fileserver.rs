@@ -16,126 +16,141 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{ensure, Context, Result};
+use serde::{Deserialize, Serialize};
 
 use super::fileset::{path_of, FileSet};
 use super::io::{open, read_all, write, Buffer, DIRECT_ALIGN, IO_BYTES};
 use super::random::Rng;
 use super::shared::Page;
-use super::Workload;
-use crate::protocol::Load;
+use super::{join, Place, Workload};
+
+/// Parameters of the load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Mix {
+    /// Worker threads.
+    pub threads: u32,
+    /// Files in the set of each container.
+    pub files: u32,
+    /// Mean size of a file (gamma distributed, shape 1.5, as in filebench).
+    pub mean_file_bytes: u64,
+    /// Mean size of an append.
+    pub append_bytes: u64,
+    /// Share of the set that exists before the run, percent.
+    pub prealloc_percent: u32,
+    /// Whole-file reads for each new file (1 is filebench's personality).
+    pub reads_per_write: u32,
+    /// Appends for each new file (1 is filebench's personality).
+    pub appends_per_write: u32,
+}
+
+impl Default for Mix {
+    /// Filebench's file size, append size and mix; fewer threads and files, for a small guest.
+    fn default() -> Self {
+        Self {
+            threads: 4,
+            files: 800,
+            mean_file_bytes: 128 << 10,
+            append_bytes: 16 << 10,
+            prealloc_percent: 80,
+            reads_per_write: 1,
+            appends_per_write: 1,
+        }
+    }
+}
 
 /// The load of one container.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fileserver {
-    root: PathBuf,
-    set: FileSet,
-    seed: u64,
-    threads: u32,
-    append_bytes: u64,
-    reads_per_write: u32,
-    appends_per_write: u32,
-    direct: bool,
-    duty: Option<Duration>,
-    anon_growth_bytes_per_s: u64,
-    anon_most_bytes: u64,
+    #[serde(flatten)]
+    pub mix: Mix,
+    /// `O_DIRECT` instead of the page cache.
+    pub direct: bool,
+    /// Busy for this many seconds, then idle as long; `None`: always busy.
+    pub duty_s: Option<u32>,
+    /// Anonymous memory that grows at this rate while the load runs; 0: none.
+    pub anon_growth_bytes_per_s: u64,
+    /// Where it stops.
+    pub anon_most_bytes: u64,
 }
 
 impl Fileserver {
-    /// Draws the file set; writes nothing yet.
-    pub fn new(load: &Load, seed: u64, root: &Path) -> Result<Self> {
-        let &Load::Fileserver {
-            threads,
-            files,
-            mean_file_bytes,
-            append_bytes,
-            prealloc_percent,
-            reads_per_write,
-            appends_per_write,
-            direct,
-            duty_s,
-            anon_growth_bytes_per_s,
-            anon_most_bytes,
-        } = load
-        else {
-            bail!("not a fileserver load");
-        };
-        let align = if direct { DIRECT_ALIGN as u64 } else { 1 };
-        let existing = u64::from(files) * u64::from(prealloc_percent.min(100)) / 100;
-        Ok(Self {
-            root: root.to_owned(),
-            set: FileSet::new(
-                files,
-                mean_file_bytes,
-                align,
-                existing as u32,
-                &mut Rng::new(seed, 0),
-            ),
-            seed,
-            threads,
-            append_bytes: append_bytes.max(1),
-            reads_per_write,
-            appends_per_write,
-            direct,
-            duty: duty_s
-                .filter(|&s| s > 0)
-                .map(|s| Duration::from_secs(s.into())),
-            anon_growth_bytes_per_s,
-            anon_most_bytes,
+    /// Draws the file set, the same for each call; writes nothing.
+    fn set(&self, place: &Place) -> FileSet {
+        let mix = &self.mix;
+        let align = if self.direct { DIRECT_ALIGN as u64 } else { 1 };
+        let existing = u64::from(mix.files) * u64::from(mix.prealloc_percent.min(100)) / 100;
+        let mut rng = Rng::new(place.seed, 0);
+        FileSet::new(
+            mix.files,
+            mix.mean_file_bytes,
+            align,
+            existing as u32,
+            &mut rng,
+        )
+    }
+
+    fn work(&self, place: &Place, set: &FileSet, page: &Page) -> Result<()> {
+        let start = Instant::now();
+        let duty = self.duty_s.filter(|&s| s > 0);
+        let duty = duty.map(|s| Duration::from_secs(s.into()));
+        thread::scope(|scope| {
+            if self.anon_growth_bytes_per_s > 0 {
+                scope.spawn(|| grow(self.anon_growth_bytes_per_s, self.anon_most_bytes, page));
+            }
+            let workers: Vec<_> = (0..self.mix.threads)
+                .map(|n| {
+                    let worker = Worker {
+                        load: self,
+                        root: &place.data,
+                        set,
+                        duty,
+                        page,
+                        rng: Rng::new(place.seed, u64::from(n) + 1),
+                        buffer: Buffer::new(IO_BYTES),
+                        start,
+                    };
+                    scope.spawn(|| worker.run())
+                })
+                .collect();
+            join(workers)
         })
     }
 }
 
 impl Workload for Fileserver {
-    fn prepare(&mut self) -> Result<()> {
-        for dir in self.set.directories() {
-            fs::create_dir_all(self.root.join(dir)).context("cannot make the directories")?;
+    fn prepare(&self, place: &Place) -> Result<()> {
+        let Mix { threads, files, .. } = self.mix;
+        ensure!(threads >= 1, "a fileserver load needs at least one thread");
+        ensure!(
+            files >= 2 * threads,
+            "{files} files are too few for {threads} threads: give at least two per thread"
+        );
+        let set = self.set(place);
+        for dir in set.directories() {
+            fs::create_dir_all(place.data.join(dir)).context("cannot make the directories")?;
         }
         let buffer = Buffer::new(IO_BYTES);
-        for file in self.set.existing() {
-            let path = self.root.join(path_of(file));
-            let mut out = open(
-                OpenOptions::new().write(true).create_new(true),
-                self.direct,
-                &path,
-            )?;
-            write(&mut out, self.set.size(file), &buffer, |_| ())?;
+        for file in set.existing() {
+            let path = place.data.join(path_of(file));
+            let mut options = OpenOptions::new();
+            let mut out = open(options.write(true).create_new(true), self.direct, &path)?;
+            write(&mut out, set.size(file), &buffer, |_| ())?;
         }
         Ok(())
     }
 
-    fn run(&self, page: &Page) -> Result<()> {
-        let start = Instant::now();
-        thread::scope(|scope| {
-            if self.anon_growth_bytes_per_s > 0 {
-                scope.spawn(|| grow(self.anon_growth_bytes_per_s, self.anon_most_bytes, page));
-            }
-            let workers: Vec<_> = (0..self.threads)
-                .map(|n| {
-                    scope.spawn(move || {
-                        Worker {
-                            load: self,
-                            page,
-                            rng: Rng::new(self.seed, u64::from(n) + 1),
-                            buffer: Buffer::new(IO_BYTES),
-                            start,
-                        }
-                        .run()
-                    })
-                })
-                .collect();
-            let mut result = Ok(());
-            for worker in workers {
-                result = result.and(worker.join().unwrap_or_else(|_| bail!("a worker panicked")));
-            }
-            result
-        })
+    fn run(&self, place: &Place, page: &Page) -> Result<()> {
+        self.work(place, &self.set(place), page)
     }
 }
 
 /// One thread.
 struct Worker<'a> {
     load: &'a Fileserver,
+    root: &'a Path,
+    set: &'a FileSet,
+    duty: Option<Duration>,
     page: &'a Page,
     rng: Rng,
     buffer: Buffer,
@@ -145,11 +160,8 @@ struct Worker<'a> {
 impl Worker<'_> {
     fn run(mut self) -> Result<()> {
         while !self.page.stopped() {
-            if let Some(rest) = self
-                .load
-                .duty
-                .and_then(|duty| rest_of_idle(self.start, duty))
-            {
+            let idle = |duty| idle_left(self.start.elapsed(), duty);
+            if let Some(rest) = self.duty.and_then(idle) {
                 thread::sleep(rest.min(Duration::from_millis(200)));
                 continue;
             }
@@ -160,10 +172,10 @@ impl Worker<'_> {
 
     fn cycle(&mut self) -> Result<()> {
         self.timed(Self::create)?;
-        for _ in 0..self.load.appends_per_write {
+        for _ in 0..self.load.mix.appends_per_write {
             self.timed(Self::append)?;
         }
-        for _ in 0..self.load.reads_per_write {
+        for _ in 0..self.load.mix.reads_per_write {
             self.timed(Self::read)?;
         }
         self.timed(Self::delete)?;
@@ -183,11 +195,11 @@ impl Worker<'_> {
     }
 
     fn path(&self, file: u32) -> PathBuf {
-        self.load.root.join(path_of(file))
+        self.root.join(path_of(file))
     }
 
     fn create(&mut self) -> Result<bool> {
-        let Some(file) = self.load.set.take_absent(&mut self.rng) else {
+        let Some(file) = self.set.take_absent(&mut self.rng) else {
             return Ok(false);
         };
         let mut options = OpenOptions::new();
@@ -196,32 +208,32 @@ impl Worker<'_> {
             self.load.direct,
             &self.path(file),
         )?;
-        let size = self.load.set.size(file);
+        let size = self.set.size(file);
         write(&mut out, size, &self.buffer, |n| self.page.add_written(n))?;
         drop(out);
-        self.load.set.put_existing(file);
+        self.set.put_existing(file);
         Ok(true)
     }
 
     fn append(&mut self) -> Result<bool> {
-        let Some(file) = self.load.set.take_existing(&mut self.rng) else {
+        let Some(file) = self.set.take_existing(&mut self.rng) else {
             return Ok(false);
         };
         let mut options = OpenOptions::new();
         let mut out = open(options.append(true), self.load.direct, &self.path(file))?;
-        let mut size = 1 + self.rng.below(2 * self.load.append_bytes);
+        let mut size = 1 + self.rng.below(2 * self.load.mix.append_bytes.max(1));
         if self.load.direct {
             size = size.next_multiple_of(DIRECT_ALIGN as u64);
         }
         write(&mut out, size, &self.buffer, |n| self.page.add_written(n))?;
         out.flush()?;
         drop(out);
-        self.load.set.put_existing(file);
+        self.set.put_existing(file);
         Ok(true)
     }
 
     fn read(&mut self) -> Result<bool> {
-        let Some(file) = self.load.set.take_existing(&mut self.rng) else {
+        let Some(file) = self.set.take_existing(&mut self.rng) else {
             return Ok(false);
         };
         let path = self.path(file);
@@ -229,34 +241,30 @@ impl Worker<'_> {
         let page = self.page;
         read_all(&mut input, &mut self.buffer, |n| page.add_read(n), || false)?;
         drop(input);
-        self.load.set.put_existing(file);
+        self.set.put_existing(file);
         Ok(true)
     }
 
     fn delete(&mut self) -> Result<bool> {
-        let Some(file) = self.load.set.take_existing(&mut self.rng) else {
+        let Some(file) = self.set.take_existing(&mut self.rng) else {
             return Ok(false);
         };
         fs::remove_file(self.path(file)).context("cannot delete a file")?;
-        self.load.set.put_absent(file);
+        self.set.put_absent(file);
         Ok(true)
     }
 
     fn stat(&mut self) -> Result<bool> {
-        let Some(file) = self.load.set.take_existing(&mut self.rng) else {
+        let Some(file) = self.set.take_existing(&mut self.rng) else {
             return Ok(false);
         };
         fs::metadata(self.path(file)).context("cannot stat a file")?;
-        self.load.set.put_existing(file);
+        self.set.put_existing(file);
         Ok(true)
     }
 }
 
 /// What is left of an idle period; `None` in a busy one. Periods alternate, the first is busy.
-fn rest_of_idle(start: Instant, duty: Duration) -> Option<Duration> {
-    idle_left(start.elapsed(), duty)
-}
-
 fn idle_left(elapsed: Duration, duty: Duration) -> Option<Duration> {
     let cycle = 2 * duty.as_nanos();
     let at = elapsed.as_nanos() % cycle;
@@ -280,10 +288,11 @@ fn grow(bytes_per_s: u64, limit: u64, page: &Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::shared::{monotonic_ns, Command, Mapping};
+    use crate::load::clock::monotonic_ns;
+    use crate::load::shared::{Command, Mapping};
 
-    fn load(direct: bool) -> Load {
-        Load::Fileserver {
+    const LOAD: Fileserver = Fileserver {
+        mix: Mix {
             threads: 3,
             files: 60,
             mean_file_bytes: 8192,
@@ -291,23 +300,24 @@ mod tests {
             prealloc_percent: 80,
             reads_per_write: 1,
             appends_per_write: 1,
-            direct,
-            duty_s: None,
-            anon_growth_bytes_per_s: 0,
-            anon_most_bytes: 0,
-        }
-    }
+        },
+        direct: false,
+        duty_s: None,
+        anon_growth_bytes_per_s: 0,
+        anon_most_bytes: 0,
+    };
 
     #[test]
     fn a_short_run_reads_writes_and_keeps_the_level() {
         let dir = tempfile::tempdir().unwrap();
         let page = Mapping::create(&dir.path().join("page")).unwrap();
-        let mut server = Fileserver::new(&load(false), 9, &dir.path().join("data")).unwrap();
-        server.prepare().unwrap();
-        assert_eq!(server.set.existing().len(), 48);
+        let place = crate::load::in_dir(dir.path(), 9);
+        LOAD.prepare(&place).unwrap();
+        let set = LOAD.set(&place);
+        assert_eq!(set.existing().len(), 48);
         page.go(monotonic_ns());
         thread::scope(|scope| {
-            let run = scope.spawn(|| server.run(&page));
+            let run = scope.spawn(|| LOAD.work(&place, &set, &page));
             thread::sleep(Duration::from_millis(200));
             page.set_command(Command::Stop);
             run.join().unwrap().unwrap();
@@ -317,12 +327,12 @@ mod tests {
             seen.read_bytes > 0 && seen.write_bytes > 0 && seen.ops > 10,
             "{seen:?}"
         );
-        let level = server.set.existing().len();
+        let level = set.existing().len();
         assert!((45..=51).contains(&level), "{level}");
         // What the set says is what the disk says.
         for file in 0..60 {
-            let there = dir.path().join("data").join(path_of(file)).exists();
-            assert_eq!(there, server.set.existing().contains(&file));
+            let there = place.data.join(path_of(file)).exists();
+            assert_eq!(there, set.existing().contains(&file));
         }
     }
 

@@ -25,7 +25,6 @@ struct Idle {
     absent: Vec<u32>,
 }
 
-/// The set.
 #[derive(Debug)]
 pub struct FileSet {
     sizes: Vec<u64>,

@@ -6,19 +6,19 @@
 use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 
 use super::io::{open, Buffer, IO_BYTES};
 use super::phases::{PRESSED, QUIET};
 use super::random::Rng;
 use super::shared::Page;
-use super::sharing::{read_once, rest_until, write_uncached};
-use super::Workload;
-use crate::protocol::GuardRole;
+use super::sharing::{read_once, rest_until, write_uncached, OWN_FILE};
+use super::{Place, Workload};
 
 /// Memory is touched in pieces of this size: that of a huge page, where the kernel has them.
 const PIECE: usize = 2 << 20;
@@ -27,36 +27,66 @@ const PAGE: usize = 4096;
 /// A server that is so late gives up what it missed, as its clients do.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The load of one container.
-#[derive(Debug)]
-pub struct Guard {
-    /// What it does.
-    pub role: GuardRole,
-    /// Its file.
-    pub path: PathBuf,
-    /// Seed.
-    pub seed: u64,
+/// What a container of these experiments does. Times are seconds after the common start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GuardRole {
+    /// An application that starts: touches anonymous memory once while nothing else happens, gives
+    /// it back, and touches as much again under pressure.
+    Starter {
+        /// How much.
+        bytes: u64,
+        /// When, without pressure.
+        quiet_at_s: u32,
+        /// When, under pressure.
+        pressed_at_s: u32,
+    },
+    /// Writes a file over and over, so that the page cache fills with dirty pages.
+    Dirtier {
+        /// Size of the file.
+        bytes: u64,
+        /// When it begins.
+        from_s: u32,
+    },
+    /// Answers requests: reads random blocks of a file at a steady rate.
+    Server {
+        file_bytes: u64,
+        /// Bytes of a request.
+        block_bytes: u32,
+        /// Requests arrive at this rate.
+        bytes_per_s: u64,
+        /// When it reads the whole file once.
+        from_s: u32,
+        /// The quiet phase.
+        quiet_from_s: u32,
+        /// Its end; then its anonymous memory grows.
+        quiet_to_s: u32,
+        /// By how much.
+        anon_bytes: u64,
+        /// The phase under pressure, until the end.
+        pressed_from_s: u32,
+    },
+    /// Does nothing: a group that pays for page cache.
+    Payer,
 }
 
 fn after(start: Instant, seconds: u32) -> Instant {
     start + Duration::from_secs(seconds.into())
 }
 
-impl Workload for Guard {
-    fn prepare(&mut self) -> Result<()> {
-        if let Some(dir) = self.path.parent() {
-            fs::create_dir_all(dir).context("cannot make the data directory")?;
-        }
-        match self.role {
-            GuardRole::Server { file_bytes, .. } => write_uncached(&self.path, file_bytes),
+impl Workload for GuardRole {
+    fn prepare(&self, place: &Place) -> Result<()> {
+        fs::create_dir_all(&place.data).context("cannot make the data directory")?;
+        match self {
+            Self::Server { file_bytes, .. } => write_uncached(&own(place), *file_bytes),
             _ => Ok(()),
         }
     }
 
-    fn run(&self, page: &Page) -> Result<()> {
+    fn run(&self, place: &Place, page: &Page) -> Result<()> {
         let start = Instant::now();
-        match self.role {
-            GuardRole::Starter {
+        match *self {
+            Self::Starter {
                 bytes,
                 quiet_at_s,
                 pressed_at_s,
@@ -69,12 +99,12 @@ impl Workload for Guard {
                 drop(held);
                 Ok(())
             }
-            GuardRole::Dirtier { bytes, from_s } => {
+            Self::Dirtier { bytes, from_s } => {
                 rest_until(after(start, from_s), page);
-                self.dirty(bytes, page)
+                dirty(&own(place), bytes, page)
             }
-            GuardRole::Server { .. } => self.serve(start, page),
-            GuardRole::Payer => {
+            Self::Server { .. } => self.serve(place, start, page),
+            Self::Payer => {
                 rest(start, page);
                 Ok(())
             }
@@ -113,24 +143,29 @@ fn touch(bytes: u64, phase: Option<usize>, page: &Page) -> Vec<u8> {
     memory
 }
 
-impl Guard {
-    fn dirty(&self, bytes: u64, page: &Page) -> Result<()> {
-        let mut options = OpenOptions::new();
-        let file = open(options.write(true).create(true), false, &self.path)?;
-        let buffer = Buffer::new(IO_BYTES);
-        let mut offset = 0;
-        while !page.stopped() {
-            let began = Instant::now();
-            file.write_all_at(buffer.get(), offset).context("write")?;
-            page.add_written(IO_BYTES as u64);
-            page.add_op(began.elapsed());
-            offset = (offset + IO_BYTES as u64) % bytes.max(IO_BYTES as u64);
-        }
-        Ok(())
-    }
+/// The container's only file.
+fn own(place: &Place) -> PathBuf {
+    place.data.join(OWN_FILE)
+}
 
-    fn serve(&self, start: Instant, page: &Page) -> Result<()> {
-        let GuardRole::Server {
+fn dirty(path: &Path, bytes: u64, page: &Page) -> Result<()> {
+    let mut options = OpenOptions::new();
+    let file = open(options.write(true).create(true), false, path)?;
+    let buffer = Buffer::new(IO_BYTES);
+    let mut offset = 0;
+    while !page.stopped() {
+        let began = Instant::now();
+        file.write_all_at(buffer.get(), offset).context("write")?;
+        page.add_written(IO_BYTES as u64);
+        page.add_op(began.elapsed());
+        offset = (offset + IO_BYTES as u64) % bytes.max(IO_BYTES as u64);
+    }
+    Ok(())
+}
+
+impl GuardRole {
+    fn serve(&self, place: &Place, start: Instant, page: &Page) -> Result<()> {
+        let Self::Server {
             file_bytes,
             block_bytes,
             bytes_per_s,
@@ -139,15 +174,15 @@ impl Guard {
             quiet_to_s,
             anon_bytes,
             pressed_from_s,
-        } = self.role
+        } = *self
         else {
             return Ok(());
         };
         rest_until(after(start, from_s), page);
-        read_once(&self.path)?;
+        read_once(&own(place))?;
         let mut requests = Requests {
-            file: open(OpenOptions::new().read(true), false, &self.path)?,
-            rng: Rng::new(self.seed, 1),
+            file: open(OpenOptions::new().read(true), false, &own(place))?,
+            rng: Rng::new(place.seed, 1),
             buffer: Buffer::new(block_bytes as usize),
             blocks: (file_bytes / u64::from(block_bytes)).max(1),
             every: Duration::from_secs_f64(f64::from(block_bytes) / bytes_per_s.max(1) as f64),
@@ -207,20 +242,16 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::shared::{monotonic_ns, Command, Mapping};
-    use std::path::Path;
+    use crate::load::clock::monotonic_ns;
+    use crate::load::shared::{Command, Mapping};
 
-    fn run(role: GuardRole, dir: &Path, for_ms: u64) -> Mapping {
+    fn run(role: &GuardRole, dir: &Path, for_ms: u64) -> Mapping {
         let page = Mapping::create(&dir.join("page")).unwrap();
-        let mut load = Guard {
-            role,
-            path: dir.join("set/own"),
-            seed: 1,
-        };
-        load.prepare().unwrap();
+        let place = crate::load::in_dir(dir, 1);
+        role.prepare(&place).unwrap();
         page.go(monotonic_ns());
         thread::scope(|scope| {
-            let done = scope.spawn(|| load.run(&page));
+            let done = scope.spawn(|| role.run(&place, &page));
             thread::sleep(Duration::from_millis(for_ms));
             page.set_command(Command::Stop);
             done.join().unwrap().unwrap();
@@ -236,7 +267,7 @@ mod tests {
             quiet_at_s: 0,
             pressed_at_s: 0,
         };
-        let reports = run(role, dir.path(), 300).phase_reports();
+        let reports = run(&role, dir.path(), 300).phase_reports();
         assert_eq!(reports.len(), 2);
         for report in &reports {
             assert_eq!((report.bytes, report.ops), (8 << 20, 4), "{report:?}");
@@ -257,7 +288,7 @@ mod tests {
             anon_bytes: 1 << 20,
             pressed_from_s: 1,
         };
-        let reports = run(role, dir.path(), 1600).phase_reports();
+        let reports = run(&role, dir.path(), 1600).phase_reports();
         let rate = reports[QUIET].bytes as f64 / reports[QUIET].seconds.unwrap();
         assert!((0.7..1.3).contains(&(rate / f64::from(1 << 20))), "{rate}");
         assert!(reports[PRESSED].ops > 20 && reports[PRESSED].p99_us.is_some());
@@ -270,10 +301,10 @@ mod tests {
             bytes: 2 << 20,
             from_s: 0,
         };
-        let page = run(role, dir.path(), 200);
+        let page = run(&role, dir.path(), 200);
         assert!(page.counters().write_bytes > 2 << 20);
         assert_eq!(
-            fs::metadata(dir.path().join("set/own")).unwrap().len(),
+            fs::metadata(dir.path().join("data/own")).unwrap().len(),
             2 << 20
         );
         assert!(page.phase_reports().is_empty());

@@ -1,6 +1,6 @@
 //! Files and buffers of the loads.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -48,6 +48,18 @@ pub fn open(options: &mut OpenOptions, direct: bool, path: &Path) -> Result<File
     options
         .open(path)
         .with_context(|| format!("cannot open {}", path.display()))
+}
+
+/// Makes a file that is not there yet, and its directory.
+pub fn create(path: &Path, direct: bool) -> Result<File> {
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir).context("cannot make the data directory")?;
+    }
+    open(
+        OpenOptions::new().write(true).create_new(true),
+        direct,
+        path,
+    )
 }
 
 /// Writes `total` bytes in pieces of the buffer; tells `count` what each call wrote.

@@ -14,6 +14,7 @@
 //! request. Latency is wall time. Bytes are counted when the system call returns.
 
 pub mod attack;
+pub mod clock;
 pub mod fileserver;
 pub mod fileset;
 pub mod guard;
@@ -27,12 +28,12 @@ pub mod sharing;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::Load;
 use shared::{Command, Mapping, Page, Status};
 
 /// Waiting for a command: often enough to be prompt, rarely enough to cost nothing while emulated.
@@ -44,24 +45,84 @@ const COMMAND_POLL: Duration = Duration::from_millis(20);
 pub struct Spec {
     /// What to run.
     pub load: Load,
-    /// Seed of this container (already different from its siblings').
-    pub seed: u64,
-    /// Directory for the files, inside the container.
-    pub data: PathBuf,
+    pub place: Place,
     /// The shared page, inside the container.
     pub page: PathBuf,
 }
 
-/// One kind of load.
+/// What is a container's own. Paths are inside of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Already different from its siblings'.
+    pub seed: u64,
+    /// Directory for its files.
+    pub data: PathBuf,
+    /// Directory that containers share, for loads that share files.
+    pub shared: PathBuf,
+}
+
+impl Place {
+    /// Its only file, for loads that have one.
+    pub fn file(&self) -> PathBuf {
+        self.data.join("file")
+    }
+}
+
+/// One kind of load: its parameters, and what it does with them.
 pub trait Workload {
     /// Writes the files; not measured.
-    fn prepare(&mut self) -> Result<()>;
+    ///
+    /// # Errors
+    /// Parameters that make no load; what the files met.
+    fn prepare(&self, place: &Place) -> Result<()>;
     /// Works until the page says stop, or until there is nothing left to do.
-    fn run(&self, page: &Page) -> Result<()>;
+    ///
+    /// # Errors
+    /// What the files met.
+    fn run(&self, place: &Place, page: &Page) -> Result<()>;
     /// Whether returning from [`Workload::run`] before a stop means that the work is complete.
     fn ends_by_itself(&self) -> bool {
         false
     }
+    /// Whether what preparing leaves in the page cache is the experiment: the policy is then in force
+    /// before, and nothing is dropped.
+    fn caching_counts(&self) -> bool {
+        false
+    }
+    /// Whether its containers have a directory in common.
+    fn shares_files(&self) -> bool {
+        false
+    }
+}
+
+/// Loads by the name that a job has for them.
+macro_rules! loads {
+    ($($name:ident: $load:ty,)*) => {
+        /// What a container runs.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Load {
+            $($name($load),)*
+        }
+
+        impl Load {
+            /// The load itself.
+            pub fn workload(&self) -> &dyn Workload {
+                match self {
+                    $(Self::$name(load) => load,)*
+                }
+            }
+        }
+    };
+}
+
+loads! {
+    Fileserver: fileserver::Fileserver,
+    Readmix: readmix::Readmix,
+    Reread: reread::Reread,
+    Sharing: sharing::Sharing,
+    Guard: guard::GuardRole,
 }
 
 /// Runs the load described by the file `spec_path` to its end.
@@ -79,20 +140,20 @@ pub fn run(spec_path: &Path) -> Result<()> {
 }
 
 fn phases(spec: &Spec, page: &Page) -> Result<()> {
-    let mut workload = build(spec)?;
+    let workload = spec.load.workload();
     page.set_status(Status::Waiting);
     if !wait_for(page, Command::Prepare) {
         return Ok(());
     }
     page.set_status(Status::Preparing);
-    workload.prepare()?;
+    workload.prepare(&spec.place)?;
     page.set_status(Status::Prepared);
     if !wait_for(page, Command::Go) {
         return Ok(());
     }
     page.sleep_until_start();
     page.set_status(Status::Running);
-    workload.run(page)?;
+    workload.run(&spec.place, page)?;
     if workload.ends_by_itself() && !page.stopped() {
         page.finished_now();
     }
@@ -103,73 +164,26 @@ fn phases(spec: &Spec, page: &Page) -> Result<()> {
 /// Waits until the driver asks for `wanted` or something later; false when it asks to stop.
 fn wait_for(page: &Page, wanted: Command) -> bool {
     while page.command() < wanted {
-        std::thread::sleep(COMMAND_POLL);
+        thread::sleep(COMMAND_POLL);
     }
     page.command() != Command::Stop
 }
 
-fn build(spec: &Spec) -> Result<Box<dyn Workload>> {
-    Ok(match spec.load {
-        Load::Fileserver { threads, files, .. } => {
-            ensure!(threads >= 1, "a fileserver load needs at least one thread");
-            ensure!(
-                files >= 2 * threads,
-                "{files} files are too few for {threads} threads: give at least two per thread"
-            );
-            Box::new(fileserver::Fileserver::new(
-                &spec.load, spec.seed, &spec.data,
-            )?)
-        }
-        Load::Readmix {
-            threads,
-            file_bytes,
-            block_bytes,
-            write_percent,
-            zipf_theta,
-        } => {
-            ensure!(threads >= 1, "a readmix load needs at least one thread");
-            ensure!(
-                block_bytes > 0,
-                "a readmix load needs a block size above zero"
-            );
-            ensure!(
-                file_bytes >= u64::from(block_bytes),
-                "a readmix file must hold at least one block of {block_bytes} bytes"
-            );
-            Box::new(readmix::Readmix {
-                path: spec.data.join("file"),
-                threads,
-                file_bytes,
-                block_bytes,
-                write_percent,
-                zipf_theta,
-                seed: spec.seed,
-            })
-        }
-        Load::Reread { file_bytes, direct } => Box::new(reread::Reread {
-            path: spec.data.join("file"),
-            file_bytes,
-            direct,
-        }),
-        Load::Sharing {
-            role,
-            shared_bytes,
-            own_bytes,
-            every_s,
-            from_s,
-        } => Box::new(sharing::Sharing {
-            role,
-            shared: sharing::SHARED_FILE.into(),
-            shared_bytes,
-            own: spec.data.join(sharing::OWN_FILE),
-            own_bytes,
-            every: Duration::from_secs(every_s.into()),
-            from: Duration::from_secs(from_s.into()),
-        }),
-        Load::Guard(ref role) => Box::new(guard::Guard {
-            role: role.clone(),
-            path: spec.data.join(sharing::OWN_FILE),
-            seed: spec.seed,
-        }),
-    })
+/// The first failure of some threads.
+fn join(workers: Vec<thread::ScopedJoinHandle<'_, Result<()>>>) -> Result<()> {
+    let mut result = Ok(());
+    for worker in workers {
+        result = result.and(worker.join().unwrap_or_else(|_| bail!("a worker panicked")));
+    }
+    result
+}
+
+/// A place below a directory, for tests.
+#[cfg(test)]
+fn in_dir(dir: &Path, seed: u64) -> Place {
+    Place {
+        seed,
+        data: dir.join("data"),
+        shared: dir.join("shared"),
+    }
 }

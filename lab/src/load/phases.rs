@@ -6,11 +6,30 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::shared::monotonic_ns;
-use crate::protocol::PhaseReport;
+use serde::{Deserialize, Serialize};
+
+use super::clock::monotonic_ns;
 
 /// The phases, in the order they happen.
 pub const NAMES: [&str; 2] = ["quiet", "pressed"];
+
+/// One phase of a load.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhaseReport {
+    /// `quiet` or `pressed`.
+    pub name: String,
+    /// Its length; `None`: it never began.
+    pub seconds: Option<f64>,
+    /// Bytes read or touched.
+    pub bytes: u64,
+    /// Operations.
+    pub ops: u64,
+    /// Half of the operations took no longer; likewise below. `None`: there were none.
+    pub p50_us: Option<u64>,
+    /// Ninety-nine of a hundred.
+    pub p99_us: Option<u64>,
+    pub max_us: Option<u64>,
+}
 
 /// Before there is pressure.
 pub const QUIET: usize = 0;
@@ -21,7 +40,6 @@ pub const PRESSED: usize = 1;
 const EIGHTHS: u64 = 8;
 const BUCKETS: usize = 256;
 
-/// One phase.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Phase {
@@ -65,7 +83,6 @@ fn upper_us(bucket: usize) -> u64 {
 }
 
 impl Phase {
-    /// It begins.
     pub fn begin(&self) {
         self.began_ns.store(monotonic_ns(), Relaxed);
     }

@@ -4,67 +4,80 @@
 //! stay resident: this is the load that shows whether a policy levels down (design.md, section 2).
 //! Requests are `pread` / `pwrite` of one block; popularity is zipf, hot blocks are scattered.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{ensure, Context, Result};
+use serde::{Deserialize, Serialize};
 
-use super::io::{open, write, Buffer, IO_BYTES};
+use super::io::{create, open, write, Buffer, IO_BYTES};
 use super::random::{Rng, Zipf};
 use super::shared::Page;
-use super::Workload;
+use super::{join, Place, Workload};
 
-/// The load of one container; fields as in [`crate::protocol::Load::Readmix`].
-#[derive(Debug)]
+/// Parameters of the load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Readmix {
-    /// The file.
-    pub path: PathBuf,
     /// Worker threads.
     pub threads: u32,
-    /// Its size, bytes.
+    /// Size of each container's file.
     pub file_bytes: u64,
-    /// Bytes per request.
+    /// Bytes of one request.
     pub block_bytes: u32,
-    /// Percent of requests that write.
+    /// Requests that write, percent.
     pub write_percent: u32,
-    /// Zipf exponent.
+    /// Zipf exponent of the block popularity.
     pub zipf_theta: f64,
-    /// Seed.
-    pub seed: u64,
+}
+
+impl Default for Readmix {
+    /// 300 MB in 768 MB of memory, read-mostly.
+    fn default() -> Self {
+        Self {
+            threads: 4,
+            file_bytes: 300_000_000 / 65_536 * 65_536,
+            block_bytes: 65_536,
+            write_percent: 5,
+            zipf_theta: 1.2,
+        }
+    }
 }
 
 impl Workload for Readmix {
-    fn prepare(&mut self) -> Result<()> {
-        if let Some(dir) = self.path.parent() {
-            fs::create_dir_all(dir).context("cannot make the data directory")?;
-        }
-        let mut options = OpenOptions::new();
-        let mut out = open(options.write(true).create_new(true), false, &self.path)?;
-        write(&mut out, self.file_bytes, &Buffer::new(IO_BYTES), |_| ())?;
+    fn prepare(&self, place: &Place) -> Result<()> {
+        let &Self {
+            threads,
+            file_bytes,
+            block_bytes,
+            ..
+        } = self;
+        ensure!(threads >= 1, "a readmix load needs at least one thread");
+        ensure!(
+            block_bytes > 0 && file_bytes >= u64::from(block_bytes),
+            "a readmix file must hold at least one block of {block_bytes} bytes"
+        );
+        let mut out = create(&place.file(), false)?;
+        write(&mut out, file_bytes, &Buffer::new(IO_BYTES), |_| ())?;
         out.sync_all().context("fsync")
     }
 
-    fn run(&self, page: &Page) -> Result<()> {
+    fn run(&self, place: &Place, page: &Page) -> Result<()> {
         let blocks = u32::try_from(self.file_bytes / u64::from(self.block_bytes))
             .context("the file has too many blocks")?;
-        let zipf = Zipf::new(blocks, self.zipf_theta, &mut Rng::new(self.seed, 0));
-        let file = open(OpenOptions::new().read(true).write(true), false, &self.path)?;
+        let zipf = Zipf::new(blocks, self.zipf_theta, &mut Rng::new(place.seed, 0));
+        let mut options = OpenOptions::new();
+        let file = open(options.read(true).write(true), false, &place.file())?;
         thread::scope(|scope| {
             let workers: Vec<_> = (0..self.threads)
                 .map(|n| {
-                    let rng = Rng::new(self.seed, u64::from(n) + 1);
+                    let rng = Rng::new(place.seed, u64::from(n) + 1);
                     let (zipf, file) = (&zipf, &file);
                     scope.spawn(move || self.work(zipf, file, rng, page))
                 })
                 .collect();
-            let mut result = Ok(());
-            for worker in workers {
-                result = result.and(worker.join().unwrap_or_else(|_| bail!("a worker panicked")));
-            }
-            result
+            join(workers)
         })
     }
 }
@@ -94,26 +107,26 @@ impl Readmix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::shared::{monotonic_ns, Command, Mapping};
+    use crate::load::clock::monotonic_ns;
+    use crate::load::shared::{Command, Mapping};
     use std::time::Duration;
 
     #[test]
     fn the_mix_has_the_asked_share_of_writes() {
         let dir = tempfile::tempdir().unwrap();
         let page = Mapping::create(&dir.path().join("page")).unwrap();
-        let mut load = Readmix {
-            path: dir.path().join("data/file"),
+        let load = Readmix {
             threads: 2,
             file_bytes: 1 << 20,
             block_bytes: 4096,
             write_percent: 25,
             zipf_theta: 0.9,
-            seed: 1,
         };
-        load.prepare().unwrap();
+        let place = crate::load::in_dir(dir.path(), 1);
+        load.prepare(&place).unwrap();
         page.go(monotonic_ns());
         thread::scope(|scope| {
-            let run = scope.spawn(|| load.run(&page));
+            let run = scope.spawn(|| load.run(&place, &page));
             thread::sleep(Duration::from_millis(200));
             page.set_command(Command::Stop);
             run.join().unwrap().unwrap();

@@ -10,54 +10,44 @@
 //! of its work; fio's own start-up (hundreds of milliseconds, emulated) would be part of the
 //! measurement.
 
-use std::fs::{self, OpenOptions};
-use std::path::PathBuf;
+use std::fs::OpenOptions;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 
-use super::io::{open, read_all, write, Buffer, DIRECT_ALIGN, IO_BYTES};
+use super::io::{create, open, read_all, write, Buffer, DIRECT_ALIGN, IO_BYTES};
 use super::shared::Page;
-use super::Workload;
+use super::{Place, Workload};
 
 /// Bytes per request while reading again.
 const REQUEST_BYTES: usize = 128 << 10;
 
-/// The load of one container; fields as in [`crate::protocol::Load::Reread`].
-#[derive(Debug)]
+/// The load of one container.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reread {
-    /// The file.
-    pub path: PathBuf,
-    /// Its size, bytes; rounded down to what direct I/O can write.
+    /// Size of the file; rounded down to what direct I/O can write.
     pub file_bytes: u64,
-    /// Past the page cache.
+    /// `O_DIRECT` instead of the page cache.
     pub direct: bool,
 }
 
 impl Workload for Reread {
-    fn prepare(&mut self) -> Result<()> {
-        if let Some(dir) = self.path.parent() {
-            fs::create_dir_all(dir).context("cannot make the data directory")?;
-        }
+    fn prepare(&self, place: &Place) -> Result<()> {
         let bytes = self.file_bytes / DIRECT_ALIGN as u64 * DIRECT_ALIGN as u64;
-        let mut options = OpenOptions::new();
-        let mut out = open(
-            options.write(true).create_new(true),
-            self.direct,
-            &self.path,
-        )?;
+        let mut out = create(&place.file(), self.direct)?;
         let mut buffer = Buffer::new(IO_BYTES);
         write(&mut out, bytes, &buffer, |_| ())?;
         out.sync_all().context("fsync")?;
         if !self.direct {
-            let mut file = open(OpenOptions::new().read(true), false, &self.path)?;
+            let mut file = open(OpenOptions::new().read(true), false, &place.file())?;
             read_all(&mut file, &mut buffer, |_| (), || false)?;
         }
         Ok(())
     }
 
-    fn run(&self, page: &Page) -> Result<()> {
-        let mut file = open(OpenOptions::new().read(true), self.direct, &self.path)?;
+    fn run(&self, place: &Place, page: &Page) -> Result<()> {
+        let mut file = open(OpenOptions::new().read(true), self.direct, &place.file())?;
         let mut buffer = Buffer::new(REQUEST_BYTES);
         let before = std::cell::Cell::new(Instant::now());
         let count = |bytes| {
@@ -68,6 +58,10 @@ impl Workload for Reread {
         read_all(&mut file, &mut buffer, count, || page.stopped())
     }
 
+    fn caching_counts(&self) -> bool {
+        true
+    }
+
     fn ends_by_itself(&self) -> bool {
         true
     }
@@ -76,22 +70,22 @@ impl Workload for Reread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::shared::{monotonic_ns, Mapping};
+    use crate::load::clock::monotonic_ns;
+    use crate::load::shared::Mapping;
 
     #[test]
     fn reads_exactly_the_file_once() {
         let dir = tempfile::tempdir().unwrap();
         let page = Mapping::create(&dir.path().join("page")).unwrap();
-        let path = dir.path().join("data/file");
-        let mut load = Reread {
-            path,
+        let load = Reread {
             file_bytes: 3 << 20,
             direct: false,
         };
-        load.prepare().unwrap();
+        let place = crate::load::in_dir(dir.path(), 1);
+        load.prepare(&place).unwrap();
         assert_eq!(page.counters().read_bytes, 0);
         page.go(monotonic_ns());
-        load.run(&page).unwrap();
+        load.run(&place, &page).unwrap();
         assert_eq!(page.counters().read_bytes, 3 << 20);
         assert!(load.ends_by_itself());
     }

@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
-use rustix::time::{clock_gettime, ClockId};
 
+use super::clock::monotonic_ns;
+use super::phases::PhaseReport;
 use super::phases::{Phase, NAMES};
-use crate::protocol::PhaseReport;
 
 /// Operations longer than this are counted apart.
 pub const SLOW_OP: Duration = Duration::from_secs(2);
@@ -90,12 +90,6 @@ pub struct Counters {
     pub slow_ops: u64,
     /// The longest operation, microseconds.
     pub max_latency_us: u64,
-}
-
-/// Nanoseconds of `CLOCK_MONOTONIC`.
-pub fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl Page {

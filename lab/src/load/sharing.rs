@@ -9,21 +9,21 @@
 //! An operation is one request.
 
 use std::cell::Cell;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 
-use super::io::{open, read_all, write, Buffer, DIRECT_ALIGN, IO_BYTES};
+use super::io::{create, open, read_all, write, Buffer, DIRECT_ALIGN, IO_BYTES};
 use super::shared::Page;
-use super::Workload;
-use crate::protocol::SharingRole;
+use super::{Place, Workload};
 
-/// Where all containers see the shared file.
-pub const SHARED_FILE: &str = "/shared/file";
+/// Name of the shared file in the directory that containers share.
+pub const SHARED_FILE: &str = "file";
 /// Name of a container's own file in its data directory.
 pub const OWN_FILE: &str = "own";
 
@@ -32,62 +32,79 @@ const REQUEST_BYTES: usize = 128 << 10;
 /// How often a load that rests looks whether it has to end.
 const REST: Duration = Duration::from_millis(50);
 
-/// The load of one container; fields as in [`crate::protocol::Load::Sharing`].
-#[derive(Debug)]
+/// What a container does with the shared file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SharingRole {
+    /// Touches it first and is charged for it.
+    Payer,
+    /// Reads it again and again.
+    User,
+    /// Wants the memory.
+    Polluter,
+}
+
+/// The load of one container.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sharing {
-    /// What it does with the shared file.
     pub role: SharingRole,
-    /// The shared file.
-    pub shared: PathBuf,
-    /// Its size.
+    /// Size of the shared file.
     pub shared_bytes: u64,
-    /// The container's own file.
-    pub own: PathBuf,
-    /// Its size.
+    /// Size of the container's own file.
     pub own_bytes: u64,
-    /// From one reading of the shared file to the next.
-    pub every: Duration,
-    /// When a polluter begins, after the start.
-    pub from: Duration,
+    /// Seconds from one reading of the shared file to the next.
+    pub every_s: u32,
+    /// Second at which a polluter begins.
+    pub from_s: u32,
 }
 
 impl Workload for Sharing {
-    fn prepare(&mut self) -> Result<()> {
-        write_uncached(&self.own, self.own_bytes)?;
+    fn prepare(&self, place: &Place) -> Result<()> {
+        let own = place.data.join(OWN_FILE);
+        write_uncached(&own, self.own_bytes)?;
         if self.role == SharingRole::Payer {
-            write_uncached(&self.shared, self.shared_bytes)?;
-            read_once(&self.shared)?;
+            let shared = place.shared.join(SHARED_FILE);
+            write_uncached(&shared, self.shared_bytes)?;
+            read_once(&shared)?;
         }
         if self.role != SharingRole::Polluter {
-            read_once(&self.own)?;
+            read_once(&own)?;
         }
         Ok(())
     }
 
-    fn run(&self, page: &Page) -> Result<()> {
+    fn run(&self, place: &Place, page: &Page) -> Result<()> {
         let start = Instant::now();
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         match self.role {
             SharingRole::Payer => {
-                while rest_until(start + Duration::from_secs(3600), page) {}
+                while rest_until(start + seconds(3600), page) {}
                 Ok(())
             }
-            SharingRole::User => again_and_again(&self.shared, start, self.every, page),
+            SharingRole::User => {
+                let shared = place.shared.join(SHARED_FILE);
+                again_and_again(&shared, start, seconds(self.every_s), page)
+            }
             SharingRole::Polluter => {
-                rest_until(start + self.from, page);
-                again_and_again(&self.own, start, Duration::ZERO, page)
+                rest_until(start + seconds(self.from_s), page);
+                again_and_again(&place.data.join(OWN_FILE), start, Duration::ZERO, page)
             }
         }
+    }
+
+    fn caching_counts(&self) -> bool {
+        true
+    }
+
+    fn shares_files(&self) -> bool {
+        true
     }
 }
 
 /// Writes a file without leaving it in the page cache; its size is rounded down to what direct I/O
 /// can write.
 pub(crate) fn write_uncached(path: &Path, bytes: u64) -> Result<()> {
-    if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir).context("cannot make the data directory")?;
-    }
-    let mut options = OpenOptions::new();
-    let mut out = open(options.write(true).create_new(true), true, path)?;
+    let mut out = create(path, true)?;
     let bytes = bytes / DIRECT_ALIGN as u64 * DIRECT_ALIGN as u64;
     write(&mut out, bytes, &Buffer::new(IO_BYTES), |_| ())?;
     out.sync_all().context("fsync")
@@ -134,17 +151,16 @@ pub(crate) fn rest_until(then: Instant, page: &Page) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::shared::{monotonic_ns, Command, Mapping};
+    use crate::load::clock::monotonic_ns;
+    use crate::load::shared::{Command, Mapping};
 
-    fn sharing(dir: &Path, role: SharingRole) -> Sharing {
+    fn sharing(role: SharingRole) -> Sharing {
         Sharing {
             role,
-            shared: dir.join("shared/file"),
             shared_bytes: 3 << 20,
-            own: dir.join(format!("{role:?}/own")),
             own_bytes: 1 << 20,
-            every: Duration::from_millis(100),
-            from: Duration::from_millis(150),
+            every_s: 0,
+            from_s: 0,
         }
     }
 
@@ -155,16 +171,22 @@ mod tests {
             .map(|i| Mapping::create(&dir.path().join(i.to_string())).unwrap())
             .collect();
         let roles = [SharingRole::Payer, SharingRole::User, SharingRole::Polluter];
-        let mut loads = roles.map(|role| sharing(dir.path(), role));
-        for load in &mut loads {
-            load.prepare().unwrap();
+        let loads = roles.map(|role| {
+            let place = Place {
+                data: dir.path().join(format!("{role:?}")),
+                ..crate::load::in_dir(dir.path(), 1)
+            };
+            (sharing(role), place)
+        });
+        for (load, place) in &loads {
+            load.prepare(place).unwrap();
         }
         for page in &pages {
             page.go(monotonic_ns());
         }
         thread::scope(|scope| {
-            for (load, page) in loads.iter().zip(&pages) {
-                scope.spawn(|| load.run(page).unwrap());
+            for ((load, place), page) in loads.iter().zip(&pages) {
+                scope.spawn(|| load.run(place, page).unwrap());
             }
             let read = |page: &Mapping| page.counters().read_bytes;
             let deadline = Instant::now() + Duration::from_secs(60);

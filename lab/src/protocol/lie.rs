@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiments::did_you_mean;
+use crate::policy::did_you_mean;
 use justitia_machine::error::LabError;
 
 /// What a container declares instead of its color.
@@ -24,7 +24,6 @@ pub enum Lie {
 }
 
 impl Lie {
-    /// All.
     pub const ALL: [Self; 6] = [
         Self::Green,
         Self::Red,
@@ -34,7 +33,6 @@ impl Lie {
         Self::Silent,
     ];
 
-    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Green => "green",

@@ -5,12 +5,11 @@ use std::fmt::Write;
 
 use super::html::{escape, fixed};
 use super::plot::{ticks, ticks_within, Plot};
-use crate::study::aggregate::Range;
+use crate::analysis::aggregate::Range;
 
 /// Bars of one policy.
 #[derive(Debug)]
 pub struct BarSeries {
-    /// Its name.
     pub label: String,
     /// Its color: a name of `style`.
     pub color: String,
@@ -146,7 +145,6 @@ fn describe(categories: &[String], ideal: &[f64], series: &[BarSeries]) -> Strin
 /// One container of a stacked chart.
 #[derive(Debug)]
 pub struct Layer {
-    /// Its name.
     pub name: String,
     /// Its color: a custom property of `style`.
     pub color: String,

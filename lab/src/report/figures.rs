@@ -6,10 +6,10 @@ use super::charts::{self, bars, highest, BarSeries, Layer};
 use super::html::{escape, fixed, number};
 use super::style::container_color;
 use super::{representative, window_words};
+use crate::analysis::record::{RunRecord, Series};
+use crate::analysis::weighted::Document;
 use crate::experiments::paper::{self, PaperFigure};
-use crate::experiments::{policy_name, runs_agent, Measure};
-use crate::study::record::{RunRecord, Series};
-use crate::study::Document;
+use crate::experiments::Measure;
 
 /// Half the width of the moving mean of bandwidth over time, seconds. A fixed job can be over in a
 /// second, which a wide mean would smear over the rest.
@@ -55,7 +55,7 @@ pub fn by_weight(document: &Document) -> String {
         "<p class=\"note\">Each container's bandwidth over that of the lowest weight; on the dashed \
          line, weights hold. Ours: {}. {}</p>\n<div class=\"pair\">",
         window_words(document),
-        if settings.runs > 1 { "Thin lines span the runs." } else { "" }
+        if settings.choices.runs > 1 { "Thin lines span the runs." } else { "" }
     );
     for (figure, series) in &drawn {
         let categories: Vec<String> = figure.weights.iter().map(u32::to_string).collect();
@@ -73,7 +73,7 @@ pub fn by_weight(document: &Document) -> String {
     let title = format!("Measured here, Linux {}", document.kernel);
     let pvs: Vec<String> = document
         .in_order()
-        .map(|(policy, result)| format!("{} {}", policy_name(policy), number(result.figures.pv, 2)))
+        .map(|(policy, result)| format!("{} {}", policy.name(), number(result.figures.pv, 2)))
         .collect();
     figure_markup(
         &mut html,
@@ -108,8 +108,8 @@ fn our_bars(document: &Document) -> Vec<BarSeries> {
     document
         .in_order()
         .map(|(policy, result)| BarSeries {
-            label: policy_name(policy).to_owned(),
-            color: policy_name(policy).to_owned(),
+            label: policy.name().to_owned(),
+            color: policy.name().to_owned(),
             values: result
                 .figures
                 .containers
@@ -211,7 +211,7 @@ pub fn over_time(document: &Document) -> String {
                 .collect();
             layers.sort_by_key(|(rank, _)| *rank);
             let layers = layers.into_iter().map(|(_, layer)| layer).collect();
-            Some((policy_name(policy).to_owned(), times, layers))
+            Some((policy.name().to_owned(), times, layers))
         })
         .collect();
     let top = panels
@@ -268,11 +268,11 @@ pub fn page_cache(document: &Document) -> String {
         let Some(run) = representative(result) else {
             continue;
         };
-        let open = if runs_agent(policy) { " open" } else { "" };
+        let open = if policy.runs_agent() { " open" } else { "" };
         let _ = write!(
             html,
             "<details{open}><summary><span class=\"swatch\" style=\"background:var(--{name})\"></span>{name}</summary><div class=\"tiles\">",
-            name = policy_name(policy)
+            name = policy.name()
         );
         for (series, &rank) in run.record.series.iter().zip(&ranks) {
             let cache: Vec<f64> = series.file_bytes.iter().map(|&b| mb(b)).collect();
@@ -309,7 +309,7 @@ pub fn residency(document: &Document) -> String {
         let _ = write!(
             html,
             "<h3><span class=\"swatch\" style=\"background:var(--{name})\"></span>{name}</h3><div class=\"tiles\">",
-            name = policy_name(policy)
+            name = policy.name()
         );
         for (i, file) in run.record.files.iter().enumerate() {
             let looks = file.at_s.iter().zip(&file.resident_bytes);

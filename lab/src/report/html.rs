@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::study::aggregate::Range;
+use crate::analysis::aggregate::Range;
 
 /// Text made safe between tags and inside double-quoted attributes. Control characters that HTML
 /// forbids become a replacement character.
@@ -101,7 +101,6 @@ impl Table {
         self.rows.push(vec![escape(name), escape(value)]);
     }
 
-    /// The markup.
     pub fn render(&self) -> String {
         let class = if self.text { "facts" } else { "numbers" };
         let mut html = format!(

@@ -1,12 +1,15 @@
-//! report.html: one self-contained page from one studied document. Pure: text in, text out.
+//! report.html: one self-contained page from one analyzed document. Pure: text in, text out.
 //!
 //! [`html`] escapes and builds tables, [`plot`] and [`charts`] draw, [`style`] colors,
 //! [`figures`] and [`tables`] are the parts of the page. The page fetches nothing and runs no
 //! script.
 
 pub mod charts;
+pub mod databases;
+pub mod databases_figures;
 pub mod figures;
 pub mod html;
+pub mod phase_charts;
 pub mod phases;
 pub mod plot;
 pub mod style;
@@ -14,71 +17,72 @@ pub mod tables;
 
 use std::fmt::Write;
 
-use crate::experiments::{find, policy_name, Measure};
-use crate::protocol::PolicyUnderTest;
-use crate::study::{Document, FileFigures, PolicyResult};
+use crate::analysis::residency::FileFigures;
+use crate::analysis::result::PolicyResult;
+use crate::analysis::weighted::Document;
+use crate::experiments::{description, Measure};
+use crate::protocol::Policy;
 
 use html::{escape, fixed, number, percent};
 
-/// The page.
 pub fn render(document: &Document) -> String {
     let settings = &document.environment.settings;
-    let description = find(&document.experiment).ok();
-    let mut page = String::new();
-    let _ = write!(
-        page,
+    let description = description(&document.experiment);
+    let intro = description.map_or_else(String::new, |description| {
+        format!(
+            "<p>Question: do {}? {} </p>\n",
+            escape(description.question),
+            escape(description.method)
+        )
+    });
+    let mut body = String::new();
+    if settings.measure == Measure::Residency {
+        body.push_str(&figures::residency(document));
+        body.push_str(&tables::residency(document));
+    } else if settings.measure == Measure::Phases {
+        body.push_str(&phases::table(document));
+    } else {
+        body.push_str(&cards(document));
+        body.push_str(&figures::by_weight(document));
+    }
+    body.push_str(&tables::summary(document));
+    body.push_str(&figures::over_time(document));
+    body.push_str(&figures::page_cache(document));
+    body.push_str(&tables::containers(document));
+    body.push_str(&tables::agent(document));
+    body.push_str(&how_to_read(document));
+    body.push_str(&tables::environment(document));
+    let containers = settings.containers.len();
+    let (experiment, kernel) = (&document.experiment, &document.kernel);
+    page(
+        (experiment, kernel),
+        containers,
+        &title(document),
+        &intro,
+        &body,
+    )
+}
+
+/// The frame of every page: experiment and kernel, how many containers have a color, what came out, and
+/// markup of the introduction and the body.
+pub(crate) fn page(
+    (experiment, kernel): (&str, &str),
+    containers: usize,
+    title: &str,
+    intro: &str,
+    body: &str,
+) -> String {
+    format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
          <title>Justitia lab: {experiment} on Linux {kernel}</title>\n<style>\n{style}</style></head>\n\
          <body><main>\n<header><p class=\"eyebrow\">Justitia lab, Linux {kernel}</p>\n\
-         <h1>{title}</h1>\n",
-        experiment = escape(&document.experiment),
-        kernel = escape(&document.kernel),
-        style = style::sheet(settings.containers.len()),
-        title = escape(&title(document)),
-    );
-    if let Some(description) = description {
-        let _ = writeln!(
-            page,
-            "<p>Question: do {}? {} </p>",
-            escape(question(description.name)),
-            escape(description.method)
-        );
-    }
-    page.push_str("</header>\n");
-    if settings.measure == Measure::Residency {
-        page.push_str(&figures::residency(document));
-        page.push_str(&tables::residency(document));
-    } else if settings.measure == Measure::Phases {
-        page.push_str(&phases::table(document));
-    } else {
-        page.push_str(&cards(document));
-        page.push_str(&figures::by_weight(document));
-    }
-    page.push_str(&tables::summary(document));
-    page.push_str(&figures::over_time(document));
-    page.push_str(&figures::page_cache(document));
-    page.push_str(&tables::containers(document));
-    page.push_str(&tables::agent(document));
-    page.push_str(&how_to_read(document));
-    page.push_str(&tables::environment(document));
-    page.push_str("</main></body></html>\n");
-    page
-}
-
-fn question(experiment: &str) -> &'static str {
-    match experiment {
-        "fileserver" => "buffered writers get bandwidth in the ratio of their weights",
-        "readmix" => "cached readers keep what they have while weights are enforced",
-        "startup" => {
-            "applications that start get their memory at once, whatever the page cache holds"
-        }
-        "stolen" => "page cache stays when the anonymous memory of its group grows",
-        "root" => "groups within their limit keep their page cache whatever the root cgroup does",
-        "hostile" => "honest containers keep their bandwidth beside a hostile tenant",
-        "sharing" => "shared files stay for their heaviest user, whoever touched them first",
-        _ => "cached files survive memory pressure in the ratio of the weights",
-    }
+         <h1>{title}</h1>\n{intro}</header>\n{body}</main></body></html>\n",
+        experiment = escape(experiment),
+        kernel = escape(kernel),
+        style = style::sheet(containers),
+        title = escape(title),
+    )
 }
 
 /// What came out, in one line without judgment.
@@ -92,7 +96,7 @@ fn title(document: &Document) -> String {
         return phases::title(document, subject, base);
     }
     if settings.measure == Measure::Residency {
-        let least = |policy: PolicyUnderTest| {
+        let least = |policy: Policy| {
             let files = &document.policies[&policy].figures.files;
             percent(files.first().and_then(FileFigures::least_part), 0)
         };
@@ -100,12 +104,12 @@ fn title(document: &Document) -> String {
             "{}: at least {} of the shared file stayed under {}, {} under {}",
             document.experiment,
             least(subject),
-            policy_name(subject),
+            subject.name(),
             least(base),
-            policy_name(base),
+            base.name(),
         );
     }
-    let pv = |policy: PolicyUnderTest| number(document.policies[&policy].figures.pv, 2);
+    let pv = |policy: Policy| number(document.policies[&policy].figures.pv, 2);
     let change = change(
         document.policies[&subject].figures.total_mb_per_s,
         document.policies[&base].figures.total_mb_per_s,
@@ -114,29 +118,29 @@ fn title(document: &Document) -> String {
         "{}, {count} containers: PV {} under {}, {} under {}{}",
         document.experiment,
         pv(subject),
-        policy_name(subject),
+        subject.name(),
         pv(base),
-        policy_name(base),
+        base.name(),
         change.map_or(String::new(), |change| format!("; total {change}")),
     )
 }
 
 /// The policy the experiment is about and the one to hold it against.
-pub(crate) fn contrast(document: &Document) -> Option<(PolicyUnderTest, PolicyUnderTest)> {
-    let has = |policy: &PolicyUnderTest| document.policies.contains_key(policy);
+pub(crate) fn contrast(document: &Document) -> Option<(Policy, Policy)> {
+    let has = |policy: &Policy| document.policies.contains_key(policy);
     let subjects = [
-        PolicyUnderTest::Hostile,
-        PolicyUnderTest::Guarded,
-        PolicyUnderTest::GateLoop,
-        PolicyUnderTest::GateStride,
-        PolicyUnderTest::Proportional,
-        PolicyUnderTest::Justitia,
-        PolicyUnderTest::Strict,
+        Policy::Hostile,
+        Policy::Guarded,
+        Policy::GateLoop,
+        Policy::GateStride,
+        Policy::Proportional,
+        Policy::Justitia,
+        Policy::Strict,
     ];
     let subject = subjects.into_iter().find(has)?;
     let bases = match subject {
-        PolicyUnderTest::Hostile => vec![PolicyUnderTest::Proportional],
-        _ => vec![PolicyUnderTest::Conventional, PolicyUnderTest::Memcg],
+        Policy::Hostile => vec![Policy::Proportional],
+        _ => vec![Policy::Conventional, Policy::Memcg],
     };
     let base = bases.into_iter().find(has)?;
     Some((subject, base))
@@ -159,7 +163,7 @@ fn cards(document: &Document) -> String {
         &document.policies[&subject].figures,
         &document.policies[&base].figures,
     );
-    let base = policy_name(base);
+    let base = base.name();
     let difference = a.utility.zip(b.utility).map(|(a, b)| a - b);
     let cards = [
         (
@@ -197,7 +201,7 @@ fn cards(document: &Document) -> String {
     ];
     let mut html = format!(
         "<section class=\"cards\" aria-label=\"Figures of {} against {base}\">",
-        policy_name(subject)
+        subject.name()
     );
     for (name, value, beneath) in cards {
         let _ = write!(
@@ -207,7 +211,7 @@ fn cards(document: &Document) -> String {
             escape(&beneath)
         );
     }
-    let runs = document.environment.settings.runs;
+    let runs = document.environment.settings.choices.runs;
     let basis = if runs > 1 {
         format!("Medians of {runs} runs")
     } else {
@@ -216,7 +220,7 @@ fn cards(document: &Document) -> String {
     let _ = write!(
         html,
         "</section>\n<p class=\"note\">Large: {}. {basis}, {}.</p>\n",
-        policy_name(subject),
+        subject.name(),
         window_words(document)
     );
     html
@@ -237,7 +241,9 @@ pub(crate) fn window_words(document: &Document) -> String {
 }
 
 /// The run whose PV is nearest to the median: the one that the charts over time show.
-pub(crate) fn representative(result: &PolicyResult) -> Option<&crate::study::document::StudiedRun> {
+pub(crate) fn representative(
+    result: &PolicyResult,
+) -> Option<&crate::analysis::result::AnalyzedRun> {
     let distance = |pv: Option<f64>| match (pv, result.figures.pv) {
         (Some(pv), Some(median)) => (pv - median).abs(),
         _ => f64::MAX,
@@ -249,7 +255,7 @@ pub(crate) fn representative(result: &PolicyResult) -> Option<&crate::study::doc
 }
 
 fn how_to_read(document: &Document) -> String {
-    let expected = find(&document.experiment).map_or("", |description| description.expected);
+    let expected = description(&document.experiment).map_or("", |description| description.expected);
     let bandwidth = match document.environment.settings.measure {
         Measure::Window => "Bandwidth is what applications read and wrote through the page cache.",
         Measure::Phases => {

@@ -1,9 +1,9 @@
 //! The phases of loads that time themselves: a table, and the headline.
 
 use super::html::{number, Table};
-use crate::experiments::policy_name;
-use crate::protocol::PolicyUnderTest;
-use crate::study::{Document, PhaseFigures};
+use crate::analysis::phases::PhaseFigures;
+use crate::analysis::weighted::Document;
+use crate::protocol::Policy;
 
 /// Bandwidth and latencies of each container's phases, policy by policy.
 pub fn table(document: &Document) -> String {
@@ -25,7 +25,7 @@ pub fn table(document: &Document) -> String {
         for container in &result.figures.containers {
             for phase in &container.phases {
                 table.row(vec![
-                    policy_name(policy).to_owned(),
+                    policy.name().to_owned(),
                     container.name.clone(),
                     phase.name.clone(),
                     number(phase.seconds, 2),
@@ -42,18 +42,18 @@ pub fn table(document: &Document) -> String {
 }
 
 /// The first container's phase under pressure, in one line.
-pub fn title(document: &Document, subject: PolicyUnderTest, base: PolicyUnderTest) -> String {
-    let pressed = |policy: PolicyUnderTest| -> Option<&PhaseFigures> {
+pub fn title(document: &Document, subject: Policy, base: Policy) -> String {
+    let pressed = |policy: Policy| -> Option<&PhaseFigures> {
         let first = document.policies[&policy].figures.containers.first()?;
         first.phases.last()
     };
-    let told = |policy: PolicyUnderTest| {
+    let told = |policy: Policy| {
         let phase = pressed(policy);
         format!(
             "{} MB/s, p99 {} ms under {}",
             number(phase.and_then(|p| p.mb_per_s), 1),
             number(phase.and_then(|p| p.p99_ms), 1),
-            policy_name(policy),
+            policy.name(),
         )
     };
     format!("{}: {}; {}", document.experiment, told(subject), told(base))

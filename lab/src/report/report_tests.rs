@@ -38,15 +38,15 @@ fn well_formed(html: &str) -> usize {
 
 #[test]
 fn every_experiment_makes_a_well_formed_page() {
-    for line in [
-        "fileserver",
+    let names = crate::experiments::ALL.map(|experiment| experiment.name);
+    let lines = [
         "fileserver --weights 100,200,400,800 --runs 3 --seconds 30",
         "fileserver --weights 150,350,900 --names t/a,t/b,c --idle c=5 --policies conventional",
         "fileserver --weights 100 --policies observe,strict",
-        "readmix",
         "sharing --runs 2",
         "reread --policies conventional,memcg,direct,justitia,proportional,strict,observe",
-    ] {
+    ];
+    for line in names.iter().chain(&lines) {
         let document = fixture::document(line);
         let page = render(&document);
         assert!(well_formed(&page) > 100, "{line}");
@@ -95,14 +95,11 @@ fn what_stayed_of_the_shared_file_is_the_headline() {
 #[test]
 fn a_changed_knob_is_shown() {
     let mut document = fixture::document("fileserver --weights 100,200");
-    let result = document
-        .policies
-        .get_mut(&PolicyUnderTest::Proportional)
-        .unwrap();
+    let result = document.policies.get_mut(&Policy::Proportional).unwrap();
     result.knobs_restored = false;
     result
         .knob_differences
-        .push(crate::study::record::KnobDifference {
+        .push(crate::analysis::record::KnobDifference {
             knob: "app/w100/memory.low".into(),
             before: Some("0".into()),
             after: None,
@@ -116,7 +113,7 @@ fn an_empty_record_makes_a_page_too() {
     let mut document = fixture::document("fileserver --weights 100,200");
     for result in document.policies.values_mut() {
         result.runs.clear();
-        result.figures = crate::study::Figures::default();
+        result.figures = crate::analysis::figures::Figures::default();
     }
     well_formed(&render(&document));
 }

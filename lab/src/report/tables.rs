@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use super::html::{escape, number, percent, with_range, Table};
-use crate::experiments::{policy_meaning, policy_name, runs_agent, Measure};
-use crate::protocol::{Lru, PolicyUnderTest, Scheduler};
-use crate::study::notes::notes;
-use crate::study::{Document, PolicyResult};
+use crate::analysis::notes::notes;
+use crate::analysis::result::PolicyResult;
+use crate::analysis::weighted::Document;
+use crate::experiments::Measure;
+use crate::protocol::{Lru, Policy, Scheduler};
 
 /// Policies side by side, and what to know before believing them.
 pub fn summary(document: &Document) -> String {
@@ -33,8 +34,8 @@ pub fn summary(document: &Document) -> String {
         let _ = write!(
             html,
             "<li><b>{}</b>: {}</li>",
-            policy_name(policy),
-            policy_meaning(policy)
+            policy.name(),
+            policy.meaning()
         );
     }
     html.push_str("</ul>\n");
@@ -168,10 +169,10 @@ fn whole_run(document: &Document) -> String {
     table.render()
 }
 
-fn label(policy: PolicyUnderTest) -> String {
+fn label(policy: Policy) -> String {
     format!(
         "<span class=\"swatch\" style=\"background:var(--{name})\"></span>{name}",
-        name = policy_name(policy)
+        name = policy.name()
     )
 }
 
@@ -181,7 +182,7 @@ pub fn containers(document: &Document) -> String {
     let mut html = String::from("<h2>Containers</h2>\n");
     for (policy, result) in document.in_order() {
         let table = container_table(policy, result, completion);
-        let open = if runs_agent(policy) && policy != PolicyUnderTest::Observe {
+        let open = if policy.runs_agent() && policy != Policy::Observe {
             " open"
         } else {
             ""
@@ -195,7 +196,7 @@ pub fn containers(document: &Document) -> String {
     html
 }
 
-fn container_table(policy: PolicyUnderTest, result: &PolicyResult, completion: bool) -> String {
+fn container_table(policy: Policy, result: &PolicyResult, completion: bool) -> String {
     let mut head = vec![
         "Container",
         "Weight",
@@ -213,7 +214,7 @@ fn container_table(policy: PolicyUnderTest, result: &PolicyResult, completion: b
         ["Cache MB", "Low MB", "Hit ratio"]
     });
     head.extend(["Mean latency ms", "Longest ms", "Memory stall", "I/O stall"]);
-    let mut table = Table::numbers(&format!("Containers under {}", policy_name(policy)), &head);
+    let mut table = Table::numbers(&format!("Containers under {}", policy.name()), &head);
     let runs = result.runs.len();
     for (i, c) in result.figures.containers.iter().enumerate() {
         let range = |ranges: &[Option<_>]| ranges.get(i).copied().flatten();
@@ -289,7 +290,7 @@ pub fn agent(document: &Document) -> String {
         let busy = result
             .runs
             .iter()
-            .filter_map(|run| run.record.host_busy_with_others)
+            .filter_map(|run| run.record.head.host_busy_with_others)
             .reduce(f64::max);
         let guest = result
             .runs
@@ -299,9 +300,13 @@ pub fn agent(document: &Document) -> String {
         let speed = result
             .runs
             .iter()
-            .filter_map(|run| run.record.host_speed)
+            .filter_map(|run| run.record.head.host_speed)
             .reduce(f64::min);
-        let failed: u32 = result.runs.iter().map(|run| run.record.failed_boots).sum();
+        let failed: u32 = result
+            .runs
+            .iter()
+            .map(|run| run.record.head.failed_boots)
+            .sum();
         table.row(vec![
             label(policy),
             number(result.agent.and_then(|agent| agent.cpu_percent), 2),
@@ -317,7 +322,7 @@ pub fn agent(document: &Document) -> String {
     for (policy, result) in document.in_order() {
         if !result.knob_differences.is_empty() {
             let mut knobs = Table::numbers(
-                &format!("Left changed by {}", policy_name(policy)),
+                &format!("Left changed by {}", policy.name()),
                 &["Knob", "Before", "After"],
             );
             let value = |text: &Option<String>| escape(text.as_deref().unwrap_or("not there"));
@@ -335,7 +340,7 @@ pub fn agent(document: &Document) -> String {
             let _ = writeln!(
                 html,
                 "<details><summary>Last lines of the agent's log under {}</summary><pre>{}</pre></details>",
-                policy_name(policy),
+                policy.name(),
                 escape(log)
             );
         }
@@ -349,27 +354,36 @@ pub fn environment(document: &Document) -> String {
     let settings = &environment.settings;
     let mut table = Table::facts("Environment");
     table.fact("Kernel", &document.kernel);
-    table.fact("Memory", &format!("{} MiB", settings.memory_bytes >> 20));
-    table.fact("CPUs", &settings.cpus.to_string());
-    table.fact("Clock", &settings.clock.to_string());
+    table.fact(
+        "Memory",
+        &format!("{} MiB", settings.choices.memory_bytes >> 20),
+    );
+    table.fact("CPUs", &settings.choices.cpus.to_string());
+    table.fact("Clock", &settings.choices.clock.to_string());
     let kind = match settings.memory_disk() {
         Some(disk) => format!("{} MiB of memory (null_blk)", disk.bytes >> 20),
         None => "NVMe".to_owned(),
     };
     table.fact(
         "Data disk",
-        &format!("{} MB/s, fresh ext4 on {kind}", settings.disk_mb_per_s),
+        &format!(
+            "{} MB/s, fresh ext4 on {kind}",
+            settings.choices.disk_mb_per_s
+        ),
     );
     let mount = settings.mount_options.as_str();
     table.fact(
         "Mount options asked for",
         if mount.is_empty() { "defaults" } else { mount },
     );
-    table.fact("LRU", lru_name(settings.lru));
-    table.fact("Block scheduler", scheduler_name(settings.scheduler));
+    table.fact("LRU", lru_name(settings.choices.lru));
+    table.fact(
+        "Block scheduler",
+        scheduler_name(settings.choices.scheduler),
+    );
     table.fact("Measured seconds", &settings.seconds.to_string());
-    table.fact("Runs", &settings.runs.to_string());
-    table.fact("Seed of the first run", &settings.seed.to_string());
+    table.fact("Runs", &settings.choices.runs.to_string());
+    table.fact("Seed of the first run", &settings.choices.seed.to_string());
     for (name, value) in settings.workload.table() {
         table.fact(&format!("Load: {name}"), &value);
     }
@@ -394,8 +408,8 @@ pub fn environment(document: &Document) -> String {
             );
         }
     }
-    if !settings.agent_args.is_empty() {
-        table.fact("Agent arguments", &settings.agent_args.join(" "));
+    if !settings.choices.agent_args.is_empty() {
+        table.fact("Agent arguments", &settings.choices.agent_args.join(" "));
     }
     if let Some(at) = settings.kill_agent_at_s {
         table.fact(
@@ -413,7 +427,7 @@ pub fn environment(document: &Document) -> String {
     format!(
         "<h2>Environment</h2>\n{}<h3>The command that made it</h3>\n<pre>{}</pre>\n\
          <p class=\"note\">result.json beside this page holds the raw series; \
-         <code>justitia lab report DIR</code> studies them again.</p>\n",
+         <code>justitia lab report DIR</code> analyzes them again.</p>\n",
         table.render(),
         escape(&environment.command)
     )

@@ -8,7 +8,7 @@
 //! what the agent sees: that is what the container's probe declares ([`super::probe`]), which knows
 //! only the server and waits some seconds before it changes its mind.
 
-use crate::databases::protocol::Color;
+use crate::protocol::databases::Color;
 
 /// Part of the objective that counts as met: arrivals are random, and a second is short.
 const TOLERANCE: f64 = 0.95;
@@ -16,7 +16,6 @@ const TOLERANCE: f64 = 0.95;
 /// What the clients of one container saw in the last whole second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seen {
-    /// Transactions.
     pub tps: f64,
     /// Transactions that wait for a client thread.
     pub queue: u64,

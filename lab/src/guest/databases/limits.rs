@@ -12,9 +12,10 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::server::Server;
-use crate::databases::protocol::{DatabasesJob, Policy};
 use crate::guest::files;
 use crate::guest::setup::CGROUP;
+use crate::policy::Policy;
+use crate::protocol::databases::DatabasesJob;
 
 /// Memory of one container.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,7 +29,7 @@ pub fn enforce(job: &DatabasesJob, servers: &[Server]) -> Result<Vec<Option<u64>
     let knob = match job.policy {
         Policy::Max => "memory.max",
         Policy::Soft | Policy::Memoplight => "memory.low",
-        Policy::Conventional | Policy::Proportional => return Ok(vec![None; servers.len()]),
+        _ => return Ok(vec![None; servers.len()]),
     };
     let held = servers
         .iter()

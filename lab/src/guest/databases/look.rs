@@ -5,8 +5,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::databases::protocol::DatabaseSample;
 use crate::guest::files;
+use crate::protocol::databases::DatabaseSample;
 
 /// Fills in what the kernel knows of the group at `dir`; `device` is the data disk's
 /// `major:minor`.

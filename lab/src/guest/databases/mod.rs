@@ -14,9 +14,6 @@ pub mod server;
 pub mod sysbench;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -26,7 +23,7 @@ use anyhow::{ensure, Context, Result};
 use super::agent::{self, Agent};
 use super::disks::{self, GuestDisk};
 use super::{files, knobs, memory_disk, progress, setup};
-use crate::databases::protocol::{
+use crate::protocol::databases::{
     DatabaseReport, DatabasesJob, DatabasesReport, PrepareJob, PrepareReport,
 };
 use crate::protocol::Lru;
@@ -187,20 +184,6 @@ fn common(
         .filter(|(knob, _)| other.contains_key(*knob))
         .map(|(knob, value)| (knob.clone(), value.clone()))
         .collect()
-}
-
-/// Makes a command join a cgroup before it becomes its program.
-pub(super) fn enter_group(command: &mut Command, group: &Path) -> Result<()> {
-    let members = File::options()
-        .write(true)
-        .open(group.join("cgroup.procs"))
-        .with_context(|| format!("cannot join {}", group.display()))?;
-    // SAFETY: between fork and exec only one write(2) on an open descriptor runs, which is
-    // async-signal-safe; nothing is allocated on the success path.
-    unsafe {
-        command.pre_exec(move || (&members).write_all(b"0"));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -17,12 +17,12 @@ use super::look::{blank, look};
 use super::probe::{declared, Declarer};
 use super::server::Server;
 use super::sysbench::{Load, Sysbench};
-use crate::databases::protocol::{DatabaseSample, DatabasesJob, HostSample, Start};
 use crate::guest::agent::Agent;
 use crate::guest::disks::GuestDisk;
 use crate::guest::setup::{self, STATE};
 use crate::guest::{files, progress};
-use crate::load::shared::monotonic_ns;
+use crate::load::clock::monotonic_ns;
+use crate::protocol::databases::{DatabaseSample, DatabasesJob, HostSample, Start};
 
 /// Seconds between two lines of progress.
 const PROGRESS_EVERY_S: u64 = 10;

@@ -12,12 +12,11 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{ensure, Context, Result};
 use rustix::fs::getxattr;
 
-use super::enter_group;
 use super::server::Server;
-use crate::databases::protocol::{Color, DatabaseJob};
 use crate::guest::files;
 use crate::guest::liar::{Liar, ATTRIBUTE};
-use crate::guest::setup::{STATE, TOOLS};
+use crate::guest::setup::{enter_group, STATE, TOOLS};
+use crate::protocol::databases::{Color, DatabaseJob};
 
 /// Longest declaration that counts, with room to see that it is longer.
 const MAX_BYTES: usize = 512;
@@ -101,10 +100,7 @@ pub fn declared(group: &Path) -> Option<Color> {
 }
 
 fn color_of(text: &str) -> Option<Color> {
-    let word = text.split(' ').next()?;
-    [Color::Green, Color::Yellow, Color::Red]
-        .into_iter()
-        .find(|color| color.name().eq_ignore_ascii_case(word))
+    Color::from_name(text.split(' ').next()?)
 }
 
 #[cfg(test)]

@@ -16,12 +16,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context, Result};
 
-use super::enter_group;
-use crate::databases::protocol::DatabaseJob;
 use crate::guest::container::system_binds;
 use crate::guest::oci::{self, Bind, Bundle};
-use crate::guest::setup::{data_dir, CGROUP, STATE};
+use crate::guest::setup::{data_dir, enter_group, CGROUP, STATE};
 use crate::guest::{container, files};
+use crate::protocol::databases::DatabaseJob;
 use crate::protocol::Scheduler;
 
 /// Options that making and serving share.
@@ -125,11 +124,9 @@ fn statements(rows: u32) -> String {
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
-    /// Its name.
     pub name: String,
     /// Its cgroup.
     pub group: PathBuf,
-    /// Its socket.
     pub socket: PathBuf,
     log: PathBuf,
 }

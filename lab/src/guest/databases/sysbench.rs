@@ -20,9 +20,9 @@ use std::thread;
 
 use anyhow::{bail, Context, Result};
 
-use super::enter_group;
-use crate::databases::protocol::Keys;
 use crate::guest::files;
+use crate::guest::setup::enter_group;
+use crate::protocol::databases::Keys;
 
 /// sysbench's own script.
 const SCRIPT: &str = "/usr/share/sysbench/oltp_point_select.lua";

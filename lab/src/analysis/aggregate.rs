@@ -1,0 +1,209 @@
+//! From several runs to one set of figures: the median of each number, and its spread.
+//!
+//! Works on the JSON form, number by number, so a figure added later is aggregated too. A number
+//! that is unknown in some runs is the median of those that know it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::figures::Figures;
+
+/// Least and greatest value over the runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Range {
+    /// Least.
+    pub min: f64,
+    /// Greatest.
+    pub max: f64,
+}
+
+impl Range {
+    /// Range of the known values; `None` if none is.
+    pub fn of(values: impl IntoIterator<Item = Option<f64>>) -> Option<Self> {
+        values
+            .into_iter()
+            .flatten()
+            .fold(None, |range: Option<Self>, value| {
+                Some(range.map_or(
+                    Self {
+                        min: value,
+                        max: value,
+                    },
+                    |range| Self {
+                        min: range.min.min(value),
+                        max: range.max.max(value),
+                    },
+                ))
+            })
+    }
+}
+
+/// Spread of the summary figures over the runs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// See [`Figures`], here and below.
+    pub pv: Option<Range>,
+    /// Of bytes read.
+    pub pv_reads: Option<Range>,
+    /// Of bytes written.
+    pub pv_writes: Option<Range>,
+    pub share_error: Option<Range>,
+    pub utility: Option<Range>,
+    pub total_mb_per_s: Option<Range>,
+    pub hit_ratio: Option<Range>,
+    pub mean_latency_ms: Option<Range>,
+    pub container_mb_per_s: Vec<Option<Range>>,
+    /// Normalized bandwidth of each container.
+    pub container_normalized: Vec<Option<Range>>,
+}
+
+/// Spread over runs.
+pub fn spread(runs: &[Figures]) -> Spread {
+    let range = |field: fn(&Figures) -> Option<f64>| Range::of(runs.iter().map(field));
+    let count = runs
+        .iter()
+        .map(|run| run.containers.len())
+        .min()
+        .unwrap_or(0);
+    let each = |field: fn(&super::figures::ContainerFigures) -> Option<f64>| {
+        (0..count)
+            .map(|i| Range::of(runs.iter().map(|run| field(&run.containers[i]))))
+            .collect()
+    };
+    Spread {
+        pv: range(|f| f.pv),
+        pv_reads: range(|f| f.pv_reads),
+        pv_writes: range(|f| f.pv_writes),
+        share_error: range(|f| f.share_error),
+        utility: range(|f| f.utility),
+        total_mb_per_s: range(|f| f.total_mb_per_s),
+        hit_ratio: range(|f| f.hit_ratio),
+        mean_latency_ms: range(|f| f.mean_latency_ms),
+        container_mb_per_s: each(|c| c.mb_per_s),
+        container_normalized: each(|c| c.normalized),
+    }
+}
+
+/// Median of every number over runs; default figures for no runs.
+pub fn medians(runs: &[Figures]) -> Figures {
+    let values: Vec<Value> = runs
+        .iter()
+        .filter_map(|run| serde_json::to_value(run).ok())
+        .collect();
+    if values.len() == 1 {
+        return runs[0].clone();
+    }
+    serde_json::from_value(merge(&values.iter().collect::<Vec<_>>())).unwrap_or_default()
+}
+
+/// The median of known values; the mean of the middle two for an even count.
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[middle]),
+        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
+    }
+}
+
+pub(crate) fn merge(values: &[&Value]) -> Value {
+    let known: Vec<&Value> = values
+        .iter()
+        .copied()
+        .filter(|value| !value.is_null())
+        .collect();
+    let Some(&first) = known.first() else {
+        return Value::Null;
+    };
+    if known.iter().all(|value| *value == first) {
+        return first.clone();
+    }
+    match first {
+        Value::Number(_) => median(known.iter().filter_map(|value| value.as_f64())).into(),
+        Value::Object(fields) => fields
+            .keys()
+            .map(|key| {
+                let each: Vec<&Value> = known.iter().filter_map(|value| value.get(key)).collect();
+                (key.clone(), merge(&each))
+            })
+            .collect::<Map<String, Value>>()
+            .into(),
+        Value::Array(items) => (0..items.len())
+            .map(|i| {
+                merge(
+                    &known
+                        .iter()
+                        .filter_map(|value| value.get(i))
+                        .collect::<Vec<_>>(),
+                )
+            })
+            .collect(),
+        _ => first.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::ContainerFigures;
+    use super::*;
+
+    fn run(pv: Option<f64>, mb_per_s: f64) -> Figures {
+        let container = ContainerFigures {
+            name: "a".into(),
+            weight: 100,
+            mb_per_s: Some(mb_per_s),
+            ..ContainerFigures::default()
+        };
+        Figures {
+            pv,
+            containers: vec![container],
+            ..Figures::default()
+        }
+    }
+
+    #[test]
+    fn the_median_of_three_ignores_the_outlier_in_every_number() {
+        let median = medians(&[
+            run(Some(0.2), 5.0),
+            run(Some(9.0), 7.0),
+            run(Some(0.3), 6.0),
+        ]);
+        assert_eq!(median.pv, Some(0.3));
+        assert_eq!(median.containers[0].mb_per_s, Some(6.0));
+        assert_eq!(
+            (
+                median.containers[0].name.as_str(),
+                median.containers[0].weight
+            ),
+            ("a", 100)
+        );
+    }
+
+    #[test]
+    fn an_unknown_number_does_not_count_as_zero() {
+        let median = medians(&[run(None, 5.0), run(Some(0.4), 7.0)]);
+        assert_eq!(median.pv, Some(0.4));
+        assert_eq!(median.containers[0].mb_per_s, Some(6.0));
+        assert_eq!(medians(&[run(None, 1.0), run(None, 2.0)]).pv, None);
+    }
+
+    #[test]
+    fn the_spread_holds_least_and_greatest() {
+        let spread = spread(&[run(Some(0.2), 5.0), run(None, 7.0), run(Some(0.3), 6.0)]);
+        assert_eq!(spread.pv, Some(Range { min: 0.2, max: 0.3 }));
+        assert_eq!(
+            spread.container_mb_per_s,
+            [Some(Range { min: 5.0, max: 7.0 })]
+        );
+        assert_eq!(spread.utility, None);
+    }
+
+    #[test]
+    fn no_runs_have_no_figures() {
+        assert_eq!(medians(&[]), Figures::default());
+        assert_eq!(median([]), None);
+        assert_eq!(median([1.0, 2.0]), Some(1.5));
+    }
+}

@@ -1,0 +1,78 @@
+//! result.json: the whole experiment, its environment, its figures and its record. The same for all
+//! experiments that compare policies; their settings and the figures of a policy differ.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::hostile::HostileFigures;
+use crate::policy::Policy;
+
+/// Version of the layout; readers refuse a newer one.
+pub const SCHEMA: u32 = 1;
+
+/// result.json.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Document<S, R> {
+    pub schema: u32,
+    pub experiment: String,
+    /// `uname -r` of the guest.
+    pub kernel: String,
+    /// All that is needed to make it again.
+    pub environment: Environment<S>,
+    /// Figures and record of each policy.
+    pub policies: BTreeMap<Policy, R>,
+    /// What a hostile tenant did to the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostile: Option<HostileFigures>,
+}
+
+/// Where and how an experiment was run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Environment<S> {
+    /// The command that made it.
+    pub command: String,
+    pub justitia_version: String,
+    /// When it ended, seconds since 1970.
+    pub recorded_at_s: u64,
+    /// Facts the guest read back.
+    pub guest: BTreeMap<String, String>,
+    /// Facts about the virtual machine.
+    pub machine: BTreeMap<String, String>,
+    /// Every choice, with its default resolved.
+    #[serde(flatten)]
+    pub settings: S,
+}
+
+impl<S, R> Document<S, R>
+where
+    Self: DeserializeOwned,
+{
+    /// Reads result.json.
+    ///
+    /// # Errors
+    /// Says where the text is not a result.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let document: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if document.schema > SCHEMA {
+            return Err(format!(
+                "its schema is {}, newer than {SCHEMA}",
+                document.schema
+            ));
+        }
+        Ok(document)
+    }
+}
+
+/// The environment of an experiment that has not begun.
+pub fn environment<S>(settings: S, command: String) -> Environment<S> {
+    Environment {
+        command,
+        justitia_version: env!("CARGO_PKG_VERSION").to_owned(),
+        recorded_at_s: 0,
+        guest: BTreeMap::new(),
+        machine: BTreeMap::new(),
+        settings,
+    }
+}

@@ -1,0 +1,256 @@
+//! What a reader must know before believing a figure, found in the record itself.
+
+use super::record::RunRecord;
+use super::result::{AnalyzedRun, PolicyResult};
+use super::weighted::Document;
+use crate::experiments::Measure;
+use crate::protocol::Policy;
+use justitia_machine::qemu::Clock;
+
+/// A run whose disk is idle more than this is not contended for it.
+const CONTENDED_FROM: f64 = 0.85;
+/// A guest whose host is busier than this with other work is not measured but hindered.
+const QUIET_BELOW: f64 = 0.1;
+/// Runs on a host this fast, of the fastest, can be compared with it.
+const SAME_SPEED_FROM: f64 = 0.85;
+/// A guest this busy has no CPU time to spare.
+const SHORT_FROM: f64 = 0.95;
+
+/// Notes on a document, the most doubtful first. Empty when nothing stands out.
+pub fn notes(document: &Document) -> Vec<String> {
+    let settings = &document.environment.settings;
+    let mut notes = Vec::new();
+    // A clock of instructions does not see the host.
+    if settings.choices.clock == Clock::Host {
+        notes.extend(busy_host(document));
+        notes.extend(slow_host(document));
+    }
+    notes.extend(short_of_cpu(document));
+    for (policy, result) in document.in_order() {
+        let name = policy.name();
+        let figures = &result.figures;
+        let compared = !matches!(settings.measure, Measure::Residency | Measure::Phases);
+        if compared && figures.pv.is_none() && settings.containers.len() > 1 {
+            notes.push(format!(
+                "{name}: no PV, because a container moved nothing in the window"
+            ));
+        }
+        if settings.measure == Measure::Completion {
+            let late = figures
+                .containers
+                .iter()
+                .filter(|c| c.finished_at_s.is_none())
+                .count();
+            if late > 0 {
+                notes.push(format!(
+                    "{name}: {late} of {} containers did not finish in {} s; their bandwidth is \
+                     over that time",
+                    settings.containers.len(),
+                    settings.seconds
+                ));
+            }
+        }
+        if policy == Policy::Conventional && settings.measure == Measure::Window {
+            notes.extend(uncontended(document, name));
+        }
+        if !result.knobs_restored {
+            notes.push(format!(
+                "{name}: {} knobs were left changed",
+                result.knob_differences.len()
+            ));
+        }
+        let failed: u32 = result
+            .runs
+            .iter()
+            .map(|run| run.record.head.failed_boots)
+            .sum();
+        if failed > 0 {
+            notes.push(format!(
+                "{name}: the guest panicked {failed} times and was started again"
+            ));
+        }
+        if policy.runs_agent() && result.agent.is_none() && !result.runs.is_empty() {
+            notes.push(format!("{name}: the agent's cost could not be measured"));
+        }
+    }
+    notes.extend(slower_operations(document));
+    notes.extend(super::gate::lines(document));
+    notes.extend(document.hostile.iter().flat_map(super::hostile::lines));
+    notes
+}
+
+/// The policies of which a run has this figure at or above `from`, with the highest.
+fn policies_from(
+    document: &Document,
+    from: f64,
+    figure: impl Fn(&RunRecord) -> Option<f64>,
+) -> Vec<(Policy, f64)> {
+    let most = |(policy, result): (Policy, &PolicyResult)| {
+        let figures = result.runs.iter().filter_map(|run| figure(&run.record));
+        Some((policy, figures.reduce(f64::max)?))
+    };
+    let all = document.in_order().filter_map(most);
+    all.filter(|(_, most)| *most >= from).collect()
+}
+
+/// A host that others use makes policies differ for no reason of their own.
+fn busy_host(document: &Document) -> Option<String> {
+    let busy = policies_from(document, QUIET_BELOW, |record| {
+        record.head.host_busy_with_others
+    });
+    let busy: Vec<String> = busy
+        .iter()
+        .map(|(policy, most)| format!("{:.0} % during {}", most * 100.0, policy.name()))
+        .collect();
+    (!busy.is_empty()).then(|| {
+        format!(
+            "other work took the host's CPU time ({}): do not compare totals or latencies; run \
+             again on an idle host",
+            busy.join(", ")
+        )
+    })
+}
+
+/// A host whose CPUs change their speed does too, and nobody there is to be seen.
+fn slow_host(document: &Document) -> Option<String> {
+    let speeds = || {
+        document.in_order().flat_map(|(policy, result)| {
+            let speed =
+                move |run: &AnalyzedRun| run.record.head.host_speed.map(|speed| (policy, speed));
+            result.runs.iter().filter_map(speed)
+        })
+    };
+    let fastest = speeds().map(|(_, speed)| speed).reduce(f64::max)?;
+    let slow: Vec<String> = speeds()
+        .filter(|(_, speed)| *speed < fastest * SAME_SPEED_FROM)
+        .map(|(policy, speed)| format!("{:.2} during {}", speed / fastest, policy.name()))
+        .collect();
+    (!slow.is_empty()).then(|| {
+        format!(
+            "the host's CPUs were slower in some runs ({} of the fastest): do not compare totals or \
+             latencies; run again",
+            slow.join(", ")
+        )
+    })
+}
+
+/// A guest without CPU time to spare is no faster for what a policy does with memory and disk.
+fn short_of_cpu(document: &Document) -> Option<String> {
+    let busy: Vec<String> = policies_from(document, SHORT_FROM, |record| record.guest_cpu_busy)
+        .iter()
+        .map(|(policy, most)| format!("{:.0} % busy under {}", most * 100.0, policy.name()))
+        .collect();
+    (!busy.is_empty()).then(|| {
+        format!(
+            "the guest was short of CPU ({}), which nobody here divides by weight: use larger files, a \
+             slower disk or a faster host",
+            busy.join(", ")
+        )
+    })
+}
+
+/// A disk with time to spare does not make anybody compete.
+fn uncontended(document: &Document, name: &str) -> Option<String> {
+    let figures = &document.policies.get(&Policy::Conventional)?.figures;
+    let used = figures.device_read_mb_per_s? + figures.device_write_mb_per_s?;
+    let part = used / f64::from(document.environment.settings.choices.disk_mb_per_s);
+    (part < CONTENDED_FROM).then(|| {
+        format!(
+            "{name}: the disk was used at {:.0} % of its bandwidth; the containers may not have \
+             competed for it",
+            part * 100.0
+        )
+    })
+}
+
+/// Operations over two seconds that conventional does not have.
+fn slower_operations(document: &Document) -> Option<String> {
+    let slow = |policy: Policy| document.policies.get(&policy)?.figures.slow_ops;
+    let base = slow(Policy::Conventional)?;
+    let worse: Vec<String> = document
+        .in_order()
+        .filter(|(policy, _)| policy.runs_agent())
+        .filter_map(|(policy, _)| Some((policy, slow(policy)?)))
+        .filter(|(_, count)| *count > base)
+        .map(|(policy, count)| format!("{count:.0} under {}", policy.name()))
+        .collect();
+    (!worse.is_empty()).then(|| {
+        format!(
+            "operations over 2 s: {}, {base:.0} under conventional",
+            worse.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn a_sound_run_has_no_notes_and_an_idle_disk_one() {
+        let mut document = fixture::document("fileserver --weights 100,200 --disk-mbps 40");
+        assert_eq!(notes(&document), Vec::<String>::new());
+        document.environment.settings.choices.disk_mb_per_s = 400;
+        assert!(notes(&document)[0].contains("may not have competed"));
+    }
+
+    #[test]
+    fn a_busy_host_is_the_first_thing_to_know() {
+        let mut document = fixture::document("fileserver --weights 100,200");
+        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
+        result.runs[0].record.head.host_busy_with_others = Some(0.05);
+        assert!(notes(&document).is_empty());
+        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
+        result.runs[0].record.head.host_busy_with_others = Some(0.4);
+        assert!(notes(&document)[0].contains("40 % during memcg"));
+        document.environment.settings.choices.clock = Clock::Instructions {
+            shift: 0,
+            jumps: false,
+        };
+        assert!(notes(&document).is_empty(), "which its clock does not see");
+    }
+
+    #[test]
+    fn a_host_that_changes_its_speed_is_noted() {
+        let mut document = fixture::document("fileserver --weights 100,200");
+        let policies = [Policy::Conventional, Policy::Memcg];
+        for (policy, speed) in policies.into_iter().zip([600.0, 550.0]) {
+            let result = document.policies.get_mut(&policy).unwrap();
+            result.runs[0].record.head.host_speed = Some(speed);
+        }
+        assert!(notes(&document).is_empty());
+        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
+        result.runs[0].record.head.host_speed = Some(300.0);
+        assert!(notes(&document)[0].contains("0.50 during memcg"));
+    }
+
+    #[test]
+    fn a_guest_without_idle_time_is_noted() {
+        let mut document = fixture::document("fileserver --weights 100,200");
+        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
+        result.runs[0].record.guest_cpu_busy = Some(0.7);
+        assert!(notes(&document).is_empty());
+        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
+        result.runs[0].record.guest_cpu_busy = Some(0.98);
+        assert!(notes(&document)[0].contains("98 % busy under memcg"));
+    }
+
+    #[test]
+    fn more_slow_operations_than_conventional_are_noted() {
+        let mut document = fixture::document("fileserver --weights 100,200");
+        let result = document.policies.get_mut(&Policy::Proportional).unwrap();
+        result.figures.slow_ops = Some(9.0);
+        assert!(notes(&document)
+            .iter()
+            .any(|note| note.contains("9 under proportional")));
+    }
+
+    #[test]
+    fn an_unfinished_job_is_noted() {
+        let document = fixture::document("reread --seconds 3");
+        assert!(notes(&document)
+            .iter()
+            .any(|note| note.contains("did not finish in 3 s")));
+    }
+}

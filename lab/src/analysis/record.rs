@@ -1,0 +1,268 @@
+//! The record of one run: what a guest measured, kept in full so that it can be analyzed again.
+//!
+//! Series are stored by column, which is a third of the size and what a plot wants. Counters are
+//! cumulative since the start of the measured phase.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::residency::FileSeries;
+use super::run::Run;
+use crate::experiments::Measure;
+use crate::protocol::{AgentCost, ContainerReport, GuestReport, PhaseReport, Sample, TenantReport};
+
+/// One policy of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    #[serde(flatten)]
+    pub head: Run,
+    /// `uname -r`.
+    pub kernel: String,
+    /// Seconds the measured phase really took.
+    pub seconds: f64,
+    /// Seconds the guest took to prepare the files; `None` if it did not say.
+    #[serde(default)]
+    pub prepare_s: Option<f64>,
+    /// Part of the guest's CPU time that was not idle, 0 to 1; `None` if unknown.
+    #[serde(default)]
+    pub guest_cpu_busy: Option<f64>,
+    /// What the agent cost; `None` if none ran or it could not be measured.
+    pub agent: Option<AgentCost>,
+    /// Knobs whose value after the run is not that before it.
+    pub knob_differences: Vec<KnobDifference>,
+    /// Last lines of the agent's log.
+    pub agent_log: String,
+    /// `justitia status --json` two thirds through.
+    pub agent_status: Option<serde_json::Value>,
+    /// Raw series.
+    pub series: Vec<Series>,
+    /// Residency of the files of interest.
+    #[serde(default)]
+    pub files: Vec<FileSeries>,
+    /// What was seen around a tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<TenantReport>,
+}
+
+/// A knob that was left changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnobDifference {
+    /// Path relative to the cgroup mount.
+    pub knob: String,
+    /// Value before the agent started; `None` if it was not there.
+    pub before: Option<String>,
+    /// Value after it ended; `None` if it was not there.
+    pub after: Option<String>,
+}
+
+/// One container's samples, by column.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    pub name: String,
+    pub weight: u32,
+    /// Operations over two seconds.
+    pub slow_ops: u64,
+    /// Longest operation.
+    pub max_latency_us: u64,
+    /// When its fixed job was done.
+    pub finished_at_s: Option<f64>,
+    /// Phases that the load timed itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseReport>,
+    /// Time of each sample.
+    pub at_s: Vec<f64>,
+    /// See [`Sample`]; likewise below.
+    pub read_bytes: Vec<u64>,
+    /// Bytes written by the application.
+    pub write_bytes: Vec<u64>,
+    pub device_read_bytes: Vec<u64>,
+    /// Bytes written to the device.
+    pub device_write_bytes: Vec<u64>,
+    /// Operations.
+    pub ops: Vec<u64>,
+    /// Sum of latencies.
+    pub latency_us: Vec<u64>,
+    /// Page cache.
+    pub file_bytes: Vec<u64>,
+    /// Anonymous memory.
+    pub anon_bytes: Vec<u64>,
+    /// memory.low, `None` for max.
+    pub low_bytes: Vec<Option<u64>>,
+    /// memory.high, `None` for max.
+    pub high_bytes: Vec<Option<u64>>,
+    /// memory.pressure full total.
+    pub memory_full_us: Vec<u64>,
+    /// io.pressure some total.
+    pub io_some_us: Vec<u64>,
+}
+
+impl Series {
+    /// The columns of a report.
+    pub fn of(report: &ContainerReport) -> Self {
+        fn column<T>(samples: &[Sample], field: impl Fn(&Sample) -> T) -> Vec<T> {
+            samples.iter().map(field).collect()
+        }
+        let samples = &report.samples;
+        Self {
+            name: report.name.clone(),
+            weight: report.weight,
+            slow_ops: report.slow_ops,
+            max_latency_us: report.max_latency_us,
+            finished_at_s: report.finished_at_s,
+            phases: report.phases.clone(),
+            at_s: column(samples, |s| s.at_s),
+            read_bytes: column(samples, |s| s.read_bytes),
+            write_bytes: column(samples, |s| s.write_bytes),
+            device_read_bytes: column(samples, |s| s.device_read_bytes),
+            device_write_bytes: column(samples, |s| s.device_write_bytes),
+            ops: column(samples, |s| s.ops),
+            latency_us: column(samples, |s| s.latency_us),
+            file_bytes: column(samples, |s| s.file_bytes),
+            anon_bytes: column(samples, |s| s.anon_bytes),
+            low_bytes: column(samples, |s| s.low_bytes),
+            high_bytes: column(samples, |s| s.high_bytes),
+            memory_full_us: column(samples, |s| s.memory_full_us),
+            io_some_us: column(samples, |s| s.io_some_us),
+        }
+    }
+
+    /// Bytes read and written, by sample.
+    pub fn all_bytes(&self) -> Vec<u64> {
+        self.read_bytes
+            .iter()
+            .zip(&self.write_bytes)
+            .map(|(r, w)| r + w)
+            .collect()
+    }
+
+    /// A cumulative counter at a time between two samples; `None` outside the record.
+    pub fn at(&self, column: &[u64], time_s: f64) -> Option<f64> {
+        let after = self.at_s.iter().position(|&t| t >= time_s)?;
+        let value = *column.get(after)? as f64;
+        if after == 0 {
+            return (self.at_s[0] <= time_s + 1e-9).then_some(value);
+        }
+        let (t0, t1) = (self.at_s[after - 1], self.at_s[after]);
+        let before = *column.get(after - 1)? as f64;
+        if t1 <= t0 {
+            return Some(value);
+        }
+        Some(before + (value - before) * (time_s - t0) / (t1 - t0))
+    }
+
+    /// Time of the last sample.
+    pub fn end_s(&self) -> Option<f64> {
+        self.at_s.last().copied()
+    }
+}
+
+impl RunRecord {
+    /// About how long the agent lived, which is what its CPU time is spread over. It starts with
+    /// the measured phase where that has a window, and before the files are written where reclaim
+    /// while they are is part of the experiment. `None` if that is not known.
+    pub fn agent_alive_s(&self, measure: Measure) -> Option<f64> {
+        let alive_s = match measure {
+            Measure::Window | Measure::Phases => self.seconds,
+            Measure::Completion | Measure::Residency => self.seconds + self.prepare_s?,
+        };
+        (alive_s > 0.0).then_some(alive_s)
+    }
+
+    /// Keeps a report.
+    pub fn of(head: Run, report: &GuestReport) -> Self {
+        Self {
+            head,
+            kernel: report.kernel.clone(),
+            seconds: report.seconds,
+            prepare_s: report
+                .environment
+                .get("prepare_s")
+                .and_then(|text| text.parse().ok()),
+            guest_cpu_busy: report.cpu_busy,
+            agent: report.agent,
+            knob_differences: differences(&report.knobs_before, &report.knobs_after),
+            agent_log: report.agent_log.clone(),
+            agent_status: report.agent_status.clone(),
+            series: report.containers.iter().map(Series::of).collect(),
+            files: report.files.iter().map(FileSeries::of).collect(),
+            tenant: report.tenant.clone(),
+        }
+    }
+}
+
+/// Knobs that differ, in the order of their paths.
+fn differences(
+    before: &BTreeMap<String, String>,
+    after: &BTreeMap<String, String>,
+) -> Vec<KnobDifference> {
+    let mut knobs: Vec<&String> = before.keys().chain(after.keys()).collect();
+    knobs.sort();
+    knobs.dedup();
+    knobs
+        .into_iter()
+        .filter(|knob| before.get(*knob) != after.get(*knob))
+        .map(|knob| KnobDifference {
+            knob: knob.clone(),
+            before: before.get(knob).cloned(),
+            after: after.get(knob).cloned(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_between_samples_is_interpolated_and_outside_unknown() {
+        let series = Series {
+            at_s: vec![0.0, 1.0, 3.0],
+            ..Series::default()
+        };
+        let column = [0, 10, 30];
+        assert_eq!(series.at(&column, 0.0), Some(0.0));
+        assert_eq!(series.at(&column, 0.5), Some(5.0));
+        assert_eq!(series.at(&column, 2.0), Some(20.0));
+        assert_eq!(series.at(&column, 3.5), None);
+        assert_eq!(Series::default().at(&[], 0.0), None);
+    }
+
+    #[test]
+    fn the_agents_cpu_time_is_spread_over_all_its_life_or_unknown() {
+        let mut record = RunRecord {
+            seconds: 6.0,
+            ..crate::fixture::empty_record()
+        };
+        assert_eq!(record.agent_alive_s(Measure::Window), Some(6.0));
+        assert_eq!(record.agent_alive_s(Measure::Completion), None);
+        record.prepare_s = Some(60.0);
+        assert_eq!(record.agent_alive_s(Measure::Completion), Some(66.0));
+    }
+
+    #[test]
+    fn a_changed_a_new_and_a_lost_knob_are_all_differences() {
+        let map = |pairs: &[(&str, &str)]| {
+            pairs
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect()
+        };
+        let found = differences(
+            &map(&[
+                ("a/memory.low", "0"),
+                ("a/memory.high", "max"),
+                ("b/memory.low", "0"),
+            ]),
+            &map(&[
+                ("a/memory.low", "5"),
+                ("a/memory.high", "max"),
+                ("c/memory.low", "0"),
+            ]),
+        );
+        let names: Vec<&str> = found.iter().map(|d| d.knob.as_str()).collect();
+        assert_eq!(names, ["a/memory.low", "b/memory.low", "c/memory.low"]);
+        assert_eq!(found[1].after, None);
+        assert_eq!(found[2].before, None);
+    }
+}

@@ -1,0 +1,96 @@
+//! What stayed in the page cache of the files that a guest watched.
+//!
+//! Sizes in 10^6 bytes. *Before* is the last look before the pollution, *least* the lowest value
+//! after it, *end* the last look. Unknown is `None`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::FileReport;
+
+/// A file's residency over time, by column.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FileSeries {
+    /// Name: `shared file`, or the container whose own file it is.
+    pub name: String,
+    pub bytes: u64,
+    /// Time of each look.
+    pub at_s: Vec<f64>,
+    /// Bytes in the page cache.
+    pub resident_bytes: Vec<Option<u64>>,
+}
+
+impl FileSeries {
+    /// The columns of a report.
+    pub fn of(report: &FileReport) -> Self {
+        Self {
+            name: report.name.clone(),
+            bytes: report.bytes,
+            at_s: report.samples.iter().map(|s| s.at_s).collect(),
+            resident_bytes: report.samples.iter().map(|s| s.resident_bytes).collect(),
+        }
+    }
+}
+
+/// What stayed of one file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FileFigures {
+    /// See [`FileSeries`].
+    pub name: String,
+    pub size_mb: Option<f64>,
+    /// Resident before the pollution.
+    pub before_mb: Option<f64>,
+    /// Least resident after it began.
+    pub least_mb: Option<f64>,
+    /// Resident at the end.
+    pub end_mb: Option<f64>,
+}
+
+impl FileFigures {
+    /// The figures of a file when pollution begins at `from_s`.
+    pub fn of(series: &FileSeries, from_s: f64) -> Self {
+        let looks = || series.at_s.iter().zip(&series.resident_bytes);
+        let mb = |bytes: u64| bytes as f64 / 1e6;
+        let last = |looks: &mut dyn Iterator<Item = (&f64, &Option<u64>)>| {
+            looks.filter_map(|(_, bytes)| *bytes).last().map(mb)
+        };
+        Self {
+            name: series.name.clone(),
+            size_mb: Some(mb(series.bytes)),
+            before_mb: last(&mut looks().filter(|(at, _)| **at <= from_s)),
+            least_mb: looks()
+                .filter(|(at, _)| **at > from_s)
+                .filter_map(|(_, bytes)| *bytes)
+                .min()
+                .map(mb),
+            end_mb: last(&mut looks().filter(|(at, _)| **at > from_s)),
+        }
+    }
+
+    /// Part of it that was resident at the lowest point, 0 to 1.
+    pub fn least_part(&self) -> Option<f64> {
+        Some(self.least_mb? / self.size_mb.filter(|size| *size > 0.0)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn before_least_and_end_are_told_apart_and_unknown_is_not_zero() {
+        let mb = 1_000_000;
+        let series = FileSeries {
+            name: "shared".into(),
+            bytes: 10 * mb,
+            at_s: vec![0.0, 1.0, 2.0, 3.0, 4.0],
+            resident_bytes: vec![Some(9 * mb), Some(8 * mb), None, Some(2 * mb), Some(4 * mb)],
+        };
+        let figures = FileFigures::of(&series, 1.0);
+        assert_eq!(figures.before_mb, Some(8.0));
+        assert_eq!(figures.least_mb, Some(2.0));
+        assert_eq!(figures.end_mb, Some(4.0));
+        assert_eq!(figures.least_part(), Some(0.2));
+        let figures = FileFigures::of(&series, 9.0);
+        assert_eq!((figures.least_mb, figures.end_mb), (None, None));
+    }
+}

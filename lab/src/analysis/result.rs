@@ -1,0 +1,96 @@
+//! What the runs of one policy come to.
+//!
+//! Top-level figures are medians over the runs, after the warm-up; `whole_run` holds the same without
+//! leaving anything out.
+
+use serde::{Deserialize, Serialize};
+
+use super::aggregate::{median, medians, spread, Spread};
+use super::figures::Figures;
+use super::record::KnobDifference;
+use super::record::RunRecord;
+use super::window;
+use crate::experiments::settings::Settings;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PolicyResult {
+    /// Medians over the runs, after the warm-up.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Spread of the same over the runs.
+    pub spread: Spread,
+    /// Medians over the runs, nothing left out.
+    pub whole_run: Figures,
+    /// What the agent cost; null if none ran.
+    pub agent: Option<AgentFigures>,
+    /// Every knob had its prior value after every run.
+    pub knobs_restored: bool,
+    /// Those that had not.
+    pub knob_differences: Vec<KnobDifference>,
+    /// Runs, each with its own figures and raw series.
+    pub runs: Vec<AnalyzedRun>,
+}
+
+/// Cost of the agent: median of the runs for CPU, maximum for memory.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct AgentFigures {
+    /// CPU time over the agent's life, percent of one core of the guest; null if not known.
+    pub cpu_percent: Option<f64>,
+    /// Peak resident memory, 10^6 bytes.
+    pub peak_rss_mb: f64,
+}
+
+/// One run with the figures of its window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AnalyzedRun {
+    /// Figures after the warm-up.
+    pub figures: Figures,
+    /// What was measured.
+    #[serde(flatten)]
+    pub record: RunRecord,
+}
+
+impl PolicyResult {
+    /// Analyzes the records of one policy.
+    pub fn of(settings: &Settings, records: Vec<RunRecord>) -> Self {
+        let whole: Vec<Figures> = records
+            .iter()
+            .map(|record| window::figures(settings, record, 0.0))
+            .collect();
+        let runs: Vec<AnalyzedRun> = records
+            .into_iter()
+            .map(|record| AnalyzedRun {
+                figures: window::figures(settings, &record, settings.warmup_s),
+                record,
+            })
+            .collect();
+        let windows: Vec<Figures> = runs.iter().map(|run| run.figures.clone()).collect();
+        let cpu_percent = median(runs.iter().filter_map(|run| {
+            let alive_s = run.record.agent_alive_s(settings.measure)?;
+            Some(run.record.agent?.cpu_s / alive_s * 100.0)
+        }));
+        let rss = runs
+            .iter()
+            .filter_map(|run| run.record.agent)
+            .map(|cost| cost.peak_rss_bytes)
+            .max();
+        let mut differences: Vec<KnobDifference> = runs
+            .iter()
+            .flat_map(|run| run.record.knob_differences.clone())
+            .collect();
+        differences.sort_by(|a, b| a.knob.cmp(&b.knob));
+        differences.dedup();
+        Self {
+            figures: medians(&windows),
+            spread: spread(&windows),
+            whole_run: medians(&whole),
+            agent: rss.map(|rss| AgentFigures {
+                cpu_percent,
+                peak_rss_mb: rss as f64 / 1e6,
+            }),
+            knobs_restored: differences.is_empty(),
+            knob_differences: differences,
+            runs,
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! From one run to its figures.
+//!
+//! [`Measure::Window`]: bandwidth is the bytes moved in the window over its length.
+//! [`Measure::Completion`]: bandwidth is a container's bytes over the time until its job was done;
+//! the total is all bytes over the time until the last one was done, so it is less than the sum.
+//! Even a disk divided exactly by weight does not give PV 0 then, because whoever is done leaves
+//! it to the others; `pv_while_all_work` is the PV until the first was done.
+//! [`Measure::Residency`]: what stayed of the watched files; bandwidth is that of the window, and
+//! its ratios are not compared.
+//! [`Measure::Phases`]: likewise; what counts are the phases that the load timed itself.
+//! PV, share error and utility come from `justitia_policy::metrics`.
+
+use justitia_policy::metrics::{proportionality_variation, share_error, utility};
+
+use super::figures::ContainerFigures;
+use super::figures::Figures;
+use super::ideal;
+use super::phases::PhaseFigures;
+use super::record::{RunRecord, Series};
+use super::residency::FileFigures;
+use crate::experiments::settings::Settings;
+use crate::experiments::Measure;
+
+const MB: f64 = 1e6;
+/// Samples are a second apart; less than this many say little.
+const SHORTEST_COMPETITION_S: f64 = 3.0;
+
+/// Figures of a run from `from_s` to its end.
+pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures {
+    let end_s = record
+        .series
+        .iter()
+        .filter_map(Series::end_s)
+        .fold(f64::INFINITY, f64::min);
+    let window = (end_s.is_finite() && end_s > from_s).then_some((from_s, end_s));
+    let Some((from_s, to_s)) = window else {
+        return Figures {
+            containers: names_only(settings),
+            ..Figures::default()
+        };
+    };
+    let tallies: Vec<Tally> = record
+        .series
+        .iter()
+        .map(|series| match settings.measure {
+            Measure::Window | Measure::Residency | Measure::Phases => {
+                Tally::of(series, from_s, to_s)
+            }
+            Measure::Completion => match finished_at_s(series) {
+                Some(done) => Tally::whole_job(series, done),
+                None => Tally::of(series, 0.0, to_s),
+            },
+        })
+        .collect();
+    let shares = ideal::over_time(&settings.containers, &intervals(record, from_s, to_s));
+    let weights = ideal::effective_weights(&settings.containers, &shares);
+    let rate = |bytes: fn(&Tally) -> f64| -> Vec<f64> {
+        tallies
+            .iter()
+            .map(|tally| bytes(tally) / MB / tally.seconds)
+            .collect()
+    };
+    let (all, reads, writes) = (
+        rate(|t| t.read + t.write),
+        rate(|t| t.read),
+        rate(|t| t.write),
+    );
+    let lowest = (0..weights.len()).min_by_key(|&i| weights[i]);
+    let sum_of_rates: f64 = all.iter().sum();
+    let containers = settings
+        .containers
+        .iter()
+        .zip(&tallies)
+        .enumerate()
+        .map(|(i, (spec, tally))| ContainerFigures {
+            name: spec.name.clone(),
+            weight: spec.weight,
+            ideal_share: shares.get(i).copied(),
+            share: ratio(all[i], sum_of_rates),
+            ideal_normalized: lowest
+                .and_then(|l| ratio(f64::from(weights[i]), f64::from(weights[l]))),
+            normalized: lowest.and_then(|l| ratio(all[i], all[l])),
+            mb_per_s: Some(all[i]),
+            read_mb_per_s: Some(reads[i]),
+            write_mb_per_s: Some(writes[i]),
+            phases: record
+                .series
+                .get(i)
+                .map(|series| series.phases.iter().map(PhaseFigures::of).collect())
+                .unwrap_or_default(),
+            ..tally.container()
+        })
+        .collect();
+    let seconds = tallies.iter().map(|t| t.seconds).fold(0.0, f64::max);
+    let sum = |part: fn(&Tally) -> f64| tallies.iter().map(part).sum::<f64>();
+    let per_second = |part: fn(&Tally) -> f64| ratio(sum(part) / MB, seconds);
+    let in_window = settings.measure != Measure::Completion;
+    // Who shares files does not compete for bandwidth.
+    let compared = !matches!(settings.measure, Measure::Residency | Measure::Phases);
+    let pv = |rates: &[f64]| {
+        compared
+            .then(|| proportionality_variation(&weights, rates))
+            .flatten()
+    };
+    Figures {
+        containers,
+        pv: pv(&all),
+        pv_reads: pv(&reads),
+        pv_writes: pv(&writes),
+        pv_while_all_work: while_all_work(settings, record, &weights, to_s),
+        share_error: compared.then(|| share_error(&weights, &all)).flatten(),
+        utility: compared.then(|| utility(&weights, &all)).flatten(),
+        total_mb_per_s: per_second(|t| t.read + t.write),
+        read_mb_per_s: per_second(|t| t.read),
+        write_mb_per_s: per_second(|t| t.write),
+        device_read_mb_per_s: per_second(|t| t.device_read),
+        device_write_mb_per_s: per_second(|t| t.device_write),
+        hit_ratio: hit_ratio(sum(|t| t.read), sum(|t| t.device_read)),
+        mean_latency_ms: ratio(sum(|t| t.latency_us) / 1e3, sum(|t| t.ops)),
+        slow_ops: Some(sum(|t| t.slow_ops)),
+        max_latency_ms: tallies.iter().map(|t| t.max_latency_ms).reduce(f64::max),
+        files: record
+            .files
+            .iter()
+            .map(|file| FileFigures::of(file, settings.warmup_s))
+            .collect(),
+        from_s: Some(if in_window { from_s } else { 0.0 }),
+        to_s: Some(if in_window { to_s } else { seconds }),
+    }
+}
+
+/// What one container did in a window, in bytes, microseconds and operations.
+#[derive(Debug, Clone, Default)]
+struct Tally {
+    seconds: f64,
+    read: f64,
+    write: f64,
+    device_read: f64,
+    device_write: f64,
+    ops: f64,
+    latency_us: f64,
+    slow_ops: f64,
+    max_latency_ms: f64,
+    memory_full_us: f64,
+    io_some_us: f64,
+    resident: Option<f64>,
+    page_cache: Option<f64>,
+    low: Option<f64>,
+    finished_at_s: Option<f64>,
+}
+
+impl Tally {
+    fn of(series: &Series, from_s: f64, to_s: f64) -> Self {
+        let moved = |column: &[u64]| {
+            let start = series.at(column, from_s).unwrap_or(0.0);
+            // A job that ends between the last sample and the end moved what the last one says.
+            let end = series
+                .at(column, to_s)
+                .or_else(|| column.last().map(|&value| value as f64))
+                .unwrap_or(start);
+            (end - start).max(0.0)
+        };
+        let inside = |index: &usize| (from_s..=to_s).contains(&series.at_s[*index]);
+        let indices: Vec<usize> = (0..series.at_s.len()).filter(inside).collect();
+        let low: Option<Vec<f64>> = indices
+            .iter()
+            .map(|&i| {
+                series
+                    .low_bytes
+                    .get(i)
+                    .copied()
+                    .flatten()
+                    .map(|bytes| bytes as f64)
+            })
+            .collect();
+        let cache: Vec<f64> = indices
+            .iter()
+            .filter_map(|&i| series.file_bytes.get(i).map(|&b| b as f64))
+            .collect();
+        Self {
+            seconds: to_s - from_s,
+            read: moved(&series.read_bytes),
+            write: moved(&series.write_bytes),
+            device_read: moved(&series.device_read_bytes),
+            device_write: moved(&series.device_write_bytes),
+            ops: moved(&series.ops),
+            latency_us: moved(&series.latency_us),
+            slow_ops: series.slow_ops as f64,
+            max_latency_ms: series.max_latency_us as f64 / 1e3,
+            memory_full_us: moved(&series.memory_full_us),
+            io_some_us: moved(&series.io_some_us),
+            resident: series.at(&series.file_bytes, from_s),
+            page_cache: mean(&cache),
+            low: low.as_deref().and_then(mean),
+            finished_at_s: None,
+        }
+    }
+
+    /// A job that was done at a known time. Its counters are those of the last sample: between
+    /// two samples a counter is taken to grow evenly, but the end of a file that is still cached
+    /// is read in an instant, so the value at the time it was done would come out too small.
+    fn whole_job(series: &Series, done_s: f64) -> Self {
+        let whole = Self::of(series, 0.0, series.end_s().unwrap_or(done_s));
+        let until_done = Self::of(series, 0.0, done_s);
+        Self {
+            read: whole.read,
+            write: whole.write,
+            device_read: whole.device_read,
+            device_write: whole.device_write,
+            ops: whole.ops,
+            latency_us: whole.latency_us,
+            finished_at_s: Some(done_s),
+            ..until_done
+        }
+    }
+
+    /// The figures that need nobody else's.
+    fn container(&self) -> ContainerFigures {
+        let percent = |us: f64| ratio(us / 1e4, self.seconds);
+        ContainerFigures {
+            ops_per_s: ratio(self.ops, self.seconds),
+            hit_ratio: hit_ratio(self.read, self.device_read),
+            mean_latency_ms: ratio(self.latency_us / 1e3, self.ops),
+            slow_ops: Some(self.slow_ops),
+            max_latency_ms: Some(self.max_latency_ms),
+            resident_mb: self.resident.map(|bytes| bytes / MB),
+            page_cache_mb: self.page_cache.map(|bytes| bytes / MB),
+            low_mb: self.low.map(|bytes| bytes / MB),
+            memory_stall_percent: percent(self.memory_full_us),
+            io_stall_percent: percent(self.io_some_us),
+            finished_at_s: self.finished_at_s,
+            ..ContainerFigures::default()
+        }
+    }
+}
+
+/// When a fixed job was done: as the guest said, or the sample at which its bytes stopped growing.
+/// `None` while they still grew at the last sample.
+fn finished_at_s(series: &Series) -> Option<f64> {
+    if series.finished_at_s.is_some() {
+        return series.finished_at_s;
+    }
+    let bytes = series.all_bytes();
+    let last = *bytes.last().filter(|&&last| last > 0)?;
+    let index = bytes.iter().position(|&value| value == last)?;
+    (index + 1 < bytes.len()).then(|| series.at_s[index])
+}
+
+/// PV of the bytes moved until the first container was done: what the policy did while everybody
+/// competed. `None` if that was too short for samples a second apart, or if nothing ends.
+fn while_all_work(
+    settings: &Settings,
+    record: &RunRecord,
+    weights: &[u32],
+    to_s: f64,
+) -> Option<f64> {
+    if settings.measure != Measure::Completion {
+        return None;
+    }
+    let first_s = record
+        .series
+        .iter()
+        .filter_map(finished_at_s)
+        .fold(to_s, f64::min);
+    // Samples lie about a second apart; the one in which the first ended is left out.
+    let until_s = first_s.floor();
+    if until_s < SHORTEST_COMPETITION_S {
+        return None;
+    }
+    let rates: Vec<f64> = record
+        .series
+        .iter()
+        .map(|series| series.at(&series.all_bytes(), until_s).unwrap_or(0.0))
+        .collect();
+    proportionality_variation(weights, &rates)
+}
+
+/// Middle and bytes of all containers of each sampling interval inside a window.
+fn intervals(record: &RunRecord, from_s: f64, to_s: f64) -> Vec<(f64, f64)> {
+    let columns: Vec<(&Series, Vec<u64>)> = record
+        .series
+        .iter()
+        .map(|series| (series, series.all_bytes()))
+        .collect();
+    let all_at = |time: f64| {
+        columns
+            .iter()
+            .filter_map(|(s, bytes)| s.at(bytes, time))
+            .sum::<f64>()
+    };
+    let seconds = (to_s - from_s).ceil() as u32;
+    (0..seconds)
+        .map(|i| {
+            let start = from_s + f64::from(i);
+            let end = (start + 1.0).min(to_s);
+            (
+                f64::midpoint(start, end),
+                (all_at(end) - all_at(start)).max(0.0),
+            )
+        })
+        .collect()
+}
+
+fn names_only(settings: &Settings) -> Vec<ContainerFigures> {
+    settings
+        .containers
+        .iter()
+        .map(|spec| ContainerFigures {
+            name: spec.name.clone(),
+            weight: spec.weight,
+            ..ContainerFigures::default()
+        })
+        .collect()
+}
+
+fn hit_ratio(read: f64, device_read: f64) -> Option<f64> {
+    ratio(device_read, read).map(|missed| (1.0 - missed).max(0.0))
+}
+
+fn ratio(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| part / whole)
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    ratio(values.iter().sum(), values.len() as f64)
+}
+
+#[cfg(test)]
+#[path = "window_tests.rs"]
+mod tests;

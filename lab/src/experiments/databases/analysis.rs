@@ -1,0 +1,278 @@
+//! From samples to figures: transactions and satisfied time, for each container and phase.
+//!
+//! - transactions: what sysbench reported, in whole seconds;
+//! - satisfied: part of the seconds with a known color that were GREEN or YELLOW. For all
+//!   containers together it is the mean over the containers, as in the paper's table VII;
+//! - a stopped container has no figures for that phase: unknown is not zero.
+
+use serde::{Deserialize, Serialize};
+
+use super::record::Series;
+use super::settings::Settings;
+use crate::analysis::aggregate::{median, merge, Range};
+use crate::analysis::document;
+use crate::analysis::run::Run;
+use crate::protocol::databases::{DatabaseJob, HostSample};
+use crate::protocol::AgentCost;
+
+/// result.json of an experiment with databases.
+pub type Document = document::Document<Databases, PolicyResult>;
+/// Where and how it was run.
+pub type Environment = document::Environment<Databases>;
+
+/// The settings, where result.json has them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Databases {
+    #[serde(skip)]
+    pub experiment: String,
+    pub databases: Settings,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PolicyResult {
+    /// Medians over the runs.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Total transactions over the runs.
+    pub transactions_range: Option<Range>,
+    /// Satisfied time over the runs.
+    pub satisfied_range: Option<Range>,
+    /// Runs, each with its figures and series.
+    pub runs: Vec<AnalyzedRun>,
+}
+
+/// Figures of one policy.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    pub containers: Vec<ContainerFigures>,
+    /// Transactions of all containers.
+    pub transactions: f64,
+    /// Mean over the containers of the fraction of time satisfied.
+    pub satisfied: Option<f64>,
+    /// Transactions of all containers in each phase.
+    pub phase_transactions: Vec<f64>,
+    /// Page cache of all containers, mean over the samples, 10^6 bytes.
+    #[serde(default)]
+    pub cache_mb: Option<f64>,
+    /// Page cache of everybody else (the agent, the clients, the system), the same.
+    #[serde(default)]
+    pub others_mb: Option<f64>,
+    /// Memory that nobody used, the same.
+    #[serde(default)]
+    pub free_mb: Option<f64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ContainerFigures {
+    pub name: String,
+    /// Its I/O weight.
+    pub weight: u32,
+    /// Its objective, transactions per second.
+    pub objective_tps: u32,
+    /// Transactions in all phases.
+    pub transactions: f64,
+    /// Fraction of time satisfied.
+    pub satisfied: Option<f64>,
+    pub phases: Vec<PhaseFigures>,
+}
+
+/// Figures of one container in one phase.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhaseFigures {
+    /// What it was offered; null: stopped.
+    pub offered_tps: Option<u32>,
+    pub transactions: f64,
+    pub median_tps: Option<f64>,
+    /// Rate of the first five seconds with a report: what an empty cache serves.
+    pub first_tps: Option<f64>,
+    /// Fraction of time satisfied.
+    pub satisfied: Option<f64>,
+    /// Mean memory.current, 10^6 bytes.
+    pub memory_mb: Option<f64>,
+    /// Mean page cache, 10^6 bytes.
+    pub cache_mb: Option<f64>,
+    /// Reads from the disk per second.
+    pub reads_per_s: Option<f64>,
+}
+
+/// One policy of one run, as recorded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    #[serde(flatten)]
+    pub head: Run,
+    /// `uname -r` of the guest.
+    #[serde(skip)]
+    pub kernel: String,
+    /// When each phase began and ended.
+    pub phases: Vec<(f64, f64)>,
+    pub agent: Option<AgentCost>,
+    pub agent_log: String,
+    /// Knobs it left changed.
+    pub knobs_left: Vec<String>,
+    /// Static limit of each container.
+    pub limits: Vec<Option<u64>>,
+    /// Samples of each container.
+    pub series: Vec<Series>,
+    /// The host's memory at each sample.
+    #[serde(default)]
+    pub host: Vec<HostSample>,
+}
+
+/// One run with its figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AnalyzedRun {
+    pub figures: Figures,
+    #[serde(flatten)]
+    pub record: RunRecord,
+}
+
+pub(super) fn result(settings: &Settings, records: Vec<RunRecord>) -> PolicyResult {
+    let runs: Vec<AnalyzedRun> = records
+        .into_iter()
+        .map(|record| AnalyzedRun {
+            figures: run_figures(settings, &record),
+            record,
+        })
+        .collect();
+    let each: Vec<&Figures> = runs.iter().map(|run| &run.figures).collect();
+    PolicyResult {
+        figures: medians(&each),
+        transactions_range: Range::of(each.iter().map(|f| Some(f.transactions))),
+        satisfied_range: Range::of(each.iter().map(|f| f.satisfied)),
+        runs,
+    }
+}
+
+fn run_figures(settings: &Settings, record: &RunRecord) -> Figures {
+    let free: Vec<_> = record.host.iter().map(|host| host.free_bytes).collect();
+    Figures {
+        others_mb: mean(&megabytes(&others(&record.host, &record.series))),
+        free_mb: mean(&megabytes(&free)),
+        ..figures(settings, &record.series)
+    }
+}
+
+/// At each sample, the host's page cache that is no container's; `None` where one is not known.
+fn others(host: &[HostSample], series: &[Series]) -> Vec<Option<u64>> {
+    host.iter()
+        .enumerate()
+        .map(|(at, host)| {
+            let theirs: Option<u64> = series
+                .iter()
+                .map(|series| series.file_bytes.get(at).copied().flatten())
+                .sum();
+            Some(host.file_bytes?.saturating_sub(theirs?))
+        })
+        .collect()
+}
+
+/// Median of every number over the runs.
+fn medians(runs: &[&Figures]) -> Figures {
+    let values: Vec<serde_json::Value> = runs
+        .iter()
+        .filter_map(|run| serde_json::to_value(run).ok())
+        .collect();
+    serde_json::from_value(merge(&values.iter().collect::<Vec<_>>())).unwrap_or_default()
+}
+
+/// Figures of one run.
+pub fn figures(settings: &Settings, series: &[Series]) -> Figures {
+    let containers: Vec<ContainerFigures> = settings
+        .containers
+        .iter()
+        .zip(series)
+        .map(|(job, series)| container(job, series))
+        .collect();
+    let phase_transactions = (0..settings.phases.len())
+        .map(|phase| {
+            let of = |c: &ContainerFigures| c.phases.get(phase).map_or(0.0, |p| p.transactions);
+            containers.iter().map(of).sum()
+        })
+        .collect();
+    let satisfied: Vec<f64> = containers.iter().filter_map(|c| c.satisfied).collect();
+    Figures {
+        transactions: containers.iter().map(|c| c.transactions).sum(),
+        satisfied: mean(&satisfied),
+        phase_transactions,
+        cache_mb: series
+            .iter()
+            .map(|series| mean(&megabytes(&series.file_bytes)))
+            .sum(),
+        others_mb: None,
+        free_mb: None,
+        containers,
+    }
+}
+
+fn container(job: &DatabaseJob, series: &Series) -> ContainerFigures {
+    let mut before = 0.0;
+    let phases: Vec<PhaseFigures> = (0..job.offered_tps.len())
+        .map(|phase| {
+            let places: Vec<usize> = series.places(phase).collect();
+            let until = places.last().map_or(before, |p| series.transactions[*p]);
+            let figures = in_phase(series, &places, job.offered_tps[phase], until - before);
+            before = until;
+            figures
+        })
+        .collect();
+    let all: Vec<usize> = (0..series.at_s.len()).collect();
+    ContainerFigures {
+        name: job.name.clone(),
+        weight: job.weight,
+        objective_tps: job.objective_tps,
+        transactions: before,
+        satisfied: satisfied(series, &all),
+        phases,
+    }
+}
+
+fn in_phase(
+    series: &Series,
+    places: &[usize],
+    offered_tps: Option<u32>,
+    transactions: f64,
+) -> PhaseFigures {
+    let known = |column: &[Option<u64>]| {
+        let values: Vec<Option<u64>> = places.iter().map(|p| column[*p]).collect();
+        megabytes(&values)
+    };
+    let tps: Vec<f64> = places.iter().filter_map(|p| series.tps[*p]).collect();
+    let reads = places.first().zip(places.last()).and_then(|(&from, &to)| {
+        let reads = series.device_reads[to]?.saturating_sub(series.device_reads[from]?);
+        let seconds = series.at_s[to] - series.at_s[from];
+        (seconds > 0.0).then(|| reads as f64 / seconds)
+    });
+    let runs = offered_tps.is_some();
+    PhaseFigures {
+        offered_tps,
+        transactions,
+        median_tps: median(tps.iter().copied()),
+        first_tps: mean(&tps[..tps.len().min(5)]),
+        satisfied: satisfied(series, places),
+        memory_mb: mean(&known(&series.memory_bytes)).filter(|_| runs),
+        cache_mb: mean(&known(&series.file_bytes)).filter(|_| runs),
+        reads_per_s: reads.filter(|_| runs),
+    }
+}
+
+/// Part of the samples with a known color whose objective was met.
+fn satisfied(series: &Series, places: &[usize]) -> Option<f64> {
+    let colors = places.iter().filter_map(|p| series.color[*p]);
+    let met: Vec<f64> = colors
+        .map(|color| f64::from(u8::from(color.is_good())))
+        .collect();
+    mean(&met)
+}
+
+/// What is known, in 10^6 bytes.
+fn megabytes(values: &[Option<u64>]) -> Vec<f64> {
+    values.iter().flatten().map(|&b| b as f64 / 1e6).collect()
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+#[cfg(test)]
+#[path = "analysis_tests.rs"]
+mod tests;

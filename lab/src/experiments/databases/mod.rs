@@ -1,0 +1,244 @@
+//! Experiments with databases: MariaDB in containers, sysbench as their clients, the scenarios of
+//! MemOpLight's evaluation.
+//!
+//! Their subject is not bandwidth in the ratio of weights but transactions against objectives, in phases.
+//! [`scenario`] describes, [`settings`] resolves a command line, [`image`] makes the databases, [`analysis`]
+//! computes. The guest's part is in `guest::databases`, the page in `report::databases`.
+
+pub mod analysis;
+pub mod image;
+pub mod paper;
+pub mod record;
+pub mod scenario;
+pub mod settings;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{json, Value};
+
+use crate::analysis::document::SCHEMA;
+use crate::analysis::run::Run;
+use crate::args::RunArgs;
+use crate::choices::Choices;
+use crate::comparison::{Compared, Comparison};
+use crate::experiment::{Analysis, Experiment, Plan};
+use crate::machine::{guest_modules, host_time, program, with_disk, Machine};
+use crate::policy::Policy;
+use crate::protocol::databases::{DatabasesReport, PrepareJob};
+use crate::protocol::Job;
+use crate::{report, table};
+use analysis::{figures, result, Databases, Document, Environment, PolicyResult, RunRecord};
+use justitia_machine::error::LabError;
+use justitia_machine::kernels::Series;
+use justitia_machine::vm::{DataDisk, VmSpec};
+use scenario::Scenario;
+use settings::Settings;
+
+/// What starting, warming and stopping take beside the phases.
+const AROUND_S: u64 = 240;
+
+impl Experiment for Scenario {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn claim(&self) -> &'static str {
+        self.claim
+    }
+
+    fn policies(&self) -> &'static [Policy] {
+        self.policies
+    }
+
+    fn options(&self) -> Vec<&'static str> {
+        vec![
+            "threads",
+            "rate",
+            "database-size",
+            "keys",
+            "disk-iops",
+            "lie",
+            "percent",
+            "period",
+            "no-yellow",
+        ]
+    }
+
+    fn facts(&self) -> Value {
+        json!({
+            "seconds": self.phase_s,
+            "memory_bytes": self.memory_bytes,
+            "disk_iops": self.disk_iops,
+        })
+    }
+
+    fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError> {
+        let settings = Databases {
+            experiment: self.name.to_owned(),
+            databases: Settings::from_args(self, args)?,
+        };
+        Ok(Box::new(Comparison::new(settings, command)))
+    }
+
+    fn read(&self, text: &str) -> Result<Box<dyn Analysis>, String> {
+        let mut document = Document::parse(text)?;
+        self.name
+            .clone_into(&mut document.environment.settings.experiment);
+        Ok(Box::new(document))
+    }
+}
+
+impl Compared for Databases {
+    type Report = DatabasesReport;
+    type Record = RunRecord;
+    type Result = PolicyResult;
+    const EACH_POLICY: bool = true;
+
+    fn choices(&self) -> &Choices {
+        &self.databases.choices
+    }
+
+    fn choices_mut(&mut self) -> &mut Choices {
+        &mut self.databases.choices
+    }
+
+    fn job(&self, policy: Policy, run: u32) -> Job {
+        Job::Databases(self.databases.job(policy, run))
+    }
+
+    fn machine(&self, out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
+        machine(&self.databases, out, say)
+    }
+
+    fn told(report: &DatabasesReport) -> (&BTreeMap<String, String>, Vec<(&str, usize)>) {
+        let containers = report.containers.iter();
+        let told = containers.map(|c| (c.name.as_str(), c.samples.len()));
+        (&report.environment, told.collect())
+    }
+
+    fn containers(&self) -> Vec<&str> {
+        let containers = self.databases.containers.iter();
+        containers.map(|c| c.name.as_str()).collect()
+    }
+
+    fn record(head: Run, report: DatabasesReport) -> RunRecord {
+        let containers = report.containers.iter();
+        RunRecord {
+            head,
+            kernel: report.kernel,
+            phases: report.phases,
+            agent: report.agent,
+            agent_log: report.agent_log,
+            knobs_left: report.knobs_left,
+            limits: containers.clone().map(|c| c.limit_bytes).collect(),
+            series: containers.map(|c| record::Series::of(&c.samples)).collect(),
+            host: report.host,
+        }
+    }
+
+    fn line(&self, record: &RunRecord) -> String {
+        let figures = figures(&self.databases, &record.series);
+        let satisfied = figures.satisfied.map_or("unknown".to_owned(), |part| {
+            format!("{:.0} %", part * 100.0)
+        });
+        format!(
+            "{:.0} transactions, satisfied {satisfied}",
+            figures.transactions
+        )
+    }
+
+    fn document(environment: Environment, records: BTreeMap<Policy, Vec<RunRecord>>) -> Document {
+        let kernel = records.values().flatten().next();
+        let kernel = kernel.map_or_else(String::new, |record| record.kernel.clone());
+        let settings = &environment.settings.databases;
+        let policies = records
+            .into_iter()
+            .map(|(policy, records)| (policy, result(settings, records)))
+            .collect();
+        Document {
+            schema: SCHEMA,
+            experiment: environment.settings.experiment.clone(),
+            kernel,
+            policies,
+            environment,
+            hostile: None,
+        }
+    }
+
+    fn analysis(document: Document) -> Box<dyn Analysis> {
+        Box::new(document)
+    }
+}
+
+impl Analysis for Document {
+    fn record(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    fn page(&self) -> Option<String> {
+        Some(report::databases::render(self))
+    }
+
+    fn table(&self) -> String {
+        table::databases::render(self)
+    }
+
+    fn again(self: Box<Self>, _warmup_s: Option<f64>) -> Box<dyn Analysis> {
+        let policies = self.policies.into_iter();
+        let records = policies
+            .map(|(policy, result)| {
+                let runs = result.runs.into_iter();
+                (policy, runs.map(|run| run.record).collect())
+            })
+            .collect();
+        Box::new(Document {
+            kernel: self.kernel,
+            ..Databases::document(self.environment, records)
+        })
+    }
+}
+
+/// The machine of all boots; the databases are made here if the cache has none.
+fn machine(
+    settings: &Settings,
+    out: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<Machine, LabError> {
+    let kernel: Series = settings.choices.kernel_series.parse()?;
+    let prepare = PrepareJob {
+        databases: settings.containers.len() as u32,
+        rows: settings.rows,
+    };
+    let log = out.join("console/databases.log");
+    let image = image::obtain(&prepare, settings.database_bytes, kernel, &log, say)?;
+    // Also without an agent: every container has its probe.
+    let names = ["justitia-lab-guest", "justitia", "justitia-probe"];
+    let binaries = names.into_iter().map(program).collect::<Result<_, _>>()?;
+    let phases = settings.phases.len() as u64 * u64::from(settings.phase_s);
+    let warm_s = settings.database_bytes * settings.containers.len() as u64
+        / (u64::from(settings.choices.disk_mb_per_s) * 250_000);
+    // Where the guest makes its disk, this one is only read once.
+    let limited = settings.memory_disk().is_none();
+    Ok(Machine::from(VmSpec {
+        kernel: kernel.into(),
+        memory_bytes: with_disk(
+            settings.choices.memory_bytes,
+            settings.memory_disk().as_ref(),
+        ),
+        cpus: settings.choices.cpus,
+        possible_cpus: None,
+        disk_mbps: limited.then_some(settings.choices.disk_mb_per_s),
+        disk_iops: limited.then_some(settings.disk_iops),
+        data_bytes: 0,
+        data: DataDisk::From(image),
+        binaries,
+        modules: guest_modules(),
+        extra_packages: image::PACKAGES.iter().map(|p| (*p).to_owned()).collect(),
+        timeout: host_time(settings.choices.clock, AROUND_S + warm_s + phases * 3 / 2),
+        console_log: PathBuf::new(),
+        cmdline: Vec::new(),
+        patches_text: false,
+        clock: settings.choices.clock,
+    }))
+}

@@ -1,0 +1,253 @@
+//! The scenarios of MemOpLight's evaluation (tables III and V), and their scale.
+//!
+//! Rates are the paper's, in transactions per second; [`Scenario::scale`] makes them ours: an
+//! emulated guest serves some hundreds of point selects a second where the paper's machine served
+//! two thousand transactions. Objectives, loads and limits keep their ratios, and so does the size
+//! of a database to the memory that may cache it. What does not scale is time: memory moves at two
+//! percent a second here as there, so a phase should be long enough for it.
+
+use crate::policy::Policy;
+use crate::protocol::databases::{Keys, Start};
+
+/// A container of a scenario; rates are the paper's.
+#[derive(Debug, Clone, Copy)]
+pub struct Container {
+    pub name: &'static str,
+    pub objective: u32,
+    /// Its static limit, MB.
+    pub limit_mb: u32,
+    /// What it is offered in each phase; 0: it is stopped.
+    pub offered: &'static [u32],
+}
+
+#[derive(Debug)]
+pub struct Scenario {
+    pub name: &'static str,
+    /// What it shows, one line.
+    pub claim: &'static str,
+    /// How it is done, one paragraph.
+    pub method: &'static str,
+    /// What a good result looks like, one paragraph.
+    pub expected: &'static str,
+    pub containers: &'static [Container],
+    /// What each phase is called, and what the page cache holds when it begins.
+    pub phases: &'static [(&'static str, Start)],
+    /// The paper's high load.
+    pub paper_high: u32,
+    /// Ours unless the command line names another.
+    pub high: u32,
+    /// Seconds of a phase unless the command line names others.
+    pub phase_s: u32,
+    /// Memory of the guest, bytes.
+    pub memory_bytes: u64,
+    pub database_bytes: u64,
+    /// Which rows the clients ask for.
+    pub keys: Keys,
+    /// Client threads of each container: enough to keep a disk with a queue busy, few enough that a
+    /// report says soon that work waits.
+    pub threads: u32,
+    /// Requests per second that the data disk serves.
+    pub disk_iops: u32,
+    /// Policies unless the command line names others.
+    pub policies: &'static [Policy],
+}
+
+impl Scenario {
+    /// A rate of the paper in ours.
+    pub fn scale(&self, rate: u32, high: u32) -> u32 {
+        let scaled = (u64::from(rate) * u64::from(high) + u64::from(self.paper_high) / 2)
+            / u64::from(self.paper_high);
+        u32::try_from(scaled).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// A container's I/O weight: its objective, scaled into the range that BFQ and OCI share.
+    pub fn weight(container: &Container) -> u32 {
+        (container.objective / 10).clamp(10, 1000)
+    }
+}
+
+/// The policies of these experiments, in the order they are reported.
+pub const POLICIES: &[Policy] = &[
+    Policy::Conventional,
+    Policy::Max,
+    Policy::Soft,
+    Policy::Memoplight,
+    Policy::Proportional,
+];
+
+pub const ALL: [&Scenario; 3] = [&ONE, &TWO, &EIGHT];
+
+/// One container alone: what a cache is worth here, and the most that one container can do.
+pub const ONE: Scenario = Scenario {
+    name: "one-database",
+    claim: "the page cache, not the processor, decides what a database serves",
+    method: "One container with MariaDB and more memory than its database. Phase cold begins with \
+             an empty page cache, phase warm with the database in it. The offered load is more \
+             than can be served.",
+    expected:
+        "The first seconds of cold are bound by the disk, warm by the processor, and warm is \
+               at least three times as fast. Otherwise choose a slower disk (--disk-iops).",
+    containers: &[Container {
+        name: "A",
+        objective: 1700,
+        limit_mb: 1800,
+        offered: &[10_000, 10_000],
+    }],
+    phases: &[("cold", Start::Cold), ("warm", Start::Warm)],
+    paper_high: 2000,
+    high: 200,
+    phase_s: 20,
+    memory_bytes: 512 << 20,
+    database_bytes: 160 << 20,
+    keys: Keys::Uniform,
+    threads: 8,
+    disk_iops: 300,
+    policies: &[Policy::Conventional],
+};
+
+/// Table III.
+pub const TWO: Scenario = Scenario {
+    name: "two-databases",
+    claim: "memory follows need: what the lightly loaded database does not use serves the other",
+    method:
+        "Two containers, A and B, each with a MariaDB whose database is larger than the memory \
+             that can cache it. sysbench offers each a rate of point selects, high (h), \
+             intermediate (i), low (l), or none because the container is stopped (s), in six \
+             phases (a, b) for A and B: (h,h), (h,l), (h,i), (l,l), (i,h), (s,h). A's objective is \
+             85 percent of the high rate, B's 55 percent. A probe (justitia probe mysql) declares \
+             each container's color.",
+    expected: "In (h,l), A serves more under memoplight and proportional than under max, soft and \
+               no limits, because B gives what it does not need. In (h,h), A and B are served in \
+               the ratio of their objectives. In (s,h), B reaches what one container can.",
+    containers: &[
+        Container {
+            name: "A",
+            objective: 1700,
+            limit_mb: 1800,
+            offered: &[2000, 2000, 2000, 200, 1500, 0],
+        },
+        Container {
+            name: "B",
+            objective: 1100,
+            limit_mb: 1000,
+            offered: &[2000, 200, 1500, 200, 2000, 2000],
+        },
+    ],
+    phases: &[
+        ("h,h", Start::Warm),
+        ("h,l", Start::AsIs),
+        ("h,i", Start::AsIs),
+        ("l,l", Start::AsIs),
+        ("i,h", Start::AsIs),
+        ("s,h", Start::AsIs),
+    ],
+    paper_high: 2000,
+    high: 200,
+    phase_s: 60,
+    memory_bytes: 288 << 20,
+    database_bytes: 160 << 20,
+    keys: Keys::Uniform,
+    threads: 8,
+    disk_iops: 300,
+    policies: POLICIES,
+};
+
+/// Table V.
+pub const EIGHT: Scenario = Scenario {
+    name: "eight-databases",
+    claim: "more containers are satisfied for longer, and more transactions are served",
+    method: "Eight containers, A to H, each with a MariaDB, under the loads of the paper's table \
+             V: nine phases in which each container gets a high, an intermediate (its objective, \
+             five percent more or less) or a low rate of point selects. A probe (justitia probe \
+             mysql) declares each container's color.",
+    expected: "Total transactions and the fraction of time satisfied are both higher under \
+               memoplight and proportional than under no limits, max and soft.",
+    #[rustfmt::skip]
+    containers: &[
+        eight("A", 1800, 1400, &[2500, 1710, 2500, 200, 1890, 200, 200, 200, 2500]),
+        eight("B", 1600, 1000, &[1520, 2500, 2500, 200, 2500, 200, 1520, 2500, 200]),
+        eight("C", 1400, 800, &[1330, 1470, 200, 1470, 2500, 1330, 1470, 200, 1470]),
+        eight("D", 1400, 800, &[2500, 1470, 200, 200, 200, 1470, 200, 2500, 2500]),
+        eight("E", 1200, 600, &[1140, 1140, 200, 2500, 1260, 2500, 2500, 2500, 200]),
+        eight("F", 1200, 600, &[2500, 1260, 200, 2500, 200, 2500, 1260, 1260, 2500]),
+        eight("G", 1000, 400, &[2500, 200, 2500, 200, 200, 200, 200, 950, 950]),
+        eight("H", 800, 400, &[840, 2500, 200, 200, 760, 200, 760, 760, 2500]),
+    ],
+    #[rustfmt::skip]
+    phases: &[
+        ("1", Start::Warm), ("2", Start::AsIs), ("3", Start::AsIs), ("4", Start::AsIs), ("5", Start::AsIs),
+        ("6", Start::AsIs), ("7", Start::AsIs), ("8", Start::AsIs), ("9", Start::AsIs),
+    ],
+    paper_high: 2500,
+    high: 80,
+    phase_s: 120,
+    memory_bytes: 544 << 20,
+    database_bytes: 80 << 20,
+    keys: Keys::Special,
+    threads: 4,
+    disk_iops: 60,
+    policies: POLICIES,
+};
+
+const fn eight(
+    name: &'static str,
+    objective: u32,
+    limit_mb: u32,
+    offered: &'static [u32],
+) -> Container {
+    Container {
+        name,
+        objective,
+        limit_mb,
+        offered,
+    }
+}
+
+pub fn find(name: &str) -> Option<&'static Scenario> {
+    ALL.into_iter().find(|scenario| scenario.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_container_has_a_load_for_every_phase() {
+        for scenario in ALL {
+            for container in scenario.containers {
+                assert_eq!(container.offered.len(), scenario.phases.len());
+            }
+        }
+    }
+
+    #[test]
+    fn scaling_keeps_the_papers_ratios_and_never_offers_nothing() {
+        assert_eq!(TWO.scale(2000, 800), 800);
+        assert_eq!(TWO.scale(1700, 800), 680);
+        assert_eq!(EIGHT.scale(200, 250), 20);
+        assert_eq!(EIGHT.scale(1, 1), 1);
+    }
+
+    #[test]
+    fn weights_are_in_the_ratio_of_the_objectives() {
+        let weights: Vec<u32> = EIGHT.containers.iter().map(Scenario::weight).collect();
+        assert_eq!(weights, [180, 160, 140, 140, 120, 120, 100, 80]);
+    }
+
+    #[test]
+    fn only_the_sixth_phase_of_two_stops_a_container() {
+        let stopped: Vec<(&str, usize)> = ALL
+            .iter()
+            .flat_map(|s| s.containers.iter())
+            .flat_map(|c| {
+                c.offered
+                    .iter()
+                    .enumerate()
+                    .map(move |(i, r)| (c.name, i, *r))
+            })
+            .filter(|(_, _, rate)| *rate == 0)
+            .map(|(name, phase, _)| (name, phase))
+            .collect();
+        assert_eq!(stopped, [("A", 5)]);
+    }
+}

@@ -1,0 +1,184 @@
+//! From a command line to the jobs of an experiment with databases: every choice resolved, checked
+//! and recorded. [`Settings`] is part of result.json.
+//!
+//! Memory in bytes, rates in transactions per second, times in seconds.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use super::image;
+use super::scenario::{Scenario, POLICIES};
+use crate::args::RunArgs;
+use crate::choices::{in_range, Choices, Defaults};
+use crate::policy::{did_you_mean, Policy};
+use crate::protocol::databases::{DatabaseJob, DatabasesJob, Keys, Start};
+use crate::protocol::{Lie, MemoryDisk, Scheduler};
+use justitia_machine::error::LabError;
+use justitia_machine::qemu::Clock;
+
+/// Rows that fill a page of a database.
+const ROWS_PER_PAGE: u64 = 2;
+const PAGE_BYTES: u64 = 16 << 10;
+/// Bandwidth of the data disk unless the command line names another: for reading the databases at
+/// the start. What point selects get is decided by the requests a second.
+const DISK_MB_PER_S: u32 = 40;
+
+/// An experiment with every choice made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    #[serde(flatten)]
+    pub choices: Choices,
+    /// Containers with their objectives and loads.
+    pub containers: Vec<DatabaseJob>,
+    /// What each phase is called.
+    pub phases: Vec<String>,
+    /// What the page cache holds when each begins.
+    #[serde(skip)]
+    pub starts: Vec<Start>,
+    /// Seconds of a phase.
+    pub phase_s: u32,
+    /// The high load.
+    pub rate: u32,
+    /// Client threads of each container.
+    pub threads: u32,
+    /// Rows of each database.
+    pub rows: u32,
+    /// Which of them are asked for.
+    #[serde(default)]
+    pub keys: Keys,
+    pub database_bytes: u64,
+    /// Requests per second of the data disk.
+    pub disk_iops: u32,
+    /// The agent's configuration file.
+    pub agent_config: String,
+}
+
+impl Settings {
+    /// Resolves and checks a command line.
+    ///
+    /// # Errors
+    /// A usage error for the first value that makes no sense.
+    pub fn from_args(scenario: &Scenario, args: &RunArgs) -> Result<Self, LabError> {
+        let defaults = Defaults {
+            memory_bytes: scenario.memory_bytes,
+            disk_mb_per_s: DISK_MB_PER_S,
+            // The paper's subject is memory: nothing else is to tell the containers apart.
+            scheduler: Scheduler::None,
+        };
+        let choices =
+            Choices::from_args(args, scenario.name, (scenario.policies, POLICIES), defaults)?;
+        let rate = args.load.rate.unwrap_or(scenario.high);
+        in_range("--rate", rate, 10, 1_000_000)?;
+        let database_bytes = args.load.database_size.unwrap_or(scenario.database_bytes);
+        in_range("--database-size", database_bytes, 1 << 20, 16 << 30)?;
+        let phase_s = args.seconds.unwrap_or(scenario.phase_s);
+        in_range("--seconds", phase_s, 5, 3600)?;
+        let threads = args.load.threads.unwrap_or(scenario.threads);
+        in_range("--threads", threads, 1, 56)?;
+        let disk_iops = args.load.disk_iops.unwrap_or(scenario.disk_iops);
+        in_range("--disk-iops", disk_iops, 10, 1_000_000)?;
+        Ok(Self {
+            choices,
+            containers: containers(scenario, rate, &args.load.lie)?,
+            phases: scenario.phases.iter().map(|p| p.0.to_owned()).collect(),
+            starts: scenario.phases.iter().map(|p| p.1).collect(),
+            phase_s,
+            rate,
+            threads,
+            rows: (database_bytes / PAGE_BYTES * ROWS_PER_PAGE) as u32,
+            keys: args.load.keys.map_or(scenario.keys, Into::into),
+            database_bytes,
+            disk_iops,
+            agent_config: agent_config(args)?,
+        })
+    }
+
+    /// The disk that the guest makes of memory, where the emulator's would go by another clock.
+    pub fn memory_disk(&self) -> Option<MemoryDisk> {
+        (self.choices.clock != Clock::Host).then(|| MemoryDisk {
+            bytes: image::bytes(self.containers.len() as u64, self.database_bytes),
+            mb_per_s: self.choices.disk_mb_per_s,
+            iops: Some(self.disk_iops),
+            copies: true,
+        })
+    }
+
+    /// The job of one boot: one policy of run `run`, counted from 0.
+    pub fn job(&self, policy: Policy, run: u32) -> DatabasesJob {
+        DatabasesJob {
+            policy,
+            containers: self.containers.clone(),
+            phases: self.starts.clone(),
+            phase_s: self.phase_s,
+            threads: self.threads,
+            rows: self.rows,
+            keys: self.keys,
+            memory_disk: self.memory_disk(),
+            lru: self.choices.lru,
+            scheduler: self.choices.scheduler,
+            agent_args: self.choices.agent_args.clone(),
+            agent_config: self.agent_config.clone(),
+            seed: self.choices.seed_of(run),
+        }
+    }
+}
+
+fn containers(
+    scenario: &Scenario,
+    rate: u32,
+    lies: &[String],
+) -> Result<Vec<DatabaseJob>, LabError> {
+    let mut containers: Vec<DatabaseJob> = scenario
+        .containers
+        .iter()
+        .map(|container| DatabaseJob {
+            name: container.name.to_owned(),
+            weight: Scenario::weight(container),
+            objective_tps: scenario.scale(container.objective, rate),
+            limit_part: container.limit_mb,
+            offered_tps: container
+                .offered
+                .iter()
+                .map(|&offered| (offered > 0).then(|| scenario.scale(offered, rate)))
+                .collect(),
+            lie: None,
+        })
+        .collect();
+    for text in lies {
+        let (name, lie) = Lie::of_option(text)?;
+        let container = containers.iter_mut().find(|c| c.name == name);
+        let container = container.ok_or_else(|| {
+            let names: Vec<&str> = scenario.containers.iter().map(|c| c.name).collect();
+            LabError::usage(
+                format!("--lie {text}: no such container"),
+                did_you_mean(name, &names),
+            )
+        })?;
+        container.lie = Some(lie);
+    }
+    Ok(containers)
+}
+
+/// The agent's configuration file for the study of parameters; empty without one.
+fn agent_config(args: &RunArgs) -> Result<String, LabError> {
+    let agent = &args.agent;
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    if let Some(percent) = agent.percent {
+        in_range("--percent", percent, 1, 50)?;
+        let _ = writeln!(text, "color_percent = {percent}");
+    }
+    if let Some(period) = agent.period {
+        in_range("--period", period, 1, 60)?;
+        let _ = writeln!(text, "color_period = \"{period}s\"");
+    }
+    if agent.no_yellow {
+        text += "color_yellow = false\n";
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+#[path = "settings_tests.rs"]
+mod tests;

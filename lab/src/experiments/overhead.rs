@@ -1,0 +1,178 @@
+//! `justitia lab overhead`: what observing costs the observed.
+//!
+//! One guest runs each load again and again under three conditions in turn: nothing observes, the
+//! agent observes through `/proc`, the agent observes through eBPF. The agent only looks
+//! (`--mode observe`). A *pair* is one window of each condition, next to each other in time, the
+//! order turned round from pair to pair, so that what drifts falls on all of them alike. [`analysis`]
+//! takes the differences within pairs.
+//!
+//! Kept apart from the experiments: those compare policies, each in a guest of its own, and
+//! differences of one percent drown in what differs between two boots.
+
+pub mod analysis;
+
+use std::path::{Path, PathBuf};
+
+use crate::args::OverheadArgs;
+use crate::choices::{cpus_start, in_range};
+use crate::experiment::{Analysis, Boot, Plan};
+use crate::machine::{host_time, program, Answer, Machine};
+use crate::policy::did_you_mean;
+use crate::protocol::{Job, OverheadJob, OverheadLoad};
+use justitia_machine::error::LabError;
+use justitia_machine::kernels::Series;
+use justitia_machine::qemu::Clock;
+use justitia_machine::vm::{DataDisk, VmSpec};
+
+/// Name of the record.
+pub const FILE: &str = "overhead.json";
+/// Memory of the guest: everything that is read stays cached.
+const MEMORY_BYTES: u64 = 1 << 30;
+/// The disk is not to be what limits the fileserver.
+const DISK_MB_PER_S: u32 = 1000;
+/// Two nanoseconds an instruction.
+const CLOCK: Clock = Clock::Instructions {
+    shift: 1,
+    jumps: false,
+};
+/// What starting the agent, fio and the kernel's programs takes for one window, at most.
+const AROUND_A_WINDOW_S: u64 = 20;
+
+/// Reads overhead.json.
+///
+/// # Errors
+/// It is not a record.
+pub fn read(text: &str) -> Result<Box<dyn Analysis>, String> {
+    let document: analysis::Document =
+        serde_json::from_str(text).map_err(|error| error.to_string())?;
+    Ok(Box::new(document))
+}
+
+/// The plan of a command line.
+///
+/// # Errors
+/// A usage error for the first value that makes no sense.
+pub fn plan(args: &OverheadArgs) -> Result<Box<dyn Plan>, LabError> {
+    let (series, job) = job(args)?;
+    Ok(Box::new(Overhead {
+        series,
+        cpus: args.cpus,
+        job,
+        document: None,
+    }))
+}
+
+struct Overhead {
+    series: Series,
+    cpus: u32,
+    job: OverheadJob,
+    document: Option<analysis::Document>,
+}
+
+impl Plan for Overhead {
+    fn boots(&self) -> Vec<Boot> {
+        vec![Boot {
+            name: "overhead".to_owned(),
+            console: "console/overhead.log".into(),
+            job: Job::Overhead(self.job.clone()),
+        }]
+    }
+
+    fn machine(&self, _out: &Path, _say: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
+        let job = &self.job;
+        let windows = (u64::from(job.pairs) * 3 + 1) * job.loads.len() as u64;
+        let guest_s = 300 + windows * (u64::from(job.seconds) + AROUND_A_WINDOW_S);
+        Ok(Machine::from(VmSpec {
+            kernel: self.series.into(),
+            memory_bytes: MEMORY_BYTES,
+            cpus: self.cpus,
+            possible_cpus: None,
+            disk_mbps: Some(DISK_MB_PER_S),
+            disk_iops: None,
+            data_bytes: 4 << 30,
+            data: DataDisk::Scratch,
+            binaries: vec![program("justitia-lab-guest")?, program("justitia")?],
+            modules: vec!["bfq".to_owned()],
+            extra_packages: vec!["bpftool".to_owned()],
+            timeout: host_time(CLOCK, guest_s),
+            console_log: PathBuf::new(),
+            cmdline: Vec::new(),
+            // Programs come and go with every window.
+            patches_text: true,
+            clock: CLOCK,
+        }))
+    }
+
+    fn keep(&mut self, _boot: usize, answer: Answer) -> Result<String, LabError> {
+        let document = analysis::Document::of(answer.report()?, answer.machine);
+        let windows = document.windows.len();
+        self.document = Some(document);
+        Ok(format!("{windows} windows"))
+    }
+
+    fn analysis(&self) -> Option<Box<dyn Analysis>> {
+        Some(Box::new(self.document.clone()?))
+    }
+}
+
+fn job(args: &OverheadArgs) -> Result<(Series, OverheadJob), LabError> {
+    in_range("--pairs", args.pairs, 2, 1000)?;
+    in_range("--seconds", args.seconds, 2, 600)?;
+    cpus_start(args.cpus, CLOCK, &args.kernel)?;
+    let names: Vec<&str> = OverheadLoad::ALL.iter().map(|load| load.name()).collect();
+    let mut loads = Vec::new();
+    for name in &args.loads {
+        let load = OverheadLoad::ALL.into_iter().find(|l| l.name() == name);
+        loads.push(load.ok_or_else(|| {
+            LabError::usage(format!("unknown load '{name}'"), did_you_mean(name, &names))
+        })?);
+    }
+    if loads.is_empty() {
+        loads = OverheadLoad::ALL.to_vec();
+    }
+    let job = OverheadJob {
+        pairs: args.pairs,
+        seconds: args.seconds,
+        loads,
+        seed: args.output.seed,
+    };
+    Ok((args.kernel.parse()?, job))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::LabCommand;
+    use crate::fixture::command;
+
+    fn asked(line: &str) -> Result<OverheadJob, LabError> {
+        let LabCommand::Overhead(args) = command(&format!("overhead --out /nowhere {line}")) else {
+            panic!("not overhead")
+        };
+        job(&args).map(|(_, job)| job)
+    }
+
+    #[test]
+    fn ten_pairs_of_every_load_unless_told_otherwise() {
+        let job = asked("").unwrap();
+        assert!(job.pairs >= 10);
+        assert_eq!(job.loads, OverheadLoad::ALL);
+        assert_eq!(asked("--loads fileserver").unwrap().loads.len(), 1);
+    }
+
+    #[test]
+    fn bad_values_are_refused_with_a_remedy() {
+        for line in [
+            "--pairs 1",
+            "--seconds 1",
+            "--loads randreads",
+            "--kernel 5.4",
+        ] {
+            let refusal = asked(line).expect_err(line);
+            assert_eq!(refusal.exit_code(), 2, "{line}");
+            assert!(!refusal.remedy().is_empty());
+        }
+        let refusal = asked("--loads randreads").unwrap_err();
+        assert!(refusal.remedy().contains("'randread'"));
+    }
+}

@@ -1,0 +1,360 @@
+//! From windows to differences within pairs, with their confidence. Pure.
+//!
+//! A difference is the ratio of two conditions in the same pair, less one: what observing adds or
+//! takes. Over the pairs the mean is given with its 95 % interval after Student: where that
+//! contains zero, the pairs do not tell the two apart. Two numbers are compared: operations a
+//! second (less is worse), and CPU time of the load for an operation, in its own tasks, kernel
+//! included (more is worse). The agent's own CPU time is not in the latter and stands apart.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::experiment::Analysis;
+use crate::protocol::{Observing, OverheadLoad, OverheadReport, ProgramCost, Window};
+
+/// Two-sided 95 % quantiles of Student's distribution for 1 to 30 degrees of freedom.
+const T95: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
+];
+/// The same for very many.
+const T95_MANY: f64 = 1.96;
+
+/// The conditions that are compared: the first against the second.
+const COMPARED: [(Observing, Observing); 3] = [
+    (Observing::Bpf, Observing::Nothing),
+    (Observing::Proc, Observing::Nothing),
+    (Observing::Bpf, Observing::Proc),
+];
+
+/// overhead.json.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// `uname -r` of the guest.
+    pub kernel: String,
+    /// How the guest was executed, and facts it read back.
+    pub environment: BTreeMap<String, String>,
+    /// The comparisons, by load.
+    pub comparisons: Vec<Comparison>,
+    /// CPU of one core that the agent took, percent, by load and condition; median of the windows.
+    pub agents: Vec<AgentCost>,
+    /// What each BPF program took, the dearest first.
+    #[serde(default)]
+    pub programs: Vec<ProgramCost>,
+    /// Every window.
+    pub windows: Vec<Window>,
+}
+
+/// One condition against another under one load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    pub load: OverheadLoad,
+    /// The condition.
+    pub of: Observing,
+    /// What it is compared with.
+    pub against: Observing,
+    /// Difference in operations per second, percent.
+    pub throughput: Option<Difference>,
+    /// Difference in CPU time per operation, percent.
+    pub cpu_per_op: Option<Difference>,
+}
+
+/// A mean difference over pairs, in percent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    pub mean: f64,
+    /// Lower end of the 95 % interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    pub pairs: usize,
+}
+
+/// What the agent itself took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentCost {
+    pub load: OverheadLoad,
+    /// The condition.
+    pub observing: Observing,
+    /// CPU time over the time it ran, start and end included, percent of one core.
+    pub cpu_percent: Option<f64>,
+    /// Peak resident memory, 10^6 bytes; the most of all windows.
+    pub peak_rss_mb: Option<f64>,
+}
+
+impl Document {
+    /// Analyzes a report; `machine`: facts about the virtual machine.
+    pub fn of(report: OverheadReport, machine: BTreeMap<String, String>) -> Self {
+        let mut environment = report.environment;
+        environment.extend(machine);
+        let windows = report.windows;
+        let mut programs = report.programs;
+        programs.retain(|program| program.runs > 0);
+        programs.sort_by_key(|program| (program.load.name(), std::cmp::Reverse(program.ns)));
+        let mut comparisons = Vec::new();
+        let mut agents = Vec::new();
+        for load in OverheadLoad::ALL {
+            if !windows.iter().any(|w| w.load == load) {
+                continue;
+            }
+            for (of, against) in COMPARED {
+                let pairs = pairs(&windows, load, of, against);
+                comparisons.push(Comparison {
+                    load,
+                    of,
+                    against,
+                    throughput: difference(&pairs, Window::ops_per_s),
+                    cpu_per_op: difference(&pairs, Window::cpu_us_per_op),
+                });
+            }
+            agents.extend([Observing::Proc, Observing::Bpf].map(|o| agent(&windows, load, o)));
+        }
+        Self {
+            kernel: report.kernel,
+            environment,
+            comparisons,
+            agents,
+            programs,
+            windows,
+        }
+    }
+}
+
+impl Analysis for Document {
+    fn file(&self) -> &'static str {
+        super::FILE
+    }
+
+    fn record(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    fn again(self: Box<Self>, _warmup_s: Option<f64>) -> Box<dyn Analysis> {
+        let report = OverheadReport {
+            kernel: self.kernel,
+            environment: self.environment,
+            windows: self.windows,
+            programs: self.programs,
+        };
+        Box::new(Self::of(report, BTreeMap::new()))
+    }
+
+    fn table(&self) -> String {
+        let mut text = format!("what observing costs on Linux {}, percent\n\n", self.kernel);
+        let _ = writeln!(
+            text,
+            "{:<12}{:<18}{:>28}{:>28}{:>7}",
+            "load", "compared", "operations a second", "CPU for an operation", "pairs"
+        );
+        for c in &self.comparisons {
+            let pairs = c.throughput.map_or(0, |d| d.pairs);
+            let _ = writeln!(
+                text,
+                "{:<12}{:<18}{:>28}{:>28}{pairs:>7}",
+                c.load.name(),
+                format!("{} - {}", c.of.name(), c.against.name()),
+                interval(c.throughput),
+                interval(c.cpu_per_op),
+            );
+        }
+        let _ = writeln!(text, "\nthe agent itself");
+        for a in &self.agents {
+            let known = |value: Option<f64>, unit: &str| {
+                value.map_or_else(|| "unknown".to_owned(), |v| format!("{v:.2} {unit}"))
+            };
+            let _ = writeln!(
+                text,
+                "{:<12}{:<18}{:>28}{:>28}",
+                a.load.name(),
+                a.observing.name(),
+                known(a.cpu_percent, "% of a core"),
+                known(a.peak_rss_mb, "MB at most"),
+            );
+        }
+        let _ = writeln!(
+            text,
+            "\n{:<12}{:<18}{:>14}{:>14}{:>24}",
+            "load", "program", "runs per op", "ns per run", "% of the load's CPU"
+        );
+        for p in &self.programs {
+            let _ = writeln!(
+                text,
+                "{:<12}{:<18}{:>14.2}{:>14.0}{:>24.2}",
+                p.load.name(),
+                p.name,
+                p.runs as f64 / p.ops.max(1) as f64,
+                p.ns as f64 / p.runs as f64,
+                p.ns as f64 / (p.cpu_us * 10.0),
+            );
+        }
+        text
+    }
+}
+
+impl Window {
+    /// Operations per second; `None` for a window without length.
+    pub fn ops_per_s(&self) -> Option<f64> {
+        (self.seconds > 0.0 && self.ops > 0).then(|| self.ops as f64 / self.seconds)
+    }
+
+    /// CPU time of the load for one operation.
+    pub fn cpu_us_per_op(&self) -> Option<f64> {
+        (self.ops > 0 && self.cpu_us > 0.0).then(|| self.cpu_us / self.ops as f64)
+    }
+}
+
+fn interval(difference: Option<Difference>) -> String {
+    difference.map_or_else(
+        || "unknown".to_owned(),
+        |d| format!("{:+.2} ({:+.2} to {:+.2})", d.mean, d.low, d.high),
+    )
+}
+
+/// The two windows of each pair that has both.
+fn pairs(
+    windows: &[Window],
+    load: OverheadLoad,
+    of: Observing,
+    against: Observing,
+) -> Vec<(&Window, &Window)> {
+    let of_load = |observing| {
+        windows
+            .iter()
+            .filter(move |w| w.load == load && w.observing == observing)
+    };
+    of_load(of)
+        .filter_map(|a| Some((a, of_load(against).find(|b| b.pair == a.pair)?)))
+        .collect()
+}
+
+/// Mean and interval of the relative differences; `None` for fewer than two pairs.
+fn difference(
+    pairs: &[(&Window, &Window)],
+    value: fn(&Window) -> Option<f64>,
+) -> Option<Difference> {
+    let percent: Vec<f64> = pairs
+        .iter()
+        .filter_map(|(a, b)| Some((value(a)? / value(b)? - 1.0) * 100.0))
+        .collect();
+    let n = percent.len();
+    if n < 2 {
+        return None;
+    }
+    let mean = percent.iter().sum::<f64>() / n as f64;
+    let squares: f64 = percent.iter().map(|p| (p - mean).powi(2)).sum();
+    let deviation = (squares / (n - 1) as f64).sqrt();
+    let half = T95.get(n - 2).copied().unwrap_or(T95_MANY) * deviation / (n as f64).sqrt();
+    Some(Difference {
+        mean,
+        low: mean - half,
+        high: mean + half,
+        pairs: n,
+    })
+}
+
+fn agent(windows: &[Window], load: OverheadLoad, observing: Observing) -> AgentCost {
+    let mine = || {
+        windows
+            .iter()
+            .filter(move |w| w.load == load && w.observing == observing)
+    };
+    let cpu = mine().filter_map(|w| {
+        let alive_s = w.agent_alive_s.filter(|s| *s > 0.0)?;
+        Some(w.agent?.cpu_s / alive_s * 100.0)
+    });
+    let rss = mine().filter_map(|w| Some(w.agent?.peak_rss_bytes)).max();
+    AgentCost {
+        load,
+        observing,
+        cpu_percent: crate::analysis::aggregate::median(cpu),
+        peak_rss_mb: rss.map(|bytes| bytes as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(pair: u32, observing: Observing, ops: u64) -> Window {
+        Window {
+            load: OverheadLoad::Randread,
+            pair,
+            observing,
+            seconds: 2.0,
+            ops,
+            cpu_us: 1e6,
+            agent: None,
+            agent_alive_s: None,
+        }
+    }
+
+    fn document(windows: Vec<Window>) -> Document {
+        let report = OverheadReport {
+            kernel: "k".into(),
+            environment: BTreeMap::new(),
+            windows,
+            programs: Vec::new(),
+        };
+        Document::of(report, BTreeMap::new())
+    }
+
+    fn throughput(document: &Document, of: Observing, against: Observing) -> Difference {
+        let mut all = document.comparisons.iter();
+        let one = all.find(|c| c.of == of && c.against == against).unwrap();
+        one.throughput.unwrap()
+    }
+
+    #[test]
+    fn what_drifts_from_pair_to_pair_does_not_blur_the_difference() {
+        // Ten pairs between 1,000 and 10,000 operations, always one percent fewer with eBPF.
+        let windows = (1..=10u32)
+            .flat_map(|pair| {
+                let base = u64::from(pair) * 1000;
+                [
+                    window(pair, Observing::Nothing, base),
+                    window(pair, Observing::Bpf, base / 100 * 99),
+                ]
+            })
+            .collect();
+        let document = document(windows);
+        let found = throughput(&document, Observing::Bpf, Observing::Nothing);
+        assert!((found.mean + 1.0).abs() < 1e-9 && found.pairs == 10);
+        assert!(found.high - found.low < 1e-6, "{found:?}");
+        let cpu = document.comparisons[0].cpu_per_op.unwrap();
+        assert!((cpu.mean - (1.0 / 0.99 - 1.0) * 100.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_interval_is_students() {
+        // Differences of -1, 0 and 1 percent: mean 0, deviation 1, t = 4.303 at two degrees.
+        let windows = [(1, 9900), (2, 10_000), (3, 10_100)]
+            .into_iter()
+            .flat_map(|(pair, ops)| {
+                [
+                    window(pair, Observing::Nothing, 10_000),
+                    window(pair, Observing::Proc, ops),
+                ]
+            })
+            .collect();
+        let found = throughput(&document(windows), Observing::Proc, Observing::Nothing);
+        assert!(found.mean.abs() < 1e-9);
+        assert!((found.high - 4.303 / 3f64.sqrt()).abs() < 1e-6, "{found:?}");
+    }
+
+    #[test]
+    fn a_window_without_its_partner_is_no_pair() {
+        let windows = vec![
+            window(1, Observing::Nothing, 100),
+            window(2, Observing::Bpf, 100),
+            window(3, Observing::Nothing, 0),
+            window(3, Observing::Bpf, 100),
+        ];
+        let document = document(windows);
+        assert!(document.comparisons.iter().all(|c| c.throughput.is_none()));
+        assert!(document.table().contains("unknown"));
+    }
+}

@@ -1,0 +1,260 @@
+//! Experiments with weighted containers in the shape of all experiments.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{json, Value};
+
+use super::settings::Settings;
+use super::{Description, CONTAINERS};
+use crate::analysis::record::RunRecord;
+use crate::analysis::result::PolicyResult;
+use crate::analysis::run::Run;
+use crate::analysis::weighted::Document;
+use crate::analysis::weighted::Environment;
+use crate::analysis::window;
+use crate::args::RunArgs;
+use crate::choices::Choices;
+use crate::comparison::{Compared, Comparison};
+use crate::experiment::{Analysis, Experiment, Plan};
+use crate::gate_module;
+use crate::machine::{guest_modules, host_time, program, with_disk, Machine};
+use crate::policy::Policy;
+use crate::protocol::{GuestReport, Job};
+use crate::{report, table};
+use justitia_machine::error::LabError;
+use justitia_machine::kernels::Series;
+use justitia_machine::vm::{DataDisk, VmSpec};
+
+impl Experiment for Description {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn claim(&self) -> &'static str {
+        self.claim
+    }
+
+    fn policies(&self) -> &'static [Policy] {
+        self.policies
+    }
+
+    fn options(&self) -> Vec<&'static str> {
+        [CONTAINERS, self.options].concat()
+    }
+
+    fn facts(&self) -> Value {
+        json!({
+            "weights": self.weights,
+            "seconds": self.seconds,
+            "memory_bytes": self.memory_bytes,
+            "disk_mb_per_s": self.disk_mb_per_s,
+        })
+    }
+
+    fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError> {
+        let settings = Settings::from_args(self, args)?;
+        Ok(Box::new(Comparison::new(settings, command)))
+    }
+
+    fn read(&self, text: &str) -> Result<Box<dyn Analysis>, String> {
+        Ok(Box::new(Document::parse(text)?))
+    }
+}
+
+impl Compared for Settings {
+    type Report = GuestReport;
+    type Record = RunRecord;
+    type Result = PolicyResult;
+    const EACH_POLICY: bool = false;
+
+    fn choices(&self) -> &Choices {
+        &self.choices
+    }
+
+    fn choices_mut(&mut self) -> &mut Choices {
+        &mut self.choices
+    }
+
+    fn job(&self, policy: Policy, run: u32) -> Job {
+        Job::Experiment(self.job(policy, run))
+    }
+
+    fn machine(&self, _out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
+        machine(self, say)
+    }
+
+    fn told(report: &GuestReport) -> (&BTreeMap<String, String>, Vec<(&str, usize)>) {
+        let containers = report.containers.iter();
+        let told = containers.map(|c| (c.name.as_str(), c.samples.len()));
+        (&report.environment, told.collect())
+    }
+
+    fn containers(&self) -> Vec<&str> {
+        self.containers.iter().map(|c| c.name.as_str()).collect()
+    }
+
+    fn record(run: Run, report: GuestReport) -> RunRecord {
+        RunRecord::of(run, &report)
+    }
+
+    fn line(&self, record: &RunRecord) -> String {
+        let figures = window::figures(self, record, self.warmup_s);
+        let known = |value: Option<f64>, digits: usize| {
+            value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:.digits$}"))
+        };
+        if let Some(shared) = figures.files.first() {
+            let part = shared.least_part().map(|part| part * 100.0);
+            return format!(
+                "at least {} % of the {} stayed",
+                known(part, 0),
+                shared.name
+            );
+        }
+        format!(
+            "PV {}, share error {}, total {} MB/s",
+            known(figures.pv, 2),
+            known(figures.share_error, 3),
+            known(figures.total_mb_per_s, 1)
+        )
+    }
+
+    fn document(environment: Environment, records: BTreeMap<Policy, Vec<RunRecord>>) -> Document {
+        Document::analyze(environment, records)
+    }
+
+    fn analysis(document: Document) -> Box<dyn Analysis> {
+        Box::new(document)
+    }
+}
+
+impl Analysis for Document {
+    fn record(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// The document without the raw runs.
+    fn summary(&self) -> Value {
+        let mut value = self.record();
+        if let Some(policies) = value.get_mut("policies").and_then(Value::as_object_mut) {
+            for policy in policies.values_mut().filter_map(Value::as_object_mut) {
+                policy.remove("runs");
+            }
+        }
+        value
+    }
+
+    fn page(&self) -> Option<String> {
+        Some(report::render(self))
+    }
+
+    fn table(&self) -> String {
+        table::render(self)
+    }
+
+    fn again(self: Box<Self>, warmup_s: Option<f64>) -> Box<dyn Analysis> {
+        Box::new(self.analyze_again(warmup_s))
+    }
+}
+
+/// The machine that `settings` describe.
+///
+/// # Errors
+/// Environment, if the programs that run in the guest are not beside this one, or the kernel module
+/// is wanted and cannot be built here.
+pub fn machine(settings: &Settings, progress: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
+    let kernel: Series = settings.choices.kernel_series.parse()?;
+    let mut binaries = vec![program("justitia-lab-guest")?];
+    if settings
+        .choices
+        .policies
+        .iter()
+        .any(|policy| policy.runs_agent())
+    {
+        binaries.push(program("justitia")?);
+    }
+    let mut module = None;
+    if settings
+        .choices
+        .policies
+        .iter()
+        .any(|policy| policy.has_gate())
+    {
+        let dir = tempfile::tempdir()
+            .map_err(|error| LabError::io("create a directory in", &std::env::temp_dir(), error))?;
+        binaries.push(gate_module::build(kernel, dir.path(), progress)?);
+        module = Some(dir);
+    }
+    Ok(Machine::with_dir(
+        VmSpec {
+            kernel: kernel.into(),
+            memory_bytes: with_disk(
+                settings.choices.memory_bytes,
+                settings.memory_disk().as_ref(),
+            ),
+            cpus: settings.choices.cpus,
+            possible_cpus: None,
+            disk_mbps: Some(settings.choices.disk_mb_per_s),
+            disk_iops: None,
+            data_bytes: data_bytes(settings),
+            data: DataDisk::Scratch,
+            binaries,
+            modules: guest_modules(),
+            extra_packages: Vec::new(),
+            timeout: time_limit(settings),
+            console_log: PathBuf::new(),
+            cmdline: Vec::new(),
+            // The killed agent's programs go, and its successor's come, beside a load that runs.
+            patches_text: settings.kill_agent_at_s.is_some(),
+            clock: settings.choices.clock,
+        },
+        module,
+    ))
+}
+
+/// Room for the file sets three times over: files are deleted and created at different times. No disk
+/// where the guest makes one.
+fn data_bytes(settings: &Settings) -> u64 {
+    if settings.memory_disk().is_some() {
+        return 0;
+    }
+    (settings.file_set_bytes() * 3).max(4 << 30)
+}
+
+/// Booting, filling the disk at half its speed, measuring under emulation, and patience.
+fn time_limit(settings: &Settings) -> Duration {
+    let fill_s = settings.file_set_bytes() / (u64::from(settings.choices.disk_mb_per_s) * 500_000);
+    let guest_s = 300 + fill_s + 2 * u64::from(settings.seconds);
+    host_time(settings.choices.clock, guest_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn the_disk_has_room_for_the_file_sets_and_the_limit_for_filling_it() {
+        let small = fixture::settings("fileserver");
+        assert_eq!(data_bytes(&small), 4 << 30);
+        let large = fixture::settings("readmix --file-size 2G");
+        assert_eq!(data_bytes(&large), 3 * 4 * (2 << 30));
+        assert!(time_limit(&large) > time_limit(&small) + Duration::from_secs(300));
+    }
+
+    #[test]
+    fn a_disk_of_memory_comes_on_top_and_its_guest_takes_longer() {
+        let host = fixture::settings("readmix --file-size 64M");
+        let own = fixture::settings("readmix --file-size 64M --clock instructions");
+        let disk = own.memory_disk().expect("a disk of memory");
+        assert_eq!(data_bytes(&own), 0);
+        let memory = with_disk(own.choices.memory_bytes, Some(&disk));
+        assert!(memory > own.choices.memory_bytes + disk.bytes);
+        assert_eq!(
+            with_disk(host.choices.memory_bytes, host.memory_disk().as_ref()),
+            host.choices.memory_bytes
+        );
+        assert!(time_limit(&own) > 10 * time_limit(&host));
+    }
+}

@@ -1,0 +1,189 @@
+//! What a guest with databases is told and what it answers. One boot runs one policy.
+//!
+//! Units: `_bytes` bytes, `_s` seconds, `tps` transactions per second. Counters are cumulative.
+//! What could not be read is `None`, never zero.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::common::{AgentCost, Lru, MemoryDisk, Scheduler};
+use super::lie::Lie;
+use crate::policy::Policy;
+pub use justitia_policy::color::Color;
+
+/// Which rows the clients ask for: names and shapes of sysbench's `--rand-type`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keys {
+    /// Each as often as the others.
+    #[default]
+    Uniform,
+    /// Three quarters of the requests for one percent of the rows, the others around the middle
+    /// of the table (normal distribution, deviation one twelfth of it): sysbench's default.
+    Special,
+}
+
+impl Keys {
+    /// sysbench's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Special => "special",
+        }
+    }
+}
+
+/// Makes the databases on an empty data disk; answered with a [`PrepareReport`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrepareJob {
+    /// Equal databases.
+    pub databases: u32,
+    pub rows: u32,
+}
+
+/// What was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PrepareReport {
+    /// Size of one database's table file.
+    pub table_bytes: u64,
+    /// Seconds it took.
+    pub seconds: f64,
+}
+
+/// One policy of one experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatabasesJob {
+    /// Which policy is in force.
+    pub policy: Policy,
+    /// The containers, in the order they are reported.
+    pub containers: Vec<DatabaseJob>,
+    /// What the page cache holds when a phase begins, for each phase.
+    pub phases: Vec<Start>,
+    /// Seconds of each phase.
+    pub phase_s: u32,
+    /// Client threads of each container.
+    pub threads: u32,
+    /// Rows of each database.
+    pub rows: u32,
+    /// Which of them are asked for.
+    pub keys: Keys,
+    /// The disk that the guest makes of its own memory; `None`: the one that is attached to it.
+    pub memory_disk: Option<MemoryDisk>,
+    /// LRU of the guest kernel.
+    pub lru: Lru,
+    /// Scheduler of the data disk.
+    pub scheduler: Scheduler,
+    /// Extra arguments of the agent.
+    pub agent_args: Vec<String>,
+    /// The agent's configuration file; empty for none.
+    pub agent_config: String,
+    pub seed: u64,
+}
+
+/// What the page cache holds when a phase begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    /// What the phase before left there.
+    AsIs,
+    /// Nothing.
+    Cold,
+    /// Every container has read its whole database once, so memory is full.
+    Warm,
+}
+
+/// One container with a database.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatabaseJob {
+    /// Its name; its cgroup is `/app/<name>`.
+    pub name: String,
+    /// I/O weight.
+    pub weight: u32,
+    /// Transactions per second it was promised.
+    pub objective_tps: u32,
+    /// Its static limit in relation to those of the others.
+    pub limit_part: u32,
+    /// Transactions per second it is offered in each phase; `None`: it is stopped for good.
+    pub offered_tps: Vec<Option<u32>>,
+    /// What it declares instead of its color.
+    #[serde(default)]
+    pub lie: Option<Lie>,
+}
+
+/// What one boot measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DatabasesReport {
+    /// `uname -r`.
+    pub kernel: String,
+    /// Facts the guest read back.
+    pub environment: BTreeMap<String, String>,
+    /// In the order of the job.
+    pub containers: Vec<DatabaseReport>,
+    /// When each phase began and ended, seconds since the first one began.
+    pub phases: Vec<(f64, f64)>,
+    /// The host's memory at each sample.
+    #[serde(default)]
+    pub host: Vec<HostSample>,
+    pub agent: Option<AgentCost>,
+    pub agent_log: String,
+    /// Settings that the agent left changed.
+    pub knobs_left: Vec<String>,
+}
+
+/// The host's memory at one moment (`/proc/meminfo`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostSample {
+    /// `MemFree`.
+    pub free_bytes: Option<u64>,
+    /// All page cache: `Cached + Buffers - Shmem`.
+    pub file_bytes: Option<u64>,
+    /// `AnonPages`.
+    pub anon_bytes: Option<u64>,
+}
+
+/// What one container did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DatabaseReport {
+    pub name: String,
+    /// Its static limit under policies that have one, bytes.
+    pub limit_bytes: Option<u64>,
+    /// One sample a second.
+    pub samples: Vec<DatabaseSample>,
+}
+
+/// A container at one second.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct DatabaseSample {
+    /// Seconds since the first phase began.
+    pub at_s: f64,
+    /// The phase it belongs to, from 0.
+    pub phase: u32,
+    /// Transactions since the first phase began.
+    pub transactions: f64,
+    /// Rate of the last whole second.
+    pub tps: Option<f64>,
+    /// Transactions that wait for a client thread.
+    pub queue: Option<u64>,
+    /// 95th percentile of the latency in the last whole second.
+    pub latency_ms: Option<f64>,
+    /// How it is, seen from its clients.
+    pub color: Option<Color>,
+    /// What it declares.
+    #[serde(default)]
+    pub declared: Option<Color>,
+    /// memory.current.
+    pub memory_bytes: Option<u64>,
+    /// Page cache: `file - shmem` of memory.stat.
+    pub file_bytes: Option<u64>,
+    /// Bytes read from the data disk.
+    pub device_read_bytes: Option<u64>,
+    /// Reads from the data disk.
+    pub device_reads: Option<u64>,
+    pub low_bytes: Option<u64>,
+    /// memory.high, `None` also for max.
+    pub high_bytes: Option<u64>,
+}

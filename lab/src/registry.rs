@@ -1,0 +1,102 @@
+//! All experiments of `justitia lab run`.
+
+use serde_json::{json, Value};
+
+use crate::args::RunArgs;
+use crate::experiment::{Experiment, Plan};
+use crate::experiments::databases::scenario;
+use crate::policy::did_you_mean;
+use justitia_machine::error::LabError;
+
+/// In the order they are listed.
+pub fn all() -> impl Iterator<Item = &'static dyn Experiment> {
+    let weighted = crate::experiments::ALL.into_iter();
+    let databases = scenario::ALL.into_iter();
+    let weighted = weighted.map(|one| one as &dyn Experiment);
+    weighted.chain(databases.map(|one| one as &dyn Experiment))
+}
+
+/// The plan of a command line.
+///
+/// # Errors
+/// A usage error for the first word that makes no sense.
+pub fn plan(args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError> {
+    let experiment = find(&args.experiment)?;
+    options_fit(args, experiment)?;
+    experiment.plan(args, command)
+}
+
+/// Refuses options that the experiment would silently ignore.
+fn options_fit(args: &RunArgs, experiment: &dyn Experiment) -> Result<(), LabError> {
+    let mut given = json!({
+        "weights": args.weights,
+        "containers": args.containers,
+        "names": args.names,
+        "mount-options": args.guest.mount_options,
+    });
+    let groups = [
+        serde_json::to_value(&args.load),
+        serde_json::to_value(&args.agent),
+    ];
+    for group in groups.into_iter().flatten() {
+        if let (Value::Object(given), Value::Object(group)) = (&mut given, group) {
+            given.extend(group);
+        }
+    }
+    let unset = [json!(null), json!([]), json!(""), json!(false)];
+    let given = given.as_object().into_iter().flatten();
+    let named = given.filter(|(_, value)| !unset.contains(value));
+    let mut ignored = named.filter(|(option, _)| {
+        *option != "agent-arg" && !experiment.options().contains(&option.as_str())
+    });
+    let Some((option, _)) = ignored.next() else {
+        return Ok(());
+    };
+    let has = |experiment: &&dyn Experiment| experiment.options().contains(&option.as_str());
+    let names: Vec<&str> = all().filter(has).map(Experiment::name).collect();
+    Err(LabError::usage(
+        format!("{} has no option --{option}", experiment.name()),
+        format!("leave it out; it belongs to {}", names.join(" and ")),
+    ))
+}
+
+/// Finds an experiment.
+///
+/// # Errors
+/// Names the nearest experiment there is.
+pub fn find(name: &str) -> Result<&'static dyn Experiment, LabError> {
+    all()
+        .find(|experiment| experiment.name() == name)
+        .ok_or_else(|| {
+            let names: Vec<&str> = all().map(Experiment::name).collect();
+            LabError::usage(
+                format!("unknown experiment '{name}'"),
+                did_you_mean(name, &names),
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Job;
+
+    #[test]
+    fn a_guest_reads_every_job_as_it_was_written() {
+        for experiment in all() {
+            let args = crate::fixture::run_args(experiment.name());
+            let boots = plan(&args, String::new()).unwrap().boots();
+            assert_eq!(boots.len(), experiment.policies().len());
+            for boot in boots {
+                let text = serde_json::to_vec(&boot.job).unwrap();
+                assert_eq!(serde_json::from_slice::<Job>(&text).unwrap(), boot.job);
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_is_answered_with_the_nearest_valid_one() {
+        let refusal = find("filserver").err().expect("no such experiment");
+        assert!(refusal.remedy().contains("'fileserver'"));
+    }
+}

@@ -1,0 +1,257 @@
+//! report.html of an experiment with databases: the paper's tables IV, VI and VII beside ours, and
+//! its figures 1 to 6 as ours. Pure: text in, text out; the page fetches nothing.
+
+use std::fmt::Write;
+
+use super::html::{escape, fixed, number, percent, with_range, Table};
+use super::{databases_figures, page};
+use crate::experiments::databases::analysis::Document;
+use crate::experiments::databases::paper::{self, Row};
+use crate::experiments::databases::scenario;
+use crate::policy::Policy;
+
+pub fn render(document: &Document) -> String {
+    let settings = &document.environment.settings.databases;
+    let scenario = scenario::find(&document.experiment);
+    let mut body = String::from("<h2>Transactions and satisfaction</h2>\n");
+    body.push_str(&transactions(document));
+    body.push_str(&satisfaction(document));
+    body.push_str(&published(document));
+    body.push_str("<h2>Median rate in each phase</h2>\n");
+    body.push_str(&rates(document));
+    body.push_str(&databases_figures::over_time(document));
+    body.push_str(&how_to_read(scenario.map_or("", |s| s.expected)));
+    body.push_str(&environment(document));
+    let intro = format!("<p>{}</p>", escape(scenario.map_or("", |s| s.method)));
+    page(
+        (&document.experiment, &document.kernel),
+        settings.containers.len(),
+        &title(document),
+        &intro,
+        &body,
+    )
+}
+
+/// What came out, in one line without judgment.
+fn title(document: &Document) -> String {
+    let each: Vec<String> = document
+        .policies
+        .iter()
+        .map(|(policy, result)| {
+            let satisfied = percent(result.figures.satisfied, 0);
+            format!("{} {satisfied}", policy.name())
+        })
+        .collect();
+    format!(
+        "{}: satisfied time {}",
+        document.experiment,
+        each.join(", ")
+    )
+}
+
+fn names(document: &Document) -> Vec<String> {
+    let containers = &document.environment.settings.databases.containers;
+    containers.iter().map(|c| c.name.clone()).collect()
+}
+
+/// Ours in the form of table VI.
+fn transactions(document: &Document) -> String {
+    let mut head = vec!["Policy".to_owned()];
+    head.extend(names(document));
+    head.push("Total".into());
+    head.push("Against no limits".into());
+    let mut table = table("Transactions", &head);
+    let base = document.policies.get(&Policy::Conventional);
+    for (policy, result) in &document.policies {
+        let figures = &result.figures;
+        let mut row = vec![policy.name().to_owned()];
+        row.extend(figures.containers.iter().map(|c| fixed(c.transactions, 0)));
+        row.push(with_range(
+            Some(figures.transactions),
+            result.transactions_range,
+            0,
+            result.runs.len(),
+        ));
+        let change = base
+            .map(|base| base.figures.transactions)
+            .filter(|base| *base > 0.0)
+            .map(|base| figures.transactions / base - 1.0);
+        row.push(percent(change, 1));
+        table.row(row);
+    }
+    table.render()
+}
+
+/// Ours in the form of table VII.
+fn satisfaction(document: &Document) -> String {
+    let mut head = vec!["Policy".to_owned()];
+    head.extend(names(document));
+    head.push("All".into());
+    let mut table = table("Fraction of time satisfied (green or yellow)", &head);
+    for (policy, result) in &document.policies {
+        let figures = &result.figures;
+        let mut row = vec![policy.name().to_owned()];
+        row.extend(figures.containers.iter().map(|c| percent(c.satisfied, 0)));
+        let mut all = percent(figures.satisfied, 0);
+        if let Some(range) = result.satisfied_range.filter(|_| result.runs.len() > 1) {
+            let _ = write!(
+                all,
+                "<small>{} to {}</small>",
+                percent(Some(range.min), 0),
+                percent(Some(range.max), 0)
+            );
+        }
+        row.push(all);
+        table.row(row);
+    }
+    table.render()
+}
+
+/// The paper's tables that belong to the scenario.
+fn published(document: &Document) -> String {
+    let mut head = vec!["Policy".to_owned()];
+    head.extend(names(document));
+    head.push("All".into());
+    let mut html = String::new();
+    if document.experiment == "eight-databases" {
+        for (caption, rows, digits) in [
+            (
+                "The paper's Table VI, millions of transactions",
+                paper::TABLE_VI,
+                1,
+            ),
+            (
+                "The paper's Table VII, percent of time satisfied",
+                paper::TABLE_VII,
+                0,
+            ),
+        ] {
+            html.push_str(&printed(caption, &head, rows, digits));
+        }
+    }
+    html
+}
+
+fn printed(caption: &str, head: &[String], rows: &[Row], digits: usize) -> String {
+    let mut table = table(caption, head);
+    for (policy, values) in rows {
+        let mut row = vec![policy.name().to_owned()];
+        row.extend(values.iter().map(|value| fixed(*value, digits)));
+        table.row(row);
+    }
+    table.render()
+}
+
+/// Ours in the form of table IV, and table IV.
+fn rates(document: &Document) -> String {
+    let settings = &document.environment.settings.databases;
+    let mut head = vec!["Policy".to_owned()];
+    let mut columns = Vec::new();
+    for (phase, name) in settings.phases.iter().enumerate() {
+        for (index, container) in settings.containers.iter().enumerate() {
+            if container.offered_tps[phase].is_some() {
+                head.push(format!("{} {}", escape(name), escape(&container.name)));
+                columns.push((phase, index));
+            }
+        }
+    }
+    let mut ours = table(
+        "Median transactions per second, by phase and container",
+        &head,
+    );
+    let mut offered = vec!["offered".to_owned()];
+    offered.extend(columns.iter().map(|&(phase, index)| {
+        settings.containers[index].offered_tps[phase].map_or("–".into(), |rate| rate.to_string())
+    }));
+    ours.row(offered);
+    for (policy, result) in &document.policies {
+        let mut row = vec![policy.name().to_owned()];
+        row.extend(columns.iter().map(|&(phase, index)| {
+            let containers = &result.figures.containers;
+            number(containers[index].phases[phase].median_tps, 0)
+        }));
+        ours.row(row);
+    }
+    let mut html = ours.render();
+    if document.experiment == "two-databases" {
+        html.push_str(&printed("The paper's Table IV", &head, paper::TABLE_IV, 0));
+    }
+    html
+}
+
+fn table(caption: &str, head: &[String]) -> Table {
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    Table::numbers(caption, &head)
+}
+
+fn how_to_read(expected: &str) -> String {
+    format!(
+        "<h2>How to read this</h2>\n<p>{}</p>\n<p>A transaction is one point select of sysbench. \
+         <b>Satisfied</b> is the part of the seconds in which the container's color was green or \
+         yellow; for all it is the mean over the containers. <b>Green</b>: at most one transaction \
+         waits for each client thread. <b>Yellow</b>: more wait, and the container serves 95 percent of its \
+         objective, or of what it is offered if that is less. <b>Red</b>: it serves less. This is \
+         what the clients saw; what the agent goes by is what a probe (justitia probe mysql) declares \
+         under every policy, some seconds later. Rates and sizes are \
+         scaled, so compare ratios with the paper, not numbers. MB is 10<sup>6</sup> bytes.</p>\n",
+        escape(expected)
+    )
+}
+
+fn environment(document: &Document) -> String {
+    let environment = &document.environment;
+    let settings = &environment.settings.databases;
+    let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+    let mut table = Table::facts("Environment");
+    table.fact("command", &environment.command);
+    table.fact("Justitia", &environment.justitia_version);
+    table.fact("runs", &settings.choices.runs.to_string());
+    table.fact("phase", &format!("{} s", settings.phase_s));
+    table.fact("high load", &format!("{} transactions/s", settings.rate));
+    table.fact("each database", &mib(settings.database_bytes));
+    table.fact("rows asked for", settings.keys.name());
+    table.fact("guest memory", &mib(settings.choices.memory_bytes));
+    table.fact("virtual CPUs", &settings.choices.cpus.to_string());
+    table.fact(
+        "client threads of a container",
+        &settings.threads.to_string(),
+    );
+    let disk = format!(
+        "{} requests/s, {} MB/s",
+        settings.disk_iops, settings.choices.disk_mb_per_s
+    );
+    table.fact("data disk", &disk);
+    table.fact("clock", &settings.choices.clock.to_string());
+    for (name, value) in environment.guest.iter().chain(&environment.machine) {
+        table.fact(name, value);
+    }
+    if !settings.agent_config.is_empty() {
+        table.fact("agent's configuration", &settings.agent_config);
+    }
+    for (policy, result) in &document.policies {
+        for run in &result.runs {
+            let name = format!("{}, run {}", policy.name(), run.record.head.run);
+            if let Some(cost) = run.record.agent {
+                let rss = cost.peak_rss_bytes as f64 / 1e6;
+                let text = format!("agent {:.1} CPU seconds, {rss:.0} MB at most", cost.cpu_s);
+                table.fact(&name, &text);
+            }
+            if let Some(busy) = run
+                .record
+                .head
+                .host_busy_with_others
+                .filter(|busy| *busy > 0.1)
+            {
+                let text = format!("the host was {:.0} % busy with others", busy * 100.0);
+                table.fact(&name, &text);
+            }
+            if let Some(speed) = run.record.head.host_speed {
+                table.fact(&name, &format!("host speed {speed:.0}"));
+            }
+            for knob in &run.record.knobs_left {
+                table.fact(&name, &format!("left changed: {knob}"));
+            }
+        }
+    }
+    format!("<h2>Environment</h2>\n{}", table.render())
+}

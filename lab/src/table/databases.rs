@@ -1,0 +1,100 @@
+//! The figures as text for a terminal.
+
+use std::fmt::Write;
+
+use crate::experiments::databases::analysis::{Document, Figures};
+
+/// Transactions, satisfied time and the median rate of each container in each phase.
+pub fn render(document: &Document) -> String {
+    let settings = &document.environment.settings.databases;
+    let mut text = format!(
+        "{} on Linux {}, phases of {} s\n\n{:<14}{:>13}{:>11}{:>10}{:>11}{:>9}",
+        document.experiment,
+        document.kernel,
+        settings.phase_s,
+        "policy",
+        "transactions",
+        "satisfied",
+        "cache MB",
+        "others MB",
+        "free MB"
+    );
+    for container in &settings.containers {
+        let _ = write!(text, "{:>9}", format!("{} sat.", container.name));
+    }
+    text.push('\n');
+    for (policy, result) in &document.policies {
+        let figures = &result.figures;
+        let _ = write!(
+            text,
+            "{:<14}{:>13.0}{:>11}{:>10}{:>11}{:>9}",
+            policy.name(),
+            figures.transactions,
+            percent(figures.satisfied),
+            whole(figures.cache_mb),
+            whole(figures.others_mb),
+            whole(figures.free_mb)
+        );
+        for container in &figures.containers {
+            let _ = write!(text, "{:>9}", percent(container.satisfied));
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(text, "\nmedian transactions per second");
+    for (index, container) in settings.containers.iter().enumerate() {
+        let _ = write!(
+            text,
+            "{:<14}",
+            format!("{} ({})", container.name, container.objective_tps)
+        );
+        for phase in &settings.phases {
+            let _ = write!(text, "{phase:>9}");
+        }
+        text.push('\n');
+        for (policy, result) in &document.policies {
+            let _ = writeln!(
+                text,
+                "  {:<12}{}",
+                policy.name(),
+                rates(&result.figures, index)
+            );
+        }
+    }
+    for (policy, result) in &document.policies {
+        for run in result
+            .runs
+            .iter()
+            .filter(|run| !run.record.knobs_left.is_empty())
+        {
+            let _ = writeln!(
+                text,
+                "{} run {}: {} knobs were left changed",
+                policy.name(),
+                run.record.head.run,
+                run.record.knobs_left.len()
+            );
+        }
+    }
+    text
+}
+
+fn rates(figures: &Figures, index: usize) -> String {
+    let Some(container) = figures.containers.get(index) else {
+        return String::new();
+    };
+    let mut text = String::new();
+    for phase in &container.phases {
+        let _ = write!(text, "{:>9}", whole(phase.median_tps));
+    }
+    text
+}
+
+fn whole(value: Option<f64>) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.0}"))
+}
+
+fn percent(part: Option<f64>) -> String {
+    part.map_or("unknown".to_owned(), |part| {
+        format!("{:.0} %", part * 100.0)
+    })
+}
