@@ -493,9 +493,9 @@ impl Applier {
                 let Some(seen) = observer.seen(group).filter(|seen| !seen.delegated) else {
                     return false;
                 };
-                let io_weight = || observer.group(group)?.read_knob(Knob::IoWeight).ok()?;
+                let repeated = || observer.group(group)?.read_knob(knob.repeats()?).ok()?;
                 let weight = seen.weight.map(Weight::get);
-                is_base(knob, present, observer.is_inner(group), weight, io_weight)
+                is_base(knob, present, observer.is_inner(group), weight, repeated)
             });
         if let Err(error) = self.journal.rebase(&bases) {
             problems.push(Problem::general(&error));

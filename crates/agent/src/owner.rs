@@ -14,7 +14,7 @@
 
 use std::collections::HashSet;
 
-use justitia_policy::knob::{Kind, Knob, Value};
+use justitia_policy::knob::{Kind, Knob, Turn, Value};
 use justitia_policy::snapshot::{ForeignKnobs, GroupId};
 
 use crate::journal::Entry;
@@ -68,22 +68,21 @@ pub(crate) fn owner(
     }
 }
 
-/// Whether a foreign value is what we go on from: `memory.low` of an inner group, which kubelet writes every
-/// minute, and a block weight that says no more than the group's weight: `weight`, or what systemd
-/// makes of it in `io.bfq.weight`, if `io.weight` holds `io_weight`.
+/// Whether a foreign value is what we go on from: the protection of an inner group, which kubelet writes every
+/// minute, and a block weight that says no more than the group's `weight`, or what systemd makes of it in the
+/// knob that repeats another one, if that one holds `repeated`.
 pub(crate) fn is_base(
     knob: Knob,
     present: Value,
     inner: bool,
     weight: Option<u32>,
-    io_weight: impl FnOnce() -> Option<Value>,
+    repeated: impl FnOnce() -> Option<Value>,
 ) -> bool {
     let says = |weight| present == Value::Weight(weight);
-    match knob {
-        Knob::MemoryLow => inner,
-        Knob::IoWeight => weight.is_some_and(says),
-        Knob::IoBfqWeight => {
-            let squeezed = || matches!(io_weight(), Some(Value::Weight(w)) if says(squeezed(w)));
+    match knob.kind() {
+        Kind::Limit => inner && knob.restored() == Turn::Protection,
+        Kind::Weight { .. } => {
+            let squeezed = || matches!(repeated(), Some(Value::Weight(w)) if says(squeezed(w)));
             weight.is_some_and(says) || squeezed()
         }
         _ => false,
@@ -254,9 +253,9 @@ mod tests {
 
     #[test]
     fn what_a_manager_makes_of_a_weight_is_no_takeover_and_neither_is_an_inner_groups_protection() {
-        let base = |knob, present, inner| {
-            let io_weight = || Some(Value::Weight(800));
-            is_base(knob, present, inner, Some(400), io_weight)
+        let base = |knob: Knob, present, inner| {
+            let repeated = || knob.repeats().map(|_| Value::Weight(800));
+            is_base(knob, present, inner, Some(400), repeated)
         };
         let weight = Value::Weight;
         assert!(
