@@ -123,7 +123,9 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) {
         out.find(
             finding
                 .remedy(format!("echo '{rule}' > {UDEV_RULE}"))
-                .remedy("[disk] iocost = true in the configuration: justitia run has io.cost serve it")
+                .remedy(
+                    "[disk] iocost = true in the configuration: justitia run has io.cost serve it",
+                )
                 .remedy(format!("echo '{device} enable=1' > {qos}")),
         );
     }
