@@ -486,3 +486,34 @@ fn a_record_behind_one_that_was_torn_has_no_hole_before_it() {
     let again = open(dir.path());
     assert_eq!((again.entries().len(), again.damaged()), (2, None));
 }
+
+#[test]
+fn a_journal_of_an_earlier_version_names_its_knobs_and_values_as_before() {
+    let mut text = String::new();
+    push_line(&mut text, &format!("justitia-journal 1 {BOOT}"));
+    let earlier = [
+        ("memory.low", "0", Knob::MemoryLow, low(0)),
+        (
+            "memory.high",
+            "max",
+            Knob::MemoryHigh,
+            Value::Limit(Limit::Max),
+        ),
+        ("io.weight", "100", Knob::IoWeight, Value::Weight(100)),
+        (
+            "io.bfq.weight",
+            "300",
+            Knob::IoBfqWeight,
+            Value::Weight(300),
+        ),
+        ("low_latency", "1", Knob::BfqLowLatency, Value::Switch(true)),
+    ];
+    for (name, prior, _, _) in &earlier {
+        push_line(&mut text, &format!("hold 7 {name} {prior} /app/g 7"));
+    }
+    let read = replay(text.as_bytes(), BOOT, Path::new(FILE)).unwrap();
+    assert_eq!((read.entries.len(), read.damaged), (earlier.len(), 0));
+    for (_, _, knob, prior) in earlier {
+        assert_eq!(read.entries[&(GroupId(7), knob)].prior, prior);
+    }
+}
