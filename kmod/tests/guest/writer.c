@@ -387,6 +387,11 @@ int main(int argc, char **argv)
 		if (getenv("PROGRESS"))
 			fprintf(stderr, "%d %llu\n", i + 1, __atomic_load_n(&written, __ATOMIC_RELAXED));
 	}
+	if (body == freeze) {
+		/* Nothing stays frozen. */
+		stop = 1;
+		pthread_join(thread, NULL);
+	}
 	printf("%llu\n", body == freeze ? longest_ms :
 				       __atomic_load_n(&written, __ATOMIC_RELAXED) / (unsigned)seconds);
 	return 0;

@@ -22,14 +22,14 @@ const OUTSIDE: &str = r#"
     cd /
     insmod /opt/lab/justitia.ko || give_up "the module does not load"
     mkdir /data/outside
-    outside() { writer /data/outside "$1" 4 >/run/outside & }
+    outside() { writer /data/outside "$1" 4 >/run/outside & outside=$!; }
     hold
     echo 2>/dev/null 0 >/proc/sys/kernel/ftrace_enabled || echo "ftrace_enabled: refused"
     before=$(gatectl status | grep -o 'setpoint=[0-9]*' | head -n1)
     outside 35
     load 8; rates settling
     load 20; rates inside
-    wait %2 2>/dev/null; echo "outside: $(cat /run/outside)"
+    wait $outside; echo "outside: $(cat /run/outside)"
     echo 20 >/proc/sys/vm/dirty_background_ratio
     echo 40 >/proc/sys/vm/dirty_ratio
     sleep 4
@@ -44,7 +44,7 @@ const OUTSIDE: &str = r#"
     outside 35
     load 8; rates settling
     load 20; rates weighted
-    wait %2 2>/dev/null; echo "outside weighted: $(cat /run/outside)"
+    wait $outside; echo "outside weighted: $(cat /run/outside)"
     let_go
     unload && echo "unloaded: yes"
     echo 0 >/proc/sys/kernel/ftrace_enabled
@@ -159,7 +159,6 @@ const MANY: &str = r#"
         echo function_graph >/sys/kernel/tracing/current_tracer
         echo >/sys/kernel/tracing/trace
         sleep 5
-        echo nop >/sys/kernel/tracing/tracing_on 2>/dev/null
         echo 0 >/sys/kernel/tracing/tracing_on
         grep -o '[0-9.]* us' /sys/kernel/tracing/trace |
             awk -v many=$many '{ sum += $1; n++ } END { printf "cost %d: %.0f us in %d looks, %.3f %% of a CPU\n", many, sum, n, sum / 5e4 }'
