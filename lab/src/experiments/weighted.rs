@@ -9,7 +9,6 @@ use serde_json::{json, Value};
 use super::settings::Settings;
 use super::{Description, CONTAINERS};
 use crate::analysis::record::RunRecord;
-use crate::analysis::result::PolicyResult;
 use crate::analysis::run::Run;
 use crate::analysis::weighted::Document;
 use crate::analysis::weighted::Environment;
@@ -66,7 +65,6 @@ impl Experiment for Description {
 impl Compared for Settings {
     type Report = GuestReport;
     type Record = RunRecord;
-    type Result = PolicyResult;
     const EACH_POLICY: bool = false;
 
     fn choices(&self) -> &Choices {
@@ -120,12 +118,11 @@ impl Compared for Settings {
         )
     }
 
-    fn document(environment: Environment, records: BTreeMap<Policy, Vec<RunRecord>>) -> Document {
-        Document::analyze(environment, records)
-    }
-
-    fn analysis(document: Document) -> Box<dyn Analysis> {
-        Box::new(document)
+    fn analysis(
+        environment: Environment,
+        records: BTreeMap<Policy, Vec<RunRecord>>,
+    ) -> Box<dyn Analysis> {
+        Box::new(Document::analyze(environment, records))
     }
 }
 
