@@ -13,7 +13,7 @@ pub mod scenario;
 pub mod settings;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{json, Value};
 
@@ -204,24 +204,21 @@ fn machine(
     // Where the guest makes its disk, this one is only read once.
     let limited = settings.memory_disk().is_none();
     Ok(Machine::from(VmSpec {
-        kernel: kernel.into(),
         memory_bytes: with_disk(
             settings.choices.memory_bytes,
             settings.memory_disk().as_ref(),
         ),
         cpus: settings.choices.cpus,
-        possible_cpus: None,
         disk_mbps: limited.then_some(settings.choices.disk_mb_per_s),
         disk_iops: limited.then_some(settings.disk_iops),
-        data_bytes: 0,
         data: DataDisk::From(image),
-        binaries,
         modules: guest_modules(),
         extra_packages: image::PACKAGES.iter().map(|p| (*p).to_owned()).collect(),
-        timeout: host_time(settings.choices.clock, AROUND_S + warm_s + phases * 3 / 2),
-        console_log: PathBuf::new(),
-        cmdline: Vec::new(),
-        patches_text: false,
         clock: settings.choices.clock,
+        ..VmSpec::new(
+            kernel,
+            binaries,
+            host_time(settings.choices.clock, AROUND_S + warm_s + phases * 3 / 2),
+        )
     }))
 }
