@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 
-use crate::analysis::document::{environment, Document, Environment};
+use crate::analysis::document::{environment, Environment};
 use crate::analysis::run::Run;
 use crate::choices::Choices;
 use crate::experiment::{Analysis, Boot, Plan};
@@ -26,8 +26,6 @@ pub trait Compared: Clone + Serialize + 'static {
     type Report: DeserializeOwned;
     /// What is kept of it.
     type Record: Clone;
-    /// What the runs of one policy come to.
-    type Result;
     /// A result may be written before all policies of a run are complete.
     const EACH_POLICY: bool;
 
@@ -46,11 +44,10 @@ pub trait Compared: Clone + Serialize + 'static {
     fn record(run: Run, report: Self::Report) -> Self::Record;
     /// What a boot came to, in one line.
     fn line(&self, record: &Self::Record) -> String;
-    fn document(
+    fn analysis(
         environment: Environment<Self>,
         records: BTreeMap<Policy, Vec<Self::Record>>,
-    ) -> Document<Self, Self::Result>;
-    fn analysis(document: Document<Self, Self::Result>) -> Box<dyn Analysis>;
+    ) -> Box<dyn Analysis>;
 }
 
 /// A comparison under way.
@@ -141,6 +138,6 @@ impl<S: Compared> Plan for Comparison<S> {
             }
             environment.settings.choices_mut().runs = complete as u32;
         }
-        Some(S::analysis(S::document(environment, self.records.clone())))
+        Some(S::analysis(environment, self.records.clone()))
     }
 }

@@ -76,6 +76,30 @@ pub struct VmSpec {
     pub clock: Clock,
 }
 
+impl VmSpec {
+    /// A guest of two CPUs and 1 GiB on the host's clock, without a data disk and its limits.
+    pub fn new(kernel: impl Into<Wanted>, binaries: Vec<PathBuf>, timeout: Duration) -> Self {
+        Self {
+            kernel: kernel.into(),
+            memory_bytes: 1 << 30,
+            cpus: 2,
+            possible_cpus: None,
+            disk_mbps: None,
+            disk_iops: None,
+            data_bytes: 0,
+            data: DataDisk::Scratch,
+            binaries,
+            modules: Vec::new(),
+            extra_packages: Vec::new(),
+            timeout,
+            console_log: PathBuf::new(),
+            cmdline: Vec::new(),
+            patches_text: false,
+            clock: Clock::Host,
+        }
+    }
+}
+
 /// Where a guest's data disk comes from and what becomes of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum DataDisk {

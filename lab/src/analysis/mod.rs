@@ -1,7 +1,7 @@
 //! The analysis: from recorded series to figures. Pure; runs as often as one likes on one record.
 //!
 //! [`record`] keeps what a guest measured, [`ideal`] says what each container was entitled to,
-//! [`window`] turns one run into [`Figures`], [`aggregate`] turns runs into medians with their
+//! [`window`] turns one run into [`figures`], [`aggregate`] turns runs into medians with their
 //! spread, [`document`] is result.json and [`json`] its layout, [`notes`] what a reader
 //! must know before believing a figure. Rates in 10^6 bytes per second
 //! (`mb_per_s`), sizes in 10^6 bytes (`mb`), times as their names say. Unknown is `None` (null),

@@ -155,10 +155,7 @@ macro_rules! workloads {
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Workload {
-            $(
-                #[doc = stringify!($parameters)]
-                $name($parameters),
-            )*
+            $($name($parameters),)*
         }
 
         impl std::ops::Deref for Workload {

@@ -11,7 +11,7 @@
 
 pub mod analysis;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::args::OverheadArgs;
 use crate::choices::{cpus_start, in_range};
@@ -22,7 +22,7 @@ use crate::protocol::{Job, OverheadJob, OverheadLoad};
 use justitia_machine::error::LabError;
 use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
-use justitia_machine::vm::{DataDisk, VmSpec};
+use justitia_machine::vm::VmSpec;
 
 /// Name of the record.
 pub const FILE: &str = "overhead.json";
@@ -83,23 +83,20 @@ impl Plan for Overhead {
         let windows = (u64::from(job.pairs) * 3 + 1) * job.loads.len() as u64;
         let guest_s = 300 + windows * (u64::from(job.seconds) + AROUND_A_WINDOW_S);
         Ok(Machine::from(VmSpec {
-            kernel: self.series.into(),
             memory_bytes: MEMORY_BYTES,
             cpus: self.cpus,
-            possible_cpus: None,
             disk_mbps: Some(DISK_MB_PER_S),
-            disk_iops: None,
             data_bytes: 4 << 30,
-            data: DataDisk::Scratch,
-            binaries: vec![program("justitia-lab-guest")?, program("justitia")?],
             modules: vec!["bfq".to_owned()],
             extra_packages: vec!["bpftool".to_owned()],
-            timeout: host_time(CLOCK, guest_s),
-            console_log: PathBuf::new(),
-            cmdline: Vec::new(),
             // Programs come and go with every window.
             patches_text: true,
             clock: CLOCK,
+            ..VmSpec::new(
+                self.series,
+                vec![program("justitia-lab-guest")?, program("justitia")?],
+                host_time(CLOCK, guest_s),
+            )
         }))
     }
 

@@ -1,7 +1,7 @@
 //! Experiments with weighted containers in the shape of all experiments.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{json, Value};
@@ -9,7 +9,6 @@ use serde_json::{json, Value};
 use super::settings::Settings;
 use super::{Description, CONTAINERS};
 use crate::analysis::record::RunRecord;
-use crate::analysis::result::PolicyResult;
 use crate::analysis::run::Run;
 use crate::analysis::weighted::Document;
 use crate::analysis::weighted::Environment;
@@ -25,7 +24,7 @@ use crate::protocol::{GuestReport, Job};
 use crate::{report, table};
 use justitia_machine::error::LabError;
 use justitia_machine::kernels::Series;
-use justitia_machine::vm::{DataDisk, VmSpec};
+use justitia_machine::vm::VmSpec;
 
 impl Experiment for Description {
     fn name(&self) -> &'static str {
@@ -66,7 +65,6 @@ impl Experiment for Description {
 impl Compared for Settings {
     type Report = GuestReport;
     type Record = RunRecord;
-    type Result = PolicyResult;
     const EACH_POLICY: bool = false;
 
     fn choices(&self) -> &Choices {
@@ -120,12 +118,11 @@ impl Compared for Settings {
         )
     }
 
-    fn document(environment: Environment, records: BTreeMap<Policy, Vec<RunRecord>>) -> Document {
-        Document::analyze(environment, records)
-    }
-
-    fn analysis(document: Document) -> Box<dyn Analysis> {
-        Box::new(document)
+    fn analysis(
+        environment: Environment,
+        records: BTreeMap<Policy, Vec<RunRecord>>,
+    ) -> Box<dyn Analysis> {
+        Box::new(Document::analyze(environment, records))
     }
 }
 
@@ -188,26 +185,18 @@ pub fn machine(settings: &Settings, progress: &mut dyn FnMut(&str)) -> Result<Ma
     }
     Ok(Machine::with_dir(
         VmSpec {
-            kernel: kernel.into(),
             memory_bytes: with_disk(
                 settings.choices.memory_bytes,
                 settings.memory_disk().as_ref(),
             ),
             cpus: settings.choices.cpus,
-            possible_cpus: None,
             disk_mbps: Some(settings.choices.disk_mb_per_s),
-            disk_iops: None,
             data_bytes: data_bytes(settings),
-            data: DataDisk::Scratch,
-            binaries,
             modules: guest_modules(),
-            extra_packages: Vec::new(),
-            timeout: time_limit(settings),
-            console_log: PathBuf::new(),
-            cmdline: Vec::new(),
             // The killed agent's programs go, and its successor's come, beside a load that runs.
             patches_text: settings.kill_agent_at_s.is_some(),
             clock: settings.choices.clock,
+            ..VmSpec::new(kernel, binaries, time_limit(settings))
         },
         module,
     ))

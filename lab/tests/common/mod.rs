@@ -11,7 +11,7 @@ use std::time::Duration;
 use justitia_machine::error::LabError;
 use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
-use justitia_machine::vm::{run_guest, DataDisk, GuestOutput, VmSpec};
+use justitia_machine::vm::{run_guest, GuestOutput, VmSpec};
 
 /// Begins a guest program. `job` prints the job, `report` sends its input as the report,
 /// `set_up` brings the modules, BFQ on the data disk, cgroup2 and a file system on `/data`.
@@ -101,23 +101,13 @@ pub(crate) fn on_its_own_clock(spec: &mut VmSpec, disk_mb: u64) {
 
 /// A machine that runs this guest program, its files below `dir`.
 pub(crate) fn machine(series: Series, script: &str, dir: &Path) -> VmSpec {
+    let binaries = vec![guest_program(script, dir)];
     VmSpec {
-        kernel: series.into(),
         memory_bytes: 512 << 20,
-        cpus: 2,
-        possible_cpus: None,
-        disk_mbps: None,
-        disk_iops: None,
         data_bytes: 256 << 20,
-        data: DataDisk::Scratch,
-        binaries: vec![guest_program(script, dir)],
         modules: vec!["bfq".into()],
-        extra_packages: Vec::new(),
-        timeout: Duration::from_secs(120),
         console_log: dir.join("console.log"),
-        cmdline: Vec::new(),
-        patches_text: false,
-        clock: Clock::Host,
+        ..VmSpec::new(series, binaries, Duration::from_secs(120))
     }
 }
 

@@ -5,13 +5,16 @@
 //!   containers together it is the mean over the containers, as in the paper's table VII;
 //! - a stopped container has no figures for that phase: unknown is not zero.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::record::Series;
 use super::settings::Settings;
 use crate::analysis::aggregate::{median, merge, Range};
-use crate::analysis::document;
+use crate::analysis::document::{self, SCHEMA};
 use crate::analysis::run::Run;
+use crate::policy::Policy;
 use crate::protocol::databases::{DatabaseJob, HostSample};
 use crate::protocol::AgentCost;
 
@@ -126,7 +129,26 @@ pub struct AnalyzedRun {
     pub record: RunRecord,
 }
 
-pub(super) fn result(settings: &Settings, records: Vec<RunRecord>) -> PolicyResult {
+/// Analyzes the records of an experiment.
+pub fn analyze(environment: Environment, records: BTreeMap<Policy, Vec<RunRecord>>) -> Document {
+    let kernel = records.values().flatten().next();
+    let kernel = kernel.map_or_else(String::new, |record| record.kernel.clone());
+    let settings = &environment.settings.databases;
+    let policies = records
+        .into_iter()
+        .map(|(policy, records)| (policy, result(settings, records)))
+        .collect();
+    Document {
+        schema: SCHEMA,
+        experiment: environment.settings.experiment.clone(),
+        kernel,
+        policies,
+        environment,
+        hostile: None,
+    }
+}
+
+fn result(settings: &Settings, records: Vec<RunRecord>) -> PolicyResult {
     let runs: Vec<AnalyzedRun> = records
         .into_iter()
         .map(|record| AnalyzedRun {

@@ -106,7 +106,7 @@ fn document(line: &str, served: &[(Policy, &[f64])]) -> Document {
         databases: settings,
     };
     let environment = document::environment(settings, "justitia lab <x>".to_owned());
-    Databases::document(environment, records)
+    analyze(environment, records)
 }
 
 const TWO: &str = "two-databases --seconds 5 --rate 1000";

@@ -12,7 +12,6 @@ use crate::protocol::Job;
 use justitia_machine::cache::{sha256_bytes, Cache};
 use justitia_machine::error::LabError;
 use justitia_machine::kernels::Series;
-use justitia_machine::qemu::Clock;
 use justitia_machine::vm::{DataDisk, VmSpec};
 
 /// Debian packages a guest needs for them.
@@ -46,22 +45,15 @@ pub fn obtain(
     let databases = u64::from(job.databases);
     let bytes = bytes(databases, database_bytes);
     let spec = VmSpec {
-        kernel: kernel.into(),
-        memory_bytes: 1 << 30,
-        cpus: 2,
-        possible_cpus: None,
-        disk_mbps: None,
-        disk_iops: None,
         data_bytes: bytes,
         data: DataDisk::MadeAt(path.clone()),
-        binaries: vec![program("justitia-lab-guest")?],
         modules: vec!["bfq".to_owned()],
         extra_packages: PACKAGES.iter().map(|p| (*p).to_owned()).collect(),
-        timeout: Duration::from_secs(300 + bytes / 1_000_000),
-        console_log: PathBuf::new(),
-        cmdline: Vec::new(),
-        patches_text: false,
-        clock: Clock::Host,
+        ..VmSpec::new(
+            kernel,
+            vec![program("justitia-lab-guest")?],
+            Duration::from_secs(300 + bytes / 1_000_000),
+        )
     };
     let job = Job::PrepareDatabases(job.clone());
     let answer = Machine::from(spec).run(&job, console, progress)?;

@@ -13,11 +13,10 @@ pub mod scenario;
 pub mod settings;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{json, Value};
 
-use crate::analysis::document::SCHEMA;
 use crate::analysis::run::Run;
 use crate::args::RunArgs;
 use crate::choices::Choices;
@@ -28,7 +27,7 @@ use crate::policy::Policy;
 use crate::protocol::databases::{DatabasesReport, PrepareJob};
 use crate::protocol::Job;
 use crate::{report, table};
-use analysis::{figures, result, Databases, Document, Environment, PolicyResult, RunRecord};
+use analysis::{figures, Databases, Document, Environment, RunRecord};
 use justitia_machine::error::LabError;
 use justitia_machine::kernels::Series;
 use justitia_machine::vm::{DataDisk, VmSpec};
@@ -92,7 +91,6 @@ impl Experiment for Scenario {
 impl Compared for Databases {
     type Report = DatabasesReport;
     type Record = RunRecord;
-    type Result = PolicyResult;
     const EACH_POLICY: bool = true;
 
     fn choices(&self) -> &Choices {
@@ -148,26 +146,11 @@ impl Compared for Databases {
         )
     }
 
-    fn document(environment: Environment, records: BTreeMap<Policy, Vec<RunRecord>>) -> Document {
-        let kernel = records.values().flatten().next();
-        let kernel = kernel.map_or_else(String::new, |record| record.kernel.clone());
-        let settings = &environment.settings.databases;
-        let policies = records
-            .into_iter()
-            .map(|(policy, records)| (policy, result(settings, records)))
-            .collect();
-        Document {
-            schema: SCHEMA,
-            experiment: environment.settings.experiment.clone(),
-            kernel,
-            policies,
-            environment,
-            hostile: None,
-        }
-    }
-
-    fn analysis(document: Document) -> Box<dyn Analysis> {
-        Box::new(document)
+    fn analysis(
+        environment: Environment,
+        records: BTreeMap<Policy, Vec<RunRecord>>,
+    ) -> Box<dyn Analysis> {
+        Box::new(analysis::analyze(environment, records))
     }
 }
 
@@ -194,7 +177,7 @@ impl Analysis for Document {
             .collect();
         Box::new(Document {
             kernel: self.kernel,
-            ..Databases::document(self.environment, records)
+            ..analysis::analyze(self.environment, records)
         })
     }
 }
@@ -221,24 +204,21 @@ fn machine(
     // Where the guest makes its disk, this one is only read once.
     let limited = settings.memory_disk().is_none();
     Ok(Machine::from(VmSpec {
-        kernel: kernel.into(),
         memory_bytes: with_disk(
             settings.choices.memory_bytes,
             settings.memory_disk().as_ref(),
         ),
         cpus: settings.choices.cpus,
-        possible_cpus: None,
         disk_mbps: limited.then_some(settings.choices.disk_mb_per_s),
         disk_iops: limited.then_some(settings.disk_iops),
-        data_bytes: 0,
         data: DataDisk::From(image),
-        binaries,
         modules: guest_modules(),
         extra_packages: image::PACKAGES.iter().map(|p| (*p).to_owned()).collect(),
-        timeout: host_time(settings.choices.clock, AROUND_S + warm_s + phases * 3 / 2),
-        console_log: PathBuf::new(),
-        cmdline: Vec::new(),
-        patches_text: false,
         clock: settings.choices.clock,
+        ..VmSpec::new(
+            kernel,
+            binaries,
+            host_time(settings.choices.clock, AROUND_S + warm_s + phases * 3 / 2),
+        )
     }))
 }
