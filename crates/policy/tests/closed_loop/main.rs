@@ -326,3 +326,14 @@ fn a_hog_of_anonymous_memory_leaves_others_what_they_get_beside_a_group_that_wor
         "the model must show the problem"
     );
 }
+
+#[test]
+fn anonymous_memory_beside_a_group_that_streams_grows_without_a_limit() {
+    let mut rig = Rig::with(Config::default(), &[100], Load::Write);
+    rig.host.add(100, Load::Hog { chunks: 6000 });
+    for _ in 0..30 {
+        rig.period();
+        let groups = rig.host.snapshot().groups;
+        assert_eq!(groups[1].knobs.high, Some(Limit::Max));
+    }
+}
