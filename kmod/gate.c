@@ -53,8 +53,6 @@
 #define VISITS 64
 /* A writer that sleeps looks this often whether somebody waits for what it holds. */
 #define LOOK (HZ / 10)
-/* A light group's writers wait longer than the heaviest's, up to this factor. */
-#define TIMEOUT_FACTOR 10
 
 static struct jg_device *device_of(struct jq_queue *queue)
 {
@@ -292,7 +290,7 @@ static u32 cost_of(struct jg_device *device, long pages)
 static u64 patience(struct jg_member *member)
 {
 	u32 weight = max(READ_ONCE(member->group->weight), 1U);
-	u32 factor = clamp_t(u32, READ_ONCE(jg.heaviest) / weight, 1, TIMEOUT_FACTOR);
+	u32 factor = clamp_t(u32, READ_ONCE(jg.heaviest) / weight, 1, JG_TIMEOUT_FACTOR);
 
 	return max(msecs_to_jiffies(READ_ONCE(jg.config.timeout_ms) * factor), 1UL);
 }

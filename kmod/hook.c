@@ -50,9 +50,7 @@
 struct entry {
 	u64 settled;		/* tag in the upper half, pages written up to which it was charged in the lower */
 	u32 dirtied, looked;	/* the kernel's counts at that page (charge.h) */
-	u32 write;		/* current->ioac.syscw: write(2) calls that ended */
-	u32 waited;		/* jiffies waited in this one */
-	u32 waited_at;		/* jiffies when the last wait ended */
+	struct jc_wait wait;
 };
 static struct entry tasks[1 << TASKS_SHIFT];
 
@@ -130,17 +128,15 @@ static u32 pages_pending(const struct entry *entry, bool known)
 	return known ? jc_pending(then, now) : min_t(u32, now.written, JC_CHUNK);
 }
 
-/* Jiffies that the current task has waited in the write(2) it is in. Page faults are no part of one. Where the
- * kernel does not count calls (io_uring's workers, splice) all of the last while are taken for one. */
+/* Jiffies that the current task has waited in the write(2) it is in. */
 static u32 waited_already(const struct entry *entry, bool known)
 {
-	u32 while_ago = (u32)jiffies - READ_ONCE(entry->waited_at);
+	struct jc_wait then = { READ_ONCE(entry->wait.write), READ_ONCE(entry->wait.waited),
+				READ_ONCE(entry->wait.ended) };
+	bool fault = !(current->flags & PF_IO_WORKER) && syscall_get_nr(current, current_pt_regs()) < 0;
 
-	if (!known || READ_ONCE(entry->write) != (u32)current->ioac.syscw ||
-	    (!(current->flags & PF_IO_WORKER) && syscall_get_nr(current, current_pt_regs()) < 0) ||
-	    while_ago > msecs_to_jiffies(READ_ONCE(jg.config.timeout_ms)) * 10)
-		return 0;
-	return READ_ONCE(entry->waited);
+	return known ? jc_waited(then, (u32)current->ioac.syscw, fault, (u32)jiffies,
+				 msecs_to_jiffies(READ_ONCE(jg.config.timeout_ms)) * JG_TIMEOUT_FACTOR) : 0;
 }
 
 /* Takes the call of a writer that may have to be charged. Context: the original's; may sleep, killably and
@@ -167,10 +163,10 @@ static noinline int jg_balance(struct address_space *mapping, unsigned int flags
 	}
 	settled = pages_written() - pending;
 	WRITE_ONCE(entry->settled, (u64)tag << 32 | settled);
-	WRITE_ONCE(entry->write, (u32)current->ioac.syscw);
-	WRITE_ONCE(entry->waited, waited);
+	WRITE_ONCE(entry->wait.write, (u32)current->ioac.syscw);
+	WRITE_ONCE(entry->wait.waited, waited);
 	if (waited != before)
-		WRITE_ONCE(entry->waited_at, (u32)jiffies);
+		WRITE_ONCE(entry->wait.ended, (u32)jiffies);
 	if (ret != -EAGAIN)
 		ret = balance_dirty_pages_ratelimited_flags(mapping, flags);
 	/* Pages that wait to be charged are dirty, and counted before this. */

@@ -43,6 +43,8 @@ struct jq_sleeper {
 
 #define JG_DEVICES 64
 #define JG_GROUPS_MAX 8192
+/* A light group's writers wait longer than the heaviest's, up to this factor. */
+#define JG_TIMEOUT_FACTOR 10
 
 #undef pr_fmt
 #define pr_fmt(fmt) "justitia: " fmt

@@ -86,17 +86,53 @@ static void what_goes_past_the_cache_is_not_charged(void)
 				struct task t = play(7, direct[i], every, folio);
 				double ratio = (double)t.charged / (double)t.dirtied;
 
-				CHECK(ratio > 0.9 && ratio < 1.25, "%u past the cache after each %u of up to %u: %.3f",
+				CHECK(ratio > 0.9 && ratio < 1.25, "%u past the cache after %u of up to %u: %.3f",
 				      direct[i], every, folio, ratio);
 			}
 		}
 	}
 }
 
+enum { MOST = 250, EACH = 100, WHILE = 2500 };
+
+/* A task that is charged so often, each time ready to wait EACH jiffies and `think` jiffies apart, waits as the
+ * module lets it; `new_write` and `fault` say what it is in at each charge. Returns the jiffies waited. */
+static u32 wait_for(int charges, u32 think, bool new_write, bool fault)
+{
+	struct jc_wait then = { 0 };
+	u32 now = 0u - 300, write = 7, all = 0;
+
+	for (int i = 0; i < charges; i++) {
+		u32 waited = jc_waited(then, write, fault, now, WHILE), wait;
+
+		wait = waited >= MOST ? 0 : MOST - waited < EACH ? MOST - waited : EACH;
+		now += wait;
+		all += wait;
+		then.write = write;
+		then.waited = waited + wait;
+		if (wait)
+			then.ended = now;
+		write += new_write;
+		now += think;
+	}
+	return all;
+}
+
+static void a_wait_is_bounded_for_a_write_and_not_for_each_charge_in_it(void)
+{
+	CHECK(wait_for(1000, 1, false, false) == MOST, "one large write");
+	CHECK(wait_for(1000, 1, true, false) == 1000 * EACH, "each charge in a write of its own");
+	CHECK(wait_for(1000, 1, false, true) == 1000 * EACH, "each charge in a fault of its own");
+	/* Calls that are not counted: as much in each while. */
+	CHECK(wait_for(10000, 1, false, false) >= 3 * MOST, "a worker is not let off for ever");
+	CHECK(wait_for(10000, 1, false, false) <= 10000 / WHILE * 2 * MOST, "a worker is bounded too");
+}
+
 int main(void)
 {
+	a_wait_is_bounded_for_a_write_and_not_for_each_charge_in_it();
 	what_is_dirtied_is_charged();
 	what_goes_past_the_cache_is_not_charged();
-	puts("charge: dirtied pages are charged, and only those");
+	puts("charge: dirtied pages are charged, and only those; a write waits once");
 	return 0;
 }
