@@ -199,8 +199,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Records what another writer set as the prior values of knobs that stay held, and returns when that is on
-    /// disk. Values of ours may still arrive: they are remembered on.
+    /// Records what another writer set as the prior values of knobs that stay held, and returns when that
+    /// is on disk. Values of ours may still arrive: they are remembered on.
     pub fn rebase(&mut self, batch: &[(GroupId, Knob, Value)]) -> Result<()> {
         let (mut text, mut lines) = (String::new(), 0);
         for &(group, knob, prior) in batch {

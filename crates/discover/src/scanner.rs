@@ -1,9 +1,9 @@
 //! Walking the tree and keeping the list.
 //!
-//! A scan lists directories and asks one attribute of each managed group: about a microsecond for
-//! each cgroup. Of services, users' slices and groups above managed ones it reads the weight. Below a container or a virtual machine nothing is looked for: what is inside is
-//! its own business; below a pod are its containers. With globs, every place where one might
-//! match is looked at.
+//! A scan lists directories and asks one attribute of each managed group: about a microsecond for each
+//! cgroup. Of services, users' slices and groups above managed ones it reads the weight. Below a container
+//! or a virtual machine nothing is looked for: what is inside is its own business; below a pod are its
+//! containers. With globs, every place where one might match is looked at.
 //!
 //! A directory is root's if only root, or a user whom the configuration trusts, may write it. Below the
 //! topmost one that is not, everything is its owner's: groups are managed there, too, but the weights

@@ -16,8 +16,8 @@
 //!   wrote, and that says what it is worth beside a slice, not beside one container in the slice: it keeps the
 //!   share of the disk that it had.
 //!
-//! Inner groups are written while somebody below contends, and left as they are otherwise. What a foreign writer took
-//! over is not written.
+//! Inner groups are written while somebody below contends, and left as they are otherwise. What a foreign
+//! writer took over is not written.
 
 use std::collections::BTreeMap;
 

@@ -115,9 +115,9 @@ pub struct Group {
     /// Path relative to the cgroup2 mount, for example `/app/db`.
     pub path: String,
     /// `None`: an ancestor that is only there to hold managed groups. It is transparent, and so is an inner
-    /// group to which nobody gave a weight: it counts with the sum of its children's weights, so that containers under different slices compete
-    /// by their own numbers. An inner group with a weight divides among its children what that
-    /// weight earned it.
+    /// group to which nobody gave a weight: it counts with the sum of its children's weights, so that
+    /// containers under different slices compete by their own numbers. An inner group with a weight divides
+    /// among its children what that weight earned it.
     pub weight: Option<Weight>,
     /// Where the weight came from.
     pub weight_source: WeightSource,
