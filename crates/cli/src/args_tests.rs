@@ -75,8 +75,8 @@ fn the_contracts_commands_are_all_there_and_no_others() {
     assert_eq!(
         visible,
         [
-            "run", "try", "status", "top", "plan", "explain", "weight", "color", "probe", "web", "doctor",
-            "reserve", "warm", "vm", "gate", "record", "replay", "restore", "lab"
+            "run", "try", "status", "top", "plan", "explain", "weight", "color", "probe", "web",
+            "doctor", "reserve", "warm", "vm", "gate", "record", "replay", "restore", "lab"
         ]
     );
 }
