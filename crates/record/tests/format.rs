@@ -77,7 +77,7 @@ fn cost(groups: usize, counted: bool, count: usize) -> f64 {
 
 #[test]
 fn a_busy_group_costs_some_hundred_bytes_a_tick() {
-    for (counted, most) in [(false, 80.0), (true, 175.0)] {
+    for (counted, most) in [(false, 92.0), (true, 190.0)] {
         let each = cost(8, counted, 125);
         assert!(each < most, "{each} bytes for each group and tick");
     }
