@@ -111,9 +111,6 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// Virtual CPUs.
     pub cpus: u32,
-    /// CPUs that could be plugged in, those present included; `None`: only these. The kernel's per-CPU memory
-    /// is for all of them.
-    pub possible_cpus: Option<u32>,
     /// The kernel image.
     pub kernel: PathBuf,
     /// Disks, in order of attachment.
@@ -206,17 +203,7 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
         let counting = format!("shift={shift},align=off,sleep={sleep}");
         arguments.extend(["-icount".into(), counting]);
     }
-    let cpus = machine.cpus;
-    // A kernel that sees no hypervisor takes an absent CPU for possible only in a socket of its own
-    // (arch/x86/kernel/cpu/topology.c, topo_register_apic).
-    let smp = machine.possible_cpus.map_or(cpus.to_string(), |most| {
-        let sockets = most.div_ceil(cpus);
-        format!(
-            "{cpus},maxcpus={},sockets={sockets},cores={cpus},threads=1",
-            sockets * cpus
-        )
-    });
-    arguments.extend(["-smp".into(), smp]);
+    arguments.extend(["-smp".into(), machine.cpus.to_string()]);
     arguments.extend(["-m".into(), format!("{}M", machine.memory_bytes >> 20)]);
     arguments.extend(words(&[
         "-chardev",
@@ -332,7 +319,6 @@ mod tests {
             qemu_major,
             memory_bytes: 768 << 20,
             cpus: 2,
-            possible_cpus: None,
             kernel: "/k/vmlinuz".into(),
             disks: vec![
                 Disk::shared(Path::new("/i/a,b.img"), SERIAL_ROOT),
@@ -423,14 +409,6 @@ mod tests {
         let arguments = arguments(&machine(Accelerator::Tcg, 7));
         assert_eq!(value_of(&arguments, "-m"), ["768M"]);
         assert_eq!(value_of(&arguments, "-smp"), ["2"]);
-        let roomy = Machine {
-            possible_cpus: Some(128),
-            ..machine(Accelerator::Tcg, 7)
-        };
-        assert_eq!(
-            value_of(&super::arguments(&roomy), "-smp"),
-            ["2,maxcpus=128,sockets=64,cores=2,threads=1"]
-        );
         assert_eq!(value_of(&arguments, "-kernel"), ["/k/vmlinuz"]);
         let line = value_of(&arguments, "-append")[0];
         for word in [

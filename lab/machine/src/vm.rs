@@ -48,8 +48,6 @@ pub struct VmSpec {
     pub memory_bytes: u64,
     /// Virtual CPUs.
     pub cpus: u32,
-    /// See [`Machine::possible_cpus`].
-    pub possible_cpus: Option<u32>,
     /// Limit of the data disk, reads and writes together, in 10^6 bytes per second.
     pub disk_mbps: Option<u32>,
     /// Limit of the data disk in requests per second.
@@ -83,7 +81,6 @@ impl VmSpec {
             kernel: kernel.into(),
             memory_bytes: 1 << 30,
             cpus: 2,
-            possible_cpus: None,
             disk_mbps: None,
             disk_iops: None,
             data_bytes: 0,
@@ -318,7 +315,6 @@ fn machine(
         qemu_major: prepared.qemu_major,
         memory_bytes: spec.memory_bytes,
         cpus: spec.cpus,
-        possible_cpus: spec.possible_cpus,
         kernel: prepared.kernel_image.clone(),
         disks,
         cmdline: spec.cmdline.clone(),
@@ -365,7 +361,6 @@ fn choose_accelerator(
         qemu_major: prepared.qemu_major,
         memory_bytes: 512 << 20,
         cpus: 2,
-        possible_cpus: None,
         kernel: prepared.kernel_image.clone(),
         disks: vec![Disk::shared(&prepared.root, SERIAL_ROOT)],
         cmdline: Vec::new(),

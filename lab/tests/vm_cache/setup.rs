@@ -106,7 +106,6 @@ pub(crate) fn setup(dir: &Path) -> Setup {
             qemu_major: qemu::version().unwrap().0,
             memory_bytes: GUEST_BYTES,
             cpus: 1,
-            possible_cpus: None,
             kernel: kernel.image().unwrap(),
             disks,
             // A host that is busy elsewhere keeps the guest's timer from being seen to work.
