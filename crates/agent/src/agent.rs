@@ -364,7 +364,8 @@ impl Agent {
     }
 }
 
-/// What a group's knobs were before us: as recorded, or as they are while we do not hold them.
+/// The knobs of a group before Justitia: the recorded prior values, or the present ones of knobs that it does not
+/// hold.
 fn operator_limits(group: &Group, priors: &Priors) -> OperatorLimits {
     let before = |knob| {
         let recorded = priors.get(&(group.id, knob)).copied();

@@ -123,7 +123,7 @@ impl Disk {
             observation.knobs_read.push(self.seen.id);
         }
         if let (true, Some(name)) = (self.seen.cost_qos.is_some(), disk_name(&path)) {
-            // What cannot be read is not known; the knobs told the problem.
+            // A value that cannot be read is unknown. Reading the knobs reported the problem.
             self.seen.counters = self.group.disk_counters(buffer).ok().flatten();
             self.seen.vrate = self.group.vrate(buffer).ok().flatten();
             let known = || self.group.known_model(buffer).ok().flatten();

@@ -116,7 +116,7 @@ impl Observer {
         self.traffic.name()
     }
 
-    /// What knobs held before this agent, or the one beside it, wrote to them.
+    /// The knobs' values before this agent, or the one beside it, wrote to them.
     pub fn set_priors(&mut self, priors: impl Into<Arc<Priors>>) {
         self.scanner.set_priors(priors);
     }

@@ -8,13 +8,13 @@
 //! - A disk's knob that is back where it was: nobody applies its configuration again, so a person put it there.
 //! - Anything else: somebody else's hand. Two such values say what is there beside us, not that we are to
 //!   stay away ([`is_base`]): the agent goes on from them, and leaves them behind.
-//!   What a tenant writes to a group of its own is no such value.
+//!   A value that a tenant writes to a group of its own never counts as one of these.
 //!
 //! A knob that is the user's stays the user's until the group is made anew or the agent starts again.
 
 use std::collections::HashSet;
 
-use justitia_policy::knob::{Kind, Knob, Turn, Value};
+use justitia_policy::knob::{bfq_weight_of_systemd, Kind, Knob, Turn, Value};
 use justitia_policy::snapshot::{ForeignKnobs, GroupId};
 
 use crate::journal::Entry;
@@ -82,18 +82,11 @@ pub(crate) fn is_base(
     match knob.kind() {
         Kind::Limit => inner && knob.restored() == Turn::Protection,
         Kind::Weight { .. } => {
-            let squeezed = || matches!(repeated(), Some(Value::Weight(w)) if says(squeezed(w)));
+            let squeezed =
+                || matches!(repeated(), Some(Value::Weight(w)) if says(bfq_weight_of_systemd(w)));
             weight.is_some_and(says) || squeezed()
         }
         _ => false,
-    }
-}
-
-/// What systemd writes to `io.bfq.weight` where it writes this to `io.weight` (BFQ's range is a tenth).
-fn squeezed(io_weight: u32) -> u32 {
-    match io_weight {
-        0..=100 => io_weight,
-        _ => 100 + (io_weight - 100) * 900 / 9900,
     }
 }
 
@@ -271,7 +264,7 @@ mod tests {
         let low = Value::Limit(justitia_policy::units::Limit::Max);
         assert!(base(Knob::MemoryLow, low, true) && !base(Knob::MemoryLow, low, false));
         assert_eq!(
-            [1, 100, 200, 400, 10_000].map(squeezed),
+            [1, 100, 200, 400, 10_000].map(bfq_weight_of_systemd),
             [1, 100, 109, 127, 1000]
         );
     }

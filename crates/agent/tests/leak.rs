@@ -15,7 +15,7 @@ use justitia_discover::RuntimeDirs;
 const MIB: u64 = 1 << 20;
 /// Set in the environment of a program that works in a group.
 const JOB: &str = "JUSTITIA_LEAK_JOB";
-/// What each of the others reads over and over: less than its share.
+/// The file that each of the other groups reads again and again: smaller than its share.
 const WORKING_SET: u64 = 40 * MIB;
 /// What the leaking group reads besides.
 const STREAM: u64 = 120 * MIB;

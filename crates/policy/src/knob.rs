@@ -16,6 +16,14 @@ pub const IO_MAX: u32 = 10_000;
 /// `io.bfq.weight` ends here (`block/bfq-cgroup.c`, `BFQ_MAX_WEIGHT`).
 pub const BFQ_MAX: u32 = 1000;
 
+/// The `io.bfq.weight` that systemd writes for an `IOWeight=`: BFQ's range is a tenth of `io.weight`'s.
+pub fn bfq_weight_of_systemd(io_weight: u32) -> u32 {
+    match io_weight {
+        0..=100 => io_weight,
+        _ => 100 + (io_weight - 100) * 900 / 9900,
+    }
+}
+
 /// A value to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -103,7 +103,7 @@ impl Default for GateSettings {
 pub struct DiskSettings {
     /// io.cost serves them by weight while groups contend.
     pub iocost: bool,
-    /// What disks deliver, by name.
+    /// io.cost models by the disk's name.
     #[serde(deserialize_with = "models")]
     pub models: BTreeMap<String, CostModel>,
 }

@@ -8,6 +8,7 @@
 
 use justitia_cgroup::survey::Unread;
 use justitia_cgroup::File;
+use justitia_policy::knob::bfq_weight_of_systemd;
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
@@ -136,15 +137,6 @@ pub(crate) fn by_runc(weight: u32) -> u32 {
     1 + weight.saturating_sub(10) * 9999 / 990
 }
 
-/// What systemd writes to `io.bfq.weight` for an `IOWeight=`.
-pub(crate) fn by_systemd(weight: u32) -> u32 {
-    if weight <= 100 {
-        weight
-    } else {
-        100 + (weight - 100) * 900 / 9900
-    }
-}
-
 fn distorted(facts: &Facts, out: &mut Outcome) {
     let Some(groups) = out.io_groups(facts) else {
         return;
@@ -188,7 +180,7 @@ fn distortion(
 ) -> Finding {
     let who = if holds == by_runc(asked) {
         ", runc's conversion"
-    } else if holds == by_systemd(asked) {
+    } else if holds == bfq_weight_of_systemd(asked) {
         ", systemd's conversion"
     } else {
         ""
