@@ -15,11 +15,14 @@ use mysql::{Conn, OptsBuilder};
 use crate::start::{command, directory, port, run, Server};
 use crate::{goes_stale_and_recovers, ready, survives_everything, until, LIMIT, TIMEOUT};
 
+/// A server with a temporary directory of its own: MariaDB at its start deletes the temporary
+/// tables of every other server that shares it.
 fn server(schema: bool) -> (Server, Config) {
     let dir = directory();
     let data = dir.path().join("data");
     let mut install = command("mariadb-install-db");
     install
+        .env("TMPDIR", dir.path())
         .arg("--no-defaults")
         .arg(format!("--datadir={}", data.display()))
         .args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
@@ -28,6 +31,7 @@ fn server(schema: bool) -> (Server, Config) {
     let server = Server::start(dir, move |dir| {
         let mut server = command("mariadbd");
         server
+            .env("TMPDIR", dir)
             .arg("--no-defaults")
             .arg(format!("--datadir={}", dir.join("data").display()))
             .arg(format!("--socket={}", dir.join("sock").display()))
