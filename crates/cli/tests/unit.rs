@@ -85,6 +85,8 @@ is_active() { [ "$(show ActiveState)" = active ]; }
 {
     systemctl start light heavy || echo "FAILED: the loads do not start"
     knobs >/run/before
+    /opt/lab/justitia try --seconds 20 --manage '/work.slice/*' || echo "FAILED: cannot try"
+    knobs | cmp - /run/before && echo "try has written nothing"
     systemctl start justitia && echo "started: $(show ActiveState) $(show Type)" || systemctl status justitia
     wait_for 60 limited && echo "limits are set"
     first=$(show MainPID)
@@ -212,6 +214,9 @@ fn the_packaged_unit_works_under_its_restrictions_and_leaves_nothing_changed() {
     let (_, report) = report_of(&spec, &format!("{UNIT}@@\n{WEB_UNIT}"));
     println!("{report}");
     for line in [
+        "Groups competed for",
+        "would limit 2 groups",
+        "try has written nothing",
         "started: active notify",
         "limits are set",
         "seccomp: 2",

@@ -1,0 +1,148 @@
+//! The Debian package on a stock kernel, under systemd: installing it writes no knob, the documented command turns
+//! it on, an upgrade keeps the configuration, and purging it under load leaves every knob as it was.
+//!
+//! Slow, and needs a package: `scripts/package --check` builds one and runs this.
+
+#[path = "../../../lab/tests/common/mod.rs"]
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use common::{machine, report_of, PROLOGUE};
+use justitia_machine::kernels::Series;
+
+/// Becomes systemd's host with a root that can be written to: a layer of memory over the guest's own.
+const SCRIPT: &str = r#"
+root=/run/layer/root
+if [ "$1" != check ]; then
+    set_up
+    mkdir -p /run/layer/upper /run/layer/work $root /run/systemd/system
+    mount -t overlay -o lowerdir=/,upperdir=/run/layer/upper,workdir=/run/layer/work none $root ||
+        give_up "no layer over the root"
+    for dir in dev sys run tmp data opt/lab; do
+        mount --bind /$dir $root/$dir || give_up "no $dir"
+    done
+    mount --bind /sys/fs/cgroup $root/sys/fs/cgroup
+    cd /run/systemd/system || give_up "no /run"
+    busybox ip link set lo up
+    for name in light heavy; do
+        printf '[Service]\nSlice=work.slice\nIOWeight=%s\nExecStart=%s load %s\n' \
+            "$([ $name = light ] && echo 100 || echo 400)" "$0" $name >$name.service
+    done
+    printf '[Unit]\nDefaultDependencies=no\n' >lab.target
+    printf '[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nExecStart=%s check\n' "$0" >check.service
+    mkdir lab.target.wants && ln -s ../check.service lab.target.wants/
+    exec unshare --pid --fork --mount chroot $root /bin/sh -c 'mount -t proc proc /proc
+        exec /lib/systemd/systemd --system --unit=lab.target --log-target=console --log-level=warning'
+fi
+"#;
+
+const LOAD: &str = r#"
+if [ "$1" = load ]; then
+    while :; do
+        for i in 1 2 3 4; do dd if=/dev/zero of="/data/$2$i" bs=1M count=32 2>/dev/null; done
+    done
+fi
+"#;
+
+/// `job` prints the command that turns it on.
+const CHECK: &str = r#"
+slice=/sys/fs/cgroup/work.slice
+knobs() {
+    for name in light heavy; do
+        for file in memory.low memory.high io.bfq.weight io.weight; do
+            [ -e "$slice/$name.service/$file" ] && echo "$name $file $(tr '\n' ' ' <"$slice/$name.service/$file")"
+        done
+    done
+}
+limited() { [ "$(cat $slice/light.service/memory.high)" != max ]; }
+managed() { justitia status | grep -q '^/work.slice/heavy.service'; }
+wait_for() {
+    local i
+    for i in $(seq "$1"); do "${@:2}" && return; sleep 1; done
+    false
+}
+# The image's packages are not in its database, and not all programs that dpkg looks for are in it.
+dpkg() { command dpkg --force-depends,bad-path "$@"; }
+{
+    mkdir -p /var/lib/dpkg/info /var/lib/dpkg/updates /var/lib/dpkg/triggers
+    : >/var/lib/dpkg/status
+    files() { find / -xdev -name '*justitia*' | sort; }
+    files >/run/files
+    systemctl start light heavy || echo "FAILED: the loads do not start"
+    knobs >/run/before
+    dpkg -i /opt/lab/justitia.deb && echo "installed"
+    echo "the unit is $(systemctl is-enabled justitia) and $(systemctl is-active justitia justitia-web | tr '\n' ' ')"
+    sed -i '1i manage = ["/work.slice/*"]' /etc/justitia.toml
+    systemctl reload justitia
+    wait_for 30 managed && sleep 10
+    justitia status | sed -n '1s/.*mode \([a-z]*\).*/it is in mode \1/p'
+    knobs | cmp - /run/before && echo "installing has written no knob"
+    sudo() { "$@"; }
+    eval "$(job)" && wait_for 60 limited && echo "turned on: limits are set"
+    dpkg -i /opt/lab/justitia.deb && echo "upgraded"
+    wait_for 60 limited && echo "limits are set by the new agent"
+    dpkg --purge justitia && echo "purged"
+    knobs | cmp - /run/before && echo "every knob is as before"
+    systemctl cat justitia >/dev/null 2>&1 || echo "no unit is left"
+    files | cmp - /run/files && echo "no file is left"
+} 2>&1 | report
+busybox sync
+busybox poweroff -f
+"#;
+
+#[test]
+#[ignore = "boots a virtual machine, and needs JUSTITIA_TEST_PACKAGE"]
+fn installing_writes_no_knob_and_purging_under_load_leaves_none_changed() {
+    let package = std::env::var_os("JUSTITIA_TEST_PACKAGE").map(PathBuf::from);
+    let package =
+        package.expect("JUSTITIA_TEST_PACKAGE=justitia_VERSION.deb; scripts/package builds one");
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = machine(
+        Series::V6_12,
+        &format!("{PROLOGUE}{LOAD}{SCRIPT}{CHECK}"),
+        dir.path(),
+    );
+    let there = dir.path().join("justitia.deb");
+    fs::copy(package, &there).unwrap();
+    spec.binaries.push(there);
+    spec.modules.push("overlay".to_owned());
+    let packages = [
+        "systemd",
+        "dpkg",
+        "tar",
+        "perl-base",
+        "init-system-helpers",
+        "diffutils",
+    ];
+    spec.extra_packages = packages.map(str::to_owned).into();
+    spec.data_bytes = 1 << 30;
+    spec.disk_mbps = Some(40);
+    spec.timeout = Duration::from_secs(400);
+
+    let page = include_str!("../../../docs/packages.md");
+    let turn_on = page
+        .lines()
+        .find(|line| line.starts_with("sudo sed "))
+        .expect("the command that turns it on");
+    let (_, report) = report_of(&spec, turn_on);
+    println!("{report}");
+    for line in [
+        "Next, run: justitia doctor",
+        "installed",
+        "the unit is enabled and active active",
+        "it is in mode observe",
+        "installing has written no knob",
+        "turned on: limits are set",
+        "upgraded",
+        "limits are set by the new agent",
+        "purged",
+        "every knob is as before",
+        "no unit is left",
+        "no file is left",
+    ] {
+        assert!(report.contains(line), "not there: {line}\n{report}");
+    }
+}
