@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
+use super::exposition::Scrape;
 use super::http::{parse, Answer, Body, Names, Parsed, Request, Status, LONGEST_HEAD};
-use super::openmetrics::Scrape;
 
 /// How long a client may take to ask, or may wait for its turn.
 const ASKING: Duration = Duration::from_secs(3);

@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use super::exposition::Format;
+
 /// Longest head of a request.
 pub const LONGEST_HEAD: usize = 8 << 10;
 const HEADERS: usize = 64;
@@ -22,6 +24,8 @@ pub struct Request {
     pub path: String,
     /// What comes after `?`, if anything.
     pub query: String,
+    /// The format of metrics that it accepts.
+    pub format: Format,
 }
 
 /// What became of the bytes so far.
@@ -159,6 +163,9 @@ pub fn parse(bytes: &[u8], names: &Names) -> Parsed {
         (Some(_), None) => return Parsed::Refused(Status::ForeignHost),
         _ => return Parsed::Refused(Status::BadRequest),
     }
+    let accepts = |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case("accept");
+    let accept = request.headers.iter().find(accepts);
+    let accept = accept.map_or("", |header| std::str::from_utf8(header.value).unwrap_or(""));
     let head_only = match request.method {
         Some("GET") => false,
         Some("HEAD") => true,
@@ -170,6 +177,7 @@ pub fn parse(bytes: &[u8], names: &Names) -> Parsed {
         head_only,
         path: path.to_owned(),
         query: query.to_owned(),
+        format: Format::accepted(accept),
     })
 }
 
@@ -181,7 +189,7 @@ pub(super) enum Body {
     /// All of it, which others are sent as well.
     Shared(Arc<[u8]>),
     /// Made while it is sent; its end is the end of the connection.
-    Pieces(Box<super::openmetrics::Scrape>),
+    Pieces(Box<super::exposition::Scrape>),
 }
 
 /// An answer.

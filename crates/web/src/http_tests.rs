@@ -29,6 +29,7 @@ fn path_and_query_are_told_apart() {
         head_only: false,
         path: "/api/history".into(),
         query: "since=7&x".into(),
+        format: Format::Text,
     };
     assert_eq!(parsed, Parsed::Request(wanted));
 }

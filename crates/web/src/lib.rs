@@ -15,13 +15,13 @@
 //! compression; who needs them puts a proxy in front.
 
 mod connection;
+pub mod exposition;
 mod feed;
 mod history;
 // Public for the fuzz target.
 #[doc(hidden)]
 pub mod http;
 mod latest;
-pub mod openmetrics;
 mod server;
 mod site;
 

@@ -38,12 +38,19 @@ fn get(server: &Server, path: &str) -> String {
     )
 }
 
+/// As Prometheus asks: `OpenMetrics` has a mark at its end.
+const SCRAPE: &str =
+    "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: application/openmetrics-text\r\n\r\n";
+
 #[test]
 fn a_scrape_arrives_whole() {
     let (server, _) = server(1000);
-    let text = get(&server, "/metrics");
-    assert!(text.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text;"));
-    assert!(text.ends_with("# EOF\n") && text.len() > 1 << 20);
+    let plain = get(&server, "/metrics");
+    assert!(plain.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4;"));
+    assert!(plain.ends_with('\n') && plain.len() > 1 << 20);
+    let open = exchange(&server, SCRAPE);
+    assert!(open.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text;"));
+    assert!(open.ends_with("# EOF\n") && open.len() > 1 << 20);
     assert!(get(&server, "/api/status").ends_with('}'));
 }
 
@@ -130,9 +137,7 @@ fn clients_that_do_not_listen_hold_up_only_each_other_and_not_for_long() {
     let deaf: Vec<TcpStream> = (0..HEAVY)
         .map(|_| {
             let mut stream = connect(&server);
-            stream
-                .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                .unwrap();
+            stream.write_all(SCRAPE.as_bytes()).unwrap();
             stream
         })
         .collect();
@@ -143,7 +148,7 @@ fn clients_that_do_not_listen_hold_up_only_each_other_and_not_for_long() {
     (&deaf[0]).read_to_string(&mut text).unwrap();
     assert!(text.ends_with("# EOF\n"), "it still had its place");
     drop(deaf);
-    assert!(get(&server, "/metrics").ends_with("# EOF\n"));
+    assert!(exchange(&server, SCRAPE).ends_with("# EOF\n"));
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::exposition::Scrape;
 use super::history::History;
 use super::http::{Answer, Body, Request, Status};
-use super::openmetrics::{Scrape, CONTENT_TYPE};
 use crate::latest::Latest;
 
 /// Files of the page: path, media type, content.
@@ -94,8 +94,12 @@ impl Site {
                 let told = self.latest.get();
                 Answer {
                     status: Status::Ok,
-                    content_type: CONTENT_TYPE,
-                    body: Body::Pieces(Box::new(Scrape::new(told.report.clone(), told.own))),
+                    content_type: request.format.content_type(),
+                    body: Body::Pieces(Box::new(Scrape::new(
+                        request.format,
+                        told.report.clone(),
+                        told.own,
+                    ))),
                 }
             }
             "/api/status" => self.status(),

@@ -5,6 +5,7 @@ use justitia_report::own::Own;
 use justitia_report::status::{Report, Tick};
 
 use super::*;
+use crate::exposition::Format;
 use crate::latest::Told;
 use crate::testing;
 
@@ -26,6 +27,7 @@ fn get(site: &mut Site, target: &str, now: Instant) -> (Status, String) {
         head_only: false,
         path: path.into(),
         query: query.into(),
+        format: Format::OpenMetrics,
     };
     let answer = site.answer(&request, now);
     let text = match answer.body {
@@ -205,6 +207,7 @@ fn the_report_of_a_step_is_made_once_however_many_ask() {
             head_only: false,
             path: "/api/status".into(),
             query: String::new(),
+            format: Format::Text,
         };
         match site.answer(&request, now).body {
             Body::Shared(bytes) => bytes,

@@ -19,7 +19,7 @@ keep() { # NAME COMMAND...
 get() { # NAME PATH [PORT [HOST]]
     local port=${3:-9619}
     keep "$1" bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$0" || exit 1
-        printf "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n" "$1" "$2" >&3
+        printf "GET %s HTTP/1.1\r\nHost: %s\r\nAccept: application/openmetrics-text\r\n\r\n" "$1" "$2" >&3
         cat <&3' "$port" "$2" "${4:-127.0.0.1:$port}"
 }
 

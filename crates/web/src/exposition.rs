@@ -1,25 +1,61 @@
-//! The `OpenMetrics` 1.0 text format.
+//! The metrics as text: `OpenMetrics` 1.0, or Prometheus's text format 0.0.4 for readers that do not
+//! ask for the former.
 //!
 //! Written here, not with a library: names of cgroups are labels and may hold quotes, backslashes
 //! and line breaks, which the common library does not escape, and families are made one at a time
 //! from the last report, so that a scrape of 1,000 groups never is in memory as a whole.
 //!
-//! Invariants: every family has TYPE, UNIT if it has one, and HELP; samples of a family stand
+//! Invariants: every family has TYPE and HELP, in `OpenMetrics` also its UNIT; samples of a family stand
 //! together; no two samples have the same name and labels; what is not known has no sample.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use justitia_report::describe::{metrics, Get, Labels, Metric};
+use justitia_report::describe::{metrics, Get, Kind, Labels, Metric};
 use justitia_report::own::Own;
 use justitia_report::status::Report;
 
-/// The media type.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// A text format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// `OpenMetrics` 1.0.
+    OpenMetrics,
+    /// Prometheus's 0.0.4: a family has the name of its samples; there are no info metrics and state
+    /// sets, no units, no end mark.
+    Text,
+}
+
+impl Format {
+    /// What a client that sends this `Accept` header reads.
+    pub fn accepted(header: &str) -> Format {
+        match header.contains("application/openmetrics-text") {
+            true => Format::OpenMetrics,
+            false => Format::Text,
+        }
+    }
+
+    /// The media type.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Format::Text => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+
+    /// Of a family: its name's suffix and its type in the `# TYPE` line.
+    fn family(self, kind: Kind) -> (&'static str, &'static str) {
+        match (self, kind) {
+            (Format::OpenMetrics, kind) => ("", kind.word()),
+            (Format::Text, Kind::Counter) => (kind.suffix(), kind.word()),
+            (Format::Text, _) => (kind.suffix(), Kind::Gauge.word()),
+        }
+    }
+}
 
 /// A scrape under way: an iterator over the text, family by family.
 #[derive(Debug)]
 pub struct Scrape {
+    format: Format,
     report: Report,
     own: Own,
     /// Of each group the label with its path, escaped.
@@ -30,7 +66,7 @@ pub struct Scrape {
 
 impl Scrape {
     /// Of this report.
-    pub fn new(mut report: Report, own: Own) -> Scrape {
+    pub fn new(format: Format, mut report: Report, own: Own) -> Scrape {
         // Samples that differ in nothing make the whole scrape invalid. A path names one group at
         // a time, but a report may have been made while one took over from another.
         let mut seen = HashSet::new();
@@ -42,6 +78,7 @@ impl Scrape {
             .iter()
             .map(|group| label("group", &group.path));
         Scrape {
+            format,
             labels: labels.collect(),
             report,
             own,
@@ -53,14 +90,13 @@ impl Scrape {
         let labels: usize = self.labels.iter().map(String::len).sum();
         let line = metric.name.len() + 24;
         let mut text = String::with_capacity(512 + labels + self.labels.len() * line);
+        let (suffix, kind) = self.format.family(metric.kind);
         let name = metric.name;
-        let _ = writeln!(text, "# TYPE {name} {}", metric.kind.word());
-        if !metric.unit.is_empty() {
+        let _ = writeln!(text, "# TYPE {name}{suffix} {kind}");
+        if self.format == Format::OpenMetrics && !metric.unit.is_empty() {
             let _ = writeln!(text, "# UNIT {name} {}", metric.unit);
         }
-        text.push_str("# HELP ");
-        text.push_str(name);
-        text.push(' ');
+        let _ = write!(text, "# HELP {name}{suffix} ");
         escape(&mut text, help);
         text.push('\n');
         self.samples(metric, &mut text);
@@ -132,8 +168,10 @@ impl Iterator for Scrape {
         self.next += 1;
         match metrics().nth(at) {
             Some((metric, help)) => Some(self.family(metric, help)),
-            None if at == metrics().count() => Some("# EOF\n".into()),
-            None => None,
+            None => {
+                let ends = self.format == Format::OpenMetrics && at == metrics().count();
+                ends.then(|| "# EOF\n".into())
+            }
         }
     }
 }
@@ -191,5 +229,5 @@ fn escape(text: &mut String, value: &str) {
 }
 
 #[cfg(test)]
-#[path = "openmetrics_tests.rs"]
+#[path = "exposition_tests.rs"]
 mod tests;

@@ -1,12 +1,11 @@
-//! The text follows `OpenMetrics` 1.0, whatever groups are called.
+//! The text follows its format, whatever groups are called.
 
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use justitia_policy::config::{Mode, Objective};
 
 use super::*;
-use justitia_report::describe::Kind;
 use justitia_report::example;
 use justitia_report::status::{Setup, Tick};
 
@@ -21,7 +20,7 @@ fn report(tick: &Tick) -> Report {
 }
 
 fn text(tick: &Tick) -> String {
-    Scrape::new(report(tick), Own::default()).collect()
+    Scrape::new(Format::OpenMetrics, report(tick), Own::default()).collect()
 }
 
 /// Families by name and samples as name, labels, value: a reader of its own, strict.
@@ -198,15 +197,55 @@ fn counters_are_named_total_and_infos_info() {
 }
 
 #[test]
-fn a_thousand_groups_are_ready_in_milliseconds() {
-    let tick = example::tick(40, 1000);
-    let report = report(&tick);
-    let began = Instant::now();
-    let bytes: usize = Scrape::new(report, Own::default())
-        .map(|piece| piece.len())
-        .sum();
-    let took = began.elapsed();
-    assert!(bytes > 1 << 20);
-    // Generous: without optimization, on a busy machine.
-    assert!(took < Duration::from_secs(1), "{took:?} for {bytes} bytes");
+fn no_more_than_a_family_of_a_thousand_groups_is_in_memory_at_once() {
+    let report = report(&example::tick(40, 1000));
+    let pieces = Scrape::new(Format::Text, report, Own::default());
+    let sizes: Vec<usize> = pieces.map(|piece| piece.len()).collect();
+    let whole: usize = sizes.iter().sum();
+    assert!(whole > 1 << 20);
+    assert!(sizes.iter().all(|size| size * 10 < whole), "{sizes:?}");
+}
+
+#[test]
+fn both_formats_have_the_same_samples() {
+    let report = report(&example::tick(3, 8));
+    let lines = |format| -> Vec<String> {
+        let text: String = Scrape::new(format, report.clone(), Own::default()).collect();
+        text.lines().map(str::to_owned).collect()
+    };
+    let is_sample = |line: &&String| !line.starts_with('#');
+    let (open, text) = (lines(Format::OpenMetrics), lines(Format::Text));
+    assert!(open
+        .iter()
+        .filter(is_sample)
+        .eq(text.iter().filter(is_sample)));
+}
+
+#[test]
+fn in_the_text_format_a_family_is_called_as_its_samples() {
+    let text: String =
+        Scrape::new(Format::Text, report(&example::tick(3, 8)), Own::default()).collect();
+    let mut family = String::new();
+    for line in text.lines() {
+        if let Some(meta) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = meta.split_once(' ').unwrap();
+            assert!(["counter", "gauge"].contains(&kind), "{line}");
+            family = name.to_owned();
+        } else if let Some(meta) = line.strip_prefix("# HELP ") {
+            assert!(meta.starts_with(&format!("{family} ")), "{line}");
+        } else {
+            assert_eq!(line.split(['{', ' ']).next(), Some(family.as_str()));
+        }
+    }
+    assert!(text.contains("# TYPE justitia_agent_info gauge\n"));
+    assert!(text.contains("# TYPE justitia_agent_ticks_total counter\n"));
+}
+
+#[test]
+fn only_a_client_that_asks_gets_open_metrics() {
+    assert_eq!(Format::accepted("*/*"), Format::Text);
+    assert_eq!(Format::accepted(""), Format::Text);
+    let prometheus =
+        "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3";
+    assert_eq!(Format::accepted(prometheus), Format::OpenMetrics);
 }
