@@ -25,6 +25,10 @@ if [ "$1" != check ]; then
         mount --bind /$dir $root/$dir || give_up "no $dir"
     done
     mount --bind /sys/fs/cgroup $root/sys/fs/cgroup
+    # Debian makes this link when a system is installed; maintainer scripts need it.
+    ln -s bash $root/bin/sh
+    # Without an ID it is a first boot, which asks questions.
+    echo 0123456789abcdef0123456789abcdef >$root/etc/machine-id
     cd /run/systemd/system || give_up "no /run"
     busybox ip link set lo up
     for name in light heavy; do
