@@ -1,10 +1,45 @@
 //! From arguments and configuration file to the agent's settings: arguments win.
 
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::Args;
 use justitia_agent::config::{parse_interval, parse_mode, parse_objective, GLOB_REMEDY};
+use justitia_agent::config::{MODES, OBJECTIVES};
 use justitia_agent::{Error, Result, Settings};
 use justitia_discover::Glob;
 
-use crate::args::{ConfigArgs, PolicyArgs};
+/// Where to find the configuration.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ConfigArgs {
+    /// Configuration file [default: /etc/justitia.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Directory of the agent's journal, lock and socket [default: /run/justitia]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+/// What the policy is to do; each wins over the configuration file.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct PolicyArgs {
+    /// Cgroups to manage, relative to the cgroup2 mount; may be repeated
+    /// [default: the containers, pods and VMs that are found, and services that have a weight]
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) manage: Vec<String>,
+    /// Cgroups to leave alone; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) exclude: Vec<String>,
+    /// How much of the policy is in force [default: proportional]
+    #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(MODES))]
+    pub(crate) mode: Option<String>,
+    /// What the feedback aims at [default: fair]
+    #[arg(long, value_name = "AIM", value_parser = PossibleValuesParser::new(OBJECTIVES))]
+    pub(crate) objective: Option<String>,
+    /// Time between two steps, 100ms to 60s [default: 1s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) interval: Option<String>,
+}
 
 /// The configuration file's settings, or the defaults.
 pub(crate) fn load(args: &ConfigArgs) -> Result<Settings> {

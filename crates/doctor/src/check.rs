@@ -1,4 +1,4 @@
-//! What a check is, and the table of all of them.
+//! What a check is.
 //!
 //! A check is a pure function from [`Facts`] to an [`Outcome`]. Its id is for ever: configurations
 //! and dashboards name it. Its section in `docs/doctor.md` has the id as its heading.
@@ -9,9 +9,6 @@ use justitia_cgroup::survey::{Known, Unread};
 use justitia_policy::units::Bytes;
 use serde::Serialize;
 
-use crate::checks::{
-    dirty, hierarchy, kernel, limits, outside, protection, reserve, swap, weights,
-};
 use crate::facts::{Facts, GroupFacts};
 
 /// How bad it is.
@@ -146,36 +143,4 @@ pub struct Check {
     pub consequence: &'static str,
     /// The check itself.
     pub run: fn(&Facts, &mut Outcome),
-}
-
-/// All checks, in the order of the report.
-pub static CHECKS: [Check; 23] = [
-    reserve::LIMITS_EXCEED_MEMORY,
-    reserve::MEMORY_NOT_RESERVED,
-    protection::EXCEEDS_MEMORY,
-    protection::CUT_OFF,
-    protection::RECURSIVE_MISSING,
-    protection::RECURSIVE_UNCLAIMED,
-    limits::TOO_SMALL,
-    limits::CACHE_STARVED,
-    outside::UNBOUNDED,
-    outside::DIRTYING,
-    swap::NONE,
-    swap::UNLIMITED,
-    swap::SWAPPINESS,
-    dirty::SLOW_DISK,
-    weights::NOT_ENFORCED,
-    weights::DISTORTED,
-    weights::WRITEBACK_NOT_CHARGED,
-    kernel::MGLRU,
-    kernel::ZOMBIES,
-    kernel::PSI_OFF,
-    hierarchy::CGROUP_V1,
-    hierarchy::CONTROLLERS_OFF,
-    hierarchy::FEATURES,
-];
-
-/// The check with this id.
-pub fn find_check(id: &str) -> Option<&'static Check> {
-    CHECKS.iter().find(|check| check.id == id)
 }

@@ -22,7 +22,8 @@ mod silence;
 #[cfg(test)]
 mod tests;
 
-pub use check::{find_check, Check, Finding, Outcome, Severity, Subject, CHECKS};
+pub use check::{Check, Finding, Outcome, Severity, Subject};
+pub use checks::{find_check, CHECKS};
 pub use facts::{Facts, GroupFacts, Knobs};
 pub use gather::{gather, Look};
 pub use report::{examine, CheckReport, FindingReport, HostReport, Report, Verdict};

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use justitia_cgroup::survey::{Disk, Unread};
 use serde::Serialize;
 
-use crate::check::{Check, Finding, Outcome, Severity, Subject, CHECKS};
+use crate::check::{Check, Finding, Outcome, Severity, Subject};
+use crate::checks::CHECKS;
 use crate::facts::Facts;
 use crate::Silence;
 

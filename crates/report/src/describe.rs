@@ -10,113 +10,8 @@
 
 use std::fmt::Write as _;
 
-use justitia_policy::knob::Knob;
-use serde::Serialize;
-
+pub use crate::fields::{Field, Get, Kind, Labels, Metric};
 use crate::fields::{AGENT, GATE, GROUP, GUARD, KNOBS};
-use crate::own::Own;
-use crate::status::{DeviceStatus, GateDeviceStatus, GroupStatus, Report};
-
-/// One thing the agent tells.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Field {
-    /// Its place in the report, for example `groups[].file_bytes`; `None`: a metric only.
-    #[serde(rename = "field")]
-    pub json: Option<&'static str>,
-    /// The unit of the value in the report; empty: a count, a ratio, a word.
-    pub unit: &'static str,
-    /// What it is.
-    pub help: &'static str,
-    /// The metric; `None`: in the report only.
-    pub metric: Option<Metric>,
-}
-
-/// A metric family.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Metric {
-    /// The family's name, with its unit, without `_total` and `_info`.
-    pub name: &'static str,
-    /// Gauge, counter and so on.
-    pub kind: Kind,
-    /// The unit, which ends the name; empty: none.
-    pub unit: &'static str,
-    /// Where the samples come from.
-    #[serde(skip)]
-    pub get: Get,
-}
-
-/// Types of `OpenMetrics` that are used here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Goes up and down.
-    Gauge,
-    /// Only grows while the agent lives.
-    Counter,
-    /// Words as labels; the value is 1.
-    Info,
-    /// One sample for each state; that of the present one is 1.
-    StateSet,
-}
-
-impl Kind {
-    /// The word in a `# TYPE` line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Kind::Gauge => "gauge",
-            Kind::Counter => "counter",
-            Kind::Info => "info",
-            Kind::StateSet => "stateset",
-        }
-    }
-
-    /// What a sample's name has after the family's.
-    pub fn suffix(self) -> &'static str {
-        match self {
-            Kind::Gauge | Kind::StateSet => "",
-            Kind::Counter => "_total",
-            Kind::Info => "_info",
-        }
-    }
-}
-
-/// Label names and values.
-pub type Labels = Vec<(&'static str, String)>;
-
-/// How to get the value, already in the metric's unit. `None`: not known, no sample.
-#[derive(Debug, Clone, Copy)]
-pub enum Get {
-    /// One value of the report.
-    Report(fn(&Report) -> Option<f64>),
-    /// Words of the report.
-    ReportInfo(fn(&Report) -> Labels),
-    /// One value about the agent's process.
-    Own(fn(&Own) -> Option<f64>),
-    /// One value for each group.
-    Group(fn(&GroupStatus) -> Option<f64>),
-    /// Words about each group.
-    GroupInfo(fn(&GroupStatus) -> Labels),
-    /// The state of each group, of those named.
-    GroupState(&'static [&'static str], fn(&GroupStatus) -> Option<String>),
-    /// What a knob of each group holds.
-    Knob(Knob),
-    /// One value for each disk.
-    Device(fn(&DeviceStatus) -> Option<f64>),
-    /// One value for each backing device of the gate.
-    GateDevice(fn(&GateDeviceStatus) -> f64),
-}
-
-impl Get {
-    /// The label that tells samples apart.
-    pub fn label(self) -> Option<&'static str> {
-        match self {
-            Get::Report(_) | Get::ReportInfo(_) | Get::Own(_) => None,
-            Get::Group(_) | Get::GroupInfo(_) | Get::GroupState(..) | Get::Knob(_) => Some("group"),
-            Get::Device(_) => Some("disk"),
-            Get::GateDevice(_) => Some("device"),
-        }
-    }
-}
 
 /// Everything, the agent and the host first.
 pub fn fields() -> impl Iterator<Item = &'static Field> {
@@ -157,8 +52,9 @@ const HEAD: &str = "\
 
 Made from the description in `crates/report/src/fields`; a test holds this page to it.
 
-`justitia-web` serves metrics in the OpenMetrics text format at `http://127.0.0.1:9619/metrics` (the key
-`listen` of the configuration, or `justitia run --listen ADDR`; `off` for none). A scrape job:
+`justitia-web` serves metrics at `http://127.0.0.1:9619/metrics` (the key `listen` of the configuration, or
+`justitia run --listen ADDR`; `off` for none), as OpenMetrics 1.0 to a client that accepts it, else in
+Prometheus's text format 0.0.4. A scrape job:
 
 ```yaml
 scrape_configs:

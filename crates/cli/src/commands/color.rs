@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
+use clap::Args;
 use justitia_agent::config::{parse_color, parse_time};
 use justitia_agent::socket::color::LONGEST_TIME_TO_LIVE;
 use justitia_agent::socket::{ask, clear_color, declare_color, is_listening};
@@ -20,10 +21,47 @@ use justitia_policy::Color;
 use justitia_report::status::{GroupStatus, Report};
 use serde::Serialize;
 
-use super::explain;
-use crate::args::ColorArgs;
+use super::status;
 use crate::output::{self, Column, Screen, Table};
-use crate::settings;
+use crate::settings::{self, ConfigArgs};
+
+/// Arguments of `justitia color`.
+#[derive(Debug, Args)]
+#[command(after_help = "green: satisfied, would not benefit from more
+yellow: satisfied, would do better with more
+red: not satisfied
+While a group is red and memory is scarce, memory flows to it from green groups, then yellow
+ones. A color counts for color_ttl (5 s) unless --for says otherwise: whoever declares colors
+repeats them. A container declares its own in the xattr user.justitia.color of its cgroup.
+
+Examples:
+  justitia color                            every managed group
+  justitia color /app/db
+  justitia color /app/db green --reason 'p99 3 ms'
+  justitia color /app/db red --for 10m
+  justitia color /app/db --clear")]
+pub(crate) struct ColorArgs {
+    /// Path of the group relative to the cgroup2 mount, or its last part if an agent runs
+    #[arg(value_name = "GROUP")]
+    pub(crate) group: Option<String>,
+    /// green, yellow or red
+    #[arg(value_name = "COLOR", requires = "group")]
+    pub(crate) color: Option<String>,
+    /// Why, for people
+    #[arg(long, value_name = "TEXT", requires = "color", default_value = "")]
+    pub(crate) reason: String,
+    /// For how long it counts, up to seven days, such as 10s, 5m or 2h
+    #[arg(long = "for", value_name = "TIME", requires = "color")]
+    pub(crate) time: Option<String>,
+    /// Take back what was declared
+    #[arg(long, requires = "group", conflicts_with = "color")]
+    pub(crate) clear: bool,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 const fn column(head: &'static str, rank: u8) -> Column {
     Column {
@@ -78,7 +116,7 @@ pub(crate) fn run(args: &ColorArgs) -> Result<()> {
         return said(args, &heard.path, "declares no color any more");
     }
     let report = ask(&socket)?;
-    let group = explain::find(&report, name)?;
+    let group = status::find(&report, name)?;
     if args.json {
         return output::print_json(&record(group));
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::Args;
 use justitia_agent::config::GLOB_REMEDY;
 use justitia_agent::socket::ask;
 use justitia_agent::{Error, Settings};
@@ -20,9 +21,39 @@ use justitia_discover::{Owners, RuntimeDirs};
 use justitia_doctor::{examine, gather, Facts, Look, Report, Verdict};
 use justitia_policy::config::Mode;
 
-use crate::args::DoctorArgs;
 use crate::output::{self, Screen};
-use crate::settings;
+use crate::settings::{self, ConfigArgs};
+
+/// Arguments of `justitia doctor`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Looks at the host and all its cgroups, changes nothing, needs no agent. Each \
+finding comes with
+what was seen, what it leads to and what to do. What could not be read is said, and is
+never taken for fine. Findings that are meant so are silenced in the configuration, with
+a reason: silence = [{ check = \"swap-none\", reason = \"...\" }] in [doctor].
+
+Exit codes: 0 nothing found, 1 something found, 69 nothing found, but not everything
+could be told.
+
+Examples:
+  justitia doctor
+  justitia doctor /app/db           what concerns this group
+  justitia doctor --json | jq '.checks[] | select(.verdict == \"finding\")'"
+)]
+pub(crate) struct DoctorArgs {
+    /// Only what concerns this cgroup: itself, what is above and below it, the host
+    #[arg(value_name = "GROUP")]
+    pub(crate) group: Option<String>,
+    /// Time between the two looks that give the rates; 0: look once, without rates
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=60))]
+    pub(crate) seconds: u64,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// Looks, and says what is wrong.
 pub(crate) fn run(args: &DoctorArgs) -> Result<()> {

@@ -1,17 +1,33 @@
 //! `justitia explain GROUP`: one group's weight, what that earns it, and its knobs.
 
 use anyhow::Result;
+use clap::Args;
 use justitia_agent::socket::ask;
-use justitia_agent::Error;
 use justitia_report::status::{
     source_words, DeviceStatus, GroupStatus, PlannedWrite, Report, VerdictStatus,
 };
 use serde::Serialize;
 
 use super::color;
-use crate::args::ExplainArgs;
+use super::status::find;
 use crate::output::{self, Page, Screen};
-use crate::settings;
+use crate::settings::{self, ConfigArgs};
+
+/// Arguments of `justitia explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  justitia explain /app/db
+  justitia explain db --json")]
+pub(crate) struct ExplainArgs {
+    /// Path of the group relative to the cgroup2 mount, or its last part
+    #[arg(value_name = "GROUP")]
+    pub(crate) group: String,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// What `--json` prints: the group as in `status`, what the last step wrote to it, and the disks.
 #[derive(Debug, Serialize)]
@@ -39,25 +55,6 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<()> {
         });
     }
     render(&report, group, Screen::stdout()).print()
-}
-
-pub(crate) fn find<'a>(report: &'a Report, name: &str) -> Result<&'a GroupStatus, Error> {
-    report.find(name).ok_or_else(|| {
-        let paths: Vec<&str> = report
-            .groups
-            .iter()
-            .map(|group| group.path.as_str())
-            .collect();
-        let remedy = match paths.len() {
-            0 => "no group is managed yet: see justitia status".to_owned(),
-            1..=8 => format!("managed groups: {}", paths.join(" ")),
-            _ => "see justitia status for the managed groups".to_owned(),
-        };
-        Error::failed(
-            format!("{name} is not the name of one managed group"),
-            remedy,
-        )
-    })
 }
 
 fn render(report: &Report, group: &GroupStatus, screen: Screen) -> Page {

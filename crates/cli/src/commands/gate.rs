@@ -13,9 +13,8 @@ use justitia_cgroup::gate::GateError;
 use justitia_report::status::{GateDeviceStatus, GateMemberStatus, GateStatus, Reading, Report};
 use serde::Serialize;
 
-use crate::args::ConfigArgs;
 use crate::output::{self, Column, Page, Screen, Table};
-use crate::settings;
+use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia gate`.
 #[derive(Debug, Args)]

@@ -1,15 +1,36 @@
 //! `justitia plan`: what would be written now, and why.
 
 use anyhow::Result;
+use clap::Args;
 use justitia_agent::run;
 use justitia_agent::socket::ask;
 use justitia_policy::config::Mode;
 use justitia_report::status::{PlannedWrite, Problem, Report};
 use serde::Serialize;
 
-use crate::args::PlanArgs;
 use crate::output::{self, Column, Page, Screen, Table};
-use crate::settings;
+use crate::settings::{self, ConfigArgs, PolicyArgs};
+
+/// Arguments of `justitia plan`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Shows the running agent's last step. Without an agent, or with options of \
+its own, it observes\ntwice, one interval apart, and shows what an agent would write. It writes \
+nothing itself.
+
+Examples:
+  justitia plan
+  justitia plan --manage '/app/*' --mode justitia"
+)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 const COLUMNS: [Column; 5] = [
     Column {

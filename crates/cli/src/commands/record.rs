@@ -6,13 +6,14 @@
 use std::fmt;
 use std::io::{self, IsTerminal as _};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
+use clap::Args;
 use justitia_agent::socket::{ticks, Step};
 use justitia_agent::{run, Error, Log, Settings};
 use justitia_policy::units::Bytes;
@@ -21,9 +22,45 @@ use justitia_report::status;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::args::{PolicyArgs, RecordArgs};
 use crate::output::{self, Page};
-use crate::settings;
+use crate::settings::{self, ConfigArgs, PolicyArgs};
+
+/// Arguments of `justitia record`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Records the running agent's steps until Ctrl-C: what it was given, what it
+remembered, what it decided and why. Without an agent, or with options of its own,
+it observes by itself, in mode observe: it writes nothing to any cgroup. A recorder
+that is too slow misses steps, which the record says; the agent never waits for it.
+What was recorded survives kill -9 of the recorder.
+
+Examples:
+  justitia record /var/tmp/friday.jrec
+  justitia record --append --seconds 600 /var/tmp/friday.jrec
+  justitia record --manage '/app/*' --interval 500ms /tmp/app.jrec"
+)]
+pub(crate) struct RecordArgs {
+    /// The file; it must not be there yet
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Go on with a record that is there
+    #[arg(long)]
+    pub(crate) append: bool,
+    /// End after so many seconds
+    #[arg(long, value_name = "N")]
+    pub(crate) seconds: Option<u64>,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Observe these cgroups without the agent; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) manage: Vec<String>,
+    /// Observe without the agent, but not these cgroups; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) exclude: Vec<String>,
+    /// Observe without the agent, this often, 100ms to 60s
+    #[arg(long, value_name = "TIME")]
+    pub(crate) interval: Option<String>,
+}
 
 /// How often it looks whether the agent is back.
 const RETRY: Duration = Duration::from_secs(1);

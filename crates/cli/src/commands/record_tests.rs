@@ -26,7 +26,7 @@ fn args(file: &Path) -> RecordArgs {
         file: file.to_owned(),
         append: false,
         seconds: None,
-        config: crate::args::ConfigArgs::default(),
+        config: crate::settings::ConfigArgs::default(),
         manage: Vec::new(),
         exclude: Vec::new(),
         interval: None,

@@ -7,18 +7,73 @@ mod export;
 mod render;
 mod weights;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use justitia_agent::config::{parse_mode, parse_objective};
+use clap::builder::PossibleValuesParser;
+use clap::Args;
+use export::Export;
+use justitia_agent::config::{parse_mode, parse_objective, MODES, OBJECTIVES};
 use justitia_agent::{Error, Settings};
 use justitia_record::{Item, Note, Options, Reader, Replayer, Session, Step, Summary};
+use weights::Weights;
 
-use crate::args::ReplayArgs;
 use crate::commands::record::failure;
 use crate::output::{self, Page, Screen};
-use export::Export;
-use weights::Weights;
+
+/// Arguments of `justitia replay`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Without options the policy decides under what it was told then, and comes to the
+same plans, to the last bit, if it is the same version. With other options the
+replay is open loop: the recorded host does not react to other decisions, so
+bandwidth and page cache are those of then. Trust the first writes that differ
+more than the hundredth. Same file and options, same output.
+
+Examples:
+  justitia replay /var/tmp/friday.jrec
+  justitia replay --objective strict --weight db=800 /var/tmp/friday.jrec
+  justitia replay --at 12.5 /var/tmp/friday.jrec       the plan of that step, with reasons
+  justitia replay --export csv /tmp/friday.csv /var/tmp/friday.jrec"
+)]
+pub(crate) struct ReplayArgs {
+    /// A file that justitia record wrote
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Decide under this configuration file: mode, objective, feedback, weights
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// How much of the policy is in force [default: as recorded]
+    #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(MODES))]
+    pub(crate) mode: Option<String>,
+    /// What the feedback aims at [default: as recorded]
+    #[arg(long, value_name = "AIM", value_parser = PossibleValuesParser::new(OBJECTIVES))]
+    pub(crate) objective: Option<String>,
+    /// Another weight for a group, by its path or the last part of it; may be repeated
+    #[arg(long, value_name = "GROUP=N")]
+    pub(crate) weight: Vec<String>,
+    /// Leave out what is earlier than so many seconds into the record
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) from: Option<f64>,
+    /// Leave out what is later
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) to: Option<f64>,
+    /// Print the plan of the first step at or after this time, with its reasons
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["from", "to", "csv", "export"])]
+    pub(crate) at: Option<f64>,
+    /// How many of the writes that differ to show
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) differences: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print the table of groups as CSV
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
+    /// Write every step into a new file: csv for a row for each group, json for everything
+    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"])]
+    pub(crate) export: Vec<String>,
+}
 
 /// What a record says of itself, and what could not be read of it.
 #[derive(Debug, Default)]

@@ -13,9 +13,8 @@ use justitia_agent::Error;
 use justitia_policy::units::Bytes;
 use serde::Serialize;
 
-use crate::args::ConfigArgs;
 use crate::output::{self, Page};
-use crate::settings;
+use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia reserve`.
 #[derive(Debug, Args)]

@@ -1,13 +1,31 @@
 //! `justitia restore`: put back what an agent that was killed left behind.
 
 use anyhow::Result;
+use clap::Args;
 use justitia_agent::run::restore_host;
 use justitia_agent::Error;
 use serde::Serialize;
 
-use crate::args::RestoreArgs;
 use crate::output::{self, Page};
-use crate::settings;
+use crate::settings::{self, ConfigArgs};
+
+/// Arguments of `justitia restore`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A knob goes back only if it still holds what the agent wrote; what \
+somebody else set since stays.\nNot needed after the agent ended by itself, nor before it starts \
+again.
+
+Example:
+  justitia restore"
+)]
+pub(crate) struct RestoreArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]

@@ -5,12 +5,49 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 
 use anyhow::Result;
-use justitia_agent::config::parse_observer;
+use clap::builder::PossibleValuesParser;
+use clap::Args;
+use justitia_agent::config::{parse_observer, OBSERVERS};
 use justitia_agent::{run, Error, Log};
 use justitia_report::feed::parse_listen;
 
-use crate::args::RunArgs;
-use crate::{settings, sibling};
+use crate::settings::{self, ConfigArgs, PolicyArgs};
+use crate::sibling;
+
+/// Arguments of `justitia run`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Every knob goes back to what it held before when the agent ends. After \
+kill -9 the next start\ndoes that, or justitia restore. SIGHUP reads the configuration again.
+
+Modes: observe measures and writes nothing; justitia sets thresholds by weight (the paper);
+proportional adds the feedback on measured bandwidth, and moves memory from groups that declare
+themselves green to those that declare themselves red; memoplight does only that, for inferred
+colors too, whatever the weights.
+
+Examples:
+  justitia run --manage '/app/*'
+  justitia run --mode observe --wait
+  justitia run --config /etc/justitia.toml"
+)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// What counts the traffic: BPF programs, or /proc [default: auto]
+    #[arg(long, value_name = "SOURCE", value_parser = PossibleValuesParser::new(OBSERVERS))]
+    pub(crate) observer: Option<String>,
+    /// Start although no cgroup matches yet
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Address of the live page and the metrics, or off [default: 127.0.0.1:9619]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<String>,
+    /// Log each write with its reason
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+}
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: &RunArgs) -> Result<()> {

@@ -3,7 +3,9 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
+use clap::Args;
 use justitia_agent::socket::ask;
+use justitia_agent::Error;
 use justitia_policy::color::ColorSource;
 use justitia_policy::plan::Knob;
 use justitia_report::describe;
@@ -11,9 +13,31 @@ use justitia_report::status::{
     source_words, DeviceStatus, GroupStatus, GuardStatus, Report, VerdictStatus,
 };
 
-use crate::args::StatusArgs;
 use crate::output::{self, Column, Page, Screen, Table};
-use crate::settings;
+use crate::settings::{self, ConfigArgs};
+
+/// Arguments of `justitia status`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "OF IDEAL is a group's bandwidth over its weighted share: 1.00 is what its \
+weight promises.
+STALL is the share of the last period in which it waited for memory or I/O.
+A COLOR in parentheses is inferred; the others were declared (justitia color).
+
+Examples:
+  justitia status
+  justitia status --json | jq '.groups[] | {path, of_ideal}'"
+)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print what each field of the JSON is, with its unit; needs no agent
+    #[arg(long)]
+    pub(crate) fields: bool,
+}
 
 const COLUMNS: [Column; 13] = [
     Column {
@@ -236,6 +260,26 @@ fn color_text(verdict: &VerdictStatus) -> String {
         ColorSource::Declared => verdict.color.to_string(),
         ColorSource::Inferred => format!("({})", verdict.color),
     }
+}
+
+/// The group of this name, or what the names are.
+pub(crate) fn find<'a>(report: &'a Report, name: &str) -> Result<&'a GroupStatus, Error> {
+    report.find(name).ok_or_else(|| {
+        let paths: Vec<&str> = report
+            .groups
+            .iter()
+            .map(|group| group.path.as_str())
+            .collect();
+        let remedy = match paths.len() {
+            0 => "no group is managed yet: see justitia status".to_owned(),
+            1..=8 => format!("managed groups: {}", paths.join(" ")),
+            _ => "see justitia status for the managed groups".to_owned(),
+        };
+        Error::failed(
+            format!("{name} is not the name of one managed group"),
+            remedy,
+        )
+    })
 }
 
 /// A disk's knobs: the name of each, what it holds, and what it held before us and which disk it is of.

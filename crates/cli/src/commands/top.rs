@@ -19,6 +19,7 @@ mod screen;
 mod testing;
 mod theme;
 mod tree;
+mod values;
 mod view;
 
 use std::io::{self, IsTerminal as _};
@@ -26,17 +27,45 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use app::App;
+use clap::Args;
 use justitia_agent::config::parse_interval;
 use justitia_agent::socket::ask;
 use justitia_agent::Error;
 use justitia_report::status::Report;
+use theme::Theme;
 
-use crate::args::TopArgs;
 use crate::errors;
 use crate::output::{self, Page, Screen};
-use crate::settings;
-use app::App;
-use theme::Theme;
+use crate::settings::{self, ConfigArgs};
+
+/// Arguments of `justitia top`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Press ? for the keys and what the columns say. q quits. Colors: set NO_COLOR \
+to have none.
+CACHE/THRESHOLD is the page cache of a group against what is protected of it.
+SHARE/IDEAL is its part of the contenders' bandwidth against its part of their weight.
+
+Examples:
+  justitia top
+  justitia top --interval 500ms
+  justitia top --once               one frame as text, as wide as COLUMNS says
+  justitia top --json | jq '.pv'    one line for each interval"
+)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Time between two looks at the agent, 100ms to 60s
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) interval: String,
+    /// Print one frame as text and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print JSON, one line for each interval
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// Columns of one plain frame when nobody says how wide the terminal is: room for what matters.
 const PLAIN_COLUMNS: usize = 120;

@@ -11,6 +11,7 @@ use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::Args;
 use justitia_agent::socket::ask;
 use justitia_agent::{run, Log, Settings};
 use justitia_policy::config::{FeedbackConfig, Mode};
@@ -23,9 +24,38 @@ use serde::Serialize;
 
 use super::record::stop_on_signals;
 use super::status::word;
-use crate::args::TryArgs;
 use crate::output::{self, Column, Page, Screen, Table};
-use crate::settings;
+use crate::settings::{self, ConfigArgs, PolicyArgs};
+
+/// Arguments of `justitia try`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Needs no agent and writes nothing to any cgroup. Run it while the host is busy: where nobody \
+competes
+there is nothing to tell. Ctrl-C ends it early, with what was seen so far.
+GETS is a group's bandwidth while it competed, BY WEIGHT its weighted share of what all who competed
+had. MEMORY.LOW and MEMORY.HIGH are what an agent in mode proportional would write.
+
+Examples:
+  justitia try
+  justitia try --seconds 10 --manage '/app/*'"
+)]
+pub(crate) struct TryArgs {
+    /// How long to observe
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..=86_400))]
+    pub(crate) seconds: u64,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Observe these cgroups; may be repeated [default: the containers, pods and VMs that are found]
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) manage: Vec<String>,
+    /// Leave out these cgroups; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) exclude: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// Groups in the table: one screen.
 const SHOWN: usize = 20;
@@ -92,7 +122,7 @@ struct Tally {
 
 /// Observes, and prints.
 pub(crate) fn run(args: &TryArgs) -> Result<()> {
-    let policy = crate::args::PolicyArgs {
+    let policy = PolicyArgs {
         manage: args.manage.clone(),
         exclude: args.exclude.clone(),
         ..Default::default()

@@ -25,9 +25,8 @@ use justitia_vm::{Keeper, Settings};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::args::ConfigArgs;
 use crate::output::{self, Page, Screen};
-use crate::settings;
+use crate::settings::{self, ConfigArgs};
 
 /// The keeper's socket in the state directory.
 const SOCKET: &str = "vm.sock";

@@ -25,10 +25,9 @@ use justitia_policy::units::{Bytes, Limit};
 use justitia_report::status::{GroupStatus, Report};
 use serde::Serialize;
 
-use super::explain;
-use crate::args::ConfigArgs;
+use super::status;
 use crate::output;
-use crate::settings;
+use crate::settings::{self, ConfigArgs};
 
 /// Bytes per read, and between two looks at what the group holds.
 const PIECE: usize = 1 << 20;
@@ -143,7 +142,7 @@ fn payer<'a>(
     named: bool,
 ) -> justitia_agent::Result<&'a GroupStatus> {
     if named {
-        return explain::find(report, name);
+        return status::find(report, name);
     }
     report
         .groups

@@ -5,6 +5,7 @@
 //! sees it at its next look; without one it waits there.
 
 use anyhow::Result;
+use clap::Args;
 use justitia_agent::config::WEIGHT_REMEDY;
 use justitia_agent::{run, Error};
 use justitia_cgroup::{xattr, Fs, Group};
@@ -14,9 +15,41 @@ use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 use serde::Serialize;
 
-use crate::args::WeightArgs;
 use crate::output::{self, Column, Page, Screen, Table};
-use crate::settings;
+use crate::settings::{self, ConfigArgs};
+
+/// Arguments of `justitia weight`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A weight set here is the extended attribute user.justitia.weight of the \
+cgroup's directory: a\nrunning agent follows it within ten seconds, and it goes with the cgroup. The \
+configuration file wins over it.
+
+Examples:
+  justitia weight                   every managed group, and where its weight comes from
+  justitia weight /app/db
+  justitia weight /app/db 800
+  justitia weight /app/db --unset"
+)]
+pub(crate) struct WeightArgs {
+    /// Path of the group relative to the cgroup2 mount, or the last part of a managed one's
+    #[arg(value_name = "GROUP")]
+    pub(crate) group: Option<String>,
+    /// The new weight, 1 to 10000
+    #[arg(value_name = "N", requires = "group", allow_negative_numbers = true)]
+    pub(crate) weight: Option<String>,
+    /// Remove the weight set here
+    #[arg(long, requires = "group", conflicts_with = "weight")]
+    pub(crate) unset: bool,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Cgroups that are managed, when the configuration does not say
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) manage: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 const COLUMNS: [Column; 4] = [
     Column {

@@ -1,19 +1,51 @@
-//! The checks, a module for each kind of pitfall. What a threshold is, and why, stands beside it.
+//! The table of all checks, and a module for each kind of pitfall. What a threshold is, and why, stands beside it.
 
-pub(crate) mod dirty;
-pub(crate) mod hierarchy;
-pub(crate) mod kernel;
-pub(crate) mod limits;
-pub(crate) mod outside;
-pub(crate) mod protection;
-pub(crate) mod reserve;
-pub(crate) mod swap;
-pub(crate) mod weights;
+mod dirty;
+mod hierarchy;
+mod kernel;
+mod limits;
+mod outside;
+mod protection;
+mod reserve;
+mod swap;
+mod weights;
 
 use justitia_policy::units::Bytes;
 
-use crate::check::Subject;
+use crate::check::{Check, Subject};
 use crate::facts::GroupFacts;
+
+/// All checks, in the order of the report.
+pub static CHECKS: [Check; 23] = [
+    reserve::LIMITS_EXCEED_MEMORY,
+    reserve::MEMORY_NOT_RESERVED,
+    protection::EXCEEDS_MEMORY,
+    protection::CUT_OFF,
+    protection::RECURSIVE_MISSING,
+    protection::RECURSIVE_UNCLAIMED,
+    limits::TOO_SMALL,
+    limits::CACHE_STARVED,
+    outside::UNBOUNDED,
+    outside::DIRTYING,
+    swap::NONE,
+    swap::UNLIMITED,
+    swap::SWAPPINESS,
+    dirty::SLOW_DISK,
+    weights::NOT_ENFORCED,
+    weights::DISTORTED,
+    weights::WRITEBACK_NOT_CHARGED,
+    kernel::MGLRU,
+    kernel::ZOMBIES,
+    kernel::PSI_OFF,
+    hierarchy::CGROUP_V1,
+    hierarchy::CONTROLLERS_OFF,
+    hierarchy::FEATURES,
+];
+
+/// The check with this id.
+pub fn find_check(id: &str) -> Option<&'static Check> {
+    CHECKS.iter().find(|check| check.id == id)
+}
 
 /// The largest first, as `/a 1.0 GiB, /b 512.0 MiB and 3 more`.
 fn largest(mut parts: Vec<(&str, Bytes)>) -> String {

@@ -8,9 +8,10 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::columns::Field;
 use super::picture::Picture;
-use super::rows::{list, Row, Sort};
+use super::rows::{list, Sort};
 use super::theme::Theme;
 use super::tree::tree;
+use super::values::Row;
 
 /// The state of the screen.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use ratatui::style::Style;
 
 use super::bars;
 use super::format;
-use super::rows::{Key, Row, Values};
 use super::theme::{letter, strong, Theme};
+use super::values::{Key, Row, Values};
 
 /// A column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use justitia_report::text::printable;
 use ratatui::text::{Line, Span};
 
 use super::picture::{Past, Picture, Series};
-use super::rows::Row;
 use super::theme::{faint, letter, strong, Theme};
+use super::values::Row;
 use super::{bars, format};
 use crate::commands::color;
 

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use justitia_report::status::Report;
 use justitia_report::text::printable;
 
-use super::rows::{values, wanted, Row, Sort, Values};
+use super::rows::{wanted, Sort};
+use super::values::{values, Row, Values};
 
 /// A part of a path with what hangs below it.
 #[derive(Debug, Default)]

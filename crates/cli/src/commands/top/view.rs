@@ -12,8 +12,9 @@ use ratatui::Frame;
 
 use super::app::App;
 use super::columns::{cell, layout, Column, Field};
-use super::rows::{self, Row};
+use super::rows;
 use super::theme::{faint, letter, selected, strong, Theme};
+use super::values::Row;
 use super::{detail, format, help};
 use crate::commands::status::word;
 use crate::output::Page;
