@@ -9,26 +9,17 @@
 //! The tools in `linux-kbuild` are programs of their suite: those of Debian 13 (kernel 7.2) do not run
 //! on Debian 12, and its compiler is another one. Then the suite's own are used ([`toolchain`]).
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde::{Deserialize, Serialize};
-
-use crate::cache::{sha256_file, Cache, CacheLock};
+use crate::cache::{Cache, CacheLock};
 use crate::error::LabError;
 use crate::fetch::{Package, World};
 use crate::kernels::{self, Kernel, Series, Wanted, FLAVOR};
+use crate::packages::{cached, keep, unpack};
 use crate::toolchain;
 use crate::tools;
-
-/// File name of a package -> SHA-256.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Manifest {
-    packages: BTreeMap<String, String>,
-}
 
 /// The packages that hold the headers of `release`, out of an index.
 fn packages_of(index: &[Package], release: &str) -> Option<Vec<Package>> {
@@ -66,40 +57,6 @@ fn obtain(
     keep(cache, &world, &packages, &dir).map(Some)
 }
 
-/// Downloads packages into `dir` of the cache, with a manifest beside them.
-pub(crate) fn keep(
-    cache: &Cache,
-    world: &World,
-    packages: &[Package],
-    dir: &Path,
-) -> Result<Vec<PathBuf>, LabError> {
-    let scratch = cache.run_dir()?;
-    let staging = scratch.path().join("packages");
-    let mut manifest = Manifest {
-        packages: BTreeMap::new(),
-    };
-    for deb in world.download(packages, &staging)? {
-        let name = deb.file_name().unwrap_or_default().to_string_lossy();
-        manifest
-            .packages
-            .insert(name.into_owned(), sha256_file(&deb)?);
-    }
-    let text = serde_json::to_string_pretty(&manifest).expect("a manifest is plain data");
-    let path = staging.join("manifest.json");
-    fs::write(&path, text).map_err(|error| LabError::io("write", &path, error))?;
-    // Gone or damaged: the rename needs the name free, and its parent.
-    let _ = fs::remove_dir_all(dir);
-    let parent = dir.parent().unwrap_or(dir);
-    fs::create_dir_all(parent).map_err(|error| LabError::io("create", parent, error))?;
-    fs::rename(&staging, dir).map_err(|error| LabError::io("create", dir, error))?;
-    cached(dir).ok_or_else(|| {
-        LabError::environment(
-            format!("{} vanished", dir.display()),
-            "do not remove the cache while the lab runs",
-        )
-    })
-}
-
 /// The headers of the cached kernel; when the archive no longer has them, those of the series' newest
 /// kernel, which takes the cached one's place.
 fn obtain_with_kernel(
@@ -126,17 +83,6 @@ fn obtain_with_kernel(
         )
     })?;
     Ok((kernel, debs))
-}
-
-/// Packages that are kept in `dir`, if each is what was fetched.
-pub(crate) fn cached(dir: &Path) -> Option<Vec<PathBuf>> {
-    let text = fs::read_to_string(dir.join("manifest.json")).ok()?;
-    let manifest: Manifest = serde_json::from_str(&text).ok()?;
-    let intact = |(name, sum): (String, String)| {
-        let path = dir.join(name);
-        (sha256_file(&path).ok()? == sum).then_some(path)
-    };
-    manifest.packages.into_iter().map(intact).collect()
 }
 
 /// Builds the module whose sources are in `source` for a kernel, and puts `NAME.ko` into `out`.
@@ -239,13 +185,6 @@ fn make_arguments(headers: &Path, work: &Path) -> Vec<String> {
         "CONFIG_DEBUG_INFO_BTF_MODULES=".to_owned(),
         "modules".to_owned(),
     ]
-}
-
-/// Unpacks a package.
-pub(crate) fn unpack(deb: &Path, tree: &Path) -> Result<(), LabError> {
-    let mut command = Command::new(tools::find("dpkg-deb")?);
-    command.arg("--extract").arg(deb).arg(tree);
-    tools::run(&mut command, "check that the cache's file system has room").map(drop)
 }
 
 /// Whether the suite's build tools run on this machine, and the kernel's compiler is here.

@@ -18,6 +18,7 @@ pub mod image;
 pub mod job_disk;
 pub mod kernels;
 pub mod modules;
+mod packages;
 pub mod qemu;
 pub mod toolchain;
 pub mod tools;

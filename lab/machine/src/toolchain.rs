@@ -12,8 +12,8 @@ use std::process::Command;
 use crate::cache::Cache;
 use crate::error::LabError;
 use crate::fetch::World;
-use crate::headers::{cached, keep, unpack};
 use crate::kernels::Series;
+use crate::packages::{cached, keep, unpack};
 use crate::tools;
 
 /// What the kernel's Makefiles call besides the compiler.
