@@ -70,9 +70,10 @@ impl KubernetesConfig {
     pub(crate) fn asked(&self, class: Qos, pod: Option<&Pod>) -> Option<(Weight, WeightSource)> {
         let pod = pod?;
         let (asked, cap) = (pod.weight?, self.cap(class, Some(&pod.namespace)));
-        Some(match asked <= cap {
-            true => (asked, WeightSource::PodAnnotation),
-            false => (cap, WeightSource::PodCap),
+        Some(if asked <= cap {
+            (asked, WeightSource::PodAnnotation)
+        } else {
+            (cap, WeightSource::PodCap)
         })
     }
 

@@ -116,12 +116,16 @@ pub struct Changes {
     pub removed: Vec<GroupId>,
     /// Groups whose weight or its source changed.
     pub reweighted: Vec<GroupId>,
+    /// Groups that are called otherwise.
+    pub renamed: Vec<GroupId>,
 }
 
 impl Changes {
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.removed.is_empty() && self.reweighted.is_empty()
+        [&self.added, &self.removed, &self.reweighted, &self.renamed]
+            .iter()
+            .all(|groups| groups.is_empty())
     }
 }
 
@@ -564,10 +568,13 @@ impl Scanner {
             .records
             .of_cgroup(&place.path, Some(&entry.name), inside.is_some());
         let Known { names, stated } = self.known(&place.path, record, standing);
-        entry.alias = record
+        let alias = record
             .and_then(|record| record.name.clone())
             .or_else(|| names.as_ref().map(PodNames::alias));
-        entry.pod = names;
+        if was_known.is_some() && (&entry.alias, &entry.pod) != (&alias, &names) {
+            walk.changes.renamed.push(entry.id);
+        }
+        (entry.alias, entry.pod) = (alias, names);
         // What systemd writes there may change while the group lives.
         if was_known.is_some() && kind::managed_by_weight(&place.path).is_some() {
             if let Ok(weight) = self.file_weight(&entry.group, standing) {

@@ -975,20 +975,22 @@ fn what_a_runtime_tells_of_a_pod_comes_before_what_is_recorded_and_counts_at_the
         ("justitia.io/weight", "70"),
         ("justitia.io/weight.main", "30"),
     ];
-    pods.add_pod("ab-cd", Pod::new("shop", "db-0", annotations).unwrap());
+    pods.add_pod("ab-cd", Pod::new("shop", "db-1", annotations).unwrap());
     pods.add_container(ID, "ab-cd", "main");
     scanner.set_pods(Arc::new(pods));
-    assert_eq!(scanner.rescan().unwrap().reweighted.len(), 2);
+    let changes = scanner.rescan().unwrap();
+    assert_eq!((changes.reweighted.len(), changes.renamed.len()), (2, 2));
+    assert!(scanner.rescan().unwrap().is_empty());
     let weights = seen(&mut scanner).into_iter().map(|group| group.1);
     assert_eq!(weights.collect::<Vec<_>>(), [70, 30]);
     let names = scanner.groups()[1].pod.clone().unwrap();
     let expected = PodNames {
         namespace: "shop".into(),
-        pod: "db-0".into(),
+        pod: "db-1".into(),
         container: Some("main".into()),
     };
     assert_eq!(names, expected);
-    assert_eq!(scanner.find("shop/db-0").unwrap().path, POD);
+    assert_eq!(scanner.find("shop/db-1").unwrap().path, POD);
 }
 
 #[test]
