@@ -1035,3 +1035,15 @@ fn cri_o_records_the_annotations_of_a_pod_as_text_in_an_annotation() {
         (POD.to_owned(), 90, WeightSource::PodAnnotation, alias)
     );
 }
+
+#[test]
+fn a_containers_annotation_is_no_weight_where_no_pods_cgroup_bounds_it() {
+    let root = tempfile::tempdir().unwrap();
+    let outside = format!("/system.slice/cri-containerd-{ID}.scope");
+    let fs = fake(&[&outside]);
+    let record = format!("run/containerd/io.containerd.runtime.v2.task/k8s.io/{ID}/config.json");
+    let asks = r#", "justitia.io/weight": "900", "justitia.io/weight.main": "3000""#;
+    write(root.path(), &record, &container_of_pod(asks));
+    let found = seen(&mut of_kubernetes(&fs, root.path(), &[("*", 10_000)])).remove(0);
+    assert_eq!((found.1, found.2), (100, WeightSource::Default));
+}
