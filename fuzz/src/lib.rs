@@ -14,6 +14,7 @@
 
 mod http;
 mod journal;
+mod nri;
 mod oci;
 mod record;
 mod secret;
@@ -21,6 +22,7 @@ mod socket;
 
 pub use http::http;
 pub use journal::journal;
+pub use nri::nri;
 pub use oci::oci;
 pub use record::record;
 pub use secret::secret;
@@ -34,13 +36,14 @@ use justitia_vm::qcow2::{self as image, Header};
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its program and of its corpus.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("parse", parse),
     ("color", color),
     ("names", names),
     ("record", record),
     ("qcow2", qcow2),
     ("oci", oci),
+    ("nri", nri),
     ("journal", journal),
     ("http", http),
     ("socket", socket),

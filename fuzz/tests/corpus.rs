@@ -77,6 +77,7 @@ targets! {
     record 100,
     qcow2 10000,
     oci 300,
+    nri 5000,
     journal 500,
     http 1000,
     socket 1000,

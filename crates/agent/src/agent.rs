@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use justitia_cgroup::{Fs, WriterConfig};
 use justitia_discover::RuntimeDirs;
+use justitia_nri::Listener;
 use justitia_observe::TrafficSource;
 use justitia_policy::config::Mode;
 use justitia_policy::plan::{Knob, Value};
@@ -117,6 +118,12 @@ impl Agent {
     /// Counts traffic by this source from now on.
     pub fn count_by(&mut self, source: Box<dyn TrafficSource>) {
         self.observer.count_by(source);
+    }
+
+    /// Hears of pods from the runtime that the settings name.
+    pub fn listen(&mut self) {
+        let runtime = listener(&self.settings, &self.log);
+        self.observer.listen_to(runtime);
     }
 
     /// How many groups are managed.
@@ -349,6 +356,7 @@ impl Agent {
             .reconfigure(settings.discover(), self.runtime.clone())?;
         self.observer.set_color_ttl(settings.color_ttl);
         self.observer.set_disks(settings.disk.clone());
+        let other = settings.kubernetes.nri != self.settings.kubernetes.nri;
         // A mode leaves nothing of another's behind.
         if settings.policy.mode != self.settings.policy.mode {
             let fs = self.fs.clone();
@@ -359,9 +367,20 @@ impl Agent {
             self.observer.doubt_knobs();
         }
         self.settings = settings;
+        if other {
+            self.listen();
+        }
         self.board.set_up(setup(&self.settings, self.since));
         Ok(())
     }
+}
+
+/// Who tells of pods, as the settings say.
+pub(crate) fn listener(settings: &Settings, log: &Log) -> Option<Listener> {
+    let (socket, required) = settings.kubernetes.nri.socket()?;
+    Listener::start(socket, required)
+        .map_err(|error| log.warn(format_args!("no thread to hear of pods: {error}")))
+        .ok()
 }
 
 /// The knobs of a group before Justitia: the recorded prior values, or the present ones of knobs that it does not

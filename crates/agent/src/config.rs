@@ -35,6 +35,12 @@
 //! [disk]                       # disks that BFQ does not schedule
 //! iocost = false               # served by io.cost while groups contend
 //! models = { nvme0n1 = "rbps=... rseqiops=... rrandiops=... wbps=... wseqiops=... wrandiops=..." }
+//! [kubernetes]                 # weights of pods
+//! nri = "auto"                 # auto, off, or the socket of the runtime that tells of them
+//! guaranteed = 400             # of a pod without the annotation justitia.io/weight, by its QoS class
+//! burstable = 200
+//! best_effort = 50
+//! caps = { shop = 800 }        # the highest weight of a pod by namespace; "*" for the others
 //! [doctor]                     # findings of justitia doctor that are accepted
 //! silence = [{ check = "swap-none", reason = "no swap by decision" }]
 //! ```
@@ -43,6 +49,7 @@
 //! is ignored looks like a feature that does not work.
 
 mod doctor;
+mod kubernetes;
 mod values;
 
 use std::fs;
@@ -61,6 +68,7 @@ use serde::de::value::{Error as NameError, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::Deserialize;
 
+pub use kubernetes::{KubernetesSettings, Nri};
 pub use values::{
     parse_color, parse_interval, parse_size, parse_time, DiskSettings, GateSettings, GLOB_REMEDY,
     WEIGHT_REMEDY,
@@ -121,6 +129,8 @@ pub struct Settings {
     pub gate: GateSettings,
     /// Disks that BFQ does not schedule.
     pub disk: DiskSettings,
+    /// Kubernetes pods.
+    pub kubernetes: KubernetesSettings,
     /// Findings of the doctor that are accepted.
     pub silences: Vec<Silence>,
 }
@@ -142,6 +152,7 @@ impl Default for Settings {
             listen: Some(DEFAULT_LISTEN),
             gate: GateSettings::default(),
             disk: DiskSettings::default(),
+            kubernetes: KubernetesSettings::default(),
             silences: Vec::new(),
         }
     }
@@ -198,6 +209,7 @@ impl Settings {
             exclude: self.exclude.clone(),
             weights: self.weights.clone(),
             trust: self.trust.clone(),
+            kubernetes: self.kubernetes.discover(),
         }
     }
 }
@@ -227,6 +239,7 @@ struct File {
     guard: GuardConfig,
     gate: GateSettings,
     disk: DiskSettings,
+    kubernetes: KubernetesSettings,
     #[serde(deserialize_with = "values::color_ttl")]
     color_ttl: Duration,
     #[serde(deserialize_with = "values::color_period")]
@@ -258,6 +271,7 @@ impl Default for File {
             listen,
             gate,
             disk,
+            kubernetes,
             silences: _,
         } = Settings::default();
         File {
@@ -275,6 +289,7 @@ impl Default for File {
             guard: policy.guard,
             gate,
             disk,
+            kubernetes,
             color_ttl,
             color_period: Duration::from_secs_f64(policy.colors.period_s),
             color_percent: policy.colors.percent,
@@ -315,6 +330,7 @@ impl From<File> for Settings {
             listen: file.listen,
             gate: file.gate,
             disk: file.disk,
+            kubernetes: file.kubernetes,
             silences: file.doctor.silences(),
         }
     }

@@ -324,3 +324,40 @@ fn the_gate_is_off_unless_asked_and_its_section_is_checked() {
         assert!(!remedy.is_empty(), "{text}");
     }
 }
+
+#[test]
+fn pods_have_weights_by_class_and_caps_by_namespace_and_the_section_is_checked() {
+    let text = "[kubernetes]\nnri = '/run/k3s/nri.sock'\nburstable = 300\ncaps = { '*' = 200 }\n\
+                [kubernetes.caps]\nshop = 800\n";
+    assert!(parse(text).is_err(), "a key given twice");
+    let text = "[kubernetes]\nnri = '/run/k3s/nri.sock'\nburstable = 300\n\
+                [kubernetes.caps]\nshop = 800\n'*' = 200\n";
+    let kubernetes = parse(text).unwrap().kubernetes;
+    assert_eq!(kubernetes.nri, Nri::At("/run/k3s/nri.sock".into()));
+    let of_pods = kubernetes.discover();
+    let weights = [of_pods.guaranteed, of_pods.burstable, of_pods.best_effort];
+    assert_eq!(weights.map(Weight::get), [400, 300, 50]);
+    let caps = of_pods.caps.iter();
+    let caps: Vec<_> = caps.map(|(name, cap)| (name.as_str(), cap.get())).collect();
+    assert_eq!(caps, [("*", 200), ("shop", 800)]);
+    for (text, cause) in [
+        (
+            "nri = 'of'",
+            "nri of is not auto, off or the path of a socket",
+        ),
+        ("besteffort = 5", "unknown key besteffort"),
+        (
+            "burstable = 0",
+            "weight 0 of burstable is not a number from 1 to 10000",
+        ),
+        (
+            "caps = { shop = 'x' }",
+            "weight \"x\" of shop is not a number from 1 to 10000",
+        ),
+        ("caps = { Shop = 3 }", "Shop is not the name of a namespace"),
+    ] {
+        let (found, remedy) = refusal(&format!("[kubernetes]\n{text}\n"));
+        assert_eq!(found, format!("j.toml:2: {cause}"));
+        assert!(!remedy.is_empty(), "{text}");
+    }
+}

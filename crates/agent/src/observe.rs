@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use justitia_cgroup::{Buffer, Fs, Group, Want};
-use justitia_discover::{DiscoverConfig, Priors, RuntimeDirs, Scanner};
+use justitia_discover::{DiscoverConfig, Pods, Priors, RuntimeDirs, Scanner};
+use justitia_nri::Listener;
 use justitia_observe::{ProcIo, Sample, TrafficSource, Watched};
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{
@@ -75,6 +76,10 @@ pub struct Observer {
     buffer: Buffer,
     tick: u64,
     next_scan: Option<Instant>,
+    /// Who tells of pods.
+    runtime: Option<Listener>,
+    /// What was told by the last scan.
+    pods: Arc<Pods>,
     /// The scanner is new: what it finds says nothing of what changed.
     anew: bool,
     samples: Vec<Sample>,
@@ -100,6 +105,8 @@ impl Observer {
             buffer: Buffer::new(),
             tick: 0,
             next_scan: None,
+            runtime: None,
+            pods: Arc::default(),
             anew: true,
             samples: Vec::new(),
             swap: false,
@@ -119,6 +126,11 @@ impl Observer {
     /// The knobs' values before this agent, or the one beside it, wrote to them.
     pub fn set_priors(&mut self, priors: impl Into<Arc<Priors>>) {
         self.scanner.set_priors(priors);
+    }
+
+    /// Who tells of pods from now on; `None`: nobody. What was told is kept until the next one tells.
+    pub fn listen_to(&mut self, runtime: Option<Listener>) {
+        self.runtime = runtime;
     }
 
     /// How long a declared color counts from now on.
@@ -252,12 +264,15 @@ impl Observer {
         let mut observation = Observation::default();
         self.scan(&mut observation);
         // Until the next scan they stand.
-        let troubles = self.scanner.troubles().iter();
-        observation.problems.extend(troubles.map(|trouble| Problem {
-            group: trouble.group.clone(),
-            cause: trouble.cause.clone(),
-            remedy: trouble.remedy.to_owned(),
-        }));
+        let of_runtime = self.runtime.as_ref().and_then(Listener::trouble);
+        let troubles = self.scanner.troubles().iter().cloned();
+        observation
+            .problems
+            .extend(troubles.chain(of_runtime).map(|trouble| Problem {
+                group: trouble.group,
+                cause: trouble.cause,
+                remedy: trouble.remedy.to_owned(),
+            }));
         let mut fully_read = vec![false; self.tracked.len()];
         for (at, full) in fully_read.iter_mut().enumerate() {
             *full = self.read(at, &mut observation);
@@ -291,9 +306,17 @@ impl Observer {
     /// Walks the tree if it is time to.
     fn scan(&mut self, observation: &mut Observation) {
         let began = Instant::now();
+        if let Some(runtime) = &self.runtime {
+            let pods = runtime.pods();
+            if !Arc::ptr_eq(&pods, &self.pods) && pods != self.pods {
+                self.next_scan = None;
+                self.pods = pods;
+            }
+        }
         if self.next_scan.is_some_and(|next| began < next) {
             return;
         }
+        self.scanner.set_pods(Arc::clone(&self.pods));
         match self.scanner.rescan() {
             Ok(changes) => {
                 if !changes.is_empty() || std::mem::take(&mut self.anew) {

@@ -15,7 +15,7 @@ use rustix::process::{getrlimit, setpriority_process, setrlimit, Resource as Lim
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::agent::Agent;
+use crate::agent::{listener, Agent};
 use crate::apply::Writers;
 use crate::config::Settings;
 use crate::error::{Error, Result};
@@ -97,6 +97,7 @@ pub fn run(
         log.clone(),
     )?;
     agent.count_by(source);
+    agent.listen();
     let server = Server::listen(&socket, agent.board())?;
     let mut feed = Feed::new(agent.board(), listen);
     // No page is no reason to stop: the agent's work is another.
@@ -236,6 +237,7 @@ pub fn watch(
     let source = traffic_source(settings.observer, &fs, log)?;
     let mut observer = Observer::new(fs, settings.discover(), RuntimeDirs::host())?;
     observer.count_by(source);
+    observer.listen_to(listener(settings, log));
     watch_by(observer, settings, stop, see)
 }
 

@@ -1,5 +1,5 @@
 //! What one cgroup is, and what weight its owner stated for it somewhere else than in the kernel's
-//! files: configuration, xattr, OCI annotation, OCI blockIO.
+//! files: configuration, xattr, pod annotation, OCI annotation, OCI blockIO.
 //!
 //! For those who look at every cgroup of a host once, as the doctor does; the agent's list of
 //! managed groups is kept by [`crate::Scanner`]. The order of preference is the same.
@@ -8,13 +8,18 @@ use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
 use crate::oci::Records;
-use crate::{kind, weight, DiscoverConfig, Glob, GlobError, Kind, RuntimeDirs};
+use crate::weight::Stated;
+use crate::{
+    kind, kubernetes, weight, DiscoverConfig, Glob, GlobError, Kind, KubernetesConfig, Pods,
+    RuntimeDirs,
+};
 
 /// Knows what owners wrote down.
 #[derive(Debug)]
 pub struct Owners {
     manage: Vec<Glob>,
     weights: Vec<(Glob, Weight)>,
+    kubernetes: KubernetesConfig,
     records: Records,
 }
 
@@ -32,6 +37,7 @@ impl Owners {
         Ok(Owners {
             manage: manage.collect::<Result<_, _>>()?,
             weights: weights.collect::<Result<_, _>>()?,
+            kubernetes: config.kubernetes.clone(),
             records,
         })
     }
@@ -61,12 +67,10 @@ impl Owners {
             return Some((weight, WeightSource::Xattr));
         }
         let name = kind::of_path(path).map(|named| named.name);
-        let record = self.records.of_cgroup(path, name.as_deref(), true)?;
-        match (record.annotation, record.block_io) {
-            (Some(weight), _) => Some((weight, WeightSource::OciAnnotation)),
-            (None, Some(weight)) => Some((weight, WeightSource::OciBlockIo)),
-            (None, None) => None,
-        }
+        let sources = [&Pods::default(), self.records.pods()];
+        let of_pod = kubernetes::known(&self.kubernetes, sources, path).stated;
+        let record = self.records.of_cgroup(path, name.as_deref(), true);
+        of_pod.first.or_else(|| Stated::by(record))
     }
 }
 

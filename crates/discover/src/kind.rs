@@ -6,7 +6,7 @@
 //! | Podman | `libpod-ID.scope`, `libpod_parent/libpod-ID`; pods `machine-libpod_pod_ID.slice` |
 //! | containerd, nerdctl | `nerdctl-ID.scope`, `cri-containerd-ID.scope` |
 //! | CRI-O | `crio-ID.scope` |
-//! | Kubernetes pods | `kubepods-…pod<uid>.slice`, `kubepods/…/pod<uid>` |
+//! | Kubernetes pods | `…kubepods-…pod<uid>.slice`, `kubepods/…/pod<uid>` |
 //! | crun, runc | `crun-ID.scope`, `runc-ID.scope` |
 //! | libvirt | `machine-qemu\x2d1\x2dname.scope`, `machine/qemu-1-name.libvirt-qemu` |
 //! | systemd-nspawn, machined | `systemd-nspawn@name.service`, `machine-name.scope` |
@@ -126,7 +126,7 @@ fn pod(last: &str, path: &str) -> Option<Named> {
     }
     let uid = match unit {
         // systemd: dashes of the uid became underscores.
-        Some(unit) if unit.starts_with("kubepods") => {
+        Some(unit) if unit.split('-').any(|part| part == "kubepods") => {
             let (_, uid) = unit.rsplit_once("-pod")?;
             uid.replace('_', "-")
         }
@@ -248,6 +248,11 @@ mod tests {
                 id,
             ),
             ("/kubepods/besteffort/pod12-34".into(), Kind::Pod, "12-34"),
+            (
+                "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod12_34.slice".into(),
+                Kind::Pod,
+                "12-34",
+            ),
             (
                 "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice".into(),
                 Kind::Pod,

@@ -16,6 +16,7 @@
 mod asked;
 pub mod glob;
 pub mod kind;
+pub mod kubernetes;
 pub mod oci;
 mod scanner;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod weight;
 pub use asked::Owners;
 pub use glob::{Glob, GlobError};
 pub use kind::Kind;
+pub use kubernetes::{KubernetesConfig, Pod, PodNames, Pods};
 pub use oci::RuntimeDirs;
 pub use scanner::{Changes, DiscoverConfig, Discovered, Scanner, Trouble, Weighed};
 pub use trusted::Author;

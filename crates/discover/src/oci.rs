@@ -20,11 +20,30 @@ use justitia_policy::units::Weight;
 use rustix::fs::stat;
 use serde::Deserialize;
 
+use crate::kubernetes::{checked, Pod, Pods};
 use crate::trusted::{Author, Place, Stamp};
 use crate::Trouble;
 
 /// The annotation by which a container states its weight.
 pub const ANNOTATION: &str = "io.justitia.weight";
+
+/// How CRI implementations record which pod a container is of: uid, namespace, name, the container's name.
+const POD_ANNOTATIONS: [[&str; 4]; 2] = [
+    [
+        "io.kubernetes.cri.sandbox-uid",
+        "io.kubernetes.cri.sandbox-namespace",
+        "io.kubernetes.cri.sandbox-name",
+        "io.kubernetes.cri.container-name",
+    ],
+    [
+        "io.kubernetes.pod.uid",
+        "io.kubernetes.pod.namespace",
+        "io.kubernetes.pod.name",
+        "io.kubernetes.container.name",
+    ],
+];
+/// CRI-O's record of the annotations that the kubelet gave, as JSON.
+const CRIO_ANNOTATIONS: &str = "io.kubernetes.cri-o.Annotations";
 
 /// Entries that are looked at in one directory of an unprivileged user's records, ...
 const MOST_OF_USER: usize = 256;
@@ -159,8 +178,20 @@ pub struct Record {
     pub block_io: Option<Weight>,
     /// What its owner calls it.
     pub name: Option<String>,
+    /// The Kubernetes pod that it is of.
+    pub pod: Option<PodRecord>,
     /// Docker's record changes: which one this was.
     stamp: Option<Stamp>,
+}
+
+/// What a container's record says of its pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodRecord {
+    /// The pod's uid.
+    uid: String,
+    pod: Pod,
+    /// The container's name; a sandbox has none.
+    container: Option<String>,
 }
 
 /// The records of all runtimes, read once each.
@@ -170,6 +201,7 @@ pub(crate) struct Records {
     by_directory: BTreeMap<PathBuf, Record>,
     by_cgroup: HashMap<(Author, String), PathBuf>,
     by_id: HashMap<(Author, String), PathBuf>,
+    pods: Pods,
 }
 
 impl Records {
@@ -179,7 +211,13 @@ impl Records {
             by_directory: BTreeMap::new(),
             by_cgroup: HashMap::new(),
             by_id: HashMap::new(),
+            pods: Pods::default(),
         }
+    }
+
+    /// What root's records say of pods.
+    pub(crate) fn pods(&self) -> &Pods {
+        &self.pods
     }
 
     /// Reads the records that are new and forgets those whose container is gone. Lists
@@ -233,7 +271,18 @@ impl Records {
         self.by_directory = current;
         self.by_cgroup.clear();
         self.by_id.clear();
+        self.pods = Pods::default();
         for (dir, record) in &self.by_directory {
+            if let Some(of) = record
+                .pod
+                .as_ref()
+                .filter(|_| record.author == Author::Root)
+            {
+                self.pods.add_pod(&of.uid, of.pod.clone());
+                if let Some(container) = &of.container {
+                    self.pods.add_container(&record.id, &of.uid, container);
+                }
+            }
             for cgroup in record.cgroup.iter().chain(&record.scope) {
                 let key = (record.author, cgroup.clone());
                 keep_best(&self.by_directory, &mut self.by_cgroup, key, dir);
@@ -335,6 +384,7 @@ fn read_docker(dir: &Place, id: String) -> Option<Record> {
         annotation: None,
         block_io: weight(host.blkio_weight),
         name: (!name.is_empty()).then(|| name.to_owned()),
+        pod: None,
         stamp: Some(stamp),
     })
 }
@@ -381,6 +431,7 @@ fn read_record(dir: &Place, layout: Layout) -> Option<Record> {
             .and_then(weight),
         block_io: spec.linux.resources.block_io.weight.and_then(weight),
         name: None,
+        pod: spec.pod(),
         stamp: None,
     })
 }
@@ -459,6 +510,23 @@ impl Spec {
             _ if path.trim_matches('/').is_empty() => (None, None),
             _ => (Some(absolute(path)), None),
         }
+    }
+
+    /// The pod that the annotations of a CRI implementation tell of.
+    fn pod(&self) -> Option<PodRecord> {
+        let text = |key| self.annotations.get(key).map(String::as_str);
+        let keys = POD_ANNOTATIONS
+            .iter()
+            .find(|keys| text(keys[0]).is_some())?;
+        let given = text(CRIO_ANNOTATIONS).map(serde_json::from_str::<HashMap<String, String>>);
+        let given = given.and_then(Result::ok).unwrap_or_default();
+        let all = self.annotations.iter().chain(&given);
+        let all = all.map(|(key, text)| (key.as_str(), text.as_str()));
+        Some(PodRecord {
+            uid: checked(text(keys[0])?)?,
+            pod: Pod::new(text(keys[1])?, text(keys[2])?, all)?,
+            container: text(keys[3]).and_then(checked),
+        })
     }
 }
 

@@ -20,9 +20,10 @@ use justitia_policy::knob::Knob;
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
-use crate::oci::Records;
-use crate::weight::{Priors, Standing};
-use crate::{kind, weight, Glob, GlobError, Kind, RuntimeDirs};
+use crate::kubernetes::{self, Known};
+use crate::oci::{Record, Records};
+use crate::weight::{Priors, Standing, Stated};
+use crate::{kind, weight, Glob, GlobError, Kind, KubernetesConfig, PodNames, Pods, RuntimeDirs};
 
 /// What the operator says about discovery.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -37,6 +38,8 @@ pub struct DiscoverConfig {
     pub weights: Vec<(String, Weight)>,
     /// Users whose cgroup directories count as root's.
     pub trust: Vec<u32>,
+    /// Weights of pods.
+    pub kubernetes: KubernetesConfig,
 }
 
 /// Something that a scan could not read or would not follow.
@@ -92,8 +95,10 @@ pub struct Discovered {
     pub kind: Kind,
     /// What to call it.
     pub name: String,
-    /// What its owner calls it, if that is something else.
+    /// What its owner calls it, if that is something else; of a pod `namespace/pod`.
     pub alias: Option<String>,
+    /// What Kubernetes calls it.
+    pub pod: Option<PodNames>,
     /// Its weight.
     pub weight: Weight,
     /// Where the weight came from.
@@ -111,12 +116,16 @@ pub struct Changes {
     pub removed: Vec<GroupId>,
     /// Groups whose weight or its source changed.
     pub reweighted: Vec<GroupId>,
+    /// Groups that are called otherwise.
+    pub renamed: Vec<GroupId>,
 }
 
 impl Changes {
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.removed.is_empty() && self.reweighted.is_empty()
+        [&self.added, &self.removed, &self.reweighted, &self.renamed]
+            .iter()
+            .all(|groups| groups.is_empty())
     }
 }
 
@@ -128,7 +137,10 @@ pub struct Scanner {
     exclude: Vec<Glob>,
     weights: Vec<(Glob, Weight)>,
     trust: Vec<u32>,
+    kubernetes: KubernetesConfig,
     records: Records,
+    /// What a runtime told of pods.
+    pods: Arc<Pods>,
     groups: Vec<Discovered>,
     weighed: Vec<Weighed>,
     /// The topmost delegated directories with managed groups below them.
@@ -190,6 +202,7 @@ impl Scanner {
             exclude,
             weights,
             trust,
+            kubernetes,
         } = config;
         Ok(Scanner {
             fs,
@@ -198,7 +211,9 @@ impl Scanner {
             exclude: globs(&exclude)?,
             weights: weighted(&weights)?,
             trust,
+            kubernetes,
             records: Records::new(runtime),
+            pods: Arc::default(),
             groups: Vec::new(),
             weighed: Vec::new(),
             tops: Vec::new(),
@@ -258,6 +273,11 @@ impl Scanner {
     /// What the knobs that an agent wrote held before: this one, one that runs beside us or one that crashed.
     pub fn set_priors(&mut self, priors: impl Into<Arc<Priors>>) {
         self.priors = priors.into();
+    }
+
+    /// What a runtime told of pods; it comes before what is recorded, and counts at the next scan.
+    pub fn set_pods(&mut self, pods: Arc<Pods>) {
+        self.pods = pods;
     }
 
     /// Takes over what another scanner knows of the kernel's files, which nobody can read there any
@@ -440,7 +460,8 @@ impl Scanner {
             };
             let weighed = self.file_weight(&group, standing).and_then(|file| {
                 let record = self.records.of_cgroup(&path, None, false);
-                weight::of_group(&group, standing, &self.weights, record, file)
+                let Known { stated, .. } = self.known(&path, record, standing);
+                weight::of_group(&group, standing, &self.weights, stated, file)
             });
             let before = known.map_or((Weight::DEFAULT, WeightSource::Default), |known| {
                 (known.weight, known.source)
@@ -546,7 +567,14 @@ impl Scanner {
         let record = self
             .records
             .of_cgroup(&place.path, Some(&entry.name), inside.is_some());
-        entry.alias = record.and_then(|record| record.name.clone());
+        let Known { names, stated } = self.known(&place.path, record, standing);
+        let alias = record
+            .and_then(|record| record.name.clone())
+            .or_else(|| names.as_ref().map(PodNames::alias));
+        if was_known.is_some() && (&entry.alias, &entry.pod) != (&alias, &names) {
+            walk.changes.renamed.push(entry.id);
+        }
+        (entry.alias, entry.pod) = (alias, names);
         // What systemd writes there may change while the group lives.
         if was_known.is_some() && kind::managed_by_weight(&place.path).is_some() {
             if let Ok(weight) = self.file_weight(&entry.group, standing) {
@@ -554,7 +582,7 @@ impl Scanner {
             }
         }
         let file = self.files.get(&entry.id).copied().flatten();
-        match weight::of_group(&entry.group, standing, &self.weights, record, file) {
+        match weight::of_group(&entry.group, standing, &self.weights, stated, file) {
             Ok((weight, source)) => {
                 if was_known.is_some() && (weight, source) != (entry.weight, entry.source) {
                     walk.changes.reweighted.push(entry.id);
@@ -595,10 +623,24 @@ impl Scanner {
             kind,
             name,
             alias: None,
+            pod: None,
             weight: Weight::DEFAULT,
             source: WeightSource::Default,
             delegated: false,
         })
+    }
+
+    /// What Kubernetes calls a group, and what it and a runtime's record state of it.
+    fn known(&self, path: &str, record: Option<&Record>, standing: Standing) -> Known {
+        let mut known = match standing {
+            Standing::Inside => Known::default(),
+            Standing::Roots | Standing::DelegationRoot => {
+                let sources = [&*self.pods, self.records.pods()];
+                kubernetes::known(&self.kubernetes, sources, path)
+            }
+        };
+        known.stated.first = known.stated.first.or_else(|| Stated::by(record));
+        known
     }
 
     /// What the kernel's files say of a group. Files that a tenant may write say nothing to the outside,

@@ -1,6 +1,6 @@
-//! The weight of a group, from the first place that states one: configuration, xattr, OCI
-//! annotation, OCI blockIO, `io.weight` or `io.bfq.weight`, 100. Which of these count depends on whose
-//! the group's directory is ([`Standing`]).
+//! The weight of a group, from the first place that states one: configuration, xattr, pod annotation, OCI
+//! annotation, OCI blockIO, `io.weight` or `io.bfq.weight`, a pod's QoS class, 100. Which of these count
+//! depends on whose the group's directory is ([`Standing`]).
 
 use std::collections::BTreeMap;
 
@@ -31,14 +31,31 @@ pub(crate) fn parse(text: &str) -> Option<Weight> {
     Weight::new(text.trim().parse().ok()?).ok()
 }
 
+/// What is stated of a group elsewhere than in the kernel: before its files count, and after.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Stated {
+    pub(crate) first: Option<(Weight, WeightSource)>,
+    pub(crate) last: Option<(Weight, WeightSource)>,
+}
+
+impl Stated {
+    /// By a runtime's record.
+    pub(crate) fn by(record: Option<&Record>) -> Option<(Weight, WeightSource)> {
+        let record = record?;
+        let annotation = record.annotation.map(|w| (w, WeightSource::OciAnnotation));
+        let block_io = record.block_io.map(|w| (w, WeightSource::OciBlockIo));
+        annotation.or(block_io)
+    }
+}
+
 /// The places that may change while a group lives are asked at every scan; the kernel's files
-/// once, before we write to them ourselves. An attribute that is no weight is none. `record`: of somebody
+/// once, before we write to them ourselves. An attribute that is no weight is none. `stated`: by somebody
 /// who may have a say about the group.
 pub(crate) fn of_group(
     group: &Group,
     standing: Standing,
     configured: &[(Glob, Weight)],
-    record: Option<&Record>,
+    stated: Stated,
     file: Option<Weight>,
 ) -> Result<(Weight, WeightSource), Error> {
     let attribute = |name| attribute(group, name);
@@ -59,16 +76,9 @@ pub(crate) fn of_group(
     if let Some(weight) = by_xattr {
         return Ok((weight, WeightSource::Xattr));
     }
-    if let Some(weight) = record.and_then(|record| record.annotation) {
-        return Ok((weight, WeightSource::OciAnnotation));
-    }
-    if let Some(weight) = record.and_then(|record| record.block_io) {
-        return Ok((weight, WeightSource::OciBlockIo));
-    }
-    Ok(match file {
-        Some(weight) => (weight, WeightSource::IoWeight),
-        None => (Weight::DEFAULT, WeightSource::Default),
-    })
+    let by_file = file.map(|weight| (weight, WeightSource::IoWeight));
+    let stated = stated.first.or(by_file).or(stated.last);
+    Ok(stated.unwrap_or((Weight::DEFAULT, WeightSource::Default)))
 }
 
 fn attribute(group: &Group, name: &'static str) -> Result<Option<Weight>, Error> {

@@ -160,12 +160,18 @@ pub enum WeightSource {
     Config,
     /// The xattr `user.justitia.weight` on the cgroup directory.
     Xattr,
+    /// The annotation `justitia.io/weight` of a Kubernetes pod, or that for one of its containers.
+    PodAnnotation,
+    /// The cap of a pod's namespace: the annotation asks for more.
+    PodCap,
     /// The OCI annotation `io.justitia.weight`.
     OciAnnotation,
     /// The OCI `blockIO.weight`.
     OciBlockIo,
     /// `io.bfq.weight` or `io.weight`.
     IoWeight,
+    /// Nobody said anything: the QoS class of a Kubernetes pod.
+    QosClass,
     /// Nobody said anything: 100.
     #[default]
     Default,

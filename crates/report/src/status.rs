@@ -454,9 +454,12 @@ pub fn source_words(source: WeightSource) -> &'static str {
     match source {
         WeightSource::Config => "configuration",
         WeightSource::Xattr => "xattr user.justitia.weight",
+        WeightSource::PodAnnotation => "pod annotation justitia.io/weight",
+        WeightSource::PodCap => "cap of the namespace: annotation justitia.io/weight asks for more",
         WeightSource::OciAnnotation => "OCI annotation io.justitia.weight",
         WeightSource::OciBlockIo => "OCI blockIO weight",
         WeightSource::IoWeight => Knob::IoWeight.file_name(),
+        WeightSource::QosClass => "QoS class of the pod",
         WeightSource::Default => "default",
     }
 }

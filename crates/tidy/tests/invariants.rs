@@ -175,8 +175,8 @@ fn no_file_or_folder_of_the_policy_imports_one_that_imports_it_back() {
 #[test]
 fn data_flows_one_way_through_the_crates() {
     let order = [
-        "quantity", "policy", "record", "cgroup", "report", "args", "observe", "discover", "vm",
-        "doctor", "agent", "web", "probe", "cli",
+        "quantity", "policy", "record", "cgroup", "report", "args", "observe", "discover", "nri",
+        "vm", "doctor", "agent", "web", "probe", "cli",
     ];
     for (i, name) in order.iter().enumerate() {
         for dependency in dependencies(&format!("crates/{name}/Cargo.toml")) {

@@ -106,7 +106,7 @@ impl World {
                     "--",
                 ])
                 .args(names),
-            "check the package names; they must exist in Debian bookworm",
+            "check the package names; they must exist in the guest's Debian release",
         )?;
         let mut packages = parse_simulation(&String::from_utf8_lossy(&output.stdout));
         packages.sort();

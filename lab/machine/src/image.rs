@@ -1,6 +1,6 @@
 //! Disk images of a guest: the root made of Debian packages, and the tools under test.
 //!
-//! The root is Debian bookworm whatever the host is, read-only, and shared by all runs; it is built
+//! The root is a Debian release ([`RELEASE`]) whatever the host is, read-only, and shared by all runs; it is built
 //! from package contents alone (no maintainer script runs), so it needs no privileges. Its
 //! partition has a fixed identity ([`ROOT_PARTUUID`]) because NVMe devices are probed in parallel
 //! and get their numbers in any order. The tools image carries what changes: our binaries and the
@@ -8,6 +8,7 @@
 //!
 //! Invariants: an image's name is the hash of what is in it; files inside belong to root.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,9 @@ pub use ext4::ROOT_PARTUUID;
 pub use tools_disk::tools_image;
 
 use ext4::{make_ext4, room_for, write_file, write_partition_table, PARTITION_START};
+
+/// The release that guests are made of, unless they ask for another.
+pub const RELEASE: &str = "bookworm";
 
 /// What every guest needs.
 pub const BASE_PACKAGES: &[&str] = &[
@@ -108,10 +112,11 @@ struct Recipe {
     packages: Vec<String>,
 }
 
-/// The read-only root image with [`BASE_PACKAGES`] and `extra` packages; built when not cached.
+/// The read-only root image with [`BASE_PACKAGES`] and `extra` packages of a release; built when not cached.
 pub fn root_image(
     cache: &Cache,
     _lock: &CacheLock,
+    release: &str,
     extra: &[String],
     progress: &mut dyn FnMut(&str),
 ) -> Result<PathBuf, LabError> {
@@ -122,7 +127,11 @@ pub fn root_image(
     wanted.extend_from_slice(extra);
     wanted.sort();
     wanted.dedup();
-    let request = sha256_bytes(format!("{LAYOUT}\n{INIT}\n{}", wanted.join("\n")).as_bytes());
+    let mut request = format!("{LAYOUT}\n{INIT}\n{}", wanted.join("\n"));
+    if release != RELEASE {
+        let _ = write!(request, "\n{release}");
+    }
+    let request = sha256_bytes(request.as_bytes());
     let recipe_path = cache
         .path("images")
         .join(format!("root-request-{}.json", &request[..16]));
@@ -134,7 +143,11 @@ pub fn root_image(
     progress("building the guest's root from Debian packages");
     let world = World::open(
         cache,
-        &["bookworm", "bookworm-updates", "bookworm-security"],
+        &[
+            release,
+            &format!("{release}-updates"),
+            &format!("{release}-security"),
+        ],
     )?;
     let mut packages = world.closure(&wanted)?;
     packages.retain(|package| wanted.contains(&package.name) || !is_unused(&package.name));

@@ -60,6 +60,8 @@ pub struct VmSpec {
     pub binaries: Vec<PathBuf>,
     /// Kernel modules put into `/opt/lab/modules`, with what they depend on.
     pub modules: Vec<String>,
+    /// The Debian release that the root is made of.
+    pub release: &'static str,
     /// Debian packages in the root besides [`image::BASE_PACKAGES`].
     pub extra_packages: Vec<String>,
     /// Limit for the whole boot, from power-on to power-off.
@@ -87,6 +89,7 @@ impl VmSpec {
             data: DataDisk::Scratch,
             binaries,
             modules: Vec::new(),
+            release: image::RELEASE,
             extra_packages: Vec::new(),
             timeout,
             console_log: PathBuf::new(),
@@ -149,7 +152,7 @@ pub fn prepare(spec: &VmSpec, progress: &mut dyn FnMut(&str)) -> Result<Prepared
     let lock = cache.lock(progress)?;
     let kernel = spec.kernel.obtain(&cache, &lock, progress)?;
     let kernel_image = kernel.image()?;
-    let root = image::root_image(&cache, &lock, &spec.extra_packages, progress)?;
+    let root = image::root_image(&cache, &lock, spec.release, &spec.extra_packages, progress)?;
     let tools = image::tools_image(&cache, &lock, &kernel, &spec.binaries, &spec.modules)?;
     let mut prepared = Prepared {
         cache: cache.clone(),

@@ -82,7 +82,7 @@ pub(crate) fn setup(dir: &Path) -> Setup {
     let cache = Cache::open().unwrap();
     let lock = cache.lock(&mut progress).unwrap();
     let kernel = kernels::obtain(&cache, &lock, Series::V6_12, &mut progress).unwrap();
-    let root = image::root_image(&cache, &lock, &[], &mut progress).unwrap();
+    let root = image::root_image(&cache, &lock, image::RELEASE, &[], &mut progress).unwrap();
     let tools = image::tools_image(&cache, &lock, &kernel, &[program, resident.clone()], &[]);
     drop(lock);
     // What the guest runs is no part of what is measured: in memory there is nothing to drop.

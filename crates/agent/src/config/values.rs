@@ -125,7 +125,7 @@ fn models<'de, D: Deserializer<'de>>(
     models.collect()
 }
 
-type Said<T> = std::result::Result<T, (String, String)>;
+pub(super) type Said<T> = std::result::Result<T, (String, String)>;
 
 /// A value that is written as a text.
 pub(super) fn text<'de, D: Deserializer<'de>, T>(
@@ -192,7 +192,7 @@ fn key<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<String, D::Err
     text(from, |text| parse_glob(text).map(|_| text.to_owned()))
 }
 
-fn weight<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Weight, D::Error> {
+pub(super) fn weight<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Weight, D::Error> {
     let what = |value: &_| format!("weight {value} of {KEY}");
     Weight::new(whole(from, 1, what, WEIGHT_REMEDY)?).map_err(D::Error::custom)
 }

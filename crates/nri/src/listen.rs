@@ -1,0 +1,301 @@
+//! The thread that holds the connection.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use justitia_discover::{Pods, Trouble};
+use prost::Message;
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
+
+use crate::frame::{Frame, FrameError, Frames, PLUGIN, REQUEST, RESPONSE, RUNTIME};
+use crate::message::{RegisterPlugin, Request, Response, RUNTIME_SERVICE};
+use crate::told::{Told, MOST_CONTAINERS, MOST_PODS};
+
+/// Where runtimes listen for plugins, unless configured otherwise.
+pub const SOCKET: &str = "/run/nri/nri.sock";
+
+/// The plugin's name, and its place: behind those that change containers.
+const NAME: (&str, &str) = ("justitia", "90");
+/// How long a runtime may take to answer the registration, and to read what it is sent.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two tries to connect, at first ...
+const PAUSE: Duration = Duration::from_secs(1);
+/// ... and at most.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Characters of a runtime's own words that are shown.
+const MOST_WORDS: usize = 120;
+
+/// Listens to a runtime on a thread of its own, as long as it is kept.
+#[derive(Debug)]
+pub struct Listener {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    stopped: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pods: Arc<Pods>,
+    trouble: Option<Trouble>,
+    connection: Option<UnixStream>,
+    stop: bool,
+}
+
+/// Why a connection ended.
+#[derive(Debug)]
+enum End {
+    /// Nobody listens, or who did is gone.
+    Absent,
+    /// The socket is not root's.
+    Foreign(u32),
+    /// The runtime's own words.
+    Refused(String),
+    Silent,
+    Frame(FrameError),
+    Message,
+    Io(io::Error),
+}
+
+impl Listener {
+    /// Begins to listen at a socket, and goes on until dropped. `required`: nobody there is a trouble, too.
+    pub fn start(socket: &Path, required: bool) -> io::Result<Listener> {
+        let shared = Arc::new(Shared::default());
+        let listener = Listener {
+            shared: Arc::clone(&shared),
+        };
+        let socket = socket.to_owned();
+        thread::Builder::new()
+            .name("nri".into())
+            .stack_size(256 << 10)
+            .spawn(move || shared.listen(&socket, required))?;
+        Ok(listener)
+    }
+
+    /// What the runtime told so far; another `Arc` whenever that changed. While no runtime is connected, what
+    /// the last one told.
+    pub fn pods(&self) -> Arc<Pods> {
+        Arc::clone(&self.shared.lock().pods)
+    }
+
+    /// What keeps it from being told.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.shared.lock().trouble.clone()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.stop = true;
+        if let Some(connection) = &state.connection {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+        self.shared.stopped.notify_all();
+    }
+}
+
+impl Shared {
+    /// Nobody panics while holding it.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listen(&self, socket: &Path, required: bool) {
+        let mut pause = PAUSE;
+        loop {
+            let mut told = Told::default();
+            let end = self.hear(socket, &mut told);
+            if told.is_synchronized() {
+                pause = PAUSE;
+            }
+            let tell = required || !matches!(end, End::Absent);
+            let mut state = self.lock();
+            state.connection = None;
+            state.trouble = tell.then(|| end.trouble(socket));
+            let wait = self
+                .stopped
+                .wait_timeout_while(state, pause, |state| !state.stop);
+            let (state, _) = wait.unwrap_or_else(PoisonError::into_inner);
+            if state.stop {
+                return;
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// One connection, from its begin to its end.
+    fn hear(&self, socket: &Path, told: &mut Told) -> End {
+        match self.converse(socket, told) {
+            Ok(()) => End::Absent,
+            Err(end) => end,
+        }
+    }
+
+    fn converse(&self, socket: &Path, told: &mut Told) -> Result<(), End> {
+        let mut stream = UnixStream::connect(socket)?;
+        let peer = socket_peercred(&stream).map_err(io::Error::from)?.uid;
+        if !peer.is_root() && peer != geteuid() {
+            return Err(End::Foreign(peer.as_raw()));
+        }
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let connection = stream.try_clone()?;
+        {
+            let mut state = self.lock();
+            if state.stop {
+                return Ok(());
+            }
+            state.connection = Some(connection);
+        }
+        stream.write_all(&registration().encode())?;
+        let (mut frames, mut messages) = (Frames::default(), Vec::new());
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let length = stream.read(&mut buffer)?;
+            if length == 0 || self.lock().stop {
+                return Ok(());
+            }
+            frames.push(&buffer[..length], &mut messages)?;
+            let mut changed = false;
+            for message in messages.drain(..) {
+                match (message.connection, message.kind) {
+                    (RUNTIME, RESPONSE) => registered(&message)?,
+                    (PLUGIN, REQUEST) => {
+                        let request = Request::decode(message.data.as_slice())?;
+                        let (response, news) = told.call(&request)?;
+                        changed |= news;
+                        stream.write_all(&answer(&message, &response).encode())?;
+                    }
+                    _ => {}
+                }
+            }
+            if changed && told.is_synchronized() {
+                // From now on silence means that nothing happens.
+                stream.set_read_timeout(None)?;
+                self.tell(socket, told);
+            }
+        }
+    }
+
+    fn tell(&self, socket: &Path, told: &Told) {
+        let pods = Arc::new(told.pods());
+        let mut state = self.lock();
+        state.pods = pods;
+        state.trouble = told.is_full().then(|| Trouble {
+            group: None,
+            cause: format!(
+                "the runtime at {} has more than {MOST_PODS} pods or {MOST_CONTAINERS} containers; the others have the weight of their QoS class",
+                socket.display()
+            ),
+            remedy: "give these pods weights in the configuration",
+        });
+    }
+}
+
+fn registration() -> Frame {
+    let (name, index) = NAME;
+    let plugin = RegisterPlugin {
+        name: name.into(),
+        index: index.into(),
+    };
+    let request = Request {
+        service: RUNTIME_SERVICE.into(),
+        method: "RegisterPlugin".into(),
+        payload: plugin.encode_to_vec().into(),
+        timeout_nano: PATIENCE.as_nanos() as i64,
+    };
+    Frame {
+        connection: RUNTIME,
+        stream: 1,
+        kind: REQUEST,
+        data: request.encode_to_vec(),
+    }
+}
+
+fn registered(message: &Frame) -> Result<(), End> {
+    let response = Response::decode(message.data.as_slice())?;
+    match response.status {
+        Some(status) if status.code != 0 => Err(End::Refused(status.message)),
+        _ => Ok(()),
+    }
+}
+
+fn answer(request: &Frame, response: &Response) -> Frame {
+    Frame {
+        kind: RESPONSE,
+        data: response.encode_to_vec(),
+        connection: request.connection,
+        stream: request.stream,
+    }
+}
+
+impl End {
+    fn trouble(&self, socket: &Path) -> Trouble {
+        let remedy = match self {
+            End::Absent => "enable NRI in the runtime's configuration, or set nri = \"auto\"",
+            End::Foreign(_) => "let the socket be root's, or set nri = \"off\"",
+            _ => "look at the runtime's log, or set nri = \"off\"",
+        };
+        Trouble {
+            group: None,
+            cause: format!(
+                "no pod is told by the runtime at {}: {self}",
+                socket.display()
+            ),
+            remedy,
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Absent => f.write_str("nobody listens there"),
+            End::Foreign(uid) => write!(f, "user {uid} listens there"),
+            End::Refused(words) => {
+                let words: String = words.escape_debug().take(MOST_WORDS).collect();
+                write!(f, "it refuses the plugin ({words})")
+            }
+            End::Silent => f.write_str("it does not answer"),
+            End::Frame(error) => write!(f, "it does not speak NRI ({error})"),
+            End::Message => f.write_str("it does not speak NRI (a message cannot be read)"),
+            End::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> End {
+        match error.kind() {
+            ErrorKind::NotFound
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::BrokenPipe => End::Absent,
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => End::Silent,
+            _ => End::Io(error),
+        }
+    }
+}
+
+impl From<FrameError> for End {
+    fn from(error: FrameError) -> End {
+        End::Frame(error)
+    }
+}
+
+impl From<prost::DecodeError> for End {
+    fn from(_: prost::DecodeError) -> End {
+        End::Message
+    }
+}
