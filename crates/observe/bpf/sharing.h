@@ -127,7 +127,7 @@ static __noinline int note_use(struct identity *file, __u32 slot)
 	__u64 *group = bpf_map_lookup_elem(&groups, &slot);
 	struct file_uses *first = bpf_map_lookup_elem(&files, &index);
 	struct file_uses *oldest = first, *uses = first;
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = bpf_ktime_get_coarse_ns();
 
 	if (!group || !*group || !first)
 		return 0;
@@ -175,8 +175,12 @@ static __always_inline void note_file(struct file *file, __u32 slot)
 SEC("fentry/security_file_open")
 int BPF_PROG(file_opened, struct file *file)
 {
-	__u32 slot = my_slot(bpf_get_smp_processor_id());
+	__u32 slot;
 
+	/* Nothing is cached of it: who fetches it pays for it, and is found by that. */
+	if (!file->f_mapping->nrpages)
+		return 0;
+	slot = my_slot(bpf_get_smp_processor_id());
 	if (slot != NO_SLOT)
 		note_file(file, slot);
 	return 0;

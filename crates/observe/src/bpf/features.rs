@@ -120,11 +120,18 @@ const GENERAL: [(&str, &str); 4] = [
     ),
 ];
 
-/// Names of one thing, of which a kernel has one.
-const ALTERNATIVES: [[&str; 2]; 1] = [[
-    "__mem_cgroup_handle_over_high",
-    "mem_cgroup_handle_over_high",
-]];
+/// Places of which one is enough.
+const ALTERNATIVES: [[&str; 2]; 3] = [
+    [
+        "__mem_cgroup_handle_over_high",
+        "mem_cgroup_handle_over_high",
+    ],
+    ["read_pages", "mm_filemap_add_to_page_cache"],
+    [
+        "__filemap_remove_folio",
+        "mm_filemap_delete_from_page_cache",
+    ],
+];
 
 /// Finds out. Never fails: what goes wrong is an answer.
 pub fn probe() -> Coverage {
