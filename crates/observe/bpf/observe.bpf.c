@@ -102,6 +102,27 @@ int BPF_PROG(btrfs_buffered_write, struct kiocb *iocb)
 	return 0;
 }
 
+/* FUSE that writes through; with a writeback cache its writes are generic ones. */
+SEC("fexit/fuse_perform_write")
+int BPF_PROG(fuse_perform_write, struct kiocb *iocb)
+{
+	__u64 ret = 0;
+
+	if (!bpf_get_func_ret(ctx, &ret))
+		count_write(iocb, ret);
+	return 0;
+}
+
+SEC("fexit/netfs_perform_write")
+int BPF_PROG(netfs_perform_write, struct kiocb *iocb)
+{
+	__u64 ret = 0;
+
+	if (!bpf_get_func_ret(ctx, &ret))
+		count_write(iocb, ret);
+	return 0;
+}
+
 SEC("fentry/page_cache_sync_ra")
 int BPF_PROG(page_cache_sync_ra, struct readahead_control *ractl, unsigned long wanted)
 {

@@ -127,7 +127,7 @@ static __noinline int note_use(struct identity *file, __u32 slot)
 	__u64 *group = bpf_map_lookup_elem(&groups, &slot);
 	struct file_uses *first = bpf_map_lookup_elem(&files, &index);
 	struct file_uses *oldest = first, *uses = first;
-	__u64 now = bpf_ktime_get_coarse_ns();
+	__u64 now = bpf_ktime_get_ns();
 
 	if (!group || !*group || !first)
 		return 0;

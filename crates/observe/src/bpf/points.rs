@@ -55,6 +55,18 @@ const fn function(
     }
 }
 
+const fn in_module(
+    target: &'static str,
+    module: &'static str,
+    programs: &'static [&'static str],
+    cost: &'static str,
+) -> Point {
+    Point {
+        kind: Kind::Function(Some(module)),
+        ..function(target, programs, false, cost)
+    }
+}
+
 const fn tracepoint(
     target: &'static str,
     programs: &'static [&'static str],
@@ -160,14 +172,24 @@ pub(crate) const POINTS: &[Point] = &[
         false,
         "bytes that XFS writes are not counted",
     ),
-    Point {
-        target: "btrfs_buffered_write",
-        kind: Kind::Function(Some("btrfs")),
-        programs: &["btrfs_buffered_write"],
-        required: false,
-        cost: "bytes that Btrfs writes are not counted, should it be loaded later",
-        cheaper: None,
-    },
+    in_module(
+        "btrfs_buffered_write",
+        "btrfs",
+        &["btrfs_buffered_write"],
+        "bytes that Btrfs writes are not counted, should it be loaded later",
+    ),
+    in_module(
+        "fuse_perform_write",
+        "fuse",
+        &["fuse_perform_write"],
+        "bytes that FUSE writes through are not counted, should it be loaded later",
+    ),
+    in_module(
+        "netfs_perform_write",
+        "netfs",
+        &["netfs_perform_write"],
+        "bytes that 9p, AFS and CIFS write are not counted, should netfs be loaded later",
+    ),
     tracepoint(
         "mm_vmscan_direct_reclaim_begin",
         &["direct_reclaim"],
@@ -308,7 +330,14 @@ mod tests {
         assert_eq!(choice.programs.len(), all);
         let choice = choose(&all_but(&["read_pages"])).unwrap();
         assert!(choice.programs.contains(&"page_added"));
-        assert_eq!(choice.in_modules, ["btrfs_buffered_write"]);
+        assert_eq!(
+            choice.in_modules,
+            [
+                "btrfs_buffered_write",
+                "fuse_perform_write",
+                "netfs_perform_write"
+            ]
+        );
     }
 
     #[test]
