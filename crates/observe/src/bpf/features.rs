@@ -6,10 +6,8 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
-use std::io::{BufRead as _, BufReader};
 
-use justitia_cgroup::has_btf;
+use justitia_cgroup::{has_btf, module_has};
 use libbpf_rs::btf::types::{Func, Typedef};
 use libbpf_rs::{Btf, MapHandle, MapType, Object};
 
@@ -205,19 +203,6 @@ fn load_probe(programs: &[&str]) -> Option<Object> {
     object.load().ok()
 }
 
-/// Whether a module has this function: netfs, say, writes on newer kernels only.
-fn in_module(module: &str, function: &str) -> bool {
-    let Ok(symbols) = File::open("/proc/kallsyms") else {
-        return false;
-    };
-    let module = format!("[{module}]");
-    let mut lines = BufReader::new(symbols).lines().map_while(Result::ok);
-    lines.any(|line| {
-        let mut words = line.split_ascii_whitespace().skip(2);
-        words.next() == Some(function) && words.next() == Some(&module)
-    })
-}
-
 /// What an iterator's function is called.
 fn iterator(target: &str) -> String {
     format!("bpf_iter_{target}")
@@ -270,7 +255,7 @@ impl Names {
             Kind::Function(module) => {
                 self.functions.contains(point.target)
                     || module
-                        .is_some_and(|name| has_btf(Some(name)) && in_module(name, point.target))
+                        .is_some_and(|name| has_btf(Some(name)) && module_has(name, point.target))
             }
         }
     }

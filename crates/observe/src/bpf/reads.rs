@@ -8,7 +8,8 @@
 //!
 //! Attaching changes the kernel's text on all CPUs, so a host with `nohz_full` CPUs has no windows.
 
-use std::fs::{self, File};
+use std::env;
+use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -17,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use justitia_cgroup::has_nohz_full;
 use libbpf_rs::{Link, Object};
 
 use super::estimate::Seen;
@@ -110,7 +112,7 @@ impl Reads {
             object: Arc::clone(object),
             counters: Arc::clone(counters),
             reads,
-            looks: looks.filter(|_| !some_cpu_must_not_be_disturbed()),
+            looks: looks.filter(|_| !has_nohz_full()),
             programs,
             most_per_s: 0.0,
             slots: Mutex::default(),
@@ -318,17 +320,11 @@ impl Common {
     }
 }
 
-/// CPUs from which the kernel keeps away are not to be interrupted either.
-fn some_cpu_must_not_be_disturbed() -> bool {
-    fs::read_to_string("/sys/devices/system/cpu/nohz_full")
-        .is_ok_and(|list| list.starts_with(|first: char| first.is_ascii_digit()))
-}
-
 /// What a read of a cached file takes at least: what disturbs only adds.
 fn least_of_a_read() -> Option<Duration> {
     const ROUNDS: u32 = 8;
     const CALLS: u32 = 64;
-    let file = File::open("/proc/self/exe").ok()?;
+    let file = File::open(env::current_exe().ok()?).ok()?;
     let mut byte = [0];
     let mut least = Duration::MAX;
     for _ in 0..ROUNDS {
