@@ -136,13 +136,13 @@ fn an_empty_journal_leaves_no_file() {
 
 /// Which call fails, counted from here; every one after it, too, or just that one.
 #[derive(Debug, Clone, Copy)]
-struct Fault {
-    at: u32,
-    lasting: bool,
+pub(crate) struct Fault {
+    pub(crate) at: u32,
+    pub(crate) lasting: bool,
 }
 
 thread_local! {
-    static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
+    pub(crate) static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
 }
 
 /// Lets the calls fail that a test ordered.

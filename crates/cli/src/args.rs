@@ -134,6 +134,8 @@ pub(crate) struct PolicyArgs {
 #[command(
     after_help = "Every knob goes back to what it held before when the agent ends. After \
 kill -9 the next start\ndoes that, or justitia restore. SIGHUP reads the configuration again.
+With --hand-over the knobs stay in force when the agent ends, and an agent that starts within 30 s goes on
+from them. Whoever starts it so has to run justitia restore when no agent follows, as the unit does.
 
 Modes: observe measures and writes nothing; justitia sets thresholds by weight (the paper);
 proportional adds the feedback on measured bandwidth, and moves memory from groups that declare
@@ -156,6 +158,9 @@ pub(crate) struct RunArgs {
     /// Start although no cgroup matches yet
     #[arg(long)]
     pub(crate) wait: bool,
+    /// When told to stop, leave the knobs and what was learned to the next agent
+    #[arg(long)]
+    pub(crate) hand_over: bool,
     /// Address of the live page and the metrics, or off [default: 127.0.0.1:9619]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<String>,
@@ -488,6 +493,9 @@ Example:
 pub(crate) struct RestoreArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
+    /// Do nothing if systemd is about to start this unit again and the agent handed over
+    #[arg(long, value_name = "UNIT")]
+    pub(crate) unless_restarting: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -16,6 +16,7 @@ use crate::{settings, sibling};
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let read = || {
         let mut settings = settings::with_policy(&args.config, &args.policy)?;
+        settings.hand_over = args.hand_over;
         if let Some(listen) = &args.listen {
             settings.listen =
                 parse_listen(listen).map_err(|(cause, remedy)| Error::usage(cause, remedy))?;
