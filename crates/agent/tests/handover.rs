@@ -139,6 +139,29 @@ fn a_knob_of_the_users_stays_the_users() {
 }
 
 #[test]
+fn a_group_that_the_next_agent_does_not_manage_gets_its_values_back() {
+    let mut load = Load::new();
+    let owners = owners(&load);
+    let state = tempfile::tempdir().unwrap();
+    let log = Log::captured();
+    let mut first = agent(&load.fake, settings(state.path()), &log);
+    load.steps(&mut first, 8);
+    first.hand_over().unwrap();
+    let others = Settings {
+        manage: vec!["/app/heavy".into(), "/app/idle".into()],
+        ..settings(state.path())
+    };
+    let mut next = agent(&load.fake, others, &log);
+    load.steps(&mut next, 3);
+    for knob in KNOBS {
+        let key = ("/app/light".to_owned(), knob);
+        let present = load.fake.text(&key.0, knob).unwrap();
+        assert_eq!(present.trim(), owners[&key], "{knob}");
+    }
+    next.finish().unwrap();
+}
+
+#[test]
 fn what_was_reserved_stays_reserved() {
     let mut load = Load::new();
     let state = tempfile::tempdir().unwrap();

@@ -27,9 +27,9 @@ if [ "$1" != check ]; then
     mkdir -p /run/systemd/system/justitia.service.d
     cd /run/systemd/system || give_up "no /run"
     : >/run/lab.toml
-    while IFS= read -r line; do
+    job | while IFS= read -r line; do
         case $line in "@@ "*) unit=${line#@@ } ;; *) printf '%s\n' "$line" >>"$unit" ;; esac
-    done < <(job)
+    done
     busybox ip link set lo up
     mkdir -p justitia-web.service.d justitia-restore.service.d
     cat >justitia-web.service.d/lab.conf <<END
@@ -146,13 +146,17 @@ is_active() { [ "$(show ActiveState)" = active ]; }
         wait $watcher
     }
     again() { is_active && [ "$(show MainPID)" != "$first" ] && [ "$(show MainPID)" != 0 ]; }
-    kill_it() { first=$(show MainPID); kill -KILL "$first"; wait_for 30 again; }
+    kill_it() {
+        first=$(show MainPID)
+        [ "$first" -gt 1 ] && kill -KILL "$first" || echo "FAILED: no process to kill"
+    }
+    kill_and_wait() { kill_it; wait_for 30 again; }
     as_before() { [ "$(cat /run/before)" = "$(knobs)" ]; }
     watched restart systemctl restart justitia
     again && echo "restarted by hand"
     # What a killed agent leaves was saved within ten seconds.
     sleep 11
-    watched kill kill_it
+    watched kill kill_and_wait
     echo "restarted: $(show NRestarts)"
     echo "went on: $(grep -c 'goes on from the agent before' /run/justitia.log)"
     wait_for 60 limited && echo "limits are set again"
@@ -164,7 +168,7 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     wait_for 60 limited && sleep 11
     printf '[Service]\nRestart=no\n' >/run/systemd/system/justitia.service.d/no.conf
     systemctl daemon-reload
-    kill -KILL "$(show MainPID)"
+    kill_it
     wait_for 20 as_before && echo "without a next start everything is restored"
     rm /run/systemd/system/justitia.service.d/no.conf
     systemctl daemon-reload; systemctl reset-failed justitia; systemctl start justitia
