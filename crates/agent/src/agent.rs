@@ -120,19 +120,18 @@ impl Agent {
             saved_at: now,
         };
         if let Some(left) = left {
-            agent.take_over(left, now);
+            agent.take_over(left);
         }
         Ok(agent)
     }
 
     /// Goes on from what the agent before handed over.
-    fn take_over(&mut self, left: Handover, now: Duration) {
-        let (began, held) = (Instant::now(), self.applier.priors().len());
+    fn take_over(&mut self, left: Handover) {
+        let held = self.applier.priors().len();
         self.log.info(format_args!(
             "goes on from the agent before: {held} knobs stay in force"
         ));
-        self.observed_at = began.checked_sub(now.saturating_sub(left.at));
-        self.state = Arc::new(left.state.counted_anew());
+        self.state = Arc::new(left.state);
         self.applier.take_over(left.owners);
         for (group, weight) in left.weights {
             self.observer.set_file_weight(group, weight);
@@ -145,7 +144,7 @@ impl Agent {
         {
             let time = Duration::try_from_secs_f64(left_s).unwrap_or_default();
             self.reservations
-                .take_in(Asked { path, bytes, time }, began);
+                .take_in(Asked { path, bytes, time }, Instant::now());
         }
         self.gate_asked = left.gate_asked;
         // Groups may have gone since, or may not be managed any more.

@@ -18,8 +18,8 @@
 //!   one line in the log, and the knobs are restored.
 //! - Identity is the cgroup id: what is said of a group that is gone concerns no group.
 //!
-//! Left out: colors declared over the socket (they live for seconds and are declared again), and counts of
-//! traffic, which the next agent begins anew.
+//! Left out: colors declared over the socket (they live for seconds and are declared again). What was counted
+//! says nothing to the next agent, whose first step has no rates.
 
 use std::fs;
 use std::io;
@@ -42,7 +42,7 @@ const FORMAT: u32 = 1;
 /// How often an agent saves what it would leave behind if it were killed.
 pub const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// What was learned of a busy host is old after this time, suspends included.
-pub const USABLE: Duration = Duration::from_secs(30);
+pub const USABLE: Duration = Duration::from_secs(120);
 
 /// What is left to the next agent; `S` is the policy's state, borrowed where it is written.
 #[derive(Debug, Serialize, Deserialize)]

@@ -56,8 +56,8 @@ fn each_reason_not_to_go_on_is_told() {
     save(dir.path(), NOW).unwrap();
     assert!(reason("boot-2", Mode::Proportional).contains("of another boot"));
     assert!(reason(BOOT, Mode::Observe).contains("another mode"));
-    save(dir.path(), Duration::from_secs(468)).unwrap();
-    assert!(reason(BOOT, Mode::Proportional).contains("32 s old"));
+    save(dir.path(), Duration::from_secs(378)).unwrap();
+    assert!(reason(BOOT, Mode::Proportional).contains("122 s old"));
     fs::write(file(dir.path()), "0 torn").unwrap();
     assert!(reason(BOOT, Mode::Proportional).contains("is damaged"));
 }

@@ -259,6 +259,10 @@ impl Journal {
         if count == 0 {
             return Ok(());
         }
+        // A new file does not name them, and there is nothing to forget in it.
+        if !self.is_there() {
+            return self.rewrite();
+        }
         self.append(&text, count, false)
     }
 

@@ -86,6 +86,8 @@ fn the_next_agent_goes_on_within_a_step_and_no_knob_passes_its_prior_value() {
     );
     first.hand_over().unwrap();
     load.fake.clear_writes();
+    // On a slow host it takes its time.
+    load.fake.advance(Duration::from_secs(60));
     let mut next = agent(&load.fake, settings(state.path()), &log);
     assert_eq!(load.knobs(), in_force);
     load.steps(&mut next, 4);
@@ -311,7 +313,7 @@ fn damage(path: &Path, damage: Damage, load: &Load) {
         Damage::OtherVersion => {
             fs::write(path, swapped("justitia-handover 1", "justitia-handover 2")).unwrap();
         }
-        Damage::Old => load.fake.advance(Duration::from_secs(60)),
+        Damage::Old => load.fake.advance(Duration::from_secs(200)),
     }
 }
 

@@ -134,8 +134,8 @@ pub(crate) struct PolicyArgs {
 #[command(
     after_help = "Every knob goes back to what it held before when the agent ends. After \
 kill -9 the next start\ndoes that, or justitia restore. SIGHUP reads the configuration again.
-With --hand-over the knobs stay in force when the agent ends, and an agent that starts within 30 s goes on
-from them. Whoever starts it so has to run justitia restore when no agent follows, as the unit does.
+With --hand-over the knobs stay in force when the agent ends, and an agent that starts within two
+minutes goes on from them. Who starts it so runs justitia restore when no agent follows, as the unit does.
 
 Modes: observe measures and writes nothing; justitia sets thresholds by weight (the paper);
 proportional adds the feedback on measured bandwidth, and moves memory from groups that declare

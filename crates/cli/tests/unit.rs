@@ -168,6 +168,8 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     wait_for 60 limited && sleep 11
     printf '[Service]\nRestart=no\n' >/run/systemd/system/justitia.service.d/no.conf
     systemctl daemon-reload
+    # systemd writes its own values then, and the agent takes its knobs again.
+    sleep 5; wait_for 60 limited && sleep 11
     kill_it
     wait_for 20 as_before && echo "without a next start everything is restored"
     rm /run/systemd/system/justitia.service.d/no.conf

@@ -143,12 +143,6 @@ impl Counters {
             refault_pages: group.memory.refault_pages,
         }
     }
-
-    /// What the agent counts itself begins anew; the kernel counts on.
-    pub(crate) fn forget_traffic(&mut self) {
-        self.traffic = Traffic::default();
-        self.cache = CacheCounters::default();
-    }
 }
 
 #[cfg(test)]

@@ -55,19 +55,9 @@ pub struct State {
     disks: BTreeMap<GroupId, DiskMemo>,
 }
 
-impl State {
-    /// For another agent to go on from: it counts traffic anew, so that the first step has no rate of any
-    /// group and concludes nothing from that.
-    #[must_use]
-    pub fn counted_anew(mut self) -> State {
-        let memos = self.groups.values_mut();
-        memos.for_each(|memo| memo.counters.forget_traffic());
-        self
-    }
-}
-
 /// Decides: from what was remembered and what is seen now to what is remembered next and what is
-/// to be done. `elapsed` is the time since the previous step's snapshot.
+/// to be done. `elapsed` is the time since the previous step's snapshot; zero in an agent's first step, which
+/// has no rates, also where the agent goes on from the state of another one.
 pub fn step(
     state: &State,
     snapshot: &Snapshot,

@@ -88,7 +88,7 @@ fn another_agent_goes_on_without_a_rate_at_first_and_lifts_no_limit_for_that() {
     apply(&mut snapshot, &plan);
     // What it counts is more than what the one before did, and says nothing.
     pass_a_second(&mut snapshot, [900_000_000; 4], 600_000);
-    let (_, plan) = step(&state.counted_anew(), &snapshot, &config, SECOND);
+    let (_, plan) = step(&state, &snapshot, &config, Duration::ZERO);
     let lifted = |write: &crate::plan::Write| {
         write.knob == Knob::MemoryHigh && write.value == Value::Limit(Limit::Max)
     };
