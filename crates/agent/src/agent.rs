@@ -11,17 +11,18 @@ use justitia_nri::Listener;
 use justitia_observe::TrafficSource;
 use justitia_policy::config::Mode;
 use justitia_policy::plan::{Knob, Value};
-use justitia_policy::snapshot::{Group, OperatorLimits};
+use justitia_policy::snapshot::{Group, OperatorLimits, Reservation, WeightSource};
 
 use crate::apply::{Applier, Writers};
 use crate::config::Settings;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::handover::{self, Handover};
 use crate::journal::Journal;
 use crate::log::Log;
 use crate::notify::Notifier;
 use crate::observe::{Change, Observer};
 use crate::pace::{Control, Pace, Woken};
-use crate::reserve::Reservations;
+use crate::reserve::{Asked, Reservations};
 use crate::restore::{restore, Restored};
 use crate::socket::{Board, Step};
 use crate::status::{source_words, Priors, Problem, Setup, Tick};
@@ -29,6 +30,7 @@ use crate::status::{source_words, Priors, Problem, Setup, Tick};
 /// The agent.
 pub struct Agent {
     fs: Fs,
+    boot: String,
     settings: Settings,
     runtime: RuntimeDirs,
     log: Log,
@@ -46,10 +48,13 @@ pub struct Agent {
     reservations: Reservations,
     /// What was asked over the socket; the configuration says otherwise.
     gate_asked: Option<bool>,
+    /// When what a next agent needs was saved last, since this boot.
+    saved_at: Duration,
 }
 
 impl Agent {
-    /// An agent that has restored what a dead one left behind, and has changed nothing yet.
+    /// An agent that has changed nothing yet. It goes on from what the one before handed over, and has
+    /// restored what one that did not left behind.
     pub fn new(
         fs: Fs,
         settings: Settings,
@@ -75,7 +80,17 @@ impl Agent {
             let Problem { cause, remedy, .. } = damage.problem();
             log.warn(format_args!("{cause}; {remedy}"));
         }
-        if !journal.entries().is_empty() {
+        let (now, mode) = (fs.now_boottime(), settings.policy.mode);
+        let left = Handover::take(&settings.state_dir, boot, now, mode);
+        let left = left.unwrap_or_else(|why| {
+            log.warn(format_args!(
+                "what the agent before left is not used: {why}; its knobs are restored and gains learned anew"
+            ));
+            None
+        });
+        // What a damaged journal does not say any more would look like somebody else's hand.
+        let left = left.filter(|_| journal.damaged().is_none());
+        if left.is_none() && !journal.entries().is_empty() {
             let restored = restore(&fs, &mut journal, &writers, |_| true);
             tell(&log, "an earlier agent did not end well", &restored);
         }
@@ -85,8 +100,9 @@ impl Agent {
         let pace = Pace::new(&fs, &log)?;
         let since = SystemTime::now();
         let board = Arc::new(Board::new(setup(&settings, since)));
-        Ok(Agent {
+        let mut agent = Agent {
             fs,
+            boot: boot.to_owned(),
             settings,
             runtime,
             observer,
@@ -102,7 +118,38 @@ impl Agent {
             unsure: false,
             reservations: Reservations::default(),
             gate_asked: None,
-        })
+            saved_at: now,
+        };
+        if let Some(left) = left {
+            agent.take_over(left);
+        }
+        Ok(agent)
+    }
+
+    /// Goes on from what the agent before handed over.
+    fn take_over(&mut self, left: Handover) {
+        let held = self.applier.priors().len();
+        self.log.info(format_args!(
+            "goes on from the agent before: {held} knobs stay in force"
+        ));
+        self.state = Arc::new(left.state);
+        self.applier.take_over(left.owners);
+        for (group, weight) in left.weights {
+            self.observer.set_file_weight(group, weight);
+        }
+        for Reservation {
+            path,
+            bytes,
+            left_s,
+        } in left.reservations
+        {
+            let time = Duration::try_from_secs_f64(left_s).unwrap_or_default();
+            self.reservations
+                .take_in(Asked { path, bytes, time }, Instant::now());
+        }
+        self.gate_asked = left.gate_asked;
+        // Groups may have gone since, or may not be managed any more.
+        self.unsure = true;
     }
 
     /// How to tell it things while it runs.
@@ -190,6 +237,9 @@ impl Agent {
         self.observer.look_at_root(guarding);
         self.observer.set_priors(self.applier.priors());
         let observation = self.observer.observe();
+        if self.count == 1 {
+            self.applier.tell_foreign(&mut self.observer);
+        }
         let observed = began.elapsed();
         problems.extend(observation.problems);
         self.follow(&observation.change, &mut problems);
@@ -265,6 +315,40 @@ impl Agent {
             before,
         };
         self.board.post_step(tick, step);
+        self.keep_state();
+    }
+
+    /// Saves now and then what the next agent needs, in case this one is killed.
+    fn keep_state(&mut self) {
+        let now = self.fs.now_boottime();
+        let due = now.saturating_sub(self.saved_at) >= handover::SAVE_EVERY;
+        if !self.settings.hand_over || !due {
+            return;
+        }
+        self.saved_at = now;
+        if let Err(Error { cause, remedy, .. }) = self.save() {
+            self.log.warn_once(format_args!("{cause}; {remedy}"));
+        }
+    }
+
+    /// Writes what the next agent needs to go on.
+    fn save(&mut self) -> Result<()> {
+        let seen = self.observed_at.map_or(Duration::ZERO, |at| at.elapsed());
+        let weights = self.applier.owners().groups().filter_map(|id| {
+            let group = self.observer.seen(id)?;
+            let said = group.weight_source == WeightSource::IoWeight;
+            Some((id, group.weight.filter(|_| said)?.get()))
+        });
+        let left = Handover {
+            mode: self.settings.policy.mode,
+            at: self.fs.now_boottime().saturating_sub(seen),
+            state: &*self.state,
+            owners: self.applier.owners().clone(),
+            weights: weights.collect(),
+            reservations: self.reservations.holding(Instant::now()),
+            gate_asked: self.gate_asked,
+        };
+        left.save(&self.settings.state_dir, &self.boot)
     }
 
     /// Takes or lets go the kernel module's gate, as the configuration or `justitia gate` wants it.
@@ -278,6 +362,23 @@ impl Agent {
         gate.hold(&self.fs, settings, interval, &self.log)
     }
 
+    /// Leaves the knobs in force and what was learned to the next agent. Where that cannot be saved,
+    /// everything is put back.
+    pub fn hand_over(mut self) -> Result<Restored> {
+        self.applier.gate().let_go(&self.log);
+        self.applier.quiesce();
+        if let Err(Error { cause, remedy, .. }) = self.save() {
+            self.log
+                .warn(format_args!("nothing is handed over: {cause}; {remedy}"));
+            return self.finish();
+        }
+        let held = self.applier.priors().len();
+        self.log.info(format_args!(
+            "ended: {held} knobs stay in force for the next agent"
+        ));
+        Ok(Restored::default())
+    }
+
     /// Puts everything back and closes the journal.
     pub fn finish(mut self) -> Result<Restored> {
         // First: nobody waits while the rest is put back.
@@ -285,6 +386,9 @@ impl Agent {
         let fs = self.fs.clone();
         let (journal, writers) = self.applier.quiesce();
         let mut restored = restore(&fs, journal, writers, |_| true);
+        if let Err(error) = handover::discard(&self.settings.state_dir) {
+            restored.problems.push(Problem::general(&error));
+        }
         if let Err(error) = self.applier.into_journal().close() {
             restored.problems.push(Problem::general(&error));
         }

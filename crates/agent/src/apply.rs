@@ -110,6 +110,23 @@ impl Applier {
         applier
     }
 
+    /// Goes on from the knobs in the journal as an agent before left them.
+    pub(crate) fn take_over(&mut self, owners: Owners) {
+        self.owners = owners;
+    }
+
+    /// Whose the knobs are, for the next agent.
+    pub(crate) fn owners(&self) -> &Owners {
+        &self.owners
+    }
+
+    /// Tells the observer of the knobs that were the user's before this agent began.
+    pub(crate) fn tell_foreign(&self, observer: &mut Observer) {
+        for group in self.owners.groups() {
+            observer.set_foreign(group, self.owners.of_group(group));
+        }
+    }
+
     /// What our knobs held before us.
     pub fn priors(&self) -> Arc<Priors> {
         Arc::clone(&self.priors)

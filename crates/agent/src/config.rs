@@ -121,6 +121,8 @@ pub struct Settings {
     pub trust: Vec<u32>,
     /// Journal, lock and socket.
     pub state_dir: PathBuf,
+    /// When it is told to stop it leaves knobs and state to the next agent.
+    pub hand_over: bool,
     /// The socket, if not in the state directory.
     pub socket: Option<PathBuf>,
     /// Where the live page and the metrics are; `None`: nowhere.
@@ -148,6 +150,7 @@ impl Default for Settings {
             weights: Vec::new(),
             trust: Vec::new(),
             state_dir: PathBuf::from(STATE_DIR),
+            hand_over: false,
             socket: None,
             listen: Some(DEFAULT_LISTEN),
             gate: GateSettings::default(),
@@ -267,6 +270,7 @@ impl Default for File {
             weights,
             trust,
             state_dir,
+            hand_over: _,
             socket,
             listen,
             gate,
@@ -326,6 +330,7 @@ impl From<File> for Settings {
             weights: file.weights,
             trust: file.trust,
             state_dir: file.state_dir,
+            hand_over: false,
             socket: file.socket,
             listen: file.listen,
             gate: file.gate,

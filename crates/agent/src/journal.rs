@@ -259,6 +259,10 @@ impl Journal {
         if count == 0 {
             return Ok(());
         }
+        // A new file does not name them, and there is nothing to forget in it.
+        if !self.is_there() {
+            return self.rewrite();
+        }
         self.append(&text, count, false)
     }
 
@@ -305,7 +309,8 @@ impl Journal {
     }
 
     fn rewrite(&mut self) -> Result<()> {
-        self.file = Some(begin(&self.path, &self.boot, &self.entries)?);
+        let text = text_of(&self.boot, &self.entries);
+        self.file = Some(replace(&self.path, &text, true)?);
         self.lines = self.entries.len() * 2;
         Ok(())
     }
@@ -354,6 +359,8 @@ fn called(_: Call) -> io::Result<()> {
 }
 #[cfg(test)]
 use tests::called;
+#[cfg(test)]
+pub(crate) use tests::{Fault, FAULT};
 
 /// Writes a text in one go.
 fn write_all(file: &mut File, text: &str) -> io::Result<()> {
@@ -365,8 +372,8 @@ fn write_all(file: &mut File, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// Writes a journal that says just `entries`, and swaps it in at once.
-fn begin(path: &Path, boot: &str, entries: &BTreeMap<(GroupId, Knob), Entry>) -> Result<File> {
+/// Writes a file of the state directory whole, and swaps it in at once. `sync`: and returns when it is on disk.
+pub(crate) fn replace(path: &Path, text: &str, sync: bool) -> Result<File> {
     let fresh = path.with_extension("new");
     let write = || -> io::Result<File> {
         if let Some(dir) = path.parent() {
@@ -380,12 +387,14 @@ fn begin(path: &Path, boot: &str, entries: &BTreeMap<(GroupId, Knob), Entry>) ->
             .open(&fresh)?;
         called(Call::Truncate)?;
         file.set_len(0)?;
-        write_all(&mut file, &text_of(boot, entries))?;
-        called(Call::Sync)?;
-        file.sync_data()?;
+        write_all(&mut file, text)?;
+        if sync {
+            called(Call::Sync)?;
+            file.sync_data()?;
+        }
         called(Call::Rename)?;
         fs::rename(&fresh, path)?;
-        if let Some(dir) = path.parent() {
+        if let Some(dir) = path.parent().filter(|_| sync) {
             called(Call::SyncDirectory)?;
             File::open(dir)?.sync_all()?;
         }

@@ -65,6 +65,23 @@ fn what_was_held_and_written_is_read_back() {
 }
 
 #[test]
+fn what_the_next_agent_restores_leaves_no_damage_in_its_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path())
+        .hold(&[
+            hold(7, Knob::MemoryLow, low(0)),
+            hold(8, Knob::MemoryLow, low(0)),
+        ])
+        .unwrap();
+    let mut next = open(dir.path());
+    next.forget(&[(GroupId(7), Knob::MemoryLow)]).unwrap();
+    next.forget(&[(GroupId(8), Knob::MemoryLow)]).unwrap();
+    next.hold(&[hold(9, Knob::MemoryLow, low(0))]).unwrap();
+    let after = open(dir.path());
+    assert_eq!((after.entries().len(), after.damaged()), (1, None));
+}
+
+#[test]
 fn a_journal_of_another_boot_is_discarded() {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path())
@@ -136,13 +153,13 @@ fn an_empty_journal_leaves_no_file() {
 
 /// Which call fails, counted from here; every one after it, too, or just that one.
 #[derive(Debug, Clone, Copy)]
-struct Fault {
-    at: u32,
-    lasting: bool,
+pub(crate) struct Fault {
+    pub(crate) at: u32,
+    pub(crate) lasting: bool,
 }
 
 thread_local! {
-    static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
+    pub(crate) static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
 }
 
 /// Lets the calls fail that a test ordered.

@@ -1,4 +1,5 @@
-//! The agent: observe, decide, apply, once an interval; and nothing left changed when it leaves.
+//! The agent: observe, decide, apply, once an interval; and nothing left changed when it leaves, unless to
+//! the next one ([`handover`]).
 //!
 //! ```text
 //! cgroup, observe, discover -> observe -> policy::step -> apply -> cgroup
@@ -16,6 +17,7 @@ pub mod apply;
 pub mod colors;
 pub mod config;
 mod disks;
+pub mod handover;
 pub mod journal;
 pub mod lock;
 pub mod notify;

@@ -48,7 +48,7 @@ impl Notifier {
 
     /// It begins to stop.
     pub fn stopping(&self) {
-        self.send("STOPPING=1\nSTATUS=restoring the knobs\n");
+        self.send("STOPPING=1\nSTATUS=ending\n");
     }
 
     /// It is alive.

@@ -10,12 +10,13 @@
 //!   stay away ([`is_base`]): the agent goes on from them, and leaves them behind.
 //!   A value that a tenant writes to a group of its own never counts as one of these.
 //!
-//! A knob that is the user's stays the user's until the group is made anew or the agent starts again.
+//! A knob that is the user's stays the user's until the group is made anew, or the agent is stopped and started.
 
 use std::collections::HashSet;
 
 use justitia_policy::knob::{bfq_weight_of_systemd, Kind, Knob, Turn, Value};
 use justitia_policy::snapshot::{ForeignKnobs, GroupId};
+use serde::{Deserialize, Serialize};
 
 use crate::journal::Entry;
 use crate::record::same;
@@ -91,7 +92,7 @@ pub(crate) fn is_base(
 }
 
 /// Who took over what.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Owners {
     foreign: HashSet<(GroupId, Knob)>,
     arrived: HashSet<(GroupId, Knob)>,
@@ -151,6 +152,11 @@ impl Owners {
             Kind::Weight { .. } => Knob::weights().any(has),
             _ => has(knob),
         }
+    }
+
+    /// The groups with knobs that are the user's.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
+        self.foreign.iter().map(|&(group, _)| group)
     }
 
     /// The group's knobs that are the user's, for the policy.

@@ -19,6 +19,7 @@ use crate::agent::{listener, Agent};
 use crate::apply::Writers;
 use crate::config::Settings;
 use crate::error::{Error, Result};
+use crate::handover::{self, Handover};
 use crate::journal::{Damage, Journal};
 use crate::lock::Lock;
 use crate::log::Log;
@@ -89,6 +90,7 @@ pub fn run(
     let mode = mode_name(settings.policy.mode);
     let (globs, socket) = (settings.manage.join(" "), settings.socket());
     let (listen, feed_path) = (settings.listen, settings.status_socket());
+    let hand_over = settings.hand_over;
     let mut agent = Agent::new(
         fs,
         settings,
@@ -133,7 +135,8 @@ pub fn run(
             Ok(settings)
         })
     }));
-    let restored = end(agent, (server, feed));
+    let told = matches!(result, Ok(Ok(())));
+    let restored = end(agent, hand_over && told, (server, feed));
     signals.close();
     drop((claim, lock));
     let restored = restored?;
@@ -150,8 +153,12 @@ pub fn run(
 }
 
 /// The knobs first, then who is served: no client and no thread keeps them changed.
-pub fn end(agent: Agent, clients: impl Sized) -> Result<Restored> {
-    let restored = agent.finish();
+pub fn end(agent: Agent, hand_over: bool, clients: impl Sized) -> Result<Restored> {
+    let restored = if hand_over {
+        agent.hand_over()
+    } else {
+        agent.finish()
+    };
     drop(clients);
     restored
 }
@@ -161,12 +168,24 @@ pub fn priors(settings: &Settings) -> Result<Priors> {
     Journal::priors(&settings.state_dir, &justitia_cgroup::boot_id())
 }
 
+/// Whether an agent with these settings that starts now goes on from what one before left in force.
+pub fn is_handed_over(settings: &Settings) -> bool {
+    let (boot, now) = (justitia_cgroup::boot_id(), justitia_cgroup::now_boottime());
+    let left = Handover::read(&settings.state_dir, &boot, now, settings.policy.mode);
+    matches!(left, Ok(Some(_)))
+}
+
 /// Restores what a dead agent left behind; `None` if there is no journal.
 pub fn restore_host(settings: &Settings) -> Result<Option<Restored>> {
-    if !Journal::exists(&settings.state_dir) {
+    let dir = &settings.state_dir;
+    if !Journal::exists(dir) && !handover::exists(dir) {
         return Ok(None);
     }
-    let lock = Lock::take(&settings.state_dir)?;
+    let lock = Lock::take(dir)?;
+    handover::discard(dir)?;
+    if !Journal::exists(dir) {
+        return Ok(None);
+    }
     let mut journal = Journal::open(&settings.state_dir, &justitia_cgroup::boot_id())?;
     let mut restored = Restored::default();
     if !journal.entries().is_empty() {

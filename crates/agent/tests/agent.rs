@@ -3,91 +3,16 @@
 mod common;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use common::{contended_host, until, BOOT};
+use common::{agent, agent_settings as settings, until, Load};
 use justitia_agent::notify::Notifier;
-use justitia_agent::{Agent, Log, Settings};
-use justitia_cgroup::{FakeFs, Resource};
-use justitia_discover::RuntimeDirs;
+use justitia_agent::{Log, Settings};
+use justitia_cgroup::Resource;
 use justitia_policy::config::Mode;
 use justitia_policy::snapshot::Host;
-use justitia_policy::units::{Bytes, Limit, Weight};
-
-const NAMES: [&str; 3] = ["light", "heavy", "idle"];
-const KNOBS: [&str; 4] = ["memory.low", "memory.high", "io.weight", "io.bfq.weight"];
-
-fn settings(state: &Path, mode: Mode) -> Settings {
-    let mut settings = Settings {
-        manage: vec!["/app/*".into()],
-        weights: vec![("/app/heavy".into(), Weight::new(800).unwrap())],
-        state_dir: state.to_owned(),
-        interval: Duration::from_millis(250),
-        ..Settings::default()
-    };
-    settings.policy.mode = mode;
-    settings
-}
-
-fn agent(fake: &Arc<FakeFs>, settings: Settings, log: &Log) -> Agent {
-    Agent::new(
-        fake.clone(),
-        settings,
-        RuntimeDirs::none(),
-        BOOT,
-        log.clone(),
-    )
-    .unwrap()
-}
-
-/// A full host on which light and heavy write as fast as they can, light most.
-struct Load {
-    fake: Arc<FakeFs>,
-    ticks: u64,
-}
-
-impl Load {
-    fn new() -> Load {
-        Load {
-            fake: contended_host(&NAMES),
-            ticks: 0,
-        }
-    }
-
-    /// One second of it.
-    fn second(&mut self) {
-        self.ticks += 1;
-        self.fake.advance(Duration::from_secs(1));
-        for (pid, name, rate) in [(100, "light", 30 << 20), (101, "heavy", 10 << 20)] {
-            self.fake.process_io(pid, 0, self.ticks * rate);
-            self.fake.update(&format!("/app/{name}"), |group| {
-                group.io_some_us += 600_000;
-                group.memory_some_us += 300_000;
-            });
-        }
-    }
-
-    fn knobs(&self) -> Vec<Option<String>> {
-        let paths = NAMES
-            .iter()
-            .map(|name| format!("/app/{name}"))
-            .chain(["/app".into()]);
-        paths
-            .flat_map(|path| KNOBS.map(|knob| self.fake.text(&path, knob)))
-            .collect()
-    }
-
-    fn steps(&mut self, agent: &mut Agent, steps: u32) {
-        for _ in 0..steps {
-            self.second();
-            agent.tick();
-            // Lets the writes arrive and the measured time be what the policy expects.
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
+use justitia_policy::units::{Bytes, Limit};
 
 #[test]
 fn under_contention_it_writes_and_when_it_ends_all_is_as_before() {
@@ -214,7 +139,7 @@ fn the_knobs_are_as_before_when_the_agent_sends_its_clients_away() {
         load: &load,
         before,
     };
-    justitia_agent::run::end(agent, clients).unwrap();
+    justitia_agent::run::end(agent, false, clients).unwrap();
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The packaged systemd unit on a stock kernel, under systemd itself: it starts with its
-//! restrictions, does its work under them, outlives a crash and leaves nothing changed.
+//! restrictions, does its work under them, keeps the knobs in force over restarts and crashes, and leaves
+//! nothing changed.
 //!
 //! Slow, so ignored by default; `make test` runs it:
 //! `cargo test --release -p justitia-cli --test unit -- --ignored --nocapture`.
@@ -14,10 +15,11 @@ use justitia_machine::kernels::Series;
 
 const UNIT: &str = include_str!("../../../packaging/justitia.service");
 const WEB_UNIT: &str = include_str!("../../../packaging/justitia-web.service");
+const RESTORE_UNIT: &str = include_str!("../../../packaging/justitia-restore.service");
 
 /// Becomes systemd's host: a process space of its own, because the guest's first process is the
-/// lab's. `job` prints the units, the agent's up to a mark, which are changed in nothing but where the binary is
-/// and where its words go. The check is itself a service; it ends the guest.
+/// lab's. `job` prints the units, each after a line `@@ NAME`, which are changed in nothing but where the binary
+/// is and where its words go. The check is itself a service; it ends the guest.
 const SCRIPT: &str = r#"
 if [ "$1" != check ]; then
     set_up
@@ -25,10 +27,11 @@ if [ "$1" != check ]; then
     mkdir -p /run/systemd/system/justitia.service.d
     cd /run/systemd/system || give_up "no /run"
     : >/run/lab.toml
-    job | sed '/^@@$/,$d' >justitia.service
-    job | sed '1,/^@@$/d' >justitia-web.service
+    job | while IFS= read -r line; do
+        case $line in "@@ "*) unit=${line#@@ } ;; *) printf '%s\n' "$line" >>"$unit" ;; esac
+    done
     busybox ip link set lo up
-    mkdir -p justitia-web.service.d
+    mkdir -p justitia-web.service.d justitia-restore.service.d
     cat >justitia-web.service.d/lab.conf <<END
 [Service]
 ExecStart=
@@ -38,11 +41,18 @@ END
     cat >justitia.service.d/lab.conf <<END
 [Service]
 ExecStart=
-ExecStart=/opt/lab/justitia run --wait --config /run/lab.toml --manage '/work.slice/*'
+ExecStart=/opt/lab/justitia run --wait --hand-over --config /run/lab.toml --manage '/work.slice/*'
 ExecStopPost=
-ExecStopPost=-/opt/lab/justitia restore
+ExecStopPost=-/opt/lab/justitia restore --unless-restarting %n
 StandardOutput=append:/run/justitia.log
 StandardError=append:/run/justitia.log
+END
+    cat >justitia-restore.service.d/lab.conf <<END
+[Service]
+ExecStop=
+ExecStop=-/opt/lab/justitia restore
+StandardOutput=append:/run/restore.log
+StandardError=append:/run/restore.log
 END
     for name in light heavy; do
         printf '[Service]\nSlice=work.slice\nIOWeight=%s\nExecStart=%s load %s\n' \
@@ -117,11 +127,56 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     done
     sleep 6
     echo "bfq: $(tr -dc 0-9 <$slice/heavy.service/io.bfq.weight) foreign: $(grep -c 'heavy.service io.*somebody else' /run/justitia.log)"
-    kill -KILL "$first"
+    # Knobs of light, again and again: how often, and how often one had its prior value.
+    watch() {
+        local high low times=0 prior=0
+        while [ -e /run/watching ]; do
+            read -r high <$slice/light.service/memory.high
+            read -r low <$slice/light.service/memory.low
+            if [ "$high" = max ] || [ "$low" = 0 ]; then prior=$((prior + 1)); fi
+            times=$((times + 1))
+        done
+        echo "$1: prior values seen $prior times ($times looks)"
+    }
+    watched() { # NAME COMMAND...
+        touch /run/watching
+        watch "$1" & local watcher=$!
+        sleep 2
+        "${@:2}"
+        sleep 3
+        rm /run/watching
+        wait $watcher
+    }
     again() { is_active && [ "$(show MainPID)" != "$first" ] && [ "$(show MainPID)" != 0 ]; }
-    wait_for 30 again && echo "restarted: $(show NRestarts)"
+    kill_it() {
+        first=$(show MainPID)
+        [ "$first" -gt 1 ] && kill -KILL "$first" || echo "FAILED: no process to kill"
+    }
+    kill_and_wait() { kill_it; wait_for 30 again; }
+    as_before() { [ "$(cat /run/before)" = "$(knobs)" ]; }
+    watched restart systemctl restart justitia
+    again && echo "restarted by hand"
+    # What a killed agent leaves was saved within ten seconds.
+    sleep 11
+    watched kill kill_and_wait
+    echo "restarted: $(show NRestarts)"
+    echo "went on: $(grep -c 'goes on from the agent before' /run/justitia.log)"
     wait_for 60 limited && echo "limits are set again"
     wait_for 20 page 9619 && echo "the page is served again"
+    echo 'nonsense = 1' >/run/lab.toml
+    systemctl restart justitia; as_before && echo "a restart that fails restores"
+    : >/run/lab.toml
+    systemctl reset-failed justitia; systemctl restart justitia
+    wait_for 60 limited && sleep 11
+    printf '[Service]\nRestart=no\n' >/run/systemd/system/justitia.service.d/no.conf
+    systemctl daemon-reload
+    # systemd writes its own values then, and the agent takes its knobs again.
+    sleep 5; wait_for 60 limited && sleep 11
+    kill_it
+    wait_for 20 as_before && echo "without a next start everything is restored"
+    rm /run/systemd/system/justitia.service.d/no.conf
+    systemctl daemon-reload; systemctl reset-failed justitia; systemctl start justitia
+    wait_for 60 limited && echo "limits are set for the last time"
     systemctl stop justitia && echo "stopped: $(show Result)"
     echo "page: $(web ActiveState)"
     knobs >/run/after
@@ -129,6 +184,7 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     echo "memory peak: $(show MemoryPeak)"
     echo "== its log"; cat /run/justitia.log
     echo "== the page's"; cat /run/web.log
+    echo "== the last resort's"; cat /run/restore.log
     echo "== knobs"; cat /run/before
 } 2>&1 | report
 busybox sync
@@ -210,8 +266,14 @@ fn the_packaged_unit_works_under_its_restrictions_and_leaves_nothing_changed() {
     spec.extra_packages = vec!["systemd".to_owned()];
     spec.data_bytes = 1 << 30;
     spec.disk_mbps = Some(40);
-    spec.timeout = Duration::from_secs(300);
-    let (_, report) = report_of(&spec, &format!("{UNIT}@@\n{WEB_UNIT}"));
+    spec.timeout = Duration::from_secs(500);
+    let units = [
+        ("justitia", UNIT),
+        ("justitia-web", WEB_UNIT),
+        ("justitia-restore", RESTORE_UNIT),
+    ];
+    let units = units.map(|(name, text)| format!("@@ {name}.service\n{text}"));
+    let (_, report) = report_of(&spec, &units.concat());
     println!("{report}");
     for line in [
         "Groups competed for",
@@ -224,8 +286,15 @@ fn the_packaged_unit_works_under_its_restrictions_and_leaves_nothing_changed() {
         "weight 800 shows",
         "weight 400 shows",
         "foreign: 0",
+        "restart: prior values seen 0 times",
+        "restarted by hand",
+        "kill: prior values seen 0 times",
         "restarted: 1",
+        "went on: 2",
         "limits are set again",
+        "a restart that fails restores",
+        "without a next start everything is restored",
+        "limits are set for the last time",
         "the page is served",
         "the page moved",
         "the agent goes on without a page",

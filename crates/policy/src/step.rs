@@ -56,7 +56,8 @@ pub struct State {
 }
 
 /// Decides: from what was remembered and what is seen now to what is remembered next and what is
-/// to be done. `elapsed` is the time since the previous step's snapshot.
+/// to be done. `elapsed` is the time since the previous step's snapshot; zero in an agent's first step, which
+/// has no rates, also where the agent goes on from the state of another one.
 pub fn step(
     state: &State,
     snapshot: &Snapshot,

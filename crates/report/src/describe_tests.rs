@@ -8,8 +8,8 @@ use justitia_policy::config::{Mode, Objective};
 use serde_json::Value;
 
 use super::*;
-use crate::status::Report;
 use crate::example;
+use crate::status::Report;
 use crate::status::{Problem, Setup};
 
 fn report() -> Report {

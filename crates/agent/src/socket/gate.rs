@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The agent takes or lets go the gate at its next step, so the answer says how many there were: the
-//! report of a later one tells what became of it. It holds until the agent ends; the configuration's
-//! `[gate]` decides again after that.
+//! report of a later one tells what became of it. It holds until the agent stops (a
+//! restart keeps it); the configuration's `[gate]` decides again after that.
 
 use std::io::Read as _;
 use std::path::Path;

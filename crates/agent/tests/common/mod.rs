@@ -10,12 +10,13 @@ use justitia_agent::config::DiskSettings;
 use justitia_agent::journal::Journal;
 use justitia_agent::observe::{Observation, Observer};
 use justitia_agent::restore::{restore, Restored};
-use justitia_agent::Log;
+use justitia_agent::{Agent, Log, Settings};
 use justitia_cgroup::{FakeFs, Fs, WriterConfig};
 use justitia_discover::{DiscoverConfig, RuntimeDirs};
+use justitia_policy::config::Mode;
 use justitia_policy::plan::{Knob, Plan, Reason, Value, Write};
 use justitia_policy::snapshot::{GroupId, Host};
-use justitia_policy::units::{Bytes, Limit};
+use justitia_policy::units::{Bytes, Limit, Weight};
 use justitia_report::status::Problem;
 
 pub const BOOT: &str = "test-boot";
@@ -51,6 +52,80 @@ pub fn contended_host(names: &[&str]) -> Arc<FakeFs> {
         });
     }
     fake
+}
+
+pub const NAMES: [&str; 3] = ["light", "heavy", "idle"];
+pub const KNOBS: [&str; 4] = ["memory.low", "memory.high", "io.weight", "io.bfq.weight"];
+
+/// Those of an agent that manages `/app/*` of a contended host.
+pub fn agent_settings(state: &Path, mode: Mode) -> Settings {
+    let mut settings = Settings {
+        manage: vec!["/app/*".into()],
+        weights: vec![("/app/heavy".into(), Weight::new(800).unwrap())],
+        state_dir: state.to_owned(),
+        interval: Duration::from_millis(250),
+        ..Settings::default()
+    };
+    settings.policy.mode = mode;
+    settings
+}
+
+pub fn agent(fake: &Arc<FakeFs>, settings: Settings, log: &Log) -> Agent {
+    Agent::new(
+        fake.clone(),
+        settings,
+        RuntimeDirs::none(),
+        BOOT,
+        log.clone(),
+    )
+    .unwrap()
+}
+
+/// A full host on which light and heavy write as fast as they can, light most.
+pub struct Load {
+    pub fake: Arc<FakeFs>,
+    ticks: u64,
+}
+
+impl Load {
+    pub fn new() -> Load {
+        Load {
+            fake: contended_host(&NAMES),
+            ticks: 0,
+        }
+    }
+
+    /// One second of it.
+    pub fn second(&mut self) {
+        self.ticks += 1;
+        self.fake.advance(Duration::from_secs(1));
+        for (pid, name, rate) in [(100, "light", 30 << 20), (101, "heavy", 10 << 20)] {
+            self.fake.process_io(pid, 0, self.ticks * rate);
+            self.fake.update(&format!("/app/{name}"), |group| {
+                group.io_some_us += 600_000;
+                group.memory_some_us += 300_000;
+            });
+        }
+    }
+
+    pub fn knobs(&self) -> Vec<Option<String>> {
+        let paths = NAMES
+            .iter()
+            .map(|name| format!("/app/{name}"))
+            .chain(["/app".into()]);
+        paths
+            .flat_map(|path| KNOBS.map(|knob| self.fake.text(&path, knob)))
+            .collect()
+    }
+
+    pub fn steps(&mut self, agent: &mut Agent, steps: u32) {
+        for _ in 0..steps {
+            self.second();
+            agent.tick();
+            // Lets the writes arrive and the measured time be what the policy expects.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }
 
 pub fn config() -> DiscoverConfig {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use justitia_policy::snapshot::{Host, Pressure};
 use justitia_policy::units::Bytes;
 use rustix::fs::{self, Mode, OFlags};
+use rustix::time::{clock_gettime, ClockId};
 
 use crate::parse::psi::Totals;
 use crate::{parse, Buffer};
@@ -95,6 +96,15 @@ fn open(path: &str) -> Option<OwnedFd> {
 pub fn boot_id() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     id.map_or_else(|_| "unknown".to_owned(), |id| id.trim().to_owned())
+}
+
+/// Time since this boot, suspends included.
+pub fn now_boottime() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(
+        u64::try_from(now.tv_sec).unwrap_or(0),
+        u32::try_from(now.tv_nsec).unwrap_or(0),
+    )
 }
 
 #[cfg(test)]

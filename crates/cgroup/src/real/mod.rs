@@ -26,10 +26,9 @@ use std::time::Duration;
 use justitia_policy::snapshot::{GroupId, Host};
 use rustix::fs::{self, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
-use rustix::time::{clock_gettime, ClockId};
 
 pub use btf::{has_btf, has_nohz_full, module_has};
-pub use host::boot_id;
+pub use host::{boot_id, now_boottime};
 pub use mount::{mount_of, Mount, MountOf};
 pub use own::resident_bytes;
 pub use own_group::OwnGroup;
@@ -268,11 +267,7 @@ impl CgroupFs for RealFs {
     }
 
     fn now_boottime(&self) -> Duration {
-        let now = clock_gettime(ClockId::Boottime);
-        Duration::new(
-            u64::try_from(now.tv_sec).unwrap_or(0),
-            u32::try_from(now.tv_nsec).unwrap_or(0),
-        )
+        now_boottime()
     }
 }
 

@@ -1,9 +1,11 @@
 //! `justitia restore`: put back what an agent that was killed left behind.
 
+use std::process::{Command, Stdio};
+
 use anyhow::Result;
 use clap::Args;
-use justitia_agent::run::restore_host;
-use justitia_agent::Error;
+use justitia_agent::run::{is_handed_over, restore_host};
+use justitia_agent::{Error, Settings};
 use serde::Serialize;
 
 use crate::output::{self, Page};
@@ -22,6 +24,9 @@ Example:
 pub(crate) struct RestoreArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
+    /// Do nothing if systemd is about to start this unit again and the agent handed over
+    #[arg(long, value_name = "UNIT")]
+    pub(crate) unless_restarting: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -39,9 +44,23 @@ struct RestoreOutput {
 
 /// Restores, and says what became of the knobs.
 pub(crate) fn run(args: &RestoreArgs) -> Result<()> {
-    let settings = settings::load(&args.config)?;
+    let loaded = settings::load(&args.config);
+    if let (Some(unit), Ok(settings)) = (&args.unless_restarting, &loaded) {
+        if is_handed_over(settings) && is_restarting(unit) {
+            output::print_line(format_args!("the knobs stay in force: {unit} starts again"))?;
+            return Ok(());
+        }
+    }
+    // A mistake in the configuration must not keep a knob from its prior value.
+    let (settings, refused) = match loaded {
+        Ok(settings) => (settings, None),
+        Err(error) => (without_configuration(args), Some(error)),
+    };
     let found = restore_host(&settings)?;
     let nothing = found.is_none();
+    if let (true, Some(refused)) = (nothing, refused) {
+        return Err(refused.into());
+    }
     let restored = found.unwrap_or_default();
     let failure = restored.problems.first().cloned();
     if args.json {
@@ -65,5 +84,57 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<()> {
     match failure {
         None => Ok(()),
         Some(problem) => Err(Error::failed(problem.cause, problem.remedy).into()),
+    }
+}
+
+fn without_configuration(args: &RestoreArgs) -> Settings {
+    let mut settings = Settings::default();
+    if let Some(dir) = &args.config.state_dir {
+        settings.state_dir.clone_from(dir);
+    }
+    settings
+}
+
+/// Whether systemd is about to start this unit, which is stopping, again. Where it does not say, it is not.
+fn is_restarting(unit: &str) -> bool {
+    let jobs = Command::new("systemctl")
+        .args(["list-jobs", "--no-legend", unit])
+        .stdin(Stdio::null())
+        .output();
+    let result = std::env::var("SERVICE_RESULT").ok();
+    jobs.is_ok_and(|jobs| {
+        let text = String::from_utf8_lossy(&jobs.stdout);
+        jobs.status.success() && starts_again(&text, unit, result.as_deref())
+    })
+}
+
+/// The same from systemd's jobs (`ID UNIT TYPE STATE`) and the `$SERVICE_RESULT` of `systemd.exec(5)`. A unit
+/// that failed without a job is started again by `Restart=`.
+fn starts_again(jobs: &str, unit: &str, result: Option<&str>) -> bool {
+    let mut jobs = jobs.lines().map(|line| line.split_whitespace());
+    let job = jobs.find_map(|mut words| (words.nth(1)? == unit).then(|| words.next())?);
+    match job {
+        Some(kind) => kind == "restart",
+        None => result.is_some_and(|result| result != "success"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_restart_and_a_failure_are_followed_by_a_start() {
+        let unit = "justitia.service";
+        let again = |jobs: &str, result| starts_again(jobs, unit, Some(result));
+        assert!(again(" 77 justitia.service restart running\n", "success"));
+        assert!(!again("77 justitia.service stop running\n", "success"));
+        assert!(!again("77 justitia.service stop running\n", "signal"));
+        // It failed while it was starting.
+        assert!(!again("77 justitia.service start running\n", "exit-code"));
+        assert!(again("", "signal") && again("", "watchdog"));
+        assert!(!again("", "success") && !starts_again("", unit, None));
+        let other = "78 justitia-web.service restart waiting\n";
+        assert!(!again(other, "success"));
     }
 }

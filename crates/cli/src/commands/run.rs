@@ -19,6 +19,8 @@ use crate::sibling;
 #[command(
     after_help = "Every knob goes back to what it held before when the agent ends. After \
 kill -9 the next start\ndoes that, or justitia restore. SIGHUP reads the configuration again.
+With --hand-over the knobs stay in force when the agent ends, and an agent that starts within two
+minutes goes on from them. Who starts it so runs justitia restore when no agent follows, as the unit does.
 
 Modes: observe measures and writes nothing; justitia sets thresholds by weight (the paper);
 proportional adds the feedback on measured bandwidth, and moves memory from groups that declare
@@ -41,6 +43,9 @@ pub(crate) struct RunArgs {
     /// Start although no cgroup matches yet
     #[arg(long)]
     pub(crate) wait: bool,
+    /// When told to stop, leave the knobs and what was learned to the next agent
+    #[arg(long)]
+    pub(crate) hand_over: bool,
     /// Address of the live page and the metrics, or off [default: 127.0.0.1:9619]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<String>,
@@ -53,6 +58,7 @@ pub(crate) struct RunArgs {
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let read = || {
         let mut settings = settings::with_policy(&args.config, &args.policy)?;
+        settings.hand_over = args.hand_over;
         if let Some(listen) = &args.listen {
             settings.listen =
                 parse_listen(listen).map_err(|(cause, remedy)| Error::usage(cause, remedy))?;

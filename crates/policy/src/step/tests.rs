@@ -76,6 +76,28 @@ fn after(seconds: u32, stall_us: u64, config: &Config) -> (Snapshot, Plan) {
     seeing(seconds, stall_us, config, |_| ())
 }
 
+#[test]
+fn another_agent_goes_on_without_a_rate_at_first_and_lifts_no_limit_for_that() {
+    let (config, mut snapshot) = (Config::default(), contended());
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+    for _ in 0..8 {
+        apply(&mut snapshot, &plan);
+        pass_a_second(&mut snapshot, [10_000_000; 4], 600_000);
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+    }
+    apply(&mut snapshot, &plan);
+    // What it counts is more than what the one before did, and says nothing.
+    pass_a_second(&mut snapshot, [900_000_000; 4], 600_000);
+    let (_, plan) = step(&state, &snapshot, &config, Duration::ZERO);
+    let lifted = |write: &crate::plan::Write| {
+        write.knob == Knob::MemoryHigh && write.value == Value::Limit(Limit::Max)
+    };
+    assert!(!plan.writes.iter().any(lifted), "{:?}", plan.writes);
+    for verdict in &plan.verdicts {
+        assert_eq!((verdict.bytes_per_s, verdict.contending), (None, true));
+    }
+}
+
 /// Knobs written while four writers contend in this mode.
 fn knobs_written(mode: Mode) -> BTreeSet<Knob> {
     let config = Config {

@@ -1,0 +1,149 @@
+//! What an agent leaves to the next one: what it learned, whose the knobs are, what was asked of it. The knobs
+//! stay as they are meanwhile, and stay in the journal.
+//!
+//! One file in the state directory, two lines with a checksum in front as in the journal:
+//!
+//! ```text
+//! CHECKSUM justitia-handover FORMAT STATE-VERSION BOOT-ID
+//! CHECKSUM {"mode": ..., "at": ..., "state": ..., ...}
+//! ```
+//!
+//! It is written when the agent hands over, and every [`SAVE_EVERY`] for the case that the agent is killed.
+//!
+//! Invariants:
+//! - The file is replaced whole, or not at all.
+//! - Who goes on from it removes it first. A state that kills its agent is used once: the next start finds no
+//!   file, and restores.
+//! - A file that is damaged, or of another boot, format or mode, or older than [`USABLE`], is not used; that is
+//!   one line in the log, and the knobs are restored.
+//! - Identity is the cgroup id: what is said of a group that is gone concerns no group.
+//!
+//! Left out: colors declared over the socket (they live for seconds and are declared again). What was counted
+//! says nothing to the next agent, whose first step has no rates.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use justitia_policy::config::Mode;
+use justitia_policy::snapshot::{GroupId, Reservation};
+use justitia_policy::{State, STATE_VERSION};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{plain, Error, Result};
+use crate::journal::replace;
+use crate::owner::Owners;
+use crate::record::{checked, push_line};
+
+const FILE: &str = "handover";
+const FORMAT: u32 = 1;
+
+/// How often an agent saves what it would leave behind if it were killed.
+pub const SAVE_EVERY: Duration = Duration::from_secs(10);
+/// What was learned of a busy host is old after this time, suspends included.
+pub const USABLE: Duration = Duration::from_secs(120);
+
+/// What is left to the next agent; `S` is the policy's state, borrowed where it is written.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Handover<S = State> {
+    /// Knobs of one mode are no beginning for another.
+    pub(crate) mode: Mode,
+    /// When the host was looked at last, since this boot.
+    pub(crate) at: Duration,
+    pub(crate) state: S,
+    pub(crate) owners: Owners,
+    /// Weights that somebody else wrote to files of ours.
+    pub(crate) weights: Vec<(GroupId, u32)>,
+    pub(crate) reservations: Vec<Reservation>,
+    pub(crate) gate_asked: Option<bool>,
+}
+
+impl Handover<&State> {
+    /// Writes it.
+    pub(crate) fn save(&self, dir: &Path, boot: &str) -> Result<()> {
+        let path = file(dir);
+        let mut text = String::new();
+        push_line(&mut text, &header(boot));
+        let json = serde_json::to_string(self);
+        let json = json.map_err(|error| Error::io("write", &path, &error.into()))?;
+        push_line(&mut text, &json);
+        // After a power failure there is nothing to go on from.
+        replace(&path, &text, false).map(drop)
+    }
+}
+
+impl Handover {
+    /// What an agent left in `dir` that is to be gone on from at `now`, since this boot; `None` if there is
+    /// nothing. An error says why it cannot be used.
+    pub(crate) fn read(
+        dir: &Path,
+        boot: &str,
+        now: Duration,
+        mode: Mode,
+    ) -> std::result::Result<Option<Handover>, String> {
+        let path = file(dir);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(format!("{}: {}", path.display(), plain(&error))),
+        };
+        let damaged = || format!("{} is damaged", path.display());
+        let mut lines = text.split_inclusive('\n');
+        let first = lines.next().and_then(checked).ok_or_else(damaged)?;
+        if first != header(boot) {
+            let path = path.display();
+            return Err(format!("{path} is of another boot or of another version"));
+        }
+        let json = lines.next().and_then(checked).ok_or_else(damaged)?;
+        let left: Handover = serde_json::from_str(json).map_err(|_| damaged())?;
+        let age = now.saturating_sub(left.at);
+        if left.mode != mode {
+            return Err("it worked in another mode".into());
+        }
+        if age > USABLE {
+            return Err(format!("it is {} s old", age.as_secs()));
+        }
+        Ok(Some(left))
+    }
+
+    /// The same, for who goes on from it: it is not there any more.
+    pub(crate) fn take(
+        dir: &Path,
+        boot: &str,
+        now: Duration,
+        mode: Mode,
+    ) -> std::result::Result<Option<Handover>, String> {
+        let left = Handover::read(dir, boot, now, mode);
+        discard(dir).map_err(|error| error.cause)?;
+        left
+    }
+}
+
+/// Whether something was left in `dir`.
+pub(crate) fn exists(dir: &Path) -> bool {
+    file(dir).exists()
+}
+
+/// Removes what was left in `dir`: its knobs are not in force any more.
+pub(crate) fn discard(dir: &Path) -> Result<()> {
+    let path = file(dir);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", &path, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn file(dir: &Path) -> PathBuf {
+    dir.join(FILE)
+}
+
+fn header(boot: &str) -> String {
+    format!("justitia-handover {FORMAT} {STATE_VERSION} {boot}")
+}
+
+#[cfg(test)]
+#[path = "handover_tests.rs"]
+mod tests;
