@@ -1,5 +1,5 @@
 //! The Debian package on a stock kernel, under systemd: installing it writes no knob, the documented command turns
-//! it on, an upgrade keeps the configuration, and purging it under load leaves every knob as it was.
+//! it on, an upgrade keeps every knob in force, and purging it under load leaves every knob as it was.
 //!
 //! Slow, and needs a package: `scripts/package --check` builds one and runs this.
 
@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use common::{machine, report_of, PROLOGUE};
 use justitia_machine::kernels::Series;
+
+const SERVICES: &str = include_str!("services.sh");
 
 /// Becomes systemd's host with a root that can be written to: a layer of memory over the guest's own.
 const SCRIPT: &str = r#"
@@ -31,43 +33,15 @@ if [ "$1" != check ]; then
     echo 0123456789abcdef0123456789abcdef >$root/etc/machine-id
     cd /run/systemd/system || give_up "no /run"
     busybox ip link set lo up
-    for name in light heavy; do
-        printf '[Service]\nSlice=work.slice\nIOWeight=%s\nExecStart=%s load %s\n' \
-            "$([ $name = light ] && echo 100 || echo 400)" "$0" $name >$name.service
-    done
-    printf '[Unit]\nDefaultDependencies=no\n' >lab.target
-    printf '[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nExecStart=%s check\n' "$0" >check.service
-    mkdir lab.target.wants && ln -s ../check.service lab.target.wants/
+    units
     exec unshare --pid --fork --mount chroot $root /bin/sh -c 'mount -t proc proc /proc
         exec /lib/systemd/systemd --system --unit=lab.target --log-target=console --log-level=warning'
 fi
 "#;
 
-const LOAD: &str = r#"
-if [ "$1" = load ]; then
-    while :; do
-        for i in 1 2 3 4; do dd if=/dev/zero of="/data/$2$i" bs=1M count=32 2>/dev/null; done
-    done
-fi
-"#;
-
 /// `job` prints the command that turns it on.
 const CHECK: &str = r#"
-slice=/sys/fs/cgroup/work.slice
-knobs() {
-    for name in light heavy; do
-        for file in memory.low memory.high io.bfq.weight io.weight; do
-            [ -e "$slice/$name.service/$file" ] && echo "$name $file $(tr '\n' ' ' <"$slice/$name.service/$file")"
-        done
-    done
-}
-limited() { [ "$(cat $slice/light.service/memory.high)" != max ]; }
 managed() { justitia status | grep -q '^/work.slice/heavy.service'; }
-wait_for() {
-    local i
-    for i in $(seq "$1"); do "${@:2}" && return; sleep 1; done
-    false
-}
 # The image's packages are not in its database, and not all programs that dpkg looks for are in it.
 dpkg() { command dpkg --force-depends,bad-path "$@"; }
 {
@@ -86,8 +60,10 @@ dpkg() { command dpkg --force-depends,bad-path "$@"; }
     knobs | cmp - /run/before && echo "installing has written no knob"
     sudo() { "$@"; }
     eval "$(job)" && wait_for 60 limited && echo "turned on: limits are set"
-    dpkg -i /opt/lab/justitia.deb && echo "upgraded"
-    wait_for 60 limited && echo "limits are set by the new agent"
+    first=$(systemctl show -P MainPID justitia)
+    watched upgrade dpkg -i /opt/lab/justitia.deb
+    [ "$(systemctl show -P MainPID justitia)" != "$first" ] && echo "another agent runs"
+    limited && echo "limits are set by the new agent"
     dpkg --purge justitia && echo "purged"
     knobs | cmp - /run/before && echo "every knob is as before"
     systemctl cat justitia >/dev/null 2>&1 || echo "no unit is left"
@@ -106,7 +82,7 @@ fn installing_writes_no_knob_and_purging_under_load_leaves_none_changed() {
     let dir = tempfile::tempdir().unwrap();
     let mut spec = machine(
         Series::V6_12,
-        &format!("{PROLOGUE}{LOAD}{SCRIPT}{CHECK}"),
+        &format!("{PROLOGUE}{SERVICES}{SCRIPT}{CHECK}"),
         dir.path(),
     );
     let there = dir.path().join("justitia.deb");
@@ -140,7 +116,8 @@ fn installing_writes_no_knob_and_purging_under_load_leaves_none_changed() {
         "it is in mode observe",
         "installing has written no knob",
         "turned on: limits are set",
-        "upgraded",
+        "upgrade: prior values seen 0 times",
+        "another agent runs",
         "limits are set by the new agent",
         "purged",
         "every knob is as before",

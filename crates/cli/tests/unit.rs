@@ -13,6 +13,7 @@ use std::time::Duration;
 use common::{machine, programs, report_of, PROLOGUE};
 use justitia_machine::kernels::Series;
 
+const SERVICES: &str = include_str!("services.sh");
 const UNIT: &str = include_str!("../../../packaging/justitia.service");
 const WEB_UNIT: &str = include_str!("../../../packaging/justitia-web.service");
 const RESTORE_UNIT: &str = include_str!("../../../packaging/justitia-restore.service");
@@ -54,42 +55,13 @@ ExecStop=-/opt/lab/justitia restore
 StandardOutput=append:/run/restore.log
 StandardError=append:/run/restore.log
 END
-    for name in light heavy; do
-        printf '[Service]\nSlice=work.slice\nIOWeight=%s\nExecStart=%s load %s\n' \
-            "$([ $name = light ] && echo 100 || echo 400)" "$0" $name >$name.service
-    done
-    printf '[Unit]\nDefaultDependencies=no\n' >lab.target
-    printf '[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nExecStart=%s check\n' "$0" >check.service
-    mkdir lab.target.wants && ln -s ../check.service lab.target.wants/
+    units
     exec unshare --pid --fork --mount --mount-proc \
         /lib/systemd/systemd --system --unit=lab.target --log-target=console --log-level=warning
 fi
 "#;
 
-/// Writes files again and again, as services do.
-const LOAD: &str = r#"
-if [ "$1" = load ]; then
-    while :; do
-        for i in 1 2 3 4; do dd if=/dev/zero of="/data/$2$i" bs=1M count=32 2>/dev/null; done
-    done
-fi
-"#;
-
 const CHECK: &str = r#"
-slice=/sys/fs/cgroup/work.slice
-knobs() {
-    for name in light heavy; do
-        for file in memory.low memory.high io.bfq.weight io.weight; do
-            [ -e "$slice/$name.service/$file" ] && echo "$name $file $(tr '\n' ' ' <"$slice/$name.service/$file")"
-        done
-    done
-}
-limited() { [ "$(cat $slice/light.service/memory.high)" != max ]; }
-wait_for() {
-    local i
-    for i in $(seq "$1"); do "${@:2}" && return; sleep 1; done
-    false
-}
 show() { systemctl show -P "$1" justitia; }
 is_active() { [ "$(show ActiveState)" = active ]; }
 {
@@ -127,26 +99,6 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     done
     sleep 6
     echo "bfq: $(tr -dc 0-9 <$slice/heavy.service/io.bfq.weight) foreign: $(grep -c 'heavy.service io.*somebody else' /run/justitia.log)"
-    # Knobs of light, again and again: how often, and how often one had its prior value.
-    watch() {
-        local high low times=0 prior=0
-        while [ -e /run/watching ]; do
-            read -r high <$slice/light.service/memory.high
-            read -r low <$slice/light.service/memory.low
-            if [ "$high" = max ] || [ "$low" = 0 ]; then prior=$((prior + 1)); fi
-            times=$((times + 1))
-        done
-        echo "$1: prior values seen $prior times ($times looks)"
-    }
-    watched() { # NAME COMMAND...
-        touch /run/watching
-        watch "$1" & local watcher=$!
-        sleep 2
-        "${@:2}"
-        sleep 3
-        rm /run/watching
-        wait $watcher
-    }
     again() { is_active && [ "$(show MainPID)" != "$first" ] && [ "$(show MainPID)" != 0 ]; }
     kill_it() {
         first=$(show MainPID)
@@ -259,7 +211,7 @@ fn three_thousand_groups_fit_into_the_units_memory() {
 #[ignore = "boots a virtual machine and downloads systemd the first time"]
 fn the_packaged_unit_works_under_its_restrictions_and_leaves_nothing_changed() {
     let dir = tempfile::tempdir().unwrap();
-    let script = format!("{PROLOGUE}{LOAD}{SCRIPT}{CHECK}");
+    let script = format!("{PROLOGUE}{SERVICES}{SCRIPT}{CHECK}");
     let mut spec = machine(Series::V6_12, &script, dir.path());
     let justitia = env!("CARGO_BIN_EXE_justitia");
     spec.binaries.extend(programs(justitia, &["justitia-web"]));

@@ -1,0 +1,55 @@
+# What the guests that boot systemd share: services under load and their knobs.
+
+# Writes files again and again, as services do.
+if [ "$1" = load ]; then
+    while :; do
+        for i in 1 2 3 4; do dd if=/dev/zero of="/data/$2$i" bs=1M count=32 2>/dev/null; done
+    done
+fi
+
+# Makes the services and a target that starts `check`, whose end is the guest's. In the directory of units.
+units() {
+    local name
+    for name in light heavy; do
+        printf '[Service]\nSlice=work.slice\nIOWeight=%s\nExecStart=%s load %s\n' \
+            "$([ $name = light ] && echo 100 || echo 400)" "$0" $name >$name.service
+    done
+    printf '[Unit]\nDefaultDependencies=no\n' >lab.target
+    printf '[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nExecStart=%s check\n' "$0" >check.service
+    mkdir lab.target.wants && ln -s ../check.service lab.target.wants/
+}
+
+slice=/sys/fs/cgroup/work.slice
+knobs() {
+    for name in light heavy; do
+        for file in memory.low memory.high io.bfq.weight io.weight; do
+            [ -e "$slice/$name.service/$file" ] && echo "$name $file $(tr '\n' ' ' <"$slice/$name.service/$file")"
+        done
+    done
+}
+limited() { [ "$(cat $slice/light.service/memory.high)" != max ]; }
+wait_for() {
+    local i
+    for i in $(seq "$1"); do "${@:2}" && return; sleep 1; done
+    false
+}
+# Knobs of light, again and again: how often, and how often one had its prior value.
+watch() {
+    local high low times=0 prior=0
+    while [ -e /run/watching ]; do
+        read -r high <$slice/light.service/memory.high
+        read -r low <$slice/light.service/memory.low
+        if [ "$high" = max ] || [ "$low" = 0 ]; then prior=$((prior + 1)); fi
+        times=$((times + 1))
+    done
+    echo "$1: prior values seen $prior times ($times looks)"
+}
+watched() { # NAME COMMAND...
+    touch /run/watching
+    watch "$1" & local watcher=$!
+    sleep 2
+    "${@:2}"
+    sleep 3
+    rm /run/watching
+    wait $watcher
+}
