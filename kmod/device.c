@@ -4,9 +4,7 @@
  *
  * The setpoint of all devices together lies between the kernel's background threshold, above which
  * flushers write, and its freerun ceiling ((background + limit) / 2), above which it throttles writers
- * itself: flushers always have work, and the kernel's throttle rests. Where files are deleted before they are
- * written it rises up to the kernel's limit: the longer a page stays dirty there, the less is there to write, and
- * who is held below the limit loses what need never have been written. Both are the kernel's own figures,
+ * itself: flushers always have work, and the kernel's throttle rests. Both are the kernel's own figures,
  * from /proc/vmstat, because the functions behind them are not exported; the file is opened on behalf of the
  * process that holds the gate, never by a worker, which may have no root to look in. Each device that was used in
  * the last seconds gets its part of that in the ratio of what it writes, as the kernel divides its own
@@ -76,7 +74,7 @@ static void begin(struct jg_device *device, struct backing_dev_info *bdi, bool a
 	device->holder = NULL;
 	device->timed_out = device->killed = device->opened = device->longest_wait_ns = 0;
 	device->looked = (struct jg_counts){ 0 };
-	device->rate = device->drained = device->dropped = device->outside = 0;
+	device->rate = device->drained = device->outside = 0;
 	device->used_at = jiffies;
 	WRITE_ONCE(device->setpoint, READ_ONCE(jg.setpoint) / (alone ? 1 : 16));
 	spin_unlock_bh(&device->lock);
@@ -222,14 +220,13 @@ static void look_at_speed(struct jg_device *device)
 	bool rests = now.written == before.written && READ_ONCE(device->queue.length) &&
 		     jg_device_rests(device);
 	u64 weights = 0, leaves, others;
-	s64 charged = look_at_members(device, &weights), left = jg_left(&now) - jg_left(&before);
+	s64 charged = look_at_members(device, &weights);
 
 	/* What left in a long pause is not what leaves in a look. */
 	if (before.written && !time_after(jiffies, device->looked_at + HZ)) {
 		if (!rests)
 			device->rate = jp_smoothed(device->rate, (s64)(now.written - before.written), 16);
-		device->drained = jp_smoothed(device->drained, left, 4);
-		device->dropped = jp_smoothed(device->dropped, left - (s64)(now.written - before.written), 16);
+		device->drained = jp_smoothed(device->drained, jg_left(&now) - jg_left(&before), 4);
 		device->outside = jp_smoothed(device->outside,
 					      (s64)(now.dirtied - before.dirtied) - charged, 16);
 	}
@@ -280,17 +277,15 @@ void jg_devices_look(void)
 	}
 	for (i = 0; i < JG_DEVICES; i++) {
 		struct jg_device *device = &jg_devices[i];
-		u64 part = jg.setpoint, most;
+		u64 part = jg.setpoint;
 
 		if (!READ_ONCE(device->bdi_id))
 			continue;
 		if (used > 1 && all)
 			part = div64_u64(jg.setpoint * min(device->rate, all), all);
 		part = max(part, jg.setpoint / 16);
-		most = div64_u64(part * jg.limit, max(jg.setpoint, 1ULL));
 		spin_lock_bh(&device->lock);
 		device->rates.room = div64_u64(part * (jg.setpoint - jg.background), max(jg.setpoint, 1ULL));
-		part = jp_setpoint(part, most, device->dropped, device->dropped + device->rate);
 		WRITE_ONCE(device->setpoint, part);
 		spin_unlock_bh(&device->lock);
 	}
@@ -356,7 +351,6 @@ bool jg_read_thresholds(void)
 		setpoint = background + div_u64((freerun - background) * jg.config.setpoint_permille, 1000);
 	jg.background = background;
 	jg.freerun = freerun;
-	jg.limit = limit;
 	jg.thresholds_at = jiffies;
 	WRITE_ONCE(jg.setpoint, setpoint);
 	return setpoint;

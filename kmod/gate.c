@@ -12,9 +12,9 @@
  * lasts nobody waits.
  *
  * Budget comes in bursts (a commit of the journal stops all writers while the device goes on), and in
- * a burst nobody waits, so nobody is ordered. Hence a pace, below the setpoint: pace.h. Like the kernel's own
- * position control it holds the device there. Below the background threshold, where the flushers rest and
- * nothing need leave, there is no limit; nor as far below a setpoint that has risen (device.c).
+ * a burst nobody waits, so nobody is ordered. Hence a pace, between the background threshold and the
+ * setpoint: pace.h. Like the kernel's own position control it holds the device at the setpoint. Below the
+ * background threshold, where the flushers rest and nothing need leave, there is no limit.
  *
  * Writers that nobody can make wait may hold the device over its setpoint for ever. Groups then have their
  * part of what leaves, by weight, the others together being one more group.

@@ -131,7 +131,6 @@ struct jg_device {
 	struct jg_counts looked;	/* its pages at the last look */
 	u64 rate;			/* written, in 1/256 pages per look, smoothed over seconds */
 	u64 drained;			/* written or dropped, over less than one */
-	u64 dropped;			/* with deleted files, before it was written, over seconds */
 	u64 outside;			/* dirtied by those who are not charged */
 	unsigned long used_at;		/* jiffies of the last call, written by the hook */
 };
@@ -140,7 +139,7 @@ struct jg_state {
 	int open_reason;		/* JUSTITIA_OPEN_* or 0: closed */
 	unsigned long deadline;		/* of the heartbeat, jiffies */
 	struct justitia_config config;
-	u64 background, freerun, limit, setpoint;	/* pages; 0: unknown */
+	u64 background, freerun, setpoint;	/* pages; 0: unknown */
 	u32 heaviest;			/* weight */
 	u32 groups;
 	bool enabled;

@@ -5,9 +5,8 @@
  * Three numbers, in 1/256 pages:
  *   budget  setpoint - (dirty + in flight + credits not yet dirtied). Counted now and then; between two
  *           counts it grows by what leaves the device, as that is known, and shrinks by what is granted.
- *   pace    the limit of the rate below the setpoint: what leaves, times (1 + budget / room). JP_FREE where
- *           the budget is more than the room, which ends at the background threshold or above it, and while
- *           nothing is known.
+ *   pace    the limit of the rate between the background threshold and the setpoint: what leaves, times
+ *           (1 + budget / room). JP_FREE below the background threshold, and while nothing is known.
  *   due     what groups have a right to over the setpoint. Writers that nobody can order (kernel
  *           threads, block devices, tasks without a weight) may hold the device there for ever; those
  *           with a weight then share what leaves with them by weight. Zero without such writers.
@@ -35,12 +34,10 @@ static inline u64 div64_u64(u64 a, u64 b)
 #define JP_KEPT 2
 /* Parts of which jp_rates.share counts. */
 #define JP_WHOLE 1024u
-/* With this part of what leaves dropped unwritten, as many pages may be dirty as the kernel allows. */
-#define JP_YOUNG 8u
 
 struct jp_rates {
 	u64 leaves;		/* written, or dropped with deleted files; 0: not known */
-	s64 room;		/* pages below the setpoint where the pace is a limit */
+	s64 room;		/* pages between the background threshold and the setpoint */
 	u32 share;		/* of JP_WHOLE: what is due to groups of what leaves */
 };
 
@@ -113,15 +110,6 @@ static inline u32 jp_share(u64 weights, u32 others, u64 outside_rate, u64 leaves
 	if (!weights || outside_rate * 2 * (weights + others) <= leaves * others)
 		return 0;
 	return (u32)div64_u64(weights * JP_WHOLE, weights + others);
-}
-
-/* Pages that may be dirty: `low`, and up to `high` the more of what leaves was dropped before it was written.
- * What is kept dirty a little longer then need not be written at all. Both rates in the same unit. */
-static inline u64 jp_setpoint(u64 low, u64 high, u64 dropped, u64 leaves)
-{
-	u64 part = leaves ? div64_u64(dropped * JP_YOUNG * JP_WHOLE, leaves) : 0;
-
-	return high <= low ? low : low + div64_u64((high - low) * (part < JP_WHOLE ? part : JP_WHOLE), JP_WHOLE);
 }
 
 #endif

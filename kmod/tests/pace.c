@@ -4,8 +4,7 @@
  *
  * A disk takes DRAIN pages off the dirty ones each jiffy while more than the background threshold are
  * dirty. Groups always wait, in the module's own queue; writers outside dirty all that the kernel's
- * throttle lets them, up to `hold` pages in all. Files may be replaced by new ones, written or not: a page
- * that is dirtied then drops one of the `files` pages there are. The real jp_ functions decide what is granted.
+ * throttle lets them, up to `hold` pages in all. The real jp_ functions decide what is granted.
  */
 #include "check.h"
 #include "../pace.h"
@@ -19,7 +18,6 @@
 
 struct result {
 	double inside;		/* of what was drained */
-	double granted;		/* pages a jiffy */
 	double share[GROUPS];
 	s64 most;		/* dirty, in the second half */
 };
@@ -30,7 +28,6 @@ struct scene {
 	int every;		/* jiffies from one count to the next */
 	s64 begin;		/* dirty pages */
 	u32 others;		/* weight of those outside */
-	s64 files;		/* pages of files that are replaced again and again; 0: files stay */
 };
 
 static const u32 weights[GROUPS] = { 100, 200, 400, 800 };
@@ -38,14 +35,11 @@ static const u32 weights[GROUPS] = { 100, 200, 400, 800 };
 static struct result play(struct scene scene)
 {
 	struct jp_rates rates = { .room = SETPOINT - BACKGROUND };
-	s64 setpoint = SETPOINT;
 	struct jp_budget budget = { 0 };
 	struct jq_group groups[GROUPS];
 	struct jq_waiter waiters[GROUPS][4];
 	struct result result = { 0 };
 	u64 drained = 0, left = 0, outside = 0, seen_left = 0, seen_outside = 0, rate = 0, others = 0;
-	u64 dropped = 0, seen_dropped = 0, drops = 0;
-	double dying = 0;
 	s64 dirty = scene.begin;
 	struct jq_queue q;
 
@@ -71,29 +65,21 @@ static struct result play(struct scene scene)
 		/* The clock looks each 200 ms, as the module's does. */
 		if (now % 50 == 49) {
 			rate = jp_smoothed(rate, (s64)(left - seen_left), 4);
-			drops = jp_smoothed(drops, (s64)(dropped - seen_dropped), 16);
 			others = jp_smoothed(others, (s64)(outside - seen_outside), 16);
 			rates.leaves = rate / 50;
 			rates.share = jp_share(1500, scene.others, others, rate);
-			setpoint = (s64)jp_setpoint(SETPOINT, LIMIT, drops, rate);
 			seen_left = left;
-			seen_dropped = dropped;
 			seen_outside = outside;
 		}
 		if (counted)
-			budget.budget = (setpoint - dirty) * 256;
+			budget.budget = (SETPOINT - dirty) * 256;
 		jp_pass(&budget, &rates, 1, counted, scene.cost);
 		while ((w = jq_peek(&q)) && jp_available(&budget) >= (s64)w->cost) {
 			struct jq_group *g = w->group;
 
 			jq_grant(&q);
 			jp_take(&budget, w->cost);
-			if (scene.files)
-				dying += w->cost * (double)dirty / (double)scene.files;
-			dirty += w->cost - (s64)dying;
-			left += (u64)dying;
-			dropped += (u64)dying;
-			dying -= (double)(s64)dying;
+			dirty += w->cost;
 			if (now >= JIFFIES / 2) {
 				result.inside += w->cost;
 				result.share[g - groups] += w->cost;
@@ -103,7 +89,6 @@ static struct result play(struct scene scene)
 		if (now >= JIFFIES / 2 && dirty > result.most)
 			result.most = dirty;
 	}
-	result.granted = result.inside / (JIFFIES / 2);
 	result.inside /= (double)drained;
 	return result;
 }
@@ -166,34 +151,11 @@ static void a_trickle_outside_is_no_reason_to_pass_the_setpoint(void)
 	CHECK(jp_share(100, 100, 10000, 10000) == JP_WHOLE / 2, "half and half");
 }
 
-/* The more may be dirty the more files are replaced before they are written: groups get nearly what they would
- * with the kernel's limit alone. Where everything is written the setpoint stays. */
-static void files_that_die_young_lose_nothing(void)
-{
-	static const s64 files[] = { 60000, 80000, 160000 };
-
-	for (int i = 0; i < 3; i++) {
-		struct result r = play((struct scene){ .cost = 32, .every = 1, .begin = BACKGROUND, .others = 100,
-						      .files = files[i] });
-		double without = DRAIN / (1 - LIMIT / (double)files[i]);
-
-		CHECK(r.granted > without * 0.95, "files of %lld pages: %.1f pages a jiffy, %.1f without the gate",
-		      (long long)files[i], r.granted, without);
-		CHECK(r.most < LIMIT, "files of %lld pages: %lld dirty", (long long)files[i], (long long)r.most);
-		check_ratios(r);
-	}
-	CHECK(jp_setpoint(SETPOINT, LIMIT, 0, DRAIN) == SETPOINT, "everything is written");
-	CHECK(jp_setpoint(SETPOINT, LIMIT, 0, 0) == SETPOINT, "nothing leaves");
-	CHECK(jp_setpoint(SETPOINT, LIMIT, DRAIN, DRAIN) == LIMIT, "nothing is written");
-	CHECK(jp_setpoint(SETPOINT, SETPOINT - 1, DRAIN, DRAIN) == SETPOINT, "no room above");
-}
-
 int main(void)
 {
 	writers_outside_do_not_starve_those_inside();
 	alone_they_have_all_and_keep_the_setpoint();
 	a_trickle_outside_is_no_reason_to_pass_the_setpoint();
-	files_that_die_young_lose_nothing();
-	puts("pace: groups have their share beside writers that nobody orders, and what files that die young had");
+	puts("pace: groups have their share beside writers that nobody orders");
 	return 0;
 }

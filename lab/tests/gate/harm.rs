@@ -164,9 +164,9 @@ fn pages_dirtied_by_any_way_are_ordered_and_most_of_the_throughput_stays() {
             variation(&open)
         );
         assert!(variation(&closed) < 0.5, "{way}: {report}");
-        // Without the gate the heaviest group has more than its share of what is deleted before it is written:
-        // with it all have 0.45 to 0.8 of that, which varies by a third. A pace that follows what is written,
-        // not what leaves, has a fifth.
+        // The fewer pages may be dirty, the fewer are deleted before they are written: 0.5 to 0.8 of a gate
+        // that is open, whose total varies by a third. A pace that follows what is written, not what
+        // leaves, has a fifth.
         let least = if way == "files" { 0.3 } else { 0.8 };
         assert!(ratio > least, "{way}: {report}");
     }
@@ -174,12 +174,13 @@ fn pages_dirtied_by_any_way_are_ordered_and_most_of_the_throughput_stays() {
 
 #[test]
 #[ignore = "boots a virtual machine"]
-fn files_that_die_young_lose_nothing() {
+fn files_that_die_young_lose_less_than_half() {
     let report = shape(YOUNG);
     let sum = |gate: &str| all(&report, &format!("rates {gate}")).iter().sum::<f64>();
     let ratio = sum("gate") / sum("open");
     println!("files that die young have {ratio:.3} of without the gate");
-    assert!(ratio > 0.95, "{report}");
+    // The setpoint is below the kernel's limit (docs/results/gate.md#harm-table).
+    assert!(ratio > 0.5, "{report}");
 }
 
 #[test]
