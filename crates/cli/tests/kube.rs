@@ -35,14 +35,9 @@ fn run() -> Said {
 }
 
 impl Said {
-    fn status(&self, name: &str) -> Value {
-        let text = self.text(name);
-        serde_json::from_str(text).unwrap_or_else(|e| panic!("{name}: {e}: {text}"))
-    }
-
     /// Weight and source of the pod with this number, and of its containers.
     fn pod(&self, name: &str, number: u32) -> Vec<(u64, String)> {
-        let status = self.status(name);
+        let status = self.json(name);
         let groups = status["groups"].as_array().expect("a list").iter();
         let pod = format!("/pod11111111-aaaa-bbbb-cccc-{number:012}");
         let mut of_pod: Vec<&Value> = groups
@@ -89,7 +84,7 @@ fn pods_of_a_real_runtime_have_the_weights_that_they_may_ask_for() {
     // No container hears of Justitia.
     assert!(!said.text("specs").contains("justitia"));
 
-    let steps = |name: &str| said.status(name)["ticks_total"].as_u64();
+    let steps = |name: &str| said.json(name)["ticks_total"].as_u64();
     assert!(
         steps("stopped") < steps("stopped.later"),
         "the runtime's standstill is no other's"
@@ -103,7 +98,7 @@ fn pods_of_a_real_runtime_have_the_weights_that_they_may_ask_for() {
     }
 
     assert_eq!(said.pod("recorded", 2)[0], of(200, "qos_class"));
-    assert_eq!(said.status("named")["weight"], 100);
+    assert_eq!(said.json("named")["weight"], 100);
     assert_eq!(said.pod("passed", 7)[0], of(140, "pod_annotation"));
     assert!(!said.text("agent.log").contains("panicked"));
 }
