@@ -167,9 +167,9 @@ impl Agent {
         self.observer.count_by(source);
     }
 
-    /// Hears of pods from the runtime that the settings name.
-    pub fn listen(&mut self) {
-        let runtime = listener(&self.settings, &self.log);
+    /// Hears of pods from the runtime that the settings name. Waits at most `patience` for what it tells first.
+    pub fn listen(&mut self, patience: Duration) {
+        let runtime = listener(&self.settings, &self.log, patience);
         self.observer.listen_to(runtime);
     }
 
@@ -472,7 +472,7 @@ impl Agent {
         }
         self.settings = settings;
         if other {
-            self.listen();
+            self.listen(Duration::ZERO);
         }
         self.board.set_up(setup(&self.settings, self.since));
         Ok(())
@@ -480,11 +480,13 @@ impl Agent {
 }
 
 /// Who tells of pods, as the settings say.
-pub(crate) fn listener(settings: &Settings, log: &Log) -> Option<Listener> {
+pub(crate) fn listener(settings: &Settings, log: &Log, patience: Duration) -> Option<Listener> {
     let (socket, required) = settings.kubernetes.nri.socket()?;
-    Listener::start(socket, required)
+    let listener = Listener::start(socket, required)
         .map_err(|error| log.warn(format_args!("no thread to hear of pods: {error}")))
-        .ok()
+        .ok()?;
+    listener.settle(patience);
+    Some(listener)
 }
 
 /// The knobs of a group before Justitia: the recorded prior values, or the present ones of knobs that it does not

@@ -128,9 +128,11 @@ impl Observer {
         self.scanner.set_priors(priors);
     }
 
-    /// Who tells of pods from now on; `None`: nobody. What was told is kept until the next one tells.
+    /// Who tells of pods from now on; `None`: nobody.
     pub fn listen_to(&mut self, runtime: Option<Listener>) {
         self.runtime = runtime;
+        self.pods = Arc::default();
+        self.look_for_groups();
     }
 
     /// How long a declared color counts from now on.

@@ -74,6 +74,9 @@ fn open_mount(mode: Mode) -> Result<RealFs> {
     RealFs::new(&mount).map_err(|error| Error::environment(&error, error.remedy()))
 }
 
+/// How long the first step waits for a runtime to tell of pods: their weights need not change right after it.
+const FIRST_WORD: Duration = Duration::from_millis(500);
+
 /// Runs the agent on this host until it is told to stop. `wait`: also when no group matches yet. `page` leads
 /// to a web process that was started with it. `reread` gives the settings again when SIGHUP asks for it.
 pub fn run(
@@ -99,7 +102,7 @@ pub fn run(
         log.clone(),
     )?;
     agent.count_by(source);
-    agent.listen();
+    agent.listen(FIRST_WORD);
     let server = Server::listen(&socket, agent.board())?;
     let mut feed = Feed::new(agent.board(), listen);
     // No page is no reason to stop: the agent's work is another.
@@ -256,7 +259,7 @@ pub fn watch(
     let source = traffic_source(settings.observer, &fs, log)?;
     let mut observer = Observer::new(fs, settings.discover(), RuntimeDirs::host())?;
     observer.count_by(source);
-    observer.listen_to(listener(settings, log));
+    observer.listen_to(listener(settings, log, FIRST_WORD));
     watch_by(observer, settings, stop, see)
 }
 

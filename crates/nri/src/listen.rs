@@ -41,7 +41,7 @@ pub struct Listener {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    stopped: Condvar,
+    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +49,8 @@ struct State {
     pods: Arc<Pods>,
     trouble: Option<Trouble>,
     connection: Option<UnixStream>,
+    /// A runtime told all that it has, or could not be heard.
+    settled: bool,
     stop: bool,
 }
 
@@ -82,6 +84,13 @@ impl Listener {
         Ok(listener)
     }
 
+    /// Waits until a runtime told all that it has, or it is clear that none does; at most for so long.
+    pub fn settle(&self, most: Duration) {
+        let state = self.shared.lock();
+        let changed = &self.shared.changed;
+        drop(changed.wait_timeout_while(state, most, |state| !state.settled));
+    }
+
     /// What the runtime told so far; another `Arc` whenever that changed. While no runtime is connected, what
     /// the last one told.
     pub fn pods(&self) -> Arc<Pods> {
@@ -101,7 +110,7 @@ impl Drop for Listener {
         if let Some(connection) = &state.connection {
             let _ = connection.shutdown(Shutdown::Both);
         }
-        self.shared.stopped.notify_all();
+        self.shared.changed.notify_all();
     }
 }
 
@@ -123,8 +132,10 @@ impl Shared {
             let mut state = self.lock();
             state.connection = None;
             state.trouble = tell.then(|| end.trouble(socket));
+            state.settled = true;
+            self.changed.notify_all();
             let wait = self
-                .stopped
+                .changed
                 .wait_timeout_while(state, pause, |state| !state.stop);
             let (state, _) = wait.unwrap_or_else(PoisonError::into_inner);
             if state.stop {
@@ -192,6 +203,8 @@ impl Shared {
         let pods = Arc::new(told.pods());
         let mut state = self.lock();
         state.pods = pods;
+        state.settled = true;
+        self.changed.notify_all();
         state.trouble = told.is_full().then(|| Trouble {
             group: None,
             cause: format!(

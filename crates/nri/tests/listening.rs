@@ -134,11 +134,13 @@ fn pod(name: &str) -> PodSandbox {
     }
 }
 
+const LONG: Duration = Duration::from_secs(60);
+
 /// Waits until the listener has it.
 fn until(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
+        assert!(began.elapsed() < LONG, "never: {what}");
         sleep(Duration::from_millis(5));
     }
 }
@@ -148,7 +150,8 @@ fn pods_are_known_as_the_runtime_tells_them_and_while_it_is_restarted() {
     let runtime = Runtime::new();
     let listener = Listener::start(&runtime.socket(), true).unwrap();
     let mut plugin = runtime.accept_well("db");
-    until("db is known", || listener.pods().pod("uid-db").is_some());
+    listener.settle(LONG);
+    assert!(listener.pods().pod("uid-db").is_some());
     let before = listener.pods();
     let container = Container {
         id: "c".into(),
@@ -187,7 +190,8 @@ fn nobody_at_the_socket_is_a_trouble_only_where_the_configuration_names_it() {
     let socket = dir.path().join("nri.sock");
     let required = Listener::start(&socket, true).unwrap();
     let optional = Listener::start(&socket, false).unwrap();
-    until("it is told", || required.trouble().is_some());
+    required.settle(LONG);
+    optional.settle(LONG);
     let trouble = required.trouble().unwrap();
     assert!(
         trouble.cause.ends_with("nri.sock: nobody listens there"),

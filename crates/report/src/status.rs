@@ -455,7 +455,7 @@ pub fn source_words(source: WeightSource) -> &'static str {
         WeightSource::Config => "configuration",
         WeightSource::Xattr => "xattr user.justitia.weight",
         WeightSource::PodAnnotation => "pod annotation justitia.io/weight",
-        WeightSource::PodCap => "cap of the namespace: annotation justitia.io/weight asks for more",
+        WeightSource::PodCap => "pod annotation, capped for its namespace",
         WeightSource::OciAnnotation => "OCI annotation io.justitia.weight",
         WeightSource::OciBlockIo => "OCI blockIO weight",
         WeightSource::IoWeight => Knob::IoWeight.file_name(),

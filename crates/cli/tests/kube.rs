@@ -1,0 +1,104 @@
+//! Kubernetes pods beside a real containerd with NRI, on a stock kernel: made through CRI in the cgroup tree of
+//! the kubelet (driver cgroupfs), with an agent that hears of them. One boot, ignored by default;
+//! `cargo test --profile vm -p justitia-cli --test kube -- --ignored --nocapture`.
+//!
+//! What the guest does is in `kube/guest.sh`; it speaks CRI by curl and protoc (`kube/cri.proto`).
+
+#[path = "../../../lab/tests/common/mod.rs"]
+mod common;
+
+use std::time::Duration;
+
+use common::{machine, parts, programs, report_of, Said, PROLOGUE};
+use justitia_machine::kernels::Series;
+use serde_json::Value;
+
+const SCRIPT: &str = include_str!("kube/guest.sh");
+const CRI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kube/cri.proto");
+
+fn run() -> Said {
+    let dir = tempfile::tempdir().unwrap();
+    let script = format!("{PROLOGUE}{SCRIPT}");
+    let mut spec = machine(Series::V6_12, &script, dir.path());
+    spec.binaries
+        .extend(programs(env!("CARGO_BIN_EXE_justitia"), &[]));
+    spec.binaries.push(CRI.into());
+    // Its containerd has NRI.
+    spec.release = "trixie";
+    let packages = ["containerd", "curl", "protobuf-compiler", "runc", "tar"];
+    spec.extra_packages = packages.map(str::to_owned).into();
+    spec.memory_bytes = 1 << 30;
+    spec.timeout = Duration::from_secs(1200);
+    let (_, report) = report_of(&spec, "");
+    println!("{report}");
+    Said(parts(&report))
+}
+
+impl Said {
+    /// Weight and source of the pod with this number, and of its containers.
+    fn pod(&self, name: &str, number: u32) -> Vec<(u64, String)> {
+        let status = self.json(name);
+        let groups = status["groups"].as_array().expect("a list").iter();
+        let pod = format!("/pod11111111-aaaa-bbbb-cccc-{number:012}");
+        let mut of_pod: Vec<&Value> = groups
+            .filter(|group| {
+                group["path"]
+                    .as_str()
+                    .is_some_and(|path| path.contains(&pod))
+            })
+            .collect();
+        of_pod.sort_by_key(|group| group["path"].as_str().map(str::len));
+        let weight = |group: &&Value| {
+            let source = group["weight_source"].as_str().expect("a word").to_owned();
+            (group["weight"].as_u64().expect("a number"), source)
+        };
+        of_pod.iter().map(weight).collect()
+    }
+}
+
+fn of(weight: u64, source: &str) -> (u64, String) {
+    (weight, source.to_owned())
+}
+
+#[test]
+#[ignore = "boots a virtual machine; scripts/test --long runs it"]
+fn pods_of_a_real_runtime_have_the_weights_that_they_may_ask_for() {
+    let said = run();
+    // Told before the agent began, and after.
+    let db = said.pod("told", 1);
+    assert_eq!(db[0], of(300, "pod_annotation"));
+    let mut inside = db[1..].to_vec();
+    inside.sort_unstable();
+    let pause = of(100, "default");
+    assert_eq!(inside, [pause.clone(), pause, of(700, "pod_annotation")]);
+    assert_eq!(said.pod("told", 2)[0], of(500, "pod_cap"));
+    assert_eq!(said.pod("told", 3)[0], of(200, "pod_cap"));
+    assert_eq!(said.pod("told", 4)[0], of(50, "qos_class"));
+    let cap = "pod annotation, capped for its namespace";
+    assert!(said.text("status.text").contains(cap));
+    let explained = said.text("explain.text");
+    assert!(
+        explained.contains(&format!("500 from {cap}")),
+        "{explained}"
+    );
+    // No container hears of Justitia.
+    assert!(!said.text("specs").contains("justitia"));
+
+    let steps = |name: &str| said.json(name)["ticks_total"].as_u64();
+    assert!(
+        steps("stopped") < steps("stopped.later"),
+        "the runtime's standstill is no other's"
+    );
+    assert_eq!(said.pod("down", 2)[0], of(500, "pod_cap"));
+    for (number, weight) in [(5, 120), (6, 130)] {
+        assert_eq!(
+            said.pod("restarted", number)[0],
+            of(weight, "pod_annotation")
+        );
+    }
+
+    assert_eq!(said.pod("recorded", 2)[0], of(200, "qos_class"));
+    assert_eq!(said.json("named")["weight"], 100);
+    assert_eq!(said.pod("passed", 7)[0], of(140, "pod_annotation"));
+    assert!(!said.text("agent.log").contains("panicked"));
+}
