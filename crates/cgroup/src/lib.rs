@@ -37,8 +37,8 @@ pub use parse::files::FdInfo;
 pub use parse::memory::MemoryEvents;
 pub use parse::proc::ProcessIo;
 pub use real::{
-    boot_id, has_btf, mount_of, resident_bytes, Claim, HostMemory, Mount, MountOf, OpenFile,
-    OwnGroup, Processes, RealFs,
+    boot_id, has_btf, has_nohz_full, module_has, mount_of, resident_bytes, Claim, HostMemory,
+    Mount, MountOf, OpenFile, OwnGroup, Processes, RealFs,
 };
 pub use writer::{Outcome, Ticket, WriteResult, Writer, WriterConfig};
 

@@ -1,6 +1,9 @@
-//! Which BPF type information the kernel shows: `/sys/kernel/btf`, one file for the kernel and one
-//! for each loaded module that has any.
+//! What BPF programs need to know of the kernel. Its type information: `/sys/kernel/btf`, one file for the
+//! kernel and one for each loaded module that has any. Functions of modules: `/proc/kallsyms`. CPUs that are
+//! not to be interrupted: `/sys/devices/system/cpu/nohz_full`.
 
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 /// Whether the kernel (`None`) or a module of it describes its types. `false` also for a module
@@ -11,12 +14,32 @@ pub fn has_btf(module: Option<&str>) -> bool {
         .exists()
 }
 
+/// Whether a loaded module has this function.
+pub fn module_has(module: &str, function: &str) -> bool {
+    let Ok(symbols) = File::open("/proc/kallsyms") else {
+        return false;
+    };
+    let module = format!("[{module}]");
+    let mut lines = BufReader::new(symbols).lines().map_while(Result::ok);
+    lines.any(|line| {
+        let mut words = line.split_ascii_whitespace().skip(2);
+        words.next() == Some(function) && words.next() == Some(&module)
+    })
+}
+
+/// Whether there are CPUs that the kernel keeps away from.
+pub fn has_nohz_full() -> bool {
+    fs::read_to_string("/sys/devices/system/cpu/nohz_full")
+        .is_ok_and(|list| list.starts_with(|first: char| first.is_ascii_digit()))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::has_btf;
+    use super::{has_btf, module_has};
 
     #[test]
     fn a_module_that_there_is_not_has_no_types() {
         assert!(!has_btf(Some("justitia_no_such_module")));
+        assert!(!module_has("justitia_no_such_module", "schedule"));
     }
 }

@@ -28,7 +28,7 @@ use rustix::fs::{self, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 use rustix::time::{clock_gettime, ClockId};
 
-pub use btf::has_btf;
+pub use btf::{has_btf, has_nohz_full, module_has};
 pub use host::boot_id;
 pub use mount::{mount_of, Mount, MountOf};
 pub use own::resident_bytes;
