@@ -71,9 +71,13 @@ struct {
 struct last {
 	__u64 cgroup;
 	__u64 packed;
-	__u64 pad[6];
+	/* Reads that the program behind filemap_read saw, of whomever. Only it writes this; CPUs that share the
+	 * record, or a read that another interrupts, may lose one. */
+	__u64 reads;
+	__u64 pad[5];
 };
-static struct last last[MAX_CPUS];
+/* In a section of its own, which user space reads. */
+struct last last[MAX_CPUS] SEC(".data.last") = {};
 
 #define GENERATION_BITS 20
 #define GENERATION_MASK ((1u << GENERATION_BITS) - 1)

@@ -26,9 +26,16 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
+struct task_io_accounting {
+	__u64 rchar;
+};
+
 struct task_struct {
 	unsigned int flags;
+	int pid;
+	__u64 start_time;
 	struct css_set *cgroups;
+	struct task_io_accounting ioac;
 	unsigned int memcg_nr_pages_over_high;
 };
 
@@ -101,6 +108,7 @@ struct readahead_control {
 	struct address_space *mapping;
 	struct file_ra_state *ra;
 	unsigned long _index;
+	unsigned int _nr_pages;
 };
 
 enum fault_flag {
@@ -131,6 +139,11 @@ struct bpf_iter_meta {
 	struct seq_file *seq;
 };
 
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
 struct bpf_iter__task_file {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
@@ -154,8 +167,9 @@ struct bpf_iter__bpf_map_elem {
 /* Since Linux 6.2; free of charge. */
 extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
 
-/* include/linux/sched.h: the task reclaims memory. A macro, so BTF does not know it. */
+/* include/linux/sched.h: the task reclaims memory, or ends. Macros, so BTF does not know them. */
 #define PF_MEMALLOC 0x00000800
+#define PF_EXITING 0x00000004
 /* include/uapi/linux/magic.h */
 #define TMPFS_MAGIC 0x01021994
 #define PROC_SUPER_MAGIC 0x9fa0

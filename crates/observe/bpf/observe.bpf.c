@@ -6,7 +6,7 @@
  * every file system goes through (read, pread, readv, preadv, io_uring; also sendfile before
  * Linux 6.5). It counts bytes and pages asked for and knows nothing of hits. Misses are found
  * where they are rare by nature: a read that misses enters the readahead code, and while it is in
- * there each page that comes in is counted. So
+ * there what comes in is counted, where the kernel has read_pages() by the run. So
  *
  *   hit ratio = 1 - (missed + readahead) / asked
  *
@@ -22,6 +22,7 @@
 #include "identity.h"
 #include "readahead.h"
 #include "sharing.h"
+#include "threads.h"
 
 /* A read of `bytes` that ended at this position. */
 static __always_inline void count_read(struct file *file, __u64 end, __u64 bytes)
@@ -29,9 +30,11 @@ static __always_inline void count_read(struct file *file, __u64 end, __u64 bytes
 	__u32 shift = settings.page_shift;
 	__u64 lo = (end - bytes) >> shift;
 	__u64 hi = ((end - 1) >> shift) + 1;
-	struct counters *count = mine();
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct counters *count = counters_of(my_slot(cpu), cpu);
 	__u64 ahead;
 
+	last[cpu % MAX_CPUS].reads++;
 	if (!count)
 		return;
 	add(&count->read_bytes, bytes);
@@ -99,6 +102,27 @@ int BPF_PROG(btrfs_buffered_write, struct kiocb *iocb)
 	return 0;
 }
 
+/* FUSE that writes through; with a writeback cache its writes are generic ones. */
+SEC("fexit/fuse_perform_write")
+int BPF_PROG(fuse_perform_write, struct kiocb *iocb)
+{
+	__u64 ret = 0;
+
+	if (!bpf_get_func_ret(ctx, &ret))
+		count_write(iocb, ret);
+	return 0;
+}
+
+SEC("fexit/netfs_perform_write")
+int BPF_PROG(netfs_perform_write, struct kiocb *iocb)
+{
+	__u64 ret = 0;
+
+	if (!bpf_get_func_ret(ctx, &ret))
+		count_write(iocb, ret);
+	return 0;
+}
+
 SEC("fentry/page_cache_sync_ra")
 int BPF_PROG(page_cache_sync_ra, struct readahead_control *ractl, unsigned long wanted)
 {
@@ -128,31 +152,77 @@ int BPF_PROG(page_cache_async_ra_end)
 	return 0;
 }
 
+/* Readahead put a run of pages into the page cache and is about to read them. */
+SEC("fentry/read_pages")
+int BPF_PROG(pages_read, struct readahead_control *ractl)
+{
+	__u64 pages = ractl->_nr_pages;
+	struct counters *count;
+
+	if (!pages)
+		return 0;
+	count = mine();
+	if (count)
+		pages_came(count, ractl->mapping, ractl->_index, ractl->_index + pages);
+	return 0;
+}
+
+/*
+ * Where readahead brought nothing, as under a memory limit, or what it read failed, a read fetches the
+ * folio itself. It asked for at least a page of it.
+ */
+SEC("fentry/filemap_read_folio")
+int BPF_PROG(folio_read, struct file *file)
+{
+	struct doing *task = doing_now();
+	struct counters *count;
+
+	/* For a file system's own purposes, or a fault. */
+	if (!file || (task && task->faulting))
+		return 0;
+	count = mine();
+	if (!count)
+		return 0;
+	add(&count->missed_pages, 1);
+	add(&count->fetched_pages, 1);
+	return 0;
+}
+
+/* The same as pages_read page by page, and for writes, too: a program for each costs more. */
 SEC("tp_btf/mm_filemap_add_to_page_cache")
 int BPF_PROG(page_added, struct folio *folio)
 {
 	struct counters *count = mine();
-	__u64 pages;
 
-	if (!count)
-		return 0;
-	pages = folio_pages(folio);
-	add(&count->inserted_pages, pages);
-	readahead_page(count, folio, pages);
+	if (count)
+		pages_came(count, folio->mapping, folio->index, folio->index + folio_pages(folio));
+	return 0;
+}
+
+static __always_inline void page_leaves(struct folio *folio)
+{
+	struct counters *count;
+
+	/* Not by reclaim: truncated, deleted, or dropped on request. */
+	if (!(bpf_get_current_task_btf()->flags & PF_MEMALLOC))
+		return;
+	count = owners(folio);
+	if (count)
+		add(&count->evicted_pages, folio_pages(folio));
+}
+
+/* What is truncated does not come here, but for single pages. */
+SEC("fentry/__filemap_remove_folio")
+int BPF_PROG(folio_removed, struct folio *folio)
+{
+	page_leaves(folio);
 	return 0;
 }
 
 SEC("tp_btf/mm_filemap_delete_from_page_cache")
 int BPF_PROG(page_removed, struct folio *folio)
 {
-	struct counters *count;
-
-	/* Not by reclaim: truncated, deleted, or dropped on request. */
-	if (!(bpf_get_current_task_btf()->flags & PF_MEMALLOC))
-		return 0;
-	count = owners(folio);
-	if (count)
-		add(&count->evicted_pages, folio_pages(folio));
+	page_leaves(folio);
 	return 0;
 }
 

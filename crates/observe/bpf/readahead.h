@@ -183,6 +183,14 @@ static __always_inline __u64 ones(__u64 bits)
 	return bits * 0x0101010101010101ull >> 56;
 }
 
+/* Whether a block is of a file that was at this address before, or may have been used unseen. */
+static __always_inline bool is_stale(struct block *block, __u64 file)
+{
+	__u64 *first = bpf_map_lookup_elem(&readers, &file);
+
+	return (first && block->since_ns < *first) || block->since_ns < control.readahead_since_ns;
+}
+
 /* Takes the pages [lo, hi) out of those fetched ahead; returns how many there were. */
 static __noinline __u64 take(__u64 file, __u64 lo, __u64 hi)
 {
@@ -192,7 +200,7 @@ static __noinline __u64 take(__u64 file, __u64 lo, __u64 hi)
 	for (int i = 0; i < MAX_BLOCKS; i++, key.block++) {
 		volatile __u8 *some = gate(file, key.block);
 		struct block *block;
-		__u64 *first, bits;
+		__u64 bits;
 
 		if (key.block << BLOCK_BITS >= hi)
 			break;
@@ -203,8 +211,7 @@ static __noinline __u64 take(__u64 file, __u64 lo, __u64 hi)
 			*some = 0;
 			continue;
 		}
-		first = bpf_map_lookup_elem(&readers, &file);
-		if (first && block->since_ns < *first) {
+		if (is_stale(block, file)) {
 			block->pages = 0;
 			continue;
 		}
@@ -227,15 +234,14 @@ static __noinline int put(__u64 file, __u64 lo, __u64 hi)
 
 	for (int i = 0; i < MAX_BLOCKS; i++, key.block++) {
 		struct block *block;
-		__u64 *first, bits;
+		__u64 bits;
 
 		if (key.block << BLOCK_BITS >= hi)
 			break;
 		bits = bits_of(key.block, lo, hi);
 		block = bpf_map_lookup_elem(&prefetched, &key);
 		if (block) {
-			first = bpf_map_lookup_elem(&readers, &file);
-			if (first && block->since_ns < *first)
+			if (is_stale(block, file))
 				block->pages = 0;
 			block->pages |= bits;
 			block->since_ns = now;
@@ -316,21 +322,21 @@ static __always_inline void extend(struct range *run, __u64 lo, __u64 hi, __u64 
 	run->hi = hi;
 }
 
-/* A page came in. */
-static __always_inline void readahead_page(struct counters *count, struct folio *folio, __u64 pages)
+/* The pages [lo, hi) came in. */
+static __always_inline void pages_came(struct counters *count, struct address_space *mapping, __u64 lo,
+				       __u64 hi)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
-	__u64 lo, hi, from, to;
 	struct doing *task;
+	__u64 from, to;
 
+	add(&count->inserted_pages, hi - lo);
 	if (!*busy_with(thread))
 		return;
 	task = doing_of(thread);
-	if (!task || !task->file || task->mapping != (__u64)folio->mapping)
+	if (!task || !task->file || task->mapping != (__u64)mapping)
 		return;
-	lo = folio->index;
-	hi = lo + pages;
-	add(&count->fetched_pages, pages);
+	add(&count->fetched_pages, hi - lo);
 	/* The part that was asked for, empty at one end if there is none. */
 	from = task->asked.lo < lo ? lo : task->asked.lo > hi ? hi : task->asked.lo;
 	to = task->asked.hi < from ? from : task->asked.hi > hi ? hi : task->asked.hi;

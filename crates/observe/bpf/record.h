@@ -20,7 +20,7 @@ struct counters {
 	__u64 readahead_pages;
 	/* Pages that reads had to fetch: missed, and fetched ahead. */
 	__u64 fetched_pages;
-	/* Pages brought into the page cache, whatever for. */
+	/* Pages that reads and faults brought into the page cache; at the tracepoint, also those of writes. */
 	__u64 inserted_pages;
 	/* Pages charged to the group that reclaim took. */
 	__u64 evicted_pages;
@@ -28,7 +28,10 @@ struct counters {
 	__u64 mmap_major_faults;
 	__u64 reclaim_ns;
 	__u64 throttled_ns;
-	__u64 reserved[4];
+	/* Bytes that read-like system calls of threads returned, of whatever: the kernel's own count, as far
+	 * as the iterator over threads has looked. */
+	__u64 rchar;
+	__u64 reserved[3];
 };
 _Static_assert(sizeof(struct counters) == 128, "two cache lines");
 
@@ -51,6 +54,10 @@ struct control {
 	__u32 leaves;
 	/* Events that could not be counted because a map was full or memory short. */
 	__u64 lost;
+	/* Threads that started later (ns) are counted from their start, others from the first look. */
+	__u64 threads_since_ns;
+	/* What readahead fetched before (ns) may have been used unseen. */
+	__u64 readahead_since_ns;
 };
 
 #define USERS 8

@@ -12,6 +12,9 @@ use std::fs::File;
 use std::io::{IoSliceMut, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use common::{advise, assert_within_a_point, Eye, Map, Scratch, TestFile, PAGE};
 use io_uring::{opcode, types, IoUring};
@@ -446,4 +449,105 @@ fn written_bytes_are_exact() {
     assert_eq!((counted.missed, counted.asked), (0, 0), "{counted:?}");
     let pages = (1_000_003u64 + 5077).div_ceil(PAGE);
     assert!(counted.inserted >= pages, "{counted:?}");
+}
+
+/// What threads really did, added up as they go.
+#[derive(Default)]
+struct Tally {
+    bytes: AtomicU64,
+    asked: AtomicU64,
+    missed: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Tally {
+    fn now(&self) -> [u64; 3] {
+        [&self.bytes, &self.asked, &self.missed].map(|sum| sum.load(Ordering::Relaxed))
+    }
+}
+
+/// Reads the file's pages one by one, all of them twice after it was dropped, and as many bytes from /dev/zero.
+fn read_often(file: &TestFile, tally: &Tally) {
+    let handle = file.open();
+    advise(&handle, libc::POSIX_FADV_RANDOM);
+    let zero = File::open("/dev/zero").unwrap();
+    let mut page = [0; PAGE as usize];
+    while !tally.stop.load(Ordering::Relaxed) {
+        file.cool();
+        for round in 0..20 {
+            for at in (0..file.bytes).step_by(PAGE as usize) {
+                handle.read_exact_at(&mut page, at).unwrap();
+                tally.bytes.fetch_add(PAGE, Ordering::Relaxed);
+                tally.asked.fetch_add(1, Ordering::Relaxed);
+                tally
+                    .missed
+                    .fetch_add(u64::from(round == 0), Ordering::Relaxed);
+                zero.read_at(&mut page, 0).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn reads_that_are_too_many_to_count_are_estimated_within_three_percent() {
+    let scratch = Scratch::new("estimated");
+    scratch.enter();
+    let id = scratch.group().id();
+    let dir = TestFile::dir();
+    let file = TestFile::cold(dir.path(), "file", 1 << 20);
+    let mut eye = Eye::on(vec![scratch.group()]);
+    println!(
+        "each is counted up to {:?} a second",
+        eye.observer.most_reads_per_s()
+    );
+    let tally = Tally::default();
+    thread::scope(|scope| {
+        scope.spawn(|| read_often(&file, &tally));
+        let begun = Instant::now();
+        while !eye.observer.estimates() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "always counted");
+            thread::sleep(Duration::from_secs(1));
+            eye.look();
+        }
+        println!("estimated after {:?}", begun.elapsed());
+        thread::sleep(Duration::from_secs(1));
+        for _ in 0..3 {
+            let before = (eye.counters(id), tally.now());
+            for _ in 0..10 {
+                thread::sleep(Duration::from_secs(1));
+                let sample = eye.look()[0];
+                assert!(sample.traffic.read_bytes.is_some() && sample.cache.asked_pages.is_some());
+            }
+            let after = (eye.counters(id), tally.now());
+            let counted = common::difference(&before.0, &after.0);
+            let [bytes, asked, missed] = [0, 1, 2].map(|i| after.1[i] - before.1[i]);
+            println!("{bytes} bytes, {asked} asked, {missed} missed; told {counted:?}");
+            assert!(eye.observer.estimates());
+            let off = counted.read_bytes as f64 / bytes as f64 - 1.0;
+            let ratio = counted.hit_ratio().unwrap() - (1.0 - missed as f64 / asked as f64);
+            println!("bytes {:+.2} %, hit ratio {ratio:+.4}", 100.0 * off);
+            assert!(off.abs() <= 0.03 && ratio.abs() <= 0.02);
+        }
+        tally.stop.store(true, Ordering::Relaxed);
+    });
+    // Nobody reads any more: each read is counted again, and exactly.
+    let begun = Instant::now();
+    while eye.observer.estimates() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "never again counted"
+        );
+        thread::sleep(Duration::from_secs(1));
+        eye.look();
+    }
+    let mut page = [0; 10_000];
+    file.warm(0..file.bytes);
+    let counted = eye.during(id, || file.open().read_exact_at(&mut page, 0).unwrap());
+    assert_eq!(
+        (counted.read_bytes, counted.asked, counted.readahead),
+        (10_000, 3, 0)
+    );
+    assert_eq!(eye.observer.map_entries()["threads"], 0);
+    assert_eq!(eye.observer.missed_events(), Some(0));
 }

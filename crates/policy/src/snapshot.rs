@@ -214,7 +214,8 @@ pub struct CacheCounters {
     /// Of those, pages that were there only because the same reader's readahead had just fetched
     /// them: neither hit nor miss.
     pub readahead_pages: Option<u64>,
-    /// Pages that the group's tasks brought into the page cache, whatever for.
+    /// Pages that the group's reads and faults brought into the page cache; where only a tracepoint tells,
+    /// also those of writes.
     pub inserted_pages: Option<u64>,
     /// Page cache charged to the group that reclaim took.
     pub evicted_pages: Option<u64>,

@@ -23,7 +23,8 @@ pub struct Counters {
     pub readahead: u64,
     /// Pages that reads had to fetch: missed ones and those fetched ahead.
     pub fetched: u64,
-    /// Pages that the group's tasks brought into the page cache, whatever for.
+    /// Pages that the group's reads and faults brought into the page cache; where only a tracepoint tells,
+    /// also those of writes.
     pub inserted: u64,
     /// Page cache charged to the group that reclaim took.
     pub evicted: u64,
@@ -66,16 +67,18 @@ impl Counters {
     }
 
     /// What the policy is told, of what the attached programs count.
-    pub(crate) fn cache(&self, counts: &dyn Fn(&str) -> bool) -> CacheCounters {
-        let reads = counts("filemap_read");
+    pub(crate) fn cache(&self, counts: &dyn Fn(&str) -> bool, reads: bool) -> CacheCounters {
         let faults = counts("filemap_fault");
         let known = |counted: bool, value: u64| counted.then_some(value);
         CacheCounters {
             asked_pages: known(reads, self.asked),
             missed_pages: known(reads, self.missed),
             readahead_pages: known(reads, self.readahead),
-            inserted_pages: known(counts("page_added"), self.inserted),
-            evicted_pages: known(counts("page_removed"), self.evicted),
+            inserted_pages: known(counts("page_added") || counts("pages_read"), self.inserted),
+            evicted_pages: known(
+                counts("page_removed") || counts("folio_removed"),
+                self.evicted,
+            ),
             mmap_faults: known(faults, self.mmap_faults),
             mmap_major_faults: known(faults, self.mmap_major),
             reclaim_us: known(counts("direct_reclaim"), self.reclaim_us),
@@ -127,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_no_program_counts_is_unknown() {
-        let cache = Counters::default().cache(&|program| program == "page_added");
+        let cache = Counters::default().cache(&|program| program == "page_added", false);
         assert_eq!(cache.inserted_pages, Some(0));
         assert_eq!(cache.asked_pages, None);
         assert_eq!(cache.throttled_us, None);

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt;
 
-use justitia_cgroup::has_btf;
+use justitia_cgroup::{has_btf, module_has};
 use libbpf_rs::btf::types::{Func, Typedef};
 use libbpf_rs::{Btf, MapHandle, MapType, Object};
 
@@ -120,11 +120,18 @@ const GENERAL: [(&str, &str); 4] = [
     ),
 ];
 
-/// Names of one thing, of which a kernel has one.
-const ALTERNATIVES: [[&str; 2]; 1] = [[
-    "__mem_cgroup_handle_over_high",
-    "mem_cgroup_handle_over_high",
-]];
+/// Places of which one is enough.
+const ALTERNATIVES: [[&str; 2]; 3] = [
+    [
+        "__mem_cgroup_handle_over_high",
+        "mem_cgroup_handle_over_high",
+    ],
+    ["read_pages", "mm_filemap_add_to_page_cache"],
+    [
+        "__filemap_remove_folio",
+        "mm_filemap_delete_from_page_cache",
+    ],
+];
 
 /// Finds out. Never fails: what goes wrong is an answer.
 pub fn probe() -> Coverage {
@@ -247,7 +254,8 @@ impl Names {
             Kind::Iterator => self.functions.contains(&iterator(point.target)),
             Kind::Function(module) => {
                 self.functions.contains(point.target)
-                    || module.is_some_and(|name| has_btf(Some(name)))
+                    || module
+                        .is_some_and(|name| has_btf(Some(name)) && module_has(name, point.target))
             }
         }
     }

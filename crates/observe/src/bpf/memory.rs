@@ -14,6 +14,8 @@ use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 
 use super::types;
 
+/// The programs' `MAX_CPUS`.
+const MAX_CPUS: usize = 512;
 /// Words of a record.
 const WORDS: usize = size_of::<types::counters>() / size_of::<u64>();
 
@@ -26,6 +28,8 @@ struct Mapping {
 
 // SAFETY: the mapping is owned, and all access to it is atomic.
 unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     fn new(fd: BorrowedFd<'_>, bytes: usize, protection: ProtFlags) -> io::Result<Mapping> {
@@ -90,6 +94,34 @@ impl CounterMemory {
     }
 }
 
+/// How many reads the programs saw, of whomever.
+#[derive(Debug)]
+pub(crate) struct ReadMemory {
+    mapping: Mapping,
+    records: usize,
+}
+
+impl ReadMemory {
+    /// Maps the records of so many CPUs.
+    pub(crate) fn map(fd: BorrowedFd<'_>, cpus: u32) -> io::Result<ReadMemory> {
+        let records = (cpus as usize).min(MAX_CPUS);
+        Ok(ReadMemory {
+            mapping: Mapping::new(fd, records * size_of::<types::last>(), ProtFlags::READ)?,
+            records,
+        })
+    }
+
+    /// Reads of all CPUs.
+    pub(crate) fn total(&self) -> u64 {
+        let of_cpu = |cpu| {
+            let at = cpu * size_of::<types::last>() + offset_of!(types::last, reads);
+            let reads: &AtomicU64 = self.mapping.word(at);
+            reads.load(Ordering::Relaxed)
+        };
+        (0..self.records).map(of_cpu).sum()
+    }
+}
+
 /// What both sides write.
 #[derive(Debug)]
 pub(crate) struct ControlMemory(Mapping);
@@ -111,6 +143,18 @@ impl ControlMemory {
     pub(crate) fn set_leaves(&self, count: u32) {
         let leaves: &AtomicU32 = self.0.word(offset_of!(types::control, leaves));
         leaves.store(count, Ordering::Relaxed);
+    }
+
+    /// Threads that start from now on (ns of the monotonic clock) are counted from their start.
+    pub(crate) fn count_threads_since(&self, ns: u64) {
+        let since: &AtomicU64 = self.0.word(offset_of!(types::control, threads_since_ns));
+        since.store(ns, Ordering::Relaxed);
+    }
+
+    /// What was fetched ahead before (ns of the monotonic clock) may have been read unseen.
+    pub(crate) fn trust_readahead_since(&self, ns: u64) {
+        let since: &AtomicU64 = self.0.word(offset_of!(types::control, readahead_since_ns));
+        since.store(ns, Ordering::Relaxed);
     }
 
     /// Events that found no room.

@@ -14,16 +14,20 @@
 //! recycled path is another group; what is not counted is `None`.
 
 mod counters;
+mod estimate;
 mod features;
 mod load;
 mod memory;
 mod observer;
 mod points;
+mod reads;
 mod sharing;
 mod sizes;
 mod slots;
 
 use std::io;
+
+use libbpf_rs::{Link, Object};
 
 pub use counters::Counters;
 pub use features::{probe, Answer, Coverage, Feature};
@@ -72,12 +76,20 @@ impl Error {
     }
 }
 
+/// Attaches a program of this name.
+fn attach_one(object: &Object, name: &str) -> Result<Link, Error> {
+    let failed = |why: String| Error::Attach(name.to_owned(), why);
+    let program = object.progs_mut().find(|program| program.name() == name);
+    let program = program.ok_or_else(|| failed("it is not there".into()))?;
+    program.attach().map_err(|error| failed(error.to_string()))
+}
+
 // The definitions of the records in `bpf/record.h`.
 include!(concat!(env!("OUT_DIR"), "/observe.rs"));
 
 pub(crate) use generated::types;
 
 const _: () = assert!(size_of::<types::counters>() == 128);
-const _: () = assert!(size_of::<types::control>() == 16);
+const _: () = assert!(size_of::<types::control>() == 32);
 const _: () = assert!(size_of::<types::shared_file>() == 208);
 const _: () = assert!(size_of::<types::settings>() == 16);

@@ -10,20 +10,25 @@
 use std::collections::{BTreeMap, HashMap};
 use std::mem::offset_of;
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::sync::Arc;
+use std::time::Instant;
 
 use justitia_cgroup::{Fs, GroupId};
 use justitia_policy::snapshot::{SharedFile, Traffic};
 use libbpf_rs::{Link, Map, MapCore as _, MapFlags, Object, OpenObject};
+use rustix::time::{clock_gettime, ClockId};
 
 use super::counters::Counters;
+use super::estimate::Estimator;
 use super::features::Coverage;
 use super::load;
-use super::memory::{ControlMemory, CounterMemory};
+use super::memory::{ControlMemory, CounterMemory, ReadMemory};
 use super::points::{choose, Choice, Tier};
+use super::reads::{self, Reads, Turn};
 use super::sharing::Sharing;
 use super::sizes::Sizes;
 use super::slots::Slots;
-use super::{types, Error};
+use super::{attach_one, types, Error};
 use crate::{is_list_of, ProcIo, Sample, TrafficSource, Watched};
 
 /// The section that both sides write.
@@ -31,16 +36,31 @@ const CONTROL: &str = ".data.control";
 /// The section of the places of threads.
 const PLACES: &str = ".bss.places";
 /// Maps whose entries come and go.
-const HASHES: [&str; 5] = ["watched", "resolved", "doing", "prefetched", "readers"];
+const HASHES: [&str; 6] = [
+    "watched",
+    "resolved",
+    "doing",
+    "prefetched",
+    "readers",
+    THREADS,
+];
+/// What threads had read, while reads are sampled.
+const THREADS: &str = "threads";
+/// The section in which reads of each CPU are counted.
+const LAST: &str = ".data.last";
 
 /// Counts traffic and page-cache use by BPF programs.
 pub struct Observer {
     /// Before the object: programs are detached first.
     links: Vec<Link>,
     sharing: Option<Sharing>,
-    memory: CounterMemory,
+    /// In the tier that counts reads.
+    reads: Option<Reads>,
+    memory: Arc<CounterMemory>,
     control: ControlMemory,
-    object: Object,
+    object: Arc<Object>,
+    /// When the last sample was taken.
+    sampled_at: Instant,
     choice: Choice,
     slots: Slots,
     groups: HashMap<GroupId, Account>,
@@ -61,6 +81,67 @@ struct Account {
     /// What its slot held when the group came.
     base: types::counters,
     last: Option<Sample>,
+    /// What its slot held in the last sample.
+    seen: types::counters,
+    /// What estimates add to what was counted of reads; wraps.
+    beside: Beside,
+    estimator: Estimator,
+    /// Reads of the last step are neither counted nor estimated.
+    blind: bool,
+}
+
+/// Of reads, what is told less what was counted.
+#[derive(Debug, Clone, Copy, Default)]
+struct Beside {
+    read_bytes: u64,
+    asked: u64,
+    readahead: u64,
+}
+
+impl Account {
+    fn new(slot: u32, base: types::counters) -> Account {
+        Account {
+            slot,
+            base,
+            last: None,
+            seen: base,
+            beside: Beside::default(),
+            estimator: Estimator::default(),
+            blind: false,
+        }
+    }
+
+    /// What happened since the group came, of what its slot holds now.
+    fn told(&self, now: &types::counters) -> Counters {
+        let mut counters = Counters::since(now, &self.base);
+        let Beside {
+            read_bytes,
+            asked,
+            readahead,
+        } = self.beside;
+        counters.read_bytes = counters.read_bytes.wrapping_add(read_bytes);
+        counters.asked = counters.asked.wrapping_add(asked);
+        counters.readahead = counters.readahead.wrapping_add(readahead);
+        counters
+    }
+
+    /// A step of so many seconds in which reads were sampled ended.
+    fn estimate(&mut self, now: &types::counters, seconds: f64) {
+        let step = Counters::since(now, &self.seen);
+        let rchar = now.rchar.saturating_sub(self.seen.rchar);
+        let (bytes, asked) = self.estimator.reads(rchar, seconds).unwrap_or_default();
+        self.blind = self.estimator.reads(0, seconds).is_none();
+        // What was fetched ahead is taken for used once.
+        let readahead = step.fetched.saturating_sub(step.missed);
+        for (beside, told, counted) in [
+            (&mut self.beside.read_bytes, bytes as u64, step.read_bytes),
+            (&mut self.beside.asked, asked as u64, step.asked),
+            (&mut self.beside.readahead, readahead, step.readahead),
+        ] {
+            *beside = beside.wrapping_add(told).wrapping_sub(counted);
+        }
+        self.seen = *now;
+    }
 }
 
 impl Observer {
@@ -84,20 +165,42 @@ impl Observer {
             choice.programs.retain(|name| !in_modules.contains(name));
             object = load_programs(&choice, &sizes);
         }
-        let object = object?;
+        let object = Arc::new(object?);
         let counters = find(&object, "counters")?;
-        let memory = CounterMemory::map(counters.as_fd(), sizes.slots, sizes.lanes)
-            .map_err(Error::Memory)?;
+        let memory = CounterMemory::map(counters.as_fd(), sizes.slots, sizes.lanes);
+        let memory = Arc::new(memory.map_err(Error::Memory)?);
         let control = find(&object, CONTROL)?;
         let control = ControlMemory::map(control.as_fd()).map_err(Error::Memory)?;
+        let reads = if choice.tier == Tier::Fentry {
+            let memory_of_reads = ReadMemory::map(find(&object, LAST)?.as_fd(), cpus);
+            let memory_of_reads = memory_of_reads.map_err(Error::Memory)?;
+            let chosen = |name: &&str| choice.programs.contains(name);
+            let looks = if [reads::LOOKS, reads::ENDS].iter().all(chosen) {
+                Some(attach_one(&object, reads::LOOKS)?)
+            } else {
+                None
+            };
+            let programs = reads::PROGRAMS.into_iter().filter(chosen).collect();
+            Some(Reads::start(
+                &object,
+                &memory,
+                memory_of_reads,
+                looks,
+                programs,
+            )?)
+        } else {
+            None
+        };
         let links = attach(&object, &choice)?;
         let sharing = Sharing::start(&object, &choice)?;
         return_freed_memory();
         Ok(Observer {
             links,
             sharing,
+            reads,
             memory,
             control,
+            sampled_at: Instant::now(),
             object,
             proc: (choice.tier == Tier::Tracepoints).then(|| ProcIo::new(fs)),
             choice,
@@ -118,7 +221,17 @@ impl Observer {
 
     /// Programs that are attached.
     pub fn attached(&self) -> usize {
-        self.links.len()
+        self.links.len() + self.reads.as_ref().map_or(0, Reads::attached)
+    }
+
+    /// Whether bytes and pages that groups read are estimated at present, not counted.
+    pub fn estimates(&self) -> bool {
+        self.reads.as_ref().is_some_and(Reads::sampled)
+    }
+
+    /// Reads a second up to which each is counted. `None`: each is, however many there are.
+    pub fn most_reads_per_s(&self) -> Option<f64> {
+        self.reads.as_ref().and_then(Reads::most_per_s)
     }
 
     /// Events that were not counted, because a program was interrupted by itself or memory was
@@ -144,8 +257,14 @@ impl Observer {
     /// What was counted of a group of the last sample, up to now. `None` if it is not watched.
     pub fn counters(&self, id: GroupId) -> Option<Counters> {
         let account = self.groups.get(&id)?;
-        let now = self.memory.read(account.slot)?;
-        Some(Counters::since(&now, &account.base))
+        let mut now = self.memory.read(account.slot)?;
+        if self.estimates() {
+            // What windows count is no part of what is told.
+            now.read_bytes = account.seen.read_bytes;
+            now.asked_pages = account.seen.asked_pages;
+            now.readahead_pages = account.seen.readahead_pages;
+        }
+        Some(account.told(&now))
     }
 
     fn runs(&self, program: &str) -> bool {
@@ -174,8 +293,7 @@ impl Observer {
         for &(id, slot) in &changes.added {
             name_slot(slot, id.0);
             if let Some(base) = self.memory.read(slot) {
-                let last = None;
-                self.groups.insert(id, Account { slot, base, last });
+                self.groups.insert(id, Account::new(slot, base));
             }
         }
         self.waiting = self.groups.len() < self.listed.len();
@@ -196,6 +314,47 @@ impl Observer {
             }
         }
         self.control.next_generation();
+        if let Some(reads) = &self.reads {
+            reads.watch(self.groups.values().map(|account| account.slot));
+        }
+    }
+
+    /// Counts what was read since the last sample, if programs did not.
+    fn count_reads(&mut self) {
+        let seconds = self.sampled_at.elapsed().as_secs_f64();
+        self.sampled_at = Instant::now();
+        let Some(reads) = &mut self.reads else { return };
+        let control = &self.control;
+        let turn = reads.turn(|| control.count_threads_since(now_ns()));
+        if turn == Turn::Counted {
+            return;
+        }
+        for (slot, seen) in reads.seen() {
+            let owner = self.slots.owner(slot);
+            if let Some(account) = owner.and_then(|id| self.groups.get_mut(&id)) {
+                account.estimator.learn(&seen);
+            }
+        }
+        for account in self.groups.values_mut() {
+            let Some(now) = self.memory.read(account.slot) else {
+                continue;
+            };
+            match turn {
+                Turn::CountedLast => account.seen = now,
+                _ => account.estimate(&now, seconds),
+            }
+        }
+        if turn == Turn::SampledLast {
+            self.control.trust_readahead_since(now_ns());
+            for account in self.groups.values_mut() {
+                account.estimator = Estimator::default();
+            }
+            if let Ok(threads) = find(&self.object, THREADS) {
+                for thread in threads.keys() {
+                    let _ = threads.delete(&thread);
+                }
+            }
+        }
     }
 
     /// Looks now for files that several groups use, instead of when it is time to.
@@ -219,11 +378,13 @@ impl Observer {
         let Some(counters) = self.counters(id) else {
             return proc.unwrap_or_default();
         };
-        let cache = counters.cache(&|program| self.runs(program));
+        let blind = self.groups.get(&id).is_some_and(|account| account.blind);
+        let reads = self.reads.as_ref().is_some_and(Reads::known) && !blind;
+        let cache = counters.cache(&|program| self.runs(program), reads);
         let traffic = match proc {
             Some(proc) => proc.traffic,
             None => Traffic {
-                read_bytes: Some(counters.read_bytes),
+                read_bytes: reads.then_some(counters.read_bytes),
                 write_bytes: Some(counters.write_bytes),
                 missed_bytes: Some(counters.fetched.saturating_mul(self.page_bytes)),
             },
@@ -239,6 +400,7 @@ impl TrafficSource for Observer {
         if let Some(proc) = &mut self.proc {
             proc.sample(groups, &mut self.proc_samples);
         }
+        self.count_reads();
         out.clear();
         for (index, watched) in groups.iter().enumerate() {
             let id = watched.group.id();
@@ -263,7 +425,11 @@ impl TrafficSource for Observer {
     }
 
     fn name(&self) -> &'static str {
-        "bpf"
+        if self.estimates() {
+            "bpf, reads estimated"
+        } else {
+            "bpf"
+        }
     }
 }
 
@@ -331,17 +497,21 @@ fn configure(object: &mut OpenObject, choice: &Choice, sizes: &Sizes) -> libbpf_
     Ok(())
 }
 
-/// Attaches the chosen programs but the iterators; what was attached before a failure is detached with it.
+/// Nanoseconds of the clock that the programs use.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Attaches the chosen programs but the iterators and those of reads; what was attached before a failure is detached with it.
 fn attach(object: &Object, choice: &Choice) -> Result<Vec<Link>, Error> {
     let mut links = Vec::new();
     for program in object.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let iterator = program.section().to_string_lossy().starts_with("iter");
-        if choice.programs.contains(&name.as_str()) && !iterator {
-            match program.attach() {
-                Ok(link) => links.push(link),
-                Err(error) => return Err(Error::Attach(name, error.to_string())),
-            }
+        let of_reads = reads::PROGRAMS.contains(&name.as_str()) || name == reads::ENDS;
+        if choice.programs.contains(&name.as_str()) && !iterator && !of_reads {
+            links.push(attach_one(object, &name)?);
         }
     }
     Ok(links)

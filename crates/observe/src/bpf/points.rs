@@ -35,6 +35,8 @@ pub(crate) struct Point {
     pub(crate) required: bool,
     /// What its absence costs.
     pub(crate) cost: &'static str,
+    /// A function that tells the same for less, where programs can attach to it.
+    pub(crate) cheaper: Option<&'static str>,
 }
 
 const fn function(
@@ -49,6 +51,19 @@ const fn function(
         programs,
         required,
         cost,
+        cheaper: None,
+    }
+}
+
+const fn in_module(
+    target: &'static str,
+    module: &'static str,
+    programs: &'static [&'static str],
+    cost: &'static str,
+) -> Point {
+    Point {
+        kind: Kind::Function(Some(module)),
+        ..function(target, programs, false, cost)
     }
 }
 
@@ -64,20 +79,30 @@ const fn tracepoint(
         programs,
         required,
         cost,
+        cheaper: None,
     }
 }
 
-const fn iterator(target: &'static str, programs: &'static [&'static str]) -> Point {
+const fn iterator(
+    target: &'static str,
+    programs: &'static [&'static str],
+    cost: &'static str,
+) -> Point {
     Point {
         target,
         kind: Kind::Iterator,
         programs,
         required: false,
-        cost: "files that several groups use are not known",
+        cost,
+        cheaper: None,
     }
 }
 
 const READS: &str = "pages that reads ask for, hits and misses are not counted";
+const INSERTED: &str = "pages brought into the page cache are not counted";
+const EVICTED: &str = "evictions are not counted";
+const SHARED: &str = "files that several groups use are not known";
+const SAMPLED: &str = "each read is counted, whatever that costs";
 const THROTTLED: &str = "time asleep above memory.high is not counted";
 const RECLAIM: &str = "time in direct reclaim is not counted";
 const MEMCG_RECLAIM: &str = "time in reclaim for a group's own limit is not counted";
@@ -103,18 +128,32 @@ pub(crate) const POINTS: &[Point] = &[
         true,
         READS,
     ),
-    tracepoint(
-        "mm_filemap_add_to_page_cache",
-        &["page_added"],
-        true,
-        "pages brought into the page cache are not counted",
-    ),
-    tracepoint(
-        "mm_filemap_delete_from_page_cache",
-        &["page_removed"],
+    Point {
+        cheaper: Some("read_pages"),
+        ..tracepoint(
+            "mm_filemap_add_to_page_cache",
+            &["page_added"],
+            true,
+            INSERTED,
+        )
+    },
+    function("read_pages", &["pages_read"], false, INSERTED),
+    function(
+        "filemap_read_folio",
+        &["folio_read"],
         false,
-        "evictions are not counted",
+        "pages that reads fetch without readahead, as at a memory limit, count as hits",
     ),
+    Point {
+        cheaper: Some("__filemap_remove_folio"),
+        ..tracepoint(
+            "mm_filemap_delete_from_page_cache",
+            &["page_removed"],
+            false,
+            EVICTED,
+        )
+    },
+    function("__filemap_remove_folio", &["folio_removed"], false, EVICTED),
     function(
         "filemap_fault",
         &["filemap_fault", "filemap_fault_end"],
@@ -133,13 +172,24 @@ pub(crate) const POINTS: &[Point] = &[
         false,
         "bytes that XFS writes are not counted",
     ),
-    Point {
-        target: "btrfs_buffered_write",
-        kind: Kind::Function(Some("btrfs")),
-        programs: &["btrfs_buffered_write"],
-        required: false,
-        cost: "bytes that Btrfs writes are not counted, should it be loaded later",
-    },
+    in_module(
+        "btrfs_buffered_write",
+        "btrfs",
+        &["btrfs_buffered_write"],
+        "bytes that Btrfs writes are not counted, should it be loaded later",
+    ),
+    in_module(
+        "fuse_perform_write",
+        "fuse",
+        &["fuse_perform_write"],
+        "bytes that FUSE writes through are not counted, should it be loaded later",
+    ),
+    in_module(
+        "netfs_perform_write",
+        "netfs",
+        &["netfs_perform_write"],
+        "bytes that 9p, AFS and CIFS write are not counted, should netfs be loaded later",
+    ),
     tracepoint(
         "mm_vmscan_direct_reclaim_begin",
         &["direct_reclaim"],
@@ -170,9 +220,11 @@ pub(crate) const POINTS: &[Point] = &[
         false,
         "of files that several groups use, those that are not kept open are not known",
     ),
-    iterator("task_file", &["files_open"]),
-    iterator("task_vma", &["files_mapped"]),
-    iterator("bpf_map_elem", &["files_shared"]),
+    iterator("task_file", &["files_open"], SHARED),
+    iterator("task_vma", &["files_mapped"], SHARED),
+    iterator("bpf_map_elem", &["files_shared"], SHARED),
+    iterator("task", &["threads_read"], SAMPLED),
+    tracepoint("sched_process_exit", &["thread_ends"], false, SAMPLED),
     // One of the two is there.
     function(
         "__mem_cgroup_handle_over_high",
@@ -221,6 +273,10 @@ pub(crate) fn choose(coverage: &Coverage) -> Result<Choice, Error> {
     let points: Vec<&Point> = POINTS
         .iter()
         .filter(|point| fits(point, tier) && there(point))
+        .filter(|point| {
+            let cheaper = |name| tier == Tier::Fentry && coverage.answer(name) == Answer::Yes;
+            !point.cheaper.is_some_and(cheaper)
+        })
         .collect();
     if !points.iter().any(|point| point.kind == Kind::Tracepoint) {
         return Err(Error::Missing(
@@ -269,9 +325,19 @@ mod tests {
     fn a_full_kernel_gets_every_program() {
         let choice = choose(&all_but(&[])).unwrap();
         assert_eq!(choice.tier, Tier::Fentry);
-        let all: usize = POINTS.iter().map(|point| point.programs.len()).sum();
+        let used = POINTS.iter().filter(|point| point.cheaper.is_none());
+        let all: usize = used.map(|point| point.programs.len()).sum();
         assert_eq!(choice.programs.len(), all);
-        assert_eq!(choice.in_modules, ["btrfs_buffered_write"]);
+        let choice = choose(&all_but(&["read_pages"])).unwrap();
+        assert!(choice.programs.contains(&"page_added"));
+        assert_eq!(
+            choice.in_modules,
+            [
+                "btrfs_buffered_write",
+                "fuse_perform_write",
+                "netfs_perform_write"
+            ]
+        );
     }
 
     #[test]
@@ -279,6 +345,7 @@ mod tests {
         let choice = choose(&all_but(&["fentry"])).unwrap();
         assert_eq!(choice.tier, Tier::Tracepoints);
         assert!(choice.programs.contains(&"page_added"));
+        assert!(choice.programs.contains(&"page_removed"));
         assert!(!choice.programs.contains(&"filemap_read"));
     }
 

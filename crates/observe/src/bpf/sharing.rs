@@ -17,7 +17,7 @@ use libbpf_rs::{Iter, Link, Object};
 use super::memory::ControlMemory;
 use super::observer::find;
 use super::points::Choice;
-use super::{types, Error};
+use super::{attach_one, types, Error};
 
 /// Time between two looks; a use counts for 30 s.
 const EVERY: Duration = Duration::from_secs(5);
@@ -53,20 +53,17 @@ impl Sharing {
             return Ok(None);
         }
         let files = find(object, "files")?;
-        let link = |name: &str| {
+        let over_files = |name: &str| {
+            let failed = |why: String| Error::Attach(name.to_owned(), why);
             let program = object.progs_mut().find(|program| program.name() == name);
-            let program =
-                program.ok_or_else(|| Error::Attach(name.into(), "it is not there".into()))?;
-            let link = match name {
-                "files_shared" => program.attach_iter(files.as_fd()),
-                _ => program.attach(),
-            };
-            link.map_err(|error| Error::Attach(name.to_owned(), error.to_string()))
+            let program = program.ok_or_else(|| failed("it is not there".into()))?;
+            let link = program.attach_iter(files.as_fd());
+            link.map_err(|error| failed(error.to_string()))
         };
         Ok(Some(Sharing {
-            open_files: link("files_open")?,
-            mapped_files: link("files_mapped")?,
-            shared_files: link("files_shared")?,
+            open_files: attach_one(object, "files_open")?,
+            mapped_files: attach_one(object, "files_mapped")?,
+            shared_files: over_files("files_shared")?,
             looked_at: None,
             files: None,
         }))
@@ -103,7 +100,7 @@ impl Sharing {
 }
 
 /// Runs an iterator to its end and returns what it wrote.
-fn run(link: &Link) -> io::Result<Vec<u8>> {
+pub(super) fn run(link: &Link) -> io::Result<Vec<u8>> {
     let mut iterator = Iter::new(link).map_err(io::Error::other)?;
     let mut all = Vec::new();
     let mut buffer = vec![0; 32 << 10];

@@ -39,7 +39,8 @@ pub(crate) const AGENT: &[Field] = &[
     ),
     plain("mode", "", "How much of the policy is in force."),
     plain("objective", "", "The goal of the feedback."),
-    plain("observer", "", "The source of the traffic counts: bpf or proc."),
+    plain("observer", "", "The source of the traffic counts: bpf, proc, or `bpf, reads estimated` while reads are too many to \
+         count each."),
     plain("since_unix_s", "s", "When the agent began, in seconds since 1970.").gauge(
         "justitia_agent_start_time_seconds",
         "seconds",

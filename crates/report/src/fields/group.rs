@@ -285,7 +285,7 @@ pub(crate) const GROUP: &[Field] = &[
     plain(
         "groups[].inserted_pages_per_s",
         "pages/s",
-        "Pages brought into the page cache.",
+        "Pages that reads and faults brought into the page cache.",
     )
     .gauge(
         "justitia_group_inserted_pages_per_second",

@@ -1,0 +1,338 @@
+//! When each read is counted, and when only a sample of them.
+//!
+//! A program behind `filemap_read` costs some hundred nanoseconds a call, most of it the kernel's own. What it
+//! costs here is measured when it is attached. While reads times that stay below [`BUDGET`] of a CPU it stays
+//! attached and every read is counted. Above, it is attached for a [`WINDOW`] in each [`EVERY`], at a random
+//! phase, by a thread of its own, because detaching can take a second. In and between windows the kernel's
+//! own count (`rchar`, `bpf/threads.h`) goes on, and [`super::estimate`] makes of both what the group read.
+//!
+//! Attaching changes the kernel's text on all CPUs, so a host with `nohz_full` CPUs has no windows.
+
+use std::env;
+use std::fs::File;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use justitia_cgroup::has_nohz_full;
+use libbpf_rs::{Link, Object};
+
+use super::estimate::Seen;
+use super::memory::{CounterMemory, ReadMemory};
+use super::sharing::run;
+use super::{attach_one, Error};
+
+/// Of one CPU's time.
+const BUDGET: f64 = 0.008;
+const WINDOW: Duration = Duration::from_millis(100);
+const EVERY: Duration = Duration::from_secs(5);
+/// After so many windows in a row with less than half of what the budget allows each read is counted again.
+const CALM: u32 = 3;
+/// The programs that run for each read.
+pub(super) const PROGRAMS: [&str; 2] = ["filemap_read", "filemap_splice_read"];
+/// Counts a thread's reads when it ends.
+pub(super) const ENDS: &str = "thread_ends";
+/// Counts those of all others.
+pub(super) const LOOKS: &str = "threads_read";
+/// What a read is taken to cost where it cannot be measured, and between what the measure must lie.
+const PRICE: Duration = Duration::from_nanos(400);
+const PRICES: (Duration, Duration) = (Duration::from_nanos(50), Duration::from_micros(2));
+
+/// What the thread and the observer share.
+struct Common {
+    object: Arc<Object>,
+    counters: Arc<CounterMemory>,
+    reads: ReadMemory,
+    /// The iterator over threads; `None`: no windows here.
+    looks: Option<Link>,
+    /// Those of the programs that were chosen.
+    programs: Vec<&'static str>,
+    /// What one CPU may spend on it, in reads a second.
+    most_per_s: f64,
+    /// Slots that are somebody's.
+    slots: Mutex<Vec<u32>>,
+    /// What windows saw, by slot, until the observer takes it.
+    seen: Mutex<Vec<(u32, Seen)>>,
+}
+
+/// The programs behind reads, attached or not.
+pub(super) struct Reads {
+    common: Arc<Common>,
+    mode: Mode,
+    /// Reads so far, when they were last looked at.
+    last: (u64, Instant),
+}
+
+enum Mode {
+    /// Each read is counted.
+    Always {
+        /// None: they could not be attached again.
+        links: Vec<Link>,
+    },
+    Windows {
+        stop: Sender<()>,
+        /// Ends with the links where windows are no longer needed.
+        thread: Option<JoinHandle<Vec<Link>>>,
+        /// Held, not used.
+        _ends: Link,
+    },
+}
+
+/// What a step does about reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// They were counted since the last step, and are.
+    Counted,
+    /// They were counted until now, and are no longer.
+    CountedLast,
+    /// They were not.
+    Sampled,
+    /// They were not, and are from now on.
+    SampledLast,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Reads {
+    /// Attaches the programs. `looks`: the iterator over threads, where windows are possible.
+    pub(super) fn start(
+        object: &Arc<Object>,
+        counters: &Arc<CounterMemory>,
+        reads: ReadMemory,
+        looks: Option<Link>,
+        programs: Vec<&'static str>,
+    ) -> Result<Reads, Error> {
+        let mut common = Common {
+            object: Arc::clone(object),
+            counters: Arc::clone(counters),
+            reads,
+            looks: looks.filter(|_| !has_nohz_full()),
+            programs,
+            most_per_s: 0.0,
+            slots: Mutex::default(),
+            seen: Mutex::default(),
+        };
+        let bare = least_of_a_read();
+        let links = common.attach()?;
+        let before = common.reads.total();
+        let watched = least_of_a_read();
+        let price = match (bare, watched) {
+            (Some(bare), Some(watched)) if common.reads.total() > before => {
+                watched.saturating_sub(bare)
+            }
+            _ => PRICE,
+        };
+        common.most_per_s = BUDGET / price.clamp(PRICES.0, PRICES.1).as_secs_f64();
+        let last = (common.reads.total(), Instant::now());
+        Ok(Reads {
+            common: Arc::new(common),
+            mode: Mode::Always { links },
+            last,
+        })
+    }
+
+    /// Reads a second that are counted one by one at most. `None`: all are.
+    pub(super) fn most_per_s(&self) -> Option<f64> {
+        self.common.looks.as_ref().map(|_| self.common.most_per_s)
+    }
+
+    /// Whether what groups read is an estimate.
+    pub(super) fn sampled(&self) -> bool {
+        matches!(self.mode, Mode::Windows { .. })
+    }
+
+    /// Whether what groups read is known, counted or estimated.
+    pub(super) fn known(&self) -> bool {
+        !matches!(&self.mode, Mode::Always { links } if links.is_empty())
+    }
+
+    /// Programs that are attached now, without those of windows.
+    pub(super) fn attached(&self) -> usize {
+        match &self.mode {
+            Mode::Always { links } => links.len(),
+            Mode::Windows { .. } => 1,
+        }
+    }
+
+    /// Which slots windows are to look at.
+    pub(super) fn watch(&self, slots: impl Iterator<Item = u32>) {
+        let mut watched = locked(&self.common.slots);
+        watched.clear();
+        watched.extend(slots);
+    }
+
+    /// Once a step: whether to go on as before. Where reads are or were sampled, the kernel's own count is
+    /// brought up to now. `prepare` is called before the first look at threads.
+    pub(super) fn turn(&mut self, prepare: impl FnOnce()) -> Turn {
+        let now = (self.common.reads.total(), Instant::now());
+        let per_s = now.0.saturating_sub(self.last.0) as f64
+            / (now.1 - self.last.1).as_secs_f64().max(1e-3);
+        self.last = now;
+        match &mut self.mode {
+            Mode::Always { .. } => {
+                let over = self.most_per_s().is_some_and(|most| per_s > most);
+                if over && self.leave(prepare).is_ok() {
+                    Turn::CountedLast
+                } else {
+                    Turn::Counted
+                }
+            }
+            Mode::Windows { thread, .. } => {
+                // Where it fails, the count stands: estimates are late, not wrong.
+                let _ = self.common.look();
+                if thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+                    return Turn::Sampled;
+                }
+                let links = thread.take().and_then(|thread| thread.join().ok());
+                // It panicked: what it held is detached.
+                let links = links.or_else(|| self.common.attach().ok());
+                self.mode = Mode::Always {
+                    links: links.unwrap_or_default(),
+                };
+                Turn::SampledLast
+            }
+        }
+    }
+
+    /// What windows saw since the last call.
+    pub(super) fn seen(&self) -> Vec<(u32, Seen)> {
+        std::mem::take(&mut *locked(&self.common.seen))
+    }
+
+    /// From counting each read to windows; the links that there are serve the first one.
+    fn leave(&mut self, prepare: impl FnOnce()) -> io::Result<()> {
+        prepare();
+        let ends = attach_one(&self.common.object, ENDS).map_err(io::Error::other)?;
+        self.common.look()?;
+        let (stop, stopped) = channel();
+        let (hand, take) = channel();
+        let common = Arc::clone(&self.common);
+        let thread = thread::Builder::new()
+            .name("justitia-reads".into())
+            .spawn(move || common.windows(take.recv().unwrap_or_default(), &stopped))?;
+        let windows = Mode::Windows {
+            stop,
+            thread: Some(thread),
+            _ends: ends,
+        };
+        if let Mode::Always { links } = std::mem::replace(&mut self.mode, windows) {
+            let _ = hand.send(links);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Reads {
+    fn drop(&mut self) {
+        if let Mode::Windows { stop, thread, .. } = &mut self.mode {
+            let _ = stop.send(());
+            let _ = thread.take().map(JoinHandle::join);
+        }
+    }
+}
+
+impl Common {
+    /// Brings the kernel's count of all threads into the counters.
+    fn look(&self) -> io::Result<()> {
+        self.looks
+            .as_ref()
+            .map_or(Ok(()), |link| run(link).map(drop))
+    }
+
+    /// Of each watched slot what was counted until now.
+    fn counted(&self) -> io::Result<Vec<(u32, super::types::counters)>> {
+        self.look()?;
+        let slots = locked(&self.slots);
+        let read = slots
+            .iter()
+            .map(|slot| Some((*slot, self.counters.read(*slot)?)));
+        Ok(read.flatten().collect())
+    }
+
+    fn attach(&self) -> Result<Vec<Link>, Error> {
+        let names = self.programs.iter();
+        names.map(|name| attach_one(&self.object, name)).collect()
+    }
+
+    /// Looks through windows, the first of them now, until reads are few or it is stopped.
+    fn windows(&self, mut links: Vec<Link>, stopped: &Receiver<()>) -> Vec<Link> {
+        let mut calm = 0;
+        // Periods follow each other; where in its period a window lies is random.
+        let mut period = Instant::now();
+        loop {
+            let (since, reads) = (Instant::now(), self.reads.total());
+            if self.window(stopped).is_err() {
+                return links;
+            }
+            let per_s = (self.reads.total() - reads) as f64 / since.elapsed().as_secs_f64();
+            calm = if per_s < self.most_per_s / 2.0 {
+                calm + 1
+            } else {
+                0
+            };
+            if calm == CALM {
+                return links;
+            }
+            links.clear();
+            while links.is_empty() {
+                period += EVERY;
+                let spare = EVERY.saturating_sub(WINDOW).as_nanos() as u64;
+                let phase = Duration::from_nanos(RandomState::new().hash_one(reads) % spare);
+                let until = (period + phase).saturating_duration_since(Instant::now());
+                if stopped.recv_timeout(until) != Err(RecvTimeoutError::Timeout) {
+                    return links;
+                }
+                links = self.attach().unwrap_or_default();
+            }
+        }
+    }
+
+    /// One window. An error if it is to be the last.
+    fn window(&self, stopped: &Receiver<()>) -> io::Result<()> {
+        let since = Instant::now();
+        let before = self.counted()?;
+        if stopped.recv_timeout(WINDOW) != Err(RecvTimeoutError::Timeout) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let after = self.counted()?;
+        let seconds = since.elapsed().as_secs_f64();
+        let mut seen = locked(&self.seen);
+        for ((slot, before), (same, after)) in before.iter().zip(&after) {
+            if slot == same {
+                seen.push((
+                    *slot,
+                    Seen {
+                        read_bytes: after.read_bytes - before.read_bytes,
+                        asked: after.asked_pages - before.asked_pages,
+                        rchar: after.rchar - before.rchar,
+                        seconds,
+                    },
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a read of a cached file takes at least: what disturbs only adds.
+fn least_of_a_read() -> Option<Duration> {
+    const ROUNDS: u32 = 8;
+    const CALLS: u32 = 64;
+    let file = File::open(env::current_exe().ok()?).ok()?;
+    let mut byte = [0];
+    let mut least = Duration::MAX;
+    for _ in 0..ROUNDS {
+        let since = Instant::now();
+        for _ in 0..CALLS {
+            file.read_exact_at(&mut byte, 0).ok()?;
+        }
+        least = least.min(since.elapsed() / CALLS);
+    }
+    Some(least)
+}
