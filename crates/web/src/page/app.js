@@ -110,7 +110,7 @@ function show() {
 function showHead(report) {
   const contending = report.groups.filter((group) => group.contending).length;
   const up = Date.now() / 1000 + data.skewMs / 1000 - report.since_unix_s;
-  $("setup").textContent = `mode ${report.mode}, objective ${report.objective} · ${plural(report.groups.length, "group")}, ${count(contending)} contending · version ${report.version}, up ${span(up)}`;
+  $("setup").textContent = `mode ${report.mode}, objective ${report.objective} · ${plural(report.groups.length, "group")}, ${count(contending)} contending · counted by ${report.observer ?? "nothing"} · version ${report.version}, up ${span(up)}`;
   const host = report.host;
   const ratio = (some, full) => (typeof some === "number" ? `${percent(some, 0)} some, ${percent(full, 0)} all` : "not known");
   const past = (get) => spark(data.points.slice(-120).map(get));

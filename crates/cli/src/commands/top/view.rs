@@ -199,6 +199,13 @@ fn header(app: &App, width: usize) -> Vec<Line<'static>> {
         color_parts(report, theme),
         pair(7, "step", &format!("{:.1} ms", report.tick_us as f64 / 1e3)),
     ]);
+    if report
+        .observer
+        .as_deref()
+        .is_some_and(|name| name.ends_with("estimated"))
+    {
+        first.push(part(4, "reads estimated", faint()));
+    }
     lines.push(fit(first, width));
     let host = &report.host;
     let stalled = &host.stalled;
