@@ -154,6 +154,7 @@ impl From<KeysArg> for Keys {
 impl From<LruArg> for Lru {
     fn from(arg: LruArg) -> Self {
         match arg {
+            LruArg::Kernel => Lru::Kernel,
             LruArg::Classic => Lru::Classic,
             LruArg::Mglru => Lru::Mglru,
         }
@@ -212,6 +213,14 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_kernel_keeps_its_lru_unless_told_otherwise() {
+        for (line, lru) in [("", Lru::Kernel), ("--lru classic", Lru::Classic)] {
+            let run = run_args(&format!("fileserver {line}"));
+            assert_eq!(Lru::from(run.guest.lru), lru);
+        }
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub struct GuestJob {
     pub group_weights: Option<Vec<(String, u32)>>,
     /// Seconds of the measured phase.
     pub seconds: u32,
-    /// Classic two-list LRU or multi-generational LRU.
+    /// How memory is reclaimed.
     pub lru: Lru,
     /// The block scheduler of the data disk.
     pub scheduler: Scheduler,

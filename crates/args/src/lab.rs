@@ -161,8 +161,8 @@ pub struct GuestArgs {
     /// Bandwidth of the data disk, 10^6 bytes per second [default: the experiment's own]
     #[arg(long, value_name = "N")]
     pub disk_mbps: Option<u32>,
-    /// Reclaim: the two-list LRU or the multi-generational one
-    #[arg(long, value_enum, default_value = "classic", value_name = "LRU")]
+    /// Reclaim: as the kernel is shipped, by two lists, or by generations
+    #[arg(long, value_enum, default_value = "kernel", value_name = "LRU")]
     pub lru: LruArg,
     /// Block scheduler of the data disk [default: bfq; none with databases]
     #[arg(long, value_enum, value_name = "NAME")]
@@ -302,6 +302,8 @@ pub enum KeysArg {
 /// How memory is reclaimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LruArg {
+    /// What the kernel was built with: of Debian's, 6.1 classic, 6.12 and 7.2 mglru
+    Kernel,
     /// Active and inactive list
     Classic,
     /// Multi-generational LRU

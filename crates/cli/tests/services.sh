@@ -44,12 +44,12 @@ watch() {
     done
     echo "$1: prior values seen $prior times ($times looks)"
 }
+in_force() { limited && [ "$(cat $slice/light.service/memory.low)" != 0 ]; }
 watched() { # NAME COMMAND...
+    wait_for 60 in_force
     touch /run/watching
     watch "$1" & local watcher=$!
-    sleep 2
     "${@:2}"
-    sleep 3
     rm /run/watching
     wait $watcher
 }

@@ -104,15 +104,23 @@ is_active() { [ "$(show ActiveState)" = active ]; }
         first=$(show MainPID)
         [ "$first" -gt 1 ] && kill -KILL "$first" || echo "FAILED: no process to kill"
     }
-    kill_and_wait() { kill_it; wait_for 30 again; }
+    went_on() { grep -c 'goes on from the agent before' /run/justitia.log; }
+    # Until the next agent has what was left, and before its first step.
+    kill_until_taken() {
+        local before
+        before=$(went_on)
+        kill_it
+        for i in $(seq 600); do [ "$(went_on)" = "$before" ] || break; sleep 0.1; done
+    }
     as_before() { [ "$(cat /run/before)" = "$(knobs)" ]; }
     watched restart systemctl restart justitia
     again && echo "restarted by hand"
     # What a killed agent leaves was saved within ten seconds.
     sleep 11
-    watched kill kill_and_wait
+    watched kill kill_until_taken
+    wait_for 30 again
     echo "restarted: $(show NRestarts)"
-    echo "went on: $(grep -c 'goes on from the agent before' /run/justitia.log)"
+    echo "went on: $(went_on)"
     wait_for 60 limited && echo "limits are set again"
     wait_for 20 page 9619 && echo "the page is served again"
     echo 'nonsense = 1' >/run/lab.toml

@@ -87,7 +87,7 @@ mod tests {
         let value: serde_json::Value = document.record();
         assert_eq!(value["experiment"], "fileserver");
         assert!(value["kernel"].is_string());
-        assert_eq!(value["environment"]["lru"], "classic");
+        assert_eq!(value["environment"]["lru"], "kernel");
         assert_eq!(value["environment"]["scheduler"], "bfq");
         let policy = &value["policies"]["proportional"];
         for key in [

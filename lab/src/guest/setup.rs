@@ -93,27 +93,32 @@ fn enable_controllers(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Switches the LRU; answers what the kernel then says it uses.
+/// Switches the LRU, or leaves it as it is; answers what the kernel then says it uses.
 pub fn set_lru(lru: Lru) -> Result<String> {
     let path = Path::new(LRU_GEN);
+    let generations = match lru {
+        Lru::Kernel => None,
+        Lru::Classic => Some(false),
+        Lru::Mglru => Some(true),
+    };
     if !path.exists() {
         ensure!(
-            lru == Lru::Classic,
+            generations != Some(true),
             "this kernel has no multi-generational LRU ({LRU_GEN})"
         );
         return Ok("classic (this kernel has no lru_gen)".into());
     }
-    files::write(path, if lru == Lru::Mglru { "y" } else { "n" })?;
+    if let Some(on) = generations {
+        files::write(path, if on { "y" } else { "n" })?;
+    }
     let value = files::read(path)?;
     let on = value != "0x0000";
     ensure!(
-        on == (lru == Lru::Mglru),
+        generations.is_none_or(|wanted| wanted == on),
         "{LRU_GEN} reads {value} after asking for {lru:?}"
     );
-    Ok(format!(
-        "{} (lru_gen {value})",
-        if on { "mglru" } else { "classic" }
-    ))
+    let name = if on { "mglru" } else { "classic" };
+    Ok(format!("{name} (lru_gen {value})"))
 }
 
 /// Turns transparent huge pages off; answers what the kernel then says. With `always`, Debian's

@@ -27,6 +27,8 @@ impl MemoryDisk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Lru {
+    /// The one it was built with.
+    Kernel,
     /// Active and inactive list.
     Classic,
     /// Multi-generational LRU.

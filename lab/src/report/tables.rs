@@ -436,6 +436,7 @@ pub fn environment(document: &Document) -> String {
 /// Name of an LRU for a person.
 pub fn lru_name(lru: Lru) -> &'static str {
     match lru {
+        Lru::Kernel => "the kernel's",
         Lru::Classic => "classic",
         Lru::Mglru => "mglru",
     }
