@@ -28,9 +28,10 @@ pub enum Format {
 impl Format {
     /// What a client that sends this `Accept` header reads.
     pub fn accepted(header: &str) -> Format {
-        match header.contains("application/openmetrics-text") {
-            true => Format::OpenMetrics,
-            false => Format::Text,
+        if header.contains("application/openmetrics-text") {
+            Format::OpenMetrics
+        } else {
+            Format::Text
         }
     }
 
@@ -166,13 +167,11 @@ impl Iterator for Scrape {
     fn next(&mut self) -> Option<String> {
         let at = self.next;
         self.next += 1;
-        match metrics().nth(at) {
-            Some((metric, help)) => Some(self.family(metric, help)),
-            None => {
-                let ends = self.format == Format::OpenMetrics && at == metrics().count();
-                ends.then(|| "# EOF\n".into())
-            }
+        if let Some((metric, help)) = metrics().nth(at) {
+            return Some(self.family(metric, help));
         }
+        let ends = self.format == Format::OpenMetrics && at == metrics().count();
+        ends.then(|| "# EOF\n".into())
     }
 }
 
