@@ -42,7 +42,6 @@ fn look(series: Series) {
     fs::copy(env!("CARGO_BIN_EXE_justitia-lab-guest"), &tracer).unwrap();
     spec.binaries.push(tracer);
     // Programs come while a load runs.
-    spec.patches_text = true;
     spec.timeout = Duration::from_secs(900);
     let (output, report) = report_of(&spec, "");
     let seen: WaitProfile = serde_json::from_str(&report)

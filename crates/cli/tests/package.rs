@@ -101,7 +101,7 @@ fn installing_writes_no_knob_and_purging_under_load_leaves_none_changed() {
     spec.extra_packages = packages.map(str::to_owned).into();
     spec.data_bytes = 1 << 30;
     spec.disk_mbps = Some(40);
-    spec.timeout = Duration::from_secs(400);
+    spec.timeout = Duration::from_secs(900);
 
     let page = include_str!("../../../docs/packages.md");
     let turn_on = page

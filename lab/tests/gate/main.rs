@@ -354,7 +354,6 @@ fn loading_and_unloading_under_load_leaves_nothing() {
     let mut spec = spec(Series::V6_12, ROUNDS, dir.path());
     // Nothing here is a rate, and two hundred rounds by a clock of instructions take hours.
     spec.clock = Clock::Host;
-    spec.patches_text = true;
     spec.timeout = Duration::from_secs(1200 + 60 * count);
     let (_, report) = report_of(&spec, &format!("{rounds}\n"));
     assert!(report.contains(&format!("rounds: {rounds}")), "{report}");
