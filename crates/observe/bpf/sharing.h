@@ -175,12 +175,8 @@ static __always_inline void note_file(struct file *file, __u32 slot)
 SEC("fentry/security_file_open")
 int BPF_PROG(file_opened, struct file *file)
 {
-	__u32 slot;
+	__u32 slot = my_slot(bpf_get_smp_processor_id());
 
-	/* Nothing is cached of it: who fetches it pays for it, and is found by that. */
-	if (!file->f_mapping->nrpages)
-		return 0;
-	slot = my_slot(bpf_get_smp_processor_id());
 	if (slot != NO_SLOT)
 		note_file(file, slot);
 	return 0;
