@@ -27,6 +27,7 @@ knobs() {
         done
     done
 }
+as_before() { [ "$(cat /run/before)" = "$(knobs)" ]; }
 limited() { [ "$(cat $slice/light.service/memory.high)" != max ]; }
 wait_for() {
     local i

@@ -68,7 +68,7 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     systemctl start light heavy || echo "FAILED: the loads do not start"
     knobs >/run/before
     /opt/lab/justitia try --seconds 20 --manage '/work.slice/*' || echo "FAILED: cannot try"
-    knobs | cmp - /run/before && echo "try has written nothing"
+    as_before && echo "try has written nothing"
     systemctl start justitia && echo "started: $(show ActiveState) $(show Type)" || systemctl status justitia
     wait_for 60 limited && echo "limits are set"
     first=$(show MainPID)
@@ -112,7 +112,6 @@ is_active() { [ "$(show ActiveState)" = active ]; }
         kill_it
         for i in $(seq 600); do [ "$(went_on)" = "$before" ] || break; sleep 0.1; done
     }
-    as_before() { [ "$(cat /run/before)" = "$(knobs)" ]; }
     watched restart systemctl restart justitia
     again && echo "restarted by hand"
     # What a killed agent leaves was saved within ten seconds.
@@ -139,8 +138,7 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     wait_for 60 limited && echo "limits are set for the last time"
     systemctl stop justitia && echo "stopped: $(show Result)"
     echo "page: $(web ActiveState)"
-    knobs >/run/after
-    [ "$(cat /run/before)" = "$(cat /run/after)" ] && echo "every knob is as before"
+    as_before && echo "every knob is as before"
     echo "memory peak: $(show MemoryPeak)"
     echo "== its log"; cat /run/justitia.log
     echo "== the page's"; cat /run/web.log
