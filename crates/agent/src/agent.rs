@@ -88,7 +88,7 @@ impl Agent {
             ));
             None
         });
-        // What a damaged journal does not say any more would look like somebody else's hand.
+        // A damaged journal has lost knobs of ours; taken over, they would count as another program's.
         let left = left.filter(|_| journal.damaged().is_none());
         if left.is_none() && !journal.entries().is_empty() {
             let restored = restore(&fs, &mut journal, &writers, |_| true);
@@ -479,7 +479,7 @@ impl Agent {
     }
 }
 
-/// Who tells of pods, as the settings say.
+/// Connects to the runtime that the settings name.
 pub(crate) fn listener(settings: &Settings, log: &Log, patience: Duration) -> Option<Listener> {
     let (socket, required) = settings.kubernetes.nri.socket()?;
     let listener = Listener::start(socket, required)

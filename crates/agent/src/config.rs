@@ -204,7 +204,7 @@ impl Settings {
         self.state_dir.join(feed::SOCKET)
     }
 
-    /// What discovery needs to know.
+    /// The part that discovery uses.
     pub fn discover(&self) -> DiscoverConfig {
         DiscoverConfig {
             manage: self.manage.clone(),

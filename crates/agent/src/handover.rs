@@ -1,5 +1,5 @@
-//! What an agent leaves to the next one: what it learned, whose the knobs are, what was asked of it. The knobs
-//! stay as they are meanwhile, and stay in the journal.
+//! The state that an agent leaves to the next one: gains and caps, owners of knobs, reservations and the gate's
+//! setting. The knobs stay in force meanwhile, and stay in the journal.
 //!
 //! One file in the state directory, two lines with a checksum in front as in the journal:
 //!
@@ -18,8 +18,8 @@
 //!   one line in the log, and the knobs are restored.
 //! - Identity is the cgroup id: what is said of a group that is gone concerns no group.
 //!
-//! Left out: colors declared over the socket (they live for seconds and are declared again). What was counted
-//! says nothing to the next agent, whose first step has no rates.
+//! Left out: colors declared over the socket, which live for seconds and are declared again, and traffic
+//! counters: the next agent's first step has no rates.
 
 use std::fs;
 use std::io;
@@ -41,7 +41,7 @@ const FORMAT: u32 = 1;
 
 /// How often an agent saves what it would leave behind if it were killed.
 pub const SAVE_EVERY: Duration = Duration::from_secs(10);
-/// What was learned of a busy host is old after this time, suspends included.
+/// A state older than this is not used. Suspends count.
 pub const USABLE: Duration = Duration::from_secs(120);
 
 /// What is left to the next agent; `S` is the policy's state, borrowed where it is written.

@@ -76,7 +76,7 @@ pub struct Observer {
     buffer: Buffer,
     tick: u64,
     next_scan: Option<Instant>,
-    /// Who tells of pods.
+    /// The runtime that reports pods.
     runtime: Option<Listener>,
     /// What was told by the last scan.
     pods: Arc<Pods>,
@@ -128,7 +128,7 @@ impl Observer {
         self.scanner.set_priors(priors);
     }
 
-    /// Who tells of pods from now on; `None`: nobody.
+    /// Takes reports of pods from this runtime from now on; `None`: from none.
     pub fn listen_to(&mut self, runtime: Option<Listener>) {
         self.runtime = runtime;
         self.pods = Arc::default();

@@ -13,7 +13,7 @@ use super::values::{self, Said};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct KubernetesSettings {
-    /// Who tells of pods.
+    /// The runtime that reports pods.
     #[serde(deserialize_with = "nri")]
     pub nri: Nri,
     /// The weight of a pod of this QoS class that asks for none.
@@ -72,7 +72,7 @@ impl Default for KubernetesSettings {
 }
 
 impl KubernetesSettings {
-    /// What discovery needs to know.
+    /// The part that discovery uses.
     pub fn discover(&self) -> KubernetesConfig {
         KubernetesConfig {
             guaranteed: self.guaranteed,
