@@ -12,7 +12,8 @@
 //!   lacks nothing. The bound leaves a group the page cache that it is entitled to.
 //!
 //! The share is that of [`crate::share::water`] over demands, with all that nobody demands, and at least the
-//! proportion of the group's weight.
+//! proportion of the group's weight. A tenant whose memory the kernel cannot swap out gets what nobody demands
+//! little by little: what it takes in a second it could keep for good, and others may demand it in the next.
 //!
 //! Properties, each held by a test:
 //! - *never below what it holds*, where the kernel cannot take that: the bound comes down so far, and does not
@@ -36,6 +37,11 @@ use crate::units::{Bytes, Limit};
 const LACKS_PAGES_PER_S: f64 = 256.0;
 /// Seconds for which a group that lacked memory counts as lacking it.
 const LACKS_S: f64 = 30.0;
+
+/// What a tenant may take in a second of what others do not demand, where the kernel cannot take it back: this
+/// part of all memory, or of what it holds (a smaller step is not worth a write).
+const LENT_OF_MEMORY: f64 = 1.0 / 64.0;
+const LENT_OF_HELD: f64 = 1.0 / 16.0;
 
 /// Room that a tenant's page cache has above its share.
 const TENANTS_ROOM: f64 = 1.0 / 16.0;
@@ -86,7 +92,13 @@ pub(crate) fn limit(members: &mut [Member], host: &Host, cache: Option<Bytes>, e
     for (i, holder) in holding() {
         let member = &mut members[holder.member];
         let others = lacking - usize::from(member.memo.lacks_s > 0.0);
-        let share = (granted[i] + unwanted).max(total.scale(proportions[i]));
+        let fair = total.scale(proportions[i]);
+        let mut share = (granted[i] + unwanted).max(fair);
+        if holder.tenant && !swappable(host, member.group) {
+            let held = member.group.memory.current.unwrap_or_default();
+            let lent = total.scale(LENT_OF_MEMORY).max(held.scale(LENT_OF_HELD));
+            share = share.min(fair.max(held + lent.scale(elapsed_s)));
+        }
         // Page cache may be more than the share: it gives way. A tenant could fill that room with other memory
         // between two steps, and keep it.
         let room = if holder.tenant {
