@@ -299,6 +299,7 @@ impl Agent {
             snapshot,
             plan,
             priors: self.applier.priors(),
+            names: self.observer.names(),
             problems,
             count: self.count,
             took,

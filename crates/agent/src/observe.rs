@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use justitia_cgroup::{Buffer, Fs, Group, Want};
-use justitia_discover::{DiscoverConfig, Pods, Priors, RuntimeDirs, Scanner};
+use justitia_discover::{DiscoverConfig, Discovered, Pods, Priors, RuntimeDirs, Scanner};
 use justitia_nri::Listener;
 use justitia_observe::{ProcIo, Sample, TrafficSource, Watched};
 use justitia_policy::plan::{Knob, Value};
@@ -30,7 +30,7 @@ use crate::colors::{Colors, Spoken, TIME_TO_LIVE};
 use crate::config::{DiskSettings, GLOB_REMEDY};
 use crate::disks::Disks;
 use crate::error::{Error, Result};
-use crate::status::Problem;
+use crate::status::{Names, NamesOf, Problem};
 use crate::tracked::Tracked;
 
 /// Knobs are read every so many ticks.
@@ -69,6 +69,7 @@ pub struct Observer {
     traffic: Box<dyn TrafficSource>,
     tracked: Vec<Tracked>,
     index: HashMap<GroupId, usize>,
+    names: Arc<NamesOf>,
     disks: Disks,
     /// The root cgroup, while the guard needs it.
     root: Option<Group>,
@@ -87,6 +88,17 @@ pub struct Observer {
     swap: bool,
 }
 
+fn names(found: &Discovered) -> Names {
+    let pod = found.pod.as_ref();
+    Names {
+        kind: found.kind.to_string(),
+        name: found.alias.as_ref().unwrap_or(&found.name).clone(),
+        namespace: pod.map(|pod| pod.namespace.clone()),
+        pod: pod.map(|pod| pod.pod.clone()),
+        container: pod.and_then(|pod| pod.container.clone()),
+    }
+}
+
 impl Observer {
     /// An observer that has seen nothing yet.
     pub fn new(fs: Fs, config: DiscoverConfig, runtime: RuntimeDirs) -> Result<Observer> {
@@ -99,6 +111,7 @@ impl Observer {
             traffic,
             tracked: Vec::new(),
             index: HashMap::new(),
+            names: Arc::default(),
             disks: Disks::default(),
             root: None,
             colors: Colors::new(TIME_TO_LIVE),
@@ -200,6 +213,11 @@ impl Observer {
     /// What was last seen of this group.
     pub fn seen(&self, id: GroupId) -> Option<&snapshot::Group> {
         self.index.get(&id).map(|&at| &self.tracked[at].seen)
+    }
+
+    /// What the managed groups are called.
+    pub fn names(&self) -> Arc<NamesOf> {
+        Arc::clone(&self.names)
     }
 
     /// Groups with a weight.
@@ -409,6 +427,8 @@ impl Observer {
         change.left = left.map(|tracked| tracked.seen.path).collect();
         let index = &self.index;
         self.colors.retain(|id| index.contains_key(&id));
+        let groups = self.scanner.groups().iter();
+        self.names = Arc::new(groups.map(|found| (found.id, names(found))).collect());
         change
     }
 

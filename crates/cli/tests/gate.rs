@@ -110,7 +110,9 @@ fn the_agent_holds_the_gate_and_it_opens_however_the_agent_ends() {
     );
     let metrics = said.text("metrics");
     assert!(metrics.contains("justitia_gate_closed 1\n"), "{metrics}");
-    assert!(metrics.contains("justitia_group_gate_weight{group=\"/app/heavy\"} 800"));
+    assert!(metrics.contains(
+        "justitia_group_gate_weight{group=\"/app/heavy\",kind=\"group\",name=\"heavy\"} 800"
+    ));
 
     // A group that goes is taken out; enable and disable; the module goes while writers write.
     assert_eq!(said.state("one-left"), ("closed".into(), true, 2));

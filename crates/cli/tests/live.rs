@@ -127,8 +127,10 @@ fn one_step_is_told_alike_by_the_socket_the_port_and_the_metrics() {
             compared += 1;
         };
         if let Some(field) = path.strip_prefix("groups[].") {
+            let place = format!("/{}", field.replace('.', "/"));
             for group in list(&report["groups"]) {
-                same(&group[field], &[("group", group["path"].as_str().unwrap())]);
+                let value = group.pointer(&place).unwrap_or(&Value::Null);
+                same(value, &[("group", group["path"].as_str().unwrap())]);
             }
         } else if let Some(field) = path.strip_prefix("devices[].") {
             for disk in list(&report["devices"]) {

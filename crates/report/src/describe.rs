@@ -64,9 +64,31 @@ scrape_configs:
 ```
 
 A value that is not known has no sample; it is never zero. Rates and ratios are those of the last step.
+Counters of a group are its subtree's, without what other managed groups below it count; stalls and refaults
+are the whole subtree's.
+
+Every metric of a group has these labels, where they are known:
+
+| label | what it is |
+|---|---|
+| `group` | the cgroup's path, as `justitia explain` takes it |
+| `kind` | `container`, `pod`, `service`, `vm` or `group` |
+| `name` | what its owner calls it: the container's, machine's or service's name, `namespace/pod`, `namespace/pod/container` |
+| `namespace`, `pod`, `container` | of Kubernetes |
+
+A container that is started again may have another cgroup, so another `group`. Its names stay: sum without
+`group`. The second line is the hit ratio over five minutes.
+
+```
+sum without (group) (increase(justitia_group_read_bytes_total[1h]))
+1 - (rate(justitia_group_missed_pages_total[5m]) + rate(justitia_group_readahead_pages_total[5m]))
+  / rate(justitia_group_asked_pages_total[5m])
+```
+
+In a cluster, the scrape needs `honor_labels: true`, or these labels are called `exported_pod` and so on.
 
 `packaging/grafana/justitia.json` is a dashboard for Grafana 10 and later. It shows one host at a time. A group
-has the same color in all panels, and the first digits of its ID label a container or pod. The picture shows
+has the same color in all panels. Its name labels it, or the first digits of its ID. The picture shows
 the panels as Grafana's own components (`@grafana/ui` 11.6) draw them, with Prometheus data of an agent in a
 virtual machine. The dashboard was not opened in a Grafana server.
 

@@ -1,6 +1,7 @@
 //! Made-up ticks: groups that begin with equal bandwidth and come to what their weights promise.
 //! For the tests, and for `cargo run -p justitia-web --example page`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use justitia_cgroup::gate::{Config, Device, Info, Member};
@@ -14,7 +15,7 @@ use justitia_policy::snapshot::{
 };
 use justitia_policy::units::{Bytes, Limit, Weight};
 
-use crate::status::{Problem, Reading, Reclaimed, Tick};
+use crate::status::{Names, Problem, Reading, Reclaimed, Tick, Totals};
 
 /// Names of the first groups; the others are numbered.
 const NAMES: [&str; 8] = [
@@ -70,7 +71,9 @@ pub fn tick(count: u64, groups: usize) -> Tick {
         }),
         gate: Vec::new(),
     };
+    let names = made.iter().map(|(group, _)| (group.id, called(group)));
     Tick {
+        names: Arc::new(names.collect()),
         snapshot: Snapshot {
             host: Host {
                 swap: None,
@@ -112,6 +115,30 @@ pub fn tick(count: u64, groups: usize) -> Tick {
         },
         gate: Some(gate(count, groups)),
         ..Tick::default()
+    }
+}
+
+/// The fifth is Docker's container `shop`, the eighth a container of a pod.
+fn called(group: &Group) -> Names {
+    let path = group.path.as_str();
+    if path.ends_with("/batch") {
+        return Names {
+            kind: "container".into(),
+            name: "shop/batch-0/batch".into(),
+            namespace: Some("shop".into()),
+            pod: Some("batch-0".into()),
+            container: Some("batch".into()),
+        };
+    }
+    let (kind, name) = match path.rsplit_once('/') {
+        Some((_, last)) if last.starts_with("docker-") => ("container", "shop"),
+        Some((_, last)) => ("group", last),
+        None => ("group", path),
+    };
+    Names {
+        kind: kind.into(),
+        name: name.into(),
+        ..Names::default()
     }
 }
 
@@ -225,6 +252,7 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
         cap: cached.then_some(file),
         working_set: cached.then_some(file.scale(0.8)),
     };
+    let counted = counted(count, proportion);
     let seen = Group {
         id,
         parent: None,
@@ -239,9 +267,9 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
             file: Some(file),
             ..Memory::default()
         },
-        traffic: Traffic::default(),
-        cache: CacheCounters::default(),
-        pressure: Pressure::default(),
+        traffic: counted.traffic,
+        cache: counted.cache,
+        pressure: counted.pressure,
         knobs: Knobs {
             low: Some(Limit::Bytes(verdict.threshold)),
             high: Some(Limit::Max),
@@ -258,6 +286,34 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
         }),
     };
     (seen, verdict)
+}
+
+/// What was counted by then; it never shrinks.
+fn counted(count: u64, share: f64) -> Totals {
+    let by_now = |per_s: f64| Some((per_s * count as f64) as u64);
+    Totals {
+        traffic: Traffic {
+            read_bytes: by_now(share * 180e6),
+            write_bytes: by_now(share * 60e6),
+            missed_bytes: by_now(share * 96e6),
+        },
+        cache: CacheCounters {
+            asked_pages: by_now(share * 60e3),
+            missed_pages: by_now(share * 24e3),
+            readahead_pages: by_now(share * 900.0),
+            inserted_pages: by_now(share * 20e3),
+            evicted_pages: by_now(share * 19e3),
+            mmap_faults: by_now(3.0),
+            mmap_major_faults: by_now(0.5),
+            reclaim_us: by_now(2e4),
+            throttled_us: by_now(1e4),
+        },
+        pressure: Pressure {
+            io_some_us: by_now(3e5),
+            ..Pressure::default()
+        },
+        refault_pages: None,
+    }
 }
 
 fn writes(group: &Group, verdict: &Verdict) -> [Write; 3] {

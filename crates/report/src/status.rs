@@ -3,7 +3,7 @@
 //! Names end in their unit. What is unknown is `null` (and left out where a whole section is).
 //! The records are made when somebody asks, from the last tick, so that a tick pays nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,9 @@ use justitia_policy::color::{Color, ColorSource, Declared};
 use justitia_policy::config::{Mode, Objective};
 use justitia_policy::plan::{HostRates, Knob, Plan, Reason, Value, Verdict};
 use justitia_policy::rates::CacheRates;
-use justitia_policy::snapshot::{BlockDevice, Group, GroupId, Snapshot, WeightSource};
+use justitia_policy::snapshot::{
+    BlockDevice, CacheCounters, Group, GroupId, Pressure, Snapshot, Traffic, WeightSource,
+};
 use serde::{Deserialize, Serialize};
 
 mod gate;
@@ -23,6 +25,9 @@ pub use guard::{GuardStatus, Reclaimed, ReservationStatus};
 /// Prior values of the knobs we hold, shared between ticks until one is added or dropped.
 pub type Priors = BTreeMap<(GroupId, Knob), Value>;
 
+/// What groups are called, shared between ticks until the groups change.
+pub type NamesOf = HashMap<GroupId, Names>;
+
 /// The last tick as it was: what was seen, what was decided.
 #[derive(Debug, Clone, Default)]
 pub struct Tick {
@@ -32,6 +37,8 @@ pub struct Tick {
     pub plan: Plan,
     /// What our knobs held before us.
     pub priors: Arc<Priors>,
+    /// What the groups are called.
+    pub names: Arc<NamesOf>,
     /// What stood in the way.
     pub problems: Vec<Problem>,
     /// How many ticks there were.
@@ -135,6 +142,9 @@ pub struct GroupStatus {
     pub path: String,
     /// The cgroup id.
     pub id: u64,
+    /// What it is called: fields of their own in JSON.
+    #[serde(flatten)]
+    pub names: Option<Names>,
     /// Its weight.
     pub weight: u32,
     /// Where that came from.
@@ -143,6 +153,9 @@ pub struct GroupStatus {
     pub current_bytes: Option<u64>,
     /// Page cache it holds.
     pub file_bytes: Option<u64>,
+    /// What was counted of it.
+    #[serde(default)]
+    pub total: Totals,
     /// What the policy makes of it: fields of their own in JSON, not there before the first step.
     #[serde(flatten)]
     pub verdict: Option<VerdictStatus>,
@@ -154,6 +167,53 @@ pub struct GroupStatus {
     /// What it did at the kernel module's gate; `None`: it is not known there.
     #[serde(default)]
     pub gate: Option<GateMemberStatus>,
+}
+
+/// What a group is called, whichever cgroup it has now: a container that is started again has the same names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Names {
+    /// What it is: container, pod, service, vm or group.
+    pub kind: String,
+    /// What its owner calls it; of a pod `namespace/pod`.
+    pub name: String,
+    /// Its Kubernetes namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Its Kubernetes pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// Its name within the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+}
+
+/// What was counted of a group: traffic and page cache since the agent first saw it, stalls and refaults since
+/// the cgroup was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Bytes of its applications.
+    #[serde(flatten)]
+    pub traffic: Traffic,
+    /// What its page cache did.
+    #[serde(flatten)]
+    pub cache: CacheCounters,
+    /// How long its tasks waited.
+    #[serde(flatten)]
+    pub pressure: Pressure,
+    /// `workingset_refault_file`.
+    #[serde(default)]
+    pub refault_pages: Option<u64>,
+}
+
+impl Totals {
+    fn of(group: &Group) -> Totals {
+        Totals {
+            traffic: group.traffic,
+            cache: group.cache,
+            pressure: group.pressure,
+            refault_pages: group.memory.refault_pages,
+        }
+    }
 }
 
 /// One disk that BFQ schedules, or that io.cost could.
@@ -298,6 +358,7 @@ impl Report {
             let mut status = GroupStatus::new(group, verdict, &tick.priors)?;
             let reading = tick.gate.as_ref();
             status.gate = reading.and_then(|gate| GateMemberStatus::of(gate, group.id.0));
+            status.names = tick.names.get(&group.id).cloned();
             Some(status)
         });
         let devices = tick.snapshot.devices.iter();
@@ -364,10 +425,12 @@ impl GroupStatus {
         Some(GroupStatus {
             path: group.path.clone(),
             id: group.id.0,
+            names: None,
             weight: group.weight?.get(),
             weight_source: group.weight_source,
             current_bytes: group.memory.current.map(|bytes| bytes.0),
             file_bytes: group.memory.file.map(|bytes| bytes.0),
+            total: Totals::of(group),
             verdict,
             declared: group.declared.clone(),
             knobs: Knob::of_groups()

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 
 use justitia_report::describe::{metrics, Get, Kind, Labels, Metric};
 use justitia_report::own::Own;
-use justitia_report::status::Report;
+use justitia_report::status::{GroupStatus, Report};
 
 /// A text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct Scrape {
     format: Format,
     report: Report,
     own: Own,
-    /// Of each group the label with its path, escaped.
+    /// Of each group the labels with its path and its names, escaped.
     labels: Vec<String>,
     /// The family that comes next; one more than there are: the end mark.
     next: usize,
@@ -74,10 +74,7 @@ impl Scrape {
         report
             .groups
             .retain(|group| seen.insert(group.path.clone()));
-        let labels = report
-            .groups
-            .iter()
-            .map(|group| label("group", &group.path));
+        let labels = report.groups.iter().map(of_group);
         Scrape {
             format,
             labels: labels.collect(),
@@ -198,6 +195,28 @@ fn number(text: &mut String, value: f64) {
     } else {
         write!(text, "{value}")
     };
+}
+
+/// The labels that every metric of a group has.
+fn of_group(group: &GroupStatus) -> String {
+    let mut text = label("group", &group.path);
+    let names = group.names.as_ref();
+    let known = names.into_iter().flat_map(|names| {
+        [
+            ("kind", Some(&names.kind)),
+            ("name", Some(&names.name)),
+            ("namespace", names.namespace.as_ref()),
+            ("pod", names.pod.as_ref()),
+            ("container", names.container.as_ref()),
+        ]
+    });
+    for (name, value) in known {
+        if let Some(value) = value {
+            text.push(',');
+            text.push_str(&label(name, value));
+        }
+    }
+    text
 }
 
 fn join(labels: Labels) -> String {

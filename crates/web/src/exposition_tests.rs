@@ -1,6 +1,7 @@
 //! The text follows its format, whatever groups are called.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use justitia_policy::config::{Mode, Objective};
@@ -22,6 +23,9 @@ fn report(tick: &Tick) -> Report {
 fn text(tick: &Tick) -> String {
     Scrape::new(Format::OpenMetrics, report(tick), Own::default()).collect()
 }
+
+/// The labels of a group of the example.
+const DB: &str = "group=\"/app/db\",kind=\"group\",name=\"db\"";
 
 /// Families by name and samples as name, labels, value: a reader of its own, strict.
 struct Read {
@@ -100,11 +104,7 @@ fn values_are_in_base_units() {
         Some(5.0)
     );
     assert_eq!(
-        value(
-            &read,
-            "justitia_group_memory_high_bytes",
-            "group=\"/app/db\""
-        ),
+        value(&read, "justitia_group_memory_high_bytes", DB),
         Some(f64::INFINITY)
     );
     let info = concat!(
@@ -120,11 +120,43 @@ fn values_are_in_base_units() {
 }
 
 #[test]
+fn every_metric_of_a_group_has_its_names_and_two_cgroups_of_one_container_differ_in_the_path_only()
+{
+    let mut tick = example::tick(3, 8);
+    let again = "/kubepods.slice/kubepods-burstable.slice/again".to_owned();
+    let pod = tick.snapshot.groups[7].id;
+    let names = tick.names[&pod].clone();
+    tick.names = Arc::new([(pod, names)].into());
+    let before = read(&text(&tick));
+    tick.snapshot.groups[7].path.clone_from(&again);
+    let after = read(&text(&tick));
+    let named = concat!(
+        ",kind=\"container\",name=\"shop/batch-0/batch\",",
+        "namespace=\"shop\",pod=\"batch-0\",container=\"batch\""
+    );
+    let of_pod = |read: &Read, path: &str| -> Vec<(String, String)> {
+        let of_group = format!("group=\"{path}\"");
+        let samples = read.samples.iter();
+        let found = samples.filter_map(|(name, labels, _)| {
+            Some((name.clone(), labels.strip_prefix(&of_group)?.to_owned()))
+        });
+        found.collect()
+    };
+    let before = of_pod(&before, "/kubepods.slice/kubepods-burstable.slice/batch");
+    assert!(before.len() > 40);
+    for (name, labels) in &before {
+        assert!(labels.starts_with(named), "{name} {labels}");
+    }
+    assert_eq!(before, of_pod(&after, &again));
+}
+
+#[test]
 fn a_group_has_exactly_one_color() {
     let read = read(&text(&example::tick(3, 8)));
-    let colors = read.samples.iter().filter(|(name, labels, _)| {
-        name == "justitia_group_color" && labels.starts_with("group=\"/app/db\"")
-    });
+    let colors = read
+        .samples
+        .iter()
+        .filter(|(name, labels, _)| name == "justitia_group_color" && labels.starts_with(DB));
     let colors: Vec<f64> = colors.map(|(_, _, value)| *value).collect();
     assert_eq!(colors.len(), 3);
     assert_eq!(colors.iter().filter(|value| **value > 0.0).count(), 1);
@@ -136,7 +168,7 @@ fn names_of_groups_are_escaped() {
     tick.snapshot.groups[0].path = "/a\"b\\c\nd{e=\"f\"} 1".into();
     let text = text(&tick);
     assert!(
-        text.contains("group=\"/a\\\"b\\\\c\\nd{e=\\\"f\\\"} 1\"} "),
+        text.contains("group=\"/a\\\"b\\\\c\\nd{e=\\\"f\\\"} 1\",kind="),
         "{text}"
     );
     assert!(text
@@ -166,13 +198,13 @@ fn what_is_unknown_has_no_sample() {
     tick.snapshot.shared = None;
     let read = read(&text(&tick));
     assert_eq!(value(&read, "justitia_proportionality_variation", ""), None);
-    let db = "group=\"/app/db\"";
+    let db = DB;
     assert_eq!(value(&read, "justitia_group_hit_ratio", db), None);
     assert_eq!(value(&read, "justitia_group_page_cache_bytes", db), None);
     for held in ["for", "by"].map(|whom| format!("justitia_group_held_{whom}_others_bytes")) {
         assert_eq!(value(&read, &held, db), None);
     }
-    assert!(value(&read, "justitia_group_hit_ratio", "group=\"/app/web\"").is_some());
+    assert!(value(&read, "justitia_group_hit_ratio", &DB.replace("db", "web")).is_some());
 }
 
 #[test]

@@ -77,7 +77,9 @@ fn what_the_agent_saw_is_what_the_page_and_the_metrics_tell() {
     });
     let metrics = get(address, "/metrics");
     assert!(
-        metrics.contains("\njustitia_group_weight{group=\"/app/db\"} 100\n"),
+        metrics.contains(
+            "\njustitia_group_weight{group=\"/app/db\",kind=\"group\",name=\"db\"} 100\n"
+        ),
         "{metrics}"
     );
     assert!(metrics.contains("mode=\"observe\""), "{metrics}");

@@ -322,7 +322,7 @@ pub(crate) mod tests {
     use justitia_policy::plan::Reason;
     use justitia_policy::rates::CacheRates;
     use justitia_policy::snapshot::WeightSource;
-    use justitia_report::status::{HostStatus, KnobStatus, PlannedWrite, Problem};
+    use justitia_report::status::{HostStatus, KnobStatus, PlannedWrite, Problem, Totals};
 
     /// A report as it is printed into a file.
     pub(crate) fn rendered(report: &Report) -> Page {
@@ -348,6 +348,8 @@ pub(crate) mod tests {
             weight_source: WeightSource::Xattr,
             current_bytes: Some(300 << 20),
             file_bytes: Some(200 << 20),
+            names: None,
+            total: Totals::default(),
             verdict: Some(VerdictStatus {
                 proportion: 8.0 / 9.0,
                 entitlement_bytes: 400 << 20,
@@ -381,6 +383,8 @@ pub(crate) mod tests {
             weight_source: WeightSource::Default,
             current_bytes: None,
             file_bytes: None,
+            names: None,
+            total: Totals::default(),
             verdict: None,
             declared: None,
             knobs: Vec::new(),

@@ -4,7 +4,7 @@ use justitia_policy::color::ColorSource;
 use justitia_policy::rates::CacheRates;
 
 use super::{extra, plain, Field, Get, Kind};
-use crate::status::{source_words, VerdictStatus};
+use crate::status::{source_words, Totals, VerdictStatus};
 
 /// What the verdict says.
 macro_rules! verdict {
@@ -29,6 +29,19 @@ macro_rules! cache {
     };
 }
 
+/// What was counted of the group, in the metric's unit.
+macro_rules! total {
+    ($get:expr) => {
+        total!($get, 1.0)
+    };
+    ($get:expr, $per_unit:expr) => {
+        Get::Group(|group| {
+            let get: fn(&Totals) -> Option<u64> = $get;
+            Some(get(&group.total)? as f64 / $per_unit)
+        })
+    };
+}
+
 /// About each group.
 pub(crate) const GROUP: &[Field] = &[
     plain(
@@ -36,6 +49,15 @@ pub(crate) const GROUP: &[Field] = &[
         "",
         "The cgroup ID; a path may be reused, an ID is not.",
     ),
+    plain("groups[].kind", "", "What it is: container, pod, service, vm or group."),
+    plain(
+        "groups[].name",
+        "",
+        "What its owner calls it; of a pod namespace/pod, of its containers namespace/pod/container.",
+    ),
+    plain("groups[].namespace", "", "Its Kubernetes namespace."),
+    plain("groups[].pod", "", "Its Kubernetes pod."),
+    plain("groups[].container", "", "Its name within the Kubernetes pod."),
     plain(
         "groups[].weight_source",
         "",
@@ -256,101 +278,159 @@ pub(crate) const GROUP: &[Field] = &[
         "groups[].asked_pages_per_s",
         "pages/s",
         "Pages that buffered reads requested.",
-    )
-    .gauge(
-        "justitia_group_asked_pages_per_second",
-        "pages_per_second",
-        cache!(|c| c.asked_pages_per_s),
     ),
     plain(
         "groups[].missed_pages_per_s",
         "pages/s",
         "Requested pages that were not in the page cache.",
-    )
-    .gauge(
-        "justitia_group_missed_pages_per_second",
-        "pages_per_second",
-        cache!(|c| c.missed_pages_per_s),
     ),
     plain(
         "groups[].readahead_pages_per_s",
         "pages/s",
         "Requested pages that readahead had just fetched: neither hit nor miss.",
-    )
-    .gauge(
-        "justitia_group_readahead_pages_per_second",
-        "pages_per_second",
-        cache!(|c| c.readahead_pages_per_s),
     ),
     plain(
         "groups[].inserted_pages_per_s",
         "pages/s",
         "Pages that reads and faults brought into the page cache.",
-    )
-    .gauge(
-        "justitia_group_inserted_pages_per_second",
-        "pages_per_second",
-        cache!(|c| c.inserted_pages_per_s),
     ),
     plain(
         "groups[].evicted_pages_per_s",
         "pages/s",
         "Pages of its page cache that reclaim took.",
-    )
-    .gauge(
-        "justitia_group_evicted_pages_per_second",
-        "pages_per_second",
-        cache!(|c| c.evicted_pages_per_s),
     ),
     plain(
         "groups[].refault_pages_per_s",
         "pages/s",
         "Refaults: pages read again soon after eviction, the part of its working set that does not fit.",
-    )
-    .gauge(
-        "justitia_group_refault_pages_per_second",
-        "pages_per_second",
-        cache!(|c| c.refault_pages_per_s),
     ),
     plain(
         "groups[].mmap_faults_per_s",
         "1/s",
         "Faults on mapped files.",
-    )
-    .gauge(
-        "justitia_group_mmap_faults_per_second",
-        "per_second",
-        cache!(|c| c.mmap_faults_per_s),
     ),
     plain(
         "groups[].mmap_major_faults_per_s",
         "1/s",
         "Faults on mapped files that waited for the disk.",
-    )
-    .gauge(
-        "justitia_group_mmap_major_faults_per_second",
-        "per_second",
-        cache!(|c| c.mmap_major_faults_per_s),
     ),
     plain(
         "groups[].reclaim_s_per_s",
         "s/s",
         "Time its tasks spend in direct reclaim; more than 1 if several reclaim at once.",
-    )
-    .gauge(
-        "justitia_group_reclaim_seconds_per_second",
-        "seconds_per_second",
-        cache!(|c| c.reclaim_s_per_s),
     ),
     plain(
         "groups[].throttled_s_per_s",
         "s/s",
         "Time its tasks sleep because the group is above memory.high.",
-    )
-    .gauge(
-        "justitia_group_throttled_seconds_per_second",
-        "seconds_per_second",
-        cache!(|c| c.throttled_s_per_s),
+    ),
+    plain("groups[].total.read_bytes", "B", "Bytes that its applications read, cached or not.").metric(
+        "justitia_group_read_bytes",
+        Kind::Counter,
+        "bytes",
+        total!(|t| t.traffic.read_bytes),
+    ),
+    plain("groups[].total.write_bytes", "B", "Bytes that its applications wrote, to the page cache or not.").metric(
+        "justitia_group_written_bytes",
+        Kind::Counter,
+        "bytes",
+        total!(|t| t.traffic.write_bytes),
+    ),
+    plain("groups[].total.missed_bytes", "B", "Bytes that its reads had to fetch from a device: misses and readahead.").metric(
+        "justitia_group_fetched_bytes",
+        Kind::Counter,
+        "bytes",
+        total!(|t| t.traffic.missed_bytes),
+    ),
+    plain("groups[].total.asked_pages", "pages", "Pages that buffered reads requested; hits are these without the missed ones and those of readahead.").metric(
+        "justitia_group_asked_pages",
+        Kind::Counter,
+        "pages",
+        total!(|t| t.cache.asked_pages),
+    ),
+    plain("groups[].total.missed_pages", "pages", "Requested pages that were not in the page cache.").metric(
+        "justitia_group_missed_pages",
+        Kind::Counter,
+        "pages",
+        total!(|t| t.cache.missed_pages),
+    ),
+    plain("groups[].total.readahead_pages", "pages", "Requested pages that readahead had just fetched: neither hit nor miss.").metric(
+        "justitia_group_readahead_pages",
+        Kind::Counter,
+        "pages",
+        total!(|t| t.cache.readahead_pages),
+    ),
+    plain("groups[].total.inserted_pages", "pages", "Pages that reads and faults brought into the page cache.").metric(
+        "justitia_group_inserted_pages",
+        Kind::Counter,
+        "pages",
+        total!(|t| t.cache.inserted_pages),
+    ),
+    plain("groups[].total.evicted_pages", "pages", "Pages of its page cache that reclaim took.").metric(
+        "justitia_group_evicted_pages",
+        Kind::Counter,
+        "pages",
+        total!(|t| t.cache.evicted_pages),
+    ),
+    plain("groups[].total.refault_pages", "pages", "Refaults since the cgroup was made: pages read again soon after eviction.").metric(
+        "justitia_group_refault_pages",
+        Kind::Counter,
+        "pages",
+        total!(|t| t.refault_pages),
+    ),
+    plain("groups[].total.mmap_faults", "", "Faults on mapped files.").metric(
+        "justitia_group_mmap_faults",
+        Kind::Counter,
+        "",
+        total!(|t| t.cache.mmap_faults),
+    ),
+    plain("groups[].total.mmap_major_faults", "", "Faults on mapped files that waited for the disk.").metric(
+        "justitia_group_mmap_major_faults",
+        Kind::Counter,
+        "",
+        total!(|t| t.cache.mmap_major_faults),
+    ),
+    plain("groups[].total.reclaim_us", "us", "Time its tasks spent in direct reclaim, summed.").metric(
+        "justitia_group_reclaim_seconds",
+        Kind::Counter,
+        "seconds",
+        total!(|t| t.cache.reclaim_us, 1e6),
+    ),
+    plain("groups[].total.throttled_us", "us", "Time its tasks slept because the group was above memory.high, summed.").metric(
+        "justitia_group_throttled_seconds",
+        Kind::Counter,
+        "seconds",
+        total!(|t| t.cache.throttled_us, 1e6),
+    ),
+    plain("groups[].total.memory_some_us", "us", "Time in which some task of it waited for memory, since the cgroup was made.").metric(
+        "justitia_group_memory_some_stalled_seconds",
+        Kind::Counter,
+        "seconds",
+        total!(|t| t.pressure.memory_some_us, 1e6),
+    ),
+    plain("groups[].total.memory_full_us", "us", "Time in which all its tasks that were not idle waited for memory, since the cgroup was made.").metric(
+        "justitia_group_memory_full_stalled_seconds",
+        Kind::Counter,
+        "seconds",
+        total!(|t| t.pressure.memory_full_us, 1e6),
+    ),
+    plain("groups[].total.io_some_us", "us", "Time in which some task of it waited for I/O, since the cgroup was made.").metric(
+        "justitia_group_io_some_stalled_seconds",
+        Kind::Counter,
+        "seconds",
+        total!(|t| t.pressure.io_some_us, 1e6),
+    ),
+    plain("groups[].total.io_full_us", "us", "Time in which all its tasks that were not idle waited for I/O, since the cgroup was made.").metric(
+        "justitia_group_io_full_stalled_seconds",
+        Kind::Counter,
+        "seconds",
+        total!(|t| t.pressure.io_full_us, 1e6),
+    ),
+    plain("groups[].total.cpu_some_us", "us", "Time in which some task of it waited for a CPU, since the cgroup was made.").metric(
+        "justitia_group_cpu_some_stalled_seconds",
+        Kind::Counter,
+        "seconds",
+        total!(|t| t.pressure.cpu_some_us, 1e6),
     ),
     plain(
         "groups[].knobs",

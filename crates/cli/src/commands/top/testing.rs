@@ -5,7 +5,7 @@ use justitia_policy::config::{Mode, Objective};
 use justitia_policy::plan::{HostRates, Knob};
 use justitia_policy::rates::CacheRates;
 use justitia_policy::snapshot::WeightSource;
-use justitia_report::status::{GroupStatus, HostStatus, KnobStatus, Report, VerdictStatus};
+use justitia_report::status::{GroupStatus, HostStatus, KnobStatus, Report, Totals, VerdictStatus};
 use ratatui::crossterm::event::KeyCode;
 
 use super::app::App;
@@ -48,6 +48,8 @@ pub(crate) fn group(path: &str, weight: u32) -> GroupStatus {
         weight_source: WeightSource::Xattr,
         current_bytes: Some(bytes * 2),
         file_bytes: Some(bytes * 3 / 4),
+        names: None,
+        total: Totals::default(),
         verdict: Some(VerdictStatus {
             proportion: w / 1200.0,
             entitlement_bytes: bytes,
