@@ -55,12 +55,20 @@ impl Metrics {
         Metrics { kinds, samples }
     }
 
-    /// The value of a series; `None` if it has no sample.
+    /// The value of the only series with these labels, and others; `None` if it has no sample.
     pub(crate) fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
-        let labels = labels.iter();
-        let labels = labels.map(|&(name, value)| (name.to_owned(), value.to_owned()));
-        let series = (name.to_owned(), labels.collect());
-        self.samples.get(&series).copied()
+        let mut found = self.samples.iter().filter(|((n, has), _)| {
+            n == name
+                && labels
+                    .iter()
+                    .all(|&(label, value)| has.get(label).is_some_and(|v| v == value))
+        });
+        let value = found.next().map(|(_, value)| *value);
+        assert!(
+            found.next().is_none(),
+            "more than one {name} with {labels:?}"
+        );
+        value
     }
 
     /// How many samples have this name.
