@@ -294,6 +294,7 @@ pub fn watch_by(
             plan,
             problems: seen.problems,
             count,
+            observer: Some(observer.counts_by()),
             ..Tick::default()
         };
         let step = Step {

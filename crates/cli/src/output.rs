@@ -65,6 +65,27 @@ impl Page {
         writeln!(self, "  {}", problem.remedy);
     }
 
+    /// Adds words, in lines that fit the screen; those after the first are indented by `rest`.
+    pub(crate) fn wrapped(&mut self, screen: Screen, first: &str, rest: &str, words: &str) {
+        let width = screen.width.unwrap_or(usize::MAX);
+        let mut line = first.to_owned();
+        let mut empty = true;
+        for word in words.split(' ') {
+            let length = line.chars().count() + word.chars().count() + usize::from(!empty);
+            if length > width && !empty {
+                writeln!(self, "{line}");
+                rest.clone_into(&mut line);
+                empty = true;
+            }
+            if !empty {
+                line.push(' ');
+            }
+            line.push_str(word);
+            empty = false;
+        }
+        writeln!(self, "{line}");
+    }
+
     /// Prints to stdout. A reader that has seen enough (`| head`) is no error.
     pub(crate) fn print(&self) -> Result<()> {
         self.flush().map(|_| ())
@@ -332,6 +353,14 @@ pub(crate) fn ratio(ratio: Option<f64>) -> String {
 /// A share as a percentage, or a dash.
 pub(crate) fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".into(), |share| format!("{:.1}%", share * 100.0))
+}
+
+/// So many things.
+pub(crate) fn number(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    }
 }
 
 /// A knob's value: bytes readable, anything else as it is.

@@ -388,6 +388,65 @@ fn after_an_agent_ended_every_knob_is_as_before() {
 
 #[test]
 #[ignore = "boots a virtual machine; make test runs it"]
+fn a_try_tells_who_gets_what_and_leaves_no_trace() {
+    let text = run().text("try");
+    assert_eq!(run().status("try"), 0, "{}", run().text("try.err"));
+    for words in [
+        "20 s observed, nothing written.",
+        "OF IDEAL",
+        "bfq",
+        "Next:",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(text.lines().count() <= 24, "{text}");
+    let trial: Value = serde_json::from_str(run().text("try.json")).unwrap();
+    assert_eq!(
+        (&trial["observer"], &trial["running_mode"]),
+        (&"bpf".into(), &Value::Null)
+    );
+    assert_eq!(trial["problems"], Value::Array(Vec::new()));
+    assert!(trial["contended_s"].as_f64() > Some(2.0), "{trial}");
+    let of = |path, field: &str| group(&trial, path)[field].as_f64().unwrap();
+    for (path, weight) in [("/app/heavy", 800), ("/app/light", 100)] {
+        assert_eq!(group(&trial, path)["weight"], weight);
+        assert!(
+            of(path, "got_bytes") > 0.0 && of(path, "file_bytes") > 0.0,
+            "{trial}"
+        );
+        let hits = of(path, "hit_ratio");
+        assert!(hits > 0.0 && hits < 1.0, "{hits}");
+    }
+    // The stock kernel serves them alike; the weights say 8 to 1.
+    let ratio = |field: &str| of("/app/heavy", field) / of("/app/light", field);
+    assert!(ratio("due_bytes") > 2.0 * ratio("got_bytes"), "{trial}");
+    assert!(of("/app/heavy", "entitlement_bytes") > of("/app/light", "entitlement_bytes"));
+
+    assert_eq!(
+        changed("knobs.before", "knobs.try"),
+        [""; 0],
+        "it only looks"
+    );
+    assert_eq!(run().text("tree.before"), run().text("tree.try"));
+
+    let beside: Value = serde_json::from_str(run().text("try-beside.json")).unwrap();
+    assert_eq!(beside["running_mode"], "proportional");
+    assert_eq!(
+        run().status("try-nobody"),
+        0,
+        "{}",
+        run().text("try-nobody.err")
+    );
+    assert!(run().text("try-nobody").contains("not run as root"));
+    let (code, complaint) = (run().status("try-none"), run().text("try-none.err"));
+    assert!(
+        code == 1 && complaint.contains("no cgroup matches /nowhere/*"),
+        "{complaint}"
+    );
+}
+
+#[test]
+#[ignore = "boots a virtual machine; make test runs it"]
 fn without_an_agent_a_record_is_its_own_and_whoever_asks_is_told() {
     assert!(run().text("own").starts_with("recorded "));
     assert_eq!(run().status("own"), 0, "{}", run().text("own.err"));

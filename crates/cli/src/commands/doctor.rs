@@ -58,17 +58,7 @@ pub(crate) struct DoctorArgs {
 /// Looks, and says what is wrong.
 pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     let settings = settings::load(&args.config)?;
-    let owners = Owners::new(&settings.discover(), RuntimeDirs::host())
-        .map_err(|error| Error::usage(error, GLOB_REMEDY))?;
-    let host = RealHost::default();
-    let facts = gather(Look {
-        host: &host,
-        groups: &open,
-        owners: &owners,
-        managed: managed(&settings),
-        window: Duration::from_secs(args.seconds),
-        wait: &mut std::thread::sleep,
-    });
+    let facts = survey(&settings, Duration::from_secs(args.seconds))?;
     let group = args
         .group
         .as_deref()
@@ -81,6 +71,20 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
         render::render(&report, Screen::stdout()).print()?;
     }
     verdict(&report)
+}
+
+/// Looks at this host, twice with this much time between, or once if that is zero.
+pub(super) fn survey(settings: &Settings, window: Duration) -> Result<Facts, Error> {
+    let owners = Owners::new(&settings.discover(), RuntimeDirs::host())
+        .map_err(|error| Error::usage(error, GLOB_REMEDY))?;
+    Ok(gather(Look {
+        host: &RealHost::default(),
+        groups: &open,
+        owners: &owners,
+        managed: managed(settings),
+        window,
+        wait: &mut std::thread::sleep,
+    }))
 }
 
 /// The host's cgroups, whatever controllers they have.
@@ -130,13 +134,9 @@ fn find<'a>(facts: &'a Facts, name: &str) -> Result<&'a str, Error> {
 }
 
 fn verdict(report: &Report) -> Result<()> {
-    let number = |count, what| match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    };
     match report.verdict {
         Verdict::Finding => Err(Error::failed(
-            number(report.findings_total, "finding"),
+            output::number(report.findings_total, "finding"),
             "each has its remedy; one that is meant so can be silenced in [doctor] of the \
              configuration",
         )
@@ -144,7 +144,7 @@ fn verdict(report: &Report) -> Result<()> {
         Verdict::CouldNotTell => Err(Error::environment(
             format!(
                 "nothing found, but {} could not tell",
-                number(report.could_not_tell_total, "check")
+                output::number(report.could_not_tell_total, "check")
             ),
             "run it as root on the host, for at least one second; what is missing is listed",
         )

@@ -13,6 +13,8 @@ mod detail;
 mod format;
 mod help;
 mod picture;
+#[cfg(test)]
+mod recording;
 mod rows;
 mod screen;
 #[cfg(test)]

@@ -4,7 +4,10 @@
 //! Each step is also decided in mode `proportional` with the feedback at rest: nothing that is decided
 //! happens, so gains would only run to their limits. What a group is due is therefore its weighted share of
 //! the bandwidth that the groups had which an agent would order, in the same step (`ideal_rates` of the
-//! policy). It is what weights promise and no forecast.
+//! policy). It is what weights promise and no forecast. Groups that mostly read compete with nobody in this
+//! sense: of them the page cache is told that they hold, and that they are entitled to.
+
+mod render;
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _};
@@ -14,17 +17,20 @@ use anyhow::Result;
 use clap::Args;
 use justitia_agent::socket::ask;
 use justitia_agent::{run, Log, Settings};
+use justitia_doctor::{examine, Verdict};
 use justitia_policy::config::{FeedbackConfig, Mode};
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{GroupId, WeightSource};
 use justitia_policy::units::Limit;
 use justitia_policy::{Config, State};
-use justitia_report::status::{source_words, Problem, Tick};
+use justitia_report::status::{Problem, Tick};
+use rustix::process::geteuid;
 use serde::Serialize;
 
+use self::render::render;
+use super::doctor;
 use super::record::stop_on_signals;
-use super::status::word;
-use crate::output::{self, Column, Page, Screen, Table};
+use crate::output::{self, Screen};
 use crate::settings::{self, ConfigArgs, PolicyArgs};
 
 /// Arguments of `justitia try`.
@@ -32,9 +38,12 @@ use crate::settings::{self, ConfigArgs, PolicyArgs};
 #[command(
     after_help = "Needs no agent and writes nothing to any cgroup. Run it while the host is busy: where nobody \
 competes
-there is nothing to tell. Ctrl-C ends it early, with what was seen so far.
-GETS is a group's bandwidth while it competed, BY WEIGHT its weighted share of what all who competed
-had. MEMORY.LOW and MEMORY.HIGH are what an agent in mode proportional would write.
+there is nothing to tell. Ctrl-C ends it early, with what was seen so far. Beside an agent that runs it
+tells what groups get with that.
+Groups that write compete while they wait for memory or the disk. GETS is a group's bandwidth in that
+time, BY WEIGHT its weighted share of what all who competed had in the same seconds, and OF IDEAL the
+one over the other. CACHE is the page cache that it held last, ENTITLED its share of that by weight, which
+memory.low would protect. MEMORY.HIGH is the lowest limit that an agent would have set.
 
 Examples:
   justitia try
@@ -57,9 +66,6 @@ pub(crate) struct TryArgs {
     pub(crate) json: bool,
 }
 
-/// Groups in the table: one screen.
-const SHOWN: usize = 20;
-
 /// What was seen, and what would be done: what `--json` prints.
 #[derive(Debug, Default, Serialize)]
 struct Trial {
@@ -73,8 +79,14 @@ struct Trial {
     misplaced_bytes: f64,
     /// The farthest from their share first.
     groups: Vec<Tried>,
+    /// By what weights act on each disk: `bfq`, `io.cost` or `none`.
+    disks: BTreeMap<String, &'static str>,
     /// Disks whose BFQ `low_latency` would be turned off.
     low_latency_disks: Vec<String>,
+    /// Checks of `justitia doctor` that find something, the worst first; it looked once, without rates.
+    findings: Vec<&'static str>,
+    /// What counted: `bpf` or `proc`.
+    observer: Option<&'static str>,
     /// The mode of an agent that runs already.
     running_mode: Option<Mode>,
     problems: Vec<Problem>,
@@ -94,6 +106,18 @@ struct Tried {
     got_bytes: f64,
     /// Its weighted share of what the competing groups had in that time.
     due_bytes: f64,
+    /// Time in which it waited for memory or I/O, competing or not.
+    waited_s: f64,
+    /// Of the pages that it read, the part that was there; `None`: not counted, or it read none.
+    hit_ratio: Option<f64>,
+    #[serde(skip)]
+    asked_pages: f64,
+    #[serde(skip)]
+    hit_pages: f64,
+    /// Page cache that it held last; `None`: not known.
+    file_bytes: Option<u64>,
+    /// Its share of the page cache by weight, last.
+    entitlement_bytes: u64,
     /// The value of `memory.low` that would be written last.
     memory_low: Option<String>,
     /// The lowest limit that would be written to `memory.high`.
@@ -105,6 +129,12 @@ impl Tried {
     fn got_and_due(&self) -> Option<(f64, f64)> {
         let s = self.contended_s;
         (s > 0.0).then(|| (self.got_bytes / s, self.due_bytes / s))
+    }
+
+    /// What it got over what it was due.
+    fn of_ideal(&self) -> Option<f64> {
+        let (got, due) = self.got_and_due()?;
+        (due > 0.0).then_some(got / due)
     }
 
     fn off(&self) -> f64 {
@@ -143,11 +173,37 @@ pub(crate) fn run(args: &TryArgs) -> Result<()> {
     if terminal {
         output::progress(None);
     }
-    let trial = tally.finish();
+    let mut trial = tally.finish();
+    trial.survey(&settings)?;
     if args.json {
         return output::print_json(&trial);
     }
     render(&trial, Screen::stdout()).print()
+}
+
+impl Trial {
+    /// Adds what the doctor says of the host.
+    fn survey(&mut self, settings: &Settings) -> Result<()> {
+        let report = examine(
+            &doctor::survey(settings, Duration::ZERO)?,
+            &settings.silences,
+            None,
+        );
+        let mut found: Vec<_> = report.checks.iter().collect();
+        found.retain(|check| check.verdict == Verdict::Finding);
+        found.sort_by_key(|check| std::cmp::Reverse(check.severity));
+        self.findings = found.iter().map(|check| check.id).collect();
+        self.disks = report.host.disks;
+        if !geteuid().is_root() {
+            self.problems.push(Problem {
+                group: None,
+                cause: "not run as root: what other users' processes read and write is not known"
+                    .into(),
+                remedy: "sudo justitia try".into(),
+            });
+        }
+        Ok(())
+    }
 }
 
 impl Tally {
@@ -175,6 +231,7 @@ impl Tally {
             justitia_policy::step(&self.state, &tick.snapshot, &self.policy, elapsed);
         self.state = state;
         self.trial.problems = tick.problems;
+        self.trial.observer = tick.observer;
         self.trial.seconds += elapsed.as_secs_f64();
         for group in &tick.snapshot.groups {
             if let Some(weight) = group.weight {
@@ -182,6 +239,7 @@ impl Tally {
                 tried.path.clone_from(&group.path);
                 tried.weight = weight.get();
                 tried.weight_source = group.weight_source;
+                tried.file_bytes = group.memory.file.map(|bytes| bytes.0);
             }
         }
         for write in &plan.writes {
@@ -214,6 +272,14 @@ impl Tally {
             let Some(tried) = self.groups.get_mut(&verdict.group) else {
                 continue;
             };
+            tried.entitlement_bytes = verdict.entitlement.0;
+            tried.waited_s += f64::from(u8::from(verdict.contending)) * seconds;
+            let cache = &verdict.cache;
+            if let (Some(hits), Some(asked)) = (cache.hit_ratio, cache.asked_pages_per_s) {
+                tried.asked_pages += asked * seconds;
+                tried.hit_pages += hits * asked * seconds;
+                tried.hit_ratio = Some(tried.hit_pages / tried.asked_pages);
+            }
             let Some(rate) = verdict.bytes_per_s else {
                 continue;
             };
@@ -250,109 +316,6 @@ impl Tally {
         let by_distance = |a: &Tried, b: &Tried| b.off().total_cmp(&a.off());
         self.trial.groups.sort_by(by_distance);
         self.trial
-    }
-}
-
-fn render(trial: &Trial, screen: Screen) -> Page {
-    const fn column(head: &'static str, right: bool, rank: u8) -> Column {
-        Column { head, right, rank }
-    }
-    let mut text = Page::new();
-    writeln!(
-        text,
-        "{:.0} s observed, nothing written. An agent in mode proportional:\n",
-        trial.seconds
-    );
-    let mut table = Table::new(&[
-        column("GROUP", false, 0),
-        column("WEIGHT", true, 0),
-        column("FROM", false, 3),
-        column("MB/S", true, 2),
-        column("COMPETES", true, 1),
-        column("GETS MB/S", true, 0),
-        column("BY WEIGHT", true, 0),
-        column("OF IDEAL", true, 1),
-        column("MEMORY.LOW", true, 4),
-        column("MEMORY.HIGH", true, 2),
-    ]);
-    for group in trial.groups.iter().take(SHOWN) {
-        let pair = group.got_and_due();
-        let (got, due) = (pair.map(|pair| pair.0), pair.map(|pair| pair.1));
-        let of_ideal = pair.filter(|pair| pair.1 > 0.0).map(|pair| pair.0 / pair.1);
-        let rate = group.bytes.filter(|_| trial.seconds > 0.0);
-        let high = group.memory_high_bytes;
-        let cells = [
-            group.path.clone(),
-            group.weight.to_string(),
-            source_words(group.weight_source).to_owned(),
-            output::megabytes_per_s(rate.map(|bytes| bytes / trial.seconds)),
-            format!("{:.0} s", group.contended_s),
-            output::megabytes_per_s(got),
-            output::megabytes_per_s(due),
-            output::ratio(of_ideal),
-            group
-                .memory_low
-                .as_deref()
-                .map_or_else(|| "as it is".into(), |low| output::knob_value(low, true)),
-            high.map_or_else(|| "as it is".into(), |high| output::bytes(Some(high))),
-        ];
-        table.row(cells.map(|cell| (cell, None)).into());
-    }
-    text.append(&table.render(screen));
-    if trial.groups.len() > SHOWN {
-        let more = trial.groups.len() - SHOWN;
-        writeln!(
-            text,
-            "and {more} groups that are nearer to their share (--json has them)"
-        );
-    }
-    text.push_str("\n");
-    verdict(&mut text, trial);
-    if let Some(mode) = trial.running_mode.filter(|mode| *mode != Mode::Observe) {
-        let mode = word(&mode);
-        writeln!(
-            text,
-            "An agent runs already, in mode {mode}: this is with it."
-        );
-    }
-    for problem in &trial.problems {
-        text.problem(problem);
-    }
-    text
-}
-
-/// What it comes to, in sentences.
-fn verdict(text: &mut Page, trial: &Trial) {
-    if trial.contended_bytes <= 0.0 {
-        text.push_str(
-            "No two groups that write competed for a disk: weights had nothing to decide, and no group would be\n\
-             limited. Try again under load.\n",
-        );
-    } else {
-        let count = |count: fn(&Tried) -> bool| trial.groups.iter().filter(|g| count(g)).count();
-        let per_s = trial.misplaced_bytes / trial.contended_s / 1e6;
-        let share = trial.misplaced_bytes / trial.contended_bytes;
-        writeln!(
-            text,
-            "Groups competed for {:.0} s. {} of their bandwidth, {per_s:.2} MB/s, went to groups beyond their share.",
-            trial.contended_s,
-            output::percent(Some(share)),
-        );
-        writeln!(
-            text,
-            "The agent would limit {} groups (memory.high), protect {} (memory.low) and move that bandwidth to those",
-            count(|group| group.memory_high_bytes.is_some()),
-            count(|group| group.memory_low.is_some()),
-        );
-        text.push_str(
-            "that get less than BY WEIGHT, as far as page cache moves it (docs/results).\n",
-        );
-    }
-    for disk in &trial.low_latency_disks {
-        writeln!(
-            text,
-            "It would turn off BFQ's low_latency of {disk}, which overrides weights."
-        );
     }
 }
 

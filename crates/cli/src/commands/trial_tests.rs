@@ -8,7 +8,9 @@ use justitia_discover::RuntimeDirs;
 use justitia_policy::snapshot::Host;
 use justitia_policy::units::{Bytes, Weight};
 
+use super::render::SHOWN;
 use super::*;
+use crate::output::Page;
 
 /// A full host on which light and heavy write equally fast; `stalled`: and wait for the disk.
 fn trial(stalled: bool) -> (Trial, Arc<FakeFs>) {
@@ -81,6 +83,7 @@ fn what_competing_groups_are_due_follows_their_weights_and_nothing_is_written() 
     for words in [
         "nothing written",
         "25.0% of their bandwidth",
+        "/app/heavy got 1.00 times what /app/light got; by weight it is 3.00 times.",
         "would limit 2 groups",
         "low_latency of sda",
     ] {
@@ -96,6 +99,7 @@ fn where_nobody_waits_weights_had_nothing_to_decide() {
     assert!(trial.groups.iter().all(|g| g.bytes > Some(0.0)));
     let page = rendered(&trial);
     assert!(page.contains("nothing to decide"), "{page}");
+    assert!(!page.contains("less page cache than"), "{page}");
     assert!(
         page.lines().any(|line| line.starts_with("/app/light")),
         "{page}"
@@ -124,11 +128,67 @@ fn it_is_one_screen_however_many_groups_there_are() {
     };
     let page = render(&trial, screen);
     assert!(page.lines().count() <= 30, "{page}");
-    assert!(page.contains("80 groups that are nearer"), "{page}");
+    assert!(page.contains("88 groups that are nearer"), "{page}");
     assert!(!page.contains('\x1b'), "{page}");
     let table = page.lines().skip(2).take(SHOWN + 1);
     assert!(
         table.into_iter().all(|line| line.chars().count() <= 80),
         "{page}"
     );
+}
+
+#[test]
+fn a_reader_that_waits_below_its_share_of_the_page_cache_is_told() {
+    let group = |path: &str, file: u64, waited_s| Tried {
+        path: path.into(),
+        waited_s,
+        hit_ratio: Some(0.5),
+        file_bytes: Some(file << 20),
+        entitlement_bytes: 200 << 20,
+        ..Tried::default()
+    };
+    let trial = Trial {
+        seconds: 60.0,
+        groups: vec![
+            group("/app/robbed", 100, 30.0),
+            group("/app/well", 100, 0.0),
+            group("/app/full", 300, 30.0),
+        ],
+        ..Trial::default()
+    };
+    let page = rendered(&trial);
+    assert!(
+        page.contains("1 group waited with less page cache than ENTITLED, by 100.0 MiB in all"),
+        "{page}"
+    );
+    assert!(page.contains("50.0%  100.0 MiB  200.0 MiB"), "{page}");
+}
+
+#[test]
+fn what_comes_next_depends_on_the_agent_that_runs() {
+    let next = |running_mode| {
+        let trial = Trial {
+            running_mode,
+            findings: vec!["weights-not-enforced", "swap-none"],
+            disks: [("sda".to_owned(), "bfq"), ("sdb".to_owned(), "none")].into(),
+            observer: Some("proc"),
+            ..Trial::default()
+        };
+        rendered(&trial)
+    };
+    for (mode, words) in [
+        (None, "sudo systemctl enable --now justitia"),
+        (Some(Mode::Observe), "sudo systemctl reload justitia"),
+        (Some(Mode::Proportional), "at work, in mode proportional"),
+    ] {
+        let page = next(mode);
+        assert!(page.contains(words), "{mode:?}: {page}");
+        for words in [
+            "it finds weights-not-enforced and 1 more",
+            "sda bfq, sdb nothing",
+            "through /proc",
+        ] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
+    }
 }

@@ -80,9 +80,22 @@ mkdir $cgroups/agent $cgroups/app && echo "+memory +io" >$cgroups/app/cgroup.sub
 for group in $groups; do mkdir "$cgroups/app/$group"; done
 keep weight-heavy $justitia weight /app/heavy 800
 knobs knobs.before
+find $cgroups /run/justitia 2>/dev/null | sort >"$out/tree.before"
 
 echo "@lab the load begins"
 for group in $groups; do load "$group"; done
+
+# A look before there is an agent. Who is nobody may not load BPF programs, nor read what others count.
+sleep 5
+keep try env COLUMNS=100 $justitia try --manage '/app/*' --seconds 20
+keep try.json $justitia try --manage '/app/*' --seconds 10 --json
+keep try-nobody setpriv --reuid=65534 --regid=65534 --clear-groups \
+    $justitia try --manage '/app/*' --seconds 2
+keep try-none $justitia try --manage '/nowhere/*' --seconds 2
+knobs knobs.try
+find $cgroups /run/justitia 2>/dev/null | sort >"$out/tree.try"
+echo "@lab a look without an agent"
+
 start agent --verbose --interval 4s
 for try in {1..40}; do
     keep waiting $justitia status --json
@@ -134,6 +147,7 @@ get health /healthz
 get foreign / 9619 evil.example
 knobs knobs.during
 
+keep try-beside.json $justitia try --manage '/app/*' --seconds 8 --json
 keep weight-middle $justitia weight /app/middle 300
 for try in {1..20}; do
     $justitia explain middle 2>/dev/null | grep -q '300 from' && break

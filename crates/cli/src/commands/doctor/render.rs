@@ -68,6 +68,10 @@ impl Writing {
         writeln!(self.text, "  more: {}\n", check.documentation);
     }
 
+    fn wrapped(&mut self, first: &str, rest: &str, words: &str) {
+        self.text.wrapped(self.screen, first, rest, words);
+    }
+
     fn silenced(&mut self, report: &Report) {
         if report.silenced_total == 0 {
             return;
@@ -150,27 +154,6 @@ impl Writing {
             "{} found, {} silenced, {} could not tell",
             report.findings_total, report.silenced_total, report.could_not_tell_total
         );
-    }
-
-    /// Words that fit the screen; lines after the first are indented by `rest`.
-    fn wrapped(&mut self, first: &str, rest: &str, words: &str) {
-        let width = self.screen.width.unwrap_or(usize::MAX);
-        let mut line = first.to_owned();
-        let mut empty = true;
-        for word in words.split(' ') {
-            let length = line.chars().count() + word.chars().count() + usize::from(!empty);
-            if length > width && !empty {
-                writeln!(self.text, "{line}");
-                rest.clone_into(&mut line);
-                empty = true;
-            }
-            if !empty {
-                line.push(' ');
-            }
-            line.push_str(word);
-            empty = false;
-        }
-        writeln!(self.text, "{line}");
     }
 }
 

@@ -1,0 +1,208 @@
+//! The one screen: a table of the groups, what it comes to in sentences, and what to do next.
+
+use justitia_policy::config::Mode;
+use justitia_policy::units::Bytes;
+use justitia_report::status::source_words;
+
+use super::{Trial, Tried};
+use crate::commands::status::word;
+use crate::output::{self, number, Column, Page, Screen, Table};
+
+/// Groups in the table: with the sentences, one screen.
+pub(super) const SHOWN: usize = 12;
+
+/// Below this part of what it is entitled to, a group that waits lacks page cache.
+const LACKS: f64 = 0.9;
+
+pub(super) fn render(trial: &Trial, screen: Screen) -> Page {
+    let mut text = Page::new();
+    let active = trial.running_mode.filter(|mode| *mode != Mode::Observe);
+    let beside = active.map_or_else(String::new, |mode| {
+        format!(
+            " An agent is at work, in mode {}: this is with it.",
+            word(&mode)
+        )
+    });
+    let head = format!("{:.0} s observed, nothing written.{beside}", trial.seconds);
+    text.wrapped(screen, "", "  ", &head);
+    text.push_str("\n");
+    text.append(&table(trial).render(screen));
+    if let Some(more @ 1..) = trial.groups.len().checked_sub(SHOWN) {
+        writeln!(
+            text,
+            "and {more} groups that are nearer to their share (--json has them)"
+        );
+    }
+    text.push_str("\n");
+    let sentences = [bandwidth(trial), page_cache(trial), disks(trial)];
+    for sentence in sentences.into_iter().flatten() {
+        text.wrapped(screen, "", "  ", &sentence);
+    }
+    if trial.observer == Some("proc") {
+        let without = "Counted through /proc, not by BPF: with pipes and sockets, without mapped files and hits.";
+        text.wrapped(screen, "", "  ", without);
+    }
+    next(&mut text, trial);
+    for problem in &trial.problems {
+        text.problem(problem);
+    }
+    text
+}
+
+fn table(trial: &Trial) -> Table {
+    const fn column(head: &'static str, right: bool, rank: u8) -> Column {
+        Column { head, right, rank }
+    }
+    let mut table = Table::new(&[
+        column("GROUP", false, 0),
+        column("WEIGHT", true, 0),
+        column("FROM", false, 5),
+        column("MB/S", true, 4),
+        column("COMPETES", true, 3),
+        column("GETS MB/S", true, 0),
+        column("BY WEIGHT", true, 0),
+        column("OF IDEAL", true, 0),
+        column("HIT", true, 2),
+        column("CACHE", true, 1),
+        column("ENTITLED", true, 1),
+        column("MEMORY.HIGH", true, 3),
+    ]);
+    for group in trial.groups.iter().take(SHOWN) {
+        let pair = group.got_and_due();
+        let rate = group.bytes.filter(|_| trial.seconds > 0.0);
+        let high = group.memory_high_bytes;
+        let cells = [
+            group.path.clone(),
+            group.weight.to_string(),
+            source_words(group.weight_source).to_owned(),
+            output::megabytes_per_s(rate.map(|bytes| bytes / trial.seconds)),
+            format!("{:.0} s", group.contended_s),
+            output::megabytes_per_s(pair.map(|pair| pair.0)),
+            output::megabytes_per_s(pair.map(|pair| pair.1)),
+            output::ratio(group.of_ideal()),
+            output::percent(group.hit_ratio),
+            output::bytes(group.file_bytes),
+            output::bytes(Some(group.entitlement_bytes)),
+            high.map_or_else(|| "as it is".into(), |high| output::bytes(Some(high))),
+        ];
+        table.row(cells.map(|cell| (cell, None)).into());
+    }
+    table
+}
+
+/// Who got more than its share, and what an agent would do about it.
+fn bandwidth(trial: &Trial) -> Vec<String> {
+    if trial.contended_bytes <= 0.0 {
+        let nothing = "No two groups that write competed for a disk: weights had nothing to decide, and no group \
+                       would be limited. Try again under load.";
+        return vec![nothing.into()];
+    }
+    let share = trial.misplaced_bytes / trial.contended_bytes;
+    let mut said = vec![format!(
+        "Groups competed for {:.0} s. {} of their bandwidth, {:.2} MB/s, went to groups beyond their share.",
+        trial.contended_s,
+        output::percent(Some(share)),
+        trial.misplaced_bytes / trial.contended_s / 1e6,
+    )];
+    if let Some((least, most)) = farthest(&trial.groups) {
+        let of = |pair: fn((f64, f64)) -> f64| {
+            let rate = |group: &Tried| group.got_and_due().map_or(0.0, pair);
+            rate(least) / rate(most)
+        };
+        said.push(format!(
+            "{} got {:.2} times what {} got; by weight it is {:.2} times.",
+            least.path,
+            of(|pair| pair.0),
+            most.path,
+            of(|pair| pair.1),
+        ));
+    }
+    let count = |count: fn(&Tried) -> bool| trial.groups.iter().filter(|g| count(g)).count();
+    said.push(format!(
+        "An agent would limit {} (memory.high), protect {} (memory.low), and move at most that \
+         bandwidth to those below BY WEIGHT. How near it comes is in docs/results.",
+        number(count(|group| group.memory_high_bytes.is_some()), "group"),
+        number(count(|group| group.memory_low.is_some()), "group"),
+    ));
+    said
+}
+
+/// The competing groups that were least and most of what they were due, if these differ.
+fn farthest(groups: &[Tried]) -> Option<(&Tried, &Tried)> {
+    let competing = || {
+        let known = groups.iter();
+        known.filter_map(|group| Some((group.of_ideal()?, group)))
+    };
+    let least = competing().min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let most = competing().max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (most.0 > 1.25 * least.0).then_some((least.1, most.1))
+}
+
+/// Who waited with less page cache than its share.
+fn page_cache(trial: &Trial) -> Vec<String> {
+    let waited = trial.groups.iter().filter(|group| group.waited_s > 0.0);
+    let lacks: Vec<u64> = waited
+        .filter_map(|group| {
+            let (held, share) = (group.file_bytes?, group.entitlement_bytes);
+            ((held as f64) < LACKS * share as f64).then(|| share - held)
+        })
+        .collect();
+    if lacks.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "{} waited with less page cache than ENTITLED, by {} in all; memory.low would keep their share.",
+        number(lacks.len(), "group"),
+        Bytes(lacks.iter().sum()),
+    )]
+}
+
+/// By what weights act below the page cache.
+fn disks(trial: &Trial) -> Vec<String> {
+    let mut said = Vec::new();
+    if !trial.disks.is_empty() {
+        let disks = trial.disks.iter().map(|(name, by)| match *by {
+            "none" => format!("{name} nothing"),
+            by => format!("{name} {by}"),
+        });
+        let disks = disks.collect::<Vec<_>>().join(", ");
+        said.push(format!("Weights on disks act by: {disks}."));
+    }
+    for disk in &trial.low_latency_disks {
+        said.push(format!(
+            "An agent would turn off BFQ's low_latency of {disk}, which overrides weights."
+        ));
+    }
+    said
+}
+
+fn next(text: &mut Page, trial: &Trial) {
+    writeln!(text, "\nNext:");
+    let found = &trial.findings;
+    if let [worst, rest @ ..] = &found[..] {
+        let more = match rest.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        writeln!(
+            text,
+            "  sudo justitia doctor                    it finds {worst}{more}"
+        );
+    } else {
+        writeln!(
+            text,
+            "  sudo justitia doctor                    pitfalls of this host, with remedies"
+        );
+    }
+    match trial.running_mode {
+        None => writeln!(
+            text,
+            "  sudo systemctl enable --now justitia    makes weights hold; stop restores every knob"
+        ),
+        Some(Mode::Observe) => writeln!(
+            text,
+            "  sudo systemctl reload justitia          without mode = \"observe\" in /etc/justitia.toml"
+        ),
+        Some(_) => writeln!(text, "  sudo justitia top                       the same, live"),
+    }
+}
