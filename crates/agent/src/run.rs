@@ -330,12 +330,12 @@ pub fn no_group(globs: &str) -> Error {
     if globs.is_empty() {
         Error::failed(
             "no container, pod or VM was found",
-            "start one, name cgroups with --manage '/app/*', or wait for them with --wait",
+            "start one, name cgroups with --manage '/app/*', or wait for them with justitia run --wait",
         )
     } else {
         Error::failed(
             format!("no cgroup matches {globs}"),
-            "globs are relative to the cgroup2 mount, as /app/*; --wait waits for the groups",
+            "globs are relative to the cgroup2 mount, as /app/*; justitia run --wait waits for the groups",
         )
     }
 }

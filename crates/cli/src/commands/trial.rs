@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use justitia_agent::socket::ask;
-use justitia_agent::{run, Log, Settings};
+use justitia_agent::{run, Error, Log, Settings};
 use justitia_doctor::{examine, Verdict};
 use justitia_policy::config::{FeedbackConfig, Mode};
 use justitia_policy::plan::{Knob, Value};
@@ -176,12 +176,23 @@ pub(crate) fn run(args: &TryArgs) -> Result<()> {
     let mut trial = tally.finish();
     trial.survey(&settings)?;
     if args.json {
-        return output::print_json(&trial);
+        output::print_json(&trial)?;
+    } else {
+        render(&trial, Screen::stdout()).print()?;
     }
-    render(&trial, Screen::stdout()).print()
+    if !trial.knows_bandwidth() {
+        let cause = "the bandwidth of no group is known";
+        return Err(Error::environment(cause, "run it as root: sudo justitia try").into());
+    }
+    Ok(())
 }
 
 impl Trial {
+    /// Whether anything can be said of who gets what.
+    fn knows_bandwidth(&self) -> bool {
+        self.groups.iter().any(|group| group.bytes.is_some())
+    }
+
     /// Adds what the doctor says of the host.
     fn survey(&mut self, settings: &Settings) -> Result<()> {
         let report = examine(

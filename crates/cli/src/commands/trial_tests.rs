@@ -85,7 +85,7 @@ fn what_competing_groups_are_due_follows_their_weights_and_nothing_is_written() 
         "25.0% of their bandwidth",
         "/app/heavy got 1.00 times what /app/light got; by weight it is 3.00 times.",
         "would limit 2 groups",
-        "low_latency of sda",
+        "low_latency, which overrides weights: sda.",
     ] {
         assert!(page.contains(words), "{words}: {page}");
     }
@@ -185,8 +185,10 @@ fn what_comes_next_depends_on_the_agent_that_runs() {
         assert!(page.contains(words), "{mode:?}: {page}");
         for words in [
             "it finds weights-not-enforced and 1 more",
-            "sda bfq, sdb nothing",
+            "Disks served by weight: sda (bfq).",
+            "Disks not served by weight: sdb.",
             "through /proc",
+            "is not known",
         ] {
             assert!(page.contains(words), "{words}: {page}");
         }

@@ -92,6 +92,9 @@ fn table(trial: &Trial) -> Table {
 
 /// Who got more than its share, and what an agent would do about it.
 fn bandwidth(trial: &Trial) -> Vec<String> {
+    if !trial.knows_bandwidth() {
+        return vec!["What groups read and write is not known, and so not who gets what.".into()];
+    }
     if trial.contended_bytes <= 0.0 {
         let nothing = "No two groups that write competed for a disk: weights had nothing to decide, and no group \
                        would be limited. Try again under load.";
@@ -160,17 +163,21 @@ fn page_cache(trial: &Trial) -> Vec<String> {
 /// By what weights act below the page cache.
 fn disks(trial: &Trial) -> Vec<String> {
     let mut said = Vec::new();
-    if !trial.disks.is_empty() {
-        let disks = trial.disks.iter().map(|(name, by)| match *by {
-            "none" => format!("{name} nothing"),
-            by => format!("{name} {by}"),
-        });
-        let disks = disks.collect::<Vec<_>>().join(", ");
-        said.push(format!("Weights on disks act by: {disks}."));
+    let (without, with): (Vec<_>, Vec<_>) = trial.disks.iter().partition(|disk| *disk.1 == "none");
+    if !with.is_empty() {
+        let with = with.iter().map(|(name, by)| format!("{name} ({by})"));
+        let with = with.collect::<Vec<_>>().join(", ");
+        said.push(format!("Disks served by weight: {with}."));
     }
-    for disk in &trial.low_latency_disks {
+    if !without.is_empty() {
+        let without = without.iter().map(|disk| &disk.0[..]);
+        let without = without.collect::<Vec<_>>().join(", ");
+        said.push(format!("Disks not served by weight: {without}."));
+    }
+    if !trial.low_latency_disks.is_empty() {
         said.push(format!(
-            "An agent would turn off BFQ's low_latency of {disk}, which overrides weights."
+            "An agent would turn off BFQ's low_latency, which overrides weights: {}.",
+            trial.low_latency_disks.join(", ")
         ));
     }
     said
