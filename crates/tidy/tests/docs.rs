@@ -105,6 +105,21 @@ fn every_relative_link_leads_to_a_file_and_a_heading_of_it() {
 }
 
 #[test]
+fn the_site_has_every_page_once() {
+    let summary = read("docs/SUMMARY.md");
+    let mut listed = links(&summary);
+    listed.retain(|link| !link.is_empty());
+    let once: BTreeSet<&String> = listed.iter().collect();
+    assert_eq!(once.len(), listed.len(), "a page is listed twice");
+    let missing: Vec<String> = pages()
+        .into_iter()
+        .filter_map(|page| page.strip_prefix("docs/").map(str::to_owned))
+        .filter(|page| page != "SUMMARY.md" && !once.contains(page))
+        .collect();
+    assert!(missing.is_empty(), "docs/SUMMARY.md lacks {missing:?}");
+}
+
+#[test]
 fn each_alert_has_a_test_and_a_section_and_asks_only_for_metrics_that_exist() {
     let rules = read("packaging/prometheus/alerts.yml");
     let tests = read("packaging/prometheus/alerts_test.yml");

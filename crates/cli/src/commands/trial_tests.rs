@@ -78,6 +78,8 @@ fn what_competing_groups_are_due_follows_their_weights_and_nothing_is_written() 
     assert!((heavy.due_bytes / total - 0.75).abs() < 0.01, "{heavy:?}");
     assert!((trial.misplaced_bytes / total - 0.25).abs() < 0.01);
     assert!(light.memory_high_bytes < heavy.memory_high_bytes);
+    assert!(light.entitlement_bytes < heavy.entitlement_bytes);
+    assert!(heavy.waited_s > 0.0 && heavy.file_bytes == Some(300 << 20));
     assert_eq!(trial.low_latency_disks, ["sda"]);
     let page = rendered(&trial);
     for words in [
