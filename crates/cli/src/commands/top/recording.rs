@@ -22,7 +22,7 @@ use super::view;
 
 /// The screen, characters.
 const COLUMNS: u16 = 100;
-const ROWS: u16 = 26;
+const ROWS: u16 = 22;
 /// A character, and the margin, pixels.
 const CELL: (f64, f64) = (8.4, 18.0);
 const MARGIN: f64 = 14.0;
@@ -175,6 +175,8 @@ fn draw(scenes: &[Scene]) -> String {
                 let length = text.chars().count() as f64 * CELL.0;
                 let class = class(*style);
                 if class.contains('i') {
+                    // Neighbors overlap a little, so that no seam is seen.
+                    let length = length + 0.4;
                     let top = MARGIN + row as f64 * CELL.1;
                     let _ = write!(
                         svg,
