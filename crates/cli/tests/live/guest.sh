@@ -104,6 +104,8 @@ for try in {1..40}; do
 done
 echo "@lab the groups contend after $try looks"
 
+watched=$(job)
+[ -z "$watched" ] || timeout "$watched" $justitia top --json --interval 1s >"$out/recording.lines" 2>/dev/null </dev/null
 timeout 40 $justitia top --json --interval 1s >"$out/top.lines" 2>/dev/null </dev/null &
 stream=$!
 $justitia record --seconds 20 /run/agent.jrec >"$out/record" 2>"$out/record.err" </dev/null &

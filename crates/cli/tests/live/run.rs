@@ -27,7 +27,8 @@ pub(crate) struct Answer<'a> {
 
 /// The run. The first test that asks boots the guest.
 ///
-/// With `JUSTITIA_TEST_KEEP=DIR` everything it said is written there, for people to look at.
+/// With `JUSTITIA_TEST_KEEP=DIR` everything it said is written there, for people to look at, and the agent is
+/// watched for a minute before it is asked anything else.
 pub(crate) fn run() -> &'static Run {
     // A run that failed fails all tests at once: nobody boots again.
     static RUN: LazyLock<Run> = LazyLock::new(|| {
@@ -38,10 +39,13 @@ pub(crate) fn run() -> &'static Run {
         spec.timeout = LIMIT;
         let justitia = env!("CARGO_BIN_EXE_justitia");
         spec.binaries.extend(programs(justitia, &["justitia-web"]));
-        let (output, _) = report_of(&spec, "");
+        let keep = std::env::var_os("JUSTITIA_TEST_KEEP").map(PathBuf::from);
+        // Seconds of `top` for the recording in docs.
+        let job = keep.as_ref().map_or("", |_| "60");
+        let (output, _) = report_of(&spec, job);
         let run = Run(files(&output.report));
         println!("{}\n{}", output.kernel_release, run.text("top-120"));
-        if let Some(keep) = std::env::var_os("JUSTITIA_TEST_KEEP").map(PathBuf::from) {
+        if let Some(keep) = keep {
             std::fs::create_dir_all(&keep).unwrap();
             for (name, bytes) in &run.0 {
                 std::fs::write(keep.join(name), bytes).unwrap();

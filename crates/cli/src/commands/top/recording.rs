@@ -1,8 +1,8 @@
 //! Draws `docs/recording.svg`: `justitia try`, then `justitia top`, as one animated picture.
 //!
 //! `JUSTITIA_RECORDING=DIR cargo test -p justitia-cli --bins recording` draws what `tests/live.rs` kept in DIR
-//! of a guest (`JUSTITIA_TEST_KEEP`): `try`, that command's text, and `top.lines`, the agent's reports while its
-//! groups wrote and read. The screens are those that the program draws of these; only time is shortened: a
+//! of a guest (`JUSTITIA_TEST_KEEP`): `try`, that command's text, and `recording.lines`, the agent's reports of its
+//! first minute. The screens are those that the program draws of these; only time is shortened: a
 //! second of `try` to 150 ms, a step of the agent to one second. Without the variable an example is drawn,
 //! and the picture's properties are tested. The same input gives the same bytes.
 
@@ -214,7 +214,7 @@ fn a_recording_is_one_small_picture_in_which_one_scene_is_seen_at_a_time() {
     if let Some(dir) = &kept {
         let read = |name: &str| std::fs::read_to_string(Path::new(dir).join(name)).unwrap();
         of_try(&read("try"), &mut scenes);
-        let lines = read("top.lines");
+        let lines = read("recording.lines");
         let reports = lines
             .lines()
             .map(|line| serde_json::from_str(line).unwrap());
