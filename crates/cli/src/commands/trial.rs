@@ -43,7 +43,10 @@ tells what groups get with that.
 Groups that write compete while they wait for memory or the disk. GETS is a group's bandwidth in that
 time, BY WEIGHT its weighted share of what all who competed had in the same seconds, and OF IDEAL the
 one over the other. CACHE is the page cache that it held last, ENTITLED its share of that by weight, which
-memory.low would protect. MEMORY.HIGH is the lowest limit that an agent would have set.
+memory.low would protect. MEMORY.HIGH is the lowest limit that an agent would have set. An agent here is
+one in mode proportional.
+
+Exit codes: 0 told, 1 no group there, 69 the bandwidth of no group is known (not root, as a rule).
 
 Examples:
   justitia try
