@@ -85,7 +85,7 @@ fn the_contracts_commands_are_all_there_and_no_others() {
 fn whatever_can_be_read_can_be_read_as_json() {
     for (name, command) in commands() {
         if [
-            "status", "top", "plan", "explain", "weight", "doctor", "reserve", "warm", "vm",
+            "try", "status", "top", "plan", "explain", "weight", "doctor", "reserve", "warm", "vm",
             "replay", "restore",
         ]
         .contains(&name.as_str())
@@ -105,6 +105,7 @@ fn the_contracts_command_lines_are_understood() {
         "justitia run --wait --verbose --objective strict --state-dir /tmp/s",
         "justitia run --listen off",
         "justitia run --listen [::1]:9619",
+        "justitia try --seconds 20 --manage /app/* --exclude /app/b --json",
         "justitia status --json",
         "justitia status --fields --json",
         "justitia top --interval 500ms --once",

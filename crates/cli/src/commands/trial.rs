@@ -35,23 +35,21 @@ use crate::settings::{self, ConfigArgs, PolicyArgs};
 
 /// Arguments of `justitia try`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Needs no agent and writes nothing to any cgroup. Run it while the host is busy: where nobody \
-competes
-there is nothing to tell. Ctrl-C ends it early, with what was seen so far. Beside an agent that runs it
+#[command(after_help = "\
+Needs no agent and writes nothing. Run it while the host is busy: where nobody competes there is
+nothing to tell. Ctrl-C ends it early, with what was seen so far. Beside an agent that runs it
 tells what groups get with that.
-Groups that write compete while they wait for memory or the disk. GETS is a group's bandwidth in that
-time, BY WEIGHT its weighted share of what all who competed had in the same seconds, and OF IDEAL the
-one over the other. CACHE is the page cache that it held last, ENTITLED its share of that by weight, which
-memory.low would protect. MEMORY.HIGH is the lowest limit that an agent would have set. An agent here is
-one in mode proportional.
+Groups that write compete while they wait for memory or the disk. GETS is a group's bandwidth in
+that time, BY WEIGHT its weighted share of what all who competed had in the same seconds, and OF
+IDEAL the one over the other. CACHE is the page cache that it held last, ENTITLED its share of
+that by weight, which memory.low would protect. MEMORY.HIGH is the lowest limit that an agent
+would have set. An agent here is one in mode proportional.
 
 Exit codes: 0 told, 1 no group there, 69 the bandwidth of no group is known (not root, as a rule).
 
 Examples:
   justitia try
-  justitia try --seconds 10 --manage '/app/*'"
-)]
+  justitia try --seconds 10 --manage '/app/*'")]
 pub(crate) struct TryArgs {
     /// How long to observe
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..=86_400))]
