@@ -89,6 +89,7 @@ fn board() -> Board {
         knobs: Knobs::default(),
         read_after_s: None,
         declared: None,
+        worth: None,
     };
     let mut snapshot = Snapshot {
         groups: GROUPS.into_iter().map(group).collect(),

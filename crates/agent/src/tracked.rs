@@ -98,6 +98,7 @@ impl Tracked {
                 cache: snapshot::CacheCounters::default(),
                 read_after_s: None,
                 declared: None,
+                worth: None,
             },
             group,
             activity: None,

@@ -131,6 +131,7 @@ fn pods() -> Group {
         knobs: Knobs::default(),
         cache: CacheCounters::default(),
         read_after_s: None,
+        worth: None,
         declared: None,
     }
 }

@@ -4,7 +4,7 @@
 //! that imports it back:
 //!
 //! ```text
-//! units, cost, knob, color, snapshot, rates, plan, config what was seen, wanted and to be done
+//! units, worth, cost, knob, color, snapshot, rates, plan, config what was seen, wanted and to be done
 //! feedback                                          what is learned of a group
 //! decision                                          one group in one step
 //! share, caps, order, guard, writes, gate, disk     what a step goes through
@@ -37,6 +37,7 @@ mod step;
 #[cfg(test)]
 mod testing;
 pub mod units;
+pub mod worth;
 mod writes;
 
 pub use color::Color;

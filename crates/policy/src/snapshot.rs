@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::color::Declared;
 use crate::units::{Bytes, Weight};
+use crate::worth::Curve;
 
 pub use crate::knob::{BlockDevice, ForeignKnobs, Knobs, OperatorLimits};
 pub use crate::units::GroupId;
@@ -141,6 +142,9 @@ pub struct Group {
     /// What its application declared about itself; `None`: it never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declared: Option<Declared>,
+    /// What page cache is worth to it, where its reads tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worth: Option<Curve>,
 }
 
 impl Group {

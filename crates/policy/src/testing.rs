@@ -60,6 +60,7 @@ pub(crate) fn group(id: u64, parent: Option<u64>, path: &str) -> Group {
         cache: CacheCounters::default(),
         read_after_s: None,
         declared: None,
+        worth: None,
     }
 }
 

@@ -277,6 +277,7 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
             ..Knobs::default()
         },
         read_after_s: None,
+        worth: None,
         declared: cached.then(|| Declared {
             standing: Standing::Fresh,
             color: Some(Color::Green),

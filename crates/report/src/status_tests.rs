@@ -21,6 +21,7 @@ fn tick(paths: &[&str]) -> Tick {
         cache: CacheCounters::default(),
         read_after_s: None,
         declared: None,
+        worth: None,
     };
     let groups = paths.iter().enumerate().map(group).collect();
     Tick {

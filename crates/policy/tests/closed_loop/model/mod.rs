@@ -511,6 +511,7 @@ impl Cell {
             },
             cache: CacheCounters::default(),
             read_after_s: None,
+            worth: None,
             declared: self.color.map(|color| Declared {
                 standing: Standing::Fresh,
                 color: Some(color),
