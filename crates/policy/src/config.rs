@@ -58,6 +58,8 @@ pub(crate) struct Capabilities {
     pub weights: bool,
     /// Gains move, and writers are limited at their share.
     pub feedback: bool,
+    /// What a group has no use for is lent by worth.
+    pub lends: bool,
     /// How memory moves between colors.
     pub colors: Option<ColorRule>,
     /// Nothing is taken below what a group was seen to need.
@@ -81,6 +83,7 @@ impl Capabilities {
         Capabilities {
             weights: config.mode.knows_weights(),
             feedback,
+            lends: feedback && config.objective == Objective::Fair,
             colors: match config.mode {
                 Mode::Proportional => Some(ColorRule::Unified),
                 Mode::Memoplight => Some(ColorRule::TableII),

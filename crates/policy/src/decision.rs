@@ -10,7 +10,7 @@ use crate::feedback::backoff::Backoff;
 use crate::feedback::controller::Controller;
 use crate::feedback::limits::{self, Least};
 use crate::feedback::working_set::WorkingSet;
-use crate::plan::{Reason, Verdict};
+use crate::plan::{Reason, Stake, Verdict};
 use crate::rates::{Counters, Rates};
 use crate::snapshot::{Group, GroupId, Snapshot, WeightSource};
 use crate::units::{Bytes, Limit, Weight};
@@ -36,6 +36,9 @@ pub(crate) struct Memo {
     pub working_set: WorkingSet,
     #[serde(rename = "pace")]
     pub backoff: Backoff,
+    /// What it needs and was lent, while its curve says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lent: Option<Lent>,
 }
 
 impl Memo {
@@ -49,6 +52,15 @@ impl Memo {
     }
 }
 
+/// What a group whose curve is known was given ([`crate::share::lend`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lent {
+    /// What it needs to hit as often as with its plain share.
+    pub need: Bytes,
+    /// That, and what it was lent.
+    pub size: Bytes,
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Decision {
     /// Share of all weight, down the hierarchy.
@@ -56,6 +68,8 @@ pub(crate) struct Decision {
     /// Page cache it should have the use of (equation 1 and lending), whoever is charged.
     pub entitlement: Bytes,
     pub shift: Shift,
+    /// What the division by weight among all would give it, where its curve decides what it gets.
+    pub plain: Option<Bytes>,
     /// What a limit leaves it in any case.
     pub least: Least,
     /// The limit it is to get, and why; `None`: no opinion.
@@ -215,6 +229,16 @@ impl<'a> Member<'a> {
         }
     }
 
+    /// What it needs, lends and borrows, where its curve says so.
+    fn stake(&self) -> Option<Stake> {
+        let (lent, plain) = (self.memo.lent?, self.decision.plain?);
+        Some(Stake {
+            needs: lent.need,
+            lends: plain - self.decision.entitlement,
+            borrows: self.decision.entitlement - plain,
+        })
+    }
+
     /// Notes by how much its memory other than page cache grew since the last step.
     pub(crate) fn note_growth(&mut self) {
         let other = self.group.non_file();
@@ -244,6 +268,7 @@ impl<'a> Member<'a> {
             held_by_others: decision.shift.by_others,
             cap: memo.cap,
             working_set: memo.working_set.estimate(),
+            stake: self.stake(),
         }
     }
 }

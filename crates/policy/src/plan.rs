@@ -173,6 +173,20 @@ pub struct Verdict {
     /// What it needs to stay well, all memory: learned while it gave.
     #[serde(default)]
     pub working_set: Option<Bytes>,
+    /// What it does with its share, where its reads tell what memory is worth to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stake: Option<Stake>,
+}
+
+/// What a group whose curve is known does with its plain share, the division by weight among all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stake {
+    /// Page cache with which its reads hit as often as with all of that share.
+    pub needs: Bytes,
+    /// What it leaves of that share to others.
+    pub lends: Bytes,
+    /// What it has the use of beyond that share.
+    pub borrows: Bytes,
 }
 
 /// How much the host waited over the last period: shares of that period, 0 to 1.

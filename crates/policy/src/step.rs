@@ -3,7 +3,8 @@
 //! 1. Counters become rates; stalls decide who *contends* ([`crate::feedback::activity`]).
 //! 2. What the guard keeps free is no page cache to be divided ([`crate::guard`]).
 //! 3. Groups that declare themselves well give: their caps come down ([`crate::caps`]).
-//! 4. Page cache is divided by weight among those who demand it ([`crate::share`]).
+//! 4. Page cache is divided by weight among those who demand it, and what somebody has no use for is lent
+//!    to those whom it buys something ([`crate::share`]).
 //! 5. Gains move the share of the writers that contend, and limit them at it ([`crate::order`]).
 //! 6. Caps limit who gives; reservations limit who is at its share; bounds limit who would take more
 //!    than its share of all memory ([`crate::bound`]).
@@ -50,6 +51,9 @@ pub struct State {
     weights_must_hold: bool,
     /// Seconds since memory was last taken for a color.
     rebalanced_s: f64,
+    /// Seconds until memory that was lent has paid back.
+    #[serde(skip_serializing_if = "is_zero")]
+    lent_settles_s: f64,
     guard: guard::GuardState,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     disks: BTreeMap<GroupId, DiskMemo>,
@@ -81,7 +85,9 @@ pub fn step(
     let since_s = state.rebalanced_s;
     let rebalanced_s = caps::move_caps(&mut members, supply, config, may, since_s, elapsed_s);
     let shared = snapshot.shared.as_deref().unwrap_or_default();
-    share::entitle(&mut members, pool, shared, may.weights);
+    let mut lent_settles_s = state.lent_settles_s;
+    let lending = may.lends.then_some((&mut lent_settles_s, elapsed_s));
+    share::entitle(&mut members, pool, shared, may.weights, lending);
     if may.feedback {
         order::order(&mut members, config, gate::orders(gate), elapsed_s);
     }
@@ -125,10 +131,19 @@ pub fn step(
         waited: host.pressure,
         weights_must_hold,
         rebalanced_s,
+        lent_settles_s,
         guard,
         disks: disks_next,
     };
     (state, plan)
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+fn is_zero(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 fn remember(before: &Memo, group: &Group, config: &Config, elapsed_s: f64) -> Memo {

@@ -7,6 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::Bytes;
 
+/// Hit ratios that differ by less are taken for the same.
+pub const SLACK: f64 = 0.01;
+/// A curve that rises above the line to its last point by less than this has no knee.
+const BENDS: f64 = 0.05;
+
 /// Hit ratio by size of page cache.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
@@ -14,6 +19,17 @@ pub struct Curve {
     points: Vec<Point>,
     /// Bytes that the group's buffered reads ask for per second.
     asked_per_s: f64,
+}
+
+/// A part of a curve's convex hull: so many bytes more raise the hit ratio by so much.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stretch {
+    /// How much more page cache.
+    pub bytes: Bytes,
+    /// What that adds to the hit ratio.
+    pub hits: f64,
+    /// A cliff: a part of the bytes brings less than its part of the hits.
+    pub whole: bool,
 }
 
 /// With `cache` bytes of page cache, this part of the pages that reads ask for is there.
@@ -70,6 +86,96 @@ impl Curve {
         let part = (cache - low.0).0 as f64 / (high.cache - low.0).0 as f64;
         Some(low.1 + (high.hit_ratio - low.1) * part)
     }
+
+    /// The hit ratio that is certain with this much page cache: beyond [`Curve::known`] that of there.
+    pub fn at_least(&self, cache: Bytes) -> f64 {
+        self.hit_ratio(cache.min(self.known())).unwrap_or(0.0)
+    }
+
+    /// Nothing unknown lies below this size: the curve goes so far, or there is nothing more to hit.
+    pub fn tells(&self, cache: Bytes) -> bool {
+        cache <= self.known() || self.at_least(cache) >= 1.0 - SLACK
+    }
+
+    /// The smallest size with this hit ratio; the largest that is known where none has it.
+    pub fn size_for(&self, hit_ratio: f64) -> Bytes {
+        let at = |point: &Point| (point.cache, point.hit_ratio);
+        let above = self.points.partition_point(|p| p.hit_ratio < hit_ratio);
+        let Some(high) = self.points.get(above).map(at) else {
+            return self.known();
+        };
+        let low = above
+            .checked_sub(1)
+            .map_or((Bytes::ZERO, 0.0), |i| at(&self.points[i]));
+        if hit_ratio <= low.1 {
+            return low.0;
+        }
+        low.0 + (high.0 - low.0).scale((hit_ratio - low.1) / (high.1 - low.1))
+    }
+
+    /// The smallest size whose hit ratio is as good as with this much.
+    pub fn need(&self, cache: Bytes) -> Bytes {
+        self.size_for(self.at_least(cache) - SLACK).min(cache)
+    }
+
+    /// Bytes per second that hit with this much page cache.
+    pub fn hit_per_s(&self, cache: Bytes) -> f64 {
+        self.asked_per_s * self.at_least(cache)
+    }
+
+    /// The size beyond which more memory brings clearly less: where the curve is highest above the line
+    /// to its last point (Kneedle, ICDCSW 2011). `None`: it does not bend.
+    pub fn knee(&self) -> Option<Bytes> {
+        let last = *self.points.last()?;
+        let above =
+            |p: &Point| p.hit_ratio - last.hit_ratio * (p.cache.as_f64() / last.cache.as_f64());
+        let knee = self
+            .points
+            .iter()
+            .max_by(|a, b| above(a).total_cmp(&above(b)))?;
+        (above(knee) > BENDS).then_some(knee.cache)
+    }
+
+    /// The convex hull between two sizes, steepest part first (Talus, HPCA 2015); empty where the curve
+    /// says nothing or is flat.
+    pub fn hull(&self, from: Bytes, to: Bytes) -> Vec<Stretch> {
+        let to = to.min(self.known());
+        if from >= to {
+            return Vec::new();
+        }
+        let at = |cache: Bytes| (cache.as_f64(), self.at_least(cache));
+        let inner = self.points.iter().map(|point| point.cache);
+        let inner = inner.filter(|&cache| cache > from && cache < to);
+        let points: Vec<(f64, f64)> = [from]
+            .into_iter()
+            .chain(inner)
+            .chain([to])
+            .map(at)
+            .collect();
+        let slope = |a: usize, b: usize| (points[b].1 - points[a].1) / (points[b].0 - points[a].0);
+        let mut corners: Vec<usize> = Vec::new();
+        for next in 0..points.len() {
+            while let [.., a, b] = corners[..] {
+                if slope(a, b) > slope(b, next) {
+                    break;
+                }
+                corners.pop();
+            }
+            corners.push(next);
+        }
+        let stretch = |pair: &[usize]| {
+            let (a, b) = (pair[0], pair[1]);
+            let below =
+                |i: usize| points[a].1 + slope(a, b) * (points[i].0 - points[a].0) - points[i].1;
+            Stretch {
+                bytes: Bytes::from_f64(points[b].0 - points[a].0),
+                hits: points[b].1 - points[a].1,
+                whole: (a + 1..b).any(|i| below(i) > SLACK),
+            }
+        };
+        let stretches = corners.windows(2).map(stretch);
+        stretches.filter(|stretch| stretch.hits > 0.0).collect()
+    }
 }
 
 #[cfg(test)]
@@ -100,5 +206,48 @@ mod tests {
         assert_eq!(made.hit_ratio(Bytes::mib(15)), Some(0.75));
         assert_eq!(made.hit_ratio(Bytes::mib(20)), Some(1.0));
         assert_eq!(made.hit_ratio(Bytes(20 * 1024 * 1024 + 1)), None);
+    }
+
+    #[test]
+    fn a_need_hits_as_often_and_is_never_more() {
+        let scan = curve(&[(10, 0.02), (900, 0.02), (1000, 1.0)]).unwrap();
+        assert_eq!(scan.need(Bytes::mib(500)), Bytes::mib(5));
+        assert_eq!(
+            scan.need(Bytes::mib(2000)),
+            Bytes::mib(900) + Bytes::mib(100).scale(0.97 / 0.98)
+        );
+        for mib in 1..1100 {
+            let held = Bytes::mib(mib);
+            let need = scan.need(held);
+            assert!(need <= held && scan.at_least(need) > scan.at_least(held) - SLACK - 1e-6);
+        }
+    }
+
+    #[test]
+    fn what_lies_beyond_a_curve_is_told_only_where_all_is_hit() {
+        let part = curve(&[(100, 0.5)]).unwrap();
+        assert!(part.tells(Bytes::mib(100)) && !part.tells(Bytes::mib(101)));
+        assert!(curve(&[(100, 0.995)]).unwrap().tells(Bytes::mib(4000)));
+        assert_eq!(part.hit_ratio(part.known()), Some(0.5));
+        assert!(part.at_least(Bytes::mib(300)) >= 0.5);
+    }
+
+    #[test]
+    fn a_hull_takes_a_cliff_as_a_whole_and_a_straight_line_in_parts() {
+        let mib = Bytes::mib;
+        let cliff = curve(&[(100, 0.4), (500, 0.4), (510, 0.9), (600, 0.9)]).unwrap();
+        let hull = cliff.hull(Bytes::ZERO, mib(600));
+        assert_eq!(hull.len(), 2, "{hull:?}");
+        assert_eq!((hull[0].bytes, hull[0].whole), (mib(100), false));
+        assert_eq!((hull[1].bytes, hull[1].whole), (mib(410), true));
+        assert!(
+            cliff.hull(mib(510), mib(600)).is_empty(),
+            "it is flat there"
+        );
+        let third = |i: u64| (i * 100, i as f64 / 3.0);
+        let line = curve(&[third(1), third(2), third(3)]).unwrap();
+        assert!(line.hull(mib(30), mib(900)).iter().all(|part| !part.whole));
+        assert_eq!(line.knee(), None);
+        assert_eq!(cliff.knee(), Some(mib(100)));
     }
 }

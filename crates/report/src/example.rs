@@ -251,6 +251,7 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
         },
         cap: cached.then_some(file),
         working_set: cached.then_some(file.scale(0.8)),
+        stake: None,
     };
     let counted = counted(count, proportion);
     let seen = Group {

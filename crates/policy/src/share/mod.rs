@@ -1,11 +1,13 @@
 //! Who is entitled to how much page cache: water-filling ([`water`]) of what there is
 //! ([`entitlement`]) over demands ([`demand`]); where groups share files, the owner's protection goes
-//! to those that are charged ([`ownership`]).
+//! to those that are charged ([`ownership`]). What a group has no use for is lent by worth ([`lend`]).
 
 pub(crate) mod demand;
 pub(crate) mod entitlement;
+pub(crate) mod lend;
 pub(crate) mod ownership;
 pub(crate) mod supply;
+mod tree;
 pub(crate) mod water;
 
 use crate::decision::Member;
@@ -13,7 +15,7 @@ use crate::feedback::limits::Least;
 use crate::snapshot::{Host, SharedFile};
 use crate::units::Bytes;
 use ownership::Charges;
-use water::Node;
+use tree::{divide, nodes};
 
 /// What there is to divide; unknown where the host could not be read.
 #[derive(Debug, Clone, Copy)]
@@ -44,10 +46,22 @@ pub(crate) fn weigh(members: &mut [Member]) {
 }
 
 /// Divides the page cache; nobody is entitled to anything where the host could not be read.
-pub(crate) fn entitle(members: &mut [Member], pool: Pool, shared: &[SharedFile], caps_count: bool) {
+/// `lending`: seconds until what was lent has settled, and those since the last step; `None`: nothing is lent.
+pub(crate) fn entitle(
+    members: &mut [Member],
+    pool: Pool,
+    shared: &[SharedFile],
+    caps_count: bool,
+    lending: Option<(&mut f64, f64)>,
+) {
     let charges = Charges::of(members, shared);
     demand::set(members, &charges, caps_count);
-    let entitled = divide(pool.cache.unwrap_or_default(), members, |m| m.memo.demand);
+    let total = pool.cache.unwrap_or_default();
+    let mut entitled = divide(total, members, |m| m.memo.demand);
+    let lent = lending.and_then(|(settles_s, elapsed_s)| {
+        lend::lend(members, total, &entitled, settles_s, elapsed_s)
+    });
+    entitled = lent.unwrap_or(entitled);
     let shifts = charges.granted(&entitled);
     for ((member, entitlement), shift) in members.iter_mut().zip(entitled).zip(shifts) {
         member.decision.entitlement = entitlement;
@@ -69,44 +83,6 @@ pub(crate) fn all_demand(member: &Member) -> Option<Bytes> {
 /// Each member's share of the weight of the active leaves, down the hierarchy.
 pub(crate) fn proportions(members: &[Member], active: impl Fn(usize) -> bool) -> Vec<f64> {
     water::proportions(&nodes(members, active, |_| None))
-}
-
-fn divide(
-    total: Bytes,
-    members: &[Member],
-    demand: impl Fn(&Member) -> Option<Bytes>,
-) -> Vec<Bytes> {
-    water::divide(total, &nodes(members, |_| true, demand))
-}
-
-/// Nodes with only the active leaves; a subtree without one weighs nothing.
-fn nodes(
-    members: &[Member],
-    active: impl Fn(usize) -> bool,
-    demand: impl Fn(&Member) -> Option<Bytes>,
-) -> Vec<Node> {
-    let mut alive = vec![false; members.len()];
-    for (i, member) in members.iter().enumerate().rev() {
-        alive[i] |= member.leaf && active(i);
-        if let (true, Some(p)) = (alive[i], member.parent) {
-            alive[p] = true;
-        }
-    }
-    let node = |(member, alive): (&Member, bool)| Node {
-        parent: member.parent,
-        weight: if alive {
-            member.weight.map(|weight| u64::from(weight.get()))
-        } else {
-            Some(0)
-        },
-        floor: Bytes::ZERO,
-        demand: if alive {
-            demand(member)
-        } else {
-            Some(Bytes::ZERO)
-        },
-    };
-    members.iter().zip(alive).map(node).collect()
 }
 
 #[cfg(test)]

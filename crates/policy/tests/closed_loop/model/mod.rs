@@ -20,6 +20,7 @@ use justitia_policy::snapshot::{
     CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
 };
 use justitia_policy::units::{Bytes, Limit, Weight};
+use justitia_policy::worth::{Curve, Point};
 
 const CHUNK: u64 = 64 << 10;
 const TICK_US: u64 = 5_000;
@@ -43,6 +44,8 @@ pub(crate) enum Load {
     WriteRead { reads: usize, set: u64 },
     /// Reads a file of `chunks` chunks, skewed: half of the reads go to a tenth of it.
     Read { chunks: u64 },
+    /// Reads a file of `chunks` chunks from begin to end, again and again.
+    Scan { chunks: u64 },
     /// Takes anonymous memory of `chunks` chunks, holds it for [`HOLD_TICKS`] and begins again.
     Hog { chunks: u64 },
     /// Reads a file of `chunks` chunks that the group `payer` touched first.
@@ -62,6 +65,7 @@ struct Cell {
     weight: u32,
     load: Load,
     color: Option<Color>,
+    worth: Option<Curve>,
     low: u64,
     high: Option<u64>,
     active: VecDeque<u64>,
@@ -115,6 +119,7 @@ impl PageCacheHost {
             weight,
             load,
             color: None,
+            worth: None,
             low: 0,
             high: None,
             active: VecDeque::new(),
@@ -149,6 +154,15 @@ impl PageCacheHost {
     /// What a group declares from now on.
     pub(crate) fn declare(&mut self, id: u64, color: Option<Color>) {
         self.cell(id).color = color;
+    }
+
+    /// What is known of a group's reads from now on: hit ratios by size in chunks.
+    pub(crate) fn learn(&mut self, id: u64, points: &[(u64, f64)], asked_per_s: f64) {
+        let point = |&(chunks, hit_ratio): &(u64, f64)| Point {
+            cache: Bytes(chunks * CHUNK),
+            hit_ratio,
+        };
+        self.cell(id).worth = Curve::new(points.iter().map(point).collect(), asked_per_s);
     }
 
     /// Changes a weight.
@@ -234,6 +248,11 @@ impl PageCacheHost {
                 let hot = self.random() % 2 == 0;
                 let page = self.random() % if hot { chunks / 10 } else { chunks };
                 self.read(i, page)
+            }
+            Load::Scan { chunks } => {
+                let read = self.read(i, self.cells[i].next % chunks);
+                self.cells[i].next += u64::from(read);
+                read
             }
             Load::Hog { chunks } => self.hog(i, chunks),
             Load::UseShared { payer, chunks } => self.use_shared(i, payer, chunks),
@@ -511,7 +530,7 @@ impl Cell {
             },
             cache: CacheCounters::default(),
             read_after_s: None,
-            worth: None,
+            worth: self.worth.clone(),
             declared: self.color.map(|color| Declared {
                 standing: Standing::Fresh,
                 color: Some(color),

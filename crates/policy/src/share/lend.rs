@@ -1,0 +1,244 @@
+//! Lending: memory goes where it buys something.
+//!
+//! A group whose curve ([`crate::worth`]) is flat at its entitlement has no use for all of it. What it needs
+//! to hit as often stays its own; the rest is lent to those whose curves rise.
+//!
+//! 1. A *reader* has a curve that says something of its plain share, the division by weight among all. It
+//!    needs the smallest size with the hit ratio of that share, and room beside it for readahead, dirty and
+//!    mapped pages. Everybody else keeps today's entitlement: groups without such a curve, and those that
+//!    write, because dirty limits follow the page share.
+//! 2. The rest is *lent*. First each reader takes what it has a use for within its weight's part of it: who
+//!    reads to look needy gains no more where others have a use too. What is left goes by weight x bytes per
+//!    second that hit more, per byte, over the convex hull of each curve: a cliff whole or not at all.
+//! 3. What was lent stays lent: memory that moves has to be read again. Another division replaces it only if
+//!    it saves a tenth of what the readers miss, and not before the last one has paid back. Needs follow a
+//!    curve down slowly, and up at once.
+//! 4. Water-filling ([`super::water`]) has all that as floors, and demands a little above. What no reader has
+//!    a use for goes to those without a curve; else nobody is protected for it, and who comes first has it.
+//!
+//! Units: bytes, seconds. Properties, each held by a test:
+//! - *incentive*: nobody's hit ratio is below that of its plain share or of today's, whichever is less;
+//! - *unknown is today's rule*: a group without a curve never gets less than today; without any, nothing changes;
+//! - *conservation*: no more is given than there is;
+//! - *work-conserving*: nothing is left that a reader could use, but the margin that keeps it steady;
+//! - *whole or nothing*: no reader stands on the way up a cliff for what it was lent;
+//! - *no gain by asking*: others get what their weight gives them of what is lent, however fast one reads;
+//! - *steady*: what moved pays back before it moves again.
+
+use super::tree::{divide, nodes};
+use super::water;
+use crate::decision::{Lent, Member};
+use crate::units::Bytes;
+use crate::worth::{Curve, Stretch};
+
+/// Room beside what a reader needs: at least this, for readahead and dirty pages, ...
+const ROOM: Bytes = Bytes::mib(12);
+/// ... and this part of it, for what a curve does not know exactly.
+const ROOM_OF_SIZE: f64 = 1.0 / 16.0;
+/// This part of what could be page cache is not lent: so much comes and goes without a reason.
+const STEADY: f64 = 1.0 / 32.0;
+/// A need comes down by this part of what could be page cache in a second.
+const DOWN_PER_S: f64 = 1.0 / 16.0;
+/// Another division must save this part of what the readers miss.
+const CLEARLY: f64 = 0.1;
+/// What moved has paid back after this many seconds, however slow the disk.
+const PAYS_BACK_S: f64 = 120.0;
+/// A reader reads back at least this much in a second.
+const REFILLS_PER_S: f64 = 4e6;
+
+/// A group that takes part.
+struct Reader<'a> {
+    member: usize,
+    curve: &'a Curve,
+    /// Its part of all weight, down the hierarchy.
+    weight: f64,
+    /// What is its own in any case.
+    need: Bytes,
+    /// It has no use for more.
+    most: Bytes,
+    before: Option<Lent>,
+    /// Bytes that it reads back in a second.
+    refills_per_s: f64,
+}
+
+impl<'a> Reader<'a> {
+    /// `None` for who does not take part. `fair`: its plain share, or today's where that is less.
+    fn of(i: usize, member: &Member<'a>, fair: Bytes, down: Bytes) -> Option<Reader<'a>> {
+        let (memo, curve) = (&member.memo, member.group.worth.as_ref()?);
+        let writes = memo.activity.writer() || memo.activity.mixes();
+        if !member.leaf || writes || curve.asked_per_s() <= 0.0 || !curve.tells(fair) {
+            return None;
+        }
+        let mapped = member.group.memory.file_mapped.unwrap_or_default();
+        let enough = curve.need(fair);
+        let enough = (enough + room(enough) + mapped).min(fair);
+        let before = memo.lent.map_or(fair, |lent| lent.need);
+        let need = enough.max(before - down).min(fair);
+        let useful = curve.need(curve.known());
+        let most = memo.demand.map_or(useful, |demand| demand.min(useful));
+        Some(Reader {
+            member: i,
+            curve,
+            weight: member.decision.proportion,
+            need,
+            most: most.max(need),
+            before: memo.lent,
+            refills_per_s: memo
+                .rates
+                .missed_per_s
+                .unwrap_or_default()
+                .max(REFILLS_PER_S),
+        })
+    }
+
+    /// What it keeps of what it was given before: no more than it still has a use for.
+    fn kept(&self) -> Bytes {
+        let before = self.before.map_or(self.need, |lent| lent.size);
+        let useful = self.curve.at_least(before + room(before));
+        let kept = before.min(self.curve.size_for(useful));
+        kept.clamp(self.need, self.most)
+    }
+
+    /// Bytes per second that hit with this much, weighted.
+    fn worth(&self, size: Bytes) -> f64 {
+        self.weight * self.curve.hit_per_s(size)
+    }
+}
+
+fn room(size: Bytes) -> Bytes {
+    ROOM.max(size.scale(ROOM_OF_SIZE))
+}
+
+/// Divides `total` anew where somebody has a curve: sets demands, notes what was lent and returns the
+/// entitlements. `None`: nobody has, and nothing was changed. `today`: the entitlements of demands alone.
+/// `settles_s`: seconds until what moved last has paid back.
+pub(crate) fn lend(
+    members: &mut [Member],
+    total: Bytes,
+    today: &[Bytes],
+    settles_s: &mut f64,
+    elapsed_s: f64,
+) -> Option<Vec<Bytes>> {
+    *settles_s = (*settles_s - elapsed_s).max(0.0);
+    if members.iter().all(|m| m.group.worth.is_none()) {
+        return None;
+    }
+    let plain = divide(total, members, |_| None);
+    let down = total.scale(DOWN_PER_S * elapsed_s);
+    let fair: Vec<Bytes> = plain.iter().zip(today).map(|(a, b)| *a.min(b)).collect();
+    let readers: Vec<Reader> = members
+        .iter()
+        .enumerate()
+        .filter_map(|(i, member)| Reader::of(i, member, fair[i], down))
+        .collect();
+    let theirs: Bytes = readers.iter().map(|r| today[r.member]).sum();
+    let all: Bytes = (0..members.len())
+        .filter(|&i| members[i].leaf)
+        .map(|i| today[i])
+        .sum();
+    // Nobody demanded the rest, and there is no better use for it.
+    let lendable = theirs + (total - all);
+    let sizes = sizes(&readers, lendable, settles_s);
+    let mut floors = today.to_vec();
+    for member in members.iter_mut() {
+        member.memo.lent = None;
+    }
+    for (reader, size) in readers.iter().zip(sizes) {
+        let (i, need) = (reader.member, reader.need);
+        let Member { memo, decision, .. } = &mut members[i];
+        memo.lent = Some(Lent { need, size });
+        let wants = size + room(size);
+        memo.demand = Some(memo.demand.map_or(wants, |most| most.min(wants)).max(size));
+        decision.plain = Some(plain[i]);
+        floors[i] = size;
+    }
+    let mut nodes = nodes(members, |_| true, |m| m.memo.demand);
+    for (node, floor) in nodes.iter_mut().zip(floors) {
+        node.floor = node.demand.map_or(floor, |most| floor.min(most));
+    }
+    Some(water::divide(total, &nodes))
+}
+
+/// What each reader is given: its need, and what it is lent.
+fn sizes(readers: &[Reader], lendable: Bytes, settles_s: &mut f64) -> Vec<Bytes> {
+    let lent = |from: Vec<Bytes>| {
+        let left = lendable.scale(1.0 - STEADY) - from.iter().copied().sum();
+        buy(readers, from, left)
+    };
+    let anew = lent(readers.iter().map(|r| r.need).collect());
+    let kept: Vec<Bytes> = readers.iter().map(Reader::kept).collect();
+    if kept.iter().copied().sum::<Bytes>() > lendable {
+        return anew;
+    }
+    let kept = lent(kept);
+    let worth =
+        |sizes: &[Bytes]| -> f64 { readers.iter().zip(sizes).map(|(r, &s)| r.worth(s)).sum() };
+    let asked: f64 = readers
+        .iter()
+        .map(|r| r.weight * r.curve.asked_per_s())
+        .sum();
+    let saves = worth(&anew) - worth(&kept);
+    if *settles_s > 0.0 || saves <= CLEARLY * (asked - worth(&kept)) {
+        return kept;
+    }
+    let moves = readers.iter().zip(anew.iter().zip(&kept));
+    let refill_s = moves.map(|(r, (&to, &from))| (to - from).as_f64() / r.refills_per_s);
+    *settles_s = refill_s.fold(0.0, f64::max).min(PAYS_BACK_S);
+    anew
+}
+
+/// Spends `left` on what the readers have a use for beyond `sizes`.
+fn buy(readers: &[Reader], mut sizes: Vec<Bytes>, mut left: Bytes) -> Vec<Bytes> {
+    let hull = |reader: &Reader, size: Bytes| reader.curve.hull(size, reader.most);
+    // A cliff that all of it does not reach is no use.
+    let buys = |(reader, &size): &(&Reader, &Bytes)| {
+        let first = hull(reader, size).into_iter().next();
+        first.is_some_and(|stretch| !stretch.whole || stretch.bytes <= left)
+    };
+    let buyers = readers.iter().zip(&sizes).filter(buys);
+    let weight: f64 = buyers.map(|(reader, _)| reader.weight).sum();
+    let all = left;
+    for (reader, size) in readers.iter().zip(&mut sizes) {
+        let mut part = all
+            .scale(reader.weight / weight.max(f64::MIN_POSITIVE))
+            .min(left);
+        for stretch in hull(reader, *size) {
+            if !take(&stretch, size, &mut part, &mut left) {
+                break;
+            }
+        }
+    }
+    let mut offers: Vec<(f64, usize, Stretch)> = Vec::new();
+    for (i, (reader, &size)) in readers.iter().zip(&sizes).enumerate() {
+        let value =
+            |s: &Stretch| reader.weight * reader.curve.asked_per_s() * s.hits / s.bytes.as_f64();
+        offers.extend(hull(reader, size).into_iter().map(|s| (value(&s), i, s)));
+    }
+    // Stable: each reader's stretches stay in their order.
+    offers.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut done = vec![false; readers.len()];
+    for (_, i, stretch) in offers {
+        let mut part = left;
+        if !done[i] {
+            done[i] = !take(&stretch, &mut sizes[i], &mut part, &mut left);
+        }
+    }
+    sizes
+}
+
+/// Takes a stretch, or of one that is no cliff what there is; false if that is not all of it.
+fn take(stretch: &Stretch, size: &mut Bytes, part: &mut Bytes, left: &mut Bytes) -> bool {
+    let fits = stretch.bytes <= *part;
+    let taken = match (fits, stretch.whole) {
+        (true, _) => stretch.bytes,
+        (false, true) => Bytes::ZERO,
+        (false, false) => *part,
+    };
+    *size = *size + taken;
+    *part = *part - taken;
+    *left = *left - taken;
+    fits
+}
+
+#[cfg(test)]
+mod tests;

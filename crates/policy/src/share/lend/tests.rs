@@ -1,0 +1,379 @@
+//! The properties that the module's first lines promise.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::decision::Memo;
+use crate::snapshot::{Group, Snapshot};
+use crate::testing::{group, host};
+use crate::units::Weight;
+use crate::worth::Point;
+
+const TOTAL: Bytes = Bytes::mib(900);
+
+fn curve(points: &[(u64, f64)], asked_per_s: f64) -> Option<Curve> {
+    let point = |&(mib, hit_ratio): &(u64, f64)| Point {
+        cache: Bytes::mib(mib),
+        hit_ratio,
+    };
+    Curve::new(points.iter().map(point).collect(), asked_per_s)
+}
+
+/// Reads its whole set again and again in one order: nothing hits until all of it fits.
+fn looping(set: u64, asked_per_s: f64) -> Option<Curve> {
+    curve(&[(set - 1, 0.0), (set, 1.0)], asked_per_s)
+}
+
+/// Reads its set at random.
+fn random(set: u64, asked_per_s: f64) -> Option<Curve> {
+    let tenth = |i: u64| (set * i / 10, i as f64 / 10.0);
+    curve(&(1..=10).map(tenth).collect::<Vec<_>>(), asked_per_s)
+}
+
+fn scan() -> Option<Curve> {
+    looping(2000, 40e6)
+}
+
+fn reader(id: u64, weight: u32, worth: Option<Curve>) -> Group {
+    Group {
+        weight: Weight::new(weight).ok(),
+        worth,
+        ..group(id, None, &format!("/{id}"))
+    }
+}
+
+/// What each group is entitled to after each of some seconds; all of them want more than there is.
+#[derive(Default)]
+struct Lab {
+    memos: Vec<Option<Lent>>,
+    settles_s: f64,
+    /// Seconds since the last step; at least one.
+    elapsed_s: f64,
+}
+
+impl Lab {
+    fn second(&mut self, groups: &[Group], demand: impl Fn(usize) -> Option<Bytes>) -> Vec<Bytes> {
+        let snapshot = Snapshot {
+            host: host(900),
+            groups: groups.to_vec(),
+            ..Snapshot::default()
+        };
+        let mut members = Member::all(&snapshot, Memo::new);
+        super::super::weigh(&mut members);
+        self.memos.resize(groups.len(), None);
+        for (i, member) in members.iter_mut().enumerate() {
+            member.memo.demand = demand(i);
+            member.memo.lent = self.memos[i];
+        }
+        let today = divide(TOTAL, &members, |m| m.memo.demand);
+        let lent = lend(
+            &mut members,
+            TOTAL,
+            &today,
+            &mut self.settles_s,
+            self.elapsed_s.max(1.0),
+        );
+        self.memos = members.iter().map(|m| m.memo.lent).collect();
+        lent.unwrap_or(today)
+    }
+
+    fn seconds(&mut self, seconds: usize, groups: &[Group]) -> Vec<Bytes> {
+        for _ in 1..seconds {
+            self.second(groups, |_| None);
+        }
+        self.second(groups, |_| None)
+    }
+}
+
+fn settled(groups: &[Group]) -> Vec<Bytes> {
+    Lab::default().seconds(40, groups)
+}
+
+fn mib(bytes: Bytes) -> u64 {
+    bytes.0 >> 20
+}
+
+#[test]
+fn a_reader_whose_set_fits_keeps_it_beside_a_scan_whatever_the_weights() {
+    for scans in [100, 800] {
+        let groups = [reader(1, 100, random(600, 480e6)), reader(2, scans, scan())];
+        let got = settled(&groups);
+        assert!((600..=650).contains(&mib(got[0])), "{got:?}");
+        assert!(mib(got[1]) <= 30, "{got:?}");
+    }
+}
+
+#[test]
+fn a_cliff_is_bought_as_a_whole_or_not_at_all() {
+    // 1.3 of its share, beside one whose set fits its share, and one whose set does not.
+    let fits = [
+        reader(1, 100, looping(585, 40e6)),
+        reader(2, 100, random(200, 100e6)),
+    ];
+    let got = settled(&fits);
+    assert!(mib(got[0]) >= 585 && mib(got[1]) >= 198, "{got:?}");
+    let not = [
+        reader(1, 100, looping(585, 40e6)),
+        reader(2, 100, random(440, 100e6)),
+    ];
+    let got = settled(&not);
+    assert!(mib(got[0]) <= 30 && mib(got[1]) >= 434, "{got:?}");
+}
+
+#[test]
+fn of_two_cliffs_the_one_that_saves_more_is_bought() {
+    let groups = [
+        reader(1, 100, looping(700, 40e6)),
+        reader(2, 100, looping(720, 90e6)),
+    ];
+    let got = settled(&groups);
+    assert!(mib(got[1]) >= 720 && mib(got[0]) <= 30, "{got:?}");
+}
+
+#[test]
+fn who_asks_a_thousand_times_as_often_gains_no_more_than_its_weight() {
+    let one = |id, asked| reader(id, 100, random(700, asked));
+    let groups = [one(1, 40e9), one(2, 40e6), reader(3, 100, scan())];
+    let got = settled(&groups);
+    assert!(mib(got[1]) >= 420 && mib(got[0]) <= 460, "{got:?}");
+}
+
+#[test]
+fn who_writes_and_who_is_not_known_at_its_share_keeps_todays_entitlement() {
+    let unknown = [None, curve(&[(200, 0.4)], 40e6), random(600, 0.0)];
+    for worth in unknown {
+        let groups = [reader(1, 100, worth.clone()), reader(2, 100, scan())];
+        let got = settled(&groups);
+        assert!(got[0] >= Bytes::mib(450), "{worth:?}: {got:?}");
+    }
+    let mut lab = Lab::default();
+    let without = [reader(1, 100, None), reader(2, 300, None)];
+    assert_eq!(lab.seconds(3, &without), [Bytes::mib(225), Bytes::mib(675)]);
+    assert_eq!(lab.memos, [None, None]);
+}
+
+#[test]
+fn a_newcomer_has_its_entitlement_at_once() {
+    let mut lab = Lab::default();
+    let mut groups = vec![reader(1, 100, random(800, 480e6)), reader(2, 100, scan())];
+    lab.seconds(40, &groups);
+    groups.push(reader(3, 100, None));
+    assert!(lab.seconds(1, &groups)[2] >= Bytes::mib(300));
+}
+
+#[test]
+fn mapped_pages_are_needed_whatever_reads_say() {
+    let mut groups = [reader(1, 100, scan()), reader(2, 100, random(800, 40e6))];
+    groups[0].memory.file_mapped = Some(Bytes::mib(100));
+    assert!(settled(&groups)[0] >= Bytes::mib(100));
+}
+
+#[test]
+fn what_was_lent_stays_until_another_division_clearly_saves() {
+    let mut lab = Lab::default();
+    let groups = |a, b| {
+        [
+            reader(1, 100, looping(700, a)),
+            reader(2, 100, looping(720, b)),
+        ]
+    };
+    let mut holders = Vec::new();
+    // Which of the two asks for more changes every second, by a little.
+    for second in 0..300 {
+        let wave = if second % 2 == 0 { 1.0 } else { -1.0 };
+        let got = lab.second(&groups(40e6 + wave * 1e6, 40e6), |_| None);
+        holders.push(got[0] > got[1]);
+    }
+    let changes = holders[30..]
+        .windows(2)
+        .filter(|pair| pair[0] != pair[1])
+        .count();
+    assert_eq!(changes, 0);
+    // One that asks for ten times as much gets it, and keeps it until that has paid back.
+    let other = |first: bool| {
+        if first {
+            groups(4e6, 40e6)
+        } else {
+            groups(40e6, 4e6)
+        }
+    };
+    let first = *holders.last().unwrap();
+    let got = lab.second(&other(first), |_| None);
+    assert_eq!(got[0] > got[1], !first, "{got:?}");
+    let back = (0..200).position(|_| {
+        let got = lab.second(&other(!first), |_| None);
+        (got[0] > got[1]) == first
+    });
+    assert!(back.is_some_and(|seconds| seconds >= 100), "{back:?}");
+}
+
+#[test]
+fn free_memory_that_comes_and_goes_moves_nothing_else() {
+    let mut lab = Lab::default();
+    let groups = [
+        reader(1, 100, looping(500, 40e6)),
+        reader(2, 100, random(700, 40e6)),
+        reader(3, 100, None),
+    ];
+    let mut seen: Vec<Vec<Bytes>> = Vec::new();
+    for second in 0..200u64 {
+        // Who is not known takes a little more or less.
+        let wants = Bytes::mib(100 + second * 7 % 11);
+        seen.push(lab.second(&groups, |i| (i == 2).then_some(wants)));
+    }
+    for i in 0..2 {
+        let late = seen[60..].iter().map(|got| mib(got[i]));
+        let (low, high) = late.fold((u64::MAX, 0), |(low, high), now| {
+            (low.min(now), high.max(now))
+        });
+        assert!(high - low <= 40, "group {i} between {low} and {high} MiB");
+    }
+}
+
+/// Curves of any shape: the part of the bytes and of the hits that each step adds.
+fn curves(concave: bool) -> impl Strategy<Value = Option<Curve>> {
+    let steps = prop::collection::vec((1u64..300, 0.0f64..1.0), 1..8);
+    let made = (steps, 1e5f64..1e9).prop_map(move |(mut steps, asked)| {
+        let all: f64 = steps.iter().map(|step| step.1).sum::<f64>().max(1.0);
+        if concave {
+            steps.sort_by(|a, b| (b.1 / b.0 as f64).total_cmp(&(a.1 / a.0 as f64)));
+        }
+        let (mut size, mut hits) = (0, 0.0);
+        let points: Vec<(u64, f64)> = steps
+            .iter()
+            .map(|(bytes, more)| {
+                size += bytes;
+                hits += more / all;
+                (size, hits)
+            })
+            .collect();
+        curve(&points, asked).expect("points")
+    });
+    prop::option::weighted(0.8, made)
+}
+
+fn groups(concave: bool) -> impl Strategy<Value = Vec<Group>> {
+    let one = (1u32..1000, curves(concave), 0u64..50);
+    prop::collection::vec(one, 2..6).prop_map(|made| {
+        let each = made.into_iter().enumerate();
+        each.map(|(i, (weight, worth, mapped))| {
+            let mut group = reader(i as u64 + 1, weight, worth);
+            group.memory.file_mapped = Some(Bytes::mib(mapped));
+            group
+        })
+        .collect()
+    })
+}
+
+/// Whether the group's curve decides what it gets.
+fn known(group: &Group, fair: Bytes) -> bool {
+    group.worth.as_ref().is_some_and(|curve| curve.tells(fair))
+}
+
+fn plain(groups: &[Group], demands: &[Option<u64>]) -> Vec<Bytes> {
+    let nodes: Vec<water::Node> = groups
+        .iter()
+        .zip(demands)
+        .map(|(group, demand)| water::Node {
+            parent: None,
+            weight: group.weight.map(|weight| u64::from(weight.get())),
+            floor: Bytes::ZERO,
+            demand: demand.map(Bytes::mib),
+        })
+        .collect();
+    water::divide(TOTAL, &nodes)
+}
+
+proptest! {
+    #[test]
+    fn nobody_hits_less_than_with_its_share_and_no_more_is_given_than_there_is(
+        groups in groups(false),
+        demands in prop::collection::vec(prop::option::weighted(0.3, 0u64..900), 6),
+        seconds in 1usize..30,
+    ) {
+        let mut lab = Lab::default();
+        let mut got = Vec::new();
+        for _ in 0..seconds {
+            got = lab.second(&groups, |i| demands[i].map(Bytes::mib));
+        }
+        prop_assert!(got.iter().copied().sum::<Bytes>() <= TOTAL);
+        let today = plain(&groups, &demands);
+        let plain = plain(&groups, &[None; 6]);
+        for (i, group) in groups.iter().enumerate() {
+            let fair = plain[i].min(today[i]);
+            if known(group, fair) {
+                let curve = group.worth.as_ref().unwrap();
+                let (with, needs) = (curve.at_least(got[i]), curve.at_least(fair));
+                prop_assert!(with >= needs - 0.011, "{i}: {with} < {needs}");
+                let most = demands[i].map_or(TOTAL, Bytes::mib);
+                prop_assert!(got[i] <= most, "{i}: more than it demands");
+            } else {
+                prop_assert!(got[i] >= today[i], "{i}: {} < {}", got[i], today[i]);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_that_a_reader_could_use(groups in groups(true)) {
+        let got = settled(&groups);
+        let left = TOTAL - got.iter().copied().sum();
+        let fair = plain(&groups, &[None; 6]);
+        for (i, group) in groups.iter().enumerate().filter(|(i, group)| known(group, fair[*i])) {
+            let curve = group.worth.as_ref().unwrap();
+            let more = curve.at_least(got[i] + (left - TOTAL.scale(STEADY))) - curve.at_least(got[i]);
+            prop_assert!(more <= 0.011, "{i}: {more} more with {left}");
+        }
+    }
+
+    #[test]
+    fn others_have_what_their_weight_gives_them_however_fast_one_asks(
+        mut groups in groups(true), faster in 1.0f64..1e4,
+    ) {
+        let curve = groups[0].worth.take();
+        groups[0].worth = curve.and_then(|c| Curve::new(c.points().to_vec(), c.asked_per_s() * faster));
+        let fair = plain(&groups, &[None; 6]);
+        // Needs come down at once, and everything is divided anew.
+        let mut lab = Lab { elapsed_s: 100.0, ..Lab::default() };
+        let got = lab.second(&groups, |_| None);
+        let lent = |i: usize| lab.memos[i].map(|lent| lent.need);
+        let held: Bytes = (0..groups.len()).map(|i| lent(i).unwrap_or(fair[i])).sum();
+        let surplus = TOTAL - held - TOTAL.scale(STEADY);
+        let weight: f64 = groups.iter().map(|g| g.weight.unwrap().as_f64()).sum();
+        for (i, group) in groups.iter().enumerate().skip(1) {
+            let (Some(need), Some(curve)) = (lent(i), group.worth.as_ref()) else { continue };
+            let part = surplus.scale(group.weight.unwrap().as_f64() / weight);
+            let (with, by_weight) = (curve.at_least(got[i]), curve.at_least(need + part));
+            prop_assert!(with >= by_weight - 0.011, "{i}: {with} < {by_weight}");
+        }
+    }
+
+    #[test]
+    fn more_weight_never_hits_less(groups in groups(true), more in 1u32..9000) {
+        let before = settled(&groups);
+        let mut heavier = groups.clone();
+        heavier[0].weight = Weight::new(groups[0].weight.unwrap().get() + more).ok();
+        let fair = plain(&heavier, &[None; 6]);
+        if known(&groups[0], fair[0]) {
+            let curve = groups[0].worth.as_ref().unwrap();
+            let after = settled(&heavier);
+            let (now, then) = (curve.at_least(after[0]), curve.at_least(before[0]));
+            prop_assert!(now >= then - 0.021, "{now} < {then}");
+        }
+    }
+
+    #[test]
+    fn nobody_stands_on_the_way_up_a_cliff(sets in prop::collection::vec(30u64..1500, 2..6)) {
+        let groups: Vec<Group> = sets
+            .iter()
+            .enumerate()
+            .map(|(i, &set)| reader(i as u64 + 1, 100, looping(set, 40e6)))
+            .collect();
+        let mut lab = Lab::default();
+        lab.seconds(40, &groups);
+        for (set, lent) in sets.iter().zip(lab.memos) {
+            let lent = lent.expect("its curve is known");
+            let whole = lent.size >= Bytes::mib(*set).scale(0.98);
+            prop_assert!(whole || lent.size == lent.need, "{set} MiB: {lent:?}");
+        }
+    }
+}
