@@ -23,6 +23,7 @@ use crate::commands::trial::TryArgs;
 use crate::commands::vm::VmArgs;
 use crate::commands::warm::WarmArgs;
 use crate::commands::weight::WeightArgs;
+use crate::commands::worth::WorthArgs;
 
 /// Gives each container or VM its share of buffered I/O, by one number: its weight.
 #[derive(Debug, Parser)]
@@ -61,6 +62,8 @@ pub(crate) enum Command {
     Plan(PlanArgs),
     /// Explain one group: its weight, what that earns it, its knobs
     Explain(ExplainArgs),
+    /// Show what page cache is worth to each group: hit ratios with more and with less
+    Worth(WorthArgs),
     /// List, show, set or unset weights
     Weight(WeightArgs),
     /// List, show, declare or clear colors: how well a group is

@@ -75,8 +75,8 @@ fn the_contracts_commands_are_all_there_and_no_others() {
     assert_eq!(
         visible,
         [
-            "run", "try", "status", "top", "plan", "explain", "weight", "color", "probe", "web",
-            "doctor", "reserve", "warm", "vm", "gate", "record", "replay", "restore", "lab"
+            "run", "try", "status", "top", "plan", "explain", "worth", "weight", "color", "probe",
+            "web", "doctor", "reserve", "warm", "vm", "gate", "record", "replay", "restore", "lab"
         ]
     );
 }
@@ -85,8 +85,8 @@ fn the_contracts_commands_are_all_there_and_no_others() {
 fn whatever_can_be_read_can_be_read_as_json() {
     for (name, command) in commands() {
         if [
-            "try", "status", "top", "plan", "explain", "weight", "doctor", "reserve", "warm", "vm",
-            "replay", "restore",
+            "try", "status", "top", "plan", "explain", "worth", "weight", "doctor", "reserve", "warm",
+            "vm", "replay", "restore",
         ]
         .contains(&name.as_str())
         {
@@ -112,6 +112,8 @@ fn the_contracts_command_lines_are_understood() {
         "justitia top --json",
         "justitia plan --manage /app/* --json",
         "justitia explain /app/db --json",
+        "justitia worth",
+        "justitia worth db --json",
         "justitia vm --images --interval 1s --json",
         "justitia vm run --policy lru2 --weight db=400 --weight web=100 --state-dir /tmp/s",
         "justitia vm policy justitia",

@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         Command::Top(args) => commands::top::run(&args),
         Command::Plan(args) => commands::plan::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
+        Command::Worth(args) => commands::worth::run(&args),
         Command::Weight(args) => commands::weight::run(&args),
         Command::Color(args) => commands::color::run(&args),
         Command::Probe(_) => sibling::hand_over("justitia-probe"),

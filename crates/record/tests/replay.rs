@@ -59,6 +59,36 @@ fn the_recorded_plans_come_out_tick_for_tick() {
 }
 
 #[test]
+fn curves_and_what_was_lent_for_them_come_out_too() {
+    let mut run = Run::new(Config::default(), &[100]).with_curves();
+    run.ticks(10);
+    let mut given = vec![run.tick(true)];
+    given.extend(run.ticks(30));
+    let steps = replay(&recorded(&given), Options::as_recorded());
+    assert!(steps.iter().all(Step::same));
+    let lends = |step: &Step| {
+        let stakes = step.plan.verdicts.iter().filter_map(|v| v.stake);
+        stakes.filter(|stake| stake.lends > stake.needs).count()
+    };
+    assert!(lends(&steps[30]) > 0);
+    // A scan of half of the weight would have less to lend.
+    let given_scan = given[0].snapshot.groups[2].id;
+    let weight = |group: &Group| Weight::new(50).ok().filter(|_| group.id == given_scan);
+    let options = Options {
+        weight: &weight,
+        ..Options::as_recorded()
+    };
+    let other = replay(&recorded(&given), options);
+    let stake = |step: &Step| {
+        step.plan.verdicts[2]
+            .stake
+            .expect("its curve is known")
+            .lends
+    };
+    assert!(stake(&other[30]) < stake(&steps[30]));
+}
+
+#[test]
 fn a_recording_that_began_in_the_middle_comes_out_too() {
     let mut run = Run::new(Config::default(), &[100, 800]);
     run.ticks(20);

@@ -7,13 +7,14 @@ use std::time::Duration;
 use justitia_cgroup::gate::{Config, Device, Info, Member};
 use justitia_policy::color::{Channel, Color, ColorSource, Declared, Standing};
 use justitia_policy::metrics::{proportionality_variation, share_error};
-use justitia_policy::plan::{Guarded, HostRates, Knob, Plan, Reason, Value, Verdict, Write};
+use justitia_policy::plan::{Guarded, HostRates, Knob, Plan, Reason, Stake, Value, Verdict, Write};
 use justitia_policy::rates::CacheRates;
 use justitia_policy::snapshot::{
     BlockDevice, CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Reservation,
     Snapshot, Traffic, WeightSource,
 };
 use justitia_policy::units::{Bytes, Limit, Weight};
+use justitia_policy::worth::{Curve, Point};
 
 use crate::status::{Names, Problem, Reading, Reclaimed, Tick, Totals};
 
@@ -251,7 +252,11 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
         },
         cap: cached.then_some(file),
         working_set: cached.then_some(file.scale(0.8)),
-        stake: None,
+        stake: cached.then_some(Stake {
+            needs: file.scale(0.7),
+            lends: file.scale(0.2),
+            borrows: Bytes::ZERO,
+        }),
     };
     let counted = counted(count, proportion);
     let seen = Group {
@@ -278,7 +283,7 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
             ..Knobs::default()
         },
         read_after_s: None,
-        worth: None,
+        worth: curve(file, share * 240e6),
         declared: cached.then(|| Declared {
             standing: Standing::Fresh,
             color: Some(Color::Green),
@@ -316,6 +321,15 @@ fn counted(count: u64, share: f64) -> Totals {
         },
         refault_pages: None,
     }
+}
+
+/// Each fifth of what it holds brings the same part of what is missed without.
+fn curve(file: Bytes, asked_per_s: f64) -> Option<Curve> {
+    let point = |fifths: i32| Point {
+        cache: file.scale(f64::from(fifths) / 5.0),
+        hit_ratio: 1.0 - 0.6f64.powi(fifths),
+    };
+    Curve::new((1..=12).map(point).collect(), asked_per_s)
 }
 
 fn writes(group: &Group, verdict: &Verdict) -> [Write; 3] {

@@ -18,9 +18,11 @@ use serde::{Deserialize, Serialize};
 
 mod gate;
 mod guard;
+mod worth;
 
 pub use gate::{GateDeviceStatus, GateMemberStatus, GateStatus, Reading};
 pub use guard::{GuardStatus, Reclaimed, ReservationStatus};
+pub use worth::{WorthPoint, WorthStatus, MORE};
 
 /// Prior values of the knobs we hold, shared between ticks until one is added or dropped.
 pub type Priors = BTreeMap<(GroupId, Knob), Value>;
@@ -162,6 +164,9 @@ pub struct GroupStatus {
     /// What its application declared about itself, whether that counts or not; `None`: it never did.
     #[serde(default)]
     pub declared: Option<Declared>,
+    /// What page cache is worth to it; `None`: its reads have not told.
+    #[serde(default)]
+    pub worth: Option<WorthStatus>,
     /// Its knobs that exist on this kernel.
     pub knobs: Vec<KnobStatus>,
     /// What it did at the kernel module's gate; `None`: it is not known there.
@@ -274,6 +279,16 @@ pub struct VerdictStatus {
     /// Memory it needs to stay well, learned while it gave.
     #[serde(default)]
     pub working_set_bytes: Option<u64>,
+    /// Page cache with which its reads hit as often as with its share. `None`: its reads do not decide
+    /// what it gets.
+    #[serde(default)]
+    pub needs_bytes: Option<u64>,
+    /// What it leaves of its share to others. `None`: likewise.
+    #[serde(default)]
+    pub lends_bytes: Option<u64>,
+    /// What it has the use of beyond its share. `None`: likewise.
+    #[serde(default)]
+    pub borrows_bytes: Option<u64>,
 }
 
 /// One knob of one group.
@@ -433,6 +448,10 @@ impl GroupStatus {
             total: Totals::of(group),
             verdict,
             declared: group.declared.clone(),
+            worth: group
+                .worth
+                .as_ref()
+                .map(|curve| WorthStatus::new(curve, group.memory.file)),
             knobs: Knob::of_groups()
                 .filter_map(|knob| {
                     let foreign = group.knobs.is_foreign(knob);
@@ -490,6 +509,9 @@ impl VerdictStatus {
             color_source: verdict.color_source,
             cap_bytes: verdict.cap.map(|bytes| bytes.0),
             working_set_bytes: verdict.working_set.map(|bytes| bytes.0),
+            needs_bytes: verdict.stake.map(|stake| stake.needs.0),
+            lends_bytes: verdict.stake.map(|stake| stake.lends.0),
+            borrows_bytes: verdict.stake.map(|stake| stake.borrows.0),
         }
     }
 }

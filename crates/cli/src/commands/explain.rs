@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::color;
 use super::status::find;
+use super::worth;
 use crate::output::{self, Page, Screen};
 use crate::settings::{self, ConfigArgs};
 
@@ -154,6 +155,10 @@ fn push_verdict(text: &mut Page, group: &GroupStatus, verdict: &VerdictStatus, s
             ),
         );
     }
+    let (needs, lends) = (verdict.needs_bytes, verdict.lends_bytes);
+    if let Some(words) = worth::stake(needs, lends, verdict.borrows_bytes) {
+        line(text, "worth", &words);
+    }
     if verdict.working_set_bytes.is_some() {
         line(
             text,
@@ -229,6 +234,7 @@ pub(crate) mod tests {
             "0.93 of its ideal",
             "stalled 40.0% of the time: contends",
             "color       red, inferred",
+            "worth       lends 40.0 MiB of its share: its reads hit as often with 150.0 MiB",
             "working set about 250.0 MiB of memory keep it satisfied",
             "memory.low      390.0 MiB      0 B",
             "memory.high     max            set by somebody else, left alone",

@@ -17,3 +17,4 @@ pub(crate) mod trial;
 pub(crate) mod vm;
 pub(crate) mod warm;
 pub(crate) mod weight;
+pub(crate) mod worth;

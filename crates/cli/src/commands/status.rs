@@ -317,6 +317,7 @@ fn age(seconds: u64) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::commands::worth;
     use justitia_policy::color::Color;
     use justitia_policy::config::{Mode, Objective};
     use justitia_policy::plan::Reason;
@@ -367,8 +368,12 @@ pub(crate) mod tests {
                 color_source: ColorSource::Inferred,
                 cap_bytes: None,
                 working_set_bytes: Some(250 << 20),
+                needs_bytes: Some(150 << 20),
+                lends_bytes: Some(40 << 20),
+                borrows_bytes: Some(0),
             }),
             declared: None,
+            worth: Some(worth::tests::example()),
             knobs: vec![
                 knob(Knob::MemoryLow, "408944640", Some("0"), false),
                 knob(Knob::MemoryHigh, "max", None, true),
@@ -387,6 +392,7 @@ pub(crate) mod tests {
             total: Totals::default(),
             verdict: None,
             declared: None,
+            worth: None,
             knobs: Vec::new(),
             gate: None,
         };
@@ -515,6 +521,7 @@ pub(crate) mod tests {
             plan::tests::rendered(&report),
             explain::tests::rendered(&report, &report.groups[0]),
             color::tests::rendered(&report),
+            worth::tests::rendered(&report, &report.groups[0]),
             top::tests::rendered(&report),
         ];
         for page in pages {

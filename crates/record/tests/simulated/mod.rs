@@ -54,6 +54,19 @@ impl Run {
         self
     }
 
+    /// The same with a reader and a scan whose curves are known.
+    #[must_use]
+    pub fn with_curves(mut self) -> Run {
+        let (set, scanned) = (3200, 16_000);
+        let reader = self.host.add(100, Load::Read { chunks: set });
+        let scan = self.host.add(100, Load::Scan { chunks: scanned });
+        self.host
+            .learn(reader, &[(set / 10, 0.55), (set, 1.0)], 200e6);
+        let cliff = [(scanned - 1, 0.0), (scanned, 1.0)];
+        self.host.learn(scan, &cliff, 40e6);
+        self
+    }
+
     /// Other decisions from now on.
     pub fn decide(&mut self, config: Config) {
         self.config = config;

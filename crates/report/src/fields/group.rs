@@ -4,7 +4,7 @@ use justitia_policy::color::ColorSource;
 use justitia_policy::rates::CacheRates;
 
 use super::{extra, plain, Field, Get, Kind};
-use crate::status::{source_words, Totals, VerdictStatus};
+use crate::status::{source_words, Totals, VerdictStatus, WorthStatus};
 
 /// What the verdict says.
 macro_rules! verdict {
@@ -38,6 +38,16 @@ macro_rules! total {
         Get::Group(|group| {
             let get: fn(&Totals) -> Option<u64> = $get;
             Some(get(&group.total)? as f64 / $per_unit)
+        })
+    };
+}
+
+/// What its curve says.
+macro_rules! worth {
+    ($get:expr) => {
+        Get::Group(|group| {
+            let get: fn(&WorthStatus) -> Option<f64> = $get;
+            group.worth.as_ref().and_then(get)
         })
     };
 }
@@ -246,6 +256,101 @@ pub(crate) const GROUP: &[Field] = &[
         "justitia_group_entitlement_bytes",
         "bytes",
         verdict!(|v| Some(v.entitlement_bytes as f64)),
+    ),
+    plain(
+        "groups[].needs_bytes",
+        "B",
+        "Page cache with which its reads hit as often as with its share by weight.",
+    )
+    .gauge(
+        "justitia_group_needs_bytes",
+        "bytes",
+        verdict!(|v| v.needs_bytes.map(|bytes| bytes as f64)),
+    ),
+    plain(
+        "groups[].lends_bytes",
+        "B",
+        "What it leaves of its share by weight to others.",
+    )
+    .gauge(
+        "justitia_group_lends_bytes",
+        "bytes",
+        verdict!(|v| v.lends_bytes.map(|bytes| bytes as f64)),
+    ),
+    plain(
+        "groups[].borrows_bytes",
+        "B",
+        "What it may use beyond its share by weight.",
+    )
+    .gauge(
+        "justitia_group_borrows_bytes",
+        "bytes",
+        verdict!(|v| v.borrows_bytes.map(|bytes| bytes as f64)),
+    ),
+    plain(
+        "groups[].worth.asked_bytes_per_s",
+        "B/s",
+        "Bytes that its buffered reads request, as its curve has them.",
+    ),
+    plain(
+        "groups[].worth.now_hit_ratio",
+        "",
+        "Hit ratio with the page cache that it holds, as its curve has it, 0 to 1.",
+    )
+    .gauge(
+        "justitia_group_worth_now_hit_ratio",
+        "ratio",
+        worth!(|w| w.now_hit_ratio),
+    ),
+    plain(
+        "groups[].worth.half_hit_ratio",
+        "",
+        "Hit ratio with half of the page cache that it holds.",
+    )
+    .gauge(
+        "justitia_group_worth_half_hit_ratio",
+        "ratio",
+        worth!(|w| w.half_hit_ratio),
+    ),
+    plain(
+        "groups[].worth.twice_hit_ratio",
+        "",
+        "Hit ratio with twice the page cache that it holds.",
+    )
+    .gauge(
+        "justitia_group_worth_twice_hit_ratio",
+        "ratio",
+        worth!(|w| w.twice_hit_ratio),
+    ),
+    plain(
+        "groups[].worth.more_bytes_per_s",
+        "B/s",
+        "What it would no longer read from a disk with 64 MiB more page cache.",
+    )
+    .gauge(
+        "justitia_group_worth_more_bytes_per_second",
+        "bytes_per_second",
+        worth!(|w| w.more_bytes_per_s),
+    ),
+    plain(
+        "groups[].worth.knee_bytes",
+        "B",
+        "Size of page cache beyond which more brings clearly less.",
+    )
+    .gauge(
+        "justitia_group_worth_knee_bytes",
+        "bytes",
+        worth!(|w| w.knee_bytes.map(|bytes| bytes as f64)),
+    ),
+    plain(
+        "groups[].worth.points[].cache_bytes",
+        "B",
+        "A size of page cache on its curve.",
+    ),
+    plain(
+        "groups[].worth.points[].hit_ratio",
+        "",
+        "Hit ratio with that size, 0 to 1.",
     ),
     plain(
         "groups[].held_for_others_bytes",

@@ -77,8 +77,12 @@ pub(crate) fn group(path: &str, weight: u32) -> GroupStatus {
             color_source: ColorSource::Inferred,
             cap_bytes: None,
             working_set_bytes: None,
+            needs_bytes: None,
+            lends_bytes: None,
+            borrows_bytes: None,
         }),
         declared: None,
+        worth: None,
         knobs: vec![
             knob(Knob::MemoryLow, bytes.to_string(), "0"),
             knob(Knob::MemoryHigh, "max".into(), "max"),

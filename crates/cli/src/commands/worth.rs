@@ -1,0 +1,381 @@
+//! `justitia worth`: what page cache is worth to each group, as a table; of one group, its curve.
+
+use anyhow::Result;
+use clap::Args;
+use justitia_agent::socket::ask;
+use justitia_report::status::{GroupStatus, Report, WorthStatus, MORE};
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::layout::Rect;
+use ratatui::symbols::Marker;
+use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Widget as _};
+use serde::Serialize;
+
+use super::status::find;
+use crate::output::{self, Column, Page, Screen, Table};
+use crate::settings::{self, ConfigArgs};
+
+/// Arguments of `justitia worth`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "HITS is the part of a group's buffered reads that its page cache \
+answers, by its curve; HALF and
+TWICE are what half and twice of what it holds would answer. 64 MIB MORE is what it would no
+longer read from a disk with that much more. Beyond its KNEE more memory brings clearly less.
+A dash: its reads have not told. With GROUP its curve is drawn.
+
+Examples:
+  justitia worth
+  justitia worth db
+  justitia worth --json | jq '.[] | {path, more: .worth.more_bytes_per_s}'"
+)]
+pub(crate) struct WorthArgs {
+    /// Path of a group relative to the cgroup2 mount, or its last part
+    #[arg(value_name = "GROUP")]
+    pub(crate) group: Option<String>,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Lines of a drawing, and columns where the terminal has more or says nothing.
+const HEIGHT: u16 = 16;
+const WIDTH: u16 = 100;
+
+const fn column(head: &'static str, right: bool, rank: u8) -> Column {
+    Column { head, right, rank }
+}
+
+const COLUMNS: [Column; 10] = [
+    column("GROUP", false, 0),
+    column("CACHE", true, 0),
+    column("ENTITLED", true, 1),
+    column("LENDS", true, 2),
+    column("BORROWS", true, 2),
+    column("HITS", true, 0),
+    column("HALF", true, 1),
+    column("TWICE", true, 1),
+    column("64 MIB MORE", true, 0),
+    column("KNEE", true, 3),
+];
+
+/// What `--json` prints of a group.
+#[derive(Debug, Serialize)]
+struct GroupWorth<'a> {
+    path: &'a str,
+    file_bytes: Option<u64>,
+    entitlement_bytes: Option<u64>,
+    needs_bytes: Option<u64>,
+    lends_bytes: Option<u64>,
+    borrows_bytes: Option<u64>,
+    worth: Option<&'a WorthStatus>,
+}
+
+impl<'a> GroupWorth<'a> {
+    fn of(group: &'a GroupStatus) -> GroupWorth<'a> {
+        let verdict = group.verdict.as_ref();
+        GroupWorth {
+            path: &group.path,
+            file_bytes: group.file_bytes,
+            entitlement_bytes: verdict.map(|verdict| verdict.entitlement_bytes),
+            needs_bytes: verdict.and_then(|verdict| verdict.needs_bytes),
+            lends_bytes: verdict.and_then(|verdict| verdict.lends_bytes),
+            borrows_bytes: verdict.and_then(|verdict| verdict.borrows_bytes),
+            worth: group.worth.as_ref(),
+        }
+    }
+}
+
+/// Prints what the agent knows.
+pub(crate) fn run(args: &WorthArgs) -> Result<()> {
+    let report = ask(&settings::load(&args.config)?.socket())?;
+    let Some(name) = &args.group else {
+        if args.json {
+            let groups: Vec<GroupWorth> = report.groups.iter().map(GroupWorth::of).collect();
+            return output::print_json(&groups);
+        }
+        return render(&report, Screen::stdout()).print();
+    };
+    let group = find(&report, name)?;
+    if args.json {
+        return output::print_json(&GroupWorth::of(group));
+    }
+    draw(group, Screen::stdout()).print()
+}
+
+fn render(report: &Report, screen: Screen) -> Page {
+    let mut text = Page::new();
+    if report.groups.is_empty() {
+        text.push_str("no cgroup to manage yet\n");
+        return text;
+    }
+    let mut table = Table::new(&COLUMNS);
+    for group in &report.groups {
+        let GroupWorth {
+            path,
+            file_bytes,
+            entitlement_bytes,
+            lends_bytes,
+            borrows_bytes,
+            worth,
+            ..
+        } = GroupWorth::of(group);
+        let cells = [
+            path.to_owned(),
+            output::bytes(file_bytes),
+            output::bytes(entitlement_bytes),
+            output::bytes(lends_bytes),
+            output::bytes(borrows_bytes),
+            output::percent(worth.and_then(|worth| worth.now_hit_ratio)),
+            output::percent(worth.and_then(|worth| worth.half_hit_ratio)),
+            output::percent(worth.and_then(|worth| worth.twice_hit_ratio)),
+            saved(worth),
+            output::bytes(worth.and_then(|worth| worth.knee_bytes)),
+        ];
+        table.row(cells.map(|cell| (cell, None)).into());
+    }
+    text.append(&table.render(screen));
+    text
+}
+
+/// What 64 MiB more would save; `-`: not known.
+fn saved(worth: Option<&WorthStatus>) -> String {
+    match worth.and_then(|worth| worth.more_bytes_per_s) {
+        Some(more) => format!("{} MB/s", output::megabytes_per_s(Some(more))),
+        None => "-".to_owned(),
+    }
+}
+
+/// The curve, where the group stands on it, and what that means.
+fn draw(group: &GroupStatus, screen: Screen) -> Page {
+    let mut text = Page::new();
+    let of = GroupWorth::of(group);
+    let (holds, entitled) = (of.file_bytes, of.entitlement_bytes);
+    writeln!(
+        text,
+        "{}  holds {} of page cache, entitled to {}",
+        group.path,
+        output::bytes(holds),
+        output::bytes(entitled),
+    );
+    let Some(worth) = of.worth else {
+        text.push_str("its reads have not told yet what page cache is worth to it\n");
+        return text;
+    };
+    writeln!(
+        text,
+        "reads {} MB/s, {} from page cache",
+        output::megabytes_per_s(Some(worth.asked_bytes_per_s)),
+        output::percent(worth.now_hit_ratio),
+    );
+    writeln!(
+        text,
+        "{MORE} more would save {}; knee {}",
+        saved(Some(worth)),
+        output::bytes(worth.knee_bytes),
+    );
+    if let Some(words) = stake(of.needs_bytes, of.lends_bytes, of.borrows_bytes) {
+        writeln!(text, "{words}");
+    }
+    text.push_str("\nhit ratio by page cache: ⠒ the curve  ▒ it holds  │ it is entitled to\n");
+    for line in chart(worth, holds, entitled, screen) {
+        writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+/// What a group does with its share, in words; `None`: its reads do not decide that.
+pub(crate) fn stake(
+    needs: Option<u64>,
+    lends: Option<u64>,
+    borrows: Option<u64>,
+) -> Option<String> {
+    let bytes = |bytes: u64| output::bytes(Some(bytes));
+    match (needs?, lends?, borrows?) {
+        (needs, lends, _) if lends > 0 => Some(format!(
+            "lends {} of its share: its reads hit as often with {}",
+            bytes(lends),
+            bytes(needs)
+        )),
+        (_, _, borrows) if borrows > 0 => Some(format!(
+            "borrows {} beyond its share: its reads hit more often with it",
+            bytes(borrows)
+        )),
+        (needs, ..) => Some(format!("needs {} of its share", bytes(needs))),
+    }
+}
+
+/// Lines of a chart: hit ratio by page cache in MiB.
+fn chart(
+    worth: &WorthStatus,
+    holds: Option<u64>,
+    entitled: Option<u64>,
+    screen: Screen,
+) -> Vec<String> {
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let mut curve = vec![(0.0, 0.0)];
+    curve.extend(
+        worth
+            .points
+            .iter()
+            .map(|point| (mib(point.cache_bytes), point.hit_ratio)),
+    );
+    let known = worth.points.last().map(|point| point.cache_bytes);
+    let most = [known, holds, entitled].into_iter().flatten().max();
+    let most = mib(most.unwrap_or_default()).max(1.0);
+    let upright =
+        |bytes: Option<u64>| bytes.map_or([(-1.0, 0.0); 2], |b| [(mib(b), 0.0), (mib(b), 1.0)]);
+    let (holds, entitled) = (upright(holds), upright(entitled));
+    let line = |points, marker| {
+        Dataset::default()
+            .data(points)
+            .marker(marker)
+            .graph_type(GraphType::Line)
+    };
+    let datasets = vec![
+        line(&entitled[..], Marker::Custom('│')),
+        line(&holds[..], Marker::Custom('▒')),
+        line(&curve[..], Marker::Braille),
+    ];
+    let half = most / 2.0;
+    let sizes = [
+        "0".to_owned(),
+        format!("{half:.0}"),
+        format!("{most:.0} MiB"),
+    ];
+    let chart = Chart::new(datasets)
+        .x_axis(Axis::default().bounds([0.0, most]).labels(sizes))
+        .y_axis(
+            Axis::default()
+                .bounds([0.0, 1.0])
+                .labels(["0 %", "50 %", "100 %"]),
+        );
+    let width = screen.width.and_then(|width| u16::try_from(width).ok());
+    let area = Rect::new(0, 0, width.unwrap_or(WIDTH).min(WIDTH), HEIGHT);
+    let mut buffer = Buffer::empty(area);
+    chart.render(area, &mut buffer);
+    let cells = buffer.content().chunks(usize::from(area.width.max(1)));
+    cells
+        .map(|row| row.iter().map(Cell::symbol).collect())
+        .collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::commands::status::tests::example as report_of_example;
+    use justitia_report::status::WorthPoint;
+
+    const SCREEN: Screen = Screen {
+        width: Some(80),
+        colors: false,
+    };
+
+    /// Of a group that holds 200 MiB.
+    pub(crate) fn example() -> WorthStatus {
+        let point = |mib: u64, hit_ratio| WorthPoint {
+            cache_bytes: mib << 20,
+            hit_ratio,
+        };
+        WorthStatus {
+            asked_bytes_per_s: 10e6,
+            now_hit_ratio: Some(0.75),
+            half_hit_ratio: Some(0.5),
+            twice_hit_ratio: None,
+            more_bytes_per_s: Some(3.2e6),
+            knee_bytes: None,
+            points: vec![point(100, 0.5), point(300, 1.0)],
+        }
+    }
+
+    pub(crate) fn rendered(report: &Report, group: &GroupStatus) -> Page {
+        let mut text = render(
+            report,
+            Screen {
+                width: None,
+                ..SCREEN
+            },
+        );
+        text.append(&draw(group, SCREEN));
+        text
+    }
+
+    #[test]
+    fn a_row_says_what_is_known_and_dashes_what_is_not() {
+        let text = render(
+            &report_of_example(),
+            Screen {
+                width: None,
+                ..SCREEN
+            },
+        );
+        let row = |name: &str| {
+            text.lines()
+                .find(|line| line.starts_with(name))
+                .unwrap()
+                .to_owned()
+        };
+        let db: Vec<String> = row("/app/db")
+            .split("  ")
+            .map(|cell| cell.trim().to_owned())
+            .collect();
+        let db: Vec<&str> = db
+            .iter()
+            .map(String::as_str)
+            .filter(|cell| !cell.is_empty())
+            .collect();
+        let expected = [
+            "/app/db",
+            "200.0 MiB",
+            "400.0 MiB",
+            "40.0 MiB",
+            "0 B",
+            "75.0%",
+            "50.0%",
+            "-",
+            "3.20 MB/s",
+            "-",
+        ];
+        assert_eq!(db, expected);
+        assert_eq!(row("/app/new").matches('-').count(), 9);
+    }
+
+    #[test]
+    fn a_drawing_has_the_curve_where_the_group_stands_and_fits() {
+        let report = report_of_example();
+        let text = draw(find(&report, "db").unwrap(), SCREEN);
+        for words in [
+            "lends 40.0 MiB of its share: its reads hit as often with 150.0 MiB",
+            "100 %",
+            "400 MiB",
+            "it holds",
+        ] {
+            assert!(text.contains(words), "{words}:\n{text}");
+        }
+        assert!(
+            text.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c)),
+            "no curve:\n{text}"
+        );
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        let text = draw(find(&report, "new").unwrap(), SCREEN);
+        assert!(text.contains("have not told yet"), "{text}");
+    }
+
+    #[test]
+    fn a_terminal_of_any_width_is_survived() {
+        let report = report_of_example();
+        for width in 0..30 {
+            draw(
+                &report.groups[0],
+                Screen {
+                    width: Some(width),
+                    colors: false,
+                },
+            );
+        }
+    }
+}
