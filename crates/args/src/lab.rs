@@ -208,7 +208,8 @@ pub struct LoadArgs {
     /// Let this container's anonymous memory grow by SIZE each second (fileserver) [default: 8M]
     #[arg(long, value_name = "NAME[=SIZE]")]
     pub anon_growth: Vec<String>,
-    /// Size of each container's file (readmix, reread), of the private ones (sharing)
+    /// Size of each container's file (readmix, reread), of the private ones (sharing), of the reader's
+    /// (worth)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub file_size: Option<u64>,
     /// Size of the file that two containers share (sharing)
@@ -224,7 +225,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "X")]
     pub zipf: Option<f64>,
     /// What the host writes between caching and reading again (reread), or what each container
-    /// after the second reads (sharing)
+    /// after the second reads (sharing), or the scan (worth)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub polluter: Option<u64>,
     /// The high load of one container, transactions per second; all other loads and the objectives

@@ -20,6 +20,7 @@ pub mod settings;
 pub mod sharing;
 pub mod wait_profile;
 pub mod weighted;
+pub mod worth;
 
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +86,7 @@ pub const CONTAINERS: &[&str] = &[
 ];
 
 /// Experiments with weighted containers.
-pub const ALL: [&Description; 10] = [
+pub const ALL: [&Description; 11] = [
     &fileserver::DESCRIPTION,
     &readmix::DESCRIPTION,
     &reread::DESCRIPTION,
@@ -96,6 +97,7 @@ pub const ALL: [&Description; 10] = [
     &hostile::DESCRIPTION,
     &nested::WRITERS,
     &nested::READERS,
+    &worth::DESCRIPTION,
 ];
 
 /// The experiment with weighted containers of this name.
@@ -178,6 +180,7 @@ workloads! {
     Guard: guard::Parameters,
     Hostile: hostile::Parameters,
     Nested: nested::Parameters,
+    Worth: worth::Parameters,
 }
 
 impl Workload {

@@ -25,6 +25,7 @@ pub mod readmix;
 pub mod reread;
 pub mod shared;
 pub mod sharing;
+pub mod worth;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -123,6 +124,7 @@ loads! {
     Reread: reread::Reread,
     Sharing: sharing::Sharing,
     Guard: guard::GuardRole,
+    Worth: worth::Worth,
 }
 
 /// Runs the load described by the file `spec_path` to its end.

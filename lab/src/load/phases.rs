@@ -92,6 +92,13 @@ impl Phase {
         self.ended_ns.store(monotonic_ns(), Relaxed);
     }
 
+    /// It begins with the first operation, and ends with the last.
+    pub fn go_on(&self) {
+        let now = monotonic_ns();
+        let _ = self.began_ns.compare_exchange(0, now, Relaxed, Relaxed);
+        self.ended_ns.store(now, Relaxed);
+    }
+
     /// An operation.
     pub fn add(&self, bytes: u64, latency: Duration) {
         let us = latency.as_micros() as u64;

@@ -1,0 +1,106 @@
+//! Worth: memory goes where it buys something. A reader whose set fits, beside a scan that memory does not
+//! help. Sizes in bytes, times in seconds after the common start.
+
+use serde::{Deserialize, Serialize};
+
+use super::containers::ContainerSpec;
+use super::{At, Description, Measure, Setup, Workload};
+use crate::args::LoadArgs;
+use crate::choices::in_range;
+use crate::load::worth::Worth;
+use crate::load::Load;
+use crate::policy::Policy;
+use justitia_machine::error::LabError;
+
+/// What stays the same whatever the command line says.
+pub const DESCRIPTION: Description = Description {
+    name: "worth",
+    claim: "a reader whose set fits into memory is as fast beside a scan as alone, whatever the weights",
+    method: "The first container reads random blocks of a file that fits into memory, first alone \
+             (quiet). Then the second begins to read a file larger than memory from begin to end, \
+             again and again, and after a while both are measured (pressed).",
+    expected: "With the classic LRU the scan takes the reader's page cache under conventional and \
+               wherever memory is divided by weight alone: the reader falls to the speed of the disk. \
+               Where memory goes by worth the reader keeps what it had, and the scan loses nothing.",
+    question: "readers keep the page cache that buys them something, beside a scan that it buys nothing",
+    measure: Measure::Phases,
+    weights: &[100, 100],
+    policies: &[Policy::Conventional, Policy::Memcg, Policy::Proportional],
+    seconds: 150,
+    memory_bytes: 1 << 30,
+    disk_mb_per_s: 40,
+    options: &["file-size", "polluter"],
+    workload: |args, _| Ok(Workload::Worth(Parameters::from_args(args)?)),
+};
+
+/// Alone from then on, after the file was read once at the speed of the disk.
+const QUIET_FROM_S: u32 = 20;
+const SCAN_FROM_S: u32 = 40;
+const PRESSED_FROM_S: u32 = 90;
+
+/// Parameters of the load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// Size of the reader's file.
+    pub file_bytes: u64,
+    /// Size of the file that is scanned.
+    pub scan_bytes: u64,
+}
+
+impl Parameters {
+    /// The parameters a command line asks for.
+    ///
+    /// # Errors
+    /// Refuses empty and oversized loads.
+    pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+        let parameters = Self {
+            file_bytes: args.file_size.unwrap_or(600 << 20),
+            scan_bytes: args.polluter.unwrap_or(2 << 30),
+        };
+        in_range("--file-size", parameters.file_bytes, 1 << 20, 64 << 30)?;
+        in_range("--polluter", parameters.scan_bytes, 1 << 20, 64 << 30)?;
+        Ok(parameters)
+    }
+}
+
+impl Setup for Parameters {
+    fn load(&self, at: &At) -> Load {
+        let scans = at.place > 0;
+        Load::Worth(Worth {
+            scans,
+            file_bytes: if scans {
+                self.scan_bytes
+            } else {
+                self.file_bytes
+            },
+            quiet_from_s: QUIET_FROM_S,
+            scan_from_s: SCAN_FROM_S,
+            pressed_from_s: PRESSED_FROM_S,
+        })
+    }
+
+    fn bytes(&self, containers: u64) -> u64 {
+        self.file_bytes + self.scan_bytes * containers.saturating_sub(1)
+    }
+
+    fn settle(&self, containers: &mut [ContainerSpec], named: bool) {
+        for (place, container) in containers.iter_mut().enumerate().filter(|_| !named) {
+            container.name = match place {
+                0 => "reader".to_owned(),
+                1 => "scan".to_owned(),
+                _ => format!("scan-{place}"),
+            };
+        }
+    }
+
+    fn table(&self) -> Vec<(&'static str, String)> {
+        let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+        vec![
+            ("the reader's file", mib(self.file_bytes)),
+            ("the scan's file", mib(self.scan_bytes)),
+            ("alone from", format!("{QUIET_FROM_S} s")),
+            ("the scan begins at", format!("{SCAN_FROM_S} s")),
+            ("measured beside it from", format!("{PRESSED_FROM_S} s")),
+        ]
+    }
+}

@@ -1,0 +1,133 @@
+//! A reader whose set fits into memory, and a neighbor that scans more than there is.
+//!
+//! Both time themselves: the reader in a quiet phase, and both while the scan runs. An operation is one
+//! request.
+
+use std::cell::Cell;
+use std::fs::OpenOptions;
+use std::io::{Seek as _, SeekFrom};
+use std::os::unix::fs::FileExt as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::io::{open, read_all, Buffer};
+use super::phases::{PRESSED, QUIET};
+use super::random::Rng;
+use super::shared::Page;
+use super::sharing::{read_once, rest_until, write_uncached, OWN_FILE};
+use super::{Place, Workload};
+
+/// Bytes of a scan's request.
+const SCAN_BYTES: usize = 128 << 10;
+/// Bytes of a reader's request.
+const BLOCK_BYTES: usize = 16 << 10;
+
+/// The load of one container. Times are seconds after the common start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Worth {
+    /// It reads its file from begin to end again and again; else random blocks of it.
+    pub scans: bool,
+    /// Size of its file.
+    pub file_bytes: u64,
+    /// The reader's quiet phase begins.
+    pub quiet_from_s: u32,
+    /// It ends, and the scan begins.
+    pub scan_from_s: u32,
+    /// The phase beside the scan begins; it lasts until the end.
+    pub pressed_from_s: u32,
+}
+
+impl Workload for Worth {
+    fn prepare(&self, place: &Place) -> Result<()> {
+        write_uncached(&place.data.join(OWN_FILE), self.file_bytes)
+    }
+
+    fn run(&self, place: &Place, page: &Page) -> Result<()> {
+        let start = Instant::now();
+        let path = place.data.join(OWN_FILE);
+        let after = |seconds: u32| start + Duration::from_secs(seconds.into());
+        let phase = |now: Instant| match now {
+            _ if now >= after(self.pressed_from_s) => Some(PRESSED),
+            _ if now >= after(self.scan_from_s) || now < after(self.quiet_from_s) => None,
+            _ => Some(QUIET),
+        };
+        let before = Cell::new(start);
+        let count = |bytes: u64| {
+            let now = Instant::now();
+            let took = now - before.replace(now);
+            page.add_read(bytes);
+            page.add_op(took);
+            if let Some(phase) = phase(now).map(|phase| page.phase(phase)) {
+                phase.add(bytes, took);
+                phase.go_on();
+            }
+        };
+        if self.scans {
+            rest_until(after(self.scan_from_s), page);
+            let mut file = open(OpenOptions::new().read(true), false, &path)?;
+            let mut buffer = Buffer::new(SCAN_BYTES);
+            before.set(Instant::now());
+            while !page.stopped() {
+                file.seek(SeekFrom::Start(0)).context("seek")?;
+                read_all(&mut file, &mut buffer, count, || page.stopped())?;
+            }
+            return Ok(());
+        }
+        read_once(&path)?;
+        let file = open(OpenOptions::new().read(true), false, &path)?;
+        let (mut rng, mut buffer) = (Rng::new(place.seed, 1), Buffer::new(BLOCK_BYTES));
+        let blocks = (self.file_bytes / BLOCK_BYTES as u64).max(1);
+        before.set(Instant::now());
+        while !page.stopped() {
+            let offset = rng.below(blocks) * BLOCK_BYTES as u64;
+            file.read_exact_at(buffer.get_mut(), offset)
+                .context("pread")?;
+            count(BLOCK_BYTES as u64);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::clock::monotonic_ns;
+    use crate::load::shared::{Command, Mapping};
+
+    fn phases(scans: bool) -> Vec<crate::load::phases::PhaseReport> {
+        let dir = tempfile::tempdir().unwrap();
+        let page = Mapping::create(&dir.path().join("page")).unwrap();
+        let place = crate::load::in_dir(dir.path(), 1);
+        let load = Worth {
+            scans,
+            file_bytes: 1 << 20,
+            quiet_from_s: 0,
+            scan_from_s: 1,
+            pressed_from_s: 1,
+        };
+        load.prepare(&place).unwrap();
+        page.go(monotonic_ns());
+        std::thread::scope(|scope| {
+            let done = scope.spawn(|| load.run(&place, &page));
+            std::thread::sleep(Duration::from_millis(1500));
+            page.set_command(Command::Stop);
+            done.join().unwrap().unwrap();
+        });
+        page.phase_reports()
+    }
+
+    #[test]
+    fn a_reader_counts_both_phases_and_a_scan_only_its_own() {
+        let reader = phases(false);
+        assert!(
+            reader.iter().all(|phase| phase.bytes > 1 << 20),
+            "{reader:?}"
+        );
+        assert!(reader[QUIET].seconds < Some(1.1) && reader[PRESSED].seconds < Some(0.8));
+        let scan = phases(true);
+        assert_eq!((scan[QUIET].ops, scan[QUIET].seconds), (0, None));
+        assert!(scan[PRESSED].bytes > 1 << 20);
+    }
+}
