@@ -512,6 +512,7 @@ impl Observer {
                 tracked.seen.traffic = sample.traffic;
                 tracked.seen.cache = sample.cache;
             }
+            tracked.seen.worth = self.traffic.worth(tracked.seen.id);
         }
     }
 }

@@ -21,6 +21,7 @@
 #include "record.h"
 #include "identity.h"
 #include "readahead.h"
+#include "reuse.h"
 #include "sharing.h"
 #include "threads.h"
 
@@ -39,6 +40,7 @@ static __always_inline void count_read(struct file *file, __u64 end, __u64 bytes
 		return;
 	add(&count->read_bytes, bytes);
 	add(&count->asked_pages, hi - lo);
+	touch(count, file->f_inode, lo, hi, 0);
 	ahead = first_use(file, lo, hi);
 	if (ahead)
 		add(&count->readahead_pages, ahead);
@@ -63,21 +65,34 @@ int BPF_PROG(filemap_splice_read, struct file *in, long long *position,
 	return 0;
 }
 
-static __always_inline void count_write(struct kiocb *iocb, long ret)
+/* Where ki_pos points when a write ends. */
+enum position {
+	AT_END,
+	/* At the start of the write, in kernels whose callers move it (until 6.5). */
+	MOVED_LATER,
+	UNKNOWN,
+};
+
+static __always_inline void count_write(struct kiocb *iocb, long ret, enum position position)
 {
 	struct counters *count;
 
 	if (ret <= 0 || iocb->ki_filp->f_inode->i_sb->s_magic == TMPFS_MAGIC)
 		return;
 	count = mine();
-	if (count)
-		add(&count->write_bytes, ret);
+	if (!count)
+		return;
+	add(&count->write_bytes, ret);
+	if (position != UNKNOWN)
+		touch_written(count, iocb, ret,
+			      position == MOVED_LATER &&
+				      bpf_core_field_exists(((struct task_struct___old *)0)->backing_dev_info));
 }
 
 SEC("fexit/generic_perform_write")
 int BPF_PROG(generic_perform_write, struct kiocb *iocb, struct iov_iter *from, long ret)
 {
-	count_write(iocb, ret);
+	count_write(iocb, ret, MOVED_LATER);
 	return 0;
 }
 
@@ -88,7 +103,7 @@ int BPF_PROG(iomap_file_buffered_write, struct kiocb *iocb)
 	__u64 ret = 0;
 
 	if (!bpf_get_func_ret(ctx, &ret))
-		count_write(iocb, ret);
+		count_write(iocb, ret, MOVED_LATER);
 	return 0;
 }
 
@@ -98,7 +113,7 @@ int BPF_PROG(btrfs_buffered_write, struct kiocb *iocb)
 	__u64 ret = 0;
 
 	if (!bpf_get_func_ret(ctx, &ret))
-		count_write(iocb, ret);
+		count_write(iocb, ret, AT_END);
 	return 0;
 }
 
@@ -109,7 +124,7 @@ int BPF_PROG(fuse_perform_write, struct kiocb *iocb)
 	__u64 ret = 0;
 
 	if (!bpf_get_func_ret(ctx, &ret))
-		count_write(iocb, ret);
+		count_write(iocb, ret, UNKNOWN);
 	return 0;
 }
 
@@ -119,7 +134,7 @@ int BPF_PROG(netfs_perform_write, struct kiocb *iocb)
 	__u64 ret = 0;
 
 	if (!bpf_get_func_ret(ctx, &ret))
-		count_write(iocb, ret);
+		count_write(iocb, ret, UNKNOWN);
 	return 0;
 }
 

@@ -31,7 +31,10 @@ struct counters {
 	/* Bytes that read-like system calls of threads returned, of whatever: the kernel's own count, as far
 	 * as the iterator over threads has looked. */
 	__u64 rchar;
-	__u64 reserved[3];
+	/* Written by user space, the same in each lane: sampling rate in 1/2^32 << 32 | the group's number in
+	 * `reuses`; 0: no sample. */
+	__u64 sample;
+	__u64 reserved[2];
 };
 _Static_assert(sizeof(struct counters) == 128, "two cache lines");
 
@@ -44,6 +47,8 @@ struct settings {
 	__u32 place_mask;
 	/* Bits of a hash that are left out where it tells a set of files. */
 	__u32 set_shift;
+	/* Entries of asked_at less one: a power of two less one. */
+	__u32 asked_mask;
 };
 
 /* What both sides write while the programs run. */
@@ -59,6 +64,24 @@ struct control {
 	/* What readahead fetched before (ns) may have been used unseen. */
 	__u64 readahead_since_ns;
 };
+
+/* Eighths of an octave, from one tick on; the last bin has all older ages. */
+#define REUSE_BINS 192
+
+/* Reuse times of the sampled pages of one group. Counts only grow. */
+struct reuse {
+	/* Sampled accesses, which are the group's ticks, and the reads among them. */
+	__u64 clock;
+	__u64 reads;
+	/* Written by user space: observation began after this tick. */
+	__u32 since;
+	__u32 reserved;
+	/* Pages asked for again by reads, by writes, and pages evicted from asked_at, by age. */
+	__u32 by_reads[REUSE_BINS];
+	__u32 by_writes[REUSE_BINS];
+	__u32 lost[REUSE_BINS];
+};
+_Static_assert(sizeof(struct reuse) == 24 + 3 * 4 * REUSE_BINS, "read as words");
 
 #define USERS 8
 #define HOLDERS 8

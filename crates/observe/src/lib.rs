@@ -12,11 +12,13 @@ mod account;
 pub mod bpf;
 mod missed;
 mod proc_io;
+mod reuse;
 #[cfg(test)]
 mod tests;
 
 use justitia_cgroup::Group;
 use justitia_policy::snapshot::{CacheCounters, GroupId, SharedFile, Traffic};
+use justitia_policy::worth::Curve;
 
 pub use proc_io::ProcIo;
 
@@ -55,6 +57,12 @@ pub trait TrafficSource: Send {
     /// Files that several of the groups of the last sample use. `None`: the source does not see
     /// them, or has not looked yet.
     fn shared(&mut self) -> Option<Vec<SharedFile>> {
+        None
+    }
+
+    /// What page cache is worth to a group of the last sample. `None`: the source does not see it, or has not
+    /// seen enough.
+    fn worth(&self, _group: GroupId) -> Option<Curve> {
         None
     }
 

@@ -116,7 +116,8 @@ const GENERAL: [(&str, &str); 4] = [
     ("tracing", "BPF programs cannot attach to tracepoints"),
     (
         "fentry",
-        "bytes come from /proc; hits, misses, faults and memory.high sleep are not counted",
+        "bytes come from /proc; hits, misses, faults and memory.high sleep are not counted, and what page cache is \
+         worth is not known",
     ),
 ];
 

@@ -56,7 +56,7 @@ impl Drop for Mapping {
     }
 }
 
-/// The counters of all slots, to be read.
+/// The counters of all slots, read; and the sampling rate of each, written.
 #[derive(Debug)]
 pub(crate) struct CounterMemory {
     mapping: Mapping,
@@ -69,10 +69,25 @@ impl CounterMemory {
     pub(crate) fn map(fd: BorrowedFd<'_>, slots: u32, lanes: u32) -> io::Result<CounterMemory> {
         let bytes = slots as usize * lanes as usize * size_of::<types::counters>();
         Ok(CounterMemory {
-            mapping: Mapping::new(fd, bytes, ProtFlags::READ)?,
+            mapping: Mapping::new(fd, bytes, ProtFlags::READ | ProtFlags::WRITE)?,
             slots,
             lanes,
         })
+    }
+
+    /// Sets a slot's sampling rate and number (`counters.sample` in `bpf/record.h`).
+    pub(crate) fn set_sample(&self, slot: u32, sample: u64) {
+        if slot >= self.slots {
+            return;
+        }
+        for lane in 0..self.lanes {
+            let record = (slot as usize * self.lanes as usize + lane as usize)
+                * size_of::<types::counters>();
+            let word: &AtomicU64 = self
+                .mapping
+                .word(record + offset_of!(types::counters, sample));
+            word.store(sample, Ordering::Relaxed);
+        }
     }
 
     /// A slot's counters, all lanes together. `None` for a slot that there is not.
@@ -119,6 +134,98 @@ impl ReadMemory {
             reads.load(Ordering::Relaxed)
         };
         (0..self.records).map(of_cpu).sum()
+    }
+}
+
+/// Reuse times of sampled pages, and the table of their last accesses (`bpf/reuse.h`).
+#[derive(Debug)]
+pub(crate) struct ReuseMemory {
+    reuses: Mapping,
+    groups: u32,
+    asked_at: Mapping,
+    places: u32,
+}
+
+/// A group's last access to a page, in its ticks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) group: u32,
+    pub(crate) at: u32,
+}
+
+impl ReuseMemory {
+    /// Maps the records of `groups` groups, and `places` places.
+    pub(crate) fn map(
+        reuses: BorrowedFd<'_>,
+        groups: u32,
+        asked_at: BorrowedFd<'_>,
+        places: u32,
+    ) -> io::Result<ReuseMemory> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        Ok(ReuseMemory {
+            reuses: Mapping::new(
+                reuses,
+                groups as usize * size_of::<types::reuse>(),
+                protection,
+            )?,
+            groups,
+            asked_at: Mapping::new(asked_at, places as usize * size_of::<u64>(), protection)?,
+            places,
+        })
+    }
+
+    /// Number of groups.
+    pub(crate) fn groups(&self) -> u32 {
+        self.groups
+    }
+
+    /// Number of places.
+    pub(crate) fn places(&self) -> u32 {
+        self.places
+    }
+
+    /// The counts of a group.
+    pub(crate) fn read(&self, group: u32) -> types::reuse {
+        let record = group.min(self.groups - 1) as usize * size_of::<types::reuse>();
+        let clock: &AtomicU64 = self.reuses.word(record + offset_of!(types::reuse, clock));
+        let reads: &AtomicU64 = self.reuses.word(record + offset_of!(types::reuse, reads));
+        let word = |at: usize| {
+            let word: &AtomicU32 = self.reuses.word(record + at);
+            word.load(Ordering::Relaxed)
+        };
+        let bins = |at: usize| std::array::from_fn(|bin| word(at + bin * size_of::<u32>()));
+        types::reuse {
+            clock: clock.load(Ordering::Relaxed),
+            reads: reads.load(Ordering::Relaxed),
+            since: word(offset_of!(types::reuse, since)),
+            by_reads: bins(offset_of!(types::reuse, by_reads)),
+            by_writes: bins(offset_of!(types::reuse, by_writes)),
+            lost: bins(offset_of!(types::reuse, lost)),
+            ..types::reuse::default()
+        }
+    }
+
+    /// Observation of a group began after this tick.
+    pub(crate) fn set_since(&self, group: u32, tick: u32) {
+        let record = group.min(self.groups - 1) as usize * size_of::<types::reuse>();
+        let since: &AtomicU32 = self.reuses.word(record + offset_of!(types::reuse, since));
+        since.store(tick, Ordering::Relaxed);
+    }
+
+    /// Calls `keep` for each page in the table, and frees the places for which it returns false.
+    pub(crate) fn sweep(&self, mut keep: impl FnMut(Asked) -> bool) {
+        for place in 0..self.places as usize {
+            let word: &AtomicU64 = self.asked_at.word(place * size_of::<u64>());
+            let seen = word.load(Ordering::Relaxed);
+            let asked = Asked {
+                group: (seen >> 24 & 0xff) as u32,
+                at: (seen >> 32) as u32,
+            };
+            if seen != 0 && !keep(asked) {
+                // Unless a program wrote there in the meantime.
+                let _ = word.compare_exchange(seen, 0, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
     }
 }
 

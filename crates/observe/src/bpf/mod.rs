@@ -14,6 +14,7 @@
 //! recycled path is another group; what is not counted is `None`.
 
 mod counters;
+mod curves;
 mod estimate;
 mod features;
 mod load;
@@ -90,6 +91,7 @@ include!(concat!(env!("OUT_DIR"), "/observe.rs"));
 pub(crate) use generated::types;
 
 const _: () = assert!(size_of::<types::counters>() == 128);
+const _: () = assert!(size_of::<types::reuse>() == 24 + 3 * 4 * crate::reuse::BINS);
 const _: () = assert!(size_of::<types::control>() == 32);
 const _: () = assert!(size_of::<types::shared_file>() == 208);
-const _: () = assert!(size_of::<types::settings>() == 16);
+const _: () = assert!(size_of::<types::settings>() == 20);

@@ -10,21 +10,24 @@
 use std::collections::{BTreeMap, HashMap};
 use std::mem::offset_of;
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use justitia_cgroup::{Fs, GroupId};
 use justitia_policy::snapshot::{SharedFile, Traffic};
+use justitia_policy::units::Bytes;
+use justitia_policy::worth::Curve;
 use libbpf_rs::{Link, Map, MapCore as _, MapFlags, Object, OpenObject};
 use rustix::time::{clock_gettime, ClockId};
 
 use super::counters::Counters;
+use super::curves::{Curves, Then};
 use super::estimate::Estimator;
 use super::features::Coverage;
 use super::load;
-use super::memory::{ControlMemory, CounterMemory, ReadMemory};
+use super::memory::{ControlMemory, CounterMemory, ReadMemory, ReuseMemory};
 use super::points::{choose, Choice, Tier};
-use super::reads::{self, Reads, Turn};
+use super::reads::{self, locked, Reads, Turn};
 use super::sharing::Sharing;
 use super::sizes::Sizes;
 use super::slots::Slots;
@@ -56,6 +59,7 @@ pub struct Observer {
     sharing: Option<Sharing>,
     /// In the tier that counts reads.
     reads: Option<Reads>,
+    curves: Option<Arc<Mutex<Curves>>>,
     memory: Arc<CounterMemory>,
     control: ControlMemory,
     object: Arc<Object>,
@@ -157,7 +161,8 @@ impl Observer {
                 "counters",
                 "how many CPUs there are is not known".into(),
             ))?;
-        let sizes = Sizes::of(fs.read_host().total, cpus);
+        let total = fs.read_host().total;
+        let sizes = Sizes::of(total, cpus);
         let mut object = load_programs(&choice, &sizes);
         if object.is_err() && !choice.in_modules.is_empty() {
             // Only the module itself knows whether it has the function.
@@ -171,7 +176,17 @@ impl Observer {
         let memory = Arc::new(memory.map_err(Error::Memory)?);
         let control = find(&object, CONTROL)?;
         let control = ControlMemory::map(control.as_fd()).map_err(Error::Memory)?;
+        let page_bytes = rustix::param::page_size() as u64;
+        let mut curves = None;
         let reads = if choice.tier == Tier::Fentry {
+            let (reuses, asked_at) = (find(&object, "reuses")?, find(&object, "asked_at")?);
+            let (groups, places) = (sizes.reuses, sizes.asked_at);
+            let ages = ReuseMemory::map(reuses.as_fd(), groups, asked_at.as_fd(), places);
+            let most = total.unwrap_or(Bytes(u64::MAX));
+            let ages = ages.map_err(Error::Memory)?;
+            let all = Curves::new(ages, Arc::clone(&memory), page_bytes, most);
+            let all = Arc::new(Mutex::new(all));
+            curves = Some(Arc::clone(&all));
             let memory_of_reads = ReadMemory::map(find(&object, LAST)?.as_fd(), cpus);
             let memory_of_reads = memory_of_reads.map_err(Error::Memory)?;
             let chosen = |name: &&str| choice.programs.contains(name);
@@ -187,6 +202,7 @@ impl Observer {
                 memory_of_reads,
                 looks,
                 programs,
+                all,
             )?)
         } else {
             None
@@ -198,6 +214,7 @@ impl Observer {
             links,
             sharing,
             reads,
+            curves,
             memory,
             control,
             sampled_at: Instant::now(),
@@ -209,7 +226,7 @@ impl Observer {
             listed: Vec::new(),
             waiting: false,
             samples: 0,
-            page_bytes: rustix::param::page_size() as u64,
+            page_bytes,
             proc_samples: Vec::new(),
         })
     }
@@ -314,8 +331,12 @@ impl Observer {
             }
         }
         self.control.next_generation();
+        let slots = || self.groups.values().map(|account| account.slot);
         if let Some(reads) = &self.reads {
-            reads.watch(self.groups.values().map(|account| account.slot));
+            reads.watch(slots());
+        }
+        if let Some(curves) = &self.curves {
+            locked(curves).watch(slots());
         }
     }
 
@@ -417,6 +438,17 @@ impl TrafficSource for Observer {
         if self.sharing.as_ref().is_some_and(Sharing::is_due) {
             self.look_for_shared_files();
         }
+        if let Some(curves) = self.curves.as_ref().filter(|_| !self.estimates()) {
+            let mut curves = locked(curves);
+            if curves.is_due() {
+                curves.look(Then::GoOn);
+            }
+        }
+    }
+
+    fn worth(&self, group: GroupId) -> Option<Curve> {
+        let slot = self.groups.get(&group)?.slot;
+        locked(self.curves.as_ref()?).curve(slot).cloned()
     }
 
     fn shared(&mut self) -> Option<Vec<SharedFile>> {
@@ -470,6 +502,8 @@ fn configure(object: &mut OpenObject, choice: &Choice, sizes: &Sizes) -> libbpf_
             "prefetched" => sizes.prefetched,
             "readers" => sizes.readers,
             "doing" => sizes.doing,
+            "reuses" => sizes.reuses,
+            "asked_at" => sizes.asked_at,
             // The programs say how many lie in a set.
             "files" => sizes.sets * map.max_entries(),
             _ => 0,
@@ -488,6 +522,7 @@ fn configure(object: &mut OpenObject, choice: &Choice, sizes: &Sizes) -> libbpf_
                     offset_of!(types::settings, set_shift),
                     64 - sizes.sets.trailing_zeros(),
                 ),
+                (offset_of!(types::settings, asked_mask), sizes.asked_at - 1),
             ] {
                 settings[at..at + size_of::<u32>()].copy_from_slice(&value.to_ne_bytes());
             }

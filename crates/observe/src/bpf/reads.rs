@@ -6,6 +6,8 @@
 //! phase, by a thread of its own, because detaching can take a second. In and between windows the kernel's
 //! own count (`rchar`, `bpf/threads.h`) goes on, and [`super::estimate`] makes of both what the group read.
 //!
+//! Each window is one for curves ([`super::curves`]), too; every [`STRETCH_EVERY`] one is longer for them.
+//!
 //! Attaching changes the kernel's text on all CPUs, so a host with `nohz_full` CPUs has no windows.
 
 use std::env;
@@ -21,6 +23,7 @@ use std::time::{Duration, Instant};
 use justitia_cgroup::has_nohz_full;
 use libbpf_rs::{Link, Object};
 
+use super::curves::{Curves, Then};
 use super::estimate::Seen;
 use super::memory::{CounterMemory, ReadMemory};
 use super::sharing::run;
@@ -30,6 +33,11 @@ use super::{attach_one, Error};
 const BUDGET: f64 = 0.008;
 const WINDOW: Duration = Duration::from_millis(100);
 const EVERY: Duration = Duration::from_secs(5);
+/// A curve ends at the length of a window. So now and then one is longer: as long as all of them take this part
+/// of the load's CPU time, up to a length.
+const STRETCH: Duration = Duration::from_millis(2500);
+const STRETCH_EVERY: Duration = Duration::from_secs(100);
+const STRETCH_BUDGET: f64 = 0.003;
 /// After so many windows in a row with less than half of what the budget allows each read is counted again.
 const CALM: u32 = 3;
 /// The programs that run for each read.
@@ -57,6 +65,9 @@ struct Common {
     slots: Mutex<Vec<u32>>,
     /// What windows saw, by slot, until the observer takes it.
     seen: Mutex<Vec<(u32, Seen)>>,
+    curves: Arc<Mutex<Curves>>,
+    /// How long a window for curves may be.
+    stretch: Duration,
 }
 
 /// The programs behind reads, attached or not.
@@ -95,7 +106,7 @@ pub(super) enum Turn {
     SampledLast,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -107,6 +118,7 @@ impl Reads {
         reads: ReadMemory,
         looks: Option<Link>,
         programs: Vec<&'static str>,
+        curves: Arc<Mutex<Curves>>,
     ) -> Result<Reads, Error> {
         let mut common = Common {
             object: Arc::clone(object),
@@ -117,6 +129,8 @@ impl Reads {
             most_per_s: 0.0,
             slots: Mutex::default(),
             seen: Mutex::default(),
+            curves,
+            stretch: STRETCH,
         };
         let bare = least_of_a_read();
         let links = common.attach()?;
@@ -128,7 +142,11 @@ impl Reads {
             }
             _ => PRICE,
         };
-        common.most_per_s = BUDGET / price.clamp(PRICES.0, PRICES.1).as_secs_f64();
+        let price = price.clamp(PRICES.0, PRICES.1);
+        common.most_per_s = BUDGET / price.as_secs_f64();
+        // The load spends at least a bare read on each.
+        let part = price.as_secs_f64() / bare.unwrap_or(price).max(price).as_secs_f64();
+        common.stretch = STRETCH.min(STRETCH_EVERY.mul_f64(STRETCH_BUDGET / part));
         let last = (common.reads.total(), Instant::now());
         Ok(Reads {
             common: Arc::new(common),
@@ -195,6 +213,7 @@ impl Reads {
                 self.mode = Mode::Always {
                     links: links.unwrap_or_default(),
                 };
+                locked(&self.common.curves).begin();
                 Turn::SampledLast
             }
         }
@@ -263,13 +282,31 @@ impl Common {
     /// Looks through windows, the first of them now, until reads are few or it is stopped.
     fn windows(&self, mut links: Vec<Link>, stopped: &Receiver<()>) -> Vec<Link> {
         let mut calm = 0;
+        // The first one goes on with what was observed before.
+        let mut goes_on = true;
+        locked(&self.curves).admit(true);
+        let mut stretched = Instant::now();
         // Periods follow each other; where in its period a window lies is random.
         let mut period = Instant::now();
         loop {
             let (since, reads) = (Instant::now(), self.reads.total());
-            if self.window(stopped).is_err() {
+            let stretch = goes_on || stretched.elapsed() >= STRETCH_EVERY;
+            if stretch {
+                stretched = since;
+            }
+            if !goes_on {
+                locked(&self.curves).begin();
+            }
+            let mut ended = self.window(WINDOW, stopped);
+            if stretch && ended.is_ok() {
+                locked(&self.curves).look(Then::Stretch);
+                ended = self.window(self.stretch.saturating_sub(WINDOW), stopped);
+            }
+            locked(&self.curves).look(Then::Rest);
+            if ended.is_err() {
                 return links;
             }
+            goes_on = false;
             let per_s = (self.reads.total() - reads) as f64 / since.elapsed().as_secs_f64();
             calm = if per_s < self.most_per_s / 2.0 {
                 calm + 1
@@ -294,10 +331,10 @@ impl Common {
     }
 
     /// One window. An error if it is to be the last.
-    fn window(&self, stopped: &Receiver<()>) -> io::Result<()> {
+    fn window(&self, length: Duration, stopped: &Receiver<()>) -> io::Result<()> {
         let since = Instant::now();
         let before = self.counted()?;
-        if stopped.recv_timeout(WINDOW) != Err(RecvTimeoutError::Timeout) {
+        if stopped.recv_timeout(length) != Err(RecvTimeoutError::Timeout) {
             return Err(io::ErrorKind::Interrupted.into());
         }
         let after = self.counted()?;

@@ -1,9 +1,9 @@
 //! How large the programs' maps are: in proportion to the host's memory, up to what a host of 8 or
 //! 16 GiB has.
 //!
-//! The kernel allocates them whole when the programs are loaded, some 7 MB at full size, and up to 8 MiB more
-//! for the counters where there are many CPUs. What they remember goes with memory: groups, open files and what was fetched ahead of them each take some. A map
-//! that is too small forgets sooner (`LRU_HASH`, the files) or is slower (the places); only a group
+//! The kernel allocates them whole when the programs are loaded, some 9 MB at full size, and up to 8 MiB more
+//! for the counters where there are many CPUs. Groups, open files and pages fetched ahead each take memory, so
+//! their number grows with the host's. A map that is too small forgets sooner (`LRU_HASH`, the files) or is slower (the places); only a group
 //! without a slot is not counted, so there are more of these than groups fit into memory.
 
 use justitia_policy::units::Bytes;
@@ -15,6 +15,8 @@ const MAX_SLOTS: u64 = 4095;
 const MAX_LANES: u32 = 16;
 /// The programs' `PLACES`.
 const MAX_PLACES: u64 = 4096;
+/// A byte of an entry in `asked_at` tells the group; 0 is nobody.
+const MAX_REUSES: u64 = 256;
 /// An LRU map's CPUs each hold back up to 128 entries (`kernel/bpf/bpf_lru_list.c`); with fewer than
 /// twice that it forgets what was used just now.
 const LRU_PER_CPU: u64 = 256;
@@ -38,6 +40,10 @@ pub(super) struct Sizes {
     pub(super) places: u32,
     /// Sets of files; a power of two.
     pub(super) sets: u32,
+    /// Groups with a curve at once.
+    pub(super) reuses: u32,
+    /// Places of sampled pages; a power of two.
+    pub(super) asked_at: u32,
 }
 
 impl Sizes {
@@ -59,6 +65,8 @@ impl Sizes {
             doing: lru(per(16), 1024),
             places: power_of_two(per(4), 256, MAX_PLACES),
             sets: power_of_two(per(4), 128, 2048),
+            reuses: small(per(16).clamp(32, MAX_REUSES)),
+            asked_at: power_of_two(per(1).saturating_mul(32), 16384, 131_072),
         }
     }
 }
@@ -109,6 +117,8 @@ mod tests {
                         s.doing,
                         s.places,
                         s.sets,
+                        s.reuses,
+                        s.asked_at,
                     ]
                 };
                 assert!(list(now)
@@ -117,6 +127,10 @@ mod tests {
                     .all(|(now, before)| *now >= before));
                 assert!(now.places.is_power_of_two() && u64::from(now.places) <= MAX_PLACES);
                 assert!(now.sets.is_power_of_two() && now.slots > 0);
+                assert!(now.asked_at.is_power_of_two() && u64::from(now.reuses) <= MAX_REUSES);
+                let curves =
+                    now.reuses as usize * size_of::<types::reuse>() + now.asked_at as usize * 8;
+                assert!(curves <= 2 << 20);
                 assert!(now.lanes.is_power_of_two() && now.lanes >= cpus.min(MAX_LANES));
                 let a_slot = u64::from(now.lanes) * size_of::<types::counters>() as u64;
                 assert!(u64::from(now.slots) * a_slot <= 8 << 20);

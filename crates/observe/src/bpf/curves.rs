@@ -1,0 +1,396 @@
+//! Which groups have a curve, at what rate each is sampled, and the periodic reading of the histograms.
+//!
+//! The maps have room for up to 255 groups; beyond that, a group that reads replaces one that is idle. The
+//! sampling rate adapts by powers of two: it drops where a group's accesses are fast, to bound the cost, and
+//! where its pages are many, to bound memory.
+//!
+//! Invariant: an age never spans a change of the sampling rate or a time in which reads were not observed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use justitia_policy::units::Bytes;
+use justitia_policy::worth::Curve;
+
+use super::memory::{CounterMemory, ReuseMemory};
+use crate::reuse::{bin_of, Look, Reuse, BINS};
+
+/// Time between two readings of the histograms.
+const EVERY: Duration = Duration::from_secs(5);
+/// The sampling rate is one block in 2^FIRST at first, in 2^DENSEST at most and in 2^SPARSEST at least.
+const FIRST: u32 = 2;
+const DENSEST: u32 = 1;
+const SPARSEST: u32 = 16;
+/// Sampled accesses per second, of a group and of all groups, above which the rate drops. One costs 0.1 us.
+const MOST_PER_S: f64 = 4000.0;
+const MOST_OF_ALL_PER_S: f64 = 16_000.0;
+/// Where reads are observed in windows, the bounds above are larger by this factor: a window covers less than
+/// this part of the time.
+const IN_WINDOWS: f64 = 8.0;
+/// The rate rises after PATIENCE readings without a change, by a factor of four or more, to where the group
+/// stays below half of its bound and its pages fill no more than its part of one in ROOMY places.
+const PATIENCE: u32 = 3;
+const ROOMY: u32 = 8;
+/// A change of the rate empties the histograms. The old curve stays until the new one covers as much, or for
+/// this many readings.
+const STANDS: u32 = 6;
+/// Between windows, observations decay at this part of the normal speed.
+const UNSEEN: f64 = 0.5;
+/// A group without a read in this many readings gives its number to another.
+const IDLE: u32 = 60;
+
+/// The groups with a curve, and those without.
+#[derive(Debug)]
+pub(super) struct Curves {
+    memory: ReuseMemory,
+    counters: Arc<CounterMemory>,
+    page_bytes: u64,
+    /// The host's memory, the largest size of a curve.
+    most: Bytes,
+    /// Watched slots without a curve, and the pages they had asked for at the last reading.
+    waiting: BTreeMap<u32, u64>,
+    groups: BTreeMap<u32, Sampled>,
+    /// Free numbers; 0 is never given.
+    free: Vec<u32>,
+    looked_at: Option<Instant>,
+}
+
+/// Whether reads are observed after a reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// Reads are observed all the time.
+    GoOn,
+    /// Reads are observed until the end of a long window.
+    Stretch,
+    /// Reads are not observed.
+    Rest,
+}
+
+/// A slot with a curve.
+#[derive(Debug)]
+struct Sampled {
+    /// Its number in the programs' maps.
+    number: u32,
+    octave: u32,
+    reuse: Reuse,
+    curve: Option<Curve>,
+    /// Age in ticks beyond which pages are dropped.
+    oldest: u32,
+    /// The tick at which observation began, and the tick of the last reading.
+    since: u32,
+    clock: u64,
+    /// Time of the last reading.
+    looked_at: Instant,
+    /// Its pages in `asked_at`.
+    alive: u32,
+    /// Readings since its rate changed, and since its last read.
+    steady: u32,
+    idle: u32,
+}
+
+impl Sampled {
+    fn rate(&self) -> f64 {
+        0.5f64.powi(self.octave.cast_signed())
+    }
+}
+
+impl Curves {
+    pub(super) fn new(
+        memory: ReuseMemory,
+        counters: Arc<CounterMemory>,
+        page_bytes: u64,
+        most: Bytes,
+    ) -> Curves {
+        Curves {
+            free: (1..memory.groups()).rev().collect(),
+            memory,
+            counters,
+            page_bytes,
+            most,
+            waiting: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            looked_at: None,
+        }
+    }
+
+    /// Sets the slots in use. A slot whose owner changed must have been left out in between.
+    pub(super) fn watch(&mut self, slots: impl Iterator<Item = u32>) {
+        let mut before = std::mem::take(&mut self.waiting);
+        let mut groups = std::mem::take(&mut self.groups);
+        for slot in slots {
+            if let Some(sampled) = groups.remove(&slot) {
+                self.groups.insert(slot, sampled);
+            } else {
+                let asked = before.remove(&slot).or_else(|| self.asked(slot));
+                self.waiting.insert(slot, asked.unwrap_or_default());
+            }
+        }
+        for (slot, sampled) in groups {
+            self.retire(slot, &sampled);
+        }
+    }
+
+    /// The last curve of a slot.
+    pub(super) fn curve(&self, slot: u32) -> Option<&Curve> {
+        self.groups.get(&slot)?.curve.as_ref()
+    }
+
+    /// Whether the next reading is due.
+    pub(super) fn is_due(&self) -> bool {
+        self.looked_at.is_none_or(|at| at.elapsed() >= EVERY)
+    }
+
+    /// Reads are observed from now on.
+    pub(super) fn begin(&mut self) {
+        for (&slot, sampled) in &mut self.groups {
+            let unseen = sampled.looked_at.elapsed().as_secs_f64();
+            sampled.reuse.decay(unseen * UNSEEN, sampled.idle == 0);
+            begin(&self.memory, &self.counters, slot, sampled);
+        }
+    }
+
+    /// Reads the histograms, computes the curves and adapts the rates.
+    pub(super) fn look(&mut self, then: Then) {
+        let now = Instant::now();
+        self.looked_at = Some(now);
+        let mut looks = self.sweep();
+        let mut ticks_per_s = BTreeMap::new();
+        let (page_bytes, most) = (self.page_bytes, self.most);
+        for (&slot, sampled) in &mut self.groups {
+            let Some(look) = looks.remove(&sampled.number) else {
+                continue;
+            };
+            let seconds = (now - sampled.looked_at).as_secs_f64();
+            sampled.looked_at = now;
+            let ticks = look.ticks.wrapping_sub(sampled.clock);
+            let rate = sampled.rate();
+            sampled.clock = look.ticks;
+            sampled.alive = look.alive.iter().sum();
+            sampled.steady += 1;
+            sampled.idle = if ticks == 0 { sampled.idle + 1 } else { 0 };
+            sampled.reuse.go_on(look, seconds, rate);
+            if then == Then::Rest {
+                sampled.reuse.rest();
+            }
+            let (curve, oldest) = sampled.reuse.curve(page_bytes, rate, most);
+            let known = |curve: &Option<Curve>| curve.as_ref().map(Curve::known);
+            if sampled.steady >= STANDS || known(&curve) >= known(&sampled.curve) {
+                sampled.curve = curve;
+            }
+            sampled.oldest = oldest.unwrap_or(u32::MAX);
+            ticks_per_s.insert(slot, ticks as f64 / seconds.max(1e-3));
+        }
+        match then {
+            Then::GoOn => self.adapt(&ticks_per_s, 1.0),
+            Then::Stretch => self.adapt(&ticks_per_s, IN_WINDOWS),
+            // A window is too short to measure a group's speed.
+            Then::Rest => {}
+        }
+        self.admit(then != Then::Rest);
+    }
+
+    fn asked(&self, slot: u32) -> Option<u64> {
+        Some(self.counters.read(slot)?.asked_pages)
+    }
+
+    fn retire(&mut self, slot: u32, sampled: &Sampled) {
+        self.counters.set_sample(slot, 0);
+        self.free.push(sampled.number);
+    }
+
+    /// The counts of each group, by its number. Frees the places of pages that are too old to count.
+    fn sweep(&self) -> BTreeMap<u32, Look> {
+        let mut looks: Vec<Option<(&Sampled, Look)>> = Vec::new();
+        looks.resize_with(self.memory.groups() as usize, || None);
+        for (slot, sampled) in &self.groups {
+            let look = look_at(&self.memory, &self.counters, *slot, sampled.number);
+            looks[sampled.number as usize] = Some((sampled, look));
+        }
+        self.memory.sweep(|asked| {
+            let Some(Some((sampled, look))) = looks.get_mut(asked.group as usize) else {
+                return false;
+            };
+            if asked.at.wrapping_sub(sampled.since).cast_signed() <= 0 {
+                return false;
+            }
+            // The access may be newer than the reading of the clock.
+            let age = (look.ticks as u32).wrapping_sub(asked.at);
+            let age = if age.cast_signed() >= 0 { age } else { 0 };
+            let bin = bin_of(age);
+            let young = age <= sampled.oldest;
+            let ages = if young {
+                &mut look.alive
+            } else {
+                &mut look.lost
+            };
+            ages[bin] = ages[bin].wrapping_add(1);
+            young
+        });
+        let looks = looks.into_iter().flatten();
+        looks
+            .map(|(sampled, look)| (sampled.number, look))
+            .collect()
+    }
+
+    /// Changes rates that cost too much or could be higher. `times`: factor on the bounds per second.
+    fn adapt(&mut self, ticks_per_s: &BTreeMap<u32, f64>, times: f64) {
+        let places = self.memory.places();
+        let alive: u32 = self.groups.values().map(|sampled| sampled.alive).sum();
+        let all: f64 = ticks_per_s.values().sum();
+        let fastest = ticks_per_s.iter().max_by(|a, b| a.1.total_cmp(b.1));
+        let fastest = fastest.filter(|_| all > MOST_OF_ALL_PER_S * times);
+        let largest = self.groups.iter().max_by_key(|(_, sampled)| sampled.alive);
+        let largest = largest.filter(|_| alive > places / 2);
+        let blamed = [
+            fastest.map(|(slot, _)| *slot),
+            largest.map(|(slot, _)| *slot),
+        ];
+        let room = places / ROOMY / (self.groups.len() as u32).max(1);
+        for (&slot, sampled) in &mut self.groups {
+            let per_s = ticks_per_s.get(&slot).copied().unwrap_or_default();
+            let least = u32::from(blamed.contains(&Some(slot)));
+            let octave = adapted(sampled, per_s / (MOST_PER_S * times), least, room);
+            if octave == sampled.octave {
+                continue;
+            }
+            sampled.octave = octave;
+            sampled.reuse = Reuse::default();
+            sampled.oldest = u32::MAX;
+            sampled.steady = 0;
+            self.counters.set_sample(slot, sample_of(sampled));
+            begin(&self.memory, &self.counters, slot, sampled);
+        }
+    }
+
+    /// Gives numbers to waiting groups: to all while most numbers are free, then to those that read since the
+    /// last reading, which may replace an idle group. `goes_on`: their reads are observed from now on.
+    pub(super) fn admit(&mut self, goes_on: bool) {
+        let waiting = std::mem::take(&mut self.waiting);
+        for (slot, before) in waiting {
+            let asked = self.asked(slot).unwrap_or(before);
+            let plenty = self.free.len() > self.groups.len();
+            let number = (plenty || asked != before).then(|| self.number());
+            let number = number.flatten();
+            let Some(number) = number else {
+                self.waiting.insert(slot, asked);
+                continue;
+            };
+            let mut sampled = Sampled {
+                number,
+                octave: FIRST,
+                reuse: Reuse::default(),
+                curve: None,
+                oldest: u32::MAX,
+                since: 0,
+                clock: 0,
+                looked_at: Instant::now(),
+                alive: 0,
+                steady: 0,
+                idle: 0,
+            };
+            begin(&self.memory, &self.counters, slot, &mut sampled);
+            if !goes_on {
+                sampled.reuse.rest();
+            }
+            self.counters.set_sample(slot, sample_of(&sampled));
+            self.groups.insert(slot, sampled);
+        }
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        if self.free.is_empty() {
+            let idle = self.groups.iter().max_by_key(|(_, sampled)| sampled.idle);
+            let slot = *idle.filter(|(_, sampled)| sampled.idle >= IDLE)?.0;
+            let sampled = self.groups.remove(&slot)?;
+            self.retire(slot, &sampled);
+            let asked = self.asked(slot).unwrap_or_default();
+            self.waiting.insert(slot, asked);
+        }
+        self.free.pop()
+    }
+}
+
+/// The new octave of a sample. `part`: its accesses over their bound; `least`: octaves by which the rate must
+/// drop at least; `room`: places for its pages.
+fn adapted(now: &Sampled, part: f64, least: u32, room: u32) -> u32 {
+    let sparser = (part.log2().ceil().max(0.0) as u32).max(least);
+    if sparser > 0 {
+        return (now.octave + sparser).min(SPARSEST);
+    }
+    if now.steady < PATIENCE || now.alive == 0 {
+        return now.octave;
+    }
+    let by_speed = (0.5 / part).log2().floor().max(0.0) as u32;
+    let denser = by_speed.min((room / now.alive).checked_ilog2().unwrap_or(0));
+    let denser = denser.min(now.octave.saturating_sub(DENSEST));
+    now.octave - if denser >= 2 { denser } else { 0 }
+}
+
+/// `counters.sample`.
+fn sample_of(sampled: &Sampled) -> u64 {
+    1 << (64 - sampled.octave) | u64::from(sampled.number)
+}
+
+fn look_at(memory: &ReuseMemory, counters: &CounterMemory, slot: u32, number: u32) -> Look {
+    let counted = memory.read(number);
+    Look {
+        ticks: counted.clock,
+        reads: counted.reads,
+        asked: counters.read(slot).map_or(0, |counted| counted.asked_pages),
+        by_reads: counted.by_reads,
+        by_writes: counted.by_writes,
+        lost: counted.lost,
+        alive: [0; BINS],
+    }
+}
+
+/// Observation of a group begins.
+fn begin(memory: &ReuseMemory, counters: &CounterMemory, slot: u32, sampled: &mut Sampled) {
+    let look = look_at(memory, counters, slot, sampled.number);
+    sampled.since = look.ticks as u32;
+    sampled.clock = look.ticks;
+    sampled.looked_at = Instant::now();
+    memory.set_since(sampled.number, sampled.since);
+    sampled.reuse.begin(look);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_sample_is_within_its_means_and_rests_after_one_change(
+            octave in DENSEST..=SPARSEST,
+            part in 0.0f64..100.0,
+            alive in 0u32..10_000,
+            room in 1u32..20_000,
+        ) {
+            let sampled = |octave, alive| Sampled {
+                number: 1,
+                octave,
+                reuse: Reuse::default(),
+                curve: None,
+                oldest: u32::MAX,
+                since: 0,
+                clock: 0,
+                looked_at: Instant::now(),
+                alive,
+                steady: PATIENCE,
+                idle: 0,
+            };
+            let then = adapted(&sampled(octave, alive), part, 0, room);
+            prop_assert!((DENSEST..=SPARSEST).contains(&then));
+            let factor = 2f64.powi(octave.cast_signed() - then.cast_signed());
+            prop_assert!(part * factor <= 1.0 || then == SPARSEST);
+            prop_assert!(factor <= 1.0 || f64::from(alive) * factor <= f64::from(room));
+            let after = sampled(then, (f64::from(alive) * factor) as u32);
+            let later = adapted(&after, part * factor, 0, room);
+            prop_assert!(later == then || factor < 1.0, "{} {} {}", octave, then, later);
+            prop_assert!(later <= then, "{} {} {}", octave, then, later);
+        }
+    }
+}

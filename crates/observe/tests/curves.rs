@@ -1,0 +1,253 @@
+//! Curves of hit ratios against hit ratios: a reader in a memory cgroup of one size sees what it would have
+//! at others, and then it gets them.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::{advise, Eye, Scratch, TestFile, PAGE};
+use justitia_observe::bpf::Counters;
+use justitia_observe::TrafficSource;
+use justitia_policy::units::Bytes;
+use justitia_policy::worth::Curve;
+
+/// A file that a reader reads, pages.
+const PAGES: u64 = 12 << 10;
+
+/// Deterministic random numbers.
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+/// Which page is read next.
+enum Load {
+    Random,
+    /// Cumulative probabilities of ranks.
+    Zipf(Vec<f64>),
+    Loop,
+    /// One of the first eighth, mostly, and a scan of the rest.
+    Mixed,
+}
+
+impl Load {
+    fn zipf(exponent: f64) -> Load {
+        let mut sum = 0.0;
+        let ranks = (1..=PAGES).map(|rank| {
+            sum += (rank as f64).powf(-exponent);
+            sum
+        });
+        Load::Zipf(ranks.collect())
+    }
+
+    fn page(&self, nth: u64, state: &mut u64) -> u64 {
+        match self {
+            Load::Random => next(state) % PAGES,
+            Load::Zipf(ranks) => {
+                let drawn = (next(state) >> 11) as f64 / (1u64 << 53) as f64;
+                let drawn = drawn * ranks[ranks.len() - 1];
+                let rank = ranks.partition_point(|sum| *sum < drawn) as u64;
+                rank * 7919 % PAGES
+            }
+            Load::Loop => nth % (PAGES / 2),
+            Load::Mixed if next(state) % 4 > 0 => next(state) % (PAGES / 8),
+            Load::Mixed => PAGES / 8 + nth / 4 % (PAGES - PAGES / 8),
+        }
+    }
+}
+
+/// A group, its reader and who looks.
+struct Reader<'a> {
+    scratch: &'a Scratch,
+    eye: Eye,
+    file: fs::File,
+    load: Load,
+    nth: u64,
+    state: u64,
+    /// After each 64 reads.
+    pause: Duration,
+}
+
+impl Reader<'_> {
+    /// Reads for so long, looked at as by the agent; returns what was counted.
+    fn read(&mut self, seconds: f64) -> Counters {
+        let id = self.eye.groups[0].id();
+        let (begun, mut looked) = (Instant::now(), Instant::now());
+        let before = self.eye.counters(id);
+        let mut buffer = [0; PAGE as usize];
+        while begun.elapsed().as_secs_f64() < seconds {
+            for _ in 0..64 {
+                let page = self.load.page(self.nth, &mut self.state);
+                self.file.read_exact_at(&mut buffer, page * PAGE).unwrap();
+                self.nth += 1;
+            }
+            if !self.pause.is_zero() {
+                std::thread::sleep(self.pause);
+            }
+            if looked.elapsed() > Duration::from_secs(1) {
+                self.eye.look();
+                looked = Instant::now();
+            }
+        }
+        common::difference(&before, &self.eye.counters(id))
+    }
+
+    fn curve(&self) -> Option<Curve> {
+        self.eye.observer.worth(self.eye.groups[0].id())
+    }
+
+    /// Page cache that the group holds.
+    fn held(&self) -> u64 {
+        let stat = fs::read_to_string(self.scratch.dir.join("memory.stat")).unwrap();
+        let of = |key: &str| -> u64 {
+            let mut lines = stat.lines();
+            let value = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+            value.unwrap().parse().unwrap()
+        };
+        of("file") - of("shmem")
+    }
+}
+
+fn set_lru(multi_generational: bool) -> bool {
+    let path = Path::new("/sys/kernel/mm/lru_gen/enabled");
+    path.exists() && fs::write(path, if multi_generational { "y" } else { "n" }).is_ok()
+}
+
+/// What a comparison needs beside the load.
+struct Comparison<'a> {
+    dir: &'a Path,
+    /// Seconds to learn the curve without a limit, and to measure with one; half of these to settle.
+    learn: f64,
+    measure: f64,
+    /// Of the file.
+    parts: &'a [f64],
+    /// So many reads a second that each is counted, or as many as possible.
+    paced: bool,
+}
+
+/// Compares a load's curve with what is measured; returns how far it is off in the mean, over how many sizes.
+fn off(name: &str, load: Load, how: &Comparison<'_>) -> (f64, usize) {
+    let path = how.dir.join("file");
+    if !path.exists() {
+        TestFile::cold(how.dir, "file", PAGES * PAGE);
+    }
+    let scratch = Scratch::new("curve");
+    // Before we enter: the observer's maps are charged to who makes them.
+    let eye = Eye::on(vec![scratch.group()]);
+    scratch.enter();
+    let file = fs::File::open(&path).unwrap();
+    advise(&file, libc::POSIX_FADV_DONTNEED);
+    advise(&file, libc::POSIX_FADV_RANDOM);
+    let mut reader = Reader {
+        scratch: &scratch,
+        eye,
+        file,
+        load,
+        nth: 0,
+        state: 88_172_645_463_325_252,
+        pause: Duration::from_millis(if how.paced { 8 } else { 0 }),
+    };
+    reader.read(how.learn);
+    let estimated = reader.eye.observer.estimates();
+    let curve = reader.curve().expect("enough was seen");
+    println!(
+        "{name}: {} reads, estimated {estimated}, {} points to {} MiB, {:.1} MB/s",
+        reader.nth,
+        curve.points().len(),
+        curve.known().0 >> 20,
+        curve.asked_per_s() / 1e6
+    );
+    let (mut sum, mut sizes) = (0.0, 0);
+    for part in how.parts {
+        // Room for what is no page cache: kernel memory of the group.
+        let current = fs::read_to_string(scratch.dir.join("memory.current")).unwrap();
+        let current: u64 = current.trim().parse().unwrap();
+        let other = current.saturating_sub(reader.held());
+        let limit = other + (part * (PAGES * PAGE) as f64) as u64;
+        scratch.set("memory.max", &limit.to_string());
+        reader.read(how.measure / 2.0);
+        let counted = reader.read(how.measure / 2.0);
+        let held = reader.held();
+        let truth = 1.0 - (counted.missed + counted.readahead) as f64 / counted.asked as f64;
+        // Who misses nothing would with more.
+        let misses = truth < 1.0;
+        let room = (part * (PAGES * PAGE) as f64) as u64;
+        let told = curve.hit_ratio(Bytes(if misses { held } else { room }));
+        println!(
+            "{name}: {:.1} MiB held: told {told:.3?}, truth {truth:.3}, {} asked",
+            held as f64 / f64::from(1 << 20),
+            counted.asked
+        );
+        if let Some(told) = told {
+            sum += (told - truth).abs();
+            sizes += 1;
+        }
+    }
+    scratch.set("memory.max", "max");
+    (sum / f64::from(sizes), sizes as usize)
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn a_curve_tells_what_hit_ratios_at_other_sizes_will_be() {
+    let dir = TestFile::dir();
+    for (name, load, paced) in [
+        ("random, estimated", Load::Random, false),
+        ("zipf 1.0", Load::zipf(1.0), true),
+    ] {
+        let (off, sizes) = off(
+            name,
+            load,
+            &Comparison {
+                dir: dir.path(),
+                learn: 13.0,
+                measure: 2.0,
+                parts: &[0.15, 0.3],
+                paced,
+            },
+        );
+        println!("{name}: off by {off:.3} over {sizes}");
+        assert!(off <= 0.05 && sizes == 2, "{name}: {off}, {sizes}");
+    }
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn curves_of_all_loads_on_both_lrus() {
+    let rounds = std::env::var("JUSTITIA_TEST_ROUNDS").unwrap_or_default();
+    if rounds.parse::<u32>().unwrap_or(100) < 100 {
+        return println!("not at so few rounds: {rounds}");
+    }
+    let dir = TestFile::dir();
+    for multi_generational in [false, true] {
+        let set = set_lru(multi_generational);
+        if multi_generational && !set {
+            continue;
+        }
+        for (name, load, paced) in [
+            ("random", Load::Random, true),
+            ("zipf 0.8", Load::zipf(0.8), true),
+            ("zipf 1.0", Load::zipf(1.0), true),
+            ("zipf 1.2", Load::zipf(1.2), true),
+            ("loop", Load::Loop, true),
+            ("mixed", Load::Mixed, true),
+            ("zipf 1.0, estimated", Load::zipf(1.0), false),
+            ("loop, estimated", Load::Loop, false),
+        ] {
+            let how = Comparison {
+                dir: dir.path(),
+                learn: 30.0,
+                measure: 4.0,
+                parts: &[0.06, 0.12, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0],
+                paced,
+            };
+            let (off, sizes) = off(name, load, &how);
+            println!("RESULT {name}, MGLRU {multi_generational}: off by {off:.3} over {sizes}");
+        }
+    }
+}
