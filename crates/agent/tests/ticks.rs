@@ -9,7 +9,11 @@ use common::{contended_host, BOOT};
 use justitia_agent::socket::{ticks, Server};
 use justitia_agent::{Agent, Log, Settings};
 use justitia_discover::RuntimeDirs;
-use justitia_policy::units::Weight;
+use justitia_observe::{Sample, TrafficSource, Watched};
+use justitia_policy::config::Mode;
+use justitia_policy::snapshot::GroupId;
+use justitia_policy::units::{Bytes, Weight};
+use justitia_policy::worth::{Curve, Point};
 use justitia_policy::{step, Config, Plan, Snapshot, State};
 use serde::Deserialize;
 
@@ -71,6 +75,50 @@ fn each_step_of_a_running_agent_can_be_repeated_to_the_last_bit() {
         state = Some(next);
     }
     assert!(!fake.writes().is_empty(), "the agent was at work");
+    drop(server);
+    agent.finish().unwrap();
+}
+
+/// A source that knows what page cache is worth, to all whom it counts.
+struct Knowing;
+
+impl TrafficSource for Knowing {
+    fn sample(&mut self, groups: &[Watched<'_>], out: &mut Vec<Sample>) {
+        out.clear();
+        out.resize(groups.len(), Sample::default());
+    }
+
+    fn worth(&self, group: GroupId) -> Option<Curve> {
+        let point = Point {
+            cache: Bytes::mib(1),
+            hit_ratio: 0.5,
+        };
+        Curve::new(vec![point], group.0 as f64)
+    }
+
+    fn name(&self) -> &'static str {
+        "knowing"
+    }
+}
+
+#[test]
+fn the_policy_is_told_what_page_cache_is_worth_to_each_managed_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = contended_host(&["light", "heavy"]);
+    let settings = common::agent_settings(dir.path(), Mode::Observe);
+    let socket = settings.socket();
+    let mut agent = common::agent(&fake, settings, &Log::captured());
+    agent.count_by(Box::new(Knowing));
+    let server = Server::listen(&socket, agent.board()).unwrap();
+    let mut listener = ticks::follow(&socket).unwrap();
+    agent.tick();
+    let never = AtomicBool::new(false);
+    let tick: Tick = listener.next(&never).unwrap().unwrap();
+    for group in &tick.snapshot.groups {
+        let told = group.worth.as_ref().map(Curve::asked_per_s);
+        let known = group.weight.map(|_| group.id.0 as f64);
+        assert_eq!(told, known, "{}", group.path);
+    }
     drop(server);
     agent.finish().unwrap();
 }
