@@ -342,6 +342,21 @@ pub(crate) mod tests {
             prior: prior.map(Into::into),
             foreign,
         };
+        let new = GroupStatus {
+            path: "/app/new".into(),
+            id: 42,
+            weight: 100,
+            weight_source: WeightSource::Default,
+            current_bytes: None,
+            file_bytes: None,
+            names: None,
+            total: Totals::default(),
+            verdict: None,
+            declared: None,
+            worth: None,
+            knobs: Vec::new(),
+            gate: None,
+        };
         let db = GroupStatus {
             path: "/app/db".into(),
             id: 41,
@@ -349,8 +364,6 @@ pub(crate) mod tests {
             weight_source: WeightSource::Xattr,
             current_bytes: Some(300 << 20),
             file_bytes: Some(200 << 20),
-            names: None,
-            total: Totals::default(),
             verdict: Some(VerdictStatus {
                 proportion: 8.0 / 9.0,
                 entitlement_bytes: 400 << 20,
@@ -372,29 +385,13 @@ pub(crate) mod tests {
                 lends_bytes: Some(40 << 20),
                 borrows_bytes: Some(0),
             }),
-            declared: None,
             worth: Some(worth::tests::example()),
             knobs: vec![
                 knob(Knob::MemoryLow, "408944640", Some("0"), false),
                 knob(Knob::MemoryHigh, "max", None, true),
                 knob(Knob::IoWeight, "800", Some("100"), false),
             ],
-            gate: None,
-        };
-        let new = GroupStatus {
-            path: "/app/new".into(),
-            id: 42,
-            weight: 100,
-            weight_source: WeightSource::Default,
-            current_bytes: None,
-            file_bytes: None,
-            names: None,
-            total: Totals::default(),
-            verdict: None,
-            declared: None,
-            worth: None,
-            knobs: Vec::new(),
-            gate: None,
+            ..new.clone()
         };
         Report {
             version: "0.1.0".into(),
