@@ -1,13 +1,13 @@
-//! What page cache is worth to a group: the hit ratio that its reads have with more or less of it.
+//! What page cache is worth to a group: the hit ratio of its reads as a function of its page cache.
 //!
-//! A [`Curve`] is what was learned from the reuse of a sample of pages. It ends where nothing is known:
-//! beyond its last point it says nothing, and a group without a curve is treated as before.
+//! A [`Curve`] is estimated from the reuse of a sample of pages. It ends where the observations end; beyond
+//! its last point nothing is known.
 
 use serde::{Deserialize, Serialize};
 
 use crate::units::Bytes;
 
-/// Hit ratios that differ by less are taken for the same.
+/// Hit ratios that differ by less count as equal.
 pub const SLACK: f64 = 0.01;
 /// A curve that rises above the line to its last point by less than this has no knee.
 const BENDS: f64 = 0.05;
@@ -21,18 +21,18 @@ pub struct Curve {
     asked_per_s: f64,
 }
 
-/// A part of a curve's convex hull: so many bytes more raise the hit ratio by so much.
+/// A segment of a curve's convex hull.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stretch {
-    /// How much more page cache.
+    /// Additional page cache.
     pub bytes: Bytes,
-    /// What that adds to the hit ratio.
+    /// Additional hit ratio.
     pub hits: f64,
-    /// A cliff: a part of the bytes brings less than its part of the hits.
+    /// A cliff: the curve lies below the segment, so half of the bytes brings less than half of the hits.
     pub whole: bool,
 }
 
-/// With `cache` bytes of page cache, this part of the pages that reads ask for is there.
+/// The hit ratio of reads with `cache` bytes of page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Page cache that the group holds.
@@ -70,7 +70,7 @@ impl Curve {
         self.asked_per_s
     }
 
-    /// The largest size of which the curve says something.
+    /// The largest size that the curve covers.
     pub fn known(&self) -> Bytes {
         self.points.last().map_or(Bytes::ZERO, |point| point.cache)
     }
@@ -87,12 +87,12 @@ impl Curve {
         Some(low.1 + (high.hit_ratio - low.1) * part)
     }
 
-    /// The hit ratio that is certain with this much page cache: beyond [`Curve::known`] that of there.
+    /// A lower bound of the hit ratio with this much page cache: beyond [`Curve::known`], its last value.
     pub fn at_least(&self, cache: Bytes) -> f64 {
         self.hit_ratio(cache.min(self.known())).unwrap_or(0.0)
     }
 
-    /// Nothing unknown lies below this size: the curve goes so far, or there is nothing more to hit.
+    /// Whether the curve covers this size, or reaches a hit ratio that cannot rise before it.
     pub fn tells(&self, cache: Bytes) -> bool {
         cache <= self.known() || self.at_least(cache) >= 1.0 - SLACK
     }

@@ -3,27 +3,30 @@
 //! A group whose curve ([`crate::worth`]) is flat at its entitlement has no use for all of it. What it needs
 //! to hit as often stays its own; the rest is lent to those whose curves rise.
 //!
-//! 1. A *reader* has a curve that says something of its plain share, the division by weight among all. It
-//!    needs the smallest size with the hit ratio of that share, and room beside it for readahead, dirty and
-//!    mapped pages. Everybody else keeps today's entitlement: groups without such a curve, and those that
-//!    write, because dirty limits follow the page share.
-//! 2. The rest is *lent*. First each reader takes what it has a use for within its weight's part of it: who
-//!    reads to look needy gains no more where others have a use too. What is left goes by weight x bytes per
-//!    second that hit more, per byte, over the convex hull of each curve: a cliff whole or not at all.
-//! 3. What was lent stays lent: memory that moves has to be read again. Another division replaces it only if
-//!    it saves a tenth of what the readers miss, and not before the last one has paid back. Needs follow a
-//!    curve down slowly, and up at once.
-//! 4. Water-filling ([`super::water`]) has all that as floors, and demands a little above. What no reader has
-//!    a use for goes to those without a curve; else nobody is protected for it, and who comes first has it.
+//! 1. A *reader* has a curve that covers its plain share, the division by weight among all. It needs the
+//!    smallest size with the hit ratio of that share, and room beside it for readahead, dirty and mapped
+//!    pages. All other groups keep the entitlement without lending: groups without such a curve, and groups
+//!    that write, because dirty limits follow the page share.
+//! 2. The rest is *lent*. Each reader first takes what it has a use for within its weight's part of it, so a
+//!    group that reads to look needy gains no more where others have a use too. The remainder goes by
+//!    weight x additional hits in bytes per second, per byte, over the convex hull of each curve: a cliff is
+//!    bought whole or not at all.
+//! 3. Loans persist, because memory that moves has to be read again. Another division replaces them only if
+//!    it saves a tenth of what the readers miss, and not before the last one has paid back. Needs fall
+//!    slowly and rise at once.
+//! 4. Water-filling ([`super::water`]) takes the results as floors, and demands a little above them. Memory
+//!    that no reader has a use for goes to groups without a curve. If there is none it stays unprotected,
+//!    and any group may fill it.
 //!
 //! Units: bytes, seconds. Properties, each held by a test:
-//! - *incentive*: nobody's hit ratio is below that of its plain share or of today's, whichever is less;
-//! - *unknown is today's rule*: a group without a curve never gets less than today; without any, nothing changes;
-//! - *conservation*: no more is given than there is;
-//! - *work-conserving*: nothing is left that a reader could use, but the margin that keeps it steady;
-//! - *whole or nothing*: no reader stands on the way up a cliff for what it was lent;
-//! - *no gain by asking*: others get what their weight gives them of what is lent, however fast one reads;
-//! - *steady*: what moved pays back before it moves again.
+//! - *incentive*: no group's hit ratio is below that of its plain share or of its entitlement without
+//!   lending, whichever is less;
+//! - *unknown changes nothing*: a group without a curve gets no less than without lending;
+//! - *conservation*: the sum of what is given is at most what there is;
+//! - *work-conserving*: no memory that a reader could use is left, except the margin that keeps loans steady;
+//! - *whole or nothing*: no loan ends part of the way up a cliff;
+//! - *no gain by asking*: however fast one reader reads, the others get their weight's part of what is lent;
+//! - *steady*: memory that moved pays back before it moves again.
 
 use super::tree::{divide, nodes};
 use super::water;
@@ -35,34 +38,34 @@ use crate::worth::{Curve, Stretch};
 const ROOM: Bytes = Bytes::mib(12);
 /// ... and this part of it, for what a curve does not know exactly.
 const ROOM_OF_SIZE: f64 = 1.0 / 16.0;
-/// This part of what could be page cache is not lent: so much comes and goes without a reason.
+/// This part of what could be page cache is not lent; it absorbs fluctuations.
 const STEADY: f64 = 1.0 / 32.0;
 /// A need comes down by this part of what could be page cache in a second.
 const DOWN_PER_S: f64 = 1.0 / 16.0;
-/// Another division must save this part of what the readers miss.
+/// A new division must save at least this part of what the readers miss.
 const CLEARLY: f64 = 0.1;
-/// What moved has paid back after this many seconds, however slow the disk.
+/// Longest time for moved memory to pay back, however slow the disk.
 const PAYS_BACK_S: f64 = 120.0;
-/// A reader reads back at least this much in a second.
+/// Least speed at which a reader refills its cache, bytes per second.
 const REFILLS_PER_S: f64 = 4e6;
 
 /// A group that takes part.
 struct Reader<'a> {
     member: usize,
     curve: &'a Curve,
-    /// Its part of all weight, down the hierarchy.
+    /// Its part of all weight, over the hierarchy.
     weight: f64,
-    /// What is its own in any case.
+    /// Size that is its own in any case.
     need: Bytes,
-    /// It has no use for more.
+    /// Size beyond which it has no use for memory.
     most: Bytes,
     before: Option<Lent>,
-    /// Bytes that it reads back in a second.
+    /// Speed at which it refills its cache, bytes per second.
     refills_per_s: f64,
 }
 
 impl<'a> Reader<'a> {
-    /// `None` for who does not take part. `fair`: its plain share, or today's where that is less.
+    /// `None`: it does not take part. `fair`: its plain share, or its entitlement without lending if less.
     fn of(i: usize, member: &Member<'a>, fair: Bytes, down: Bytes) -> Option<Reader<'a>> {
         let (memo, curve) = (&member.memo, member.group.worth.as_ref()?);
         let writes = memo.activity.writer() || memo.activity.mixes();
@@ -91,7 +94,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// What it keeps of what it was given before: no more than it still has a use for.
+    /// The part of its last size that it still has a use for.
     fn kept(&self) -> Bytes {
         let before = self.before.map_or(self.need, |lent| lent.size);
         let useful = self.curve.at_least(before + room(before));
@@ -99,7 +102,7 @@ impl<'a> Reader<'a> {
         kept.clamp(self.need, self.most)
     }
 
-    /// Bytes per second that hit with this much, weighted.
+    /// Weighted hits with this size, bytes per second.
     fn worth(&self, size: Bytes) -> f64 {
         self.weight * self.curve.hit_per_s(size)
     }
@@ -109,9 +112,9 @@ fn room(size: Bytes) -> Bytes {
     ROOM.max(size.scale(ROOM_OF_SIZE))
 }
 
-/// Divides `total` anew where somebody has a curve: sets demands, notes what was lent and returns the
-/// entitlements. `None`: nobody has, and nothing was changed. `today`: the entitlements of demands alone.
-/// `settles_s`: seconds until what moved last has paid back.
+/// Divides `total` with lending: sets demands, notes loans and returns the entitlements. `None`: no group has
+/// a curve, and nothing was changed. `today`: the entitlements without lending. `settles_s`: seconds until
+/// the memory that moved last has paid back.
 pub(crate) fn lend(
     members: &mut [Member],
     total: Bytes,
@@ -136,7 +139,7 @@ pub(crate) fn lend(
         .filter(|&i| members[i].leaf)
         .map(|i| today[i])
         .sum();
-    // Nobody demanded the rest, and there is no better use for it.
+    // Includes memory that no group demanded.
     let lendable = theirs + (total - all);
     let sizes = sizes(&readers, lendable, settles_s);
     let mut floors = today.to_vec();
@@ -159,7 +162,7 @@ pub(crate) fn lend(
     Some(water::divide(total, &nodes))
 }
 
-/// What each reader is given: its need, and what it is lent.
+/// The size of each reader: its need and its loan.
 fn sizes(readers: &[Reader], lendable: Bytes, settles_s: &mut f64) -> Vec<Bytes> {
     let lent = |from: Vec<Bytes>| {
         let left = lendable.scale(1.0 - STEADY) - from.iter().copied().sum();
@@ -187,10 +190,10 @@ fn sizes(readers: &[Reader], lendable: Bytes, settles_s: &mut f64) -> Vec<Bytes>
     anew
 }
 
-/// Spends `left` on what the readers have a use for beyond `sizes`.
+/// Distributes `left` to readers that have a use for more than `sizes`.
 fn buy(readers: &[Reader], mut sizes: Vec<Bytes>, mut left: Bytes) -> Vec<Bytes> {
     let hull = |reader: &Reader, size: Bytes| reader.curve.hull(size, reader.most);
-    // A cliff that all of it does not reach is no use.
+    // A cliff larger than all that is left cannot be bought.
     let buys = |(reader, &size): &(&Reader, &Bytes)| {
         let first = hull(reader, size).into_iter().next();
         first.is_some_and(|stretch| !stretch.whole || stretch.bytes <= left)
@@ -214,7 +217,7 @@ fn buy(readers: &[Reader], mut sizes: Vec<Bytes>, mut left: Bytes) -> Vec<Bytes>
             |s: &Stretch| reader.weight * reader.curve.asked_per_s() * s.hits / s.bytes.as_f64();
         offers.extend(hull(reader, size).into_iter().map(|s| (value(&s), i, s)));
     }
-    // Stable: each reader's stretches stay in their order.
+    // The sort is stable, so each reader's stretches stay in order.
     offers.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut done = vec![false; readers.len()];
     for (_, i, stretch) in offers {
@@ -226,7 +229,7 @@ fn buy(readers: &[Reader], mut sizes: Vec<Bytes>, mut left: Bytes) -> Vec<Bytes>
     sizes
 }
 
-/// Takes a stretch, or of one that is no cliff what there is; false if that is not all of it.
+/// Takes a stretch, or the part of it that fits unless it is a cliff; false if it did not fit.
 fn take(stretch: &Stretch, size: &mut Bytes, part: &mut Bytes, left: &mut Bytes) -> bool {
     let fits = stretch.bytes <= *part;
     let taken = match (fits, stretch.whole) {
