@@ -10,7 +10,7 @@ use super::http::{Answer, Body, Request, Status};
 use crate::latest::Latest;
 
 /// Files of the page: path, media type, content.
-pub(super) const ASSETS: [(&str, &str, &str); 8] = [
+pub(super) const ASSETS: [(&str, &str, &str); 9] = [
     (
         "/",
         "text/html; charset=utf-8",
@@ -23,6 +23,7 @@ pub(super) const ASSETS: [(&str, &str, &str); 8] = [
     ),
     ("/app.js", JS, include_str!("page/app.js")),
     ("/charts.js", JS, include_str!("page/charts.js")),
+    ("/curves.js", JS, include_str!("page/curves.js")),
     ("/data.js", JS, include_str!("page/data.js")),
     ("/format.js", JS, include_str!("page/format.js")),
     ("/tables.js", JS, include_str!("page/tables.js")),

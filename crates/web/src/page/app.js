@@ -2,6 +2,7 @@
 // has when the agent goes away, and says since when.
 
 import { Chart, ramp, spark, swatch } from "./charts.js";
+import { Curves } from "./curves.js";
 import { Data, lines, pageCache, pick, shares } from "./data.js";
 import { bytes, count, element, fixed, percent, plural, shortNames, span } from "./format.js";
 import { Groups, showDecisions } from "./tables.js";
@@ -20,6 +21,7 @@ const share = new Chart($("share"), { stacked: true, top: () => 1, steps: tenths
 const ideal = new Chart($("ideal"), { log: 8, ideal: 1, steps: () => [1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8], axis: fraction, format: (v) => fixed(v) });
 const cache = new Chart($("cache"), { stacked: true, top: roundTop, steps: tenths, axis: bytes, format: bytes, pair: "holds / threshold" });
 const hits = new Chart($("hits"), { top: () => 1, steps: tenths, axis: (v) => percent(v, 0), format: (v) => percent(v) });
+const worth = new Curves($("worth"));
 const groups = new Groups($("groups"), $("groups-note"), (path) => choose(path));
 
 function fraction(value) {
@@ -162,6 +164,15 @@ function showFigures(series, picked) {
   shown(ideal, plain(lines(points, series, (group) => (group.contending ? group.of_ideal : null))), "no group contends");
   shown(cache, stacked(pageCache(points, series)), "not known");
   shown(hits, plain(lines(points, series, (group) => group.hit)), "not counted: needs the BPF observer");
+  showWorth(series, picked);
+}
+
+function showWorth(series, picked) {
+  const groups = new Map(data.report.groups.map((group) => [group.path, group]));
+  const known = series.map((one) => ({ ...one, held: groups.get(one.path)?.file_bytes ?? null, worth: groups.get(one.path)?.worth }));
+  const drawn = known.filter((one) => one.worth);
+  const sizes = drawn.flatMap((one) => [one.held, one.worth.points.at(-1).cache_bytes]);
+  worth.show({ series: drawn, picked, end: roundTop(sizes), none: drawn.length > 0 ? "" : "no curve yet: needs the BPF observer and reads" });
 }
 
 function showProblems(problems) {

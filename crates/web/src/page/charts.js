@@ -7,7 +7,7 @@ import { clock, element } from "./format.js";
 const SVG = "http://www.w3.org/2000/svg";
 const WINDOW_MS = 600_000;
 
-function svg(tag, attributes, text) {
+export function svg(tag, attributes, text) {
   const made = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
   if (text !== undefined) made.textContent = text;
@@ -24,7 +24,7 @@ export function ramp(rank, count, dark) {
   return `rgb(${mix.join(" ")})`;
 }
 
-const n = (value) => value.toFixed(1);
+export const n = (value) => value.toFixed(1);
 
 // All figures show the same moment when one of them is pointed at.
 const charts = [];
@@ -314,7 +314,7 @@ function cut(name) {
   return name.endsWith("…") ? name.slice(0, 13) + "…" : "…" + name.slice(-13);
 }
 
-function dimmed(one, picked, name) {
+export function dimmed(one, picked, name) {
   return picked && one.id !== picked ? name + " dim" : name;
 }
 
