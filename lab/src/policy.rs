@@ -78,7 +78,7 @@ const ROWS: [Row; 18] = [
     agent(Policy::Justitia, "justitia",
         "agent: page-cache thresholds by weight, no feedback", "justitia", ""),
     agent(Policy::Memoplight, "memoplight",
-        "agent: colors move caps, with the memory.low of soft", "memoplight", ""),
+        "agent: green groups are reclaimed, with the memory.low of soft", "memoplight", ""),
     agent(Policy::Proportional, "proportional",
         "agent: thresholds, allocation and feedback, objective fair", "proportional", ""),
     agent(Policy::FirstTouch, "first-touch",

@@ -76,41 +76,57 @@ fn high(fake: &FakeFs, name: &str) -> String {
     text(fake, &format!("/app/{name}"), Knob::MemoryHigh)
 }
 
+/// Some periods in which one group is green and one red.
+fn give(fake: &Arc<FakeFs>, agent: &mut Agent) {
+    agent.tick();
+    for count in 0..6 {
+        declare(fake, "sated", &format!("green {count} p99 3 ms"));
+        declare(fake, "hungry", &format!("RED {count}"));
+        steps(agent, 1);
+    }
+    thread::sleep(Duration::from_millis(60));
+}
+
 #[test]
 fn a_green_group_gives_to_a_red_one_until_its_probe_is_gone() {
-    for mode in [Mode::Proportional, Mode::Memoplight] {
-        let (fake, state) = (full_host(), tempfile::tempdir().unwrap());
-        let mut agent = agent(&fake, state.path(), mode);
-        agent.tick();
-        for count in 0..6 {
-            declare(&fake, "sated", &format!("green {count} p99 3 ms"));
-            declare(&fake, "hungry", &format!("RED {count}"));
-            steps(&mut agent, 1);
-        }
-        thread::sleep(Duration::from_millis(60));
-        let limit: u64 = high(&fake, "sated").parse().unwrap();
-        assert!(limit < 212 << 20, "{mode:?}: {limit}");
-        assert_eq!(high(&fake, "hungry"), "max", "{mode:?}");
-        let sated = status(&agent, "sated");
-        let declared = sated.declared.unwrap();
-        assert_eq!(declared.standing, Standing::Fresh);
-        assert_eq!(declared.reason, "p99 3 ms");
-        let verdict = sated.verdict.unwrap();
-        assert_eq!(verdict.color_source, ColorSource::Declared);
-        assert!(verdict.cap_bytes.is_some_and(|cap| cap < 200 << 20));
-        // Both probes are gone: what they said goes stale.
-        thread::sleep(Duration::from_millis(500));
-        steps(&mut agent, 1);
-        thread::sleep(Duration::from_millis(60));
-        let declared = status(&agent, "sated").declared.unwrap();
-        assert_eq!(declared.standing, Standing::Stale);
-        if mode == Mode::Proportional {
-            assert_eq!(high(&fake, "sated"), "max");
-        }
-        agent.finish().unwrap();
-        assert_eq!(high(&fake, "sated"), "max", "{mode:?}");
-        assert_eq!(text(&fake, "/app/sated", Knob::MemoryLow), "0", "{mode:?}");
-    }
+    let (fake, state) = (full_host(), tempfile::tempdir().unwrap());
+    let mut agent = agent(&fake, state.path(), Mode::Proportional);
+    give(&fake, &mut agent);
+    let limit: u64 = high(&fake, "sated").parse().unwrap();
+    assert!(limit < 212 << 20, "{limit}");
+    assert_eq!(high(&fake, "hungry"), "max");
+    let sated = status(&agent, "sated");
+    let declared = sated.declared.unwrap();
+    assert_eq!(declared.standing, Standing::Fresh);
+    assert_eq!(declared.reason, "p99 3 ms");
+    let verdict = sated.verdict.unwrap();
+    assert_eq!(verdict.color_source, ColorSource::Declared);
+    assert!(verdict.cap_bytes.is_some_and(|cap| cap < 200 << 20));
+    // Both probes are gone: what they said goes stale.
+    thread::sleep(Duration::from_millis(500));
+    steps(&mut agent, 1);
+    thread::sleep(Duration::from_millis(60));
+    let declared = status(&agent, "sated").declared.unwrap();
+    assert_eq!(declared.standing, Standing::Stale);
+    assert_eq!(high(&fake, "sated"), "max");
+    agent.finish().unwrap();
+    assert_eq!(high(&fake, "sated"), "max");
+    assert_eq!(text(&fake, "/app/sated", Knob::MemoryLow), "0");
+}
+
+#[test]
+fn in_mode_memoplight_a_green_group_is_reclaimed_and_never_limited() {
+    let (fake, state) = (full_host(), tempfile::tempdir().unwrap());
+    let mut agent = agent(&fake, state.path(), Mode::Memoplight);
+    give(&fake, &mut agent);
+    let file = |name| fake.group(&format!("/app/{name}")).file;
+    assert!(file("sated") < Bytes::mib(195), "{}", file("sated"));
+    assert_eq!(file("hungry"), Bytes::mib(200));
+    assert_eq!(high(&fake, "sated"), "max");
+    let verdict = status(&agent, "sated").verdict.unwrap();
+    assert_eq!(verdict.cap_bytes, None);
+    agent.finish().unwrap();
+    assert_eq!(text(&fake, "/app/sated", Knob::MemoryLow), "0");
 }
 
 #[test]

@@ -82,8 +82,9 @@ pub fn step(
     let mut need = Need::of(&state.guard, snapshot, config, may.guard);
     let pool = share::measure(&mut members, host, need.reserve());
     let supply = Supply::of_page_cache(host, need.reserve());
-    let since_s = state.rebalanced_s;
-    let rebalanced_s = caps::move_caps(&mut members, supply, config, may, since_s, elapsed_s);
+    let mut rebalanced_s = state.rebalanced_s;
+    let since_s = &mut rebalanced_s;
+    let reclaims = caps::move_caps(&mut members, supply, config, may, since_s, elapsed_s);
     let shared = snapshot.shared.as_deref().unwrap_or_default();
     let mut lent_settles_s = state.lent_settles_s;
     let lending = may.lends.then_some((&mut lent_settles_s, elapsed_s));
@@ -91,7 +92,7 @@ pub fn step(
     if may.feedback {
         order::order(&mut members, config, gate::orders(gate), elapsed_s);
     }
-    caps::limit(&mut members, may.colors, elapsed_s);
+    caps::limit(&mut members, may.colors);
     guard::limit_at_shares(&mut need, &mut members);
     if may.feedback {
         bound::limit(&mut members, host, pool.cache, elapsed_s);
@@ -113,6 +114,7 @@ pub fn step(
     let writes = writes::hold_weights(disks)
         .chain(served)
         .chain(writes)
+        .chain(reclaims)
         .chain(asks);
     let (pv, share_error) = unfairness(&members);
     let leaves = members.iter().filter(|member| member.leaf);

@@ -1,26 +1,30 @@
 //! Caps: what colors make of limits and demands in a step. The rules are in [`rules`], what is
-//! learned on the way in [`crate::feedback::working_set`].
+//! learned from them in [`crate::feedback::working_set`].
 //!
 //! In mode `proportional` only declared colors move memory. A cap bounds the group's demand before page
 //! cache is divided, so what it frees goes by weight to whoever demands it, and `memory.high` at the cap
 //! makes the kernel take the pages. Without a declared color there is no cap, and plans are what they
-//! would be without this module. In mode `memoplight` the paper's mechanism is alone: declared colors,
-//! else inferred ones, and `memory.high` comes down; `memory.low` and block weights stay the operator's.
+//! would be without this module.
+//!
+//! Mode `memoplight` is the paper's mechanism alone: declared colors, else inferred ones. Each period, the
+//! agent reclaims a percentage of each giver once (`memory.reclaim`), green groups before yellow ones. There
+//! is no cap, and no limit holds what was taken. `memory.low` and block weights stay the operator's.
 //!
 //! Units: bytes of page cache for caps; the percentage is of the footprint (`memory.current`), as the
 //! paper's, in mode `proportional` of no more than a few times the page cache ([`BASIS_MOST`]).
 
 mod rules;
 
+use crate::color::Color;
 use crate::config::{Capabilities, ColorConfig, ColorRule, Config};
 use crate::decision::{Member, Memo};
 use crate::feedback::limits;
 use crate::feedback::working_set::Period;
-use crate::plan::Reason;
+use crate::plan::{Knob, Reason, Value, Write};
 use crate::share::supply::Supply;
 use crate::snapshot::Group;
 use crate::units::{Bytes, Limit};
-use rules::{due, giving_rate, roles, Holder, Role};
+use rules::{giving_rate, roles, Holder, Role};
 
 /// A cap presses when it is less than what is held and this part of that.
 const PRESSES: f64 = 0.05;
@@ -30,18 +34,19 @@ const PRESSES: f64 = 0.05;
 /// paper's.
 const BASIS_MOST: f64 = 5.0;
 
-/// Moves the caps of all leaves by one step. `since_s`: seconds since the last taking; returns the
-/// same for the next step.
+/// Moves the caps of all leaves by one step, and returns what is to be reclaimed at once. `since_s`: seconds
+/// since the last taking, advanced to the next step.
 pub(crate) fn move_caps(
     members: &mut [Member],
     supply: Supply,
     config: &Config,
     may: Capabilities,
-    since_s: f64,
+    since_s: &mut f64,
     elapsed_s: f64,
-) -> f64 {
+) -> Vec<Write> {
     let colors = &config.colors;
-    let (due, since_s) = due(since_s, elapsed_s, colors.period_s);
+    let due;
+    (due, *since_s) = rules::due(*since_s, elapsed_s, colors.period_s);
     let holders: Vec<Holder> = members
         .iter()
         .map(|member| holder(member, may, colors, elapsed_s))
@@ -55,6 +60,8 @@ pub(crate) fn move_caps(
         Some(ColorRule::Unified) => colors.percent * giving_rate(&holders, &roles, colors.percent),
         _ => colors.percent,
     };
+    let once = may.colors == Some(ColorRule::TableII);
+    let mut reclaims = Vec::new();
     for ((member, holder), role) in members.iter_mut().zip(&holders).zip(roles) {
         let declared = member.declared();
         let Member {
@@ -63,7 +70,11 @@ pub(crate) fn move_caps(
         let gives = role == Role::Gives;
         let moved = holder.moved(role, due, if gives { giving } else { colors.percent });
         memo.was_capped = memo.cap.is_some();
-        memo.cap = moved;
+        memo.cap = moved.filter(|_| !once);
+        let reclaims_now = once && gives && due && group.knobs.reclaim;
+        if let (true, Some(left), Some(held)) = (reclaims_now, moved, holder.held) {
+            reclaims.push((holder.color, group.id, (held - left).page_aligned()));
+        }
         // Between two takings too: the limit stays.
         let presses = |(cap, held): (Bytes, Bytes)| cap < held + held.scale(PRESSES);
         let at_estimate = || {
@@ -80,7 +91,18 @@ pub(crate) fn move_caps(
         };
         memo.working_set = std::mem::take(&mut memo.working_set).after(&period, elapsed_s);
     }
-    since_s
+    // Stable: green before yellow.
+    reclaims.sort_by_key(|&(color, ..)| color != Some(Color::Green));
+    let some = reclaims
+        .into_iter()
+        .filter(|&(.., bytes)| bytes > Bytes::ZERO);
+    some.map(|(_, group, bytes)| Write {
+        group,
+        knob: Knob::MemoryReclaim,
+        value: Value::Reclaim(bytes),
+        reason: Reason::Rebalance,
+    })
+    .collect()
 }
 
 fn holder(member: &Member, may: Capabilities, config: &ColorConfig, elapsed_s: f64) -> Holder {
@@ -127,11 +149,12 @@ fn fills(memo: &Memo, group: &Group, period_s: f64, elapsed_s: f64) -> Option<By
     Some(Bytes((per_s * period_s) as u64))
 }
 
-pub(crate) fn limit(members: &mut [Member], rule: Option<ColorRule>, elapsed_s: f64) {
+/// Limits at caps. Where the paper's mechanism is alone, limits of another mode are lifted.
+pub(crate) fn limit(members: &mut [Member], rule: Option<ColorRule>) {
     for member in members {
         match rule {
             Some(ColorRule::Unified) => hold_at_cap(member),
-            Some(ColorRule::TableII) => limit_at_cap(member, elapsed_s),
+            Some(ColorRule::TableII) => member.limit_as_before(),
             None => {}
         }
     }
@@ -147,26 +170,6 @@ fn hold_at_cap(member: &mut Member) {
         }
     } else if member.memo.was_capped && high == Some(Limit::Max) {
         member.limit_at(Limit::Max, Reason::Rebalance);
-    }
-}
-
-/// Limits at caps, and no others.
-fn limit_at_cap(member: &mut Member, elapsed_s: f64) {
-    if !member.leaf {
-        member.limit_as_before();
-        return;
-    }
-    member.note_growth();
-    member.memo.blind_s = match member.group.non_file() {
-        Some(_) => 0.0,
-        None => member.memo.blind_s + elapsed_s,
-    };
-    let limit = match member.memo.cap {
-        None => Some(Limit::Max),
-        Some(cap) => member.limit_for(cap).or_else(|| member.blind_limit()),
-    };
-    if let Some(limit) = limit {
-        member.limit_at(limit, Reason::Rebalance);
     }
 }
 

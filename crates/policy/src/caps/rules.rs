@@ -2,7 +2,8 @@
 //!
 //! The rules of MemOpLight (section IV, table II) as *caps* on page cache: a group that gives has a
 //! cap that starts at what it holds and comes down by a few percent each period. What enforces a
-//! cap, and who gets what is freed, is not decided here.
+//! cap, and who gets what is freed, is not decided here. In mode `memoplight` a group gives by one reclaim
+//! each period, and has no cap in between.
 //!
 //! ```text
 //! mode          who gives                                    while

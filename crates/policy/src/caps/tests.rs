@@ -109,15 +109,12 @@ fn a_green_group_gives_two_percent_a_second_to_the_red_one() {
 }
 
 #[test]
-fn a_red_group_that_reads_little_takes_slowly_but_in_mode_memoplight() {
-    let cap = |mode, missed_per_s, anon_per_s: u64| {
+fn a_red_group_that_reads_little_takes_slowly() {
+    let cap = |missed_per_s, anon_per_s: u64| {
         let mut snapshot = holding(&[(100, 200), (100, 200)]);
         snapshot.groups[0].declared = Some(fresh(Color::Red));
         snapshot.groups[1].declared = Some(fresh(Color::Green));
-        let config = Config {
-            mode,
-            ..Config::default()
-        };
+        let config = Config::default();
         let mut state = State::default();
         let mut plan = Plan::default();
         for second in 0..10 {
@@ -130,18 +127,16 @@ fn a_red_group_that_reads_little_takes_slowly_but_in_mode_memoplight() {
         }
         mib(plan.verdicts[1].cap)
     };
-    let proportional = |missed, anon| cap(Mode::Proportional, missed, anon);
     let (mib_1, mib_100) = (1 << 20, 100 << 20);
     // In each of ten seconds 2 % of 220 MiB, at least a sixteenth of it; in the first nothing is known.
     let caps = [
-        proportional(mib_100, 0),
-        proportional(2 * mib_1, 0),
-        proportional(mib_1, 0),
-        proportional(0, 0),
-        proportional(0, 2 * mib_1),
-        cap(Mode::Memoplight, 0, 0),
+        cap(mib_100, 0),
+        cap(2 * mib_1, 0),
+        cap(mib_1, 0),
+        cap(0, 0),
+        cap(0, 2 * mib_1),
     ];
-    assert_eq!(caps, [159, 177, 186, 193, 177, 159]);
+    assert_eq!(caps, [159, 177, 186, 193, 177]);
 }
 
 #[test]
@@ -253,53 +248,77 @@ fn weights_alone_know_no_colors() {
     assert_eq!(writes(&mut silent), writes(&mut loud));
 }
 
-#[test]
-fn memoplight_starts_red_and_writes_limits_only() {
-    let config = Config {
-        mode: Mode::Memoplight,
+fn in_mode(mode: Mode) -> Config {
+    Config {
+        mode,
         ..Config::default()
-    };
-    let mut snapshot = holding(&[(100, 200), (100, 200), (100, 200)]);
-    let (_, plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
-    assert!(plan.verdicts.iter().all(|v| v.color == Color::Red));
-    assert!(plan.writes.is_empty());
-    snapshot.groups[1].declared = Some(fresh(Color::Green));
-    let (_, plan) = run(&mut snapshot, &config, 20);
-    // Two percent of the footprint, other memory included, out of its page cache.
-    assert!((110..150).contains(&mib(plan.verdicts[1].cap)), "{plan:?}");
-    for g in &snapshot.groups {
-        assert_eq!(g.knobs.low, Some(Limit::Bytes(Bytes::ZERO)));
-        assert_eq!(g.knobs.bfq_weight, Some(100));
-        assert_eq!(g.knobs.high == Some(Limit::Max), g.id != GroupId(2));
     }
 }
 
+/// What mode `memoplight` reclaims in each of so many seconds: group and MiB, in order.
+fn reclaimed(snapshot: &mut Snapshot, seconds: usize) -> Vec<Vec<(u64, u64)>> {
+    let config = in_mode(Mode::Memoplight);
+    let (mut state, mut plan) = step(&State::default(), snapshot, &config, Duration::ZERO);
+    assert!(plan.writes.is_empty(), "{plan:?}");
+    let mut all = Vec::new();
+    for _ in 0..seconds {
+        pass(snapshot);
+        (state, plan) = step(&state, snapshot, &config, SECOND);
+        assert!(plan.verdicts.iter().all(|verdict| verdict.cap.is_none()));
+        let asked = plan.writes.iter().map(|write| match write.value {
+            Value::Reclaim(bytes) => (write.group.0, bytes.0 >> 20),
+            _ => panic!("no limit and no threshold is its own: {write:?}"),
+        });
+        all.push(asked.collect());
+    }
+    all
+}
+
 #[test]
-fn a_giver_that_cannot_be_read_keeps_its_limit_for_a_while_only() {
-    let config = Config {
-        mode: Mode::Memoplight,
-        ..Config::default()
-    };
+fn memoplight_starts_red_and_reclaims_two_percent_of_each_green_footprint_once_a_period() {
+    let mut snapshot = holding(&[(100, 200), (100, 380), (100, 200)]);
+    let config = in_mode(Mode::Memoplight);
+    let (_, plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+    assert!(plan.verdicts.iter().all(|v| v.color == Color::Red));
+    snapshot.groups[1].declared = Some(fresh(Color::Green));
+    // 2 % of 400 MiB each second: nothing holds what was taken, and it is taken again.
+    let asked = reclaimed(&mut snapshot, 5);
+    assert_eq!(asked, vec![vec![(2, 8)]; 5]);
+    snapshot.groups[1].declared = Some(fresh(Color::Red));
+    assert_eq!(reclaimed(&mut snapshot, 2), [vec![], vec![]]);
+}
+
+#[test]
+fn memoplight_takes_from_green_before_yellow_and_never_what_must_stay() {
+    let mut snapshot = holding(&[(100, 200), (100, 380), (100, 30)]);
+    snapshot.groups[0].declared = Some(fresh(Color::Red));
+    snapshot.groups[1].declared = Some(fresh(Color::Yellow));
+    snapshot.groups[2].declared = Some(fresh(Color::Green));
+    let asked = |snapshot: &mut Snapshot| reclaimed(snapshot, 2).pop().unwrap();
+    assert_eq!(asked(&mut snapshot), [(3, 1), (2, 8)]);
+    snapshot.groups[2].memory.file_mapped = Some(Bytes::mib(30));
+    assert_eq!(asked(&mut snapshot), [(2, 8)], "code stays");
+    snapshot.groups[1].memory.current = None;
+    assert!(asked(&mut snapshot).is_empty(), "unknown moves nothing");
+    snapshot.groups[1].memory.current = Some(Bytes::mib(400));
+    snapshot.groups[1].knobs.reclaim = false;
+    assert!(asked(&mut snapshot).is_empty(), "it cannot be reclaimed");
+}
+
+#[test]
+fn memoplight_lifts_limits_that_another_mode_left() {
     let mut snapshot = holding(&[(100, 200), (100, 200)]);
     snapshot.groups[0].declared = Some(fresh(Color::Red));
     snapshot.groups[1].declared = Some(fresh(Color::Green));
-    let (mut state, plan) = run(&mut snapshot, &config, 5);
-    apply(&mut snapshot, &plan);
-    snapshot.groups[1].memory.current = None;
-    let mut lifted = None;
-    for second in 0..20 {
-        let plan;
-        (state, plan) = step(&state, &snapshot, &config, SECOND);
-        if plan
-            .writes
-            .iter()
-            .any(|w| w.value == Value::Limit(Limit::Max))
-        {
-            lifted = Some(second);
-            break;
-        }
+    for g in &mut snapshot.groups {
+        g.knobs.operator.high = Some(Limit::Max);
     }
-    assert_eq!(lifted, Some(10));
+    let (state, plan) = run(&mut snapshot, &in_mode(Mode::Proportional), 5);
+    apply(&mut snapshot, &plan);
+    assert_ne!(snapshot.groups[1].knobs.high, Some(Limit::Max));
+    let (_, plan) = step(&state, &snapshot, &in_mode(Mode::Memoplight), SECOND);
+    apply(&mut snapshot, &plan);
+    assert_eq!(snapshot.groups[1].knobs.high, Some(Limit::Max));
 }
 
 fn standings() -> impl Strategy<Value = Option<Declared>> {

@@ -188,7 +188,6 @@ proptest! {
     #[test]
     fn nobody_gives_fast_nor_below_its_floor_nor_while_red(
         history in prop::collection::vec((colors(), colors(), 0u64..1500, any::<bool>()), 1..100),
-        memoplight in any::<bool>(),
     ) {
         let mut cap: Option<Bytes> = None;
         let mut held = Bytes::mib(200);
@@ -203,11 +202,7 @@ proptest! {
             };
             let supply = Supply::of_page_cache(&host, Bytes::ZERO);
             let holders = [one, holder(other)];
-            let role = if memoplight {
-                roles(ColorRule::TableII, &holders, supply, true)[0]
-            } else {
-                roles(ColorRule::Unified, &holders, supply, true)[0]
-            };
+            let role = roles(ColorRule::Unified, &holders, supply, true)[0];
             let next = one.moved(role, due, 2.0);
             if color.is_none() || color == R {
                 prop_assert_eq!(next, None);
