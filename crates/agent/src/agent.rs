@@ -257,6 +257,15 @@ impl Agent {
                  multi-generational LRU, reclaim from the root takes from protected groups too",
             );
         }
+        let groups = &snapshot.groups;
+        let reclaims = groups.is_empty() || groups.iter().any(|group| group.knobs.reclaim);
+        if self.settings.policy.mode == Mode::Memoplight && !reclaims {
+            problems.push(Problem {
+                group: None,
+                cause: "mode memoplight moves no memory: this kernel has no memory.reclaim".into(),
+                remedy: "boot Linux 5.19 or later, or choose mode proportional".into(),
+            });
+        }
         snapshot.reservations = reservations;
         // Knobs that somebody took over are known by now; the snapshot must say so.
         let priors = self.applier.priors();

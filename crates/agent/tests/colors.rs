@@ -130,6 +130,20 @@ fn in_mode_memoplight_a_green_group_is_reclaimed_and_never_limited() {
 }
 
 #[test]
+fn mode_memoplight_says_so_where_the_kernel_cannot_reclaim() {
+    let (fake, state) = (full_host(), tempfile::tempdir().unwrap());
+    for path in ["/app", "/app/sated", "/app/hungry", "/app/silent"] {
+        fake.update(path, |group| group.reclaim = false);
+    }
+    let mut agent = agent(&fake, state.path(), Mode::Memoplight);
+    give(&fake, &mut agent);
+    let report = agent.board().report();
+    let mut problems = report.problems.iter();
+    assert!(problems.any(|problem| problem.cause.contains("no memory.reclaim")));
+    agent.finish().unwrap();
+}
+
+#[test]
 fn garbage_in_the_attribute_changes_nothing_and_is_told() {
     let (fake, state) = (full_host(), tempfile::tempdir().unwrap());
     let mut agent = agent(&fake, state.path(), Mode::Proportional);
