@@ -85,8 +85,8 @@ fn the_contracts_commands_are_all_there_and_no_others() {
 fn whatever_can_be_read_can_be_read_as_json() {
     for (name, command) in commands() {
         if [
-            "try", "status", "top", "plan", "explain", "worth", "weight", "doctor", "reserve", "warm",
-            "vm", "replay", "restore",
+            "try", "status", "top", "plan", "explain", "worth", "weight", "doctor", "reserve",
+            "warm", "vm", "replay", "restore",
         ]
         .contains(&name.as_str())
         {

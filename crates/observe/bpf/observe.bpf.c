@@ -21,7 +21,6 @@
 #include "record.h"
 #include "identity.h"
 #include "readahead.h"
-#include "reuse.h"
 #include "sharing.h"
 #include "threads.h"
 
@@ -40,7 +39,7 @@ static __always_inline void count_read(struct file *file, __u64 end, __u64 bytes
 		return;
 	add(&count->read_bytes, bytes);
 	add(&count->asked_pages, hi - lo);
-	touch(count, file->f_inode, lo, hi, 0);
+	touch(count, file->f_inode, lo, hi, ASKED);
 	ahead = first_use(file, lo, hi);
 	if (ahead)
 		add(&count->readahead_pages, ahead);
@@ -187,7 +186,7 @@ int BPF_PROG(pages_read, struct readahead_control *ractl)
  * folio itself. It asked for at least a page of it.
  */
 SEC("fentry/filemap_read_folio")
-int BPF_PROG(folio_read, struct file *file)
+int BPF_PROG(folio_read, struct file *file, void *filler, struct folio *folio)
 {
 	struct doing *task = doing_now();
 	struct counters *count;
@@ -200,6 +199,7 @@ int BPF_PROG(folio_read, struct file *file)
 		return 0;
 	add(&count->missed_pages, 1);
 	add(&count->fetched_pages, 1);
+	touch(count, file->f_inode, folio->index, folio->index + 1, FETCHED);
 	return 0;
 }
 

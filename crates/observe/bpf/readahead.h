@@ -18,6 +18,7 @@
 #define JUSTITIA_READAHEAD_H
 
 #include "identity.h"
+#include "reuse.h"
 
 #define BLOCK_BITS 6
 #define BLOCK (1ull << BLOCK_BITS)
@@ -337,6 +338,7 @@ static __always_inline void pages_came(struct counters *count, struct address_sp
 	if (!task || !task->file || task->mapping != (__u64)mapping)
 		return;
 	add(&count->fetched_pages, hi - lo);
+	touch(count, mapping->host, lo, hi, FETCHED);
 	/* The part that was asked for, empty at one end if there is none. */
 	from = task->asked.lo < lo ? lo : task->asked.lo > hi ? hi : task->asked.lo;
 	to = task->asked.hi < from ? from : task->asked.hi > hi ? hi : task->asked.hi;

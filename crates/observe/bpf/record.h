@@ -31,8 +31,8 @@ struct counters {
 	/* Bytes that read-like system calls of threads returned, of whatever: the kernel's own count, as far
 	 * as the iterator over threads has looked. */
 	__u64 rchar;
-	/* Written by user space, the same in each lane: sampling rate in 1/2^32 << 32 | the group's number in
-	 * `reuses`; 0: no sample. */
+	/* Written by user space, the same in each lane: sampling rate in 1/2^32 << 32 | SAMPLE_MISSES | the
+	 * group's number in `reuses`; 0: no sample. */
 	__u64 sample;
 	__u64 reserved[2];
 };

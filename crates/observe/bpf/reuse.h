@@ -22,6 +22,18 @@
 
 #define SAMPLE_BITS 4
 
+/*
+ * In counters.sample: the group misses nearly all that it asks for, so its accesses are the pages that its
+ * reads fetch. These are seen also while no program runs behind reads.
+ */
+#define SAMPLE_MISSES 0x100
+
+enum access {
+	ASKED,
+	FETCHED,
+	WRITTEN,
+};
+
 /* Until Linux 6.5 a write's position was moved by its callers; the same series took this member away. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct task_struct___old {
@@ -159,12 +171,12 @@ static long touch_block(__u32 nth, struct touched *touched)
 
 /* A group accessed the pages [lo, hi) of a file. */
 static __always_inline void touch(struct counters *count, struct inode *inode, __u64 lo, __u64 hi,
-				  __u32 writes)
+				  enum access access)
 {
 	__u64 sample = *(volatile __u64 *)&count->sample;
 	struct touched touched;
 
-	if (!sample)
+	if (!sample || access == (sample & SAMPLE_MISSES ? ASKED : FETCHED))
 		return;
 	touched.file = ((__u64)inode->i_generation << 32) + inode->i_sb->s_dev;
 	touched.file = mix(touched.file ^ (__u64)inode->i_ino << 16);
@@ -175,8 +187,8 @@ static __always_inline void touch(struct counters *count, struct inode *inode, _
 	touched.lo = lo;
 	touched.hi = hi;
 	touched.first = 0;
-	touched.group = (__u32)sample;
-	touched.writes = writes;
+	touched.group = (__u32)sample & 0xff;
+	touched.writes = access == WRITTEN;
 	bpf_loop(((hi - 1) >> SAMPLE_BITS) - (lo >> SAMPLE_BITS) + 1, touch_block, &touched, 0);
 }
 
@@ -189,7 +201,7 @@ static __always_inline void touch_written(struct counters *count, struct kiocb *
 
 	if (!callers_move)
 		start -= bytes;
-	touch(count, iocb->ki_filp->f_inode, start >> shift, ((start + bytes - 1) >> shift) + 1, 1);
+	touch(count, iocb->ki_filp->f_inode, start >> shift, ((start + bytes - 1) >> shift) + 1, WRITTEN);
 }
 
 #endif

@@ -44,7 +44,7 @@ pub(crate) struct Look {
     /// Sampled accesses, and those of them that were reads.
     pub(crate) ticks: u64,
     pub(crate) reads: u64,
-    /// Pages that all its reads asked for, sampled or not.
+    /// Pages of all its accesses but writes, sampled or not.
     pub(crate) asked: u64,
     /// Pages asked for again by reads, by writes, and pages that lost their place.
     pub(crate) by_reads: Ages,

@@ -3,7 +3,10 @@
 
 mod common;
 
+use std::ffi::CString;
 use std::fs;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -214,6 +217,73 @@ fn a_curve_tells_what_hit_ratios_at_other_sizes_will_be() {
         println!("{name}: off by {off:.3} over {sizes}");
         assert!(off <= 0.05 && sizes == 2, "{name}: {off}, {sizes}");
     }
+}
+
+/// Reads a page again and again in a cgroup, in a process of its own, until it is dropped.
+struct Busy(libc::pid_t);
+
+impl Busy {
+    fn new(scratch: &Scratch, file: &fs::File) -> Busy {
+        let procs =
+            CString::new(scratch.dir.join("cgroup.procs").into_os_string().into_vec()).unwrap();
+        // SAFETY: the child makes system calls and nothing else.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let mut buffer = [0u8; PAGE as usize];
+            // SAFETY: the buffer is as long as said, and both files are open.
+            unsafe {
+                // The observer's links would outlive it in the copies of its descriptors.
+                libc::dup2(file.as_raw_fd(), 0);
+                libc::close_range(3, libc::c_uint::MAX, 0);
+                let procs = libc::open(procs.as_ptr(), libc::O_WRONLY);
+                libc::write(procs, b"0".as_ptr().cast(), 1);
+                loop {
+                    libc::pread(0, buffer.as_mut_ptr().cast(), buffer.len(), 0);
+                }
+            }
+        }
+        assert!(child > 0);
+        Busy(child)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // SAFETY: our own child, which nobody else waits for.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn a_group_that_misses_has_a_curve_while_reads_are_seen_in_windows() {
+    let dir = TestFile::dir();
+    TestFile::cold(dir.path(), "file", PAGES * PAGE);
+    let file = fs::File::open(dir.path().join("file")).unwrap();
+    let (loops, busy) = (Scratch::new("loops"), Scratch::new("busy"));
+    let eye = Eye::on(vec![loops.group(), busy.group()]);
+    let _busy = Busy::new(&busy, &file);
+    loops.enter();
+    loops.set("memory.max", &(12u64 << 20).to_string());
+    let mut reader = Reader {
+        scratch: &loops,
+        eye,
+        file,
+        load: Load::Loop,
+        nth: 0,
+        state: 1,
+        pause: Duration::ZERO,
+    };
+    reader.read(25.0);
+    assert!(reader.eye.observer.estimates());
+    let curve = reader.curve().expect("its misses tell");
+    let of_loop = |part: f64| curve.hit_ratio(Bytes((part * (PAGES / 2 * PAGE) as f64) as u64));
+    println!("{:.3?} {:.3?}", of_loop(0.9), of_loop(1.1));
+    assert!(of_loop(0.9).is_some_and(|hits| hits < 0.05), "{curve:?}");
+    assert!(of_loop(1.1).is_some_and(|hits| hits > 0.95), "{curve:?}");
 }
 
 #[test]

@@ -4,7 +4,10 @@
 //! sampling rate adapts by powers of two: it drops where a group's accesses are fast, to bound the cost, and
 //! where its pages are many, to bound memory.
 //!
-//! Invariant: an age never spans a change of the sampling rate or a time in which reads were not observed.
+//! A group that misses nearly all that it asks for, such as a scan, is sampled at the pages that its reads
+//! fetch. These are observed all the time, so such a group is known while reads are seen in windows only.
+//!
+//! Invariant: an age never spans a change of what is sampled or a time in which that was not observed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,6 +40,12 @@ const ROOMY: u32 = 8;
 const STANDS: u32 = 6;
 /// Between windows, observations decay at this part of the normal speed.
 const UNSEEN: f64 = 0.5;
+/// A group is sampled at what it fetches if it hits less than the first part of what it asks for, until it hits
+/// more than the second. Fewer pages than this say nothing.
+const HITS_NOTHING: (f64, f64) = (0.02, 0.05);
+const LEAST_ASKED: u64 = 64;
+/// In `counters.sample`: it is sampled at what it fetches (`bpf/reuse.h`).
+const SAMPLE_MISSES: u64 = 0x100;
 /// A group without a read in this many readings gives its number to another.
 const IDLE: u32 = 60;
 
@@ -73,6 +82,10 @@ struct Sampled {
     /// Its number in the programs' maps.
     number: u32,
     octave: u32,
+    /// It is sampled at what it fetches.
+    by_misses: bool,
+    /// Pages that its reads asked for, and of these misses, when reads were last observed.
+    asked: (u64, u64),
     reuse: Reuse,
     curve: Option<Curve>,
     /// Age in ticks beyond which pages are dropped.
@@ -144,6 +157,10 @@ impl Curves {
     /// Reads are observed from now on.
     pub(super) fn begin(&mut self) {
         for (&slot, sampled) in &mut self.groups {
+            sampled.asked = asked_by(&self.counters, slot);
+            if sampled.by_misses {
+                continue;
+            }
             let unseen = sampled.looked_at.elapsed().as_secs_f64();
             sampled.reuse.decay(unseen * UNSEEN, sampled.idle == 0);
             begin(&self.memory, &self.counters, slot, sampled);
@@ -170,7 +187,13 @@ impl Curves {
             sampled.steady += 1;
             sampled.idle = if ticks == 0 { sampled.idle + 1 } else { 0 };
             sampled.reuse.go_on(look, seconds, rate);
-            if then == Then::Rest {
+            let before = std::mem::replace(&mut sampled.asked, asked_by(&self.counters, slot));
+            if by_misses(sampled, before) != sampled.by_misses {
+                sampled.by_misses = !sampled.by_misses;
+                self.counters.set_sample(slot, sample_of(sampled));
+                begin(&self.memory, &self.counters, slot, sampled);
+            }
+            if then == Then::Rest && !sampled.by_misses {
                 sampled.reuse.rest();
             }
             let (curve, oldest) = sampled.reuse.curve(page_bytes, rate, most);
@@ -179,14 +202,17 @@ impl Curves {
                 sampled.curve = curve;
             }
             sampled.oldest = oldest.unwrap_or(u32::MAX);
-            ticks_per_s.insert(slot, ticks as f64 / seconds.max(1e-3));
+            // A window is too short to measure the speed of reads.
+            if then != Then::Rest || sampled.by_misses {
+                ticks_per_s.insert(slot, ticks as f64 / seconds.max(1e-3));
+            }
         }
-        match then {
-            Then::GoOn => self.adapt(&ticks_per_s, 1.0),
-            Then::Stretch => self.adapt(&ticks_per_s, IN_WINDOWS),
-            // A window is too short to measure a group's speed.
-            Then::Rest => {}
-        }
+        let times = if then == Then::Stretch {
+            IN_WINDOWS
+        } else {
+            1.0
+        };
+        self.adapt(&ticks_per_s, times);
         self.admit(then != Then::Rest);
     }
 
@@ -204,7 +230,7 @@ impl Curves {
         let mut looks: Vec<Option<(&Sampled, Look)>> = Vec::new();
         looks.resize_with(self.memory.groups() as usize, || None);
         for (slot, sampled) in &self.groups {
-            let look = look_at(&self.memory, &self.counters, *slot, sampled.number);
+            let look = look_at(&self.memory, &self.counters, *slot, sampled);
             looks[sampled.number as usize] = Some((sampled, look));
         }
         self.memory.sweep(|asked| {
@@ -248,9 +274,11 @@ impl Curves {
         ];
         let room = places / ROOMY / (self.groups.len() as u32).max(1);
         for (&slot, sampled) in &mut self.groups {
-            let per_s = ticks_per_s.get(&slot).copied().unwrap_or_default();
+            let Some(per_s) = ticks_per_s.get(&slot) else {
+                continue;
+            };
             let least = u32::from(blamed.contains(&Some(slot)));
-            let octave = adapted(sampled, per_s / (MOST_PER_S * times), least, room);
+            let octave = adapted(sampled, *per_s / (MOST_PER_S * times), least, room);
             if octave == sampled.octave {
                 continue;
             }
@@ -279,6 +307,8 @@ impl Curves {
             let mut sampled = Sampled {
                 number,
                 octave: FIRST,
+                by_misses: false,
+                asked: asked_by(&self.counters, slot),
                 reuse: Reuse::default(),
                 curve: None,
                 oldest: u32::MAX,
@@ -329,15 +359,43 @@ fn adapted(now: &Sampled, part: f64, least: u32, room: u32) -> u32 {
 
 /// `counters.sample`.
 fn sample_of(sampled: &Sampled) -> u64 {
-    1 << (64 - sampled.octave) | u64::from(sampled.number)
+    let misses = if sampled.by_misses { SAMPLE_MISSES } else { 0 };
+    1 << (64 - sampled.octave) | misses | u64::from(sampled.number)
 }
 
-fn look_at(memory: &ReuseMemory, counters: &CounterMemory, slot: u32, number: u32) -> Look {
-    let counted = memory.read(number);
+/// Pages that the reads of a slot asked for, and of these misses.
+fn asked_by(counters: &CounterMemory, slot: u32) -> (u64, u64) {
+    counters.read(slot).map_or((0, 0), |counted| {
+        let missed = counted.missed_pages.wrapping_add(counted.readahead_pages);
+        (counted.asked_pages, missed)
+    })
+}
+
+/// Whether a group is to be sampled at what it fetches. `before`: `asked` when observation of reads began.
+fn by_misses(sampled: &Sampled, before: (u64, u64)) -> bool {
+    let asked = sampled.asked.0.wrapping_sub(before.0);
+    let missed = sampled.asked.1.wrapping_sub(before.1);
+    if asked < LEAST_ASKED {
+        return sampled.by_misses;
+    }
+    let hits = 1.0 - missed as f64 / asked as f64;
+    let (few, some) = HITS_NOTHING;
+    hits < if sampled.by_misses { some } else { few }
+}
+
+fn look_at(memory: &ReuseMemory, counters: &CounterMemory, slot: u32, of: &Sampled) -> Look {
+    let counted = memory.read(of.number);
+    let asked = |counted: super::types::counters| {
+        if of.by_misses {
+            counted.fetched_pages
+        } else {
+            counted.asked_pages
+        }
+    };
     Look {
         ticks: counted.clock,
         reads: counted.reads,
-        asked: counters.read(slot).map_or(0, |counted| counted.asked_pages),
+        asked: counters.read(slot).map_or(0, asked),
         by_reads: counted.by_reads,
         by_writes: counted.by_writes,
         lost: counted.lost,
@@ -347,7 +405,7 @@ fn look_at(memory: &ReuseMemory, counters: &CounterMemory, slot: u32, number: u3
 
 /// Observation of a group begins.
 fn begin(memory: &ReuseMemory, counters: &CounterMemory, slot: u32, sampled: &mut Sampled) {
-    let look = look_at(memory, counters, slot, sampled.number);
+    let look = look_at(memory, counters, slot, sampled);
     sampled.since = look.ticks as u32;
     sampled.clock = look.ticks;
     sampled.looked_at = Instant::now();
@@ -372,6 +430,8 @@ mod tests {
             let sampled = |octave, alive| Sampled {
                 number: 1,
                 octave,
+                by_misses: false,
+                asked: (0, 0),
                 reuse: Reuse::default(),
                 curve: None,
                 oldest: u32::MAX,
