@@ -11,7 +11,7 @@ use justitia_nri::Listener;
 use justitia_observe::TrafficSource;
 use justitia_policy::config::Mode;
 use justitia_policy::plan::{Knob, Value};
-use justitia_policy::snapshot::{Group, OperatorLimits, Reservation, WeightSource};
+use justitia_policy::snapshot::{Group, OperatorLimits, Reservation, Snapshot, WeightSource};
 
 use crate::apply::{Applier, Writers};
 use crate::config::Settings;
@@ -257,15 +257,7 @@ impl Agent {
                  multi-generational LRU, reclaim from the root takes from protected groups too",
             );
         }
-        let groups = &snapshot.groups;
-        let reclaims = groups.is_empty() || groups.iter().any(|group| group.knobs.reclaim);
-        if self.settings.policy.mode == Mode::Memoplight && !reclaims {
-            problems.push(Problem {
-                group: None,
-                cause: "mode memoplight moves no memory: this kernel has no memory.reclaim".into(),
-                remedy: "boot Linux 5.19 or later, or choose mode proportional".into(),
-            });
-        }
+        problems.extend(moves_nothing(self.settings.policy.mode, &snapshot));
         snapshot.reservations = reservations;
         // Knobs that somebody took over are known by now; the snapshot must say so.
         let priors = self.applier.priors();
@@ -539,4 +531,15 @@ fn tell(log: &Log, what: &str, restored: &Restored) {
     for problem in &restored.problems {
         log.warn(format_args!("{}; {}", problem.cause, problem.remedy));
     }
+}
+
+/// What to say where mode `memoplight` cannot move memory.
+fn moves_nothing(mode: Mode, snapshot: &Snapshot) -> Option<Problem> {
+    let mut groups = snapshot.groups.iter();
+    let stuck = !snapshot.groups.is_empty() && !groups.any(|group| group.knobs.reclaim);
+    (mode == Mode::Memoplight && stuck).then(|| Problem {
+        group: None,
+        cause: "mode memoplight moves no memory: this kernel has no memory.reclaim".into(),
+        remedy: "boot Linux 5.19 or later, or choose mode proportional".into(),
+    })
 }

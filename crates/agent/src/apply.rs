@@ -18,7 +18,7 @@
 
 pub mod gate;
 mod reclaim;
-mod writers;
+pub(crate) mod writers;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -12,8 +12,8 @@ use justitia_policy::knob::{BlockDevice, Knob};
 use justitia_policy::snapshot::GroupId;
 
 use crate::config::DiskSettings;
-use crate::observe::Observation;
 use crate::status::Problem;
+use crate::tracked::Observation;
 
 /// The disks that are watched.
 #[derive(Debug, Default)]

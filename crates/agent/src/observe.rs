@@ -21,9 +21,7 @@ use justitia_discover::{DiscoverConfig, Discovered, Pods, Priors, RuntimeDirs, S
 use justitia_nri::Listener;
 use justitia_observe::{ProcIo, Sample, TrafficSource, Watched};
 use justitia_policy::plan::{Knob, Value};
-use justitia_policy::snapshot::{
-    self, BlockDevice, ForeignKnobs, GroupId, Outside, Snapshot, WeightSource,
-};
+use justitia_policy::snapshot::{self, BlockDevice, ForeignKnobs, GroupId, Outside, WeightSource};
 use justitia_policy::units::{Bytes, Weight};
 
 use crate::colors::{Colors, Spoken, TIME_TO_LIVE};
@@ -32,35 +30,12 @@ use crate::disks::Disks;
 use crate::error::{Error, Result};
 use crate::status::{Names, NamesOf, Problem};
 use crate::tracked::Tracked;
+pub use crate::tracked::{Change, Observation};
 
 /// Knobs are read every so many ticks.
 pub const KNOBS_EVERY: u64 = 4;
 /// The walk for new groups may take one part in so many of the time.
 const SCAN_SHARE: u32 = 500;
-
-/// What changed among the groups.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Change {
-    /// Paths and weights of groups that joined.
-    pub joined: Vec<(String, Weight, WeightSource)>,
-    /// Paths of groups (and disks) that left.
-    pub left: Vec<String>,
-    /// Paths and new weights of groups with another weight.
-    pub reweighted: Vec<(String, Weight, WeightSource)>,
-}
-
-/// What one look at the host gave.
-#[derive(Debug, Default)]
-pub struct Observation {
-    /// For the policy.
-    pub snapshot: Snapshot,
-    /// Groups (and disks) whose knobs were read just now.
-    pub knobs_read: Vec<GroupId>,
-    /// What could not be read.
-    pub problems: Vec<Problem>,
-    /// What changed since the last look.
-    pub change: Change,
-}
 
 /// Looks at the host.
 pub struct Observer {

@@ -16,7 +16,7 @@ use justitia_cgroup::{Error, Fs, Group, WriteResult};
 use justitia_policy::knob::{Knob, Turn, Value};
 use justitia_policy::snapshot::GroupId;
 
-use crate::apply::Writers;
+use crate::apply::writers::Writers;
 use crate::journal::Journal;
 use crate::record::same;
 use crate::status::Problem;

@@ -1,10 +1,36 @@
-//! One watched group: what was last seen of it, and how quiet it is.
+//! One watched group: what was last seen of it, and how quiet it is; and what one look at all of them gave.
 
 use std::time::Instant;
 
 use justitia_cgroup::{Activity, Buffer, CgroupFs, Gauges, Group};
-use justitia_policy::snapshot::{self, GroupId, Knobs, Traffic, WeightSource};
+use justitia_policy::snapshot::{self, GroupId, Knobs, Snapshot, Traffic, WeightSource};
 use justitia_policy::units::{Bytes, Weight};
+
+use crate::status::Problem;
+
+/// What changed among the groups.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Change {
+    /// Paths and weights of groups that joined.
+    pub joined: Vec<(String, Weight, WeightSource)>,
+    /// Paths of groups (and disks) that left.
+    pub left: Vec<String>,
+    /// Paths and new weights of groups with another weight.
+    pub reweighted: Vec<(String, Weight, WeightSource)>,
+}
+
+/// What one look at the host gave.
+#[derive(Debug, Default)]
+pub struct Observation {
+    /// For the policy.
+    pub snapshot: Snapshot,
+    /// Groups (and disks) whose knobs were read just now.
+    pub knobs_read: Vec<GroupId>,
+    /// What could not be read.
+    pub problems: Vec<Problem>,
+    /// What changed since the last look.
+    pub change: Change,
+}
 
 /// How a group is looked at: how often it is probed and read in full, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! sums once a tick.
 //!
 //! Three steps, each of its own kind: [`probe`] finds out what this kernel offers (facts, never a
-//! version number), `points::choose` decides which programs to run (pure), [`Observer::open`]
+//! version number), `choice::choose` decides which programs to run (pure), [`Observer::open`]
 //! loads and attaches them.
 //!
 //! Two tiers. With fentry (kernels built with direct calls: all of Debian's) everything is counted
@@ -13,6 +13,7 @@
 //! stays attached when the [`Observer`] is dropped; a cgroup id names one cgroup for ever, so a
 //! recycled path is another group; what is not counted is `None`.
 
+mod choice;
 mod counters;
 mod curves;
 mod estimate;
@@ -28,12 +29,12 @@ mod slots;
 
 use std::io;
 
-use libbpf_rs::{Link, Object};
+use libbpf_rs::{Link, Map, MapCore as _, Object};
 
+pub use choice::Tier;
 pub use counters::Counters;
 pub use features::{probe, Answer, Coverage, Feature};
 pub use observer::Observer;
-pub use points::Tier;
 
 /// Why BPF cannot observe here.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +76,13 @@ impl Error {
             }
         }
     }
+}
+
+/// A map by its name.
+fn find<'obj>(object: &'obj Object, name: &'static str) -> Result<Map<'obj>, Error> {
+    let mut maps = object.maps();
+    maps.find(|map| map.name() == name)
+        .ok_or_else(|| Error::Map(name, "it is not there".into()))
 }
 
 /// Attaches a program of this name.

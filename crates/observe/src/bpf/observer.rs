@@ -17,21 +17,21 @@ use justitia_cgroup::{Fs, GroupId};
 use justitia_policy::snapshot::{SharedFile, Traffic};
 use justitia_policy::units::Bytes;
 use justitia_policy::worth::Curve;
-use libbpf_rs::{Link, Map, MapCore as _, MapFlags, Object, OpenObject};
+use libbpf_rs::{Link, MapCore as _, MapFlags, Object, OpenObject};
 use rustix::time::{clock_gettime, ClockId};
 
+use super::choice::{choose, Choice, Tier};
 use super::counters::Counters;
 use super::curves::{Curves, Then};
 use super::estimate::Estimator;
 use super::features::Coverage;
 use super::load;
 use super::memory::{ControlMemory, CounterMemory, ReadMemory, ReuseMemory};
-use super::points::{choose, Choice, Tier};
 use super::reads::{self, locked, Reads, Turn};
 use super::sharing::Sharing;
 use super::sizes::Sizes;
 use super::slots::Slots;
-use super::{attach_one, types, Error};
+use super::{attach_one, find, types, Error};
 use crate::{is_list_of, ProcIo, Sample, TrafficSource, Watched};
 
 /// The section that both sides write.
@@ -463,13 +463,6 @@ impl TrafficSource for Observer {
             "bpf"
         }
     }
-}
-
-/// A map by its name.
-pub(crate) fn find<'obj>(object: &'obj Object, name: &'static str) -> Result<Map<'obj>, Error> {
-    let mut maps = object.maps();
-    maps.find(|map| map.name() == name)
-        .ok_or_else(|| Error::Map(name, "it is not there".into()))
 }
 
 /// Loads the chosen programs.

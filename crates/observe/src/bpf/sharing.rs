@@ -14,10 +14,9 @@ use justitia_policy::snapshot::{GroupId, SharedFile};
 use justitia_policy::units::Bytes;
 use libbpf_rs::{Iter, Link, Object};
 
+use super::choice::Choice;
 use super::memory::ControlMemory;
-use super::observer::find;
-use super::points::Choice;
-use super::{attach_one, types, Error};
+use super::{attach_one, find, types, Error};
 
 /// Time between two looks; a use counts for 30 s.
 const EVERY: Duration = Duration::from_secs(5);
