@@ -42,6 +42,8 @@ pub(crate) struct WorthArgs {
 /// Lines of a drawing, and columns where the terminal has more or says nothing.
 const HEIGHT: u16 = 16;
 const WIDTH: u16 = 100;
+/// A drawing ends this much beyond what there is to see.
+const BEYOND: f64 = 1.1;
 
 const fn column(head: &'static str, right: bool, rank: u8) -> Column {
     Column { head, right, rank }
@@ -214,16 +216,19 @@ fn chart(
     screen: Screen,
 ) -> Vec<String> {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    let mut curve = vec![(0.0, 0.0)];
-    curve.extend(
-        worth
-            .points
-            .iter()
-            .map(|point| (mib(point.cache_bytes), point.hit_ratio)),
-    );
-    let known = worth.points.last().map(|point| point.cache_bytes);
-    let most = [known, holds, entitled].into_iter().flatten().max();
-    let most = mib(most.unwrap_or_default()).max(1.0);
+    // The curve may be flat up to the host's memory, which would leave the rest of it a few columns.
+    let highest = worth.points.last().map(|point| point.hit_ratio);
+    let flat = worth
+        .points
+        .iter()
+        .find(|point| Some(point.hit_ratio) == highest);
+    let most = [flat.map(|point| point.cache_bytes), holds, entitled];
+    let most = mib(most.into_iter().flatten().max().unwrap_or_default()).max(1.0) * BEYOND;
+    let points = worth.points.iter();
+    let mut curve: Vec<(f64, f64)> = points
+        .map(|point| (mib(point.cache_bytes).min(most), point.hit_ratio))
+        .collect();
+    curve.insert(0, (0.0, 0.0));
     let upright =
         |bytes: Option<u64>| bytes.map_or([(-1.0, 0.0); 2], |b| [(mib(b), 0.0), (mib(b), 1.0)]);
     let (holds, entitled) = (upright(holds), upright(entitled));
@@ -348,7 +353,7 @@ pub(crate) mod tests {
         for words in [
             "lends 40.0 MiB of its share: its reads hit as often with 150.0 MiB",
             "100 %",
-            "400 MiB",
+            "440 MiB",
             "it holds",
         ] {
             assert!(text.contains(words), "{words}:\n{text}");
@@ -363,6 +368,18 @@ pub(crate) mod tests {
         );
         let text = draw(find(&report, "new").unwrap(), SCREEN);
         assert!(text.contains("have not told yet"), "{text}");
+    }
+
+    #[test]
+    fn where_a_curve_is_flat_the_drawing_ends() {
+        let mut worth = example();
+        let last = *worth.points.last().unwrap();
+        worth.points.push(WorthPoint {
+            cache_bytes: 64 << 30,
+            ..last
+        });
+        let lines = chart(&worth, Some(200 << 20), None, SCREEN);
+        assert!(lines.last().unwrap().ends_with("330 MiB"), "{lines:?}");
     }
 
     #[test]

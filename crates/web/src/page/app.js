@@ -2,7 +2,7 @@
 // has when the agent goes away, and says since when.
 
 import { Chart, ramp, spark, swatch } from "./charts.js";
-import { Curves } from "./curves.js";
+import { Curves, flatFrom } from "./curves.js";
 import { Data, lines, pageCache, pick, shares } from "./data.js";
 import { bytes, count, element, fixed, percent, plural, shortNames, span } from "./format.js";
 import { Groups, showDecisions } from "./tables.js";
@@ -171,7 +171,7 @@ function showWorth(series, picked) {
   const groups = new Map(data.report.groups.map((group) => [group.path, group]));
   const known = series.map((one) => ({ ...one, held: groups.get(one.path)?.file_bytes ?? null, worth: groups.get(one.path)?.worth }));
   const drawn = known.filter((one) => one.worth);
-  const sizes = drawn.flatMap((one) => [one.held, one.worth.points.at(-1).cache_bytes]);
+  const sizes = drawn.flatMap((one) => [one.held, flatFrom(one.worth)]);
   worth.show({ series: drawn, picked, end: roundTop(sizes), none: drawn.length > 0 ? "" : "no curve yet: needs the BPF observer and reads" });
 }
 

@@ -5,6 +5,9 @@ import { bytes, percent } from "./format.js";
 
 const STEPS = [0, 0.25, 0.5, 0.75, 1];
 
+// Where a curve becomes flat: it may go on so up to the host's memory.
+export const flatFrom = ({ points }) => points.find((at) => at.hit_ratio === points.at(-1).hit_ratio).cache_bytes;
+
 export class Curves {
   constructor(figure) {
     this.plot = figure.querySelector(".plot");
@@ -25,7 +28,7 @@ export class Curves {
     if (!this.model || box.width === 0) return;
     const { series, picked, end, none } = this.model;
     const [left, right, top, bottom] = [48, box.width - 12, 8, box.height - 22];
-    const x = (size) => n(left + (size / end) * (right - left));
+    const x = (size) => n(left + Math.min(size / end, 1) * (right - left));
     const y = (ratio) => n(bottom - ratio * (bottom - top));
     this.svg.replaceChildren();
     for (const mark of STEPS) {
