@@ -123,6 +123,8 @@ pub struct Settings {
     pub state_dir: PathBuf,
     /// When it is told to stop it leaves knobs and state to the next agent.
     pub hand_over: bool,
+    /// It waits for the agent that runs, and leaves knobs and state only to an agent that waits.
+    pub in_turn: bool,
     /// The socket, if not in the state directory.
     pub socket: Option<PathBuf>,
     /// Where the live page and the metrics are; `None`: nowhere.
@@ -151,6 +153,7 @@ impl Default for Settings {
             trust: Vec::new(),
             state_dir: PathBuf::from(STATE_DIR),
             hand_over: false,
+            in_turn: false,
             socket: None,
             listen: Some(DEFAULT_LISTEN),
             gate: GateSettings::default(),
@@ -271,6 +274,7 @@ impl Default for File {
             trust,
             state_dir,
             hand_over: _,
+            in_turn: _,
             socket,
             listen,
             gate,
@@ -331,6 +335,7 @@ impl From<File> for Settings {
             trust: file.trust,
             state_dir: file.state_dir,
             hand_over: false,
+            in_turn: false,
             socket: file.socket,
             listen: file.listen,
             gate: file.gate,

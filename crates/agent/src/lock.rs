@@ -11,6 +11,12 @@ use std::path::Path;
 use rustix::fs::{flock, FlockOperation};
 
 use crate::error::{Error, Result};
+use crate::log::Log;
+
+/// Locked by the agent that runs.
+const AGENT: &str = "agent.lock";
+/// Locked by the agent that waits for its end.
+const NEXT: &str = "next.lock";
 
 /// Held for as long as this lives.
 #[derive(Debug)]
@@ -31,34 +37,8 @@ impl Lock {
     /// file that exists is locked all the same, and without one the agent goes on unlocked: it must be
     /// able to restore from a full or read-only disk.
     pub fn take(state_dir: &Path) -> Result<Lock> {
-        let unwritable = |error: &io::Error| {
-            use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-            matches!(
-                error.kind(),
-                QuotaExceeded | ReadOnlyFilesystem | StorageFull
-            )
-        };
-        let made = make_state_dir(state_dir);
-        let missing = match &made {
-            Err(error) if unwritable(error) => true,
-            Err(error) => return Err(Error::io("make", state_dir, error)),
-            Ok(()) => false,
-        };
-        let path = state_dir.join("agent.lock");
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path);
-        let mut file = match opened {
-            Ok(file) => file,
-            Err(error) if missing || unwritable(&error) => match File::open(&path) {
-                Ok(file) => file,
-                Err(_) => return Ok(Lock { _file: None }),
-            },
-            Err(error) => return Err(Error::io("open", &path, &error)),
+        let Some(mut file) = open(state_dir, AGENT)? else {
+            return Ok(Lock { _file: None });
         };
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut pid = String::new();
@@ -72,16 +52,79 @@ impl Lock {
                 format!("stop it first: systemctl stop justitia, or kill {pid}"),
             ));
         }
-        // For people; the lock holds without it.
+        Ok(Lock::signed(file))
+    }
+
+    /// The same, but waits for the agent that holds the lock, and lets it know: see [`Lock::is_awaited`]. Of
+    /// several, one waits for the lock and the others for its place.
+    pub fn take_in_turn(state_dir: &Path, log: &Log) -> Result<Lock> {
+        let (next, file) = (open(state_dir, NEXT)?, open(state_dir, AGENT)?);
+        let (Some(next), Some(file)) = (next, file) else {
+            return Lock::take(state_dir);
+        };
+        let wait = |file: &File, name| {
+            flock(file, FlockOperation::LockExclusive)
+                .map_err(|errno| Error::io("lock", &state_dir.join(name), &errno.into()))
+        };
+        wait(&next, NEXT)?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            log.info("an agent runs: waiting for its end, to go on from what it leaves");
+            wait(&file, AGENT)?;
+        }
+        Ok(Lock::signed(file))
+    }
+
+    /// Whether an agent waits for this one's end.
+    pub fn is_awaited(state_dir: &Path) -> bool {
+        let next = open(state_dir, NEXT).ok().flatten();
+        next.is_some_and(|next| flock(next, FlockOperation::NonBlockingLockExclusive).is_err())
+    }
+
+    /// Names its holder, for people; it holds without.
+    fn signed(mut file: File) -> Lock {
         let _ = file.set_len(0);
         let _ = file.rewind();
         let _ = writeln!(file, "{}", std::process::id());
-        Ok(Lock { _file: Some(file) })
+        Lock { _file: Some(file) }
+    }
+}
+
+/// A lock file, made if need be; `None`: it is not there and cannot be made.
+fn open(state_dir: &Path, name: &str) -> Result<Option<File>> {
+    let unwritable = |error: &io::Error| {
+        use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        matches!(
+            error.kind(),
+            QuotaExceeded | ReadOnlyFilesystem | StorageFull
+        )
+    };
+    let made = make_state_dir(state_dir);
+    let missing = match &made {
+        Err(error) if unwritable(error) => true,
+        Err(error) => return Err(Error::io("make", state_dir, error)),
+        Ok(()) => false,
+    };
+    let path = state_dir.join(name);
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path);
+    match opened {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if missing || unwritable(&error) => Ok(File::open(&path).ok()),
+        Err(error) => Err(Error::io("open", &path, &error)),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -98,5 +141,37 @@ mod tests {
         );
         drop(first);
         Lock::take(&state).unwrap();
+    }
+
+    #[test]
+    fn an_agent_knows_whether_another_waits_and_those_that_wait_follow_one_by_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path();
+        let in_turn = || Lock::take_in_turn(state, &Log::stderr(false)).unwrap();
+        let awaited_within = |limit| {
+            let end = Instant::now() + limit;
+            while !Lock::is_awaited(state) && Instant::now() < end {
+                thread::sleep(Duration::from_millis(5));
+            }
+            Lock::is_awaited(state)
+        };
+        let (long, short) = (Duration::from_secs(10), Duration::from_millis(50));
+        let first = in_turn();
+        assert!(!awaited_within(short));
+        let (took, taken) = mpsc::channel();
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                let took = took.clone();
+                scope.spawn(move || took.send(in_turn()).unwrap());
+            }
+            assert!(awaited_within(long) && taken.try_recv().is_err());
+            drop(first);
+            let second = taken.recv_timeout(long).unwrap();
+            assert!(awaited_within(long) && taken.try_recv().is_err());
+            drop(second);
+            let third = taken.recv_timeout(long).unwrap();
+            assert!(!Lock::is_awaited(state));
+            drop(third);
+        });
     }
 }

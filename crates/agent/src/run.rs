@@ -86,14 +86,19 @@ pub fn run(
     page: Option<UnixStream>,
     mut reread: impl FnMut() -> Result<Settings>,
 ) -> Result<()> {
-    let lock = Lock::take(&settings.state_dir)?;
+    let lock = if settings.in_turn {
+        Lock::take_in_turn(&settings.state_dir, log)?
+    } else {
+        Lock::take(&settings.state_dir)?
+    };
     let (fs, claim) = claim_host(settings.policy.mode)?;
     let locked = stay_awake(log);
     let source = traffic_source(settings.observer, &fs, log)?;
     let mode = mode_name(settings.policy.mode);
     let (globs, socket) = (settings.manage.join(" "), settings.socket());
     let (listen, feed_path) = (settings.listen, settings.status_socket());
-    let hand_over = settings.hand_over;
+    let (hand_over, in_turn) = (settings.hand_over, settings.in_turn);
+    let state_dir = settings.state_dir.clone();
     let mut agent = Agent::new(
         fs,
         settings,
@@ -139,7 +144,8 @@ pub fn run(
         })
     }));
     let told = matches!(result, Ok(Ok(())));
-    let restored = end(agent, hand_over && told, (server, feed));
+    let hand_over = hand_over && told && (!in_turn || Lock::is_awaited(&state_dir));
+    let restored = end(agent, hand_over, (server, feed));
     signals.close();
     drop((claim, lock));
     let restored = restored?;

@@ -21,6 +21,8 @@ use crate::sibling;
 kill -9 the next start\ndoes that, or justitia restore. SIGHUP reads the configuration again.
 With --hand-over the knobs stay in force when the agent ends, and an agent that starts within two
 minutes goes on from them. Who starts it so runs justitia restore when no agent follows, as the unit does.
+With --hand-over=in-turn an agent waits for the one that runs to end. When it ends itself it hands over if
+another one waits so, and else puts every knob back.
 
 Modes: observe measures and writes nothing; justitia sets thresholds by weight (the paper);
 proportional adds the feedback on measured bandwidth, and moves memory from groups that declare
@@ -43,9 +45,10 @@ pub(crate) struct RunArgs {
     /// Start although no cgroup matches yet
     #[arg(long)]
     pub(crate) wait: bool,
-    /// When told to stop, leave the knobs and what was learned to the next agent
-    #[arg(long)]
-    pub(crate) hand_over: bool,
+    /// When told to stop, leave the knobs and what was learned to the next agent; in-turn: to one that waits
+    #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, require_equals = true,
+          default_missing_value = "always")]
+    pub(crate) hand_over: Option<HandOver>,
     /// Address of the live page and the metrics, or off [default: 127.0.0.1:9619]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<String>,
@@ -54,11 +57,21 @@ pub(crate) struct RunArgs {
     pub(crate) verbose: bool,
 }
 
+/// When an agent that is told to stop leaves the knobs in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum HandOver {
+    /// Always: whoever starts it starts the next one, or restores
+    Always,
+    /// If an agent waits for its end, as this one waits for the one before it
+    InTurn,
+}
+
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let read = || {
         let mut settings = settings::with_policy(&args.config, &args.policy)?;
-        settings.hand_over = args.hand_over;
+        settings.hand_over = args.hand_over.is_some();
+        settings.in_turn = args.hand_over == Some(HandOver::InTurn);
         if let Some(listen) = &args.listen {
             settings.listen =
                 parse_listen(listen).map_err(|(cause, remedy)| Error::usage(cause, remedy))?;
