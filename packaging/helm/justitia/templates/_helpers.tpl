@@ -1,0 +1,38 @@
+{{- define "justitia.name" -}}
+{{- if contains "justitia" .Release.Name }}{{ .Release.Name }}{{ else }}{{ .Release.Name }}-justitia{{ end }}
+{{- end }}
+
+{{- /* What never changes of a release. */ -}}
+{{- define "justitia.selector" -}}
+app.kubernetes.io/name: justitia
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "justitia.labels" -}}
+{{ include "justitia.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "justitia.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "justitia.config" -}}
+{{- with regexFind "(?m)^[ \t]*(mode|observer|listen|state_dir|socket)[ \t]*=" .Values.config -}}
+{{- $key := trim (trimSuffix "=" .) -}}
+{{- if has $key (list "mode" "observer") -}}
+{{- fail (printf "config: the key %s is a value of the chart; set %s instead" $key $key) -}}
+{{- else -}}
+{{- fail (printf "config: the key %s is the chart's to set; remove it (the page's place is metrics.address and metrics.port)" $key) -}}
+{{- end -}}
+{{- end -}}
+mode = {{ .Values.mode | quote }}
+observer = {{ .Values.observer | quote }}
+# The second container serves the page.
+listen = "off"
+{{ .Values.config }}
+{{- end }}
