@@ -22,6 +22,9 @@ pub struct WebArgs {
     /// Directory of the agent's socket [default: /run/justitia]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
+    /// Wait for an agent that is not there yet
+    #[arg(long, conflicts_with = "stdin")]
+    pub wait: bool,
     /// Standard input is connected to the agent's socket
     #[arg(long, hide = true)]
     pub stdin: bool,

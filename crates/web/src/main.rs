@@ -6,6 +6,8 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
 
 use clap::Parser;
 use justitia_args::web::WebArgs;
@@ -17,6 +19,8 @@ use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, se
 
 /// The agent's state directory unless told otherwise.
 const STATE_DIR: &str = "/run/justitia";
+/// How often an agent is waited for.
+const RETRY: Duration = Duration::from_millis(500);
 /// The kernel's user that owns nothing.
 const NOBODY: u32 = 65534;
 
@@ -57,7 +61,13 @@ fn run(args: &WebArgs) -> Result<()> {
     let mut feed = if args.stdin {
         Feed::stdin()?
     } else {
-        Feed::connect(args.state_dir.as_deref().unwrap_or(Path::new(STATE_DIR)))?
+        let state_dir = args.state_dir.as_deref().unwrap_or(Path::new(STATE_DIR));
+        loop {
+            match Feed::connect(state_dir) {
+                Err(_) if args.wait => thread::sleep(RETRY),
+                connected => break connected?,
+            }
+        }
     };
     let Some(first) = feed.read()? else {
         return Ok(());
