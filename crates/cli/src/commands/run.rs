@@ -21,8 +21,8 @@ use crate::sibling;
 kill -9 the next start\ndoes that, or justitia restore. SIGHUP reads the configuration again.
 With --hand-over the knobs stay in force when the agent ends, and an agent that starts within two
 minutes goes on from them. Who starts it so runs justitia restore when no agent follows, as the unit does.
-With --hand-over=in-turn an agent waits for the one that runs to end. When it ends itself it hands over if
-another one waits so, and else puts every knob back.
+With --hand-over=in-turn an agent waits for the one that runs to end. When it ends itself it hands
+over if another one waits so, and else puts every knob back.
 
 Modes: observe measures and writes nothing; justitia sets thresholds by weight (the paper);
 proportional adds the feedback on measured bandwidth, and moves memory from groups that declare
