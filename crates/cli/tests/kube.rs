@@ -1,25 +1,32 @@
 //! Kubernetes pods beside a real containerd with NRI, on a stock kernel: made through CRI in the cgroup tree of
-//! the kubelet (driver cgroupfs), with an agent that hears of them. One boot, ignored by default;
-//! `cargo test --profile vm -p justitia-cli --test kube -- --ignored --nocapture`.
+//! the kubelet (driver cgroupfs), with an agent that hears of them: on the node, and as the pod of the Helm chart.
+//! A boot each, ignored by default; `cargo test --profile vm -p justitia-cli --test kube -- --ignored --nocapture`.
+//! The chart needs helm, which `scripts/setup --test` fetches.
 //!
-//! What the guest does is in `kube/guest.sh`; it speaks CRI by curl and protoc (`kube/cri.proto`).
+//! What the guests do is in `kube/guest.sh` and `kube/chart.sh`; they speak CRI by curl and protoc
+//! (`kube/cri.proto`).
 
+#[path = "kube/chart.rs"]
+mod chart;
 #[path = "../../../lab/tests/common/mod.rs"]
 mod common;
 
+use std::path::Path;
 use std::time::Duration;
 
 use common::{machine, parts, programs, report_of, Said, PROLOGUE};
 use justitia_machine::kernels::Series;
+use justitia_machine::vm::VmSpec;
 use serde_json::Value;
 
+const RUNTIME: &str = include_str!("kube/cri.sh");
 const SCRIPT: &str = include_str!("kube/guest.sh");
 const CRI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kube/cri.proto");
 
-fn run() -> Said {
-    let dir = tempfile::tempdir().unwrap();
-    let script = format!("{PROLOGUE}{SCRIPT}");
-    let mut spec = machine(Series::V6_12, &script, dir.path());
+/// A node with a container runtime that runs this after [`RUNTIME`].
+fn node(script: &str, dir: &Path) -> VmSpec {
+    let script = format!("{PROLOGUE}{RUNTIME}{script}");
+    let mut spec = machine(Series::V6_12, &script, dir);
     spec.binaries
         .extend(programs(env!("CARGO_BIN_EXE_justitia"), &[]));
     spec.binaries.push(CRI.into());
@@ -29,7 +36,11 @@ fn run() -> Said {
     spec.extra_packages = packages.map(str::to_owned).into();
     spec.memory_bytes = 1 << 30;
     spec.timeout = Duration::from_secs(1200);
-    let (_, report) = report_of(&spec, "");
+    spec
+}
+
+fn run(spec: &VmSpec) -> Said {
+    let (_, report) = report_of(spec, "");
     println!("{report}");
     Said(parts(&report))
 }
@@ -63,7 +74,8 @@ fn of(weight: u64, source: &str) -> (u64, String) {
 #[test]
 #[ignore = "boots a virtual machine; scripts/test --long runs it"]
 fn pods_of_a_real_runtime_have_the_weights_that_they_may_ask_for() {
-    let said = run();
+    let dir = tempfile::tempdir().unwrap();
+    let said = run(&node(SCRIPT, dir.path()));
     // Told before the agent began, and after.
     let db = said.pod("told", 1);
     assert_eq!(db[0], of(300, "pod_annotation"));

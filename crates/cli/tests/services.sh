@@ -20,6 +20,7 @@ units() {
 }
 
 slice=/sys/fs/cgroup/work.slice
+light=$slice/light.service
 knobs() {
     for name in light heavy; do
         for file in memory.low memory.high io.bfq.weight io.weight; do
@@ -28,24 +29,29 @@ knobs() {
     done
 }
 as_before() { [ "$(cat /run/before)" = "$(knobs)" ]; }
-limited() { [ "$(cat $slice/light.service/memory.high)" != max ]; }
+limited() { [ "$(cat $light/memory.high)" != max ]; }
 wait_for() {
     local i
     for i in $(seq "$1"); do "${@:2}" && return; sleep 1; done
     false
 }
+# Whether a knob of light has its prior value.
+prior() {
+    local high low
+    read -r high <$light/memory.high
+    read -r low <$light/memory.low
+    [ "$high" = max ] || [ "$low" = 0 ]
+}
+in_force() { ! prior; }
 # Knobs of light, again and again: how often, and how often one had its prior value.
 watch() {
-    local high low times=0 prior=0
+    local times=0 seen=0
     while [ -e /run/watching ]; do
-        read -r high <$slice/light.service/memory.high
-        read -r low <$slice/light.service/memory.low
-        if [ "$high" = max ] || [ "$low" = 0 ]; then prior=$((prior + 1)); fi
+        if prior; then seen=$((seen + 1)); fi
         times=$((times + 1))
     done
-    echo "$1: prior values seen $prior times ($times looks)"
+    echo "$1: prior values seen $seen times ($times looks)"
 }
-in_force() { limited && [ "$(cat $slice/light.service/memory.low)" != 0 ]; }
 watched() { # NAME COMMAND...
     wait_for 60 in_force
     touch /run/watching

@@ -1,0 +1,131 @@
+# The pod of the Helm chart beside pods that write, behind cri.sh and services.sh. What the kubelet does with a
+# DaemonSet's pod is done here by hand: it makes the host paths, starts an ended container again in its pod, and
+# ends one by SIGTERM. Texts of its containers, translated from what helm renders, are beside this program.
+
+agent_uid=22222222-aaaa-bbbb-cccc-00000000000
+pid_of() { cat "/run/containerd/io.containerd.runtime.v2.task/k8s.io/$1/init.pid"; }
+did() { echo "$*"; say "$*"; }
+goes() { kill -0 "$(pid_of "$1")"; }
+log() { cat /run/logs/justitia-"$1"/"$2" 2>/dev/null; } # POD CONTAINER
+
+# Writes files again and again on the data disk.
+writer() { # NAME UID WEIGHT
+    pod shop "$1" "$2" /burstable "justitia.io/weight=$3"
+    container main 'image { image: "'$image'" } command: "/bin/sh" command: "-c"
+        command: "while :; do for i in 1 2 3 4; do dd if=/dev/zero of=/data/'"$1"'$i bs=1M count=32; done; done"
+        mounts { container_path: "/data" host_path: "/data/files" }'
+}
+knobs() {
+    local file
+    echo "low_latency $(cat $low_latency)"
+    for file in $cgroups/kubepods/burstable/pod1*/{,*/}{memory.low,memory.high,io.bfq.weight,io.weight}; do
+        echo "${file#"$cgroups"} $(tr '\n' ' ' <"$file")"
+    done
+}
+
+# What an agent holds from the first contention until it ends, whatever the pods do meanwhile.
+low_latency=/sys/block/${data#/dev/}/queue/iosched/low_latency
+prior() {
+    local value
+    read -r value <$low_latency
+    [ "$value" = 1 ]
+}
+# Weights of the pods, at their cgroups.
+in_force() {
+    local low weight
+    read -r low <$light/memory.low
+    read -r weight <$light/io.bfq.weight
+    ! prior && [ "$low" != 0 ] && [ "$weight" != "default 100" ]
+}
+
+# A pod of the DaemonSet with this revision of the image; its number tells it from others.
+daemon() { # NUMBER REVISION
+    local path
+    while read -r path; do mkdir -p "$path"; done </opt/lab/host-paths
+    cp /opt/lab/justitia.toml /run/kubelet/config/justitia.toml
+    namespaces="network: 2 pid: 2"
+    pod justitia "justitia-$1" "$agent_uid$1" /burstable
+    container agent "$(cat "/opt/lab/agent.$2") labels { key: \"pod\" value: \"$1\" }"
+    agent=$container
+    container web "$(cat "/opt/lab/web.$2")"
+    web=$container
+}
+# SIGTERM, and 30 s later SIGKILL, to both; then the pod goes.
+end_daemon() { # SANDBOX AGENT WEB
+    local id
+    for id in "$3" "$2"; do
+        echo "container_id: \"$id\" timeout: 30" | cri StopContainer StopContainerRequest
+    done
+    remove_pod "$1"
+}
+went_on() { log "$1" agent | grep -c 'goes on from the agent before'; } # POD
+waits() { log "$1" agent | grep -q 'waiting for its end'; } # POD
+page() {
+    exec 3<>/dev/tcp/127.0.0.1/9619 || return
+    printf 'GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
+    cat <&3 >/run/metrics
+    grep -q 'pod="light"' /run/metrics
+} 2>/dev/null
+# What the kernel says of a process: who it is, and what it may do.
+right() { # PID
+    grep -E '^(Uid|CapEff|CapBnd|NoNewPrivs|Seccomp):' "/proc/$1/status" | tr -d ' \t' | tr '\n' ' '
+    busybox awk '$5 == "/" { split($6, how, ","); print "root:" how[1] }' "/proc/$1/mountinfo"
+}
+restart_agent() {
+    local attempt=$((++attempts)) before
+    before=$(went_on 1)
+    kill -KILL "$(pid_of "$agent")"
+    while goes "$agent" 2>/dev/null; do sleep 0.1; done
+    container agent "$(cat /opt/lab/agent.first)" $attempt
+    agent=$container
+    wait_for 60 eval '[ "$(went_on 1)" != '"$before"' ]'
+}
+roll() {
+    local old=("$sandbox" "$agent" "$web")
+    daemon 2 second
+    wait_for 60 waits 2 && did "the next agent waits"
+    # minReadySeconds.
+    sleep 5
+    end_daemon "${old[@]}"
+    wait_for 60 eval '[ "$(went_on 2)" = 1 ]' && did "the next agent goes on"
+}
+
+attempts=0
+mkdir -p /data/files
+for revision in first second; do
+    ctr --namespace k8s.io images import /opt/lab/justitia.$revision.tar >/dev/console 2>&1 || give_up "no image"
+done
+ctr --namespace k8s.io images ls | tell images >>/run/all
+writer light 11111111-aaaa-bbbb-cccc-000000000001 100
+writer heavy 11111111-aaaa-bbbb-cccc-000000000002 600
+light=$cgroups/kubepods/burstable/pod11111111-aaaa-bbbb-cccc-000000000001
+knobs >/run/before
+{
+    daemon 1 first
+    wait_for 120 in_force && did "weights hold"
+    echo "agent: $(right "$(pid_of "$agent")")"
+    wait_for 60 page && did "the page is served"
+    echo "web: $(right "$(pid_of "$web")")"
+} >/run/steps 2>&1
+$justitia status --json | tell status >>/run/all
+$justitia status 2>&1 | tell status.text >>/run/all
+knobs | tell knobs >>/run/all
+grep -v '^#' /run/metrics | grep 'pod=' | head -n 5 | tell metrics >>/run/all
+{
+    # What a killed agent leaves was saved within ten seconds.
+    sleep 11
+    watched kill restart_agent
+    wait_for 60 in_force && did "weights hold again"
+    watched roll roll
+    wait_for 60 in_force && did "weights hold under the next image"
+    end_daemon "$sandbox" "$agent" "$web"
+    as_before && did "deleted: every knob is as before"
+    ls /run/justitia | tr '\n' ' '
+} >>/run/steps 2>&1
+tell steps </run/steps >>/run/all
+diff /run/before <(knobs) | tell left >>/run/all
+for pod in 1 2; do
+    for name in agent web; do log $pod $name | cut -c1-300 | tell log.$pod.$name >>/run/all; done
+done
+tail -n 20 /run/containerd.log | tell containerd.log >>/run/all
+report </run/all
