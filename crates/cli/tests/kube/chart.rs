@@ -227,7 +227,6 @@ fn the_chart_s_pod_holds_weights_hands_over_when_it_is_replaced_and_restores_whe
     spec.data_bytes = 2 << 30;
     spec.disk_mbps = Some(20);
     let said = run(&spec);
-    assert_eq!(said.text("left"), "");
     let (steps, agent) = (said.text("steps"), said.text("log.1.agent"));
     let left = "knobs stay in force for the next agent";
     assert!(agent.contains(left), "not there: {left}\n{agent}");

@@ -123,7 +123,6 @@ grep -v '^#' /run/metrics | grep 'pod=' | head -n 5 | tell metrics >>/run/all
     ls /run/justitia | tr '\n' ' '
 } >>/run/steps 2>&1
 tell steps </run/steps >>/run/all
-diff /run/before <(knobs) | tell left >>/run/all
 for pod in 1 2; do
     for name in agent web; do log $pod $name | cut -c1-300 | tell log.$pod.$name >>/run/all; done
 done
