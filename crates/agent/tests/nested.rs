@@ -113,8 +113,13 @@ fn tenants_weigh_what_their_containers_weigh_together_or_what_they_are_given_and
     assert!((4.0..6.5).contains(&host.ratio()), "{}", host.ratio());
     let five = host.fake.open("/app/five").unwrap();
     five.set_xattr(xattr::WEIGHT, "200").unwrap();
-    // A scan of a fast host is due again after a pause of real time.
-    host.seconds(20);
+    // A scan is due again after a pause of real time, which is longer the longer the last scan took.
+    for _ in 0..400 {
+        if (1.0..3.5).contains(&host.ratio()) {
+            break;
+        }
+        host.seconds(1);
+    }
     assert!((1.0..3.5).contains(&host.ratio()), "{}", host.ratio());
     five.remove_xattr(xattr::WEIGHT).unwrap();
     let fake = host.fake.clone();
@@ -155,7 +160,7 @@ fn protection_that_another_writer_sets_each_minute_is_raised_and_its_latest_valu
 
 /// `systemctl set-property`: systemd writes what was meant, and what it makes of that for BFQ.
 #[test]
-fn a_service_that_is_given_a_weight_is_managed_within_two_seconds_and_so_is_each_new_weight() {
+fn a_service_that_is_given_a_weight_is_managed_and_so_is_each_new_weight() {
     for bfq in [true, false] {
         let db = "/system.slice/db.service";
         let fake = FakeFs::new();
@@ -178,28 +183,30 @@ fn a_service_that_is_given_a_weight_is_managed_within_two_seconds_and_so_is_each
         let log = Log::captured();
         let agent = Agent::new(fake.clone(), settings, RuntimeDirs::none(), BOOT, log);
         let mut agent = agent.unwrap();
-        let mut two_seconds = || {
-            for _ in 0..2 {
+        // Two steps that scan. A scan is due again after a pause of real time: so much, unless the machine is busy.
+        let mut two_scans = |expected: &[u32]| {
+            let mut weights = Vec::new();
+            for step in 0..60 {
                 thread::sleep(Duration::from_millis(300));
                 fake.advance(Duration::from_secs(1));
                 agent.tick();
+                let report = agent.board().report();
+                weights = report.groups.iter().map(|group| group.weight).collect();
+                weights.sort_unstable();
+                if step > 0 && weights == expected {
+                    break;
+                }
             }
-            let report = agent.board().report();
-            report
-                .groups
-                .iter()
-                .map(|group| group.weight)
-                .collect::<Vec<_>>()
+            assert_eq!(weights, expected, "BFQ {bfq}");
         };
-        assert_eq!(two_seconds(), [100], "only the container");
+        // Only the container.
+        two_scans(&[100]);
         for (weight, squeezed) in [(800, 163), (300, 118)] {
             set_property(weight, squeezed);
-            let mut weights = two_seconds();
-            weights.sort_unstable();
-            assert_eq!(weights, [100, weight], "BFQ {bfq}");
+            two_scans(&[100, weight]);
         }
         set_property(100, 100);
-        assert_eq!(two_seconds(), [100], "BFQ {bfq}");
+        two_scans(&[100]);
         agent.finish().unwrap();
         let weight = |knob| common::text(&fake, db, knob);
         assert_eq!(weight(Knob::IoWeight), "default 100");
