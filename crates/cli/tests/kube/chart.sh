@@ -120,7 +120,7 @@ grep -v '^#' /run/metrics | grep 'pod=' | head -n 5 | tell metrics >>/run/all
     wait_for 60 in_force && did "weights hold under the next image"
     end_daemon "$sandbox" "$agent" "$web"
     as_before && did "deleted: every knob is as before"
-    ls /run/justitia | tr '\n' ' '
+    echo "left in its directory: $(ls /run/justitia | tr '\n' ' ')"
 } >>/run/steps 2>&1
 tell steps </run/steps >>/run/all
 for pod in 1 2; do
