@@ -1,4 +1,4 @@
-//! From the host to a [`Snapshot`]: managed groups and their ancestors, parents before children.
+//! From the host to a [`Observation`]: managed groups and their ancestors, parents before children.
 //!
 //! Reading one group in full takes some ten system calls, and a host may have a thousand groups of
 //! which most do nothing. So a group that showed no activity for a few ticks is only probed (two
