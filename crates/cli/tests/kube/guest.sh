@@ -23,7 +23,7 @@ stop_agent() {
 }
 # Waits until the agent knows of a pod's cgroup by its uid, and of the weight's source if one is given.
 known() { # UID [SOURCE]
-    $justitia status --json | tr -d ' \n' | grep -q "pod$1\",\"id\":[0-9]*,\"weight\":[0-9]*,\"weight_source\":\"$2"
+    $justitia status --json | tr -d ' \n' | grep -q "pod$1\",\"id\":[^{}]*,\"weight\":[0-9]*,\"weight_source\":\"$2"
 }
 unknown() { ! known "$1"; }
 look() { $justitia status --json | tell "$1" >>/run/all; } # NAME
