@@ -277,7 +277,7 @@ fn a_group_that_misses_has_a_curve_while_reads_are_seen_in_windows() {
         state: 1,
         pause: Duration::ZERO,
     };
-    reader.read(25.0);
+    reader.read(15.0);
     assert!(reader.eye.observer.estimates());
     let curve = reader.curve().expect("its misses tell");
     let of_loop = |part: f64| curve.hit_ratio(Bytes((part * (PAGES / 2 * PAGE) as f64) as u64));
