@@ -533,7 +533,7 @@ fn tell(log: &Log, what: &str, restored: &Restored) {
     }
 }
 
-/// What to say where mode `memoplight` cannot move memory.
+/// The problem of mode `memoplight` on a kernel that cannot reclaim from a group.
 fn moves_nothing(mode: Mode, snapshot: &Snapshot) -> Option<Problem> {
     let mut groups = snapshot.groups.iter();
     let stuck = !snapshot.groups.is_empty() && !groups.any(|group| group.knobs.reclaim);

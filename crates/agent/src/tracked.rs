@@ -8,7 +8,7 @@ use justitia_policy::units::{Bytes, Weight};
 
 use crate::status::Problem;
 
-/// What changed among the groups.
+/// Changes among the groups.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Change {
     /// Paths and weights of groups that joined.
@@ -19,16 +19,16 @@ pub struct Change {
     pub reweighted: Vec<(String, Weight, WeightSource)>,
 }
 
-/// What one look at the host gave.
+/// The result of one look at the host.
 #[derive(Debug, Default)]
 pub struct Observation {
     /// For the policy.
     pub snapshot: Snapshot,
     /// Groups (and disks) whose knobs were read just now.
     pub knobs_read: Vec<GroupId>,
-    /// What could not be read.
+    /// Reads that failed.
     pub problems: Vec<Problem>,
-    /// What changed since the last look.
+    /// Changes since the last look.
     pub change: Change,
 }
 

@@ -86,7 +86,7 @@ struct Trial {
     low_latency_disks: Vec<String>,
     /// Checks of `justitia doctor` that find something, the worst first; it looked once, without rates.
     findings: Vec<&'static str>,
-    /// What counted: `bpf` or `proc`.
+    /// Source of the counts: `bpf` or `proc`.
     observer: Option<&'static str>,
     /// The mode of an agent that runs already.
     running_mode: Option<Mode>,

@@ -103,6 +103,25 @@ struct Sampled {
 }
 
 impl Sampled {
+    /// Sampled at its reads from now on. `asked`: as in the field.
+    fn new(number: u32, asked: (u64, u64)) -> Sampled {
+        Sampled {
+            number,
+            octave: FIRST,
+            by_misses: false,
+            asked,
+            reuse: Reuse::default(),
+            curve: None,
+            oldest: u32::MAX,
+            since: 0,
+            clock: 0,
+            looked_at: Instant::now(),
+            alive: 0,
+            steady: 0,
+            idle: 0,
+        }
+    }
+
     fn rate(&self) -> f64 {
         0.5f64.powi(self.octave.cast_signed())
     }
@@ -304,21 +323,7 @@ impl Curves {
                 self.waiting.insert(slot, asked);
                 continue;
             };
-            let mut sampled = Sampled {
-                number,
-                octave: FIRST,
-                by_misses: false,
-                asked: asked_by(&self.counters, slot),
-                reuse: Reuse::default(),
-                curve: None,
-                oldest: u32::MAX,
-                since: 0,
-                clock: 0,
-                looked_at: Instant::now(),
-                alive: 0,
-                steady: 0,
-                idle: 0,
-            };
+            let mut sampled = Sampled::new(number, asked_by(&self.counters, slot));
             begin(&self.memory, &self.counters, slot, &mut sampled);
             if !goes_on {
                 sampled.reuse.rest();
@@ -419,6 +424,24 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_group_is_sampled_at_what_it_fetches_while_it_hits_next_to_nothing() {
+        let then = |now, asked: u64, missed: u64| {
+            let mut sampled = Sampled::new(1, (1000 + asked, 500 + missed));
+            sampled.by_misses = now;
+            by_misses(&sampled, (1000, 500))
+        };
+        assert!(then(false, 1000, 990) && !then(false, 1000, 970));
+        assert!(
+            then(true, 1000, 970) && !then(true, 1000, 900),
+            "not to and fro"
+        );
+        assert!(
+            !then(false, 10, 10) && then(true, 10, 0),
+            "too few say nothing"
+        );
+    }
+
     proptest! {
         #[test]
         fn a_sample_is_within_its_means_and_rests_after_one_change(
@@ -428,19 +451,10 @@ mod tests {
             room in 1u32..20_000,
         ) {
             let sampled = |octave, alive| Sampled {
-                number: 1,
                 octave,
-                by_misses: false,
-                asked: (0, 0),
-                reuse: Reuse::default(),
-                curve: None,
-                oldest: u32::MAX,
-                since: 0,
-                clock: 0,
-                looked_at: Instant::now(),
                 alive,
                 steady: PATIENCE,
-                idle: 0,
+                ..Sampled::new(1, (0, 0))
             };
             let then = adapted(&sampled(octave, alive), part, 0, room);
             prop_assert!((DENSEST..=SPARSEST).contains(&then));

@@ -30,7 +30,7 @@ const MARGIN: f64 = 14.0;
 /// Characters of one style, from this column on.
 type Span = (usize, String, Style);
 
-/// What is on the screen for a while.
+/// A screen, and how long it is shown.
 struct Scene {
     seconds: f64,
     rows: Vec<Vec<Span>>,
