@@ -9,7 +9,8 @@
 //!   below it are its own to make.
 //! - Another group is bounded while somebody else *lacks* memory, or did a moment ago: memory is short, and that
 //!   group contends, reads back what reclaim took, and holds no more than its share. Who streams through memory
-//!   lacks nothing. The bound leaves a group the page cache that it is entitled to.
+//!   lacks nothing. The bound leaves a group the page cache that it is entitled to, and what it holds of files
+//!   that belong to others ([`crate::share::ownership`]).
 //!
 //! The share is that of [`crate::share::water`] over demands, with all that nobody demands, and at least the
 //! proportion of the group's weight. A tenant whose memory the kernel cannot swap out gets what nobody demands
@@ -78,8 +79,14 @@ pub(crate) fn limit(members: &mut [Member], host: &Host, cache: Option<Bytes>, e
     let short = Supply::of_memory(host) != Supply::Plenty;
     let mut lacking = 0;
     for (i, holder) in holding() {
-        let Member { group, memo, .. } = &mut members[holder.member];
-        let held = group.memory.current;
+        let Member {
+            group,
+            memo,
+            decision,
+            ..
+        } = &mut members[holder.member];
+        let for_others = decision.shift.for_others;
+        let held = group.memory.current.map(|held| held - for_others);
         let lacks = short && holder.reads_back && held.is_some_and(|held| held <= granted[i]);
         memo.lacks_s = if lacks {
             LACKS_S
@@ -108,7 +115,10 @@ pub(crate) fn limit(members: &mut [Member], host: &Host, cache: Option<Bytes>, e
         };
         let file = member.group.memory.file.unwrap_or_default();
         let room = share.scale(room).min(file);
-        let most = share + room;
+        let mut most = share + room;
+        if !holder.tenant {
+            most = most + member.decision.shift.for_others;
+        }
         if share < total && (holder.tenant || others > 0) {
             bound(member, host, most);
         }
@@ -166,7 +176,7 @@ fn bound(member: &mut Member, host: &Host, most: Bytes) {
     let (group, least) = (member.group, &member.decision.least);
     // A tenant's page cache gives way to its other memory; another group keeps what it is entitled to.
     let entitled = if member.leaf {
-        member.decision.own().scale(OVERCOMMIT)
+        member.decision.own().scale(OVERCOMMIT) + member.decision.shift.for_others
     } else {
         Bytes::ZERO
     };

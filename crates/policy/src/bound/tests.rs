@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::config::Config;
 use crate::plan::{Knob, Plan, Reason, Value};
-use crate::snapshot::{GroupId, Snapshot};
+use crate::snapshot::{GroupId, SharedFile, Snapshot};
 use crate::step::{step, State};
 use crate::testing::{apply, group, host};
 use crate::units::{Bytes, Limit, Weight};
@@ -220,6 +220,35 @@ fn a_database_beside_groups_that_lack_nothing_has_no_bound() {
         .writes
         .iter()
         .all(|write| write.knob != Knob::MemoryHigh || write.group != GroupId(4)));
+}
+
+/// The limit of a light group that holds 100 MiB of page cache of its own, and so much of a file that a group
+/// beside it uses, while a third one lacks memory.
+fn payer(for_others_mib: u64) -> Limit {
+    let mut snapshot = beside(400);
+    snapshot.groups.truncate(TENANT);
+    let mut payer = group(2, None, "/payer");
+    payer.weight = Some(Weight::new(10).unwrap());
+    snapshot.groups.push(payer);
+    snapshot.groups.push(group(3, None, "/user"));
+    snapshot.groups.push(group(4, None, "/app"));
+    hold(&mut snapshot, MADE, 0, 10);
+    hold(&mut snapshot, HONEST, 0, 300);
+    hold(&mut snapshot, TENANT, 0, 100 + for_others_mib);
+    snapshot.host.free = Some(Bytes::ZERO);
+    snapshot.shared = Some(vec![SharedFile {
+        users: vec![GroupId(2), GroupId(3)],
+        held: vec![(GroupId(2), Bytes::mib(for_others_mib))],
+    }]);
+    settled(&mut snapshot, 1000);
+    high(&snapshot, TENANT)
+}
+
+#[test]
+fn a_bound_leaves_room_for_what_is_held_for_others() {
+    let (with, without) = (payer(300).bytes(), payer(0).bytes());
+    let (with, without) = (with.expect("a bound"), without.expect("a bound"));
+    assert!(with >= without + Bytes::mib(250), "{with} {without}");
 }
 
 #[test]
