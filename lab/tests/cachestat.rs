@@ -10,6 +10,7 @@ mod common;
 use std::time::Duration;
 
 use common::{machine, report_of, PROLOGUE};
+use justitia_machine::architecture::Architecture;
 use justitia_machine::cache::Cache;
 use justitia_machine::kernels::{self, Series};
 
@@ -146,7 +147,8 @@ fn show_compiled_there(script: &str, tool: &str, packages: &str) {
     let cache = Cache::open().unwrap();
     let mut progress = |line: &str| eprintln!("{line}");
     let lock = cache.lock(&mut progress).unwrap();
-    let kernel = kernels::obtain(&cache, &lock, Series::V6_1, &mut progress);
+    let architecture = Architecture::default();
+    let kernel = kernels::obtain(&cache, &lock, architecture, Series::V6_1, &mut progress);
     let release = kernel.unwrap().release;
     drop(lock);
     let headers = [

@@ -11,13 +11,14 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use common::{built, machine, report_of, PROLOGUE};
+use common::{built, built_by, machine, report_of, PROLOGUE};
+use justitia_machine::architecture::Architecture;
 use justitia_machine::kernels::Series;
 
 /// How a test says that it belongs here.
@@ -28,6 +29,9 @@ const STATUS: &str = "exit status of ";
 
 /// The packages whose tests run on every kernel.
 const EVERYWHERE: [&str; 3] = ["justitia-doctor", "justitia-observe", "justitia-vm"];
+
+/// The packages whose tests run on another processor.
+const ON_ARM64: [&str; 3] = ["justitia-agent", "justitia-cgroup", "justitia-observe"];
 
 /// Slow, and the kernel has little part in it: not run on every kernel.
 const ONCE: &str = "a_thousand_groups";
@@ -119,7 +123,11 @@ fn packages() -> BTreeSet<String> {
 /// Where the packages' test binaries are. All of the workspace are built: of some packages alone,
 /// their dependencies would have fewer features, and be compiled once more.
 fn build(packages: &BTreeSet<String>) -> Vec<PathBuf> {
-    built(&["test", "--workspace"])
+    test_binaries(packages, &built(&["test", "--workspace"]))
+}
+
+fn test_binaries(packages: &BTreeSet<String>, messages: &[serde_json::Value]) -> Vec<PathBuf> {
+    messages
         .iter()
         .filter(|message| message["profile"]["test"] == true)
         .filter(|message| {
@@ -129,6 +137,13 @@ fn build(packages: &BTreeSet<String>) -> Vec<PathBuf> {
         })
         .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
         .collect()
+}
+
+/// The name of a test program without the hash of its build.
+fn stem(binary: &Path) -> String {
+    let name = binary.file_name().unwrap_or_default().to_string_lossy();
+    name.rsplit_once('-')
+        .map_or_else(|| name.to_string(), |(stem, _)| stem.to_owned())
 }
 
 /// The ignored tests of a binary that no word in `skipped` is a part of.
@@ -156,6 +171,7 @@ fn passed(line: &str) -> Option<usize> {
 
 /// What to run, and in what kind of guest.
 struct Run<'a> {
+    architecture: Architecture,
     series: Series,
     binaries: Vec<PathBuf>,
     /// Of how many tests; `None` where a filter of the caller's decides.
@@ -177,6 +193,7 @@ impl Run<'_> {
         let row = format!("export JUSTITIA_TEST_ROW='{row}'\n");
         let script = format!("{PROLOGUE}\nset_up\n{}{row}{SCRIPT}", self.preparation);
         let mut spec = machine(self.series, &script, dir.path());
+        spec.architecture = self.architecture;
         spec.memory_bytes = 1 << 30;
         // Files that fill the memory, twice over; sparse.
         spec.data_bytes = 4 << 30;
@@ -234,6 +251,7 @@ fn run(series: Series, packages: &BTreeSet<String>, skipped: &[&str]) {
         .map(|word| format!("--skip {word}"))
         .collect();
     Run {
+        architecture: Architecture::Amd64,
         series,
         binaries,
         expected: filter.is_empty().then_some(expected),
@@ -271,6 +289,36 @@ fn the_tests_for_every_kernel_pass_on_7_2() {
     run_everywhere(Series::V7_2);
 }
 
+/// Those of the agent and of what it counts with, built by `scripts/arm64`. Programs of another processor do not
+/// run here, so this machine's own are asked how many tests they have.
+#[test]
+#[ignore = "builds for another processor and boots it"]
+fn tests_that_need_root_pass_on_arm64() {
+    let packages = BTreeSet::from(ON_ARM64.map(str::to_owned));
+    let here = build(&packages).into_iter();
+    let counts = here.map(|binary| (stem(&binary), ignored_tests(&binary, &[]).len()));
+    let counts: BTreeMap<String, usize> = counts.filter(|(_, count)| *count > 0).collect();
+    let mut arguments = vec!["cargo", "test", "--profile", "vm"];
+    for package in &ON_ARM64 {
+        arguments.extend(["--package", package]);
+    }
+    let mut cargo = Command::new(workspace().join("scripts/arm64"));
+    let mut binaries = test_binaries(&packages, &built_by(&mut cargo, &arguments));
+    binaries.retain(|binary| counts.contains_key(&stem(binary)));
+    let filter = std::env::var("JUSTITIA_TEST_FILTER").unwrap_or_default();
+    Run {
+        architecture: Architecture::Arm64,
+        series: Series::V6_12,
+        binaries,
+        expected: filter.is_empty().then(|| counts.values().sum()),
+        arguments: filter,
+        preparation: CONTROLLERS,
+        cmdline: &[],
+        disk_mbps: None,
+    }
+    .go();
+}
+
 #[test]
 #[ignore = "boots virtual machines"]
 fn what_only_a_boot_brings_is_found() {
@@ -286,6 +334,7 @@ fn what_only_a_boot_brings_is_found() {
     assert_eq!(there, booted, "each has a boot");
     for (name, series, cmdline, disk_mbps) in BOOTED {
         Run {
+            architecture: Architecture::Amd64,
             series,
             binaries: binaries.clone(),
             expected: Some(1),

@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::architecture::Architecture;
 use crate::cache::Cache;
 use crate::error::LabError;
 use crate::tools;
@@ -39,12 +40,17 @@ pub struct World {
 }
 
 impl World {
-    /// Creates the configuration for `suites` (the first names the directory) and fetches the index.
+    /// Creates the configuration for `suites` (the first names the directory) of an architecture and fetches the
+    /// index.
     ///
     /// # Errors
     /// An environment error when no Debian archive is configured or it does not answer. Suites that
     /// end in `-security` are left out when the machine has no security archive.
-    pub fn open(cache: &Cache, suites: &[&str]) -> Result<Self, LabError> {
+    pub fn open(
+        cache: &Cache,
+        architecture: Architecture,
+        suites: &[&str],
+    ) -> Result<Self, LabError> {
         let configured = configured_sources()?;
         let mut stanzas = String::new();
         for suite in suites {
@@ -64,9 +70,9 @@ impl World {
             }
         }
         let world = Self {
-            dir: cache.path("apt").join(suites[0]),
+            dir: cache.path("apt").join(architecture.name(suites[0])),
         };
-        world.write_configuration(&stanzas)?;
+        world.write_configuration(architecture, &stanzas)?;
         tools::run(
             world.apt("apt-get")?.args(["update", "--error-on=any"]),
             "check the network and `apt-get update`; if a signature is unknown, upgrade \
@@ -154,7 +160,11 @@ impl World {
         Ok(command)
     }
 
-    fn write_configuration(&self, stanzas: &str) -> Result<(), LabError> {
+    fn write_configuration(
+        &self,
+        architecture: Architecture,
+        stanzas: &str,
+    ) -> Result<(), LabError> {
         for dir in ["state/lists/partial", "cache/archives/partial"] {
             let path = self.dir.join(dir);
             fs::create_dir_all(&path).map_err(|error| LabError::io("create", &path, error))?;
@@ -162,7 +172,7 @@ impl World {
         for (name, text) in [
             ("private.sources", stanzas.to_owned()),
             ("status", String::new()),
-            ("apt.conf", configuration(&self.dir)),
+            ("apt.conf", configuration(&self.dir, architecture)),
         ] {
             let path = self.dir.join(name);
             fs::write(&path, text).map_err(|error| LabError::io("write", &path, error))?;
@@ -172,8 +182,8 @@ impl World {
 }
 
 /// The private configuration, read after the machine's own (`-c`).
-fn configuration(dir: &Path) -> String {
-    let dir = dir.display();
+fn configuration(dir: &Path, architecture: Architecture) -> String {
+    let (dir, architecture) = (dir.display(), architecture.debian());
     format!(
         "#clear APT::Update::Pre-Invoke;\n\
          #clear APT::Update::Post-Invoke;\n\
@@ -182,8 +192,8 @@ fn configuration(dir: &Path) -> String {
          #clear DPkg::Post-Invoke;\n\
          #clear DPkg::Pre-Install-Pkgs;\n\
          #clear Acquire::IndexTargets::deb::DEP-11;\n\
-         APT::Architecture \"amd64\";\n\
-         APT::Architectures {{ \"amd64\"; }};\n\
+         APT::Architecture \"{architecture}\";\n\
+         APT::Architectures {{ \"{architecture}\"; }};\n\
          APT::Sandbox::User \"root\";\n\
          APT::Get::List-Cleanup \"true\";\n\
          Acquire::Languages \"none\";\n\
@@ -305,7 +315,7 @@ mod tests {
 
     #[test]
     fn the_private_configuration_points_nowhere_outside_its_directory() {
-        let text = configuration(Path::new("/c/w"));
+        let text = configuration(Path::new("/c/w"), Architecture::Amd64);
         for line in text.lines().filter(|line| line.starts_with("Dir::")) {
             assert!(
                 line.contains("\"/c/w/") || line.contains("/dev/null"),

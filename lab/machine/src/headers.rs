@@ -13,18 +13,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::architecture::Architecture;
 use crate::cache::{Cache, CacheLock};
 use crate::error::LabError;
 use crate::fetch::{Package, World};
-use crate::kernels::{self, Kernel, Series, Wanted, FLAVOR};
+use crate::kernels::{self, flavor, Kernel, Series, Wanted};
 use crate::packages::{cached, keep, unpack};
 use crate::toolchain;
 use crate::tools;
 
+/// Modules are built for the host's processor.
+const ARCHITECTURE: Architecture = Architecture::Amd64;
+
 /// The packages that hold the headers of `release`, out of an index.
 fn packages_of(index: &[Package], release: &str) -> Option<Vec<Package>> {
     let find = |name: String| index.iter().find(|package| package.name == name).cloned();
-    let abi = release.strip_suffix(FLAVOR)?;
+    let abi = release.strip_suffix(&flavor(ARCHITECTURE))?;
     // Debian 12's own kernel has one kbuild for all its ABIs, named after the series.
     let series = abi.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
     Some(vec![
@@ -48,7 +52,7 @@ fn obtain(
         return Ok(Some(debs));
     }
     progress(&format!("fetching the headers of {}", kernel.release));
-    let world = World::open(cache, series.suites())?;
+    let world = World::open(cache, ARCHITECTURE, series.suites())?;
     let mut index = world.packages_with_prefix("linux-headers-")?;
     index.extend(world.packages_with_prefix("linux-kbuild-")?);
     let Some(packages) = packages_of(&index, &kernel.release) else {
@@ -65,7 +69,7 @@ fn obtain_with_kernel(
     series: Series,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(Kernel, Vec<PathBuf>), LabError> {
-    let kernel = kernels::obtain(cache, lock, series, progress)?;
+    let kernel = kernels::obtain(cache, lock, ARCHITECTURE, series, progress)?;
     if let Some(debs) = obtain(cache, lock, series, &kernel, progress)? {
         return Ok((kernel, debs));
     }
@@ -75,7 +79,7 @@ fn obtain_with_kernel(
     ));
     let old = cache.path("kernels").join(series.name());
     fs::remove_dir_all(&old).map_err(|error| LabError::io("remove", &old, error))?;
-    let kernel = kernels::obtain(cache, lock, series, progress)?;
+    let kernel = kernels::obtain(cache, lock, ARCHITECTURE, series, progress)?;
     let debs = obtain(cache, lock, series, &kernel, progress)?.ok_or_else(|| {
         LabError::environment(
             format!("the archive has {} without its headers", kernel.release),
@@ -109,7 +113,7 @@ pub fn build_module(
             (kernel, make)
         }
         Wanted::Built(headers) => {
-            let kernel = wanted.obtain(&cache, &lock, progress)?;
+            let kernel = wanted.obtain(&cache, &lock, ARCHITECTURE, progress)?;
             (kernel, make_here(headers, &work)?)
         }
     };

@@ -16,6 +16,7 @@ use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
+use crate::architecture::Architecture;
 use crate::cache::{sha256_bytes, Cache, CacheLock};
 use crate::error::LabError;
 use crate::fetch::{Package, World};
@@ -116,6 +117,7 @@ struct Recipe {
 pub fn root_image(
     cache: &Cache,
     _lock: &CacheLock,
+    architecture: Architecture,
     release: &str,
     extra: &[String],
     progress: &mut dyn FnMut(&str),
@@ -131,6 +133,9 @@ pub fn root_image(
     if release != RELEASE {
         let _ = write!(request, "\n{release}");
     }
+    if architecture != Architecture::default() {
+        let _ = write!(request, "\n{}", architecture.debian());
+    }
     let request = sha256_bytes(request.as_bytes());
     let recipe_path = cache
         .path("images")
@@ -143,6 +148,7 @@ pub fn root_image(
     progress("building the guest's root from Debian packages");
     let world = World::open(
         cache,
+        architecture,
         &[
             release,
             &format!("{release}-updates"),

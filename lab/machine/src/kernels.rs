@@ -1,6 +1,6 @@
 //! Stock kernels: which Debian package holds the newest of a series, fetched once and kept.
 //!
-//! A series is a stable branch of Linux as one Debian suite ships it, in the `cloud-amd64` flavor
+//! A series is a stable branch of Linux as one Debian suite ships it, in the `cloud` flavor of an architecture
 //! (NVMe, ext4 and PCI are built in, so it boots without an initrd). Nothing is installed: packages
 //! are unpacked into the cache. Newer suites split the kernel over several packages; both layouts
 //! are known here.
@@ -20,12 +20,16 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::architecture::Architecture;
 use crate::cache::{sha256_file, Cache, CacheLock};
 use crate::error::LabError;
 use crate::fetch::{Package, World};
 use crate::tools;
 
-pub(crate) const FLAVOR: &str = "-cloud-amd64";
+/// How the names of an architecture's kernels end.
+pub(crate) fn flavor(architecture: Architecture) -> String {
+    format!("-cloud-{}", architecture.debian())
+}
 
 /// An index may list a version that the archive has just dropped; older ones are tried then.
 const DOWNLOAD_ATTEMPTS: usize = 3;
@@ -122,10 +126,11 @@ impl Wanted {
         &self,
         cache: &Cache,
         lock: &CacheLock,
+        architecture: Architecture,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Kernel, LabError> {
         match self {
-            Self::Series(series) => obtain(cache, lock, *series, progress),
+            Self::Series(series) => obtain(cache, lock, architecture, *series, progress),
             Self::Built(tree) => built(tree),
         }
     }
@@ -191,17 +196,18 @@ impl Kernel {
 pub fn obtain(
     cache: &Cache,
     lock: &CacheLock,
+    architecture: Architecture,
     series: Series,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Kernel, LabError> {
-    let dir = cache.path("kernels").join(series.name());
+    let dir = cache.path("kernels").join(architecture.name(series.name()));
     if let Some(kernel) = load(&dir) {
         if kernel.image().is_ok() {
             return Ok(kernel);
         }
         progress("the cached kernel is damaged");
     }
-    fetch(cache, lock, series, &dir, progress).map_err(|error| {
+    fetch(cache, lock, architecture, series, &dir, progress).map_err(|error| {
         LabError::environment(
             format!("kernel {series} cannot be fetched: {}", error.cause()),
             error.remedy(),
@@ -248,6 +254,7 @@ fn load(dir: &Path) -> Option<Kernel> {
 fn fetch(
     cache: &Cache,
     _lock: &CacheLock,
+    architecture: Architecture,
     series: Series,
     dir: &Path,
     progress: &mut dyn FnMut(&str),
@@ -256,7 +263,7 @@ fn fetch(
         "fetching kernel {series} from {}",
         series.suites()[0]
     ));
-    let world = World::open(cache, series.suites())?;
+    let world = World::open(cache, architecture, series.suites())?;
     let mut index = Vec::new();
     for prefix in [
         "linux-image-",
@@ -271,7 +278,8 @@ fn fetch(
         format!("{} lists no kernel of series {series}", series.suites()[0]),
         "the archive may have moved on: choose another series",
     );
-    for (attempt, candidate) in candidates(&index, series.name())
+    let flavor = flavor(architecture);
+    for (attempt, candidate) in candidates(&index, series.name(), &flavor)
         .into_iter()
         .take(DOWNLOAD_ATTEMPTS)
         .enumerate()
@@ -280,7 +288,7 @@ fn fetch(
         match world.download(&candidate.packages, &downloads) {
             Ok(debs) => {
                 let staging = scratch.path().join("kernel");
-                unpack(&candidate, &debs, scratch.path(), &staging)?;
+                unpack(&candidate, &flavor, &debs, scratch.path(), &staging)?;
                 // Gone or half gone: the rename below needs the name free.
                 let _ = fs::remove_dir_all(dir);
                 return fs::rename(&staging, dir)
@@ -301,9 +309,9 @@ struct Candidate {
 }
 
 /// Every kernel of the series in the index, newest ABI first.
-fn candidates(index: &[Package], series: &str) -> Vec<Candidate> {
+fn candidates(index: &[Package], series: &str, flavor: &str) -> Vec<Candidate> {
     let abi_of = |package: &Package, prefix: &str| -> Option<String> {
-        let abi = package.name.strip_prefix(prefix)?.strip_suffix(FLAVOR)?;
+        let abi = package.name.strip_prefix(prefix)?.strip_suffix(flavor)?;
         let rest = abi.strip_prefix(series)?;
         (rest.starts_with(['.', '-', '+']) && !abi.contains("unsigned")).then(|| abi.to_owned())
     };
@@ -318,10 +326,10 @@ fn candidates(index: &[Package], series: &str) -> Vec<Candidate> {
         if found.iter().any(|candidate| candidate.abi == abi) {
             continue;
         }
-        let modules = find(format!("linux-modules-{abi}{FLAVOR}"));
-        let packages = match (find(format!("linux-binary-{abi}{FLAVOR}")), modules) {
+        let modules = find(format!("linux-modules-{abi}{flavor}"));
+        let packages = match (find(format!("linux-binary-{abi}{flavor}")), modules) {
             (Some(binary), Some(modules)) => {
-                let base = find(format!("linux-base-{abi}{FLAVOR}"));
+                let base = find(format!("linux-base-{abi}{flavor}"));
                 [binary, modules].into_iter().chain(base).collect()
             }
             (None, None) => vec![package.clone()],
@@ -343,6 +351,7 @@ fn numbers(text: &str) -> Vec<u64> {
 /// Unpacks and arranges a kernel in `staging`, with its manifest.
 fn unpack(
     candidate: &Candidate,
+    flavor: &str,
     debs: &[PathBuf],
     scratch: &Path,
     staging: &Path,
@@ -357,7 +366,7 @@ fn unpack(
             "check that the cache's file system has room",
         )?;
     }
-    let release = format!("{}{FLAVOR}", candidate.abi);
+    let release = format!("{}{flavor}", candidate.abi);
     let libs = ["usr/lib/modules", "lib/modules"].map(|dir| tree.join(dir).join(&release));
     let image = [
         tree.join(format!("boot/vmlinuz-{release}")),

@@ -19,7 +19,7 @@ fn the_newest_abi_of_the_series_comes_first() {
         "linux-image-6.1.0-50-cloud-amd64-dbg",
         "linux-image-6.12.1+deb12-cloud-amd64",
     ]);
-    let abis: Vec<_> = candidates(&index, "6.1")
+    let abis: Vec<_> = candidates(&index, "6.1", "-cloud-amd64")
         .into_iter()
         .map(|c| c.abi)
         .collect();
@@ -33,7 +33,7 @@ fn a_point_rebuild_is_newer_than_what_it_rebuilds() {
         "linux-image-6.12.90+deb12.1-cloud-amd64",
         "linux-image-6.12.9+deb12-cloud-amd64",
     ]);
-    let abis: Vec<_> = candidates(&index, "6.12")
+    let abis: Vec<_> = candidates(&index, "6.12", "-cloud-amd64")
         .into_iter()
         .map(|c| c.abi)
         .collect();
@@ -51,7 +51,7 @@ fn a_split_kernel_needs_its_binary_and_its_modules() {
         "linux-modules-7.2.9+deb13-cloud-amd64",
         "linux-base-7.2.9+deb13-cloud-amd64",
     ]);
-    let found = candidates(&index, "7.2");
+    let found = candidates(&index, "7.2", "-cloud-amd64");
     assert_eq!(found.len(), 1, "{found:?}");
     let names: Vec<_> = found[0].packages.iter().map(|p| p.name.as_str()).collect();
     assert_eq!(

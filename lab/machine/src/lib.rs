@@ -8,6 +8,7 @@
 //!
 //! Any user may run it; nothing is installed and nothing below `/boot` is touched.
 
+pub mod architecture;
 pub mod cache;
 pub mod console;
 pub mod error;

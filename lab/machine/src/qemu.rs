@@ -22,6 +22,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
+use crate::architecture::Architecture;
 use crate::error::LabError;
 use crate::image::ROOT_PARTUUID;
 use crate::tools;
@@ -35,8 +36,8 @@ pub const SERIAL_JOB: &str = "job";
 /// Serial of the empty, throttled data disk.
 pub const SERIAL_DATA: &str = "data";
 
-/// The name of QEMU's program.
-pub const QEMU: &str = "qemu-system-x86_64";
+/// What to do about a QEMU that does not work.
+const REMEDY: &str = "reinstall QEMU's packages";
 
 /// How the guest's instructions are executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +104,8 @@ impl Disk {
 /// Everything the command line depends on.
 #[derive(Debug, Clone)]
 pub struct Machine {
+    /// Its processor.
+    pub architecture: Architecture,
     /// How to execute.
     pub accelerator: Accelerator,
     /// Major version of QEMU.
@@ -162,11 +165,15 @@ fn processor(machine: &Machine) -> (&'static str, String) {
     }
     let old = machine.qemu_major < 10;
     let mut cpu = String::from("max");
-    if old {
+    let counts = machine.clock != Clock::Host;
+    let arm = machine.architecture == Architecture::Arm64;
+    if arm {
+        // The default algorithm for signed addresses is slow to emulate (QEMU's manual, "Arm CPU Features").
+        cpu.push_str(",pauth-impdef=on");
+    } else if old {
         cpu.push_str(",la57=off,cx16=off");
     }
-    let counts = machine.clock != Clock::Host;
-    if counts {
+    if counts && !arm {
         // An instruction that moves a string counts once for each item; without those that move
         // bytes, kernel and libc move words, which is nearer to what a processor does.
         cpu.push_str(",erms=off,fsrm=off");
@@ -180,7 +187,7 @@ fn processor(machine: &Machine) -> (&'static str, String) {
     (accelerator, cpu)
 }
 
-/// The arguments for [`QEMU`].
+/// The arguments for [`Architecture::qemu`].
 pub fn arguments(machine: &Machine) -> Vec<String> {
     let (accelerator, cpu) = processor(machine);
     let mut arguments = words(&[
@@ -190,7 +197,7 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
         "-display",
         "none",
         "-machine",
-        "q35",
+        machine.architecture.board(),
         "-accel",
         accelerator,
         "-cpu",
@@ -217,7 +224,10 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
         // A request to the root disk takes no time of the guest's, or much.
         cmdline.push("nvme_core.io_timeout=1000000".into());
     }
-    arguments.extend(["-append".into(), kernel_command_line(&cmdline)]);
+    arguments.extend([
+        "-append".into(),
+        kernel_command_line(machine.architecture.console(), &cmdline),
+    ]);
     for disk in &machine.disks {
         arguments.extend(["-drive".into(), drive(disk)]);
         let device = format!("nvme,drive={0},serial={0}", disk.serial);
@@ -229,10 +239,10 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
 /// Quiet unless something breaks; a panic or an oops ends the guest at once; pressure information
 /// is on whatever the build's default, and cgroup v1 is out of the way. A word of the caller's takes
 /// the place of ours of the same key: of `cgroup_no_v1=` the kernel adds up all that it is given.
-fn kernel_command_line(extra: &[String]) -> String {
+fn kernel_command_line(console: &str, extra: &[String]) -> String {
     let ours = format!(
         "root=PARTUUID={ROOT_PARTUUID} rootwait ro rootfstype=ext4 init=/sbin/lab-init \
-         console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off psi=1 cgroup_no_v1=all"
+         console={console} quiet loglevel=4 panic=-1 oops=panic mitigations=off psi=1 cgroup_no_v1=all"
     );
     let key = |word: &str| word.split('=').next().unwrap_or_default().to_owned();
     let replaced: Vec<String> = extra.iter().map(|word| key(word)).collect();
@@ -266,22 +276,18 @@ fn words(words: &[&str]) -> Vec<String> {
 }
 
 /// The version QEMU reports, as (major version, whole first line).
-pub fn version() -> Result<(u32, String), LabError> {
+pub fn version(architecture: Architecture) -> Result<(u32, String), LabError> {
     let output = tools::run(
-        Command::new(tools::find(QEMU)?).arg("--version"),
-        "reinstall QEMU: apt-get install --reinstall qemu-system-x86",
+        Command::new(tools::find(architecture.qemu())?).arg("--version"),
+        REMEDY,
     )?;
     let line = String::from_utf8_lossy(&output.stdout)
         .lines()
         .next()
         .unwrap_or_default()
         .to_owned();
-    let major = parse_major(&line).ok_or_else(|| {
-        LabError::environment(
-            format!("QEMU reports no version: {line}"),
-            "reinstall QEMU: apt-get install --reinstall qemu-system-x86",
-        )
-    })?;
+    let major = parse_major(&line)
+        .ok_or_else(|| LabError::environment(format!("QEMU reports no version: {line}"), REMEDY))?;
     Ok((major, line))
 }
 
@@ -315,6 +321,7 @@ mod tests {
 
     fn machine(accelerator: Accelerator, qemu_major: u32) -> Machine {
         Machine {
+            architecture: Architecture::Amd64,
             accelerator,
             qemu_major,
             memory_bytes: 768 << 20,
@@ -351,6 +358,18 @@ mod tests {
             value_of(&arguments(&machine(Accelerator::Kvm, 7)), "-cpu"),
             ["host"]
         );
+    }
+
+    #[test]
+    fn a_guest_of_another_processor_has_its_board_and_console() {
+        let arm = arguments(&Machine {
+            architecture: Architecture::Arm64,
+            ..machine(Accelerator::Tcg, 7)
+        });
+        assert_eq!(value_of(&arm, "-machine"), ["virt"]);
+        assert_eq!(value_of(&arm, "-cpu"), ["max,pauth-impdef=on"]);
+        let line = value_of(&arm, "-append")[0];
+        assert!(line.contains(" console=ttyAMA0 "), "{line}");
     }
 
     #[test]
@@ -426,7 +445,7 @@ mod tests {
 
     #[test]
     fn a_word_of_the_callers_takes_the_place_of_ours() {
-        let line = kernel_command_line(&["psi=0".into(), "cgroup_no_v1=named".into()]);
+        let line = kernel_command_line("ttyS0", &["psi=0".into(), "cgroup_no_v1=named".into()]);
         let with = |key: &str| line.split(' ').filter(|word| word.starts_with(key)).count();
         assert_eq!((with("psi="), with("cgroup_no_v1=")), (1, 1), "{line}");
         assert!(line.ends_with(" psi=0 cgroup_no_v1=named"), "{line}");

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::architecture::Architecture;
 use crate::cache::Cache;
 use crate::error::LabError;
 use crate::fetch::World;
@@ -68,7 +69,7 @@ pub(crate) fn install(
         packages
     } else {
         progress(&format!("fetching {compiler} of {}", suites[0]));
-        let world = World::open(cache, suites)?;
+        let world = World::open(cache, Architecture::Amd64, suites)?;
         let mut wanted: Vec<String> = PROGRAMS.iter().map(ToString::to_string).collect();
         wanted.push(compiler.to_owned());
         // For the libraries it needs; the package itself is here already.

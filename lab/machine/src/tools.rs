@@ -21,6 +21,9 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("zstd", "zstd"),
 ];
 
+/// Emulates a processor that few guests have.
+const OTHER_QEMU: (&str, &str) = ("qemu-system-aarch64", "qemu-system-arm");
+
 /// Gives files of an ordinary user to root inside an image; root does not need it.
 const FAKEROOT: (&str, &str) = ("fakeroot", "fakeroot");
 
@@ -99,7 +102,7 @@ fn locate(program: &str) -> Option<PathBuf> {
 fn package_entry(program: &str) -> (&'static str, &'static str) {
     PROGRAMS
         .iter()
-        .chain([&FAKEROOT])
+        .chain([&FAKEROOT, &OTHER_QEMU])
         .find(|(name, _)| *name == program)
         .copied()
         .unwrap_or(("a program", "coreutils"))

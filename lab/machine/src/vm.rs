@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::architecture::Architecture;
 use crate::cache::{Cache, CacheLock};
 use crate::console::{watch, Ending, Next};
 use crate::error::LabError;
@@ -42,6 +43,8 @@ const KVM_PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 /// What to boot.
 #[derive(Debug, Clone)]
 pub struct VmSpec {
+    /// Its processor.
+    pub architecture: Architecture,
     /// Which kernel.
     pub kernel: Wanted,
     /// Guest memory in bytes.
@@ -80,6 +83,7 @@ impl VmSpec {
     /// A guest of two CPUs and 1 GiB on the host's clock, without a data disk and its limits.
     pub fn new(kernel: impl Into<Wanted>, binaries: Vec<PathBuf>, timeout: Duration) -> Self {
         Self {
+            architecture: Architecture::default(),
             kernel: kernel.into(),
             memory_bytes: 1 << 30,
             cpus: 2,
@@ -147,12 +151,20 @@ pub struct Prepared {
 /// Fetches and builds what `spec` needs, or finds it in the cache.
 pub fn prepare(spec: &VmSpec, progress: &mut dyn FnMut(&str)) -> Result<Prepared, LabError> {
     tools::check_all()?;
-    let (qemu_major, qemu_version) = qemu::version()?;
+    let architecture = spec.architecture;
+    let (qemu_major, qemu_version) = qemu::version(architecture)?;
     let cache = Cache::open()?;
     let lock = cache.lock(progress)?;
-    let kernel = spec.kernel.obtain(&cache, &lock, progress)?;
+    let kernel = spec.kernel.obtain(&cache, &lock, architecture, progress)?;
     let kernel_image = kernel.image()?;
-    let root = image::root_image(&cache, &lock, spec.release, &spec.extra_packages, progress)?;
+    let root = image::root_image(
+        &cache,
+        &lock,
+        architecture,
+        spec.release,
+        &spec.extra_packages,
+        progress,
+    )?;
     let tools = image::tools_image(&cache, &lock, &kernel, &spec.binaries, &spec.modules)?;
     let mut prepared = Prepared {
         cache: cache.clone(),
@@ -164,8 +176,8 @@ pub fn prepare(spec: &VmSpec, progress: &mut dyn FnMut(&str)) -> Result<Prepared
         qemu_major,
         qemu_version,
     };
-    // Only the emulator counts instructions.
-    if spec.clock == Clock::Host {
+    // Only the emulator counts instructions, and it alone has another processor than the host.
+    if spec.clock == Clock::Host && architecture == Architecture::default() {
         prepared.accelerator = choose_accelerator(&prepared, &lock, progress)?;
     }
     Ok(prepared)
@@ -241,7 +253,7 @@ fn boot(
     let mut boot_s = None;
     let mut complaint = None;
     let ending = watch(
-        Command::new(tools::find(qemu::QEMU)?).args(qemu::arguments(&machine)),
+        Command::new(tools::find(machine.architecture.qemu())?).args(qemu::arguments(&machine)),
         &spec.console_log,
         spec.timeout,
         &mut |line| {
@@ -272,7 +284,7 @@ fn boot(
         Ending::QemuFailed(message) => {
             return Err(LabError::environment(
                 format!("QEMU failed: {message}"),
-                format!("read {log}; reinstall qemu-system-x86 if it is damaged"),
+                format!("read {log}; reinstall QEMU's packages if they are damaged"),
             ));
         }
     }
@@ -314,6 +326,7 @@ fn machine(
         });
     }
     Ok(Machine {
+        architecture: spec.architecture,
         accelerator: prepared.accelerator,
         qemu_major: prepared.qemu_major,
         memory_bytes: spec.memory_bytes,
@@ -360,6 +373,7 @@ fn choose_accelerator(
     progress("trying whether a stock kernel boots on KVM");
     let run = prepared.cache.run_dir()?;
     let machine = Machine {
+        architecture: Architecture::default(),
         accelerator: Accelerator::Kvm,
         qemu_major: prepared.qemu_major,
         memory_bytes: 512 << 20,
@@ -372,7 +386,7 @@ fn choose_accelerator(
     };
     let mut is_up = false;
     watch(
-        Command::new(tools::find(qemu::QEMU)?).args(qemu::arguments(&machine)),
+        Command::new(tools::find(machine.architecture.qemu())?).args(qemu::arguments(&machine)),
         &run.path().join("console.log"),
         KVM_PROBE_TIMEOUT,
         &mut |line| {

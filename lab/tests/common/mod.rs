@@ -180,7 +180,12 @@ impl Said {
 
 /// Builds with cargo, without running anything; returns its messages about programs.
 pub(crate) fn built(arguments: &[&str]) -> Vec<serde_json::Value> {
-    let output = Command::new(env!("CARGO"))
+    built_by(&mut Command::new(env!("CARGO")), arguments)
+}
+
+/// The same with a command that passes its arguments on to cargo.
+pub(crate) fn built_by(cargo: &mut Command, arguments: &[&str]) -> Vec<serde_json::Value> {
+    let output = cargo
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .args(arguments)
         .args(["--no-run", "--message-format=json", "--quiet"])

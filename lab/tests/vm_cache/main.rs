@@ -85,7 +85,7 @@ impl Guest {
         assert!(arguments
             .iter()
             .any(|a| a.contains(&format!("cache={cache}"))));
-        let mut child = Command::new(tools::find(qemu::QEMU).unwrap())
+        let mut child = Command::new(tools::find(machine.architecture.qemu()).unwrap())
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use justitia_machine::architecture::Architecture;
 use justitia_machine::cache::Cache;
 use justitia_machine::image;
 use justitia_machine::kernels::{self, Series};
@@ -81,8 +82,18 @@ pub(crate) fn setup(dir: &Path) -> Setup {
     let mut progress = |line: &str| eprintln!("{line}");
     let cache = Cache::open().unwrap();
     let lock = cache.lock(&mut progress).unwrap();
-    let kernel = kernels::obtain(&cache, &lock, Series::V6_12, &mut progress).unwrap();
-    let root = image::root_image(&cache, &lock, image::RELEASE, &[], &mut progress).unwrap();
+    let architecture = Architecture::default();
+    let kernel =
+        kernels::obtain(&cache, &lock, architecture, Series::V6_12, &mut progress).unwrap();
+    let root = image::root_image(
+        &cache,
+        &lock,
+        architecture,
+        image::RELEASE,
+        &[],
+        &mut progress,
+    )
+    .unwrap();
     let tools = image::tools_image(&cache, &lock, &kernel, &[program, resident.clone()], &[]);
     drop(lock);
     // What the guest runs is no part of what is measured: in memory there is nothing to drop.
@@ -102,8 +113,9 @@ pub(crate) fn setup(dir: &Path) -> Setup {
     ];
     Setup {
         machine: Machine {
+            architecture,
             accelerator: Accelerator::Tcg,
-            qemu_major: qemu::version().unwrap().0,
+            qemu_major: qemu::version(architecture).unwrap().0,
             memory_bytes: GUEST_BYTES,
             cpus: 1,
             kernel: kernel.image().unwrap(),

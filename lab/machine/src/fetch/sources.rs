@@ -145,7 +145,7 @@ pub fn stanza(source: &Source, suites: &[&str]) -> String {
         .as_ref()
         .map_or_else(String::new, |value| format!("Signed-By: {value}\n"));
     format!(
-        "Types: deb\nURIs: {}\nSuites: {}\nComponents: main\nArchitectures: amd64\n{signed_by}",
+        "Types: deb\nURIs: {}\nSuites: {}\nComponents: main\n{signed_by}",
         source.uris.join(" "),
         suites.join(" "),
     )
