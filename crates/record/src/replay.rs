@@ -18,7 +18,7 @@ use std::time::Duration;
 use justitia_policy::config::{Config, Mode, Objective};
 use justitia_policy::plan::{Knob, Plan, Value, Write};
 use justitia_policy::snapshot::{Group, GroupId, Snapshot, WeightSource};
-use justitia_policy::units::Weight;
+use justitia_policy::units::{Bytes, Weight};
 use justitia_policy::{step, State};
 
 use crate::model::{Remembered, Tick};
@@ -33,6 +33,8 @@ pub struct Options<'a> {
     pub objective: Option<Objective>,
     /// Another weight for a group.
     pub weight: &'a dyn Fn(&Group) -> Option<Weight>,
+    /// Page cache for a group beyond its share; changes no decision.
+    pub more: &'a dyn Fn(&Group) -> Option<Bytes>,
 }
 
 impl Options<'_> {
@@ -43,6 +45,7 @@ impl Options<'_> {
             mode: None,
             objective: None,
             weight: &|_| None,
+            more: &|_| None,
         }
     }
 }
@@ -72,6 +75,8 @@ pub struct Step {
     pub config: Config,
     /// What it makes of it.
     pub plan: Plan,
+    /// See [`Options::more`].
+    pub more: BTreeMap<GroupId, Bytes>,
     /// What the policy remembered before this tick is not known: it began anew.
     pub began_anew: bool,
 }
@@ -206,7 +211,10 @@ impl<'a> Replayer<'a> {
                 self.written.insert((write.group, write.knob), write.value);
             }
         }
+        let more = given.groups.iter();
+        let more = more.filter_map(|group| Some((group.id, (self.options.more)(group)?)));
         Step {
+            more: more.collect(),
             at_s: self.at.as_secs_f64(),
             elapsed_s: elapsed.as_secs_f64(),
             given: self.diverged.then_some(given),

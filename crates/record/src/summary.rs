@@ -1,5 +1,5 @@
 //! What a replay comes to: for each group what it got, what it should have got, what was and what
-//! would have been done about it.
+//! would have been done about it, and what its curve makes of the page cache that it would be entitled to.
 //!
 //! Bandwidth is what happened; a replay does not change it. Means are over time. Unknown is `None`:
 //! a group whose bandwidth was never known has none.
@@ -10,6 +10,7 @@ use justitia_policy::metrics;
 use justitia_policy::plan::{Plan, Verdict};
 use justitia_policy::snapshot::{GroupId, Snapshot};
 use justitia_policy::units::{Bytes, Weight};
+use justitia_policy::worth::Curve;
 use serde::Serialize;
 
 use crate::replay::{Difference, Step};
@@ -35,6 +36,18 @@ pub struct GroupSummary {
     pub threshold_bytes: Option<u64>,
     /// Mean threshold then.
     pub recorded_threshold_bytes: Option<u64>,
+    /// Mean entitlement to page cache in the replay, with what it is to have beyond that.
+    pub entitlement_bytes: Option<u64>,
+    /// Mean entitlement then.
+    pub recorded_entitlement_bytes: Option<u64>,
+    /// Hit ratio of its reads with that much page cache, by its curve, 0 to 1; `None`: no curve covers it.
+    pub hit_ratio: Option<f64>,
+    /// The same with the entitlement of then.
+    pub recorded_hit_ratio: Option<f64>,
+    /// What its reads would fetch from disks, by its curve.
+    pub fetched_bytes_per_s: Option<f64>,
+    /// The same with the entitlement of then.
+    pub recorded_fetched_bytes_per_s: Option<f64>,
     /// Mean gain in the replay.
     pub gain: Option<f64>,
     /// Mean gain then.
@@ -114,6 +127,9 @@ struct Sums {
     bandwidth: Mean,
     ideal: Mean,
     threshold: [Mean; 2],
+    entitlement: [Mean; 2],
+    hits: [Mean; 2],
+    fetched: [Mean; 2],
     gain: [Mean; 2],
     writes: [u64; 2],
     contended: bool,
@@ -151,8 +167,10 @@ impl Summary {
         }
         let plans = [&step.plan, &step.tick.plan];
         let snapshots = [step.snapshot(), &step.tick.snapshot];
-        for (side, (plan, snapshot)) in plans.into_iter().zip(snapshots).enumerate() {
-            self.add_plan(side, plan, snapshot, seconds);
+        let none = BTreeMap::new();
+        let more = [&step.more, &none];
+        for side in [REPLAYED, RECORDED] {
+            self.add_plan(side, plans[side], snapshots[side], more[side], seconds);
         }
         let differences = step.differences();
         self.differences += differences.len() as u64;
@@ -160,10 +178,24 @@ impl Summary {
         self.first.extend(differences.into_iter().take(room));
     }
 
-    fn add_plan(&mut self, side: usize, plan: &Plan, snapshot: &Snapshot, seconds: f64) {
+    fn add_plan(
+        &mut self,
+        side: usize,
+        plan: &Plan,
+        snapshot: &Snapshot,
+        more: &BTreeMap<GroupId, Bytes>,
+        seconds: f64,
+    ) {
+        let groups = snapshot.groups.iter();
+        let curves: BTreeMap<GroupId, &Curve> = groups
+            .filter_map(|group| Some((group.id, group.worth.as_ref()?)))
+            .collect();
         for verdict in &plan.verdicts {
             let sums = self.sums.entry(verdict.group).or_default();
             sums.add(side, verdict, seconds);
+            let more = more.get(&verdict.group).copied().unwrap_or_default();
+            let curve = curves.get(&verdict.group).copied();
+            sums.value(side, verdict.entitlement + more, curve, seconds);
         }
         for group in &snapshot.groups {
             if let Some(sums) = self.sums.get_mut(&group.id) {
@@ -217,6 +249,17 @@ impl Sums {
         }
     }
 
+    /// What so much page cache is worth to it.
+    fn value(&mut self, side: usize, cache: Bytes, curve: Option<&Curve>, seconds: f64) {
+        self.entitlement[side].add(Some(cache.as_f64()), seconds);
+        let Some(curve) = curve.filter(|curve| curve.tells(cache)) else {
+            return;
+        };
+        self.hits[side].add(Some(curve.at_least(cache)), seconds);
+        let fetched = curve.asked_per_s() - curve.hit_per_s(cache);
+        self.fetched[side].add(Some(fetched), seconds);
+    }
+
     fn summary(&self, id: GroupId, total: f64) -> GroupSummary {
         let bytes_per_s = self.bandwidth.value();
         let known = bytes_per_s.filter(|_| total > 0.0);
@@ -230,6 +273,12 @@ impl Sums {
             ideal_share: self.ideal.value(),
             threshold_bytes: self.threshold[REPLAYED].bytes(),
             recorded_threshold_bytes: self.threshold[RECORDED].bytes(),
+            entitlement_bytes: self.entitlement[REPLAYED].bytes(),
+            recorded_entitlement_bytes: self.entitlement[RECORDED].bytes(),
+            hit_ratio: self.hits[REPLAYED].value(),
+            recorded_hit_ratio: self.hits[RECORDED].value(),
+            fetched_bytes_per_s: self.fetched[REPLAYED].value(),
+            recorded_fetched_bytes_per_s: self.fetched[RECORDED].value(),
             gain: self.gain[REPLAYED].value(),
             recorded_gain: self.gain[RECORDED].value(),
             writes: self.writes[REPLAYED],

@@ -4,8 +4,8 @@ mod simulated;
 
 use justitia_policy::config::{Config, Mode, Objective};
 use justitia_policy::snapshot::Group;
-use justitia_policy::units::Weight;
-use justitia_record::{Item, Options, Replayer, Step, Summary, Tick};
+use justitia_policy::units::{Bytes, Weight};
+use justitia_record::{GroupSummary, Item, Options, Replayer, Step, Summary, Tick};
 use simulated::{frames, items, Run};
 
 fn replay(bytes: &[u8], options: Options<'_>) -> Vec<Step> {
@@ -86,6 +86,37 @@ fn curves_and_what_was_lent_for_them_come_out_too() {
             .lends
     };
     assert!(stake(&other[30]) < stake(&steps[30]));
+}
+
+#[test]
+fn what_more_page_cache_would_bring_is_told_by_the_curve() {
+    let mut run = Run::new(Config::default(), &[100]).with_curves();
+    run.ticks(10);
+    let mut given = vec![run.tick(true)];
+    given.extend(run.ticks(10));
+    let scan = given[0].snapshot.groups[2].clone();
+    let known = scan.worth.expect("a curve").known();
+    let with = |more: Bytes| {
+        let more = |group: &Group| (group.id == scan.id).then_some(more);
+        let options = Options {
+            more: &more,
+            ..Options::as_recorded()
+        };
+        let steps = replay(&recorded(&given), options);
+        assert!(steps.iter().all(Step::same), "it decides nothing");
+        summary(&steps).groups[2].clone()
+    };
+    let told = |group: &GroupSummary| (group.hit_ratio, group.fetched_bytes_per_s);
+    let none = with(Bytes::ZERO);
+    assert_eq!(told(&none), (Some(0.0), Some(40e6)));
+    assert_eq!(none.hit_ratio, none.recorded_hit_ratio);
+    // The curve is a cliff: all of it or nothing.
+    let all = with(known);
+    assert_eq!(told(&all), (Some(1.0), Some(0.0)));
+    assert_eq!(all.recorded_fetched_bytes_per_s, Some(40e6));
+    let entitled = all.entitlement_bytes.zip(all.recorded_entitlement_bytes);
+    let (now, then) = entitled.expect("known");
+    assert!(now.abs_diff(then + known.0) <= 1, "{now} {then}");
 }
 
 #[test]

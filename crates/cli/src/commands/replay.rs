@@ -28,11 +28,14 @@ use crate::output::{self, Page, Screen};
 same plans, to the last bit, if it is the same version. With other options the
 replay is open loop: the recorded host does not react to other decisions, so
 bandwidth and page cache are those of then. Trust the first writes that differ
-more than the hundredth. Same file and options, same output.
+more than the hundredth. What other shares of page cache would bring is told by the
+curves of the groups' reads (justitia worth), which do not depend on what they hold.
+Same file and options, same output.
 
 Examples:
   justitia replay /var/tmp/friday.jrec
   justitia replay --objective strict --weight db=800 /var/tmp/friday.jrec
+  justitia replay --more db=200M /var/tmp/friday.jrec   hits and reads from disks with that
   justitia replay --at 12.5 /var/tmp/friday.jrec       the plan of that step, with reasons
   justitia replay --export csv /tmp/friday.csv /var/tmp/friday.jrec"
 )]
@@ -52,6 +55,9 @@ pub(crate) struct ReplayArgs {
     /// Another weight for a group, by its path or the last part of it; may be repeated
     #[arg(long, value_name = "GROUP=N")]
     pub(crate) weight: Vec<String>,
+    /// What its curve makes of so much page cache beyond a group's share, such as db=200M; may be repeated
+    #[arg(long, value_name = "GROUP=SIZE")]
+    pub(crate) more: Vec<String>,
     /// Leave out what is earlier than so many seconds into the record
     #[arg(long, value_name = "SECONDS")]
     pub(crate) from: Option<f64>,
@@ -90,11 +96,14 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
     let settings = args.config.as_deref().map(Settings::load).transpose()?;
     let weights = Weights::new(&args.weight, settings.as_ref())?;
     let weight = |group: &_| weights.of(group);
+    let more = weights::more(&args.more)?;
+    let more_of = |group: &_| more.of(group);
     let options = Options {
         config: settings.map(|settings| settings.policy),
         mode: args.mode.as_deref().map(parse_mode).transpose()?,
         objective: args.objective.as_deref().map(parse_objective).transpose()?,
         weight: &weight,
+        more: &more_of,
     };
     let mut record = Record {
         file: args.file.display().to_string(),
@@ -103,6 +112,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
     if let Some(at_s) = args.at {
         let step = step_at(&args.file, at_s, options, &mut record)?;
         weights.check_used()?;
+        more.check_used()?;
         return if args.json {
             output::print_json(&render::step_json(&record, &step))
         } else {
@@ -128,6 +138,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
         return Err(nothing_there(&args.file, args.from.or(args.to)).into());
     };
     weights.check_used()?;
+    more.check_used()?;
     export.finish()?;
     let summary = summary.finish();
     if args.json {

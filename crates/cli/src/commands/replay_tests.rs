@@ -23,6 +23,7 @@ fn replayed(arguments: &[&str], mode: Option<&str>) -> (String, serde_json::Valu
         mode: mode.map(|mode| parse_mode(mode).unwrap()),
         objective: None,
         weight: &weight,
+        more: &|_| None,
     };
     let mut record = Record {
         file: "v2.jrec".into(),

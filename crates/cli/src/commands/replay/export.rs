@@ -183,12 +183,13 @@ fn rows(step: &Step) -> String {
 /// The table of groups as CSV.
 pub(super) fn groups_csv(summary: &Summary) -> String {
     let mut text = "group,id,weight,recorded_weight,bytes_per_s,share,ideal_share,\
-threshold_bytes,recorded_threshold_bytes,gain,recorded_gain,writes,recorded_writes\n"
+threshold_bytes,recorded_threshold_bytes,entitlement_bytes,recorded_entitlement_bytes,\
+hit_ratio,recorded_hit_ratio,fetched_bytes_per_s,recorded_fetched_bytes_per_s,gain,recorded_gain,writes,recorded_writes\n"
         .to_owned();
     for group in &summary.groups {
         let _ = writeln!(
             text,
-            "{},{},{},{},{},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             quoted(&group.path),
             group.id,
             cell(group.weight),
@@ -198,6 +199,12 @@ threshold_bytes,recorded_threshold_bytes,gain,recorded_gain,writes,recorded_writ
             cell(group.ideal_share),
             cell(group.threshold_bytes),
             cell(group.recorded_threshold_bytes),
+            cell(group.entitlement_bytes),
+            cell(group.recorded_entitlement_bytes),
+            cell(group.hit_ratio),
+            cell(group.recorded_hit_ratio),
+            cell(group.fetched_bytes_per_s),
+            cell(group.recorded_fetched_bytes_per_s),
             cell(group.gain),
             cell(group.recorded_gain),
             group.writes,
@@ -235,7 +242,7 @@ mod tests {
     fn a_head_has_as_many_columns_as_a_row() {
         let columns = COLUMNS.trim().split(',').count();
         assert_eq!(columns, 22);
-        assert_eq!(groups_csv(&Summary::new(0)).trim().split(',').count(), 13);
+        assert_eq!(groups_csv(&Summary::new(0)).trim().split(',').count(), 19);
     }
 
     #[test]

@@ -26,6 +26,16 @@ const GROUPS: [Column; 9] = [
     column("THEN", true, 4),
 ];
 
+const CURVES: [Column; 7] = [
+    column("GROUP", false, 0),
+    column("ENTITLED", true, 0),
+    column("THEN", true, 0),
+    column("HITS", true, 0),
+    column("THEN", true, 0),
+    column("FROM DISK", true, 0),
+    column("THEN", true, 0),
+];
+
 const DIFFERENCES: [Column; 6] = [
     column("AT", true, 0),
     column("GROUP", false, 0),
@@ -130,8 +140,39 @@ pub(super) fn summary(
              seconds may differ.\n",
         );
     }
+    push_curves(&mut text, summary, screen);
     push_differences(&mut text, summary, screen);
     text
+}
+
+/// What other shares would bring, of the groups whose reads tell.
+fn push_curves(text: &mut Page, summary: &Summary, screen: Screen) {
+    let told = |group: &&GroupSummary| group.hit_ratio.or(group.recorded_hit_ratio).is_some();
+    let differs = |g: &GroupSummary| g.entitlement_bytes != g.recorded_entitlement_bytes;
+    if !summary.groups.iter().filter(told).any(differs) {
+        return;
+    }
+    text.push_str(
+        "\nBy the curves of their reads, once page cache has moved (a dash: no curve covers that much):\n\n",
+    );
+    let mut table = Table::new(&CURVES);
+    let rate = |rate: Option<f64>| match rate {
+        Some(_) => format!("{} MB/s", output::megabytes_per_s(rate)),
+        None => "-".to_owned(),
+    };
+    for group in summary.groups.iter().filter(told) {
+        let cells = [
+            group.path.clone(),
+            output::bytes(group.entitlement_bytes),
+            output::bytes(group.recorded_entitlement_bytes),
+            output::percent(group.hit_ratio),
+            output::percent(group.recorded_hit_ratio),
+            rate(group.fetched_bytes_per_s),
+            rate(group.recorded_fetched_bytes_per_s),
+        ];
+        table.row(cells.map(|cell| (cell, None)).into());
+    }
+    text.append(&table.render(screen));
 }
 
 fn push_differences(text: &mut Page, summary: &Summary, screen: Screen) {

@@ -1,4 +1,5 @@
-//! Other weights than the recorded ones: `--weight GROUP=N`, then the configuration's `[weights]`.
+//! Other weights than the recorded ones: `--weight GROUP=N`, then the configuration's `[weights]`. Page cache
+//! beyond a share: `--more GROUP=SIZE`.
 
 use std::cell::Cell;
 
@@ -6,59 +7,40 @@ use justitia_agent::config::{GLOB_REMEDY, WEIGHT_REMEDY};
 use justitia_agent::{Error, Result, Settings};
 use justitia_discover::Glob;
 use justitia_policy::snapshot::Group;
-use justitia_policy::units::Weight;
+use justitia_policy::units::{Bytes, Weight};
 
 /// Which group gets which weight.
 #[derive(Debug)]
 pub(super) struct Weights {
-    named: Vec<Named>,
+    named: Named<Weight>,
     globs: Vec<(Glob, Weight)>,
 }
 
+/// Values of arguments `GROUP=VALUE`: a group by its path, or the last part of it.
 #[derive(Debug)]
-struct Named {
-    group: String,
-    weight: Weight,
-    used: Cell<bool>,
+pub(super) struct Named<T> {
+    /// With whether the record has such a group.
+    values: Vec<(String, T, Cell<bool>)>,
 }
 
-impl Weights {
-    /// From the arguments and the configuration.
-    pub(super) fn new(arguments: &[String], settings: Option<&Settings>) -> Result<Weights> {
-        let named = arguments.iter().map(|argument| named(argument));
-        let globs = settings.map(|settings| settings.weights.as_slice());
-        let globs = globs.unwrap_or_default().iter().map(|(glob, weight)| {
-            let glob = Glob::new(glob).map_err(|error| Error::usage(error, GLOB_REMEDY))?;
-            Ok((glob, *weight))
-        });
-        Ok(Weights {
-            named: named.collect::<Result<_>>()?,
-            globs: globs.collect::<Result<_>>()?,
-        })
-    }
-
-    /// The weight for this group; `None`: the one it had.
-    pub(super) fn of(&self, group: &Group) -> Option<Weight> {
-        let names = |named: &&Named| {
-            let name = named.group.trim_end_matches('/');
-            let last = group.path.rsplit('/').next().unwrap_or_default();
+impl<T: Copy> Named<T> {
+    /// The value for this group; of several the last one.
+    pub(super) fn of(&self, group: &Group) -> Option<T> {
+        let last = group.path.rsplit('/').next().unwrap_or_default();
+        let names = |(name, ..): &&(String, T, Cell<bool>)| {
+            let name = name.trim_end_matches('/');
             group.path == name || last == name
         };
-        if let Some(named) = self.named.iter().rfind(names) {
-            named.used.set(true);
-            return Some(named.weight);
-        }
-        // Globs are for groups that are managed, not for those that hold them.
-        group.weight?;
-        let matches = |(glob, _): &&(Glob, Weight)| glob.matches(&group.path);
-        self.globs.iter().find(matches).map(|(_, weight)| *weight)
+        let (_, value, used) = self.values.iter().rfind(names)?;
+        used.set(true);
+        Some(*value)
     }
 
     /// A name that no group has is a mistake.
     pub(super) fn check_used(&self) -> Result<()> {
-        match self.named.iter().find(|named| !named.used.get()) {
-            Some(named) => Err(Error::usage(
-                format!("no group {} in this record", named.group),
+        match self.values.iter().find(|(.., used)| !used.get()) {
+            Some((name, ..)) => Err(Error::usage(
+                format!("no group {name} in this record"),
                 "justitia replay FILE lists its groups",
             )),
             None => Ok(()),
@@ -66,24 +48,75 @@ impl Weights {
     }
 }
 
-fn named(argument: &str) -> Result<Named> {
-    let (group, number) = argument.rsplit_once('=').ok_or_else(|| {
-        Error::usage(
-            format!("weight {argument} is not of the form GROUP=N"),
-            "write for example --weight db=800",
-        )
-    })?;
-    let weight = number.parse().ok();
-    let weight = weight.and_then(|number| Weight::new(number).ok());
-    let weight = weight.ok_or_else(|| {
-        Error::usage(
-            format!("weight {number} of {group} is not a number from 1 to 10000"),
-            WEIGHT_REMEDY,
-        )
-    })?;
-    Ok(Named {
-        group: group.to_owned(),
-        weight,
-        used: Cell::new(false),
+/// Reads arguments; `what` a value is called, `example` of an argument.
+fn named<T>(
+    arguments: &[String],
+    what: &str,
+    example: &str,
+    read: impl Fn(&str, &str) -> Result<T>,
+) -> Result<Named<T>> {
+    let one = |argument: &String| {
+        let (group, value) = argument.rsplit_once('=').ok_or_else(|| {
+            Error::usage(
+                format!("{what} {argument} is not of the form GROUP=VALUE"),
+                format!("write for example {example}"),
+            )
+        })?;
+        Ok((group.to_owned(), read(group, value)?, Cell::new(false)))
+    };
+    let values = arguments.iter().map(one).collect::<Result<_>>()?;
+    Ok(Named { values })
+}
+
+/// Page cache beyond its share, of `--more GROUP=SIZE`.
+pub(super) fn more(arguments: &[String]) -> Result<Named<Bytes>> {
+    named(arguments, "page cache", "--more db=200M", |group, size| {
+        justitia_quantity::size(size).map(Bytes).ok_or_else(|| {
+            Error::usage(
+                format!("{size} for {group} is not a size"),
+                "write a size such as 200M",
+            )
+        })
     })
+}
+
+impl Weights {
+    /// From the arguments and the configuration.
+    pub(super) fn new(arguments: &[String], settings: Option<&Settings>) -> Result<Weights> {
+        let globs = settings.map(|settings| settings.weights.as_slice());
+        let globs = globs.unwrap_or_default().iter().map(|(glob, weight)| {
+            let glob = Glob::new(glob).map_err(|error| Error::usage(error, GLOB_REMEDY))?;
+            Ok((glob, *weight))
+        });
+        let weight = |group: &str, number: &str| {
+            let weight = number.parse().ok();
+            let weight = weight.and_then(|number| Weight::new(number).ok());
+            weight.ok_or_else(|| {
+                Error::usage(
+                    format!("weight {number} of {group} is not a number from 1 to 10000"),
+                    WEIGHT_REMEDY,
+                )
+            })
+        };
+        Ok(Weights {
+            named: named(arguments, "weight", "--weight db=800", weight)?,
+            globs: globs.collect::<Result<_>>()?,
+        })
+    }
+
+    /// The weight for this group; `None`: the one it had.
+    pub(super) fn of(&self, group: &Group) -> Option<Weight> {
+        if let Some(weight) = self.named.of(group) {
+            return Some(weight);
+        }
+        // Globs are for groups that are managed, not for those that hold them.
+        group.weight?;
+        let matches = |(glob, _): &&(Glob, Weight)| glob.matches(&group.path);
+        self.globs.iter().find(matches).map(|(_, weight)| *weight)
+    }
+
+    /// See [`Named::check_used`].
+    pub(super) fn check_used(&self) -> Result<()> {
+        self.named.check_used()
+    }
 }
