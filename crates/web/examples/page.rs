@@ -34,7 +34,7 @@ fn main() -> std::io::Result<()> {
     let latest = Arc::new(Latest::new(told(0)));
     let listener = Listener::bind(&listen.unwrap_or(Listen::Tcp(DEFAULT_LISTEN)))?;
     let server = Server::start(listener, None, Arc::clone(&latest))?;
-    say::line(format_args!("live page at {}", server.at()))?;
+    say::line(format_args!("http://{}/", server.at()))?;
     for count in 1.. {
         latest.post(told(count));
         thread::sleep(INTERVAL);
