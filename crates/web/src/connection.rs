@@ -176,16 +176,12 @@ impl Connection {
         };
         loop {
             let Some(part) = sending.parts.front() else {
-                match sending.pieces.as_mut().and_then(Iterator::next) {
-                    Some(piece) => {
-                        let piece = Body::Whole(piece.into_bytes().into());
-                        sending.parts.push_back(piece);
-                    }
-                    None => {
-                        sending.pieces = None;
-                        break;
-                    }
-                }
+                let Some(piece) = sending.pieces.as_mut().and_then(Iterator::next) else {
+                    sending.pieces = None;
+                    break;
+                };
+                let piece = Body::Whole(piece.into_bytes().into());
+                sending.parts.push_back(piece);
                 continue;
             };
             let rest = match part {
