@@ -257,7 +257,7 @@ pub(crate) fn said(server: &str, error: &(dyn StdError + 'static)) -> Option<Tro
 pub(crate) fn no_tls() -> (String, &'static str) {
     (
         "the server does not speak TLS there".to_owned(),
-        "turn TLS on in the server, name its TLS port, or choose to do without",
+        "turn TLS on in the server, name its TLS port, or do without: --ssl-mode DISABLED, --sslmode disable, redis:// or http://",
     )
 }
 
