@@ -60,10 +60,16 @@ fn any_options(text: &str) {
         host,
         port: _,
         socket,
+        // MariaDB's switches are shorter than the modes that they stand for.
+        ssl_mode: _,
+        ssl_ca,
+        ssl_cert,
+        ssl_key,
     } = found;
     let password = password.map(|Secret(password)| password);
-    let socket = socket.map(|path| path.display().to_string());
-    for value in [user, password, host, socket].into_iter().flatten() {
+    let paths = [socket, ssl_ca, ssl_cert, ssl_key].map(|path| Some(path?.display().to_string()));
+    let texts = [user, password, host];
+    for value in texts.into_iter().chain(paths).flatten() {
         assert!(value.len() <= longest);
     }
     let others = text.replace("[client", "[mysqld");

@@ -9,6 +9,7 @@
 //! exclude = ["/app/backup"]
 //! observer = "auto"            # auto, bpf, proc: what counts the traffic
 //! listen = "127.0.0.1:9619"    # where justitia-web has the live page and metrics; "off" for none
+//! tls = { certificate = "/etc/justitia/page.pem", key = "/etc/justitia/page.key" }  # by TLS
 //! color_ttl = "5s"             # a declared color that does not change for longer is stale
 //! color_period = "1s"          # how often memory is taken from a group that is well ...
 //! color_percent = 2.0          # ... and how much of what it holds
@@ -53,7 +54,6 @@ mod kubernetes;
 mod values;
 
 use std::fs;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -70,11 +70,11 @@ use serde::Deserialize;
 
 pub use kubernetes::{KubernetesSettings, Nri};
 pub use values::{
-    parse_color, parse_interval, parse_size, parse_time, DiskSettings, GateSettings, GLOB_REMEDY,
-    WEIGHT_REMEDY,
+    parse_color, parse_interval, parse_size, parse_time, DiskSettings, GateSettings, TlsFiles,
+    GLOB_REMEDY, WEIGHT_REMEDY,
 };
 
-use justitia_report::feed::{self, DEFAULT_LISTEN};
+use justitia_report::feed::{self, Listen, DEFAULT_LISTEN};
 
 use crate::error::{plain, Error, Exit, Result};
 
@@ -128,7 +128,9 @@ pub struct Settings {
     /// The socket, if not in the state directory.
     pub socket: Option<PathBuf>,
     /// Where the live page and the metrics are; `None`: nowhere.
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<Listen>,
+    /// Their TLS; `None`: without.
+    pub tls: Option<TlsFiles>,
     /// The kernel module's gate.
     pub gate: GateSettings,
     /// Disks that BFQ does not schedule.
@@ -155,7 +157,8 @@ impl Default for Settings {
             hand_over: false,
             in_turn: false,
             socket: None,
-            listen: Some(DEFAULT_LISTEN),
+            listen: Some(Listen::Tcp(DEFAULT_LISTEN)),
+            tls: None,
             gate: GateSettings::default(),
             disk: DiskSettings::default(),
             kubernetes: KubernetesSettings::default(),
@@ -256,7 +259,9 @@ struct File {
     state_dir: PathBuf,
     socket: Option<PathBuf>,
     #[serde(deserialize_with = "values::listen")]
-    listen: Option<SocketAddr>,
+    listen: Option<Listen>,
+    #[serde(deserialize_with = "values::tls")]
+    tls: Option<TlsFiles>,
     doctor: doctor::Section,
 }
 
@@ -277,6 +282,7 @@ impl Default for File {
             in_turn: _,
             socket,
             listen,
+            tls,
             gate,
             disk,
             kubernetes,
@@ -305,6 +311,7 @@ impl Default for File {
             state_dir,
             socket,
             listen,
+            tls,
             doctor: doctor::Section::default(),
         }
     }
@@ -338,6 +345,7 @@ impl From<File> for Settings {
             in_turn: false,
             socket: file.socket,
             listen: file.listen,
+            tls: file.tls,
             gate: file.gate,
             disk: file.disk,
             kubernetes: file.kubernetes,
@@ -408,13 +416,14 @@ fn said(message: &str, key: &str) -> (String, String) {
 }
 
 /// Values whose form is not obvious.
-const EXAMPLES: [(&str, &str); 12] = [
+const EXAMPLES: [(&str, &str); 13] = [
     ("interval", "\"1s\""),
     ("manage", "[\"/app/*\"]"),
     ("manage_also", "[\"/system.slice/db.service\"]"),
     ("exclude", "[\"/app/backup\"]"),
     ("trust", "[1000]"),
     ("listen", "\"127.0.0.1:9619\""),
+    ("tls", values::TLS_EXAMPLE),
     ("color_ttl", "\"5s\""),
     ("color_period", "\"1s\""),
     ("reserve", "\"2%\""),

@@ -19,8 +19,8 @@ fn nothing_said_is_the_default() {
     assert_eq!(parse("").unwrap(), Settings::default());
 }
 
-/// What the example says of a key that stands commented out is what holds without it. A list, and
-/// what is in `[weights]`, has no default to show: those are examples.
+/// What the example says of a key that stands commented out is what holds without it. A list, a
+/// table, and what is in `[weights]`, has no default to show: those are examples.
 #[test]
 fn the_packaged_example_shows_the_defaults() {
     let example = include_str!("../../../packaging/justitia.toml");
@@ -34,7 +34,8 @@ fn the_packaged_example_shows_the_defaults() {
         } else if let Some((key, value)) = line.strip_prefix('#').and_then(|l| l.split_once(" = "))
         {
             let is_key = key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-            if is_key && !value.starts_with('[') && section != "[weights]" {
+            let is_example = value.starts_with('[') || value.starts_with("{ ");
+            if is_key && !is_example && section != "[weights]" {
                 text.push_str(&line[1..]);
                 shown.push(key);
             }
@@ -236,6 +237,30 @@ fn a_page_is_at_an_address_or_off() {
     );
     assert!(remedy.contains("127.0.0.1:9619"), "{remedy}");
     assert!(refusal("listen = 9619").1.contains("127.0.0.1:9619"));
+    let unix = parse("listen = \"unix:/run/page.sock\"").unwrap();
+    assert_eq!(unix.listen, "unix:/run/page.sock".parse().ok());
+}
+
+#[test]
+fn a_page_speaks_tls_with_a_certificate_and_its_key_or_not_at_all() {
+    let tls = "{ certificate = \"/c.pem\", key = \"/k.pem\" }";
+    let files = parse(&format!("tls = {tls}")).unwrap().tls.unwrap();
+    assert_eq!(files.certificate, Path::new("/c.pem"));
+    assert_eq!(files.key, Path::new("/k.pem"));
+    assert_eq!(parse("").unwrap().tls, None);
+    for wrong in [
+        "{}",
+        "{ key = \"/k.pem\" }",
+        "{ certificate = \"c.pem\", key = \"/k.pem\" }",
+        "true",
+    ] {
+        let (cause, remedy) = refusal(&format!("tls = {wrong}"));
+        assert!(cause.starts_with("j.toml:1: tls is not"), "{cause}");
+        assert!(remedy.contains("certificate = "), "{remedy}");
+    }
+    assert!(refusal("tls = { certificat = \"/c.pem\" }")
+        .0
+        .contains("certificat"));
 }
 
 #[test]

@@ -28,7 +28,7 @@ use crate::observe::Observer;
 use crate::pace::Control;
 use crate::pages;
 use crate::restore::{restore, Restored};
-use crate::socket::feed::Feed;
+use crate::socket::feed::{Feed, Place};
 use crate::socket::{Board, Server, Step};
 use crate::source::traffic_source;
 use crate::status::{Problem, Report, Setup, Tick};
@@ -96,7 +96,7 @@ pub fn run(
     let source = traffic_source(settings.observer, &fs, log)?;
     let mode = mode_name(settings.policy.mode);
     let (globs, socket) = (settings.manage.join(" "), settings.socket());
-    let (listen, feed_path) = (settings.listen, settings.status_socket());
+    let (place, feed_path) = (Place::from(&settings), settings.status_socket());
     let (hand_over, in_turn) = (settings.hand_over, settings.in_turn);
     let state_dir = settings.state_dir.clone();
     let mut agent = Agent::new(
@@ -109,7 +109,7 @@ pub fn run(
     agent.count_by(source);
     agent.listen(FIRST_WORD);
     let server = Server::listen(&socket, agent.board())?;
-    let mut feed = Feed::new(agent.board(), listen);
+    let mut feed = Feed::new(agent.board(), place);
     // No page is no reason to stop: the agent's work is another.
     if let Err(Error { cause, remedy, .. }) = feed.listen(&feed_path) {
         log.warn(format_args!(
@@ -139,7 +139,7 @@ pub fn run(
         }
         agent.run(&Notifier::from_env(), || {
             let settings = reread()?;
-            feed.follow(settings.listen);
+            feed.follow(Place::from(&settings));
             Ok(settings)
         })
     }));

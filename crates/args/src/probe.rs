@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 mod values;
 
@@ -141,6 +141,41 @@ pub struct ThresholdArgs {
     pub yellow: Option<Threshold>,
 }
 
+/// How TLS is spoken to MySQL and PostgreSQL: libpq's words, and MySQL's for the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SslMode {
+    /// Without TLS
+    #[value(alias = "disabled")]
+    Disable,
+    /// With TLS if the server has it; the certificate is not checked
+    #[value(aliases = ["preferred", "allow"])]
+    Prefer,
+    /// With TLS; the certificate is checked only if --tls-ca is given, and not its name
+    #[value(alias = "required")]
+    Require,
+    /// With TLS; who signed the certificate is checked, not its name
+    #[value(alias = "verify_ca")]
+    VerifyCa,
+    /// With TLS; who signed the certificate and its name are checked
+    #[value(alias = "verify_identity")]
+    VerifyFull,
+}
+
+/// Files of TLS.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "TLS")]
+pub struct TlsArgs {
+    /// PEM file of the authorities that may sign the server's certificate [default: the system's]
+    #[arg(long, value_name = "FILE", aliases = ["sslrootcert", "ssl-ca", "cacert"])]
+    pub tls_ca: Option<PathBuf>,
+    /// PEM file of our certificate, for a server that asks for one
+    #[arg(long, value_name = "FILE", requires = "tls_key", aliases = ["sslcert", "ssl-cert", "cert"])]
+    pub tls_cert: Option<PathBuf>,
+    /// PEM file of its key
+    #[arg(long, value_name = "FILE", requires = "tls_cert", aliases = ["sslkey", "ssl-key", "key"])]
+    pub tls_key: Option<PathBuf>,
+}
+
 /// Arguments of `justitia probe mysql`.
 #[derive(Debug, Args)]
 #[command(
@@ -149,7 +184,8 @@ the defaults file.\nThe user needs no right but to connect.
 
 Examples:
   justitia probe mysql --socket /run/mysqld/mysqld.sock --user probe --min-tps 1700
-  justitia probe mysql --host db --max-latency 20ms --query 'SELECT ...' --group db"
+  justitia probe mysql --host db --max-latency 20ms --query 'SELECT ...' --group db
+  justitia probe mysql --host db --tls-ca /etc/mysql/ca.pem --min-tps 1700 --group db"
 )]
 pub struct MysqlArgs {
     /// Host [default: localhost by its address, 127.0.0.1]
@@ -176,6 +212,20 @@ pub struct MysqlArgs {
     /// Status counter that counts the work; Questions where nobody commits
     #[arg(long, value_name = "COUNTER", default_value = "Com_commit", value_parser = counter)]
     pub count: String,
+    /// TLS: disable, prefer, require, verify-ca or verify-full, or as MySQL calls them [default: verify-full; disable for a socket and for this machine]
+    #[arg(
+        long,
+        value_name = "MODE",
+        value_enum,
+        ignore_case = true,
+        hide_possible_values = true,
+        help_heading = "TLS",
+        alias = "ssl_mode"
+    )]
+    pub ssl_mode: Option<SslMode>,
+    /// Files of TLS.
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// What it is to achieve.
     #[command(flatten)]
     pub work: WorkArgs,
@@ -192,7 +242,8 @@ needs the role pg_monitor\nto see what waits: GRANT pg_monitor TO probe.
 
 Examples:
   justitia probe postgres --user probe --min-tps 500 --max-latency 20ms
-  justitia probe postgres --host 127.0.0.1 --database shop --one-database --min-tps 500"
+  justitia probe postgres --host 127.0.0.1 --database shop --one-database --min-tps 500
+  justitia probe postgres --host db --sslmode verify-full --min-tps 500 --group db"
 )]
 pub struct PostgresArgs {
     /// Host, or the directory of the server's socket
@@ -213,6 +264,19 @@ pub struct PostgresArgs {
     /// Count the work of this database only
     #[arg(long)]
     pub one_database: bool,
+    /// TLS: disable, prefer, require, verify-ca or verify-full [default: verify-full; disable for a socket and for this machine]
+    #[arg(
+        long = "sslmode",
+        value_name = "MODE",
+        value_enum,
+        ignore_case = true,
+        hide_possible_values = true,
+        help_heading = "TLS"
+    )]
+    pub ssl_mode: Option<SslMode>,
+    /// Files of TLS.
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// What it is to achieve.
     #[command(flatten)]
     pub work: WorkArgs,
@@ -227,16 +291,17 @@ pub struct PostgresArgs {
     after_help = "Password: --password-file or the variable REDISCLI_AUTH. The user needs PING and \
 INFO.
 
-Example:
-  justitia probe redis --max-latency 2ms --group cache"
+Examples:
+  justitia probe redis --max-latency 2ms --group cache
+  justitia probe redis --host rediss://cache:6380 --tls-ca ca.pem --max-latency 2ms --group cache"
 )]
 pub struct RedisArgs {
-    /// Host, or the path of the server's socket
+    /// Host, rediss://HOST:PORT for TLS, or the path of the server's socket
     #[arg(long, default_value = "127.0.0.1")]
     pub host: String,
-    /// TCP port
-    #[arg(long, default_value_t = 6379)]
-    pub port: u16,
+    /// TCP port [default: 6379]
+    #[arg(long)]
+    pub port: Option<u16>,
     /// User of the access control list
     #[arg(long)]
     pub user: Option<String>,
@@ -252,6 +317,15 @@ pub struct RedisArgs {
     /// So much may wait without being said to
     #[arg(long, value_name = "N", default_value_t = 0.0, value_parser = count, help_heading = "Objective")]
     pub max_waiting: f64,
+    /// Speak TLS, as with a host rediss://HOST:PORT
+    #[arg(long = "tls", help_heading = "TLS")]
+    pub use_tls: bool,
+    /// Do not check the server's certificate: whoever is on the way passes for the server
+    #[arg(long, help_heading = "TLS")]
+    pub insecure: bool,
+    /// Files of TLS.
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// What all kinds have.
     #[command(flatten)]
     pub common: CommonArgs,
@@ -262,11 +336,12 @@ pub struct RedisArgs {
 #[command(
     after_help = "Without --status-url nothing is known of what waits: green or red.
 
-Example:
-  justitia probe http http://127.0.0.1/health --max-latency 50ms --group web"
+Examples:
+  justitia probe http http://127.0.0.1/health --max-latency 50ms --group web
+  justitia probe http https://shop.example/health --max-latency 50ms --group web"
 )]
 pub struct HttpArgs {
-    /// The URL, http:// only; let it read what the application reads
+    /// The URL, http:// or https://; let it read what the application reads
     #[arg(value_name = "URL")]
     pub url: String,
     /// Longest time of a GET; a status of 500 or more is a miss
@@ -281,6 +356,12 @@ pub struct HttpArgs {
     /// When work waits.
     #[command(flatten)]
     pub waiting: WaitingArgs,
+    /// Do not check the server's certificate: whoever is on the way passes for the server
+    #[arg(long, help_heading = "TLS")]
+    pub insecure: bool,
+    /// Files of TLS.
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// What all kinds have.
     #[command(flatten)]
     pub common: CommonArgs,
@@ -325,7 +406,7 @@ Example:
   justitia probe prometheus http://localhost:9090 'job:latency:p95' --red 0.5 --yellow 0.2 --group web")]
 #[group(required = true, multiple = true, id = "limits", args = ["red", "yellow"])]
 pub struct PrometheusArgs {
-    /// Address of the server
+    /// Address of the server, http:// or https://
     #[arg(value_name = "URL")]
     pub url: String,
     /// The query
@@ -334,6 +415,12 @@ pub struct PrometheusArgs {
     /// What its number is held against.
     #[command(flatten)]
     pub limits: ThresholdArgs,
+    /// Do not check the server's certificate: whoever is on the way passes for the server
+    #[arg(long, help_heading = "TLS")]
+    pub insecure: bool,
+    /// Files of TLS.
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// What all kinds have.
     #[command(flatten)]
     pub common: CommonArgs,

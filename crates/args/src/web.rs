@@ -13,10 +13,11 @@ for\nit: this command is for an agent that was started without it.
 
 Examples:
   justitia web
-  justitia web --listen 127.0.0.1:9700"
+  justitia web --listen 127.0.0.1:9700
+  justitia web --listen unix:/run/page.sock"
 )]
 pub struct WebArgs {
-    /// Address of the live page and the metrics [default: what the agent's configuration says]
+    /// Address of the live page and the metrics, or unix:PATH [default: what the agent's configuration says]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
     /// Directory of the agent's socket [default: /run/justitia]

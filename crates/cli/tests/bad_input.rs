@@ -94,8 +94,8 @@ fn wrong_arguments_are_wrong_usage() {
             "1s or 500ms",
         ),
         (
-            &["probe", "http", "https://h/", "--max-latency", "1s"],
-            "https://h/",
+            &["probe", "http", "ftp://h/", "--max-latency", "1s"],
+            "ftp://h/",
             "exec with curl",
         ),
         (

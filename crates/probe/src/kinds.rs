@@ -6,17 +6,20 @@ use std::time::Duration;
 
 use justitia_probe::secret::{self, MysqlDefaults};
 use justitia_probe::targets::{exec, http, log, mysql, postgres, prometheus, redis};
-use justitia_probe::{Error, Objective, Open};
+use justitia_probe::{Error, Objective, Open, Tls};
 
 use justitia_args::probe::{
     CommonArgs, ExecArgs, HttpArgs, Kind, LogArgs, MysqlArgs, PostgresArgs, PrometheusArgs,
     RedisArgs, ThresholdArgs, WaitingArgs, WorkArgs,
 };
 
+use super::secure;
+
 /// What MySQL's own clients take when nobody says anything else. Not `localhost`: that means a
 /// socket to them.
 const MYSQL_HOST: &str = "127.0.0.1";
 const MYSQL_PORT: u16 = 3306;
+const REDIS_PORT: u16 = 6379;
 /// How much later than the command itself the probe gives it up.
 const AFTER_EXEC: Duration = Duration::from_millis(500);
 
@@ -26,7 +29,12 @@ pub(super) struct Chosen {
     pub(super) objective: Objective,
     pub(super) timeout: Duration,
     pub(super) running: exec::Running,
+    /// What is not checked of the server, if it is spoken to by TLS.
+    pub(super) unchecked: Option<&'static str>,
 }
+
+/// What [`Chosen`] is made of: the target, its objective, its TLS.
+type Made = (Open, Objective, Option<Tls>);
 
 /// What all kinds have.
 pub(super) fn common(kind: &Kind) -> &CommonArgs {
@@ -47,14 +55,18 @@ pub(super) fn choose(kind: &Kind) -> Result<Chosen, Error> {
     let slack = common.slack / 100.0;
     let timeout = common.timeout;
     let running = exec::Running::default();
-    let (open, objective) = match kind {
-        Kind::Mysql(args) => (of_mysql(args, timeout)?, of_work(&args.work)),
-        Kind::Postgres(args) => (of_postgres(args, timeout)?, of_work(&args.work)),
+    let (open, objective, tls) = match kind {
+        Kind::Mysql(args) => of_mysql(args, timeout)?,
+        Kind::Postgres(args) => of_postgres(args, timeout)?,
         Kind::Redis(args) => of_redis(args, timeout)?,
         Kind::Http(args) => of_http(args, timeout)?,
         Kind::Log(args) => of_log(args),
-        Kind::Prometheus(args) => (of_prometheus(args, timeout)?, of_limits(&args.limits)),
-        Kind::Exec(args) => (of_exec(args, timeout, &running), of_limits(&args.limits)),
+        Kind::Prometheus(args) => of_prometheus(args, timeout)?,
+        Kind::Exec(args) => (
+            of_exec(args, timeout, &running),
+            of_limits(&args.limits),
+            None,
+        ),
     };
     Ok(Chosen {
         open,
@@ -65,6 +77,7 @@ pub(super) fn choose(kind: &Kind) -> Result<Chosen, Error> {
             timeout
         },
         running,
+        unchecked: tls.as_ref().and_then(Tls::note),
     })
 }
 
@@ -93,12 +106,12 @@ fn parallel(args: &WaitingArgs) -> f64 {
 }
 
 /// A file in the home directory, if it is there.
-fn of_home(name: &str) -> Option<PathBuf> {
+pub(super) fn of_home(name: &str) -> Option<PathBuf> {
     let path = Path::new(&std::env::var_os("HOME")?).join(name);
     path.is_file().then_some(path)
 }
 
-fn of_mysql(args: &MysqlArgs, timeout: Duration) -> Result<Open, Error> {
+fn of_mysql(args: &MysqlArgs, timeout: Duration) -> Result<Made, Error> {
     let defaults = match args.defaults_file.clone().or_else(|| of_home(".my.cnf")) {
         Some(path) => MysqlDefaults::parse(&readable(&path)?),
         None => MysqlDefaults::default(),
@@ -107,14 +120,16 @@ fn of_mysql(args: &MysqlArgs, timeout: Duration) -> Result<Open, Error> {
     // A host on the command line means TCP, whatever the file says of a socket.
     let socket = match (&args.socket, &args.host) {
         (None, Some(_)) => None,
-        (socket, _) => socket.clone().or(defaults.socket),
+        (socket, _) => socket.clone().or(defaults.socket.clone()),
+    };
+    let host = args.host.clone().or(defaults.host.clone());
+    let host = host.unwrap_or_else(|| MYSQL_HOST.to_owned());
+    let tls = match &socket {
+        None => secure::of_mysql(args.ssl_mode, &args.tls, &defaults, &host)?,
+        Some(_) => None,
     };
     let config = mysql::Config {
-        host: args
-            .host
-            .clone()
-            .or(defaults.host)
-            .unwrap_or_else(|| MYSQL_HOST.to_owned()),
+        host,
         port: args.port.or(defaults.port).unwrap_or(MYSQL_PORT),
         socket,
         user: Some(
@@ -124,6 +139,7 @@ fn of_mysql(args: &MysqlArgs, timeout: Duration) -> Result<Open, Error> {
                 .unwrap_or_else(|| "root".to_owned()),
         ),
         password: password.or(defaults.password),
+        tls: tls.clone(),
         database: args.database.clone(),
         count: args.count.clone(),
         query: args.work.query.clone(),
@@ -131,12 +147,11 @@ fn of_mysql(args: &MysqlArgs, timeout: Duration) -> Result<Open, Error> {
         parallel: parallel(&args.work.waiting),
         timeout,
     };
-    Ok(Arc::new(move || {
-        Box::new(mysql::Mysql::new(config.clone()))
-    }))
+    let open: Open = Arc::new(move || Box::new(mysql::Mysql::new(config.clone())));
+    Ok((open, of_work(&args.work), tls))
 }
 
-fn of_postgres(args: &PostgresArgs, timeout: Duration) -> Result<Open, Error> {
+fn of_postgres(args: &PostgresArgs, timeout: Duration) -> Result<Made, Error> {
     let mut password = secret::find(args.password_file.as_deref(), "PGPASSWORD")?;
     if password.is_none() {
         let file = std::env::var_os("PGPASSFILE").map(PathBuf::from);
@@ -151,11 +166,17 @@ fn of_postgres(args: &PostgresArgs, timeout: Duration) -> Result<Open, Error> {
             password = secret::pgpass(&text, host, args.port, &args.database, &args.user);
         }
     }
+    let tls = if args.host.starts_with('/') {
+        None
+    } else {
+        secure::of_postgres(args.ssl_mode, &args.tls, &args.host)?
+    };
     let config = postgres::Config {
         host: args.host.clone(),
         port: args.port,
         user: args.user.clone(),
         password,
+        tls: tls.clone(),
         database: args.database.clone(),
         one_database: args.one_database,
         query: args.work.query.clone(),
@@ -163,18 +184,24 @@ fn of_postgres(args: &PostgresArgs, timeout: Duration) -> Result<Open, Error> {
         parallel: parallel(&args.work.waiting),
         timeout,
     };
-    Ok(Arc::new(move || {
-        Box::new(postgres::Postgres::new(config.clone()))
-    }))
+    let open: Open = Arc::new(move || Box::new(postgres::Postgres::new(config.clone())));
+    Ok((open, of_work(&args.work), tls))
 }
 
-fn of_redis(args: &RedisArgs, timeout: Duration) -> Result<(Open, Objective), Error> {
+fn of_redis(args: &RedisArgs, timeout: Duration) -> Result<Made, Error> {
     secret::refuse_in_address(&args.host)?;
+    let (host, port, secure_url) = redis_address(&args.host)?;
+    let tls = if host.starts_with('/') {
+        None
+    } else {
+        secure::of_redis(args, secure_url)?
+    };
     let config = redis::Config {
-        host: args.host.clone(),
-        port: args.port,
+        host,
+        port: args.port.or(port).unwrap_or(REDIS_PORT),
         user: args.user.clone(),
         password: secret::find(args.password_file.as_deref(), "REDISCLI_AUTH")?,
+        tls: tls.clone(),
         blocked: args.blocked,
         timeout,
     };
@@ -186,14 +213,50 @@ fn of_redis(args: &RedisArgs, timeout: Duration) -> Result<(Open, Objective), Er
     Ok((
         Arc::new(move || Box::new(redis::Redis::new(config.clone()))),
         objective,
+        tls,
     ))
 }
 
-fn of_http(args: &HttpArgs, timeout: Duration) -> Result<(Open, Objective), Error> {
+/// Host, port and whether by TLS, of a host or a URL.
+fn redis_address(text: &str) -> Result<(String, Option<u16>, bool), Error> {
+    let (secure, rest) = match text.split_once("://") {
+        None => return Ok((text.to_owned(), None, false)),
+        Some(("redis", rest)) => (false, rest),
+        Some(("rediss", rest)) => (true, rest),
+        Some(_) => {
+            return Err(Error::usage(
+                format!("{text} is neither a redis:// nor a rediss:// URL"),
+                "name the host, or rediss://HOST:PORT for TLS",
+            ))
+        }
+    };
+    let (address, database) = rest.split_once('/').unwrap_or((rest, ""));
+    let (host, port) = match address.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
+        _ => (address, Some(REDIS_PORT)),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    // A database changes nothing of what is measured.
+    match port {
+        Some(port) if !host.is_empty() && database.parse::<u16>().is_ok() | database.is_empty() => {
+            Ok((host.to_owned(), Some(port), secure))
+        }
+        _ => Err(Error::usage(
+            format!("{text} is not a URL of a Redis server"),
+            "write rediss://HOST:PORT",
+        )),
+    }
+}
+
+fn of_http(args: &HttpArgs, timeout: Duration) -> Result<Made, Error> {
     for url in std::iter::once(&args.url).chain(&args.status_url) {
         check_url(url)?;
     }
+    let tls = secure::of_url(args.insecure, &args.tls)?;
+    let secure =
+        http::is_secure(&args.url) || args.status_url.as_deref().is_some_and(http::is_secure);
     let config = http::Config {
+        tls: tls.clone(),
         url: args.url.clone(),
         status_url: args.status_url.clone(),
         parallel: parallel(&args.waiting),
@@ -208,10 +271,11 @@ fn of_http(args: &HttpArgs, timeout: Duration) -> Result<(Open, Objective), Erro
     Ok((
         Arc::new(move || Box::new(http::Http::new(config.clone()))),
         objective,
+        secure.then_some(tls),
     ))
 }
 
-fn of_log(args: &LogArgs) -> (Open, Objective) {
+fn of_log(args: &LogArgs) -> Made {
     let config = log::Config {
         path: args.file.clone(),
         field: args.time_field.clone(),
@@ -225,19 +289,22 @@ fn of_log(args: &LogArgs) -> (Open, Objective) {
     (
         Arc::new(move || Box::new(log::Log::new(config.clone()))),
         objective,
+        None,
     )
 }
 
-fn of_prometheus(args: &PrometheusArgs, timeout: Duration) -> Result<Open, Error> {
+fn of_prometheus(args: &PrometheusArgs, timeout: Duration) -> Result<Made, Error> {
     check_url(&args.url)?;
+    let tls = secure::of_url(args.insecure, &args.tls)?;
+    let secure = http::is_secure(&args.url);
     let config = prometheus::Config {
         url: args.url.clone(),
+        tls: tls.clone(),
         query: args.query.clone(),
         timeout,
     };
-    Ok(Arc::new(move || {
-        Box::new(prometheus::Prometheus::new(&config))
-    }))
+    let open: Open = Arc::new(move || Box::new(prometheus::Prometheus::new(&config)));
+    Ok((open, of_limits(&args.limits), secure.then_some(tls)))
 }
 
 fn of_exec(args: &ExecArgs, timeout: Duration, running: &exec::Running) -> Open {
@@ -252,12 +319,12 @@ fn of_exec(args: &ExecArgs, timeout: Duration, running: &exec::Running) -> Open 
 
 fn check_url(url: &str) -> Result<(), Error> {
     secret::refuse_in_address(url)?;
-    if url.starts_with("http://") {
+    if url.starts_with("http://") || http::is_secure(url) {
         return Ok(());
     }
     Err(Error::usage(
-        format!("{url} is not an http:// URL"),
-        "a probe runs beside the server, without TLS; for https use exec with curl",
+        format!("{url} is neither an http:// nor an https:// URL"),
+        "for anything else use exec with curl",
     ))
 }
 

@@ -11,7 +11,7 @@
 //! Invariants: what was not measured is not declared, so a dead target's color goes stale; a
 //! target that hangs blocks its own thread only; [`judge`] and [`objective`] are pure.
 //!
-//! Left out on purpose: TLS (a probe runs beside what it probes), deciding anything about memory.
+//! Left out on purpose: deciding anything about memory.
 //!
 //! [`Duration`]: std::time::Duration
 
@@ -25,6 +25,7 @@ mod sampler;
 pub mod secret;
 pub mod stats;
 pub mod targets;
+pub mod tls;
 pub mod words;
 
 pub use declare::{Sink, XattrSink};
@@ -36,3 +37,4 @@ pub use objective::Objective;
 pub use run::{once, run, Config, Happening};
 pub use sampler::{Event, Open};
 pub use targets::Target;
+pub use tls::Tls;

@@ -5,6 +5,7 @@
 
 mod group;
 mod kinds;
+mod secure;
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -63,6 +64,11 @@ fn run(args: &ProbeArgs) -> Result<(), Error> {
     let interval =
         parse_interval(&common.interval).map_err(|(cause, remedy)| Error::usage(cause, remedy))?;
     let chosen = kinds::choose(&args.kind)?;
+    if let Some(unchecked) = chosen.unchecked {
+        say::warn(format_args!(
+            "{unchecked}: whoever is on the way can pass for it"
+        ));
+    }
     let config = Config {
         open: chosen.open,
         objective: chosen.objective,

@@ -84,7 +84,10 @@ fn a_probe_without_an_objective_or_with_a_strange_one_is_refused() {
 #[test]
 fn addresses_that_cannot_be_or_carry_a_password_are_refused() {
     for line in [
-        "http https://h/ --max-latency 1s",
+        "http ftp://h/ --max-latency 1s",
+        "redis --host http://h:1 --max-latency 1s",
+        "redis --host rediss://h:port --max-latency 1s",
+        "redis --host h --insecure --max-latency 1s",
         "http http://user:secret@h/ --max-latency 1s",
         "http http://h/ --max-latency 1s --status-url h/status",
         "prometheus h:9090 up --red 1",
@@ -92,6 +95,71 @@ fn addresses_that_cannot_be_or_carry_a_password_are_refused() {
     ] {
         let error = kinds::choose(&probe_args(line).kind).err().unwrap();
         assert_eq!(error.exit, Exit::Usage, "{line}");
+    }
+}
+
+/// What is not checked of whom a probe with these arguments speaks to; `None`: all is, or no TLS is spoken.
+fn unchecked(line: &str) -> Option<&'static str> {
+    kinds::choose(&probe_args(line).kind).unwrap().unchecked
+}
+
+#[test]
+fn who_does_not_check_a_certificate_says_so() {
+    for line in [
+        "mysql --host db --min-tps 1",
+        "mysql --min-tps 1",
+        "mysql --host db --ssl-mode DISABLED --min-tps 1",
+        "mysql --socket /run/s --ssl-mode REQUIRED --min-tps 1",
+        "postgres --host db --min-tps 1",
+        "postgres --host db --sslmode verify-full --sslrootcert /ca --min-tps 1",
+        "redis --host rediss://cache:6380 --max-latency 1s",
+        "redis --host cache --max-latency 1s",
+        "http https://h/ --max-latency 1s",
+        "http http://h/ --insecure --max-latency 1s",
+        "prometheus https://h up --red 1",
+    ] {
+        assert_eq!(unchecked(line), None, "{line}");
+    }
+    for (line, what) in [
+        (
+            "mysql --host db --ssl-mode PREFERRED --min-tps 1",
+            "only if the server has it",
+        ),
+        (
+            "mysql --ssl-mode REQUIRED --min-tps 1",
+            "the server's certificate is",
+        ),
+        (
+            "mysql --host db --ssl-mode VERIFY_CA --min-tps 1",
+            "the name in",
+        ),
+        (
+            "postgres --host db --sslmode require --min-tps 1",
+            "the server's certificate is",
+        ),
+        (
+            "postgres --host db --sslmode require --tls-ca /ca --min-tps 1",
+            "the name in",
+        ),
+        (
+            "redis --host rediss://cache --insecure --max-latency 1s",
+            "the server's certificate is",
+        ),
+        (
+            "redis --tls --insecure --max-latency 1s",
+            "the server's certificate is",
+        ),
+        (
+            "http https://h/ --insecure --max-latency 1s",
+            "the server's certificate is",
+        ),
+        (
+            "prometheus https://h up --insecure --red 1",
+            "the server's certificate is",
+        ),
+    ] {
+        let said = unchecked(line).unwrap_or_default();
+        assert!(said.contains(what), "{line}: {said}");
     }
 }
 

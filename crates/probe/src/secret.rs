@@ -62,6 +62,14 @@ pub struct MysqlDefaults {
     pub port: Option<u16>,
     /// `socket`.
     pub socket: Option<PathBuf>,
+    /// `ssl-mode`, and what MariaDB has for it.
+    pub ssl_mode: Option<String>,
+    /// `ssl-ca`.
+    pub ssl_ca: Option<PathBuf>,
+    /// `ssl-cert`.
+    pub ssl_cert: Option<PathBuf>,
+    /// `ssl-key`.
+    pub ssl_key: Option<PathBuf>,
 }
 
 impl MysqlDefaults {
@@ -79,21 +87,37 @@ impl MysqlDefaults {
             if !ours || line.starts_with(['#', ';', '!']) {
                 continue;
             }
-            let Some((key, value)) = line.split_once('=') else {
-                continue;
-            };
+            // A key without a value is a switch.
+            let (key, value) = line.split_once('=').unwrap_or((line, "1"));
             let value = unescaped(unquoted(value.trim()));
-            match key.trim() {
+            match key.trim().replace('_', "-").as_str() {
                 "user" => found.user = Some(value),
                 "password" => found.password = Some(Secret(value)),
                 "host" => found.host = Some(value),
                 "port" => found.port = value.parse().ok(),
                 "socket" => found.socket = Some(value.into()),
+                "ssl-mode" => found.ssl_mode = Some(value),
+                "ssl-ca" => found.ssl_ca = Some(value.into()),
+                "ssl-cert" => found.ssl_cert = Some(value.into()),
+                "ssl-key" => found.ssl_key = Some(value.into()),
+                "ssl" | "ssl-verify-server-cert" if is_on(&value) => {
+                    found.ssl_mode = Some("verify-full".to_owned());
+                }
+                "ssl-verify-server-cert"
+                | "skip-ssl-verify-server-cert"
+                | "disable-ssl-verify-server-cert" => {
+                    found.ssl_mode = Some("require".to_owned());
+                }
+                "ssl" | "skip-ssl" | "disable-ssl" => found.ssl_mode = Some("disable".to_owned()),
                 _ => {}
             }
         }
         found
     }
+}
+
+fn is_on(value: &str) -> bool {
+    !["0", "off", "false"].contains(&value.to_ascii_lowercase().as_str())
 }
 
 /// Without a pair of quotes around it; unquoted, without what follows ` #`.
@@ -189,6 +213,28 @@ mod tests {
         assert_eq!(found.port, Some(3307));
         assert_eq!(found.socket, Some("/run/s.sock".into()));
         assert_eq!(found.host, None);
+    }
+
+    #[test]
+    fn an_option_file_says_how_tls_is_spoken() {
+        let mode = |lines: &str| MysqlDefaults::parse(&format!("[client]\n{lines}")).ssl_mode;
+        for (lines, means) in [
+            ("user=x", None),
+            ("ssl-mode=VERIFY_CA", Some("VERIFY_CA")),
+            ("ssl_mode = REQUIRED", Some("REQUIRED")),
+            ("ssl", Some("verify-full")),
+            ("ssl=0", Some("disable")),
+            ("skip-ssl", Some("disable")),
+            ("ssl-verify-server-cert", Some("verify-full")),
+            ("ssl\nssl-verify-server-cert=OFF", Some("require")),
+            ("disable-ssl-verify-server-cert", Some("require")),
+        ] {
+            assert_eq!(mode(lines).as_deref(), means, "{lines}");
+        }
+        let files = MysqlDefaults::parse("[client]\nssl-ca=/ca\nssl_cert=/c\nssl-key=/k\n");
+        assert_eq!(files.ssl_ca, Some("/ca".into()));
+        assert_eq!(files.ssl_cert, Some("/c".into()));
+        assert_eq!(files.ssl_key, Some("/k".into()));
     }
 
     #[test]

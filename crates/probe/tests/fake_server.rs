@@ -59,6 +59,7 @@ fn targets(port: u16) -> Vec<(&'static str, Box<dyn Target>)> {
                 socket: None,
                 user: Some("probe".into()),
                 password: None,
+                tls: None,
                 database: None,
                 count: "Com_commit".into(),
                 query: None,
@@ -74,6 +75,7 @@ fn targets(port: u16) -> Vec<(&'static str, Box<dyn Target>)> {
                 port,
                 user: "probe".into(),
                 password: None,
+                tls: None,
                 database: "postgres".into(),
                 one_database: false,
                 query: None,
@@ -89,6 +91,7 @@ fn targets(port: u16) -> Vec<(&'static str, Box<dyn Target>)> {
                 port,
                 user: None,
                 password: Some(justitia_probe::secret::Secret("p".into())),
+                tls: None,
                 blocked: false,
                 timeout: TIMEOUT,
             })),
@@ -98,6 +101,7 @@ fn targets(port: u16) -> Vec<(&'static str, Box<dyn Target>)> {
             Box::new(http::Http::new(http::Config {
                 url: url.clone(),
                 status_url: None,
+                tls: justitia_probe::Tls::default(),
                 parallel: 1.0,
                 timeout: TIMEOUT,
             })),
@@ -106,6 +110,7 @@ fn targets(port: u16) -> Vec<(&'static str, Box<dyn Target>)> {
             "prometheus",
             Box::new(prometheus::Prometheus::new(&prometheus::Config {
                 url,
+                tls: justitia_probe::Tls::default(),
                 query: "up".into(),
                 timeout: TIMEOUT,
             })),
@@ -185,6 +190,7 @@ fn web(answer: &'static str) -> u16 {
 
 fn get(port: u16) -> Result<justitia_probe::Measurement, justitia_probe::Trouble> {
     http::Http::new(http::Config {
+        tls: justitia_probe::Tls::default(),
         url: format!("http://127.0.0.1:{port}/"),
         status_url: None,
         parallel: 1.0,
@@ -220,6 +226,7 @@ fn a_prometheus_answer_becomes_the_value() {
          {\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[{\"value\":[1,\"0.5\"]}]}}    ",
     );
     let mut target = prometheus::Prometheus::new(&prometheus::Config {
+        tls: justitia_probe::Tls::default(),
         url: format!("http://127.0.0.1:{port}/"),
         query: "up".into(),
         timeout: TIMEOUT,

@@ -4,17 +4,16 @@
 //! An interrupt from the keyboard ends it. To see what the page does when the agent is stuck,
 //! stop it (`kill -STOP`); when it is gone, end it.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use justitia_policy::config::{Mode, Objective};
-use justitia_report::feed::DEFAULT_LISTEN;
+use justitia_report::feed::{Listen, DEFAULT_LISTEN};
 use justitia_report::own::Own;
 use justitia_report::status::{Report, Setup};
 use justitia_report::{example, say};
-use justitia_web::{Latest, Server, Told};
+use justitia_web::{Latest, Listener, Server, Told};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -33,9 +32,9 @@ fn main() -> std::io::Result<()> {
         report: Report::new(&setup, &example::tick(count, groups)),
     };
     let latest = Arc::new(Latest::new(told(0)));
-    let listener = TcpListener::bind(listen.unwrap_or(DEFAULT_LISTEN))?;
-    let server = Server::start(listener, Arc::clone(&latest))?;
-    say::line(format_args!("http://{}/", server.address()))?;
+    let listener = Listener::bind(&listen.unwrap_or(Listen::Tcp(DEFAULT_LISTEN)))?;
+    let server = Server::start(listener, None, Arc::clone(&latest))?;
+    say::line(format_args!("http://{}/", server.at()))?;
     for count in 1.. {
         latest.post(told(count));
         thread::sleep(INTERVAL);

@@ -1,17 +1,18 @@
 //! One client: its request, its answer, its patience.
 //!
-//! Never blocks. A client holds at most 8 KiB of request, and of an answer what is not sent yet;
+//! Never blocks. A client holds at most 8 KiB of request, what TLS holds ([`Wire`]), and of an answer what is not
+//! sent yet;
 //! each stage has a deadline that does not move when the client does a little.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::{Shutdown, TcpStream};
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
 use super::exposition::Scrape;
 use super::http::{parse, Answer, Body, Names, Parsed, Request, Status, LONGEST_HEAD};
+use super::wire::{Heard, Wire};
 
 /// How long a client may take to ask, or may wait for its turn.
 const ASKING: Duration = Duration::from_secs(3);
@@ -23,7 +24,7 @@ const LEAVING: Duration = Duration::from_secs(1);
 /// A client's connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    wire: Wire,
     stage: Stage,
     deadline: Instant,
 }
@@ -52,24 +53,23 @@ struct Sending {
 
 impl Connection {
     /// With a client that just came.
-    pub(super) fn new(stream: TcpStream, now: Instant) -> io::Result<Connection> {
-        stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
-        Ok(Connection {
-            stream,
+    pub(super) fn new(wire: Wire, now: Instant) -> Connection {
+        Connection {
+            wire,
             stage: Stage::Asking(Vec::new()),
             deadline: now + ASKING,
-        })
+        }
     }
 
     /// For polling.
-    pub(super) fn stream(&self) -> &TcpStream {
-        &self.stream
+    pub(super) fn wire(&self) -> &Wire {
+        &self.wire
     }
 
     /// What to wait for.
     pub(super) fn interest(&self) -> PollFlags {
         match self.stage {
+            Stage::Asking(_) if self.wire.wants_write() => PollFlags::OUT,
             Stage::Asking(_) | Stage::Leaving => PollFlags::IN,
             Stage::Sending(_) => PollFlags::OUT,
             Stage::Asked(_) | Stage::Gone => PollFlags::empty(),
@@ -111,9 +111,9 @@ impl Connection {
     pub(super) fn proceed(&mut self, ready: PollFlags, names: &Names, now: Instant) {
         if ready.intersects(PollFlags::ERR | PollFlags::NVAL) {
             self.stage = Stage::Gone;
-        } else if ready.contains(PollFlags::OUT) {
+        } else if ready.contains(PollFlags::OUT) && matches!(self.stage, Stage::Sending(_)) {
             self.send(now);
-        } else if ready.intersects(PollFlags::IN | PollFlags::HUP) {
+        } else if ready.intersects(PollFlags::IN | PollFlags::OUT | PollFlags::HUP) {
             self.receive(names, now);
         }
     }
@@ -121,9 +121,12 @@ impl Connection {
     fn receive(&mut self, names: &Names, now: Instant) {
         let mut buffer = [0; 2048];
         loop {
-            let count = match self.stream.read(&mut buffer) {
-                Ok(0) => break self.stage = Stage::Gone,
-                Ok(count) => count,
+            let count = match self.wire.read(&mut buffer) {
+                Ok(Heard::Bytes(0)) => break self.stage = Stage::Gone,
+                Ok(Heard::Bytes(count)) => count,
+                Ok(Heard::NoTls) => {
+                    return self.answer(Answer::status(Status::NoTls), false, false, now);
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => break self.stage = Stage::Gone,
@@ -173,13 +176,12 @@ impl Connection {
         };
         loop {
             let Some(part) = sending.parts.front() else {
-                match sending.pieces.as_mut().and_then(Iterator::next) {
-                    Some(piece) => {
-                        let piece = Body::Whole(piece.into_bytes().into());
-                        sending.parts.push_back(piece);
-                    }
-                    None => break,
-                }
+                let Some(piece) = sending.pieces.as_mut().and_then(Iterator::next) else {
+                    sending.pieces = None;
+                    break;
+                };
+                let piece = Body::Whole(piece.into_bytes().into());
+                sending.parts.push_back(piece);
                 continue;
             };
             let rest = match part {
@@ -192,15 +194,16 @@ impl Connection {
                 sending.sent = 0;
                 continue;
             }
-            match self.stream.write(rest) {
+            match self.wire.write(rest) {
                 Ok(count) => sending.sent += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return self.stage = Stage::Gone,
             }
         }
-        self.stage = match self.stream.shutdown(Shutdown::Write) {
+        self.stage = match self.wire.end() {
             Ok(()) => Stage::Leaving,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
             Err(_) => Stage::Gone,
         };
         self.deadline = now + LEAVING;

@@ -58,13 +58,15 @@ pub enum Status {
     TooMany,
     /// The agent's loop is stuck.
     Stalled,
+    /// Asked without TLS where it is spoken.
+    NoTls,
 }
 
 impl Status {
     fn line(self) -> &'static str {
         match self {
             Status::Ok => "200 OK",
-            Status::BadRequest => "400 Bad Request",
+            Status::BadRequest | Status::NoTls => "400 Bad Request",
             Status::ForeignHost => "403 Forbidden",
             Status::NotFound => "404 Not Found",
             Status::NotAllowed => "405 Method Not Allowed",
@@ -89,6 +91,7 @@ impl Status {
             Status::TooLarge => "the request's head is longer than 8 KiB\n",
             Status::TooMany => "too many clients at once; ask again\n",
             Status::Stalled => "stalled\n",
+            Status::NoTls => "this port speaks TLS; ask with https://\n",
         }
     }
 }
@@ -96,7 +99,8 @@ impl Status {
 /// Which names a request may give us.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {
-    listen: IpAddr,
+    /// `None`: every name is one of ours.
+    listen: Option<IpAddr>,
     host_name: Option<String>,
 }
 
@@ -106,14 +110,25 @@ impl Names {
     pub fn new(listen: SocketAddr, host_name: Option<String>) -> Names {
         let listen = listen.ip();
         Names {
-            listen,
+            listen: Some(listen),
             host_name: host_name.filter(|name| !listen.is_loopback() && !name.is_empty()),
+        }
+    }
+
+    /// Of a server that a name cannot lead to: a Unix socket, or one whose certificate is for its own names.
+    pub fn any() -> Names {
+        Names {
+            listen: None,
+            host_name: None,
         }
     }
 
     /// Whether the value of a `Host` header is one of ours. The port is not looked at: a tunnel
     /// has another one.
     fn accept(&self, host: &str) -> bool {
+        let Some(listen) = self.listen else {
+            return true;
+        };
         let name = match host.strip_prefix('[') {
             Some(rest) => match rest.split_once(']') {
                 Some((name, port)) if port.is_empty() || is_port(port) => name,
@@ -127,7 +142,7 @@ impl Names {
         };
         if let Ok(address) = name.parse::<IpAddr>() {
             // An address cannot be pointed elsewhere. Who listens everywhere has them all.
-            return address.is_loopback() || address == self.listen || self.listen.is_unspecified();
+            return address.is_loopback() || address == listen || listen.is_unspecified();
         }
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         is("localhost") || self.host_name.as_deref().is_some_and(is)

@@ -11,8 +11,8 @@
 //!
 //! Invariants: the agent never waits for anybody who looks, and reads nothing of this process; nothing can be
 //! changed here; memory is bounded whatever clients do and however many groups there are; the page loads nothing
-//! from elsewhere and no other site can read it. Left out on purpose: TLS, authentication and
-//! compression; who needs them puts a proxy in front.
+//! from elsewhere and no other site can read it. Left out on purpose: authentication and compression; who needs
+//! them puts a proxy in front, of a Unix socket best.
 
 mod connection;
 pub mod exposition;
@@ -22,40 +22,43 @@ mod history;
 #[doc(hidden)]
 pub mod http;
 mod latest;
+mod listener;
 mod server;
 mod site;
+mod wire;
 
-use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{Error, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use justitia_report::error::plain;
-use justitia_report::feed::Frame;
+use justitia_report::feed::{Frame, Listen, Tls};
 use justitia_report::status::Report;
 use justitia_report::Log;
+use rustls::ServerConfig;
 
 pub use feed::Feed;
 pub use latest::{Latest, Told};
+pub use listener::Listener;
 pub use server::Server;
 
 /// How often a port that could not be had is tried again.
 const RETRY: Duration = Duration::from_secs(10);
 
 /// Who says where the page is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum Place {
     /// The agent, step by step.
     AsTold,
     /// The command line; `None`: nowhere.
-    At(Option<SocketAddr>),
+    At(Option<Listen>),
 }
 
 impl Place {
-    fn or(self, told: Option<SocketAddr>) -> Option<SocketAddr> {
+    fn or(&self, told: Option<Listen>) -> Option<Listen> {
         match self {
             Place::AsTold => told,
-            Place::At(listen) => listen,
+            Place::At(listen) => listen.clone(),
         }
     }
 }
@@ -65,27 +68,39 @@ impl Place {
 pub struct Page {
     latest: Arc<Latest>,
     place: Place,
-    listen: Option<SocketAddr>,
+    listen: Option<Listen>,
+    secrecy: Secrecy,
     /// Bound, and not served yet.
-    bound: Option<TcpListener>,
+    bound: Option<Listener>,
     server: Option<Server>,
     retry_at: Instant,
     log: Log,
 }
 
+/// TLS as the agent tells it.
+#[derive(Debug, Default)]
+struct Secrecy {
+    told: Option<Tls>,
+    /// The last that could be used; what cannot be used later changes nothing.
+    config: Option<Arc<ServerConfig>>,
+}
+
 impl Page {
     /// Takes the port, and answers nobody yet. What stands in the way is told and no reason to stop.
-    pub fn bind(first: Frame<Report>, place: Place, log: Log) -> Page {
-        let listen = place.or(first.listen);
+    pub fn bind(mut first: Frame<Report>, place: Place, log: Log) -> Page {
+        let listen = place.or(first.listen.take());
+        let tls = first.tls.take();
         let mut page = Page {
             latest: Arc::new(Latest::new(told(first))),
             place,
             listen,
+            secrecy: Secrecy::default(),
             bound: None,
             server: None,
             retry_at: Instant::now(),
             log,
         };
+        page.hear(tls);
         page.take_port();
         page
     }
@@ -95,11 +110,21 @@ impl Page {
         let Some(listener) = self.bound.take() else {
             return;
         };
-        match Server::start(listener, Arc::clone(&self.latest)) {
+        let tls = self.tls(listener.at()).and_then(Result::ok);
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        match Server::start(listener, tls, Arc::clone(&self.latest)) {
             Ok(server) => {
-                let address = http::reachable(server.address());
-                self.log
-                    .info(format_args!("live page and metrics at http://{address}/"));
+                match server.at() {
+                    Listen::Tcp(address) => {
+                        let address = http::reachable(*address);
+                        self.log.info(format_args!(
+                            "live page and metrics at {scheme}://{address}/"
+                        ));
+                    }
+                    at @ Listen::Unix(_) => {
+                        self.log.info(format_args!("live page and metrics at {at}"));
+                    }
+                }
                 self.server = Some(server);
             }
             Err(error) => self.log.warn_once(format_args!(
@@ -110,10 +135,11 @@ impl Page {
     }
 
     /// Tells this step, and moves where the agent says.
-    pub fn follow(&mut self, frame: Frame<Report>) {
-        let listen = self.place.or(frame.listen);
+    pub fn follow(&mut self, mut frame: Frame<Report>) {
+        let listen = self.place.or(frame.listen.take());
+        let other = self.hear(frame.tls.take());
         self.latest.post(told(frame));
-        let moves = listen != self.listen;
+        let moves = other || listen != self.listen;
         if moves || (self.server.is_none() && Instant::now() >= self.retry_at) {
             self.listen = listen;
             // The old port is free before the new one is taken: they may be the same.
@@ -124,28 +150,78 @@ impl Page {
     }
 
     /// Where it answers; `None`: nowhere.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.server.as_ref().map(Server::address)
+    pub fn at(&self) -> Option<&Listen> {
+        self.server.as_ref().map(Server::at)
+    }
+
+    /// Takes TLS as it is told now; whether the page must begin anew for it.
+    fn hear(&mut self, told: Option<Tls>) -> bool {
+        let secrecy = &mut self.secrecy;
+        if told == secrecy.told {
+            return false;
+        }
+        let began = told.is_some() != secrecy.told.is_some();
+        secrecy.told = told;
+        let Some(told) = &secrecy.told else {
+            secrecy.config = None;
+            return began;
+        };
+        match wire::configuration(told) {
+            Ok(config) => {
+                let first = secrecy.config.replace(Arc::clone(&config)).is_none();
+                match &self.server {
+                    Some(server) if !began => server.renew(config),
+                    _ => {}
+                }
+                began || first
+            }
+            Err(cause) => {
+                let stays = if secrecy.config.is_some() {
+                    "the certificate before it stays"
+                } else {
+                    "no live page and no metrics"
+                };
+                self.log.warn_once(format_args!(
+                    "TLS of the live page: {cause}; {stays}; correct the files of the key tls, which are read each second"
+                ));
+                began
+            }
+        }
+    }
+
+    /// How TLS is spoken there; an error if it should be and cannot. Within a machine nobody needs it.
+    fn tls(&self, listen: &Listen) -> Option<Result<Arc<ServerConfig>, ()>> {
+        match (listen, &self.secrecy.told) {
+            (Listen::Unix(_), _) | (_, None) => None,
+            (Listen::Tcp(_), Some(_)) => Some(self.secrecy.config.clone().ok_or(())),
+        }
     }
 
     fn take_port(&mut self) {
         self.retry_at = Instant::now() + RETRY;
-        let Some(listen) = self.listen else { return };
-        match TcpListener::bind(listen) {
-            Ok(listener) => self.bound = Some(listener),
-            Err(error) => {
-                let remedy = match error.kind() {
-                    ErrorKind::AddrInUse => "stop what listens there, or choose another port with listen = \"127.0.0.1:PORT\" or --listen",
-                    ErrorKind::AddrNotAvailable => "choose an address of this machine with listen = \"ADDRESS:PORT\" or --listen",
-                    ErrorKind::PermissionDenied => "choose a port above 1023 with listen = \"127.0.0.1:PORT\" or --listen",
-                    _ => "choose another address with listen or --listen, or off; under systemd see RestrictAddressFamilies",
-                };
-                self.log.warn_once(format_args!(
-                    "no live page and no metrics: cannot listen at {listen}: {}; {remedy}",
-                    plain(&error)
-                ));
-            }
+        let Some(listen) = &self.listen else { return };
+        if let Some(Err(())) = self.tls(listen) {
+            return;
         }
+        match Listener::bind(listen) {
+            Ok(listener) => self.bound = Some(listener),
+            Err(error) => self.log.warn_once(format_args!(
+                "no live page and no metrics: cannot listen at {listen}: {}; {}",
+                plain(&error),
+                remedy(listen, &error)
+            )),
+        }
+    }
+}
+
+fn remedy(listen: &Listen, error: &Error) -> &'static str {
+    match (listen, error.kind()) {
+        (_, ErrorKind::AddrInUse) => "stop what listens there, or choose another port with listen = \"127.0.0.1:PORT\" or --listen",
+        (Listen::Unix(_), ErrorKind::NotFound) => "make the directory, or name one that is there; under systemd see RuntimeDirectory",
+        (Listen::Unix(_), ErrorKind::PermissionDenied) => "choose a directory that justitia-web may write to; under systemd see RuntimeDirectory",
+        (_, ErrorKind::AddrNotAvailable) => "choose an address of this machine with listen = \"ADDRESS:PORT\" or --listen",
+        (_, ErrorKind::PermissionDenied) => "choose a port above 1023 with listen = \"127.0.0.1:PORT\" or --listen",
+        _ => "choose another address with listen or --listen, or off; under systemd see RestrictAddressFamilies",
     }
 }
 

@@ -1,12 +1,12 @@
 //! The page is where it is said to be, and a port that cannot be had ends nothing.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use justitia_report::example;
 
 use super::*;
-use crate::testing::frame;
+use crate::testing::{address, certificate, frame};
 
 const ANY: Option<&str> = Some("127.0.0.1:0");
 
@@ -23,8 +23,8 @@ fn answers(address: SocketAddr) -> bool {
 #[test]
 fn a_port_that_is_taken_is_one_warning_with_a_remedy_and_is_had_once_it_is_free() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap();
-    let listen = address.to_string();
+    let at = taken.local_addr().unwrap();
+    let listen = at.to_string();
     let log = Log::captured();
     let mut page = Page::bind(
         frame(&example::tick(1, 1), Some(&listen)),
@@ -42,10 +42,10 @@ fn a_port_that_is_taken_is_one_warning_with_a_remedy_and_is_had_once_it_is_free(
     );
     drop(taken);
     page.follow(frame(&example::tick(3, 1), Some(&listen)));
-    assert_eq!(page.address(), None);
+    assert_eq!(page.at().map(address), None);
     page.retry_at = Instant::now();
     page.follow(frame(&example::tick(4, 1), Some(&listen)));
-    assert!(answers(address));
+    assert!(answers(at));
 }
 
 #[test]
@@ -57,12 +57,12 @@ fn where_it_is_is_logged_and_off_is_silent() {
         log.clone(),
     );
     page.serve();
-    assert_eq!((page.address(), log.lines().len()), (None, 0));
+    assert_eq!((page.at().map(address), log.lines().len()), (None, 0));
     page.follow(frame(&example::tick(2, 1), ANY));
-    let address = page.address().unwrap();
+    let at = address(page.at().unwrap());
     assert_eq!(
         log.lines(),
-        [format!("live page and metrics at http://{address}/")]
+        [format!("live page and metrics at http://{at}/")]
     );
 }
 
@@ -74,18 +74,18 @@ fn it_moves_when_the_agent_says_so_unless_the_command_line_did() {
         Log::captured(),
     );
     page.serve();
-    let first = page.address().unwrap();
+    let first = address(page.at().unwrap());
     page.follow(frame(&example::tick(2, 1), Some("[::1]:0")));
-    assert!(page.address().unwrap().is_ipv6() && !answers(first));
+    assert!(address(page.at().unwrap()).is_ipv6() && !answers(first));
     page.follow(frame(&example::tick(3, 1), None));
-    assert_eq!(page.address(), None);
+    assert_eq!(page.at().map(address), None);
 
     let place = Place::At(ANY.map(|address| address.parse().unwrap()));
     let mut page = Page::bind(frame(&example::tick(1, 1), None), place, Log::captured());
     page.serve();
-    let first = page.address().unwrap();
+    let first = address(page.at().unwrap());
     page.follow(frame(&example::tick(2, 1), Some("[::1]:0")));
-    assert_eq!(page.address(), Some(first));
+    assert_eq!(page.at().map(address), Some(first));
 }
 
 #[test]
@@ -95,7 +95,47 @@ fn nobody_is_answered_before_it_serves() {
         Place::AsTold,
         Log::captured(),
     );
-    assert_eq!(page.address(), None);
+    assert_eq!(page.at().map(address), None);
     page.serve();
-    assert!(answers(page.address().unwrap()));
+    assert!(answers(address(page.at().unwrap())));
+}
+
+#[test]
+fn it_never_does_without_tls_that_is_asked_for_and_keeps_what_worked() {
+    let log = Log::captured();
+    let mut count = 1;
+    let mut told = |tls: Option<Tls>| {
+        count += 1;
+        Frame {
+            tls,
+            ..frame(&example::tick(count, 1), ANY)
+        }
+    };
+    let unreadable = || Some(Tls::Unreadable("cannot read /key".into()));
+    let mut page = Page::bind(told(unreadable()), Place::AsTold, log.clone());
+    page.serve();
+    page.retry_at = Instant::now();
+    page.follow(told(unreadable()));
+    assert_eq!(page.at(), None);
+    let lines = log.lines();
+    assert!(lines.len() == 1 && lines[0].contains("/key"), "{lines:?}");
+
+    page.follow(told(Some(certificate())));
+    let at = address(page.at().unwrap());
+    assert!(!answers(at));
+    assert!(log.lines()[1].contains("https://"), "{:?}", log.lines());
+    // A renewal moves nothing, nor does one that fails.
+    let mismatched = match (certificate(), certificate()) {
+        (Tls::Pem { certificate, .. }, Tls::Pem { key, .. }) => Tls::Pem { certificate, key },
+        other => panic!("{other:?}"),
+    };
+    for tls in [Some(certificate()), Some(mismatched), unreadable()] {
+        page.follow(told(tls));
+        assert_eq!(page.at().map(address), Some(at));
+    }
+    let lines = log.lines();
+    assert!(lines[2].contains("stays") && lines.len() == 4, "{lines:?}");
+
+    page.follow(told(None));
+    assert!(answers(address(page.at().unwrap())));
 }

@@ -4,22 +4,27 @@
 //! kernel's queue; a client that has not said within [`MUTE`] what it wants makes room for them), at most
 //! [`HEAVY`] answers with content of their own being sent (others wait their turn), [`ARRIVALS`] clients and
 //! [`CONTENTS`] such answers a second, which take no more than [`CPU`] of a processor's time, and a deadline on
-//! everything a client does.
+//! everything a client does. With TLS, clients are taken only while there is time of the processor left, which
+//! handshakes use too.
 
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::time::{clock_gettime, ClockId, Timespec};
+use rustls::ServerConfig;
+
+use justitia_report::feed::Listen;
 
 use super::connection::Connection;
 use super::http::Names;
 use super::site::Site;
+use super::wire::Wire;
 use crate::latest::Latest;
+use crate::listener::Listener;
 
 /// Clients served at once.
 const CONNECTIONS: usize = 32;
@@ -39,24 +44,38 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The web thread. Dropping it stops it.
 #[derive(Debug)]
 pub struct Server {
-    address: SocketAddr,
+    at: Listen,
+    tls: Arc<Secure>,
     /// Closing this end wakes and stops the thread.
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// How TLS is spoken to who comes next; `None`: it is not.
+type Secure = Mutex<Option<Arc<ServerConfig>>>;
+
 impl Server {
-    /// Answers who comes here, from what was told last.
-    pub fn start(listener: TcpListener, latest: Arc<Latest>) -> io::Result<Server> {
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
+    /// Answers who comes here, from what was told last, by TLS if there is a configuration for it.
+    pub fn start(
+        listener: Listener,
+        tls: Option<Arc<ServerConfig>>,
+        latest: Arc<Latest>,
+    ) -> io::Result<Server> {
+        let at = listener.at().clone();
         let (stop, stopped) = UnixStream::pair()?;
-        let uname = rustix::system::uname();
-        let host_name = uname.nodename().to_str().ok().map(str::to_owned);
+        let names = match &at {
+            Listen::Tcp(address) if tls.is_none() => {
+                let uname = rustix::system::uname();
+                Names::new(*address, uname.nodename().to_str().ok().map(str::to_owned))
+            }
+            _ => Names::any(),
+        };
+        let tls = Arc::new(Mutex::new(tls));
         let mut web = Loop {
             listener,
             stopped,
-            names: Names::new(address, host_name),
+            names,
+            tls: Arc::clone(&tls),
             site: Site::new(latest, Instant::now()),
             connections: Vec::new(),
             deaf_until: None,
@@ -70,15 +89,22 @@ impl Server {
             .stack_size(256 << 10)
             .spawn(move || while web.turn() {})?;
         Ok(Server {
-            address,
+            at,
+            tls,
             stop: Some(stop),
             thread: Some(thread),
         })
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn at(&self) -> &Listen {
+        &self.at
+    }
+
+    /// Speaks TLS like that to who comes from now on, if it speaks TLS at all.
+    pub(crate) fn renew(&self, tls: Arc<ServerConfig>) {
+        let mut ours = self.tls.lock().unwrap_or_else(PoisonError::into_inner);
+        *ours = ours.is_some().then_some(tls);
     }
 }
 
@@ -92,7 +118,8 @@ impl Drop for Server {
 }
 
 struct Loop {
-    listener: TcpListener,
+    listener: Listener,
+    tls: Arc<Secure>,
     stopped: UnixStream,
     names: Names,
     site: Site,
@@ -173,7 +200,7 @@ impl Loop {
         };
         fds.push(PollFd::new(&self.listener, interest));
         for one in &self.connections {
-            fds.push(PollFd::new(one.stream(), one.interest()));
+            fds.push(PollFd::new(one.wire(), one.interest()));
         }
         let room_at = room_at.filter(|at| *at > now);
         match poll(&mut fds, Some(&self.patience(now, room_at))) {
@@ -217,12 +244,22 @@ impl Loop {
                 self.connections.remove(at);
             }
         }
+        let tls = self.tls.lock().unwrap_or_else(PoisonError::into_inner);
+        let tls = tls.clone();
         while self.connections.len() < CONNECTIONS {
-            if let Err(until) = self.arrivals.take(now) {
+            let time = match tls {
+                Some(_) => self.cpu.has(0.0, now),
+                None => Ok(()),
+            };
+            if let Err(until) = time.and_then(|()| self.arrivals.take(now)) {
                 return self.deaf_until = Some(until);
             }
             match self.listener.accept() {
-                Ok((stream, _)) => self.connections.extend(Connection::new(stream, now).ok()),
+                Ok(socket) => {
+                    let wire = Wire::new(socket, tls.clone()).ok();
+                    let connection = wire.map(|wire| Connection::new(wire, now));
+                    self.connections.extend(connection);
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 // The client was gone before we came.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
@@ -279,3 +316,7 @@ impl Loop {
 #[cfg(test)]
 #[path = "server_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tls_tests.rs"]
+mod tls_tests;

@@ -1,22 +1,22 @@
 //! The server over real connections: slow, rude and many clients.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 
 use justitia_report::example;
 
 use super::*;
-use crate::testing::told;
+use crate::testing::{address, told};
 
 fn server(groups: usize) -> (Server, Arc<Latest>) {
     let latest = Arc::new(Latest::new(told(&example::tick(1, groups))));
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = Server::start(listener, Arc::clone(&latest)).unwrap();
+    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+    let server = Server::start(listener, None, Arc::clone(&latest)).unwrap();
     (server, latest)
 }
 
 fn connect(server: &Server) -> TcpStream {
-    let stream = TcpStream::connect(server.address()).unwrap();
+    let stream = TcpStream::connect(address(server.at())).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
@@ -184,7 +184,7 @@ fn it_follows_what_is_told_by_itself() {
 #[test]
 fn when_it_is_dropped_the_port_is_free() {
     let (server, _) = server(1);
-    let address = server.address();
+    let address = address(server.at());
     let _open = connect(&server);
     drop(server);
     TcpListener::bind(address).unwrap();

@@ -1,9 +1,10 @@
 //! What a made-up agent tells.
 
+use std::net::SocketAddr;
 use std::time::{Duration, UNIX_EPOCH};
 
 use justitia_policy::config::{Mode, Objective};
-use justitia_report::feed::Frame;
+use justitia_report::feed::{Frame, Listen, Tls};
 use justitia_report::own::Own;
 use justitia_report::status::{Report, Setup, Tick};
 
@@ -32,7 +33,25 @@ pub(crate) fn told(tick: &Tick) -> Told {
 pub(crate) fn frame(tick: &Tick, listen: Option<&str>) -> Frame<Report> {
     Frame {
         listen: listen.map(|address| address.parse().unwrap()),
+        tls: None,
         own: Own::default(),
         report: told(tick).report,
+    }
+}
+
+/// Where a TCP server listens.
+pub(crate) fn address(listen: &Listen) -> SocketAddr {
+    match listen {
+        Listen::Tcp(address) => *address,
+        Listen::Unix(path) => panic!("listens at {}", path.display()),
+    }
+}
+
+/// A certificate for 127.0.0.1 that vouches for itself, and its key, PEM.
+pub(crate) fn certificate() -> Tls {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    Tls::Pem {
+        certificate: made.cert.pem(),
+        key: made.signing_key.serialize_pem(),
     }
 }

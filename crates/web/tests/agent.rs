@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use justitia_agent::socket::feed::Feed as Told;
+use justitia_agent::socket::feed::{Feed as Told, Place as ToldPlace};
 use justitia_agent::{Agent, Settings};
 use justitia_cgroup::FakeFs;
 use justitia_discover::RuntimeDirs;
 use justitia_policy::config::Mode;
+use justitia_report::feed::Listen;
 use justitia_report::status::Report;
 use justitia_report::Log;
 use justitia_web::{Feed, Page, Place};
@@ -48,17 +49,19 @@ fn what_the_agent_saw_is_what_the_page_and_the_metrics_tell() {
         ..Settings::default()
     };
     settings.policy.mode = Mode::Observe;
-    let (listen, path) = (settings.listen, settings.status_socket());
+    let (place, path) = (ToldPlace::from(&settings), settings.status_socket());
     let fs = Arc::clone(&fake);
     let mut agent = Agent::new(fs, settings, RuntimeDirs::none(), "boot", Log::captured()).unwrap();
-    let mut told = Told::new(agent.board(), listen);
+    let mut told = Told::new(agent.board(), place);
     told.listen(&path).unwrap();
 
     let mut feed = Feed::connect(state.path()).unwrap();
     let first = feed.read().unwrap().unwrap();
     let mut page = Page::bind(first, Place::AsTold, Log::captured());
     page.serve();
-    let address = page.address().unwrap();
+    let Some(&Listen::Tcp(address)) = page.at() else {
+        panic!("it serves a port");
+    };
     let page = Arc::new(Mutex::new(page));
     let following = Arc::clone(&page);
     let reader = thread::spawn(move || {

@@ -4,8 +4,8 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use justitia_cgroup::gate::Order;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::did_you_mean;
 use crate::error::{Error, Result};
-use justitia_report::feed::parse_listen;
+use justitia_report::feed::{parse_listen, Listen};
 
 /// Remedy for a weight out of range.
 pub const WEIGHT_REMEDY: &str = "use a whole number from 1 to 10000; 100 is the default";
@@ -151,13 +151,50 @@ macro_rules! texts {
 
 texts! {
     interval: Duration = parse_interval;
-    listen: Option<SocketAddr> = parse_listen;
+    listen: Option<Listen> = parse_listen;
     color_ttl: Duration = |text| parse_time("color_ttl", text, 0.1..=3600.0);
     color_period: Duration = |text| parse_time("color_period", text, 0.1..=60.0);
     reserve: Amount = |text| parse_amount("reserve", text);
     root_share: Amount = |text| parse_amount("root_share", text);
     order: Order = parse_order;
     glob: Glob = parse_glob;
+}
+
+/// Where the page's certificate and its key are, PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate and those between it and an authority.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// How `tls` is written.
+pub(super) const TLS_EXAMPLE: &str =
+    "{ certificate = \"/etc/justitia/page.pem\", key = \"/etc/justitia/page.key\" }";
+
+/// `tls`: both files or none.
+pub(super) fn tls<'de, D: Deserializer<'de>>(
+    from: D,
+) -> std::result::Result<Option<TlsFiles>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Files {
+        certificate: Option<PathBuf>,
+        key: Option<PathBuf>,
+    }
+    match Files::deserialize(from)? {
+        Files {
+            certificate: Some(certificate),
+            key: Some(key),
+        } if certificate.is_absolute() && key.is_absolute() => {
+            Ok(Some(TlsFiles { certificate, key }))
+        }
+        _ => Err(error((
+            "tls is not the absolute paths of a certificate and its key".to_owned(),
+            format!("write tls = {TLS_EXAMPLE}"),
+        ))),
+    }
 }
 
 /// A list of globs; the texts, which are kept.

@@ -5,15 +5,17 @@
 //! somebody does. Each client has a thread at ordinary priority, and there are at most [`MOST_CLIENTS`]; a
 //! slow one misses steps, and the loop never waits for it. One that does not read for a minute is left.
 
-use std::io;
-use std::net::{Shutdown, SocketAddr};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use justitia_report::feed::Frame;
+use justitia_report::error::plain;
+use justitia_report::feed::{Frame, Listen, Tls};
 use justitia_report::own::Own;
 use justitia_report::status::Report;
 use rustix::process::setpriority_process;
@@ -21,7 +23,27 @@ use rustix::thread::gettid;
 
 use super::ticks::{Client, MOST_CLIENTS, SLICE};
 use super::{Board, Posted, Server};
+use crate::config::{Settings, TlsFiles};
 use crate::error::Result;
+
+/// A longer file is neither a certificate nor a key, bytes.
+const LONGEST_PEM: u64 = 1 << 20;
+
+/// Where the page is to be, and its TLS.
+#[derive(Debug, Clone, Default)]
+pub struct Place {
+    listen: Option<Listen>,
+    tls: Option<TlsFiles>,
+}
+
+impl From<&Settings> for Place {
+    fn from(settings: &Settings) -> Place {
+        Place {
+            listen: settings.listen.clone(),
+            tls: settings.tls.clone(),
+        }
+    }
+}
 
 /// The listening thread and those that it started. Dropping it ends them and removes the socket.
 pub struct Feed {
@@ -32,19 +54,19 @@ pub struct Feed {
 struct Shared {
     board: Arc<Board>,
     stop: Arc<AtomicBool>,
-    listen: Mutex<Option<SocketAddr>>,
+    place: Mutex<Place>,
     /// The line of this step.
     line: Mutex<Option<(u64, Arc<[u8]>)>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Feed {
-    /// Tells steps from this board, and that the page is to be at `listen`. Nobody hears of them yet.
-    pub fn new(board: Arc<Board>, listen: Option<SocketAddr>) -> Feed {
+    /// Tells steps from this board, and where the page is to be. Nobody hears of them yet.
+    pub fn new(board: Arc<Board>, place: Place) -> Feed {
         let shared = Shared {
             board,
             stop: Arc::default(),
-            listen: Mutex::new(listen),
+            place: Mutex::new(place),
             line: Mutex::default(),
             threads: Mutex::default(),
         };
@@ -71,8 +93,8 @@ impl Feed {
     }
 
     /// The page is to be there from the next step on.
-    pub fn follow(&self, listen: Option<SocketAddr>) {
-        *lock(&self.shared.listen) = listen;
+    pub fn follow(&self, place: Place) {
+        *lock(&self.shared.place) = place;
     }
 }
 
@@ -131,8 +153,10 @@ impl Shared {
         match &*line {
             Some((count, text)) if *count == posted.tick.count => Ok(Arc::clone(text)),
             _ => {
+                let Place { listen, tls } = lock(&self.place).clone();
                 let frame = Frame {
-                    listen: *lock(&self.listen),
+                    listen,
+                    tls: tls.as_ref().map(read),
                     own: Own::read(),
                     report: Report::new(&posted.setup, &posted.tick),
                 };
@@ -143,6 +167,21 @@ impl Shared {
                 Ok(text)
             }
         }
+    }
+}
+
+/// Reads the files, each step: one that was renewed counts from the next on.
+fn read(files: &TlsFiles) -> Tls {
+    let text = |path: &Path| {
+        let mut text = String::new();
+        File::open(path)
+            .and_then(|file| file.take(LONGEST_PEM).read_to_string(&mut text))
+            .map(|_| text)
+            .map_err(|error| format!("cannot read {}: {}", path.display(), plain(&error)))
+    };
+    match (text(&files.certificate), text(&files.key)) {
+        (Ok(certificate), Ok(key)) => Tls::Pem { certificate, key },
+        (Err(cause), _) | (_, Err(cause)) => Tls::Unreadable(cause),
     }
 }
 

@@ -16,6 +16,13 @@ struct Rig {
     dir: tempfile::TempDir,
 }
 
+fn at(listen: &str) -> Place {
+    Place {
+        listen: listen.parse().ok(),
+        tls: None,
+    }
+}
+
 impl Rig {
     fn new() -> Rig {
         let board = Arc::new(Board::new(Setup {
@@ -25,7 +32,7 @@ impl Rig {
             since: UNIX_EPOCH,
         }));
         let dir = tempfile::tempdir().unwrap();
-        let mut feed = Feed::new(Arc::clone(&board), Some("127.0.0.1:9".parse().unwrap()));
+        let mut feed = Feed::new(Arc::clone(&board), at("127.0.0.1:9"));
         feed.listen(&dir.path().join("status.sock")).unwrap();
         Rig { board, feed, dir }
     }
@@ -63,11 +70,38 @@ fn who_connects_is_told_the_last_step_and_each_one_after_it() {
 fn where_the_page_is_to_be_comes_with_the_next_step() {
     let rig = Rig::new();
     let mut client = rig.connect();
-    let told = next(&mut client).listen.map(|address| address.port());
-    assert_eq!(told, Some(9));
-    rig.feed.follow(None);
+    assert_eq!(next(&mut client).listen, "127.0.0.1:9".parse().ok());
+    rig.feed.follow(Place::default());
     rig.board.post(example::tick(1, 1));
     assert_eq!(next(&mut client).listen, None);
+}
+
+#[test]
+fn the_files_of_tls_are_told_as_they_are_at_each_step() {
+    let rig = Rig::new();
+    let mut client = rig.connect();
+    assert_eq!(next(&mut client).tls, None);
+    let files = TlsFiles {
+        certificate: rig.dir.path().join("page.pem"),
+        key: rig.dir.path().join("page.key"),
+    };
+    rig.feed.follow(Place {
+        tls: Some(files.clone()),
+        ..at("127.0.0.1:9")
+    });
+    rig.board.post(example::tick(1, 1));
+    let Some(Tls::Unreadable(cause)) = next(&mut client).tls else {
+        panic!("nothing is there to read");
+    };
+    assert!(cause.contains("page.pem"), "{cause}");
+    for (count, key) in [(2, "old"), (3, "new")] {
+        std::fs::write(&files.certificate, "certificate").unwrap();
+        std::fs::write(&files.key, key).unwrap();
+        rig.board.post(example::tick(count, 1));
+        let (certificate, key) = ("certificate".to_owned(), key.to_owned());
+        let told = next(&mut client).tls;
+        assert_eq!(told, Some(Tls::Pem { certificate, key }));
+    }
 }
 
 #[test]

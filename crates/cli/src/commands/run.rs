@@ -49,7 +49,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, require_equals = true,
           default_missing_value = "always")]
     pub(crate) hand_over: Option<HandOver>,
-    /// Address of the live page and the metrics, or off [default: 127.0.0.1:9619]
+    /// Address of the live page and the metrics, unix:PATH, or off [default: 127.0.0.1:9619]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<String>,
     /// Log each write with its reason

@@ -6,13 +6,17 @@
 //! - With the URL of nginx's `stub_status`: throughput is the growth of its requests, waiting is
 //!   what is being read or written beyond what may be at once (without our own request).
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::crypto::ring;
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 use ureq::{Agent, Error};
 
 use super::{beyond, client_limit, now_seconds, timed, Target};
 use crate::error::Trouble;
 use crate::measure::{Measurement, Rate};
+use crate::tls::{self, Check, Tls};
 
 /// Longest body that is read, bytes.
 const MOST_BYTES: u64 = 8 << 20;
@@ -20,8 +24,10 @@ const MOST_BYTES: u64 = 8 << 20;
 /// What to get.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The URL, `http://`.
+    /// The URL, `http://` or `https://`.
     pub url: String,
+    /// TLS, if the URL is of `https`.
+    pub tls: Tls,
     /// URL of nginx's `stub_status`.
     pub status_url: Option<String>,
     /// Requests that may be worked on at once before more of them wait.
@@ -33,7 +39,7 @@ pub struct Config {
 /// A web server.
 pub struct Http {
     config: Config,
-    agent: Agent,
+    client: HttpClient,
     work: Rate,
 }
 
@@ -41,7 +47,7 @@ impl Http {
     /// Not connected yet.
     pub fn new(config: Config) -> Http {
         Http {
-            agent: agent(config.timeout),
+            client: HttpClient::new(config.tls.clone(), config.timeout),
             config,
             work: Rate::default(),
         }
@@ -49,19 +55,86 @@ impl Http {
 }
 
 /// A client that takes every status for an answer, and goes where it is told and no further.
-pub(super) fn agent(timeout: Duration) -> Agent {
-    Agent::config_builder()
-        .timeout_global(Some(client_limit(timeout)))
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .proxy(None)
-        .user_agent("justitia-probe")
-        .build()
-        .into()
+pub(super) struct HttpClient {
+    tls: Tls,
+    timeout: Duration,
+    agent: Option<Agent>,
+}
+
+impl HttpClient {
+    pub(super) fn new(tls: Tls, timeout: Duration) -> HttpClient {
+        HttpClient {
+            tls,
+            timeout,
+            agent: None,
+        }
+    }
+
+    /// Status and body. After an error it begins anew, and reads the files of TLS again.
+    pub(super) fn get(&mut self, url: &str) -> Result<(u16, String), Trouble> {
+        let agent = match self.agent.take() {
+            Some(agent) => agent,
+            None => self.agent(is_secure(url))?,
+        };
+        let answer = get(&agent, url)?;
+        self.agent = Some(agent);
+        Ok(answer)
+    }
+
+    /// What is not checked of the server.
+    pub(super) fn noted(&self, url: &str, note: Option<String>) -> Option<String> {
+        Tls::noted(Some(&self.tls).filter(|_| is_secure(url)), note)
+    }
+
+    fn agent(&self, secure: bool) -> Result<Agent, Trouble> {
+        let mut config = Agent::config_builder()
+            .timeout_global(Some(client_limit(self.timeout)))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .user_agent("justitia-probe");
+        if secure {
+            config = config.tls_config(of_tls(&self.tls)?);
+        }
+        Ok(config.build().into())
+    }
+}
+
+/// Whether it is a URL of HTTPS.
+pub fn is_secure(url: &str) -> bool {
+    url.starts_with("https://")
+}
+
+/// TLS in the client's words.
+fn of_tls(tls: &Tls) -> Result<TlsConfig, Trouble> {
+    let mut config = TlsConfig::builder()
+        .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
+        .disable_verification(tls.check == Check::Nothing);
+    if tls.check != Check::Nothing {
+        let roots = tls.roots()?;
+        let roots = roots
+            .iter()
+            .map(|root| Certificate::from_der(root).to_owned());
+        config = config.root_certs(RootCerts::from(roots));
+    }
+    if let Some((chain, _)) = tls.shown()? {
+        let chain: Vec<_> = chain
+            .iter()
+            .map(|one| Certificate::from_der(one).to_owned())
+            .collect();
+        let key = tls
+            .identity
+            .as_ref()
+            .map(|identity| tls::read(&identity.key));
+        let key = PrivateKey::from_pem(&key.transpose()?.unwrap_or_default());
+        let key = key.map_err(|error| said("the key of --tls-key", &error))?;
+        config = config.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
+    }
+    Ok(config.build())
 }
 
 /// Status and body.
-pub(super) fn get(agent: &Agent, url: &str) -> Result<(u16, String), Trouble> {
+fn get(agent: &Agent, url: &str) -> Result<(u16, String), Trouble> {
     let fetch = || -> Result<(u16, String), Error> {
         let mut response = agent.get(url).call()?;
         let body = response.body_mut().with_config().limit(MOST_BYTES);
@@ -74,21 +147,22 @@ pub(super) fn get(agent: &Agent, url: &str) -> Result<(u16, String), Trouble> {
 impl Target for Http {
     fn measure(&mut self) -> Result<Measurement, Trouble> {
         let url = &self.config.url;
-        let ((status, _), seconds) = timed(|| get(&self.agent, url))?;
+        let ((status, _), seconds) = timed(|| self.client.get(url))?;
         if (400..500).contains(&status) {
             return Err(Trouble::new(
                 format!("{url} answers {status}"),
-                "name a URL that anybody may get",
+                "name a URL that anybody may get, or show a certificate with --tls-cert",
             ));
         }
         let failed = status >= 500;
+        let note = failed.then(|| format!("status {status}"));
         let mut seen = Measurement {
             latency_seconds: Some(if failed { f64::INFINITY } else { seconds }),
-            note: failed.then(|| format!("status {status}")),
+            note: self.client.noted(url, note),
             ..Measurement::default()
         };
         if let Some(url) = &self.config.status_url {
-            let (_, text) = get(&self.agent, url)?;
+            let (_, text) = self.client.get(url)?;
             let Some(stub) = Stub::parse(&text) else {
                 return Err(Trouble::new(
                     format!("{url} does not answer as stub_status does"),
@@ -132,11 +206,17 @@ impl Stub {
 }
 
 fn said(url: &str, error: &Error) -> Trouble {
+    // The client's error does not name what is within it.
+    let within: &(dyn std::error::Error + 'static) = match error {
+        Error::Io(error) => error,
+        Error::Rustls(error) => error,
+        error => error,
+    };
+    if let Some(trouble) = tls::said(url, within) {
+        return trouble;
+    }
     let remedy = match error {
         Error::BadUri(_) | Error::HostNotFound => "check the URL",
-        Error::RequireHttpsOnly(_) | Error::TlsRequired => {
-            "name an http:// URL on this machine, or use exec with curl"
-        }
         Error::Timeout(_) => "see whether the server hangs; the probe goes on trying",
         _ => "check that the server runs and listens there",
     };

@@ -2,6 +2,7 @@
 //! error, and connects anew the next time. Its clients have time limits of their own, somewhat
 //! longer than the probe's timeout, so that a thread that was given up comes to an end.
 
+mod driven;
 pub mod exec;
 pub mod http;
 pub mod log;

@@ -12,13 +12,16 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mysql::prelude::Queryable as _;
-use mysql::{Conn, Error, Opts, OptsBuilder};
+use mysql_async::prelude::{FromRow, Queryable as _};
+use mysql_async::{ClientIdentity, Conn, DriverError, Error, OptsBuilder, SslOpts};
+use tokio::runtime::Runtime;
 
+use super::driven::{runtime, within};
 use super::{beyond, client_limit, now_seconds, timed, Target, CANARY, CANARY_NOTE};
 use crate::error::Trouble;
 use crate::measure::{Measurement, Rate};
 use crate::secret::Secret;
+use crate::tls::{self, Check, Identity, Tls};
 
 const RUNNING: &str = "Threads_running";
 const PENDING_READS: &str = "Innodb_data_pending_reads";
@@ -39,6 +42,8 @@ pub struct Config {
     pub user: Option<String>,
     /// Password.
     pub password: Option<Secret>,
+    /// TLS; never to a socket.
+    pub tls: Option<Tls>,
     /// Database the query runs in.
     pub database: Option<String>,
     /// Status counter that counts the work.
@@ -53,10 +58,17 @@ pub struct Config {
     pub timeout: Duration,
 }
 
+/// A connection, and what drives it.
+struct Session {
+    connection: Conn,
+    runtime: Runtime,
+    limit: Duration,
+}
+
 /// A server.
 pub struct Mysql {
     config: Config,
-    connection: Option<Conn>,
+    session: Option<Session>,
     work: Rate,
     /// Statements and their total time when last looked.
     statements: Option<(f64, f64)>,
@@ -69,40 +81,70 @@ impl Mysql {
     pub fn new(config: Config) -> Mysql {
         Mysql {
             config,
-            connection: None,
+            session: None,
             work: Rate::default(),
             statements: None,
             schema: None,
         }
     }
 
-    fn options(&self) -> Opts {
+    fn connect(&self) -> Result<Session, Trouble> {
         let config = &self.config;
-        let limit = Some(client_limit(config.timeout));
-        let socket = config.socket.as_ref().map(|path| path.to_string_lossy());
-        OptsBuilder::new()
-            .ip_or_hostname(Some(config.host.clone()))
+        let limit = client_limit(config.timeout);
+        let tls = config.tls.as_ref().filter(|_| config.socket.is_none());
+        let options = OptsBuilder::default()
+            .ip_or_hostname(config.host.clone())
             .tcp_port(config.port)
-            .socket(socket)
+            .socket(config.socket.as_ref().map(|path| path.to_string_lossy()))
             // Otherwise the client moves from TCP to a socket that the server names, which in a
             // container is somebody else's path.
             .prefer_socket(false)
             .user(config.user.clone())
             .pass(config.password.clone().map(|secret| secret.0))
-            .db_name(config.database.clone())
-            .tcp_connect_timeout(limit)
-            .read_timeout(limit)
-            .write_timeout(limit)
-            .into()
+            .db_name(config.database.clone());
+        let secure = tls.map(of_tls).transpose()?;
+        let any_name = tls.is_some_and(|tls| tls.check == Check::Chain);
+        let runtime = runtime("MySQL")?;
+        let work = async {
+            let first = Conn::new(options.clone().ssl_opts(secure.clone())).await;
+            let Err(error) = first else { return first };
+            if let Error::Driver(DriverError::NoClientSslFlagFromServer) = error {
+                if tls.is_some_and(|tls| tls.optional) {
+                    return Conn::new(options).await;
+                }
+            }
+            // The client cannot leave the name out. The name is checked last, so the chain is good: the name
+            // that the certificate has is as good as ours.
+            let name = any_name.then(|| tls::presented(&error)).flatten();
+            let (Some(name), Some(secure)) = (name, secure) else {
+                return Err(error);
+            };
+            Conn::new(options.ssl_opts(secure.with_danger_tls_hostname_override(Some(name)))).await
+        };
+        let connection = within(&runtime, limit, "MySQL", work, |error| self.refused(error))?;
+        Ok(Session {
+            connection,
+            runtime,
+            limit,
+        })
     }
 
-    fn look(&mut self, connection: &mut Conn) -> Result<Measurement, Trouble> {
+    fn refused(&self, error: &Error) -> Trouble {
+        let server = format!("MySQL at {}:{}", self.config.host, self.config.port);
+        if let Error::Driver(DriverError::NoClientSslFlagFromServer) = error {
+            let (what, remedy) = tls::no_tls();
+            return Trouble::new(format!("{server}: {what}"), remedy);
+        }
+        tls::said(&server, error).unwrap_or_else(|| said(error))
+    }
+
+    fn look(&mut self, session: &mut Session) -> Result<Measurement, Trouble> {
         let count = self.config.count.clone();
         let sql = format!(
             "SHOW GLOBAL STATUS WHERE Variable_name IN \
              ('{count}', '{RUNNING}', '{PENDING_READS}', '{ROW_LOCK_WAITS}')"
         );
-        let rows: Vec<(String, String)> = connection.query(sql).map_err(|e| said(&e))?;
+        let rows: Vec<(String, String)> = session.rows(&sql)?;
         let status = numbers(&rows);
         let Some(work) = status.get(&count.to_lowercase()).copied() else {
             return Err(Trouble::new(
@@ -110,11 +152,13 @@ impl Mysql {
                 "name one of SHOW GLOBAL STATUS with --count",
             ));
         };
+        let latency_seconds = self.latency(session)?;
+        let note = self.says_little().then(|| CANARY_NOTE.to_owned());
         Ok(Measurement {
             per_second: self.work.of(work, now_seconds()),
-            latency_seconds: self.latency(connection)?,
+            latency_seconds,
             waiting: waiting(&status, self.config.parallel),
-            note: self.says_little().then(|| CANARY_NOTE.to_owned()),
+            note: Tls::noted(self.config.tls.as_ref(), note),
             ..Measurement::default()
         })
     }
@@ -124,43 +168,72 @@ impl Mysql {
         self.config.latency && self.config.query.is_none() && self.schema == Some(false)
     }
 
-    fn latency(&mut self, connection: &mut Conn) -> Result<Option<f64>, Trouble> {
-        if let Some(query) = self.config.query.clone() {
-            return time_of(connection, &query).map(Some);
+    fn latency(&mut self, session: &mut Session) -> Result<Option<f64>, Trouble> {
+        if let Some(query) = &self.config.query {
+            return session.time_of(query).map(Some);
         }
         if !self.config.latency {
             return Ok(None);
         }
         if self.schema.is_none() {
-            let on: Result<Option<u8>, Error> =
-                connection.query_first("SELECT @@performance_schema");
-            self.schema = Some(matches!(on, Ok(Some(1))));
+            let on = session.rows::<u8>("SELECT @@performance_schema");
+            self.schema = Some(on.is_ok_and(|rows| rows == [1]));
         }
         if self.schema != Some(true) {
-            return time_of(connection, CANARY).map(Some);
+            return session.time_of(CANARY).map(Some);
         }
-        let totals: Option<(Option<f64>, Option<f64>)> = connection
-            .query_first(
-                "SELECT CAST(SUM(count_star) AS DOUBLE), CAST(SUM(sum_timer_wait) AS DOUBLE) FROM \
-                 performance_schema.events_statements_summary_global_by_event_name",
-            )
-            .map_err(|error| said(&error))?;
-        Ok(match totals {
-            Some((Some(count), Some(time))) => mean(&mut self.statements, count, time / PICO),
+        let totals: Vec<(Option<f64>, Option<f64>)> = session.rows(
+            "SELECT CAST(SUM(count_star) AS DOUBLE), CAST(SUM(sum_timer_wait) AS DOUBLE) FROM \
+             performance_schema.events_statements_summary_global_by_event_name",
+        )?;
+        Ok(match totals[..] {
+            [(Some(count), Some(time))] => mean(&mut self.statements, count, time / PICO),
             _ => None,
         })
     }
 }
 
+impl Session {
+    fn rows<T: FromRow + Send + 'static>(&mut self, sql: &str) -> Result<Vec<T>, Trouble> {
+        let work = self.connection.query(sql);
+        within(&self.runtime, self.limit, "MySQL", work, said)
+    }
+
+    fn time_of(&mut self, query: &str) -> Result<f64, Trouble> {
+        let work = self.connection.query_drop(query);
+        timed(|| within(&self.runtime, self.limit, "MySQL", work, said))
+            .map(|((), seconds)| seconds)
+    }
+}
+
+/// TLS in the client's words. What it reads itself it says in its own words, so the files are read here, too.
+fn of_tls(tls: &Tls) -> Result<SslOpts, Trouble> {
+    let unchecked = tls.check == Check::Nothing;
+    let mut options = SslOpts::default().with_danger_accept_invalid_certs(unchecked);
+    if !unchecked {
+        let roots = tls.roots()?;
+        options = options
+            .with_root_certs(roots.iter().map(|root| root.to_vec().into()).collect())
+            .with_disable_built_in_roots(true);
+    }
+    tls.shown()?;
+    let identity = tls.identity.clone();
+    Ok(options.with_client_identity(
+        identity.map(|Identity { certificate, key }| {
+            ClientIdentity::new(certificate.into(), key.into())
+        }),
+    ))
+}
+
 impl Target for Mysql {
     fn measure(&mut self) -> Result<Measurement, Trouble> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => Conn::new(self.options()).map_err(|error| said(&error))?,
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => self.connect()?,
         };
-        let seen = self.look(&mut connection);
+        let seen = self.look(&mut session);
         if seen.is_ok() {
-            self.connection = Some(connection);
+            self.session = Some(session);
         } else {
             self.work.forget();
             self.statements = None;
@@ -171,12 +244,6 @@ impl Target for Mysql {
     fn needs_two(&self) -> bool {
         true
     }
-}
-
-fn time_of(connection: &mut Conn, query: &str) -> Result<f64, Trouble> {
-    timed(|| connection.query_drop(query))
-        .map(|((), seconds)| seconds)
-        .map_err(|error| said(&error))
 }
 
 /// The mean time since the last totals; `None` when there was no last time or no statement.
@@ -202,13 +269,15 @@ fn waiting(status: &HashMap<String, f64>, parallel: f64) -> Option<f64> {
 
 fn said(error: &Error) -> Trouble {
     let remedy = match error {
-        Error::MySqlError(said) => match said.code {
-            1044 | 1045 | 1698 => "check --user and --password-file, and the user's host",
+        Error::Server(said) => match said.code {
+            1044 | 1045 | 1698 => {
+                "check --user and --password-file, and the user's host and REQUIRE"
+            }
             1142 | 1143 => "grant the user SELECT on what is read",
             1226 | 1040 => "the server has no connection to spare; raise max_connections",
             _ => "see the server's message",
         },
-        Error::IoError(_) | Error::DriverError(_) => {
+        Error::Io(_) | Error::Driver(_) => {
             "check that the server runs and is reached by --socket, or --host and --port"
         }
         _ => "check that a MySQL or MariaDB server listens there",

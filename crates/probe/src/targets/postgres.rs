@@ -6,20 +6,21 @@
 //!   lock, a buffer or the disk (`wait_event_type`), whichever are more. Other users' sessions show
 //!   only to members of `pg_monitor`; without that right what waits is not known.
 
-use std::future::Future;
-use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Error, NoTls, Statement};
+use tokio_postgres::{Client, Error, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::driven::{runtime, within};
 use super::{beyond, client_limit, now_seconds, Target, CANARY, CANARY_NOTE};
 use crate::error::Trouble;
 use crate::measure::{Measurement, Rate};
 use crate::secret::Secret;
-use crate::words::time;
+use crate::tls::{self, Check, Tls};
 
 const LOOK: &str = "\
 SELECT (SELECT sum(xact_commit) FROM pg_stat_database
@@ -41,6 +42,8 @@ pub struct Config {
     pub user: String,
     /// Password.
     pub password: Option<Secret>,
+    /// TLS; never to a socket.
+    pub tls: Option<Tls>,
     /// Database to connect to.
     pub database: String,
     /// Whether only that database's work counts.
@@ -63,13 +66,6 @@ struct Session {
     runtime: Runtime,
 }
 
-/// Why there is no measurement.
-enum Failure {
-    Server(Error),
-    Time(Duration),
-    Runtime(io::Error),
-}
-
 /// A server.
 pub struct Postgres {
     config: Config,
@@ -87,7 +83,7 @@ impl Postgres {
         }
     }
 
-    fn connect(&self) -> Result<Session, Failure> {
+    fn connect(&self) -> Result<Session, Trouble> {
         let config = &self.config;
         let limit = client_limit(config.timeout);
         let mut options = tokio_postgres::Config::new();
@@ -106,15 +102,28 @@ impl Postgres {
         if let Some(password) = &config.password {
             options.password(&password.0);
         }
+        let mode = match config.tls.as_ref().map(|tls| tls.optional) {
+            None => SslMode::Disable,
+            Some(true) => SslMode::Prefer,
+            Some(false) => SslMode::Require,
+        };
+        let tls = config.tls.clone().unwrap_or_default();
+        // Of a socket the client asks for no TLS, and the system's store may be missing.
+        let tls = if mode == SslMode::Disable || config.host.starts_with('/') {
+            Tls {
+                check: Check::Nothing,
+                ..Tls::default()
+            }
+        } else {
+            tls
+        };
+        options.ssl_mode(mode);
+        let connector = MakeRustlsConnect::new(tls.config()?);
         let canary = config.query.as_deref();
         let canary = canary.or(config.latency.then_some(CANARY));
-        // One thread: the one that measures.
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(Failure::Runtime)?;
-        let (client, look, query) = within(&runtime, limit, async {
-            let (client, connection) = options.connect(NoTls).await?;
+        let runtime = runtime("PostgreSQL")?;
+        let work = async {
+            let (client, connection) = options.connect(connector).await?;
             tokio::spawn(connection);
             let look = client.prepare(LOOK).await?;
             let query = match canary {
@@ -122,6 +131,9 @@ impl Postgres {
                 None => None,
             };
             Ok((client, look, query))
+        };
+        let (client, look, query) = within(&runtime, limit, "PostgreSQL", work, |error| {
+            self.refused(error)
         })?;
         Ok(Session {
             client,
@@ -131,11 +143,24 @@ impl Postgres {
         })
     }
 
-    fn look(&mut self, session: &Session) -> Result<Measurement, Failure> {
+    fn refused(&self, error: &Error) -> Trouble {
+        use std::error::Error as _;
+        let server = format!("PostgreSQL at {}:{}", self.config.host, self.config.port);
+        let no_tls = error
+            .source()
+            .is_some_and(|source| source.to_string() == "server does not support TLS");
+        if no_tls {
+            let (what, remedy) = tls::no_tls();
+            return Trouble::new(format!("{server}: {what}"), remedy);
+        }
+        tls::said(&server, error).unwrap_or_else(|| said(error))
+    }
+
+    fn look(&mut self, session: &Session) -> Result<Measurement, Trouble> {
         let database = self.config.one_database.then_some(&self.config.database);
         let Session { client, .. } = session;
         let limit = client_limit(self.config.timeout);
-        let (row, latency) = within(&session.runtime, limit, async {
+        let work = async {
             let row = client.query_one(&session.look, &[&database]).await?;
             let start = Instant::now();
             let latency = match &session.query {
@@ -146,41 +171,30 @@ impl Postgres {
                 None => None,
             };
             Ok((row, latency))
-        })?;
+        };
+        let (row, latency) = within(&session.runtime, limit, "PostgreSQL", work, said)?;
         let number = |column| {
             row.try_get::<_, Option<f64>>(column)
-                .map_err(Failure::Server)
+                .map_err(|error| said(&error))
         };
         let (commits, active, stuck) = (number(0)?, number(1)?, number(2)?);
-        let hidden: bool = row.try_get(3).map_err(Failure::Server)?;
+        let hidden: bool = row.try_get(3).map_err(|error| said(&error))?;
         let waiting = active
             .zip(stuck)
             .map(|(active, stuck)| beyond(active, self.config.parallel).max(stuck));
         let says_little = self.config.latency && self.config.query.is_none();
+        let note = if hidden {
+            Some("what waits is hidden: grant pg_monitor to the user".to_owned())
+        } else {
+            says_little.then(|| CANARY_NOTE.to_owned())
+        };
         Ok(Measurement {
             per_second: commits.and_then(|commits| self.work.of(commits, now_seconds())),
             latency_seconds: latency,
             waiting: waiting.filter(|_| !hidden),
-            note: if hidden {
-                Some("what waits is hidden: grant pg_monitor to the user".to_owned())
-            } else {
-                says_little.then(|| CANARY_NOTE.to_owned())
-            },
+            note: Tls::noted(self.config.tls.as_ref(), note),
             ..Measurement::default()
         })
-    }
-}
-
-/// Does the work, but no longer than that: the client itself has no limits.
-fn within<T>(
-    runtime: &Runtime,
-    limit: Duration,
-    work: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Failure> {
-    let result = runtime.block_on(async { tokio::time::timeout(limit, work).await });
-    match result {
-        Ok(result) => result.map_err(Failure::Server),
-        Err(_) => Err(Failure::Time(limit)),
     }
 }
 
@@ -188,38 +202,22 @@ impl Target for Postgres {
     fn measure(&mut self) -> Result<Measurement, Trouble> {
         let session = match self.session.take() {
             Some(session) => session,
-            None => self.connect().map_err(|failure| failure.said())?,
+            None => self.connect()?,
         };
         match self.look(&session) {
             Ok(seen) => {
                 self.session = Some(session);
                 Ok(seen)
             }
-            Err(failure) => {
+            Err(trouble) => {
                 self.work.forget();
-                Err(failure.said())
+                Err(trouble)
             }
         }
     }
 
     fn needs_two(&self) -> bool {
         true
-    }
-}
-
-impl Failure {
-    fn said(&self) -> Trouble {
-        match self {
-            Failure::Server(error) => said(error),
-            Failure::Time(limit) => Trouble::new(
-                format!("PostgreSQL: no answer within {}", time(limit.as_secs_f64())),
-                "see whether the server hangs; the probe goes on trying",
-            ),
-            Failure::Runtime(error) => Trouble::new(
-                format!("PostgreSQL: the client cannot start: {error}"),
-                "raise the limit of open files",
-            ),
-        }
     }
 }
 
@@ -231,7 +229,9 @@ fn said(error: &Error) -> Trouble {
         (None, None) => format!("PostgreSQL: {error}"),
     };
     let remedy = match error.code().map(SqlState::code) {
-        Some("28P01" | "28000") => "check --user, --password-file and the server's pg_hba.conf",
+        Some("28P01" | "28000") => {
+            "check --user, --password-file or --tls-cert, --sslmode and the server's pg_hba.conf"
+        }
         Some("3D000") => "name a database that exists with --database",
         Some("57P03") => "the server is starting or stopping; the probe goes on trying",
         Some("53300") => "the server has no connection to spare; raise max_connections",

@@ -6,17 +6,20 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::Value;
-use ureq::Agent;
 
-use super::{http, Target};
+use super::http::HttpClient;
+use super::Target;
 use crate::error::Trouble;
 use crate::measure::Measurement;
+use crate::tls::Tls;
 
 /// What to ask.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Address of the server, `http://host:9090`.
     pub url: String,
+    /// TLS, if it is `https://`.
+    pub tls: Tls,
     /// The query.
     pub query: String,
     /// The probe's timeout.
@@ -26,7 +29,7 @@ pub struct Config {
 /// A query.
 pub struct Prometheus {
     url: String,
-    agent: Agent,
+    client: HttpClient,
 }
 
 impl Prometheus {
@@ -35,17 +38,18 @@ impl Prometheus {
         let base = config.url.trim_end_matches('/');
         Prometheus {
             url: format!("{base}/api/v1/query?query={}", encoded(&config.query)),
-            agent: http::agent(config.timeout),
+            client: HttpClient::new(config.tls.clone(), config.timeout),
         }
     }
 }
 
 impl Target for Prometheus {
     fn measure(&mut self) -> Result<Measurement, Trouble> {
-        let (status, text) = http::get(&self.agent, &self.url)?;
+        let (status, text) = self.client.get(&self.url)?;
         let value = answer(status, &text)?;
         Ok(Measurement {
             value: Some(value),
+            note: self.client.noted(&self.url, None),
             ..Measurement::default()
         })
     }

@@ -10,12 +10,14 @@
 
 use std::time::Duration;
 
-use redis::{Client, Connection, ErrorKind, RedisError, ServerErrorKind};
+use redis::{Client, ClientTlsConfig, Connection, ErrorKind, RedisError, ServerErrorKind};
+use redis::{ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo, TlsCertificates};
 
 use super::{client_limit, now_seconds, timed, Target};
 use crate::error::Trouble;
 use crate::measure::{Measurement, Rate};
 use crate::secret::Secret;
+use crate::tls::{self, Check, Tls};
 
 /// How to reach a server.
 #[derive(Debug, Clone)]
@@ -28,6 +30,8 @@ pub struct Config {
     pub user: Option<String>,
     /// Password.
     pub password: Option<Secret>,
+    /// TLS; never to a socket.
+    pub tls: Option<Tls>,
     /// Whether clients in blocking commands count as work that waits.
     pub blocked: bool,
     /// The probe's timeout.
@@ -53,27 +57,63 @@ impl Redis {
         }
     }
 
-    fn connect(&self) -> Result<Connection, RedisError> {
-        let config = &self.config;
-        let address = if config.host.starts_with('/') {
-            redis::ConnectionAddr::Unix(config.host.clone().into())
+    fn client(&self) -> Result<Client, Trouble> {
+        let Config {
+            host, port, tls, ..
+        } = &self.config;
+        let address = if host.starts_with('/') {
+            ConnectionAddr::Unix(host.clone().into())
+        } else if let Some(tls) = tls {
+            ConnectionAddr::TcpTls {
+                host: host.clone(),
+                port: *port,
+                insecure: tls.check == Check::Nothing,
+                tls_params: None,
+            }
         } else {
-            redis::ConnectionAddr::Tcp(config.host.clone(), config.port)
+            ConnectionAddr::Tcp(host.clone(), *port)
         };
         // Nothing is said while connecting, where no limit of time holds yet.
-        let settings = redis::RedisConnectionInfo::default().set_skip_set_lib_name();
-        let info = redis::IntoConnectionInfo::into_connection_info(address)?;
-        let limit = client_limit(config.timeout);
-        let client = Client::open(info.set_redis_settings(settings))?;
-        let mut connection = client.get_connection_with_timeout(limit)?;
-        connection.set_read_timeout(Some(limit))?;
-        connection.set_write_timeout(Some(limit))?;
-        if let Some(password) = &config.password {
-            let mut auth = redis::cmd("AUTH");
-            auth.arg(&config.user).arg(&password.0);
-            auth.query::<()>(&mut connection)?;
+        let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let said = |error| self.said(&error);
+        let info = address.into_connection_info().map_err(said)?;
+        let info = info.set_redis_settings(settings);
+        match tls.as_ref().filter(|_| !host.starts_with('/')) {
+            Some(tls) => Client::build_with_tls(info, certificates(tls)?),
+            None => Client::open(info),
         }
-        Ok(connection)
+        .map_err(said)
+    }
+
+    fn connect(&self) -> Result<Connection, Trouble> {
+        let config = &self.config;
+        let limit = client_limit(config.timeout);
+        let client = self.client()?;
+        let begin = || -> Result<Connection, RedisError> {
+            let mut connection = client.get_connection_with_timeout(limit)?;
+            connection.set_read_timeout(Some(limit))?;
+            connection.set_write_timeout(Some(limit))?;
+            if let Some(password) = &config.password {
+                let mut auth = redis::cmd("AUTH");
+                auth.arg(&config.user).arg(&password.0);
+                auth.query::<()>(&mut connection)?;
+            }
+            Ok(connection)
+        };
+        begin().map_err(|error| self.said(&error))
+    }
+
+    /// TLS shakes hands at the first command. A server without it waits for the end of what it takes for one.
+    fn said(&self, error: &RedisError) -> Trouble {
+        let server = format!("Redis at {}:{}", self.config.host, self.config.port);
+        if self.config.tls.is_some() && error.is_timeout() {
+            let (what, remedy) = tls::no_tls();
+            return Trouble::new(
+                format!("{server}: no answer; if it does not hang, {what}"),
+                remedy,
+            );
+        }
+        tls::said(&server, error).unwrap_or_else(|| said(error))
     }
 
     fn look(&mut self, connection: &mut Connection) -> Result<Measurement, RedisError> {
@@ -91,7 +131,7 @@ impl Redis {
                 .and_then(|commands| self.work.of(commands, now_seconds())),
             latency_seconds: Some(latency),
             waiting: info.waiting(&mut self.delayed, self.config.blocked),
-            note,
+            note: Tls::noted(self.config.tls.as_ref(), note),
             ..Measurement::default()
         })
     }
@@ -101,7 +141,7 @@ impl Target for Redis {
     fn measure(&mut self) -> Result<Measurement, Trouble> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.connect().map_err(|error| said(&error))?,
+            None => self.connect()?,
         };
         match self.look(&mut connection) {
             Ok(seen) => {
@@ -111,7 +151,7 @@ impl Target for Redis {
             Err(error) => {
                 self.work.forget();
                 self.delayed = None;
-                Err(said(&error))
+                Err(self.said(&error))
             }
         }
     }
@@ -119,6 +159,25 @@ impl Target for Redis {
     fn needs_two(&self) -> bool {
         true
     }
+}
+
+/// Files as the client takes them. Its own words for one that is none say nothing of its path.
+fn certificates(tls: &Tls) -> Result<TlsCertificates, Trouble> {
+    if tls.check != Check::Nothing {
+        tls.roots()?;
+    }
+    tls.shown()?;
+    let client_tls = match &tls.identity {
+        Some(identity) => Some(ClientTlsConfig {
+            client_cert: tls::read(&identity.certificate)?,
+            client_key: tls::read(&identity.key)?,
+        }),
+        None => None,
+    };
+    Ok(TlsCertificates {
+        client_tls,
+        root_cert: tls.ca.as_deref().map(tls::read).transpose()?,
+    })
 }
 
 /// What we read of the text of INFO.

@@ -1,14 +1,16 @@
 //! Probes against real servers, started for the test in a directory that vanishes with it.
 //!
 //! `make test` runs these (they are ignored otherwise); `scripts/setup --test` installs the servers.
-//! What each shows: work is counted, waiting work is seen, a wrong password says so, and a server
-//! that is stopped, killed or started again never blocks the probe and is found again.
+//! What each shows: work is counted, waiting work is seen, a wrong password says so, so does a wrong
+//! certificate, and a server that is stopped, killed or started again never blocks the probe and is found again.
 
+mod certificates;
 mod mariadb;
 mod nginx;
 mod postgres;
 mod redis;
 mod start;
+mod tls;
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};

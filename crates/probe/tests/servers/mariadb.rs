@@ -7,17 +7,19 @@ use std::thread;
 use std::time::Duration;
 
 use justitia_probe::secret::Secret;
-use justitia_probe::targets::mysql::{Config, Mysql};
+pub(crate) use justitia_probe::targets::mysql::Config;
+use justitia_probe::targets::mysql::Mysql;
 use justitia_probe::Target as _;
-use mysql::prelude::Queryable as _;
-use mysql::{Conn, OptsBuilder};
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, OptsBuilder};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::start::{command, directory, port, run, Server};
 use crate::{goes_stale_and_recovers, ready, survives_everything, until, LIMIT, TIMEOUT};
 
 /// A server with a temporary directory of its own: MariaDB at its start deletes the temporary
 /// tables of every other server that shares it.
-fn server(schema: bool) -> (Server, Config) {
+pub(crate) fn server(schema: bool) -> (Server, Config) {
     let dir = directory();
     let data = dir.path().join("data");
     let mut install = command("mariadb-install-db");
@@ -43,6 +45,14 @@ fn server(schema: bool) -> (Server, Config) {
                 "--innodb-flush-log-at-trx-commit=0",
                 "--innodb-buffer-pool-size=16M",
             ]);
+        if dir.join("tls.pem").exists() {
+            let option = |name: &str, file| format!("--{name}={}", dir.join(file).display());
+            server.args([
+                option("ssl-cert", "tls.pem"),
+                option("ssl-key", "tls.key"),
+                option("ssl-ca", "ca.pem"),
+            ]);
+        }
         server
     });
     let config = Config {
@@ -51,6 +61,7 @@ fn server(schema: bool) -> (Server, Config) {
         socket: None,
         user: Some("root".into()),
         password: None,
+        tls: None,
         database: None,
         count: "Com_commit".into(),
         query: None,
@@ -61,13 +72,31 @@ fn server(schema: bool) -> (Server, Config) {
     (server, config)
 }
 
-fn connect(config: &Config) -> Conn {
-    let options = OptsBuilder::new()
-        .ip_or_hostname(Some("127.0.0.1"))
+/// A connection of the test's own.
+pub(crate) struct Client {
+    connection: Conn,
+    runtime: Runtime,
+}
+
+impl Client {
+    pub(crate) fn query_drop(&mut self, sql: &str) {
+        let work = self.connection.query_drop(sql);
+        self.runtime.block_on(work).unwrap();
+    }
+}
+
+pub(crate) fn connect(config: &Config) -> Client {
+    let options = OptsBuilder::default()
+        .ip_or_hostname("127.0.0.1")
         .tcp_port(config.port)
         .prefer_socket(false)
         .user(config.user.clone());
-    Conn::new(options).unwrap()
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let connection = runtime.block_on(Conn::new(options)).unwrap();
+    Client {
+        connection,
+        runtime,
+    }
 }
 
 #[test]
@@ -81,13 +110,9 @@ fn mariadb_counts_transactions_and_sees_who_waits() {
     assert!(idle.latency_seconds.is_some_and(|latency| latency < 1.0));
 
     let mut owner = connect(&config);
-    owner.query_drop("CREATE DATABASE shop").unwrap();
-    owner
-        .query_drop("CREATE TABLE shop.t (id INT PRIMARY KEY, n INT) ENGINE=InnoDB")
-        .unwrap();
-    owner
-        .query_drop("INSERT INTO shop.t VALUES (1, 0)")
-        .unwrap();
+    owner.query_drop("CREATE DATABASE shop");
+    owner.query_drop("CREATE TABLE shop.t (id INT PRIMARY KEY, n INT) ENGINE=InnoDB");
+    owner.query_drop("INSERT INTO shop.t VALUES (1, 0)");
 
     let go_on = Arc::new(AtomicBool::new(true));
     let (working, theirs) = (Arc::clone(&go_on), config.clone());
@@ -96,7 +121,7 @@ fn mariadb_counts_transactions_and_sees_who_waits() {
         let mut done = 0u32;
         while working.load(Ordering::Relaxed) {
             for statement in ["BEGIN", "UPDATE shop.t SET n = n + 1", "COMMIT"] {
-                connection.query_drop(statement).unwrap();
+                connection.query_drop(statement);
             }
             done += 1;
             thread::sleep(Duration::from_millis(10));
@@ -113,20 +138,18 @@ fn mariadb_counts_transactions_and_sees_who_waits() {
     assert!(busy.latency_seconds.is_some_and(|latency| latency > 0.0));
 
     // One transaction holds the row, two more want it.
-    owner.query_drop("BEGIN").unwrap();
-    owner.query_drop("UPDATE shop.t SET n = 0").unwrap();
+    owner.query_drop("BEGIN");
+    owner.query_drop("UPDATE shop.t SET n = 0");
     let blocked: Vec<_> = (0..2)
         .map(|_| {
             let theirs = config.clone();
             thread::spawn(move || {
-                connect(&theirs)
-                    .query_drop("UPDATE shop.t SET n = 1")
-                    .unwrap();
+                connect(&theirs).query_drop("UPDATE shop.t SET n = 1");
             })
         })
         .collect();
     until(&mut target, |seen| seen.waiting == Some(2.0));
-    owner.query_drop("COMMIT").unwrap();
+    owner.query_drop("COMMIT");
     for thread in blocked {
         thread.join().unwrap();
     }

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use justitia_probe::targets::http::{Config, Http};
+pub(crate) use justitia_probe::targets::http::Config;
+use justitia_probe::targets::http::Http;
 use justitia_probe::targets::log::{self, Field, Log, Unit};
-use justitia_probe::Target as _;
+use justitia_probe::{Target as _, Tls};
 
 use crate::start::{command, directory, port, Server, REOPEN_LOGS};
 use crate::{goes_stale_and_recovers, ready, survives_everything, until, TIMEOUT};
 
-fn configuration(dir: &Path, port: u16) -> String {
+fn configuration(dir: &Path, port: u16, tls: Option<&str>) -> String {
     let dir = dir.display();
+    let (ssl, tls) = (if tls.is_some() { "ssl" } else { "" }, tls.unwrap_or(""));
     format!(
         "daemon off;\nmaster_process off;\npid {dir}/pid;\nerror_log {dir}/error.log;\n\
          events {{ worker_connections 64; }}\n\
@@ -25,7 +27,8 @@ fn configuration(dir: &Path, port: u16) -> String {
            client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy;\n\
            fastcgi_temp_path {dir}/fastcgi; uwsgi_temp_path {dir}/uwsgi; scgi_temp_path {dir}/scgi;\n\
            server {{\n\
-             listen 127.0.0.1:{port};\n\
+             listen 127.0.0.1:{port} {ssl};\n\
+             {tls}\n\
              location = / {{ return 200 well; }}\n\
              location = /down {{ return 503; }}\n\
              location = /slow.bin {{ root {dir}; limit_rate 4k; access_log {dir}/access.log timed; }}\n\
@@ -35,9 +38,24 @@ fn configuration(dir: &Path, port: u16) -> String {
     )
 }
 
-fn server() -> (Server, Config) {
+/// Lets it speak TLS, from its next start on.
+pub(crate) fn secure(server: &Server, config: &Config, clients: bool) {
+    let dir = server.dir.path();
+    let port = config.url.rsplit(':').next().unwrap().trim_end_matches('/');
+    let tls = format!(
+        "ssl_certificate {0}/tls.pem; ssl_certificate_key {0}/tls.key; \
+         ssl_client_certificate {0}/ca.pem; ssl_verify_client {1};",
+        dir.display(),
+        if clients { "on" } else { "off" }
+    );
+    let text = configuration(dir, port.parse().unwrap(), Some(&tls));
+    fs::write(dir.join("conf"), text).unwrap();
+}
+
+pub(crate) fn server() -> (Server, Config) {
     let (dir, port) = (directory(), port());
-    fs::write(dir.path().join("conf"), configuration(dir.path(), port)).unwrap();
+    let text = configuration(dir.path(), port, None);
+    fs::write(dir.path().join("conf"), text).unwrap();
     fs::write(dir.path().join("slow.bin"), [b'x'; 8192]).unwrap();
     let server = Server::start(dir, |dir| {
         let mut server = command("nginx");
@@ -53,6 +71,7 @@ fn server() -> (Server, Config) {
     let config = Config {
         url: format!("http://127.0.0.1:{port}/"),
         status_url: Some(format!("http://127.0.0.1:{port}/status")),
+        tls: Tls::default(),
         parallel: 1.0,
         timeout: TIMEOUT,
     };
@@ -64,6 +83,7 @@ fn get(url: String) -> thread::JoinHandle<()> {
         let config = Config {
             url,
             status_url: None,
+            tls: Tls::default(),
             parallel: 1.0,
             timeout: Duration::from_secs(20),
         };

@@ -5,14 +5,15 @@ use std::thread;
 use std::time::Duration;
 
 use justitia_probe::secret::Secret;
-use justitia_probe::targets::postgres::{Config, Postgres};
+pub(crate) use justitia_probe::targets::postgres::Config;
+use justitia_probe::targets::postgres::Postgres;
 use justitia_probe::Target as _;
 use tokio_postgres::NoTls;
 
 use crate::start::{command, directory, port, run, Server};
 use crate::{goes_stale_and_recovers, ready, survives_everything, until, TIMEOUT};
 
-fn server() -> (Server, Config) {
+pub(crate) fn server() -> (Server, Config) {
     let dir = directory();
     let mut init = command("initdb");
     init.arg("-D").arg(dir.path().join("data")).args([
@@ -34,6 +35,17 @@ fn server() -> (Server, Config) {
             .arg(dir)
             .args(["-p", &port.to_string()])
             .args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]);
+        if dir.join("tls.pem").exists() {
+            let option = |name: &str, file| format!("{name}={}", dir.join(file).display());
+            for option in [
+                "ssl=on".to_owned(),
+                option("ssl_cert_file", "tls.pem"),
+                option("ssl_key_file", "tls.key"),
+                option("ssl_ca_file", "ca.pem"),
+            ] {
+                server.args(["-c", &option]);
+            }
+        }
         server
     });
     let config = Config {
@@ -41,6 +53,7 @@ fn server() -> (Server, Config) {
         port,
         user: "postgres".into(),
         password: None,
+        tls: None,
         database: "postgres".into(),
         one_database: false,
         query: None,

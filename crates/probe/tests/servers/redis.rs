@@ -5,18 +5,35 @@ use std::thread;
 use std::time::Duration;
 
 use justitia_probe::secret::Secret;
-use justitia_probe::targets::redis::{Config, Redis};
+pub(crate) use justitia_probe::targets::redis::Config;
+use justitia_probe::targets::redis::Redis;
 use justitia_probe::Target as _;
 
 use crate::start::{command, directory, port, Server};
 use crate::{goes_stale_and_recovers, ready, survives_everything, until, TIMEOUT};
 
-fn server(options: &'static [&'static str]) -> (Server, Config) {
+pub(crate) fn server(options: &'static [&'static str]) -> (Server, Config) {
     let port = port();
     let server = Server::start(directory(), move |dir| {
         let mut server = command("redis-server");
+        let secure = dir.join("tls.pem").exists();
+        let plain = if secure { "0" } else { &*port.to_string() };
+        if secure {
+            server.args(["--tls-port", &port.to_string()]);
+            let files = [
+                ("cert", "tls.pem"),
+                ("key", "tls.key"),
+                ("ca-cert", "ca.pem"),
+            ];
+            for (name, file) in files {
+                server.arg(format!("--tls-{name}-file")).arg(dir.join(file));
+            }
+            let clients = dir.join("clients").exists();
+            let clients = if clients { "yes" } else { "no" };
+            server.args(["--tls-auth-clients", clients]);
+        }
         server
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--port", plain, "--bind", "127.0.0.1"])
             .arg("--dir")
             .arg(dir)
             .args(["--save", "", "--enable-debug-command", "yes"])
@@ -28,6 +45,7 @@ fn server(options: &'static [&'static str]) -> (Server, Config) {
         port,
         user: None,
         password: None,
+        tls: None,
         blocked: true,
         timeout: TIMEOUT,
     };

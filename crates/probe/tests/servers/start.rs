@@ -14,7 +14,7 @@ pub(crate) const CONTINUE: Signal = Signal::CONT;
 pub(crate) const REOPEN_LOGS: Signal = Signal::USR1;
 
 /// The user nobody, when the test runs as root: most servers refuse that.
-const NOBODY: u32 = 65534;
+pub(crate) const NOBODY: u32 = 65534;
 
 /// A directory that servers may write to.
 pub(crate) fn directory() -> TempDir {

@@ -22,17 +22,20 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "justitia.config" -}}
-{{- with regexFind "(?m)^[ \t]*(mode|observer|listen|state_dir|socket)[ \t]*=" .Values.config -}}
+{{- with regexFind "(?m)^[ \t]*(mode|observer|listen|tls|state_dir|socket)[ \t]*=" .Values.config -}}
 {{- $key := trim (trimSuffix "=" .) -}}
 {{- if has $key (list "mode" "observer") -}}
 {{- fail (printf "config: the key %s is a value of the chart; set %s instead" $key $key) -}}
 {{- else -}}
-{{- fail (printf "config: the key %s is the chart's to set; remove it (the page's place is metrics.address and metrics.port)" $key) -}}
+{{- fail (printf "config: the key %s is the chart's to set; remove it (the page's place is metrics.address and metrics.port, its TLS metrics.tls)" $key) -}}
 {{- end -}}
 {{- end -}}
 mode = {{ .Values.mode | quote }}
 observer = {{ .Values.observer | quote }}
 # The second container serves the page.
 listen = "off"
+{{- if and .Values.metrics.enabled .Values.metrics.tls.secretName }}
+tls = { certificate = "/etc/justitia-tls/tls.crt", key = "/etc/justitia-tls/tls.key" }
+{{- end }}
 {{ .Values.config }}
 {{- end }}

@@ -1,0 +1,41 @@
+//! Clients that are asynchronous, driven by the thread that measures.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::error::Trouble;
+use crate::words::time;
+
+/// For one connection: its half that reads and writes is a task, which ends with it.
+pub(super) fn runtime(server: &str) -> Result<Runtime, Trouble> {
+    // One thread: the one that measures.
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Trouble::new(
+                format!("{server}: the client cannot start: {error}"),
+                "raise the limit of open files",
+            )
+        })
+}
+
+/// Does the work, but no longer than that: these clients themselves have no limits.
+pub(super) fn within<T, E>(
+    runtime: &Runtime,
+    limit: Duration,
+    server: &str,
+    work: impl Future<Output = Result<T, E>>,
+    said: impl FnOnce(&E) -> Trouble,
+) -> Result<T, Trouble> {
+    let result = runtime.block_on(async { tokio::time::timeout(limit, work).await });
+    match result {
+        Ok(result) => result.map_err(|error| said(&error)),
+        Err(_) => Err(Trouble::new(
+            format!("{server}: no answer within {}", time(limit.as_secs_f64())),
+            "see whether the server hangs; the probe goes on trying",
+        )),
+    }
+}

@@ -1,0 +1,392 @@
+//! TLS to what is probed: who may vouch for the server, what it is shown of us, and what went wrong, in words.
+//!
+//! Chain and name are checked unless somebody says otherwise, against the system's store or a given file. Files
+//! are read anew for each connection, so a certificate that was renewed counts from the next one on.
+
+use std::error::Error as StdError;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::{ring, CryptoProvider};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
+};
+
+use crate::error::Trouble;
+
+/// What is checked of a server's certificate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Check {
+    /// Who signed it, its dates, and that it is for the server's name.
+    #[default]
+    Full,
+    /// Who signed it and its dates: whoever else they signed for passes for the server.
+    Chain,
+    /// Nothing: everybody passes for the server.
+    Nothing,
+}
+
+/// How TLS is spoken to a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// What is checked.
+    pub check: Check,
+    /// A server that knows no TLS is spoken to without. For PostgreSQL and MySQL.
+    pub optional: bool,
+    /// PEM file of those who may sign; `None`: the system's store.
+    pub ca: Option<PathBuf>,
+    /// Our own certificate, if the server wants one.
+    pub identity: Option<Identity>,
+}
+
+/// Our own certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// PEM file of the certificate, and of those between it and a CA that the server knows.
+    pub certificate: PathBuf,
+    /// PEM file of its key.
+    pub key: PathBuf,
+}
+
+impl Tls {
+    /// What is not checked, in words; `None`: nothing is left out.
+    pub fn note(&self) -> Option<&'static str> {
+        match (self.optional, self.check) {
+            (true, _) => Some("TLS only if the server has it, and its certificate is not checked"),
+            (_, Check::Nothing) => Some("the server's certificate is not checked"),
+            (_, Check::Chain) => Some("the name in the server's certificate is not checked"),
+            (_, Check::Full) => None,
+        }
+    }
+
+    /// The note after another one.
+    pub(crate) fn noted(tls: Option<&Tls>, note: Option<String>) -> Option<String> {
+        match (note, tls.and_then(Tls::note)) {
+            (Some(note), Some(ours)) => Some(format!("{note}, {ours}")),
+            (note, ours) => note.or(ours.map(str::to_owned)),
+        }
+    }
+
+    /// Certificates of those who may sign, at least one.
+    pub(crate) fn roots(&self) -> Result<Vec<CertificateDer<'static>>, Trouble> {
+        let Some(path) = &self.ca else {
+            let found = rustls_native_certs::load_native_certs();
+            if found.certs.is_empty() {
+                return Err(Trouble::new(
+                    "this system trusts no certificate authority: its store is empty or missing",
+                    "install ca-certificates, or name the authority's file with --tls-ca",
+                ));
+            }
+            return Ok(found.certs);
+        };
+        certificates(path)
+    }
+
+    /// Our certificate's chain and its key.
+    #[allow(clippy::type_complexity, reason = "one use")]
+    pub(crate) fn shown(
+        &self,
+    ) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, Trouble> {
+        let Some(Identity { certificate, key }) = &self.identity else {
+            return Ok(None);
+        };
+        let chain = certificates(certificate)?;
+        let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| {
+            Trouble::new(
+                format!("no key in {}: {error}", key.display()),
+                "name a PEM file with a private key that has no passphrase",
+            )
+        })?;
+        Ok(Some((chain, key)))
+    }
+
+    /// For clients that take a configuration of rustls.
+    pub(crate) fn config(&self) -> Result<ClientConfig, Trouble> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable(&error))?;
+        let mut roots = RootCertStore::empty();
+        if self.check != Check::Nothing {
+            roots.add_parsable_certificates(self.roots()?);
+        }
+        let builder = match self.check {
+            Check::Full => builder.with_root_certificates(roots),
+            Check::Chain | Check::Nothing => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Lenient::new(roots, provider)?)),
+        };
+        match self.shown()? {
+            Some((chain, key)) => builder.with_client_auth_cert(chain, key),
+            None => Ok(builder.with_no_client_auth()),
+        }
+        .map_err(|error| unusable(&error))
+    }
+}
+
+/// What a file holds.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Trouble> {
+    fs::read(path).map_err(|error| {
+        Trouble::new(
+            format!("cannot read {}: {error}", path.display()),
+            "check the path and that this user may read it",
+        )
+    })
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Trouble> {
+    let bytes = read(path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        _ => Err(Trouble::new(
+            format!("no certificate in {}", path.display()),
+            "name a PEM file: its lines begin with -----BEGIN CERTIFICATE-----",
+        )),
+    }
+}
+
+fn unusable(error: &Error) -> Trouble {
+    Trouble::new(
+        format!("our own certificate cannot be used: {error}"),
+        "check that the files of --tls-cert and --tls-key belong together",
+    )
+}
+
+/// Does not look at the name, or at nothing; that the server holds the certificate's key is checked always.
+#[derive(Debug)]
+struct Lenient {
+    chain: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Lenient {
+    /// Without roots it looks at nothing.
+    fn new(roots: RootCertStore, provider: Arc<CryptoProvider>) -> Result<Lenient, Trouble> {
+        let chain = if roots.is_empty() {
+            None
+        } else {
+            let builder =
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+            Some(builder.build().map_err(|error| {
+                Trouble::new(
+                    format!("no use of those who may sign: {error}"),
+                    "check the file of --tls-ca",
+                )
+            })?)
+        };
+        Ok(Lenient { chain, provider })
+    }
+}
+
+impl ServerCertVerifier for Lenient {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        use CertificateError::{NotValidForName, NotValidForNameContext};
+        let Some(chain) = &self.chain else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        // The name is what it looks at last.
+        match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            Err(Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
+                Ok(ServerCertVerified::assertion())
+            }
+            checked => checked,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+/// What TLS had to say against it, if that is what a client's error is about. `server`: its kind and address.
+pub(crate) fn said(server: &str, error: &(dyn StdError + 'static)) -> Option<Trouble> {
+    let (what, remedy) = match of_rustls(error)? {
+        Error::InvalidCertificate(error) => of_certificate(error),
+        Error::AlertReceived(alert) => of_alert(*alert),
+        Error::InvalidMessage(_) => no_tls(),
+        Error::PeerIncompatible(error) => (
+            format!("the server knows no TLS that is safe today: {error:?}"),
+            "let it speak TLS 1.2 or later",
+        ),
+        other => (
+            format!("no TLS connection: {other}"),
+            "see the server's log",
+        ),
+    };
+    Some(Trouble::new(format!("{server}: {what}"), remedy))
+}
+
+/// A server that does not speak it.
+pub(crate) fn no_tls() -> (String, &'static str) {
+    (
+        "the server does not speak TLS there".to_owned(),
+        "turn TLS on in the server, name its TLS port, or do without: --ssl-mode DISABLED, --sslmode disable, redis:// or http://",
+    )
+}
+
+/// Clients wrap the error in their own, and in those of I/O.
+fn of_rustls<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
+    type Shared = Arc<dyn StdError + Send + Sync>;
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<Error>() {
+            return Some(found);
+        }
+        // Both show what is within them as their own face, not as their source.
+        next = if let Some(wrapped) = error.downcast_ref::<io::Error>() {
+            wrapped.get_ref().map(|inner| inner as _)
+        } else if let Some(shared) = error.downcast_ref::<Shared>() {
+            Some(&**shared as &'a (dyn StdError + 'static))
+        } else {
+            error.source()
+        };
+    }
+    None
+}
+
+fn of_certificate(error: &CertificateError) -> (String, &'static str) {
+    use CertificateError as E;
+    let renew = "renew it on the server, and see that the clocks of both machines are right";
+    match error {
+        E::Expired => ("the server's certificate has expired".to_owned(), renew),
+        E::ExpiredContext { time, not_after } => {
+            let ago = time.as_secs().saturating_sub(not_after.as_secs());
+            let ago = match (ago / 86_400, ago / 3600) {
+                (0, 0) => format!("{} min", ago / 60),
+                (0, hours) => format!("{hours} h"),
+                (days, _) => format!("{days} days"),
+            };
+            (
+                format!("the server's certificate expired {ago} ago"),
+                renew,
+            )
+        }
+        E::NotValidYet | E::NotValidYetContext { .. } => (
+            "the server's certificate is not valid yet".to_owned(),
+            "see that the clocks of both machines are right",
+        ),
+        E::NotValidForNameContext {
+            expected,
+            presented,
+        } => {
+            let names = if presented.is_empty() {
+                "no name (only subjectAltName counts)".to_owned()
+            } else {
+                let names = presented.iter().map(|name| unwrapped(name));
+                names.collect::<Vec<_>>().join(", ")
+            };
+            (
+                format!(
+                    "the server's certificate is not for {} but for {names}",
+                    expected.to_str()
+                ),
+                "name the server as its certificate does, or give it a certificate for this name",
+            )
+        }
+        E::NotValidForName => (
+            "the server's certificate is for another name".to_owned(),
+            "name the server as its certificate does, or give it a certificate for this name",
+        ),
+        // The signature is bad when an authority of the same name is trusted, one made anew most likely.
+        E::UnknownIssuer | E::BadSignature => (
+            "nobody who is trusted here signed the server's certificate".to_owned(),
+            "name the PEM file of the authority that signed it with --tls-ca",
+        ),
+        E::Other(_) => (
+            format!("the server's certificate is refused: {error}"),
+            "give it one of its own (CA:FALSE) that an authority signed, not the authority's itself",
+        ),
+        error => (
+            format!("the server's certificate is refused: {error}"),
+            "give the server a valid certificate",
+        ),
+    }
+}
+
+/// The name in `DnsName("db")` or `IpAddress(10.0.0.1)`, as the library gives them.
+fn unwrapped(name: &str) -> &str {
+    let inner = name
+        .split_once('(')
+        .and_then(|(_, rest)| rest.strip_suffix(')'));
+    inner.unwrap_or(name).trim_matches('"')
+}
+
+/// The first name that a certificate is for, if its own name was all that a client had against it.
+pub(crate) fn presented(error: &(dyn StdError + 'static)) -> Option<String> {
+    match of_rustls(error)? {
+        Error::InvalidCertificate(CertificateError::NotValidForNameContext {
+            presented, ..
+        }) => presented
+            .first()
+            .map(|name| unwrapped(name).replace('*', "any")),
+        _ => None,
+    }
+}
+
+fn of_alert(alert: AlertDescription) -> (String, &'static str) {
+    use AlertDescription as A;
+    match alert {
+        A::CertificateRequired | A::HandshakeFailure | A::NoCertificate => (
+            format!(
+                "the server wants a certificate of its clients, or agrees on nothing ({alert:?})"
+            ),
+            "name yours with --tls-cert and --tls-key",
+        ),
+        A::UnknownCA
+        | A::DecryptError
+        | A::BadCertificate
+        | A::UnsupportedCertificate
+        | A::CertificateRevoked
+        | A::CertificateExpired
+        | A::CertificateUnknown
+        | A::AccessDenied => (
+            format!("the server refuses our certificate ({alert:?})"),
+            "show one with --tls-cert that an authority signed which the server knows",
+        ),
+        A::ProtocolVersion => (
+            "the server knows no TLS that is safe today".to_owned(),
+            "let it speak TLS 1.2 or later",
+        ),
+        alert => (
+            format!("the server ended TLS ({alert:?})"),
+            "see the server's log",
+        ),
+    }
+}

@@ -1,0 +1,203 @@
+//! Where clients come in: a TCP port or a Unix socket.
+
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use justitia_report::feed::Listen;
+
+/// Who may connect to a Unix socket: its owner and its group.
+const MODE: u32 = 0o660;
+
+/// A place that clients come to. Dropping it removes a Unix socket's path.
+#[derive(Debug)]
+pub struct Listener {
+    at: Listen,
+    inner: Inner,
+}
+
+#[derive(Debug)]
+enum Inner {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// Takes the place. A Unix socket that nobody listens at any more is taken over.
+    pub fn bind(listen: &Listen) -> io::Result<Listener> {
+        match listen {
+            Listen::Tcp(address) => TcpListener::bind(address)?.try_into(),
+            Listen::Unix(path) => {
+                let listener = match UnixListener::bind(path) {
+                    Err(error) if error.kind() == ErrorKind::AddrInUse && is_left(path) => {
+                        fs::remove_file(path)?;
+                        UnixListener::bind(path)
+                    }
+                    bound => bound,
+                }?;
+                listener.set_nonblocking(true)?;
+                // Until now no more than the umask admits, which is nobody that this does not.
+                fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
+                Ok(Listener {
+                    at: listen.clone(),
+                    inner: Inner::Unix(listener),
+                })
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn at(&self) -> &Listen {
+        &self.at
+    }
+
+    /// The next client, if one is there.
+    pub(crate) fn accept(&self) -> io::Result<Socket> {
+        match &self.inner {
+            Inner::Tcp(listener) => listener.accept().map(|(stream, _)| Socket::Tcp(stream)),
+            Inner::Unix(listener) => listener.accept().map(|(stream, _)| Socket::Unix(stream)),
+        }
+    }
+}
+
+/// Whether a socket is there that nobody listens at.
+fn is_left(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let refused = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;
+    is_socket && UnixStream::connect(path).is_err_and(refused)
+}
+
+impl TryFrom<TcpListener> for Listener {
+    type Error = io::Error;
+
+    fn try_from(listener: TcpListener) -> io::Result<Listener> {
+        listener.set_nonblocking(true)?;
+        Ok(Listener {
+            at: Listen::Tcp(listener.local_addr()?),
+            inner: Inner::Tcp(listener),
+        })
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.inner {
+            Inner::Tcp(listener) => listener.as_fd(),
+            Inner::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listen::Unix(path) = &self.at {
+            // In a directory of root's it stays, and the next one takes it over.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// A client's stream.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    /// Never blocks from here on, and sends at once.
+    pub(crate) fn prepare(&self) -> io::Result<()> {
+        match self {
+            Socket::Tcp(stream) => {
+                stream.set_nonblocking(true)?;
+                stream.set_nodelay(true)
+            }
+            Socket::Unix(stream) => stream.set_nonblocking(true),
+        }
+    }
+
+    /// The first byte that waits to be read; `None`: the client has closed its end.
+    pub(crate) fn peek(&self) -> io::Result<Option<u8>> {
+        let mut byte = [0];
+        let (count, _) = rustix::net::recv(self, &mut byte, rustix::net::RecvFlags::PEEK)?;
+        Ok((count > 0).then_some(byte[0]))
+    }
+
+    pub(crate) fn end(&self) -> io::Result<()> {
+        match self {
+            Socket::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Socket::Unix(stream) => stream.shutdown(Shutdown::Write),
+        }
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.read(buffer),
+            Socket::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.write(bytes),
+            Socket::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Tcp(stream) => stream.as_fd(),
+            Socket::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(path: &Path) -> Listen {
+        Listen::Unix(path.to_owned())
+    }
+
+    #[test]
+    fn a_unix_socket_is_for_its_owner_and_group_and_vanishes_with_the_page() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("page.sock");
+        let listener = Listener::bind(&at(&path)).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, MODE);
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_unix_socket_that_was_left_is_taken_over_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("page.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let taken = Listener::bind(&at(&path)).unwrap();
+        let in_use = |path: &Path| Listener::bind(&at(path)).unwrap_err().kind();
+        assert_eq!(in_use(&path), ErrorKind::AddrInUse);
+        UnixStream::connect(&path).unwrap();
+        drop(taken);
+        fs::write(&path, "a file").unwrap();
+        assert_eq!(in_use(&path), ErrorKind::AddrInUse);
+        assert_eq!(fs::read(&path).unwrap(), b"a file");
+    }
+}

@@ -1,0 +1,128 @@
+//! What HTTP is said over: a client's stream as it is, or TLS 1.2 or later on it. Never blocks.
+//!
+//! The handshake is part of asking: it has the same deadline, and who does not come to an end with it loses its
+//! place as who says nothing does. Beside a client's request, TLS holds at most one record of 16 KiB that it has
+//! not understood yet, and [`UNSENT`] of what is not sent.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use justitia_report::feed;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, Stream};
+
+use crate::listener::Socket;
+
+/// Bytes that wait to be sent.
+const UNSENT: usize = 32 << 10;
+/// The first byte of every handshake (RFC 8446, 5.1).
+const HANDSHAKE: u8 = 22;
+
+/// A server's side of TLS, of what the agent read. Errors in words.
+pub(crate) fn configuration(told: &feed::Tls) -> Result<Arc<ServerConfig>, String> {
+    let (certificate, key) = match told {
+        feed::Tls::Unreadable(cause) => return Err(cause.clone()),
+        feed::Tls::Pem { certificate, key } => (certificate, key),
+    };
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
+    let chain = chain.map_err(|error| format!("its certificate is no PEM: {error}"))?;
+    if chain.is_empty() {
+        return Err("there is no certificate in its file".to_owned());
+    }
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
+    let key = key.map_err(|error| format!("there is no key without a passphrase: {error}"))?;
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
+    let mut config = config.map_err(|error| format!("certificate and key do not fit: {error}"))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// A client's stream.
+#[derive(Debug)]
+pub(super) struct Wire {
+    socket: Socket,
+    tls: Option<Box<ServerConnection>>,
+    /// Nothing was read yet.
+    fresh: bool,
+    ended: bool,
+}
+
+/// What was read.
+pub(super) enum Heard {
+    /// So many bytes; none: the client has closed its end.
+    Bytes(usize),
+    /// HTTP where TLS is spoken. What is answered goes out as it is.
+    NoTls,
+}
+
+impl Wire {
+    pub(super) fn new(socket: Socket, tls: Option<Arc<ServerConfig>>) -> io::Result<Wire> {
+        socket.prepare()?;
+        let connect = |config| {
+            let mut tls = ServerConnection::new(config).map_err(io::Error::other)?;
+            tls.set_buffer_limit(Some(UNSENT));
+            Ok::<_, io::Error>(Box::new(tls))
+        };
+        Ok(Wire {
+            socket,
+            tls: tls.map(connect).transpose()?,
+            fresh: true,
+            ended: false,
+        })
+    }
+
+    /// Whether the handshake wants to write before it can read on.
+    pub(super) fn wants_write(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Heard> {
+        if self.fresh && self.tls.is_some() {
+            if self.socket.peek()?.is_some_and(|byte| byte != HANDSHAKE) {
+                self.tls = None;
+                return Ok(Heard::NoTls);
+            }
+            self.fresh = false;
+        }
+        let count = match &mut self.tls {
+            None => self.socket.read(buffer),
+            Some(tls) => Stream::new(&mut **tls, &mut self.socket).read(buffer),
+        };
+        count.map(Heard::Bytes)
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => self.socket.write(bytes),
+            Some(tls) => Stream::new(&mut **tls, &mut self.socket).write(bytes),
+        }
+    }
+
+    /// Nothing more is said. To be called again while it would block.
+    pub(super) fn end(&mut self) -> io::Result<()> {
+        if let Some(tls) = &mut self.tls {
+            if !self.ended {
+                self.ended = true;
+                tls.send_close_notify();
+            }
+            while tls.wants_write() {
+                match tls.write_tls(&mut self.socket) {
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    written => written.map(drop)?,
+                }
+            }
+        }
+        self.socket.end()
+    }
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
