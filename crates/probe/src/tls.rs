@@ -117,11 +117,15 @@ impl Tls {
         if self.check != Check::Nothing {
             roots.add_parsable_certificates(self.roots()?);
         }
+        let lenient = |roots| Ok::<_, Trouble>(Arc::new(Lenient::new(roots, provider)?));
         let builder = match self.check {
             Check::Full => builder.with_root_certificates(roots),
-            Check::Chain | Check::Nothing => builder
+            Check::Chain => builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Lenient::new(roots, provider)?)),
+                .with_custom_certificate_verifier(lenient(Some(roots))?),
+            Check::Nothing => builder
+                .dangerous()
+                .with_custom_certificate_verifier(lenient(None)?),
         };
         match self.shown()? {
             Some((chain, key)) => builder.with_client_auth_cert(chain, key),
@@ -168,20 +172,22 @@ struct Lenient {
 }
 
 impl Lenient {
-    /// Without roots it looks at nothing.
-    fn new(roots: RootCertStore, provider: Arc<CryptoProvider>) -> Result<Lenient, Trouble> {
-        let chain = if roots.is_empty() {
-            None
-        } else {
+    /// `roots`: who may sign, at least one of them usable; `None`: it looks at nothing.
+    fn new(
+        roots: Option<RootCertStore>,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Lenient, Trouble> {
+        let verifier = |roots| {
             let builder =
                 WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-            Some(builder.build().map_err(|error| {
+            builder.build().map_err(|error| {
                 Trouble::new(
                     format!("no use of those who may sign: {error}"),
                     "check the file of --tls-ca",
                 )
-            })?)
+            })
         };
+        let chain = roots.map(verifier).transpose()?;
         Ok(Lenient { chain, provider })
     }
 }
@@ -388,5 +394,30 @@ fn of_alert(alert: AlertDescription) -> (String, &'static str) {
             format!("the server ended TLS ({alert:?})"),
             "see the server's log",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn authorities_that_cannot_be_read_let_nobody_pass() {
+        let dir = tempfile::tempdir().unwrap();
+        let ca = dir.path().join("ca.pem");
+        // Well-formed PEM, but no certificate within.
+        fs::write(
+            &ca,
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        )
+        .unwrap();
+        let tls = |check| Tls {
+            check,
+            ca: Some(ca.clone()),
+            ..Tls::default()
+        };
+        let refused = tls(Check::Chain).config().unwrap_err();
+        assert!(refused.to_string().contains("who may sign"), "{refused}");
+        assert!(tls(Check::Nothing).config().is_ok());
     }
 }
