@@ -501,7 +501,7 @@ fn reads_that_are_too_many_to_count_are_estimated_within_three_percent() {
     let id = scratch.group().id();
     let dir = TestFile::dir();
     let file = TestFile::cold(dir.path(), "file", 1 << 20);
-    let mut eye = Eye::fresh(vec![scratch.group()]);
+    let mut eye = Eye::on(vec![scratch.group()]);
     println!(
         "each is counted up to {:?} a second",
         eye.observer.most_reads_per_s()
