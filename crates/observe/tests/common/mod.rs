@@ -109,10 +109,14 @@ impl Eye {
     pub(crate) fn on(groups: Vec<Group>) -> Eye {
         static SHARED: OnceLock<Mutex<Observer>> = OnceLock::new();
         let shared = SHARED.get_or_init(|| Mutex::new(observer()));
-        Eye::through(
-            shared.lock().unwrap_or_else(PoisonError::into_inner),
-            groups,
-        )
+        let shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut eye = Eye::through(shared, groups);
+        // After many reads it may still estimate.
+        while eye.observer.estimates() {
+            std::thread::sleep(Duration::from_secs(1));
+            eye.look();
+        }
+        eye
     }
 }
 
