@@ -213,6 +213,20 @@ pub(crate) struct Column {
     pub(crate) rank: u8,
 }
 
+impl Column {
+    /// A column of words.
+    pub(crate) const fn left(head: &'static str, rank: u8) -> Column {
+        let right = false;
+        Column { head, right, rank }
+    }
+
+    /// A column of numbers.
+    pub(crate) const fn right(head: &'static str, rank: u8) -> Column {
+        let right = true;
+        Column { head, right, rank }
+    }
+}
+
 /// A table: aligned, and as wide as it may be.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -376,21 +390,9 @@ mod tests {
     use super::*;
 
     const COLUMNS: [Column; 3] = [
-        Column {
-            head: "GROUP",
-            right: false,
-            rank: 0,
-        },
-        Column {
-            head: "WEIGHT",
-            right: true,
-            rank: 0,
-        },
-        Column {
-            head: "COLOR",
-            right: false,
-            rank: 1,
-        },
+        Column::left("GROUP", 0),
+        Column::right("WEIGHT", 0),
+        Column::left("COLOR", 1),
     ];
 
     fn table() -> Table {

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{advise, Eye, Scratch, TestFile, PAGE};
-use justitia_observe::bpf::Counters;
+use justitia_observe::bpf::{Counters, Observer};
 use justitia_observe::TrafficSource;
 use justitia_policy::units::Bytes;
 use justitia_policy::worth::Curve;
@@ -67,7 +67,7 @@ impl Load {
 /// A group, its reader and who looks.
 struct Reader<'a> {
     scratch: &'a Scratch,
-    eye: Eye,
+    eye: Eye<Box<Observer>>,
     file: fs::File,
     load: Load,
     nth: u64,
@@ -141,7 +141,7 @@ fn off(name: &str, load: Load, how: &Comparison<'_>) -> (f64, usize) {
     }
     let scratch = Scratch::new("curve");
     // Before we enter: the observer's maps are charged to who makes them.
-    let eye = Eye::on(vec![scratch.group()]);
+    let eye = Eye::fresh(vec![scratch.group()]);
     scratch.enter();
     let file = fs::File::open(&path).unwrap();
     advise(&file, libc::POSIX_FADV_DONTNEED);
@@ -219,7 +219,7 @@ fn a_curve_tells_what_hit_ratios_at_other_sizes_will_be() {
     }
 }
 
-/// Reads a page again and again in a cgroup, in a process of its own, until it is dropped.
+/// Reads a few bytes again and again in a cgroup, in a process of its own, until it is dropped.
 struct Busy(libc::pid_t);
 
 impl Busy {
@@ -229,7 +229,7 @@ impl Busy {
         // SAFETY: the child makes system calls and nothing else.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let mut buffer = [0u8; PAGE as usize];
+            let mut buffer = [0u8; 64];
             // SAFETY: the buffer is as long as said, and both files are open.
             unsafe {
                 // The observer's links would outlive it in the copies of its descriptors.
@@ -264,7 +264,7 @@ fn a_group_that_misses_has_a_curve_while_reads_are_seen_in_windows() {
     TestFile::cold(dir.path(), "file", PAGES * PAGE);
     let file = fs::File::open(dir.path().join("file")).unwrap();
     let (loops, busy) = (Scratch::new("loops"), Scratch::new("busy"));
-    let eye = Eye::on(vec![loops.group(), busy.group()]);
+    let eye = Eye::fresh(vec![loops.group(), busy.group()]);
     let _busy = Busy::new(&busy, &file);
     loops.enter();
     loops.set("memory.max", &(12u64 << 20).to_string());

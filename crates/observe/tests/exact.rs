@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{advise, assert_within_a_point, Eye, Map, Scratch, TestFile, PAGE};
+use common::{advise, assert_within_a_point, Eye, Map, Scratch, Stops, TestFile, PAGE};
 use io_uring::{opcode, types, IoUring};
 
 const FILE_BYTES: u64 = 8 << 20;
@@ -470,32 +470,24 @@ impl Tally {
     }
 }
 
-/// Ends the readers of a tally, also where the test fails: they would read for ever.
-struct Stop<'a>(&'a Tally);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.stop.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Reads the file's pages one by one, all of them twice after it was dropped, and as many bytes from /dev/zero.
+/// Reads the file's pages one by one, all of them twice after it was dropped, and as many bytes from /dev/zero. Little
+/// of each: a slow machine copies a page longer than all else takes, and has too few reads for estimates.
 fn read_often(file: &TestFile, tally: &Tally) {
     let handle = file.open();
     advise(&handle, libc::POSIX_FADV_RANDOM);
     let zero = File::open("/dev/zero").unwrap();
-    let mut page = [0; PAGE as usize];
+    let mut part = [0; 64];
     while !tally.stop.load(Ordering::Relaxed) {
         file.cool();
         for round in 0..20 {
             for at in (0..file.bytes).step_by(PAGE as usize) {
-                handle.read_exact_at(&mut page, at).unwrap();
-                tally.bytes.fetch_add(PAGE, Ordering::Relaxed);
+                handle.read_exact_at(&mut part, at).unwrap();
+                tally.bytes.fetch_add(part.len() as u64, Ordering::Relaxed);
                 tally.asked.fetch_add(1, Ordering::Relaxed);
                 tally
                     .missed
                     .fetch_add(u64::from(round == 0), Ordering::Relaxed);
-                zero.read_at(&mut page, 0).unwrap();
+                zero.read_at(&mut part, 0).unwrap();
             }
         }
     }
@@ -517,32 +509,32 @@ fn reads_that_are_too_many_to_count_are_estimated_within_three_percent() {
     let tally = Tally::default();
     thread::scope(|scope| {
         scope.spawn(|| read_often(&file, &tally));
-        let _stop = Stop(&tally);
-        let begun = Instant::now();
-        while !eye.observer.estimates() {
-            assert!(begun.elapsed() < Duration::from_secs(30), "always counted");
-            thread::sleep(Duration::from_secs(1));
+        let _stops = Stops(&tally.stop);
+        // Where the host has others to serve, the reader may be too slow for a while: then once more.
+        let window = (0..12).find_map(|_| {
+            thread::sleep(Duration::from_secs(5));
             eye.look();
-        }
-        println!("estimated after {:?}", begun.elapsed());
-        thread::sleep(Duration::from_secs(1));
-        for _ in 0..3 {
             let before = (eye.counters(id), tally.now());
+            let mut estimated = eye.observer.estimates();
             for _ in 0..10 {
+                if !estimated {
+                    return None;
+                }
                 thread::sleep(Duration::from_secs(1));
                 let sample = eye.look()[0];
                 assert!(sample.traffic.read_bytes.is_some() && sample.cache.asked_pages.is_some());
+                estimated = eye.observer.estimates();
             }
-            let after = (eye.counters(id), tally.now());
-            let counted = common::difference(&before.0, &after.0);
-            let [bytes, asked, missed] = [0, 1, 2].map(|i| after.1[i] - before.1[i]);
-            println!("{bytes} bytes, {asked} asked, {missed} missed; told {counted:?}");
-            assert!(eye.observer.estimates());
-            let off = counted.read_bytes as f64 / bytes as f64 - 1.0;
-            let ratio = counted.hit_ratio().unwrap() - (1.0 - missed as f64 / asked as f64);
-            println!("bytes {:+.2} %, hit ratio {ratio:+.4}", 100.0 * off);
-            assert!(off.abs() <= 0.03 && ratio.abs() <= 0.02);
-        }
+            estimated.then(|| (before, (eye.counters(id), tally.now())))
+        });
+        let (before, after) = window.expect("estimated for ten seconds");
+        let counted = common::difference(&before.0, &after.0);
+        let [bytes, asked, missed] = [0, 1, 2].map(|i| after.1[i] - before.1[i]);
+        println!("{bytes} bytes, {asked} asked, {missed} missed; told {counted:?}");
+        let off = counted.read_bytes as f64 / bytes as f64 - 1.0;
+        let ratio = counted.hit_ratio().unwrap() - (1.0 - missed as f64 / asked as f64);
+        println!("bytes {:+.2} %, hit ratio {ratio:+.4}", 100.0 * off);
+        assert!(off.abs() <= 0.03 && ratio.abs() <= 0.02);
     });
     // Nobody reads any more: each read is counted again, and exactly.
     let begun = Instant::now();

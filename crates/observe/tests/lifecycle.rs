@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{advise, assert_within_a_point, leave, observer, Eye, Scratch, TestFile};
+use common::{advise, assert_within_a_point, leave, observer, Eye, Scratch, Stops, TestFile};
 use justitia_cgroup::Group;
 use justitia_observe::bpf::{probe, Answer, Counters};
 use justitia_observe::{TrafficSource, Watched};
@@ -130,9 +130,10 @@ fn attaching_and_detaching_under_load_leaves_nothing_behind() {
             }
             rounds
         });
+        let stops = Stops(&stop);
         let begun = Instant::now();
         for _ in 0..rounds() {
-            let mut eye = Eye::on(vec![scratch.group()]);
+            let mut eye = Eye::fresh(vec![scratch.group()]);
             let id = eye.groups[0].id();
             let deadline = Instant::now() + Duration::from_secs(5);
             while eye.counters(id).read_bytes == 0 {
@@ -141,7 +142,7 @@ fn attaching_and_detaching_under_load_leaves_nothing_behind() {
             }
         }
         println!("{} rounds in {:?}", rounds(), begun.elapsed());
-        stop.store(true, Ordering::Relaxed);
+        drop(stops);
         assert!(load.join().unwrap() > 0);
     });
     let after = settle(before);
@@ -376,7 +377,7 @@ fn a_file_that_two_groups_use_is_known_with_who_pays() {
     let private = dir.path().join("private");
     std::fs::write(&private, vec![1; 8 << 20]).unwrap();
     let (payer, user) = (Scratch::new("payer"), Scratch::new("user"));
-    let mut eye = Eye::on(vec![payer.group(), user.group()]);
+    let mut eye = Eye::fresh(vec![payer.group(), user.group()]);
     let ids = [eye.groups[0].id(), eye.groups[1].id()];
     let mut text = Vec::new();
     payer.enter();
@@ -443,7 +444,7 @@ fn who_paid_and_went_before_the_observer_came_still_pays() {
     std::fs::write(&path, vec![1; 4 << 20]).unwrap();
     user.enter();
     let _handle = File::open(&path).unwrap();
-    let mut eye = Eye::on(vec![payer.group(), user.group()]);
+    let mut eye = Eye::fresh(vec![payer.group(), user.group()]);
     eye.observer.look_for_shared_files();
     let (payer, user) = (eye.groups[0].id(), eye.groups[1].id());
     let shared = eye.observer.shared().expect("it has looked");

@@ -28,93 +28,81 @@ told() {
 /// The ways to dirty pages that `writer` has beside new files that stay. Three files for each thread are more
 /// than may be dirty, and every other one is deleted before it is written.
 const WAYS: &str = r#"
-{
-    insmod /opt/lab/justitia.ko || give_up "the module does not load"
-    export WARM_UP=4
-    for way in "files 3" mmap uring; do
-        name=${way%% *}
-        hold
-        load 12 $way; rates $name
-        let_go
-        load 12 $way; rates open-$name
-    done
-    unload && echo "unloaded: yes"
-    complaints
-} 2>&1 | report
+load_module
+export WARM_UP=4
+for way in "files 3" mmap uring; do
+    name=${way%% *}
+    hold
+    load 12 $way; rates $name
+    let_go
+    load 12 $way; rates open-$name
+done
+unload && echo "unloaded: yes"
 "#;
 
 /// Four groups of one weight whose files are replaced before they are written, in turn with the gate and without it.
 const YOUNG: &str = r#"
-{
-    insmod /opt/lab/justitia.ko || give_up "the module does not load"
-    export WARM_UP=4
-    for w in $groups; do echo 100 >$cg/w$w/io.bfq.weight; done
-    weights=$(for w in $groups; do echo $cg/w$w:100; done)
-    for gate in gate open gate open; do
-        [ $gate = gate ] && hold
-        load 10 files 3; rates $gate
-        [ $gate = gate ] && gatectl status | grep ^device
-        [ $gate = gate ] && let_go
-    done
-    unload && echo "unloaded: yes"
-    complaints
-} 2>&1 | report
+load_module
+export WARM_UP=4
+for w in $groups; do echo 100 >$cg/w$w/io.bfq.weight; done
+weights=$(for w in $groups; do echo $cg/w$w:100; done)
+for gate in gate open gate open; do
+    [ $gate = gate ] && hold
+    load 10 files 3; rates $gate
+    [ $gate = gate ] && gatectl status | grep ^device
+    [ $gate = gate ] && let_go
+done
+unload && echo "unloaded: yes"
 "#;
 
 /// w800 writes 256 KB each second while the others write all they can; then a second disk, of 4 MB/s.
 const NEIGHBOURS: &str = r#"
-{
-    insmod /opt/lab/justitia.ko || give_up "the module does not load"
-    neighbours() { # SECONDS NAME
-        group 100 $2-100 /data/w100 $1 4
-        group 200 $2-200 /data/w200 $1 4
-        group 400 $2-400 /data/w400 $1 4
-    }
-    for gate in gate open; do
-        [ $gate = gate ] && hold
-        neighbours 5 settling; told
-        neighbours 20 $gate
-        group 800 $gate-trickle /data/w800 20 1 trickle 256
-        told $gate-100 $gate-200 $gate-400 $gate-trickle
-        [ $gate = gate ] && let_go
-    done
-    second_disk 256 4
-    for gate in gate open; do
-        [ $gate = gate ] && hold
-        neighbours 5 settling; told
-        neighbours 20 $gate-fast
-        group 800 $gate-slow /run/slow 20 2
-        told $gate-fast-100 $gate-fast-200 $gate-fast-400 $gate-slow
-        [ $gate = gate ] && gatectl status | grep ^device
-        [ $gate = gate ] && let_go
-    done
-    unload && echo "unloaded: yes"
-    complaints
-} 2>&1 | report
+load_module
+neighbours() { # SECONDS NAME
+    group 100 $2-100 /data/w100 $1 4
+    group 200 $2-200 /data/w200 $1 4
+    group 400 $2-400 /data/w400 $1 4
+}
+for gate in gate open; do
+    [ $gate = gate ] && hold
+    neighbours 5 settling; told
+    neighbours 20 $gate
+    group 800 $gate-trickle /data/w800 20 1 trickle 256
+    told $gate-100 $gate-200 $gate-400 $gate-trickle
+    [ $gate = gate ] && let_go
+done
+second_disk 256 4
+for gate in gate open; do
+    [ $gate = gate ] && hold
+    neighbours 5 settling; told
+    neighbours 20 $gate-fast
+    group 800 $gate-slow /run/slow 20 2
+    told $gate-fast-100 $gate-fast-200 $gate-fast-400 $gate-slow
+    [ $gate = gate ] && gatectl status | grep ^device
+    [ $gate = gate ] && let_go
+done
+unload && echo "unloaded: yes"
 "#;
 
 /// One writer alone, 4 KB at a time into a file that never gets near a threshold: without the module, with the
 /// gate open and with it closed, in turn.
 const ALONE: &str = r#"
-{
-    alone() { # NAME
-        group 400 $1 /data/w400 1 1 overwrite 8
-        told $1
-    }
-    # The first ones pay for pages and for the file's blocks.
-    alone warm; alone warm
-    for round in $(seq 7); do
-        alone without
-        insmod /opt/lab/justitia.ko || give_up "the module does not load"
-        alone open
-        hold
-        alone settling
-        alone closed
-        let_go
-        unload || give_up "the module does not unload"
-    done
-    complaints
-} 2>&1 | report
+alone() { # NAME
+    group 400 $1 /data/w400 1 1 overwrite 8
+    told $1
+}
+# The first ones pay for pages and for the file's blocks.
+alone warm; alone warm
+for round in $(seq 7); do
+    alone without
+    load_module
+    alone open
+    hold
+    alone settling
+    alone closed
+    let_go
+    unload || give_up "the module does not unload"
+done
 "#;
 
 fn shape(script: &str) -> String {

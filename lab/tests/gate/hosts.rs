@@ -14,192 +14,174 @@ use crate::{line, module_dir, no_complaints, rates, spec, variation};
 /// Four tasks of the root cgroup write all they can, first without a weight, then with one. Who opens files
 /// is seen by a probe; who switches ftrace off is refused.
 const OUTSIDE: &str = r#"
-{
-    mount -t tracefs none /sys/kernel/tracing
-    cd /sys/kernel/tracing
-    echo 'p:opened filp_open' >kprobe_events && echo 1 >events/kprobes/opened/enable ||
-        give_up "no probe"
-    cd /
-    insmod /opt/lab/justitia.ko || give_up "the module does not load"
-    mkdir /data/outside
-    outside() { writer /data/outside "$1" 4 >/run/outside & outside=$!; }
-    hold
-    echo 2>/dev/null 0 >/proc/sys/kernel/ftrace_enabled || echo "ftrace_enabled: refused"
-    before=$(gatectl status | grep -o 'setpoint=[0-9]*' | head -n1)
-    outside 35
-    load 8; rates settling
-    load 20; rates inside
-    wait $outside; echo "outside: $(cat /run/outside)"
-    echo 20 >/proc/sys/vm/dirty_background_ratio
-    echo 40 >/proc/sys/vm/dirty_ratio
-    sleep 4
-    echo "thresholds: $before $(gatectl status | grep -o 'setpoint=[0-9]*' | head -n1)"
-    echo 10 >/proc/sys/vm/dirty_background_ratio
-    echo 20 >/proc/sys/vm/dirty_ratio
-    let_go
-    echo "opened by workers: $(grep -c kworker /sys/kernel/tracing/trace)"
-    echo 0 >/sys/kernel/tracing/events/kprobes/opened/enable
-    weights="$weights $cg:500"
-    hold
-    outside 35
-    load 8; rates settling
-    load 20; rates weighted
-    wait $outside; echo "outside weighted: $(cat /run/outside)"
-    let_go
-    unload && echo "unloaded: yes"
-    echo 0 >/proc/sys/kernel/ftrace_enabled
-    insmod /opt/lab/justitia.ko 2>/dev/null || echo "without ftrace: refused"
-    echo 1 >/proc/sys/kernel/ftrace_enabled
-    complaints
-} 2>&1 | report
+mount -t tracefs none /sys/kernel/tracing
+cd /sys/kernel/tracing
+echo 'p:opened filp_open' >kprobe_events && echo 1 >events/kprobes/opened/enable ||
+    give_up "no probe"
+cd /
+load_module
+mkdir /data/outside
+outside() { writer /data/outside "$1" 4 >/run/outside & outside=$!; }
+hold
+echo 2>/dev/null 0 >/proc/sys/kernel/ftrace_enabled || echo "ftrace_enabled: refused"
+before=$(gatectl status | grep -o 'setpoint=[0-9]*' | head -n1)
+outside 35
+load 8; rates settling
+load 20; rates inside
+wait $outside; echo "outside: $(cat /run/outside)"
+echo 20 >/proc/sys/vm/dirty_background_ratio
+echo 40 >/proc/sys/vm/dirty_ratio
+sleep 4
+echo "thresholds: $before $(gatectl status | grep -o 'setpoint=[0-9]*' | head -n1)"
+echo 10 >/proc/sys/vm/dirty_background_ratio
+echo 20 >/proc/sys/vm/dirty_ratio
+let_go
+echo "opened by workers: $(grep -c kworker /sys/kernel/tracing/trace)"
+echo 0 >/sys/kernel/tracing/events/kprobes/opened/enable
+weights="$weights $cg:500"
+hold
+outside 35
+load 8; rates settling
+load 20; rates weighted
+wait $outside; echo "outside weighted: $(cat /run/outside)"
+let_go
+unload && echo "unloaded: yes"
+echo 0 >/proc/sys/kernel/ftrace_enabled
+insmod /opt/lab/justitia.ko 2>/dev/null || echo "without ftrace: refused"
+echo 1 >/proc/sys/kernel/ftrace_enabled
 "#;
 
 /// On the file system that the job names.
 const FILE_SYSTEM: &str = r#"
-{
-    fs=$(job)
-    if [ "$fs" != ext4 ]; then
-        umount /data
-        force=-f; mkfs.$fs -q $force "$data" && mount "$data" /data || give_up "no $fs"
-        for w in $groups; do mkdir /data/w$w; done
-    fi
-    insmod /opt/lab/justitia.ko || give_up "the module does not load"
-    pages() { gatectl status | grep "weight=100 " | grep -o ' pages=[0-9]*' | tail -n1 | cut -d= -f2; }
-    charged() { # NAME KB
-        hold
-        (echo 0 >$cg/w100/cgroup.procs && exec writer /data/w100 20 1 direct $2 >/run/direct)
-        echo "$1: $(pages) of $(($(cat /run/direct) * 20 / 4096))"
-        let_go
-    }
-    charged large 1024
-    charged small 16
-    export WARM_UP=4
-    for way in files uring; do
-        hold
-        load 15 $way; rates $way
-        let_go
-    done
-    unload && echo "unloaded: yes"
-    complaints
-} 2>&1 | report
+fs=$(job)
+if [ "$fs" != ext4 ]; then
+    umount /data
+    force=-f; mkfs.$fs -q $force "$data" && mount "$data" /data || give_up "no $fs"
+    for w in $groups; do mkdir /data/w$w; done
+fi
+load_module
+pages() { gatectl status | grep "weight=100 " | grep -o ' pages=[0-9]*' | tail -n1 | cut -d= -f2; }
+charged() { # NAME KB
+    hold
+    (echo 0 >$cg/w100/cgroup.procs && exec writer /data/w100 20 1 direct $2 >/run/direct)
+    echo "$1: $(pages) of $(($(cat /run/direct) * 20 / 4096))"
+    let_go
+}
+charged large 1024
+charged small 16
+export WARM_UP=4
+for way in files uring; do
+    hold
+    load 15 $way; rates $way
+    let_go
+done
+unload && echo "unloaded: yes"
 "#;
 
 /// Large writes of everybody while the file system is frozen again and again; then the heaviest and the
 /// lightest append to one file.
 const LOCKS: &str = r#"
-{
-    insmod /opt/lab/justitia.ko || give_up "the module does not load"
-    for gate in gate open; do
-        [ $gate = gate ] && hold
-        load 30 big 32
-        sleep 5
-        echo "freeze $gate: $(writer /data 20 1 freeze)"
-        rates big-$gate
-        [ $gate = gate ] && echo "longest wait: $(gatectl status | grep -o 'longest_wait_ms=[0-9]*')"
-        for w in 200 400; do group $w beside$w /data/w$w 20 4; done
-        group 100 light-$gate /data 20 1 append
-        group 800 heavy-$gate /data 20 1 append
-        told light-$gate heavy-$gate
-        [ $gate = gate ] && let_go
-    done
-    unload && echo "unloaded: yes"
-    complaints
-} 2>&1 | report
+load_module
+for gate in gate open; do
+    [ $gate = gate ] && hold
+    load 30 big 32
+    sleep 5
+    echo "freeze $gate: $(writer /data 20 1 freeze)"
+    rates big-$gate
+    [ $gate = gate ] && echo "longest wait: $(gatectl status | grep -o 'longest_wait_ms=[0-9]*')"
+    for w in 200 400; do group $w beside$w /data/w$w 20 4; done
+    group 100 light-$gate /data 20 1 append
+    group 800 heavy-$gate /data 20 1 append
+    told light-$gate heavy-$gate
+    [ $gate = gate ] && let_go
+done
+unload && echo "unloaded: yes"
 "#;
 
 /// Settings of one holder are not the next one's. A disk so slow that its writers sit in the kernel's own
 /// throttling does not keep anybody in rmmod.
 const HOLDERS: &str = r#"
-{
-    insmod /opt/lab/justitia.ko || give_up "the module does not load"
-    echo "at first: $(gatectl status | grep ^config)"
-    hold order=1 aging=0 timeout_ms=700
-    echo "held: $(gatectl status | grep ^config)"
-    let_go
-    echo "afterwards: $(gatectl status | grep ^config)"
-    second_disk 64 1
-    echo 4194304 >/proc/sys/vm/dirty_background_bytes
-    echo 8388608 >/proc/sys/vm/dirty_bytes
-    hold
-    group 100 slow /run/slow 60 4 files 2
-    sleep 10
-    let_go
-    begun=$(date +%s%N)
-    timeout -s INT 4 rmmod justitia 2>/dev/null
-    echo "rmmod: $? after $((($(date +%s%N) - begun) / 1000000)) ms"
-    kill -9 "${others[@]}"
-    unload && echo "unloaded: yes"
-    complaints
-} 2>&1 | report
+load_module
+echo "at first: $(gatectl status | grep ^config)"
+hold order=1 aging=0 timeout_ms=700
+echo "held: $(gatectl status | grep ^config)"
+let_go
+echo "afterwards: $(gatectl status | grep ^config)"
+second_disk 64 1
+echo 4194304 >/proc/sys/vm/dirty_background_bytes
+echo 8388608 >/proc/sys/vm/dirty_bytes
+hold
+group 100 slow /run/slow 60 4 files 2
+sleep 10
+let_go
+begun=$(date +%s%N)
+timeout -s INT 4 rmmod justitia 2>/dev/null
+echo "rmmod: $? after $((($(date +%s%N) - begun) / 1000000)) ms"
+kill -9 "${others[@]}"
+unload && echo "unloaded: yes"
 "#;
 
 /// Groups that write a little and remain, beside four that write all they can. What a look costs is by
 /// the function graph tracer.
 const MANY: &str = r#"
-{
-    insmod /opt/lab/justitia.ko || give_up "the module does not load"
-    mount -t tracefs none /sys/kernel/tracing
-    cd /sys/kernel/tracing
-    echo jg_tick >set_ftrace_filter || give_up "the tracer does not know jg_tick"
-    echo 4096 >buffer_size_kb
-    cd /
-    made=0
-    for many in 10 100 1000; do
-        while ((made < many)); do
-            made=$((made + 1))
-            mkdir $cg/many$made /data/many$made
-            weights="$weights $cg/many$made:100"
-        done
-        hold
-        for ((i = 1; i <= many; i++)); do
-            (echo 0 >$cg/many$i/cgroup.procs && exec dd if=/dev/zero of=/data/many$i/file bs=128k count=1 status=none)
-        done
-        load 12
-        sleep 4
-        echo function_graph >/sys/kernel/tracing/current_tracer
-        echo >/sys/kernel/tracing/trace
-        sleep 5
-        echo 0 >/sys/kernel/tracing/tracing_on
-        grep -o '[0-9.]* us' /sys/kernel/tracing/trace |
-            awk -v many=$many '{ sum += $1; n++ } END { printf "cost %d: %.0f us in %d looks, %.3f %% of a CPU\n", many, sum, n, sum / 5e4 }'
-        echo nop >/sys/kernel/tracing/current_tracer
-        echo 1 >/sys/kernel/tracing/tracing_on
-        rates many-$many
-        begun=$(date +%s%N)
-        let_go
-        echo "closed $many: $((($(date +%s%N) - begun) / 1000000)) ms"
+load_module
+mount -t tracefs none /sys/kernel/tracing
+cd /sys/kernel/tracing
+echo jg_tick >set_ftrace_filter || give_up "the tracer does not know jg_tick"
+echo 4096 >buffer_size_kb
+cd /
+made=0
+for many in 10 100 1000; do
+    while ((made < many)); do
+        made=$((made + 1))
+        mkdir $cg/many$made /data/many$made
+        weights="$weights $cg/many$made:100"
     done
-    unload && echo "unloaded: yes"
-    complaints
-} 2>&1 | report
+    hold
+    for ((i = 1; i <= many; i++)); do
+        (echo 0 >$cg/many$i/cgroup.procs && exec dd if=/dev/zero of=/data/many$i/file bs=128k count=1 status=none)
+    done
+    load 12
+    sleep 4
+    echo function_graph >/sys/kernel/tracing/current_tracer
+    echo >/sys/kernel/tracing/trace
+    sleep 5
+    echo 0 >/sys/kernel/tracing/tracing_on
+    grep -o '[0-9.]* us' /sys/kernel/tracing/trace |
+        awk -v many=$many '{ sum += $1; n++ } END { printf "cost %d: %.0f us in %d looks, %.3f %% of a CPU\n", many, sum, n, sum / 5e4 }'
+    echo nop >/sys/kernel/tracing/current_tracer
+    echo 1 >/sys/kernel/tracing/tracing_on
+    rates many-$many
+    begun=$(date +%s%N)
+    let_go
+    echo "closed $many: $((($(date +%s%N) - begun) / 1000000)) ms"
+done
+unload && echo "unloaded: yes"
 "#;
 
 /// Cgroups that write and vanish while others wait, and a device that is forgotten while somebody waits at it.
 const RACES: &str = r#"
-{
-    insmod /opt/lab/justitia.ko || give_up "the module does not load"
-    hold
-    load 40
-    sleep 3
-    for round in $(seq 150); do
-        mkdir $cg/short
-        (echo 0 >$cg/short/cgroup.procs && exec dd if=/dev/zero of=/data/short bs=64k count=4 status=none)
-        rm /data/short
-        rmdir $cg/short
-    done
-    echo "rounds: $round"
-    rates short
-    second_disk 64 1
-    group 100 slow /run/slow 40 2 files 2
-    for second in $(seq 38); do
-        sleep 1
-        gatectl status | grep -o '^device bdi=[0-9]*' | sort | uniq -d
-    done | sort | uniq -c | sed 's/^/twice: /'
-    told slow
-    let_go
-    unload && echo "unloaded: yes"
-    complaints
-} 2>&1 | report
+load_module
+hold
+load 40
+sleep 3
+for round in $(seq 150); do
+    mkdir $cg/short
+    (echo 0 >$cg/short/cgroup.procs && exec dd if=/dev/zero of=/data/short bs=64k count=4 status=none)
+    rm /data/short
+    rmdir $cg/short
+done
+echo "rounds: $round"
+rates short
+second_disk 64 1
+group 100 slow /run/slow 40 2 files 2
+for second in $(seq 38); do
+    sleep 1
+    gatectl status | grep -o '^device bdi=[0-9]*' | sort | uniq -d
+done | sort | uniq -c | sed 's/^/twice: /'
+told slow
+let_go
+unload && echo "unloaded: yes"
 "#;
 
 fn run(script: &str, job: &str, change: impl FnOnce(&mut justitia_machine::vm::VmSpec)) -> String {

@@ -17,14 +17,12 @@ const MISTAKES: [(&str, &str); 5] = [
 ];
 
 const SCRIPT: &str = r#"
-{
-    for what in rcu order asleep list freed; do
-        dmesg -C
-        insmod /opt/lab/mistakes.ko what=$what || give_up "$what: does not load"
-        rmmod mistakes
-        echo "$what: $(dmesg | grep -E 'BUG:|WARNING:|corruption' | tr '\n' ' ')"
-    done
-} 2>&1 | report
+for what in rcu order asleep list freed; do
+    dmesg -C
+    insmod /opt/lab/mistakes.ko what=$what || give_up "$what: does not load"
+    rmmod mistakes
+    echo "$what: $(dmesg | grep -E 'BUG:|WARNING:|corruption' | tr '\n' ' ')"
+done
 "#;
 
 #[test]

@@ -63,19 +63,11 @@ pub(crate) struct ColorArgs {
     pub(crate) json: bool,
 }
 
-const fn column(head: &'static str, rank: u8) -> Column {
-    Column {
-        head,
-        right: false,
-        rank,
-    }
-}
-
 const COLUMNS: [Column; 4] = [
-    column("GROUP", 0),
-    column("COLOR", 0),
-    column("BY", 1),
-    column("DECLARED", 2),
+    Column::left("GROUP", 0),
+    Column::left("COLOR", 0),
+    Column::left("BY", 1),
+    Column::left("DECLARED", 2),
 ];
 
 /// One group's color, as `--json` prints it.

@@ -218,30 +218,22 @@ fn words(printed: &Printed, screen: Screen) -> Page {
     text
 }
 
-fn column(head: &'static str, rank: u8) -> Column {
-    Column {
-        head,
-        right: head != "DEVICE" && head != "GROUP",
-        rank,
-    }
-}
-
 fn plain(cells: Vec<String>) -> Vec<(String, Option<justitia_policy::Color>)> {
     cells.into_iter().map(|cell| (cell, None)).collect()
 }
 
 fn devices(devices: &[GateDeviceStatus]) -> Table {
     let mut table = Table::new(&[
-        column("DEVICE", 0),
-        column("HELD AT", 2),
-        column("DIRTY", 1),
-        column("IN FLIGHT", 2),
-        column("WAITING", 0),
-        column("LONGEST QUEUE", 3),
-        column("GRANTED", 1),
-        column("REORDERED", 1),
-        column("TIMED OUT", 0),
-        column("LONGEST WAIT", 2),
+        Column::left("DEVICE", 0),
+        Column::right("HELD AT", 2),
+        Column::right("DIRTY", 1),
+        Column::right("IN FLIGHT", 2),
+        Column::right("WAITING", 0),
+        Column::right("LONGEST QUEUE", 3),
+        Column::right("GRANTED", 1),
+        Column::right("REORDERED", 1),
+        Column::right("TIMED OUT", 0),
+        Column::right("LONGEST WAIT", 2),
     ]);
     for device in devices {
         table.row(plain(vec![
@@ -262,13 +254,13 @@ fn devices(devices: &[GateDeviceStatus]) -> Table {
 
 fn groups(groups: &[PrintedGroup]) -> Table {
     let mut table = Table::new(&[
-        column("GROUP", 0),
-        column("WEIGHT", 0),
-        column("WAITING", 0),
-        column("DIRTIED", 1),
-        column("WAITS", 2),
-        column("WAITED", 1),
-        column("TIMED OUT", 2),
+        Column::left("GROUP", 0),
+        Column::right("WEIGHT", 0),
+        Column::right("WAITING", 0),
+        Column::right("DIRTIED", 1),
+        Column::right("WAITS", 2),
+        Column::right("WAITED", 1),
+        Column::right("TIMED OUT", 2),
     ]);
     for group in groups {
         let member = &group.member;

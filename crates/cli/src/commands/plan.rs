@@ -33,31 +33,11 @@ pub(crate) struct PlanArgs {
 }
 
 const COLUMNS: [Column; 5] = [
-    Column {
-        head: "GROUP",
-        right: false,
-        rank: 0,
-    },
-    Column {
-        head: "KNOB",
-        right: false,
-        rank: 0,
-    },
-    Column {
-        head: "NOW",
-        right: true,
-        rank: 1,
-    },
-    Column {
-        head: "THEN",
-        right: true,
-        rank: 0,
-    },
-    Column {
-        head: "BECAUSE",
-        right: false,
-        rank: 2,
-    },
+    Column::left("GROUP", 0),
+    Column::left("KNOB", 0),
+    Column::right("NOW", 1),
+    Column::right("THEN", 0),
+    Column::left("BECAUSE", 2),
 ];
 
 /// What `--json` prints.

@@ -40,71 +40,19 @@ pub(crate) struct StatusArgs {
 }
 
 const COLUMNS: [Column; 13] = [
-    Column {
-        head: "GROUP",
-        right: false,
-        rank: 0,
-    },
-    Column {
-        head: "WEIGHT",
-        right: true,
-        rank: 0,
-    },
-    Column {
-        head: "FROM",
-        right: false,
-        rank: 5,
-    },
-    Column {
-        head: "SHARE",
-        right: true,
-        rank: 3,
-    },
-    Column {
-        head: "MB/S",
-        right: true,
-        rank: 0,
-    },
-    Column {
-        head: "OF IDEAL",
-        right: true,
-        rank: 0,
-    },
-    Column {
-        head: "COLOR",
-        right: false,
-        rank: 1,
-    },
-    Column {
-        head: "STALL",
-        right: true,
-        rank: 2,
-    },
-    Column {
-        head: "CACHE",
-        right: true,
-        rank: 1,
-    },
-    Column {
-        head: "ENTITLED",
-        right: true,
-        rank: 4,
-    },
-    Column {
-        head: "GAIN",
-        right: true,
-        rank: 4,
-    },
-    Column {
-        head: "LOW",
-        right: true,
-        rank: 3,
-    },
-    Column {
-        head: "HIGH",
-        right: true,
-        rank: 2,
-    },
+    Column::left("GROUP", 0),
+    Column::right("WEIGHT", 0),
+    Column::left("FROM", 5),
+    Column::right("SHARE", 3),
+    Column::right("MB/S", 0),
+    Column::right("OF IDEAL", 0),
+    Column::left("COLOR", 1),
+    Column::right("STALL", 2),
+    Column::right("CACHE", 1),
+    Column::right("ENTITLED", 4),
+    Column::right("GAIN", 4),
+    Column::right("LOW", 3),
+    Column::right("HIGH", 2),
 ];
 
 /// Prints the report.

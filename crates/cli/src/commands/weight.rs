@@ -52,26 +52,10 @@ pub(crate) struct WeightArgs {
 }
 
 const COLUMNS: [Column; 4] = [
-    Column {
-        head: "GROUP",
-        right: false,
-        rank: 0,
-    },
-    Column {
-        head: "WEIGHT",
-        right: true,
-        rank: 0,
-    },
-    Column {
-        head: "FROM",
-        right: false,
-        rank: 1,
-    },
-    Column {
-        head: "KIND",
-        right: false,
-        rank: 2,
-    },
+    Column::left("GROUP", 0),
+    Column::right("WEIGHT", 0),
+    Column::left("FROM", 1),
+    Column::left("KIND", 2),
 ];
 
 /// One group's weight, as `--json` prints it.

@@ -45,21 +45,17 @@ const WIDTH: u16 = 100;
 /// A drawing ends this much beyond what there is to see.
 const BEYOND: f64 = 1.1;
 
-const fn column(head: &'static str, right: bool, rank: u8) -> Column {
-    Column { head, right, rank }
-}
-
 const COLUMNS: [Column; 10] = [
-    column("GROUP", false, 0),
-    column("CACHE", true, 0),
-    column("ENTITLED", true, 1),
-    column("LENDS", true, 2),
-    column("BORROWS", true, 2),
-    column("HITS", true, 0),
-    column("HALF", true, 1),
-    column("TWICE", true, 1),
-    column("64 MIB MORE", true, 0),
-    column("KNEE", true, 3),
+    Column::left("GROUP", 0),
+    Column::right("CACHE", 0),
+    Column::right("ENTITLED", 1),
+    Column::right("LENDS", 2),
+    Column::right("BORROWS", 2),
+    Column::right("HITS", 0),
+    Column::right("HALF", 1),
+    Column::right("TWICE", 1),
+    Column::right("64 MIB MORE", 0),
+    Column::right("KNEE", 3),
 ];
 
 /// What `--json` prints of a group.

@@ -16,34 +16,27 @@ keep() { # NAME COMMAND...
 
 tell() { echo "@ $1"; echo "$2"; } # NAME TEXT
 
-# Waits until the gate's state is one of those named, as the module itself says it.
-await() { # STATE
+# Tries for a minute.
+soon() { # COMMAND...
     local try
     for try in {1..240}; do
-        $justitia gate status --json 2>/dev/null | grep -q "\"state\": \"$1\"" && return
+        "$@" && return
         sleep 0.25
-    done
-    echo "the gate does not become $1"
-}
-
-# The module is in use as long as a writer is in the kernel's throttling below it.
-unload() {
-    local try
-    for try in {1..240}; do
-        rmmod justitia 2>/dev/null && return
-        sleep 0.25
-    done
+    done 2>/dev/null
     return 1
 }
 
-# The same until it says so many groups.
-await_groups() { # N
-    local try
-    for try in {1..240}; do
-        $justitia gate status --json 2>/dev/null | grep -q "\"groups\": $1," && return
-        sleep 0.25
-    done
+# Whether the gate's status has lines of this pattern: one, or so many.
+says() { # PATTERN [LINES]
+    [ "$($justitia gate status --json | grep -c "$1")" -ge "${2:-1}" ]
 }
+
+await() { # STATE
+    soon says "\"state\": \"$1\"" || echo "the gate does not become $1"
+}
+
+# The module is in use as long as a writer is in the kernel's throttling below it.
+unload() { soon rmmod justitia; }
 
 writer() { # GROUP
     (
@@ -56,16 +49,12 @@ writer() { # GROUP
 }
 
 start() { # ARGUMENTS...
-    local try
     (
         echo "$BASHPID" >$cgroups/agent/cgroup.procs
         exec $justitia run --manage '/app/*' --mode justitia --observer proc "$@"
     ) >>/run/agent.log 2>&1 </dev/null &
     agent=$!
-    for try in {1..240}; do
-        $justitia status >/dev/null 2>&1 && return
-        sleep 0.25
-    done
+    soon $justitia status >/dev/null && return
     cat /run/agent.log
     give_up "the agent does not answer"
 }
@@ -96,15 +85,9 @@ printf '[gate]\nenabled = true\n' >/run/gate.toml
     start --config /run/gate.toml
     await closed
     # Both have written to a device by then.
-    for try in {1..240}; do
-        [ "$($justitia gate status --json | grep -c '"path": "/app/')" = 2 ] && break
-        sleep 0.25
-    done
+    soon says '"path": "/app/' 2
     keep configured $justitia gate status --json
-    for try in {1..240}; do
-        $justitia gate status --json | grep -q '"enqueued_total": [1-9]' && break
-        sleep 0.25
-    done
+    soon says '"enqueued_total": [1-9]'
     keep busy $justitia gate status --json
     keep status $justitia status
     keep top env COLUMNS=160 $justitia top --once
@@ -113,11 +96,8 @@ printf '[gate]\nenabled = true\n' >/run/gate.toml
         cat <&3'
 
     echo 1 >$cgroups/app/light/cgroup.kill
-    for try in {1..240}; do
-        rmdir $cgroups/app/light 2>/dev/null && break
-        sleep 0.25
-    done
-    await_groups 2
+    soon rmdir $cgroups/app/light
+    soon says '"groups": 2,'
     keep one-left $justitia gate status --json
     keep let-go $justitia gate disable --json
     unload && tell unloaded yes

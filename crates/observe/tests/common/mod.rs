@@ -12,11 +12,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::ops::Range;
+use std::ops::{DerefMut, Range};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use justitia_cgroup::{Fs, Group, GroupId, Mount, RealFs};
@@ -96,19 +97,39 @@ pub(crate) fn leave() {
     fs::write(mount().join("cgroup.procs"), "0").unwrap();
 }
 
-/// The observer and the groups it watches.
-pub(crate) struct Eye {
-    pub(crate) observer: Observer,
+/// An observer and the groups it watches.
+pub(crate) struct Eye<O = MutexGuard<'static, Observer>> {
+    pub(crate) observer: O,
     pub(crate) groups: Vec<Group>,
 }
 
 impl Eye {
-    /// Watches these groups.
+    /// Watches these groups through the observer that a program's tests share: to attach one takes an
+    /// emulated machine many seconds.
     pub(crate) fn on(groups: Vec<Group>) -> Eye {
-        let mut eye = Eye {
-            observer: observer(),
-            groups,
-        };
+        static SHARED: OnceLock<Mutex<Observer>> = OnceLock::new();
+        let shared = SHARED.get_or_init(|| Mutex::new(observer()));
+        let shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut eye = Eye::through(shared, groups);
+        // After many reads it may still estimate.
+        while eye.observer.estimates() {
+            std::thread::sleep(Duration::from_secs(1));
+            eye.look();
+        }
+        eye
+    }
+}
+
+impl Eye<Box<Observer>> {
+    /// Watches these groups through an observer that has seen nothing before.
+    pub(crate) fn fresh(groups: Vec<Group>) -> Self {
+        Eye::through(Box::new(observer()), groups)
+    }
+}
+
+impl<O: DerefMut<Target = Observer>> Eye<O> {
+    fn through(observer: O, groups: Vec<Group>) -> Eye<O> {
+        let mut eye = Eye { observer, groups };
         eye.look();
         eye
     }
@@ -345,6 +366,15 @@ impl Drop for Map {
     fn drop(&mut self) {
         // SAFETY: this is the mapping made in `of`, to which nobody has a pointer any more.
         unsafe { libc::munmap(self.address, self.length) };
+    }
+}
+
+/// Ends a load when the test is done with it or fails: a scope waits for its threads.
+pub(crate) struct Stops<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

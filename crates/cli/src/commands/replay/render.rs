@@ -10,20 +10,16 @@ use serde_json::json;
 use super::Record;
 use crate::output::{self, Column, Page, Screen, Table};
 
-const fn column(head: &'static str, right: bool, rank: u8) -> Column {
-    Column { head, right, rank }
-}
-
 const GROUPS: [Column; 9] = [
-    column("GROUP", false, 0),
-    column("WEIGHT", true, 0),
-    column("MB/S", true, 0),
-    column("SHARE", true, 0),
-    column("IDEAL", true, 0),
-    column("THRESHOLD", true, 1),
-    column("GAIN", true, 2),
-    column("WRITES", true, 3),
-    column("THEN", true, 4),
+    Column::left("GROUP", 0),
+    Column::right("WEIGHT", 0),
+    Column::right("MB/S", 0),
+    Column::right("SHARE", 0),
+    Column::right("IDEAL", 0),
+    Column::right("THRESHOLD", 1),
+    Column::right("GAIN", 2),
+    Column::right("WRITES", 3),
+    Column::right("THEN", 4),
 ];
 
 const CURVES: [Column; 7] = [
@@ -37,31 +33,31 @@ const CURVES: [Column; 7] = [
 ];
 
 const DIFFERENCES: [Column; 6] = [
-    column("AT", true, 0),
-    column("GROUP", false, 0),
-    column("KNOB", false, 0),
-    column("THEN", true, 0),
-    column("NOW", true, 0),
-    column("BECAUSE", false, 1),
+    Column::right("AT", 0),
+    Column::left("GROUP", 0),
+    Column::left("KNOB", 0),
+    Column::right("THEN", 0),
+    Column::right("NOW", 0),
+    Column::left("BECAUSE", 1),
 ];
 
 const WRITES: [Column; 5] = [
-    column("GROUP", false, 0),
-    column("KNOB", false, 0),
-    column("THEN", true, 1),
-    column("NOW", true, 0),
-    column("BECAUSE", false, 2),
+    Column::left("GROUP", 0),
+    Column::left("KNOB", 0),
+    Column::right("THEN", 1),
+    Column::right("NOW", 0),
+    Column::left("BECAUSE", 2),
 ];
 
 const VERDICTS: [Column; 8] = [
-    column("GROUP", false, 0),
-    column("WEIGHT", true, 0),
-    column("MB/S", true, 0),
-    column("OF IDEAL", true, 0),
-    column("GAIN", true, 1),
-    column("THRESHOLD", true, 1),
-    column("STALL", true, 2),
-    column("COLOR", false, 3),
+    Column::left("GROUP", 0),
+    Column::right("WEIGHT", 0),
+    Column::right("MB/S", 0),
+    Column::right("OF IDEAL", 0),
+    Column::right("GAIN", 1),
+    Column::right("THRESHOLD", 1),
+    Column::right("STALL", 2),
+    Column::left("COLOR", 3),
 ];
 
 const OPEN_LOOP: &str = "Open loop: the recorded host does not react to these decisions; \

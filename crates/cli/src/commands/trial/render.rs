@@ -50,22 +50,19 @@ pub(super) fn render(trial: &Trial, screen: Screen) -> Page {
 }
 
 fn table(trial: &Trial) -> Table {
-    const fn column(head: &'static str, right: bool, rank: u8) -> Column {
-        Column { head, right, rank }
-    }
     let mut table = Table::new(&[
-        column("GROUP", false, 0),
-        column("WEIGHT", true, 0),
-        column("FROM", false, 5),
-        column("MB/S", true, 4),
-        column("COMPETES", true, 3),
-        column("GETS MB/S", true, 0),
-        column("BY WEIGHT", true, 0),
-        column("OF IDEAL", true, 0),
-        column("HIT", true, 2),
-        column("CACHE", true, 1),
-        column("ENTITLED", true, 1),
-        column("MEMORY.HIGH", true, 3),
+        Column::left("GROUP", 0),
+        Column::right("WEIGHT", 0),
+        Column::left("FROM", 5),
+        Column::right("MB/S", 4),
+        Column::right("COMPETES", 3),
+        Column::right("GETS MB/S", 0),
+        Column::right("BY WEIGHT", 0),
+        Column::right("OF IDEAL", 0),
+        Column::right("HIT", 2),
+        Column::right("CACHE", 1),
+        Column::right("ENTITLED", 1),
+        Column::right("MEMORY.HIGH", 3),
     ]);
     for group in trial.groups.iter().take(SHOWN) {
         let pair = group.got_and_due();

@@ -8,21 +8,17 @@ use justitia_vm::report::{ImageReport, MachineReport, Report};
 
 use crate::output::{bytes, percent, Column, Page, Screen, Table};
 
-const fn column(head: &'static str, right: bool, rank: u8) -> Column {
-    Column { head, right, rank }
-}
-
 const COLUMNS: [Column; 10] = [
-    column("MACHINE", false, 0),
-    column("PID", true, 3),
-    column("BY", false, 5),
-    column("CACHED", true, 0),
-    column("LOW", true, 4),
-    column("REQUESTED", true, 2),
-    column("SECOND", true, 1),
-    column("HITS", true, 0),
-    column("DROPPED", true, 1),
-    column("EVICTED", true, 2),
+    Column::left("MACHINE", 0),
+    Column::right("PID", 3),
+    Column::left("BY", 5),
+    Column::right("CACHED", 0),
+    Column::right("LOW", 4),
+    Column::right("REQUESTED", 2),
+    Column::right("SECOND", 1),
+    Column::right("HITS", 0),
+    Column::right("DROPPED", 1),
+    Column::right("EVICTED", 2),
 ];
 
 /// The machines, and each image if asked for.
