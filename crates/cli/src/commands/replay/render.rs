@@ -23,13 +23,13 @@ const GROUPS: [Column; 9] = [
 ];
 
 const CURVES: [Column; 7] = [
-    column("GROUP", false, 0),
-    column("ENTITLED", true, 0),
-    column("THEN", true, 0),
-    column("HITS", true, 0),
-    column("THEN", true, 0),
-    column("FROM DISK", true, 0),
-    column("THEN", true, 0),
+    Column::left("GROUP", 0),
+    Column::right("ENTITLED", 0),
+    Column::right("THEN", 0),
+    Column::right("HITS", 0),
+    Column::right("THEN", 0),
+    Column::right("FROM DISK", 0),
+    Column::right("THEN", 0),
 ];
 
 const DIFFERENCES: [Column; 6] = [
