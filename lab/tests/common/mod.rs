@@ -68,8 +68,8 @@ null_disk() { # NAME MB MB_PER_S
     for disk in /sys/block/nullb* /sys/block/$1; do
         [[ -e $disk && " ${there[*]} " != *" $disk "* ]] && made=/dev/${disk##*/}
     done
-    # The driver has a budget for each 50 ms; a larger request would never be served.
-    if (($3 * 50 < 1280)); then echo 64 >/sys/block/${made#/dev/}/queue/max_sectors_kb; fi
+    # The driver has a budget for each 20 ms (mb_per_tick); a larger request would never be served.
+    if (($3 * 50 < 1280)); then echo $(($3 < 4 ? 16 : 64)) >/sys/block/${made#/dev/}/queue/max_sectors_kb; fi
     dd if=/dev/zero of="$made" bs=1M count=$2 oflag=direct status=none || give_up "no disk of memory"
 }
 memory_disk() { # MB MB_PER_S
