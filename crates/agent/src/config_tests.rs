@@ -19,8 +19,8 @@ fn nothing_said_is_the_default() {
     assert_eq!(parse("").unwrap(), Settings::default());
 }
 
-/// What the example says of a key that stands commented out is what holds without it. A list, a
-/// table, and what is in `[weights]`, has no default to show: those are examples.
+/// A key that is commented out in the example shows its default. Lists, tables and `[weights]` have no default to
+/// show: those are examples.
 #[test]
 fn the_packaged_example_shows_the_defaults() {
     let example = include_str!("../../../packaging/justitia.toml");

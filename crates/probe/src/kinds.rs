@@ -29,11 +29,11 @@ pub(super) struct Chosen {
     pub(super) objective: Objective,
     pub(super) timeout: Duration,
     pub(super) running: exec::Running,
-    /// What is not checked of the server, if it is spoken to by TLS.
+    /// Which check of the server's certificate is off; `None`: none is, or TLS is not used.
     pub(super) unchecked: Option<&'static str>,
 }
 
-/// What [`Chosen`] is made of: the target, its objective, its TLS.
+/// The parts of [`Chosen`]: target, objective, TLS.
 type Made = (Open, Objective, Option<Tls>);
 
 /// What all kinds have.

@@ -98,7 +98,7 @@ fn addresses_that_cannot_be_or_carry_a_password_are_refused() {
     }
 }
 
-/// What is not checked of whom a probe with these arguments speaks to; `None`: all is, or no TLS is spoken.
+/// [`Chosen::unchecked`](super::kinds::Chosen) of a probe with these arguments.
 fn unchecked(line: &str) -> Option<&'static str> {
     kinds::choose(&probe_args(line).kind).unwrap().unchecked
 }

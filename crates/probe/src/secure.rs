@@ -1,7 +1,6 @@
-//! From arguments, environment and client files to TLS.
+//! TLS settings from arguments, environment and client files.
 //!
-//! Between the probe and a database on the same machine nobody stands: no TLS unless somebody says so. To any
-//! other host it is TLS with everything checked, or what is said.
+//! The default for a database is no TLS on the same machine, and TLS with all checks to any other host.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -30,7 +29,11 @@ pub(super) fn of_mysql(
     let ca = or(&args.tls_ca, &defaults.ssl_ca);
     let certificate = or(&args.tls_cert, &defaults.ssl_cert);
     let identity = identity(certificate, or(&args.tls_key, &defaults.ssl_key))?;
-    Ok(of_mode(mode, host, ca, identity))
+    let named = ca
+        .as_ref()
+        .or(identity.as_ref().map(|own| &own.certificate));
+    let mode = mode.unwrap_or(default_mode(host, named));
+    Ok(of_mode(mode, ca, identity))
 }
 
 /// For PostgreSQL: the arguments, then libpq's environment, then its files in the home directory.
@@ -51,14 +54,14 @@ pub(super) fn of_postgres(
     let mut certificate = from(&args.tls_cert, "PGSSLCERT");
     let mut key = from(&args.tls_key, "PGSSLKEY");
     let mode = mode.unwrap_or(default_mode(host, ca.as_ref().or(certificate.as_ref())));
-    // What lies in the home directory is for whoever speaks TLS, and does not say to.
+    // libpq's files in the home directory are used with TLS; they do not turn it on.
     ca = ca.or_else(|| of_home(".postgresql/root.crt"));
     ca = ca.filter(|ca| ca != Path::new("system"));
     certificate = certificate.or_else(|| of_home(".postgresql/postgresql.crt"));
     if certificate.is_some() {
         key = key.or_else(|| of_home(".postgresql/postgresql.key"));
     }
-    Ok(of_mode(Some(mode), host, ca, identity(certificate, key)?))
+    Ok(of_mode(mode, ca, identity(certificate, key)?))
 }
 
 /// For Redis: as redis-cli, TLS only if asked for.
@@ -90,32 +93,24 @@ pub(super) fn of_url(insecure: bool, args: &TlsArgs) -> Result<Tls, Error> {
     })
 }
 
-fn of_mode(
-    mode: Option<SslMode>,
-    host: &str,
-    ca: Option<PathBuf>,
-    identity: Option<Identity>,
-) -> Option<Tls> {
-    let named = ca
-        .as_ref()
-        .or(identity.as_ref().map(|own| &own.certificate));
-    let check = match mode.unwrap_or(default_mode(host, named)) {
+fn of_mode(mode: SslMode, ca: Option<PathBuf>, identity: Option<Identity>) -> Option<Tls> {
+    let check = match mode {
         SslMode::Disable => return None,
         SslMode::Prefer => Check::Nothing,
-        // As libpq: who names a CA means it.
+        // As libpq: a CA file turns `require` into `verify-ca`.
         SslMode::Require if ca.is_none() => Check::Nothing,
         SslMode::Require | SslMode::VerifyCa => Check::Chain,
         SslMode::VerifyFull => Check::Full,
     };
     Some(Tls {
         check,
-        optional: mode == Some(SslMode::Prefer),
+        optional: mode == SslMode::Prefer,
         ca,
         identity,
     })
 }
 
-/// Nobody stands between the probe and its own machine. Who names a file of TLS wants it there, too.
+/// No TLS on the probe's own machine, unless a TLS file is named; TLS with all checks to other hosts.
 fn default_mode(host: &str, named: Option<&PathBuf>) -> SslMode {
     let here = host.starts_with('/')
         || host.eq_ignore_ascii_case("localhost")
@@ -140,22 +135,16 @@ fn identity(certificate: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option
     match (certificate, key) {
         (Some(certificate), Some(key)) => Ok(Some(Identity { certificate, key })),
         (None, None) => Ok(None),
-        (certificate, _) => Err(Error::usage(
-            format!(
-                "our own {} is named without its {}",
-                if certificate.is_some() {
-                    "certificate"
-                } else {
-                    "key"
-                },
-                if certificate.is_some() {
-                    "key"
-                } else {
-                    "certificate"
-                },
-            ),
-            "name both: --tls-cert and --tls-key, or the client's file or variables",
-        )),
+        (certificate, _) => {
+            let cause = match certificate {
+                Some(_) => "the probe's certificate is named without its key",
+                None => "the probe's key is named without its certificate",
+            };
+            Err(Error::usage(
+                cause,
+                "name both: --tls-cert and --tls-key, or the client's file or variables",
+            ))
+        }
     }
 }
 
@@ -164,8 +153,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_machine_is_believed_by_its_certificate_alone_and_this_one_without() {
-        let tls = |host: &str, ca: Option<&str>| of_mode(None, host, ca.map(Into::into), None);
+    fn tls_with_all_checks_is_the_default_to_other_hosts_and_none_to_this_one() {
+        let tls = |host: &str, ca: Option<&str>| {
+            let args = TlsArgs {
+                tls_ca: ca.map(Into::into),
+                tls_cert: None,
+                tls_key: None,
+            };
+            of_mysql(None, &args, &MysqlDefaults::default(), host).unwrap()
+        };
         for here in ["localhost", "127.0.0.1", "::1", "/run/db"] {
             assert_eq!(tls(here, None), None, "{here}");
         }
@@ -177,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_file_speaks_for_who_says_nothing() {
+    fn an_option_file_counts_where_the_arguments_say_nothing() {
         let args = TlsArgs {
             tls_ca: None,
             tls_cert: None,

@@ -1,7 +1,7 @@
-//! TLS to what is probed: who may vouch for the server, what it is shown of us, and what went wrong, in words.
+//! TLS to probed servers: trusted authorities, the probe's own certificate, errors in words.
 //!
-//! Chain and name are checked unless somebody says otherwise, against the system's store or a given file. Files
-//! are read anew for each connection, so a certificate that was renewed counts from the next one on.
+//! Chain and name are checked by default, against the system's store or a given file. Files are read for each
+//! connection, so a renewed certificate counts from the next one on.
 
 use std::error::Error as StdError;
 use std::fs;
@@ -40,7 +40,7 @@ pub struct Tls {
     pub check: Check,
     /// A server that knows no TLS is spoken to without. For PostgreSQL and MySQL.
     pub optional: bool,
-    /// PEM file of those who may sign; `None`: the system's store.
+    /// PEM file of authorities; `None`: the system's store.
     pub ca: Option<PathBuf>,
     /// Our own certificate, if the server wants one.
     pub identity: Option<Identity>,
@@ -56,7 +56,7 @@ pub struct Identity {
 }
 
 impl Tls {
-    /// What is not checked, in words; `None`: nothing is left out.
+    /// Which check of the server's certificate is off, in words; `None`: none is.
     pub fn note(&self) -> Option<&'static str> {
         match (self.optional, self.check) {
             (true, _) => Some("TLS only if the server has it, and its certificate is not checked"),
@@ -74,7 +74,7 @@ impl Tls {
         }
     }
 
-    /// Certificates of those who may sign, at least one.
+    /// The authorities' certificates, at least one.
     pub(crate) fn roots(&self) -> Result<Vec<CertificateDer<'static>>, Trouble> {
         let Some(path) = &self.ca else {
             let found = rustls_native_certs::load_native_certs();
@@ -164,7 +164,7 @@ fn unusable(error: &Error) -> Trouble {
     )
 }
 
-/// Does not look at the name, or at nothing; that the server holds the certificate's key is checked always.
+/// A verifier that ignores the certificate's name, or all of the certificate. The server must always hold the key.
 #[derive(Debug)]
 struct Lenient {
     chain: Option<Arc<WebPkiServerVerifier>>,
@@ -172,7 +172,7 @@ struct Lenient {
 }
 
 impl Lenient {
-    /// `roots`: who may sign, at least one of them usable; `None`: it looks at nothing.
+    /// `roots`: authorities, at least one of them usable; `None`: no certificate is checked.
     fn new(
         roots: Option<RootCertStore>,
         provider: Arc<CryptoProvider>,
@@ -182,7 +182,7 @@ impl Lenient {
                 WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
             builder.build().map_err(|error| {
                 Trouble::new(
-                    format!("no use of those who may sign: {error}"),
+                    format!("the authorities cannot be used: {error}"),
                     "check the file of --tls-ca",
                 )
             })
@@ -205,7 +205,7 @@ impl ServerCertVerifier for Lenient {
         let Some(chain) = &self.chain else {
             return Ok(ServerCertVerified::assertion());
         };
-        // The name is what it looks at last.
+        // The verifier checks the name last, so chain and dates are right here.
         match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             Err(Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
                 Ok(ServerCertVerified::assertion())
@@ -241,7 +241,7 @@ impl ServerCertVerifier for Lenient {
     }
 }
 
-/// What TLS had to say against it, if that is what a client's error is about. `server`: its kind and address.
+/// The TLS error within a client's error, in words; `None`: there is none. `server`: its kind and address.
 pub(crate) fn said(server: &str, error: &(dyn StdError + 'static)) -> Option<Trouble> {
     let (what, remedy) = match of_rustls(error)? {
         Error::InvalidCertificate(error) => of_certificate(error),
@@ -259,7 +259,7 @@ pub(crate) fn said(server: &str, error: &(dyn StdError + 'static)) -> Option<Tro
     Some(Trouble::new(format!("{server}: {what}"), remedy))
 }
 
-/// A server that does not speak it.
+/// Cause and remedy for a server that does not speak TLS.
 pub(crate) fn no_tls() -> (String, &'static str) {
     (
         "the server does not speak TLS there".to_owned(),
@@ -267,7 +267,7 @@ pub(crate) fn no_tls() -> (String, &'static str) {
     )
 }
 
-/// Clients wrap the error in their own, and in those of I/O.
+/// The error of rustls within those of a client and of I/O.
 fn of_rustls<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
     type Shared = Arc<dyn StdError + Send + Sync>;
     let mut next = Some(error);
@@ -275,7 +275,7 @@ fn of_rustls<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
         if let Some(found) = error.downcast_ref::<Error>() {
             return Some(found);
         }
-        // Both show what is within them as their own face, not as their source.
+        // Neither gives the wrapped error as its source.
         next = if let Some(wrapped) = error.downcast_ref::<io::Error>() {
             wrapped.get_ref().map(|inner| inner as _)
         } else if let Some(shared) = error.downcast_ref::<Shared>() {
@@ -417,7 +417,7 @@ mod tests {
             ..Tls::default()
         };
         let refused = tls(Check::Chain).config().unwrap_err();
-        assert!(refused.to_string().contains("who may sign"), "{refused}");
+        assert!(refused.to_string().contains("authorities"), "{refused}");
         assert!(tls(Check::Nothing).config().is_ok());
     }
 }

@@ -1,8 +1,7 @@
 //! One client: its request, its answer, its patience.
 //!
-//! Never blocks. A client holds at most 8 KiB of request, what TLS holds ([`Wire`]), and of an answer what is not
-//! sent yet;
-//! each stage has a deadline that does not move when the client does a little.
+//! Never blocks. A client holds at most 8 KiB of request, the buffers of TLS ([`Wire`]), and the unsent part of an
+//! answer. Each stage has a deadline that does not move when the client does a little.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;

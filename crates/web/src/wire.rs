@@ -1,8 +1,8 @@
-//! What HTTP is said over: a client's stream as it is, or TLS 1.2 or later on it. Never blocks.
+//! A client's stream, with TLS 1.2 or later or without. Never blocks.
 //!
-//! The handshake is part of asking: it has the same deadline, and who does not come to an end with it loses its
-//! place as who says nothing does. Beside a client's request, TLS holds at most one record of 16 KiB that it has
-//! not understood yet, and [`UNSENT`] of what is not sent.
+//! The handshake is part of the request: it has the same deadline, and a client that does not finish it loses its
+//! place like a silent one. Beside a client's request, TLS buffers at most one incomplete record of 16 KiB and
+//! [`UNSENT`] bytes of the answer.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -71,7 +71,8 @@ let_go() {
 load_module() { insmod /opt/lab/justitia.ko || give_up "the module does not load"; }
 unload() { # In use as long as a writer is in the kernel's throttling below it.
     for _ in $(seq 150); do
-        rmmod justitia 2>/dev/null && return
+        rmmod justitia 2>/dev/null
+        [ -d /sys/module/justitia ] || return 0
         sleep 0.1
     done
     return 1

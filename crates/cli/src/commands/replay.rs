@@ -28,8 +28,8 @@ use crate::output::{self, Page, Screen};
 same plans, to the last bit, if it is the same version. With other options the
 replay is open loop: the recorded host does not react to other decisions, so
 bandwidth and page cache are those of then. Trust the first writes that differ
-more than the hundredth. What other shares of page cache would bring is told by the
-curves of the groups' reads (justitia worth), which do not depend on what they hold.
+more than the hundredth. The curves of the groups' reads (justitia worth) do not depend
+on what the groups hold, so hit ratios with other shares come from them.
 Same file and options, same output.
 
 Examples:
@@ -55,7 +55,7 @@ pub(crate) struct ReplayArgs {
     /// Another weight for a group, by its path or the last part of it; may be repeated
     #[arg(long, value_name = "GROUP=N")]
     pub(crate) weight: Vec<String>,
-    /// What its curve makes of so much page cache beyond a group's share, such as db=200M; may be repeated
+    /// Evaluate a group's curve with this much page cache beyond its share, such as db=200M; may be repeated
     #[arg(long, value_name = "GROUP=SIZE")]
     pub(crate) more: Vec<String>,
     /// Leave out what is earlier than so many seconds into the record

@@ -81,7 +81,7 @@ impl HttpClient {
         Ok(answer)
     }
 
-    /// What is not checked of the server.
+    /// The note, with the checks of the server's certificate that are off.
     pub(super) fn noted(&self, url: &str, note: Option<String>) -> Option<String> {
         Tls::noted(Some(&self.tls).filter(|_| is_secure(url)), note)
     }

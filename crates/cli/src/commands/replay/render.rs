@@ -141,7 +141,7 @@ pub(super) fn summary(
     text
 }
 
-/// What other shares would bring, of the groups whose reads tell.
+/// Hit ratios and reads from disks with other shares, for the groups with a curve.
 fn push_curves(text: &mut Page, summary: &Summary, screen: Screen) {
     let told = |group: &&GroupSummary| group.hit_ratio.or(group.recorded_hit_ratio).is_some();
     let differs = |g: &GroupSummary| g.entitlement_bytes != g.recorded_entitlement_bytes;
