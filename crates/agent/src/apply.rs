@@ -257,12 +257,14 @@ impl Applier {
 
     /// Looks at knobs that were read just now: whose are they?
     pub fn check(&mut self, read: &[GroupId], observer: &mut Observer) -> Vec<Problem> {
-        let mut lost = Vec::new();
+        let (mut lost, mut missed) = (Vec::new(), Vec::new());
         for &group in read {
             for knob in Knob::of_groups().chain(Knob::of_disks()) {
                 let Some(present) = observer.knob(group, knob) else {
                     continue;
                 };
+                let intent = || observer.knob(group, knob.repeats()?);
+                missed.extend(self.missed(group, knob, intent));
                 let other = || observer.knob(group, knob.sibling()?);
                 let owner = self.owner(group, knob, present, other);
                 if self.owners.judge(group, knob, owner) == Owner::Users {
@@ -271,8 +273,47 @@ impl Applier {
             }
         }
         let mut problems = Vec::new();
+        self.rebase(&missed, observer, &mut problems);
         self.give_up(&lost, observer, &mut problems);
         problems
+    }
+
+    /// A foreign value of a held knob that a write of ours, on its way then, replaced unseen.
+    fn missed(
+        &self,
+        group: GroupId,
+        knob: Knob,
+        intent: impl FnOnce() -> Option<Value>,
+    ) -> Option<(GroupId, Knob, Value)> {
+        let prior = self.journal.get(group, knob)?.prior;
+        let value = self.owners.missed(group, knob, prior, intent()?)?;
+        Some((group, knob, value))
+    }
+
+    /// Goes on from these values as the ones before us.
+    fn rebase(
+        &mut self,
+        bases: &[(GroupId, Knob, Value)],
+        observer: &Observer,
+        problems: &mut Vec<Problem>,
+    ) {
+        if bases.is_empty() {
+            return;
+        }
+        if let Err(error) = self.journal.rebase(bases) {
+            problems.push(Problem::general(&error));
+        }
+        for &(group, knob, value) in bases {
+            let path = observer.group(group).map_or("", Group::path);
+            self.log.debug(format_args!(
+                "{path} {knob} was set to {value} by somebody else: gone on from"
+            ));
+            let intent = observer
+                .group(group)
+                .and_then(|group| intent_of(group, knob));
+            self.owners.take(group, knob, value, intent);
+        }
+        self.post_priors();
     }
 
     /// Writes a plan. What cannot be written now is a problem of its group alone. While the journal cannot
@@ -328,7 +369,7 @@ impl Applier {
                 continue;
             }
             if self.journal.get(id, knob).is_none() {
-                self.owners.take(id, knob);
+                self.owners.take(id, knob, present, intent_of(group, knob));
                 holds.push(Hold {
                     group: id,
                     path: group.path().into(),
@@ -510,20 +551,13 @@ impl Applier {
                 let Some(seen) = observer.seen(group).filter(|seen| !seen.delegated) else {
                     return false;
                 };
-                let repeated = || observer.group(group)?.read_knob(knob.repeats()?).ok()?;
+                let repeated = || intent_of(observer.group(group)?, knob);
                 let weight = seen.weight.map(Weight::get);
                 is_base(knob, present, observer.is_inner(group), weight, repeated)
             });
-        if let Err(error) = self.journal.rebase(&bases) {
-            problems.push(Problem::general(&error));
-        }
+        self.rebase(&bases, observer, problems);
         for (group, knob, present) in bases {
-            self.owners.take(group, knob);
             observer.know(group, knob, present);
-            let path = observer.group(group).map_or("", Group::path);
-            self.log.debug(format_args!(
-                "{path} {knob} was set to {present} by somebody else: gone on from"
-            ));
         }
         for &(group, knob, present) in &lost {
             // One intent, two files: a manager squeezes what `io.weight` says into the other one.
@@ -554,6 +588,11 @@ impl Applier {
         self.log
             .debug(format_args!("{} {knob} = {value}: {reason}", group.path()));
     }
+}
+
+/// What the knob says that this one repeats.
+fn intent_of(group: &Group, knob: Knob) -> Option<Value> {
+    group.read_knob(knob.repeats()?).ok()?
 }
 
 /// Counts a write that will not arrive any more. One that timed out may.

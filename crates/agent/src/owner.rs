@@ -16,6 +16,7 @@ use std::collections::HashSet;
 
 use justitia_policy::knob::{bfq_weight_of_systemd, Kind, Knob, Turn, Value};
 use justitia_policy::snapshot::{ForeignKnobs, GroupId};
+use justitia_policy::units::Weight;
 use serde::{Deserialize, Serialize};
 
 use crate::journal::Entry;
@@ -83,11 +84,17 @@ pub(crate) fn is_base(
     match knob.kind() {
         Kind::Limit => inner && knob.restored() == Turn::Protection,
         Kind::Weight { .. } => {
-            let squeezed =
-                || matches!(repeated(), Some(Value::Weight(w)) if says(bfq_weight_of_systemd(w)));
-            weight.is_some_and(says) || squeezed()
+            weight.is_some_and(says) || repeated().and_then(squeezed) == Some(present)
         }
         _ => false,
+    }
+}
+
+/// What systemd writes to the knob that repeats one with this value.
+fn squeezed(intent: Value) -> Option<Value> {
+    match intent {
+        Value::Weight(weight) => Some(Value::Weight(bfq_weight_of_systemd(weight))),
+        _ => None,
     }
 }
 
@@ -97,6 +104,9 @@ pub(crate) struct Owners {
     foreign: HashSet<(GroupId, Knob)>,
     arrived: HashSet<(GroupId, Knob)>,
     doubtful: HashSet<(GroupId, Knob)>,
+    /// Held knobs whose value before us a manager made of the knob that they repeat.
+    #[serde(default)]
+    derived: HashSet<(GroupId, Knob)>,
 }
 
 impl Owners {
@@ -114,9 +124,31 @@ impl Owners {
         self.arrived.contains(&(group, knob))
     }
 
-    /// The knob is about to be written for the first time.
-    pub(crate) fn take(&mut self, group: GroupId, knob: Knob) {
-        self.arrived.remove(&(group, knob));
+    /// The knob is about to be written for the first time since it held `prior`, while the knob that it
+    /// repeats said `intent`.
+    pub(crate) fn take(&mut self, group: GroupId, knob: Knob, prior: Value, intent: Option<Value>) {
+        let key = (group, knob);
+        self.arrived.remove(&key);
+        // Defaults agree whether or not somebody derives one from the other.
+        let is_default = prior == Value::Weight(Weight::DEFAULT.get());
+        if !is_default && intent.and_then(squeezed) == Some(prior) {
+            self.derived.insert(key);
+        } else {
+            self.derived.remove(&key);
+        }
+    }
+
+    /// What a manager wrote to a held knob after `prior` if the intent has changed: it writes both knobs, and
+    /// a write of ours that was on its way may have replaced the second one unseen.
+    pub(crate) fn missed(
+        &self,
+        group: GroupId,
+        knob: Knob,
+        prior: Value,
+        intent: Value,
+    ) -> Option<Value> {
+        let now = squeezed(intent).filter(|now| *now != prior)?;
+        self.derived.contains(&(group, knob)).then_some(now)
     }
 
     /// Takes in what [`owner`] says of a knob; says what it comes to.
@@ -172,7 +204,13 @@ impl Owners {
 
     /// Forgets groups that are gone.
     pub(crate) fn retain(&mut self, stays: impl Fn(GroupId) -> bool) {
-        for known in [&mut self.foreign, &mut self.arrived, &mut self.doubtful] {
+        let Owners {
+            foreign,
+            arrived,
+            doubtful,
+            derived,
+        } = self;
+        for known in [foreign, arrived, doubtful, derived] {
             known.retain(|&(group, _)| stays(group));
         }
     }

@@ -161,7 +161,8 @@ fn protection_that_another_writer_sets_each_minute_is_raised_and_its_latest_valu
 /// `systemctl set-property`: systemd writes what was meant, and what it makes of that for BFQ.
 #[test]
 fn a_service_that_is_given_a_weight_is_managed_and_so_is_each_new_weight() {
-    for bfq in [true, false] {
+    // `late`: a write of ours arrives after the last that systemd makes, as one on its way may.
+    for (bfq, late) in [(true, false), (true, true), (false, false)] {
         let db = "/system.slice/db.service";
         let fake = FakeFs::new();
         let docker = format!("/system.slice/docker-{}.scope", "0123456789ab");
@@ -197,7 +198,7 @@ fn a_service_that_is_given_a_weight_is_managed_and_so_is_each_new_weight() {
                     break;
                 }
             }
-            assert_eq!(weights, expected, "BFQ {bfq}");
+            assert_eq!(weights, expected, "BFQ {bfq}, late {late}");
         };
         // Only the container.
         two_scans(&[100]);
@@ -205,10 +206,19 @@ fn a_service_that_is_given_a_weight_is_managed_and_so_is_each_new_weight() {
             set_property(weight, squeezed);
             two_scans(&[100, weight]);
         }
+        let weight = |knob| common::text(&fake, db, knob);
+        let ours = "default 300";
+        for _ in 0..10 {
+            if late && weight(Knob::IoBfqWeight) != ours {
+                two_scans(&[100, 300]);
+            }
+        }
         set_property(100, 100);
+        if late {
+            fake.foreign_write(db, "io.bfq.weight", ours);
+        }
         two_scans(&[100]);
         agent.finish().unwrap();
-        let weight = |knob| common::text(&fake, db, knob);
         assert_eq!(weight(Knob::IoWeight), "default 100");
         let left = if bfq { "default 100" } else { "" };
         assert_eq!(weight(Knob::IoBfqWeight), left);
