@@ -315,23 +315,23 @@ fn the_gate_orders_opens_and_goes_on_6_1() {
     the_gate_works(Series::V6_1, "");
 }
 
-/// On a machine of another release with that release's own compiler, from packages.
+/// On a machine of another release with that release's own compiler, from packages. For the other kernels it is
+/// built where it is loaded.
 #[test]
 #[ignore = "fetches packages"]
-fn the_module_builds_for_every_kernel() {
-    for series in Series::ALL {
-        let dir = tempfile::tempdir().unwrap();
-        let progress = &mut |line: &str| eprintln!("{line}");
-        let built = build_module(
-            &series.into(),
-            &module_dir(),
-            "justitia",
-            dir.path(),
-            progress,
-        )
-        .unwrap();
-        assert!(built.metadata().unwrap().len() > 10_000);
-    }
+fn the_module_builds_for_the_newest_kernel() {
+    let dir = tempfile::tempdir().unwrap();
+    let progress = &mut |line: &str| eprintln!("{line}");
+    let [.., newest] = Series::ALL;
+    let built = build_module(
+        &newest.into(),
+        &module_dir(),
+        "justitia",
+        dir.path(),
+        progress,
+    );
+    let built = built.unwrap();
+    assert!(built.metadata().unwrap().len() > 10_000);
 }
 
 #[test]
