@@ -32,7 +32,7 @@ use justitia_policy::units::Weight;
 use crate::journal::{Entry, Hold, Journal};
 use crate::log::Log;
 use crate::observe::Observer;
-use crate::owner::{is_base, owner, Ours, Owner, Owners};
+use crate::owner::{is_base, owner, told, Ours, Owner, Owners};
 use crate::record::{rounded, same};
 use crate::restore::{begin, find, forget, Arrival, Restored, Return};
 use crate::status::{Priors, Problem, Reclaimed};
@@ -263,8 +263,9 @@ impl Applier {
                 let Some(present) = observer.knob(group, knob) else {
                     continue;
                 };
-                let intent = || observer.knob(group, knob.repeats()?);
-                missed.extend(self.missed(group, knob, intent));
+                let repeated = || observer.knob(group, knob.repeats()?);
+                let told = || told(knob, observer.recorded(group)[0], repeated);
+                missed.extend(self.missed(group, knob, told));
                 let other = || observer.knob(group, knob.sibling()?);
                 let owner = self.owner(group, knob, present, other);
                 if self.owners.judge(group, knob, owner) == Owner::Users {
@@ -283,10 +284,10 @@ impl Applier {
         &self,
         group: GroupId,
         knob: Knob,
-        intent: impl FnOnce() -> Option<Value>,
+        told: impl FnOnce() -> Option<Value>,
     ) -> Option<(GroupId, Knob, Value)> {
         let prior = self.journal.get(group, knob)?.prior;
-        let value = self.owners.missed(group, knob, prior, intent()?)?;
+        let value = self.owners.missed(group, knob, prior, told()?)?;
         Some((group, knob, value))
     }
 
@@ -308,10 +309,8 @@ impl Applier {
             self.log.debug(format_args!(
                 "{path} {knob} was set to {value} by somebody else: gone on from"
             ));
-            let intent = observer
-                .group(group)
-                .and_then(|group| intent_of(group, knob));
-            self.owners.take(group, knob, value, intent);
+            let made = is_made(observer, group, knob, value);
+            self.owners.take(group, knob, value, made);
         }
         self.post_priors();
     }
@@ -369,7 +368,8 @@ impl Applier {
                 continue;
             }
             if self.journal.get(id, knob).is_none() {
-                self.owners.take(id, knob, present, intent_of(group, knob));
+                let made = is_made(observer, id, knob, present);
+                self.owners.take(id, knob, present, made);
                 holds.push(Hold {
                     group: id,
                     path: group.path().into(),
@@ -551,10 +551,17 @@ impl Applier {
                 let Some(seen) = observer.seen(group).filter(|seen| !seen.delegated) else {
                     return false;
                 };
-                let repeated = || intent_of(observer.group(group)?, knob);
+                let told = || told_of(observer, group, knob);
                 let weight = seen.weight.map(Weight::get);
-                is_base(knob, present, observer.is_inner(group), weight, repeated)
+                is_base(knob, present, observer.is_inner(group), weight, told)
             });
+        let scans = observer.scans();
+        let (unexplained, lost): (Vec<_>, Vec<_>) = lost
+            .into_iter()
+            .partition(|&(group, knob, _)| self.owners.must_look(group, knob, scans));
+        if !unexplained.is_empty() {
+            observer.look_for_groups();
+        }
         self.rebase(&bases, observer, problems);
         for (group, knob, present) in bases {
             observer.know(group, knob, present);
@@ -590,9 +597,17 @@ impl Applier {
     }
 }
 
-/// What the knob says that this one repeats.
-fn intent_of(group: &Group, knob: Knob) -> Option<Value> {
-    group.read_knob(knob.repeats()?).ok()?
+/// What the group's manager told of this knob.
+fn told_of(observer: &Observer, group: GroupId, knob: Knob) -> Option<Value> {
+    let repeated = || observer.group(group)?.read_knob(knob.repeats()?).ok()?;
+    told(knob, observer.recorded(group)[0], repeated)
+}
+
+/// Whether the group's manager made this value of what it told. The knob follows its record a moment later.
+fn is_made(observer: &Observer, group: GroupId, knob: Knob, value: Value) -> bool {
+    let [_, before] = observer.recorded(group);
+    let before = before.and_then(|weight| told(knob, Some(weight), || None));
+    [told_of(observer, group, knob), before].contains(&Some(value))
 }
 
 /// Counts a write that will not arrive any more. One that timed out may.

@@ -89,6 +89,8 @@ pub(crate) struct Tracked {
     read_at: Option<(u64, Instant)>,
     /// Has watched groups below it.
     pub(crate) inner: bool,
+    /// What its runtime's record has it weigh, and what it said before that.
+    pub(crate) recorded: [Option<Weight>; 2],
     /// What a container of crun sees as its own group.
     pub(crate) container: Option<Group>,
     /// It could not be read in this tick.
@@ -132,6 +134,7 @@ impl Tracked {
             knows_knobs: false,
             read_at: None,
             inner: false,
+            recorded: [None; 2],
             container: None,
             failed: false,
         });
