@@ -264,7 +264,11 @@ impl Applier {
                     continue;
                 };
                 let repeated = || observer.knob(group, knob.repeats()?);
-                let told = || told(knob, observer.recorded(group)[0], repeated);
+                let told = || {
+                    let [by_runtime, by_systemd] =
+                        told(knob, observer.recorded(group)[0], repeated);
+                    by_runtime.or(by_systemd)
+                };
                 missed.extend(self.missed(group, knob, told));
                 let other = || observer.knob(group, knob.sibling()?);
                 let owner = self.owner(group, knob, present, other);
@@ -309,8 +313,10 @@ impl Applier {
             self.log.debug(format_args!(
                 "{path} {knob} was set to {value} by somebody else: gone on from"
             ));
-            let made = is_made(observer, group, knob, value);
-            self.owners.take(group, knob, value, made);
+            // What systemd makes of a container's scope is not what the runtime meant: that is left behind.
+            let recorded = told_of(observer, group, knob)[0].is_some();
+            let made = recorded || is_made(observer, group, knob, value);
+            self.owners.take(group, knob, made);
         }
         self.post_priors();
     }
@@ -369,7 +375,7 @@ impl Applier {
             }
             if self.journal.get(id, knob).is_none() {
                 let made = is_made(observer, id, knob, present);
-                self.owners.take(id, knob, present, made);
+                self.owners.take(id, knob, made);
                 holds.push(Hold {
                     group: id,
                     path: group.path().into(),
@@ -553,7 +559,8 @@ impl Applier {
                 };
                 let told = || told_of(observer, group, knob);
                 let weight = seen.weight.map(Weight::get);
-                is_base(knob, present, observer.is_inner(group), weight, told)
+                observer.is_new(group)
+                    || is_base(knob, present, observer.is_inner(group), weight, told)
             });
         let scans = observer.scans();
         let (unexplained, lost): (Vec<_>, Vec<_>) = lost
@@ -597,8 +604,8 @@ impl Applier {
     }
 }
 
-/// What the group's manager told of this knob.
-fn told_of(observer: &Observer, group: GroupId, knob: Knob) -> Option<Value> {
+/// What the group's managers told of this knob.
+fn told_of(observer: &Observer, group: GroupId, knob: Knob) -> [Option<Value>; 2] {
     let repeated = || observer.group(group)?.read_knob(knob.repeats()?).ok()?;
     told(knob, observer.recorded(group)[0], repeated)
 }
@@ -606,8 +613,11 @@ fn told_of(observer: &Observer, group: GroupId, knob: Knob) -> Option<Value> {
 /// Whether the group's manager made this value of what it told. The knob follows its record a moment later.
 fn is_made(observer: &Observer, group: GroupId, knob: Knob, value: Value) -> bool {
     let [_, before] = observer.recorded(group);
-    let before = before.and_then(|weight| told(knob, Some(weight), || None));
-    [told_of(observer, group, knob), before].contains(&Some(value))
+    let [before, _] = told(knob, before, || None);
+    let [by_runtime, by_systemd] = told_of(observer, group, knob);
+    // Defaults agree whether or not somebody derives one from the other.
+    let is_default = value == Value::Weight(Weight::DEFAULT.get());
+    !is_default && [by_runtime.or(by_systemd), before].contains(&Some(value))
 }
 
 /// Counts a write that will not arrive any more. One that timed out may.

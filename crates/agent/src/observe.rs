@@ -235,6 +235,12 @@ impl Observer {
         at.map_or([None; 2], |&at| self.tracked[at].recorded)
     }
 
+    /// Whether the runtime of a group may still be setting it up.
+    pub(crate) fn is_new(&self, id: GroupId) -> bool {
+        let at = self.index.get(&id);
+        at.is_some_and(|&at| self.tracked[at].is_new())
+    }
+
     /// How often groups and the runtimes' records were looked at.
     pub(crate) fn scans(&self) -> u64 {
         self.scans

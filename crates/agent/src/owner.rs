@@ -73,34 +73,36 @@ pub(crate) fn owner(
 }
 
 /// Whether a foreign value is what we go on from: the protection of an inner group, which kubelet writes every
-/// minute, and a block weight that says no more than the group's `weight`, or what its manager `told` us.
+/// minute, and a block weight that says no more than the group's `weight`, or what one of its managers `told` us.
 pub(crate) fn is_base(
     knob: Knob,
     present: Value,
     inner: bool,
     weight: Option<u32>,
-    told: impl FnOnce() -> Option<Value>,
+    told: impl FnOnce() -> [Option<Value>; 2],
 ) -> bool {
     let says = |weight| present == Value::Weight(weight);
     match knob.kind() {
         Kind::Limit => inner && knob.restored() == Turn::Protection,
-        Kind::Weight { .. } => weight.is_some_and(says) || told() == Some(present),
+        Kind::Weight { .. } => weight.is_some_and(says) || told().contains(&Some(present)),
         _ => false,
     }
 }
 
-/// What the manager of a group writes to a knob: a container runtime by its record, systemd by the knob that this
-/// one repeats, if that one holds `repeated`.
+/// What the managers of a group write to a knob: a container runtime by its record, and systemd by the knob that
+/// this one repeats, if that one holds `repeated`. systemd does so for a container's scope, too, whenever its
+/// properties change, and then the runtime's value is gone.
 pub(crate) fn told(
     knob: Knob,
     recorded: Option<Weight>,
     repeated: impl FnOnce() -> Option<Value>,
-) -> Option<Value> {
+) -> [Option<Value>; 2] {
     let by_runtime = recorded.and_then(|weight| knob.by_runtime(weight.get()));
-    by_runtime.map(Value::Weight).or_else(|| match repeated()? {
+    let by_systemd = repeated().and_then(|value| match value {
         Value::Weight(weight) => Some(Value::Weight(bfq_weight_of_systemd(weight))),
         _ => None,
-    })
+    });
+    [by_runtime.map(Value::Weight), by_systemd]
 }
 
 /// Who took over what.
@@ -132,14 +134,12 @@ impl Owners {
         self.arrived.contains(&(group, knob))
     }
 
-    /// The knob is about to be written for the first time since it held `prior`, which its manager `made` of what
+    /// The knob is about to be written for the first time since it held a value that its manager `made` of what
     /// it told.
-    pub(crate) fn take(&mut self, group: GroupId, knob: Knob, prior: Value, made: bool) {
+    pub(crate) fn take(&mut self, group: GroupId, knob: Knob, made: bool) {
         let key = (group, knob);
         self.arrived.remove(&key);
-        // Defaults agree whether or not somebody derives one from the other.
-        let is_default = prior == Value::Weight(Weight::DEFAULT.get());
-        if !is_default && made {
+        if made {
             self.derived.insert(key);
         } else {
             self.derived.remove(&key);
@@ -336,7 +336,8 @@ mod tests {
         let docker = |knob, present| of(knob, weight(present), false, Some(300));
         assert!(docker(Knob::IoBfqWeight, 300), "the record's");
         assert!(docker(Knob::IoWeight, 2930), "runc's for 300");
-        assert!(!docker(Knob::IoBfqWeight, 163) && !docker(Knob::IoWeight, 300));
+        assert!(docker(Knob::IoBfqWeight, 163), "systemd's, of a scope");
+        assert!(!docker(Knob::IoBfqWeight, 555) && !docker(Knob::IoWeight, 300));
         assert!(!base(Knob::IoWeight, weight(163), true));
         let low = Value::Limit(justitia_policy::units::Limit::Max);
         assert!(base(Knob::MemoryLow, low, true) && !base(Knob::MemoryLow, low, false));

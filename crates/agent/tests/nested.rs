@@ -280,7 +280,7 @@ fn a_new_weight_of_docker_is_gone_on_from_and_left_behind() {
         let mut agent = agent.unwrap();
         let mut holds = |expected: u32, steps: u32| {
             let ours = format!("default {expected}");
-            for step in 0..60 {
+            for step in 0..90 {
                 // A scan is due again after a pause of real time.
                 thread::sleep(Duration::from_millis(50));
                 fake.advance(Duration::from_secs(1));
@@ -301,6 +301,12 @@ fn a_new_weight_of_docker_is_gone_on_from_and_left_behind() {
             writes(300);
         }
         holds(own(300), 8);
+        if bfq {
+            // systemd, when another property of the container's scope changes.
+            fake.foreign_write(&path, file, "default 100");
+            // A group that does nothing is read in full every 32 steps.
+            holds(own(300), 40);
+        }
         let lines = log.lines();
         let given_up = lines
             .iter()
@@ -314,4 +320,36 @@ fn a_new_weight_of_docker_is_gone_on_from_and_left_behind() {
             "{bfq} {ours:?} {late}"
         );
     }
+}
+
+/// runc makes a container's cgroup before it writes what `--memory-reservation` asks for.
+#[test]
+fn what_a_runtime_sets_while_it_makes_a_container_is_gone_on_from() {
+    let state = tempfile::tempdir().unwrap();
+    let mut host = Host::new(state.path());
+    host.seconds(3);
+    host.fake.mkdir("/app/one/late");
+    host.fake
+        .update("/app/one/late", |group| group.file = Bytes::mib(90));
+    for _ in 0..60 {
+        thread::sleep(Duration::from_millis(20));
+        host.seconds(1);
+        if host.number("/app/one/late", "memory.low") > 0 {
+            break;
+        }
+    }
+    let asked = 16 << 20;
+    host.fake
+        .foreign_write("/app/one/late", "memory.low", &format!("{asked}"));
+    host.seconds(12);
+    let report = host.agent.board().report();
+    let late = report.find("late").expect("managed");
+    let low = late.knobs.iter().find(|knob| knob.knob == Knob::MemoryLow);
+    assert!(low.is_some_and(|knob| !knob.foreign), "{low:?}");
+    let fake = host.fake.clone();
+    host.agent.finish().unwrap();
+    assert_eq!(
+        common::text(&fake, "/app/one/late", Knob::MemoryLow),
+        asked.to_string()
+    );
 }
