@@ -230,5 +230,4 @@ fn command_line(arguments: impl Iterator<Item = String>, out: &Path) -> String {
 }
 
 #[cfg(test)]
-#[path = "run_tests.rs"]
 mod tests;

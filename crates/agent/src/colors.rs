@@ -203,5 +203,4 @@ impl Said {
 }
 
 #[cfg(test)]
-#[path = "colors_tests.rs"]
 mod tests;

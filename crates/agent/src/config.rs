@@ -475,5 +475,4 @@ fn did_you_mean(name: &str, known: &[&str]) -> String {
 }
 
 #[cfg(test)]
-#[path = "config_tests.rs"]
 mod tests;

@@ -145,5 +145,4 @@ fn header(boot: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "handover_tests.rs"]
 mod tests;

@@ -514,5 +514,4 @@ impl Replay {
 }
 
 #[cfg(test)]
-#[path = "journal_tests.rs"]
 mod tests;

@@ -437,7 +437,7 @@ impl Observer {
         let rhythm = tracked.rhythm(self.tick);
         if turn % rhythm.full != 0 && !tracked.must_be_read() {
             let probe = turn % rhythm.probe == 0;
-            if !probe || !tracked.stirs(self.tick, &mut self.buffer) {
+            if !probe || !tracked.is_active(self.tick, &mut self.buffer) {
                 return false;
             }
         }
@@ -505,7 +505,7 @@ impl Observer {
         for ((tracked, &active), sample) in managed.zip(&self.samples) {
             if active && !tracked.failed {
                 if tracked.seen.traffic != sample.traffic {
-                    tracked.stirred_at = self.tick;
+                    tracked.active_at = self.tick;
                 }
                 tracked.seen.traffic = sample.traffic;
                 tracked.seen.cache = sample.cache;

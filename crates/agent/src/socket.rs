@@ -599,5 +599,4 @@ fn exchange(path: &Path) -> io::Result<String> {
 }
 
 #[cfg(test)]
-#[path = "socket_tests.rs"]
 mod tests;

@@ -37,7 +37,7 @@ pub struct Observation {
 pub(crate) struct Rhythm {
     /// Quiet for at least so many ticks.
     after: u64,
-    /// The two short reads that tell whether it stirs.
+    /// The two short reads that tell whether it is active.
     pub(crate) probe: u64,
     /// Everything.
     pub(crate) full: u64,
@@ -85,7 +85,7 @@ pub(crate) struct Tracked {
     pub(crate) seen: snapshot::Group,
     activity: Option<Activity>,
     /// The tick in which it last did something.
-    pub(crate) stirred_at: u64,
+    pub(crate) active_at: u64,
     /// Knobs read at least once, and not doubted since.
     knows_knobs: bool,
     /// The tick and the time of the last full read.
@@ -135,7 +135,7 @@ impl Tracked {
             },
             group,
             activity: None,
-            stirred_at: tick,
+            active_at: tick,
             knows_knobs: false,
             read_at: None,
             inner: false,
@@ -167,22 +167,22 @@ impl Tracked {
 
     /// How often to look at it.
     pub(crate) fn rhythm(&self, tick: u64) -> Rhythm {
-        let quiet_for = tick.saturating_sub(self.stirred_at);
+        let quiet_for = tick.saturating_sub(self.active_at);
         let fits = RHYTHMS.iter().find(|rhythm| quiet_for >= rhythm.after);
         *fits.unwrap_or(&RHYTHMS[RHYTHMS.len() - 1])
     }
 
     /// Whether the probe of a quiet group differs from the last one.
-    pub(crate) fn stirs(&mut self, tick: u64, buffer: &mut Buffer) -> bool {
+    pub(crate) fn is_active(&mut self, tick: u64, buffer: &mut Buffer) -> bool {
         let now = self.group.activity(buffer).ok();
-        let stirs = match (&now, &self.activity) {
+        let active = match (&now, &self.activity) {
             (Some(now), Some(before)) => !now.same_as(before),
             _ => true,
         };
-        if stirs {
-            self.stirred_at = tick;
+        if active {
+            self.active_at = tick;
         }
-        stirs
+        active
     }
 
     /// Whether this read has to include the knobs.
@@ -212,7 +212,7 @@ impl Tracked {
     pub(crate) fn take_in(&mut self, gauges: &Gauges, knobs: bool, tick: u64, buffer: &mut Buffer) {
         self.failed = false;
         if self.differs_from(&gauges.memory, &gauges.pressure) {
-            self.stirred_at = tick;
+            self.active_at = tick;
         }
         self.seen.memory = gauges.memory;
         self.seen.pressure = gauges.pressure;
@@ -257,7 +257,7 @@ impl Tracked {
     pub(crate) fn forget_values(&mut self, tick: u64) {
         self.failed = true;
         self.read_at = None;
-        self.stirred_at = tick;
+        self.active_at = tick;
         self.knows_knobs = false;
         let foreign = self.seen.knobs.foreign;
         self.seen.memory = snapshot::Memory::default();

@@ -174,7 +174,7 @@ pub trait Directory: Send + Sync {
     fn quirks(&self) -> &Quirks;
 
     /// Gives back cached file descriptors, for a group that went quiet; those that tell whether it
-    /// stirs stay.
+    /// is active stay.
     fn release(&self) {}
 }
 

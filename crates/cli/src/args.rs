@@ -116,9 +116,7 @@ pub(crate) fn command() -> clap::Command {
 }
 
 #[cfg(test)]
-#[path = "args_tests.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "pages_tests.rs"]
 mod pages_tests;

@@ -1,15 +1,18 @@
 //! Kubernetes pods beside a real containerd with NRI, on a stock kernel: made through CRI in the cgroup tree of
-//! the kubelet (driver cgroupfs), with an agent that hears of them: on the node, and as the pod of the Helm chart.
+//! the kubelet (driver cgroupfs), with an agent that hears of them: on the node, as the pod of the Helm chart, and
+//! scraped by Debian's Prometheus.
 //! A boot each, ignored by default; `cargo test --profile vm -p justitia-cli --test kube -- --ignored --nocapture`.
 //! The chart needs helm, which `scripts/setup --test` fetches.
 //!
-//! What the guests do is in `kube/guest.sh` and `kube/chart.sh`; they speak CRI by curl and protoc
+//! What the guests do is in `kube/guest.sh`, `chart.sh` and `prometheus.sh`; they speak CRI by curl and protoc
 //! (`kube/cri.proto`).
 
 #[path = "kube/chart.rs"]
 mod chart;
 #[path = "../../../lab/tests/common/mod.rs"]
 mod common;
+#[path = "kube/prometheus.rs"]
+mod prometheus;
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,7 +31,7 @@ fn node(script: &str, dir: &Path) -> VmSpec {
     let script = format!("{PROLOGUE}{RUNTIME}{script}");
     let mut spec = machine(Series::V6_12, &script, dir);
     spec.binaries
-        .extend(programs(env!("CARGO_BIN_EXE_justitia"), &[]));
+        .extend(programs(env!("CARGO_BIN_EXE_justitia"), &["justitia-web"]));
     spec.binaries.push(CRI.into());
     // Its containerd has NRI.
     spec.release = "trixie";

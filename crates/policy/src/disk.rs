@@ -302,5 +302,4 @@ fn both(disk: &BlockDevice, model: CostModel, relaxed: u32) -> [Write; 2] {
 }
 
 #[cfg(test)]
-#[path = "disk_tests.rs"]
 mod tests;

@@ -141,5 +141,4 @@ fn push<T>(queue: &mut VecDeque<T>, item: T, most: usize) {
 }
 
 #[cfg(test)]
-#[path = "judge_tests.rs"]
 mod tests;

@@ -257,5 +257,4 @@ fn now() -> f64 {
 }
 
 #[cfg(test)]
-#[path = "main_tests.rs"]
 mod tests;

@@ -178,5 +178,4 @@ impl Objective {
 }
 
 #[cfg(test)]
-#[path = "objective_tests.rs"]
 mod tests;

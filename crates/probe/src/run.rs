@@ -286,5 +286,4 @@ pub fn once(config: &Config, events: (Sender<Event>, &Receiver<Event>)) -> Resul
 }
 
 #[cfg(test)]
-#[path = "run_tests.rs"]
 mod tests;

@@ -210,5 +210,4 @@ impl<R: Read> Frames<R> {
 }
 
 #[cfg(test)]
-#[path = "frame_tests.rs"]
 mod tests;

@@ -167,5 +167,4 @@ pub(crate) fn check_preamble(input: &mut impl Read, name: &str) -> Result<()> {
 }
 
 #[cfg(test)]
-#[path = "reader_tests.rs"]
 mod tests;

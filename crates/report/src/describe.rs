@@ -111,5 +111,4 @@ this table. A value that is not known is `null` or absent.
 ";
 
 #[cfg(test)]
-#[path = "describe_tests.rs"]
 mod tests;

@@ -582,5 +582,4 @@ fn planned_writes(snapshot: &Snapshot, plan: &Plan) -> Vec<PlannedWrite> {
 }
 
 #[cfg(test)]
-#[path = "status_tests.rs"]
 mod tests;

@@ -1,9 +1,9 @@
-//! How a running keeper is asked and told: a Unix socket, one JSON request a line, one answer.
+//! How a running image cache is asked and told: a Unix socket, one JSON request a line, one answer.
 //!
 //! Request: `{"ask":"report"}` or `{"ask":"policy","name":"lfu"}`. Answer: `{"ok":REPORT}` or
 //! `{"error":"..."}`. The socket is the owner's alone (mode 0600). A thread of its own answers, with
 //! time limits on every client; it shares only the last report and the policy asked for with the
-//! keeper's loop.
+//! image cache's loop.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -45,7 +45,7 @@ struct Board {
     asked: Option<Replacement>,
 }
 
-/// The socket of a running keeper; goes with it.
+/// The socket of a running image cache; goes with it.
 #[derive(Debug)]
 pub struct Control {
     board: Arc<Mutex<Board>>,
@@ -56,7 +56,7 @@ impl Control {
     /// Listens at a path. A socket that nobody listens at any more is replaced.
     ///
     /// # Errors
-    /// Another keeper listens there, or the path cannot be used.
+    /// Another image cache listens there, or the path cannot be used.
     pub fn listen(path: &Path) -> Result<Control, Error> {
         let io =
             |doing: &str, error: &io::Error| Error::io(doing, &path.display().to_string(), error);
@@ -138,7 +138,7 @@ fn serve(client: &UnixStream, board: &Mutex<Board>) -> io::Result<()> {
     client.write_all(&text)
 }
 
-/// Asks the keeper at a path. `None`: there is none.
+/// Asks the image cache at a path. `None`: there is none.
 ///
 /// # Errors
 /// It does not answer, or we may not ask.
@@ -146,7 +146,7 @@ pub fn ask(path: &Path) -> Result<Option<Report>, Error> {
     call(path, &Request::Report)
 }
 
-/// Has the keeper at a path change its policy. `None`: there is none.
+/// Has the image cache at a path change its policy. `None`: there is none.
 ///
 /// # Errors
 /// It does not answer, or we may not ask.
@@ -180,7 +180,7 @@ fn call(path: &Path, request: &Request) -> Result<Option<Report>, Error> {
     };
     let line = talk().map_err(|error| {
         failed(format!(
-            "the keeper at {} does not answer: {error}",
+            "the image cache at {} does not answer: {error}",
             path.display()
         ))
     })?;
@@ -188,7 +188,7 @@ fn call(path: &Path, request: &Request) -> Result<Option<Report>, Error> {
         Ok(Answer::Ok(report)) => Ok(Some(*report)),
         Ok(Answer::Error(cause)) => Err(failed(cause)),
         Err(error) => Err(failed(format!(
-            "the keeper's answer is not understood: {error}"
+            "the image cache's answer is not understood: {error}"
         ))),
     }
 }
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_keeper_is_asked_and_told_and_its_socket_goes_with_it() {
+    fn an_image_cache_is_asked_and_told_and_its_socket_goes_with_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("made/vm.sock");
         assert_eq!(ask(&path).unwrap(), None);
@@ -215,13 +215,13 @@ mod tests {
         assert_eq!(told.policy, Some(Replacement::Lfu));
         assert_eq!(control.asked(), Some(Replacement::Lfu));
         assert_eq!(control.asked(), None);
-        assert!(Control::listen(&path).is_err(), "two keepers");
+        assert!(Control::listen(&path).is_err(), "two image caches");
         drop(control);
         assert!(!path.exists());
     }
 
     #[test]
-    fn what_is_not_understood_is_said_and_the_keeper_goes_on() {
+    fn what_is_not_understood_is_said_and_the_image_cache_goes_on() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("vm.sock");
         let _control = Control::listen(&path).unwrap();

@@ -1,9 +1,9 @@
 //! Virtual machines' disk images and what the host's page cache holds of them.
 //!
 //! [`discover`] finds QEMU's processes and the images they hold open; [`Image`] is one of these,
-//! reopened read-only; [`track`] counts who asks for which page, by BPF programs; [`Keeper`] brings
+//! reopened read-only; [`track`] counts who asks for which page, by BPF programs; [`ImageCache`] brings
 //! them together with the pure policy ([`policy`]) and drops what is not to be
-//! kept; [`control`] is the socket by which a running keeper is asked and told.
+//! kept; [`control`] is the socket by which a running image cache is asked and told.
 //!
 //! Invariants: an image is never written, and nothing about it is changed that outlives us: the
 //! one thing done is `posix_fadvise(POSIX_FADV_DONTNEED)` on a descriptor of our own, which takes
@@ -14,7 +14,7 @@ pub mod control;
 pub mod discover;
 mod error;
 mod image;
-mod keeper;
+mod image_cache;
 pub mod policy;
 pub mod qcow2;
 pub mod report;
@@ -23,5 +23,5 @@ pub mod track;
 
 pub use error::Error;
 pub use image::{Dropped, Identity, Image};
-pub use keeper::{Keeper, Settings};
+pub use image_cache::{ImageCache, Settings};
 pub use residency::{Resident, Sight};

@@ -1,6 +1,6 @@
 //! What is told of machines and their images: the record behind `justitia vm` and its JSON.
 //!
-//! Units are in the names; what is not known is `null`. Counters are cumulative since the keeper
+//! Units are in the names; what is not known is `null`. Counters are cumulative since the image cache
 //! first saw the machine or image.
 
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub struct Report {
     /// The machines, in order of their process ids.
     pub machines: Vec<MachineReport>,
     /// Processor time that keeping took, seconds.
-    pub keeper_cpu_s: Option<f64>,
+    pub image_cache_cpu_s: Option<f64>,
 }
 
 /// A machine.

@@ -1,4 +1,4 @@
-//! What a keeper keeps and drops of a machine's images.
+//! What an image cache keeps and drops of a machine's images.
 //!
 //! Rounds are made by hand; where something takes its time (pages that are written back, a block
 //! that becomes quiet) the test waits for what must come, with patience for a slow machine.
@@ -14,7 +14,7 @@ use common::{contents, image, scratch, warm, Machine, PAGE};
 use justitia_cgroup::Processes;
 use justitia_vm::policy::Replacement;
 use justitia_vm::report::{ImageReport, MachineReport};
-use justitia_vm::{Keeper, Settings, Sight};
+use justitia_vm::{ImageCache, Settings, Sight};
 
 const PAGES: u64 = 4096;
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -25,23 +25,23 @@ fn the_program_of_a_machine() {
     common::be_a_machine();
 }
 
-fn keeper(replacement: Replacement) -> Keeper {
+fn image_cache(replacement: Replacement) -> ImageCache {
     let settings = Settings {
         replacement,
         ..Settings::default()
     };
-    Keeper::start(Processes::host(), settings).unwrap()
+    ImageCache::start(Processes::host(), settings).unwrap()
 }
 
 /// Other tests' machines, and real ones, may run too.
-fn told(keeper: &Keeper, machine: &Machine) -> MachineReport {
-    let report = keeper.report();
+fn told(image_cache: &ImageCache, machine: &Machine) -> MachineReport {
+    let report = image_cache.report();
     let mut machines = report.machines.into_iter();
     machines.find(|told| told.pid == machine.pid()).unwrap()
 }
 
-fn first_image(keeper: &Keeper, machine: &Machine) -> ImageReport {
-    told(keeper, machine).images.remove(0)
+fn first_image(image_cache: &ImageCache, machine: &Machine) -> ImageReport {
+    told(image_cache, machine).images.remove(0)
 }
 
 /// Pages of a file that are in the page cache.
@@ -52,14 +52,18 @@ fn cached(path: &Path, from: u64, to: u64) -> u64 {
 }
 
 /// Makes rounds until something is so.
-fn until(keeper: &mut Keeper, what: &str, mut is_so: impl FnMut(&Keeper) -> bool) {
+fn until(image_cache: &mut ImageCache, what: &str, mut is_so: impl FnMut(&ImageCache) -> bool) {
     let began = Instant::now();
     loop {
-        keeper.tick().unwrap();
-        if is_so(keeper) {
+        image_cache.tick().unwrap();
+        if is_so(image_cache) {
             return;
         }
-        assert!(began.elapsed() < PATIENCE, "{what}: {:#?}", keeper.report());
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{what}: {:#?}",
+            image_cache.report()
+        );
         sleep(Duration::from_millis(50));
     }
 }
@@ -70,13 +74,13 @@ fn a_page_stays_from_its_second_request_on_and_goes_after_its_first() {
     let dir = scratch();
     let path = image(dir.path(), "disk", PAGES);
     let mut machine = Machine::start(dir.path(), &[&path]);
-    let mut keeper = keeper(Replacement::Justitia);
+    let mut image_cache = image_cache(Replacement::Justitia);
     warm(&path, 0, 2048);
     for from in (0..2048).step_by(64) {
         machine.read(0, from, from + 64);
     }
     assert!(cached(&path, 0, 2048) > 0);
-    until(&mut keeper, "the first request is not kept", |_| {
+    until(&mut image_cache, "the first request is not kept", |_| {
         cached(&path, 0, PAGES) == 0
     });
     warm(&path, 0, 1024);
@@ -84,12 +88,12 @@ fn a_page_stays_from_its_second_request_on_and_goes_after_its_first() {
         machine.read(0, from, from + 64);
     }
     until(
-        &mut keeper,
+        &mut image_cache,
         "readahead beyond it goes when all is quiet",
         |_| cached(&path, 1024, PAGES) == 0,
     );
     assert_eq!(cached(&path, 0, 1024), 1024, "the second request is kept");
-    let image = first_image(&keeper, &machine);
+    let image = first_image(&image_cache, &machine);
     assert_eq!(image.requested_bytes, Some(3072 * PAGE));
     assert_eq!(image.second_bytes, Some(1024 * PAGE));
     assert!(image.dropped_bytes >= Some(2048 * PAGE), "{image:?}");
@@ -103,31 +107,31 @@ fn a_policy_holds_from_the_round_after_it_was_switched() {
     let dir = scratch();
     let path = image(dir.path(), "disk", PAGES);
     let mut machine = Machine::start(dir.path(), &[&path]);
-    let mut keeper = keeper(Replacement::Default);
+    let mut image_cache = image_cache(Replacement::Default);
     warm(&path, 0, 1024);
     for from in (0..1024).step_by(64) {
         machine.read(0, from, from + 64);
     }
     for _ in 0..5 {
-        keeper.tick().unwrap();
+        image_cache.tick().unwrap();
     }
     assert_eq!(
         cached(&path, 0, 1024),
         1024,
         "the kernel's own policy drops nothing"
     );
-    keeper.switch(Replacement::Justitia);
+    image_cache.switch(Replacement::Justitia);
     // What was fetched ahead before is not known to be unwanted.
-    until(&mut keeper, "what was asked for once goes", |_| {
+    until(&mut image_cache, "what was asked for once goes", |_| {
         cached(&path, 0, 1024) == 0
     });
-    keeper.switch(Replacement::Lfu);
-    keeper.tick().unwrap();
+    image_cache.switch(Replacement::Lfu);
+    image_cache.tick().unwrap();
     for from in (1024..2048).step_by(64) {
         machine.read(0, from, from + 64);
     }
     for _ in 0..5 {
-        keeper.tick().unwrap();
+        image_cache.tick().unwrap();
     }
     assert_eq!(cached(&path, 1024, 2048), 1024, "everything is kept");
 }
@@ -140,7 +144,7 @@ fn what_is_written_is_never_lost_and_goes_once_it_is_clean() {
     let mut truth = contents(&path);
     common::cool(&File::open(&path).unwrap());
     let mut machine = Machine::start(dir.path(), &[&path]);
-    let mut keeper = keeper(Replacement::Justitia);
+    let mut image_cache = image_cache(Replacement::Justitia);
     let mut state = 7u64;
     for round in 0..400u64 {
         state = state
@@ -153,7 +157,7 @@ fn what_is_written_is_never_lost_and_goes_once_it_is_clean() {
         if state % 3 == 0 {
             machine.read(0, from, to);
         }
-        keeper.tick().unwrap();
+        image_cache.tick().unwrap();
         if round % 100 == 99 {
             File::open(&path).unwrap().sync_all().unwrap();
         }
@@ -162,7 +166,7 @@ fn what_is_written_is_never_lost_and_goes_once_it_is_clean() {
     // or on the disk: it wrote through the host's kernel, which goes on.
     machine.kill();
     for _ in 0..3 {
-        keeper.tick().unwrap();
+        image_cache.tick().unwrap();
     }
     assert!(contents(&path) == truth, "the image is as it was written");
     common::cool(&File::open(&path).unwrap());
@@ -176,28 +180,32 @@ fn a_page_of_a_shared_image_is_kept_when_another_machine_asks_for_it() {
     let shared = image(dir.path(), "base", PAGES);
     let mut first = Machine::start(dir.path(), &[&shared]);
     let mut second = Machine::start(dir.path(), &[&shared]);
-    let mut keeper = keeper(Replacement::Justitia);
+    let mut image_cache = image_cache(Replacement::Justitia);
     warm(&shared, 0, 128);
     first.read(0, 0, 128);
-    until(&mut keeper, "the first request goes", |_| {
+    until(&mut image_cache, "the first request goes", |_| {
         cached(&shared, 0, 128) == 0
     });
     warm(&shared, 0, 128);
     second.read(0, 0, 128);
-    until(&mut keeper, "readahead goes", |_| {
+    until(&mut image_cache, "readahead goes", |_| {
         cached(&shared, 128, PAGES) == 0
     });
     assert_eq!(cached(&shared, 0, 128), 128);
-    let (one, two) = (told(&keeper, &first), told(&keeper, &second));
+    let (one, two) = (told(&image_cache, &first), told(&image_cache, &second));
     assert_eq!(
         (one.second_bytes, two.second_bytes),
         (Some(0), Some(128 * PAGE))
     );
     assert_eq!(two.images[0].machines, 2);
-    until(&mut keeper, "each is charged its part", |keeper| {
-        let (one, two) = (told(keeper, &first), told(keeper, &second));
-        one.cached_bytes == two.cached_bytes && one.cached_bytes == Some(64 * PAGE)
-    });
+    until(
+        &mut image_cache,
+        "each is charged its part",
+        |image_cache| {
+            let (one, two) = (told(image_cache, &first), told(image_cache, &second));
+            one.cached_bytes == two.cached_bytes && one.cached_bytes == Some(64 * PAGE)
+        },
+    );
 }
 
 #[test]
@@ -205,16 +213,18 @@ fn a_page_of_a_shared_image_is_kept_when_another_machine_asks_for_it() {
 fn a_machine_that_ends_is_forgotten_and_one_that_starts_is_found() {
     let dir = scratch();
     let path = image(dir.path(), "disk", 64);
-    let mut keeper = keeper(Replacement::Justitia);
+    let mut image_cache = image_cache(Replacement::Justitia);
     let machine = Machine::start(dir.path(), &[&path]);
     let pid = machine.pid();
-    let is_there = move |keeper: &Keeper| {
-        let report = keeper.report();
+    let is_there = move |image_cache: &ImageCache| {
+        let report = image_cache.report();
         report.machines.iter().any(|machine| machine.pid == pid)
     };
-    until(&mut keeper, "it is found", is_there);
+    until(&mut image_cache, "it is found", is_there);
     machine.kill();
-    until(&mut keeper, "it is forgotten", |keeper| !is_there(keeper));
+    until(&mut image_cache, "it is forgotten", |image_cache| {
+        !is_there(image_cache)
+    });
 }
 
 /// Two machines want more than there is. One has read its part and is idle, the other reads on.
@@ -222,8 +232,8 @@ fn a_machine_that_ends_is_forgotten_and_one_that_starts_is_found() {
 #[ignore = "needs root on a cgroup2 host; run in the lab guest (of 1 GiB: it fills the memory)"]
 fn when_memory_is_short_the_machine_used_longest_ago_gives_down_to_its_watermark() {
     let dir = scratch();
-    let mut keeper = keeper(Replacement::Lfu);
-    let report = keeper.report();
+    let mut image_cache = image_cache(Replacement::Lfu);
+    let report = image_cache.report();
     let there = report.free_bytes.unwrap() + report.cache_bytes.unwrap();
     assert!(
         there < 2 << 30,
@@ -232,18 +242,20 @@ fn when_memory_is_short_the_machine_used_longest_ago_gives_down_to_its_watermark
     let pages = there / 2 / PAGE;
     let paths = ["idle", "busy"].map(|name| image(dir.path(), name, pages));
     let mut machines = paths.map(|path| Machine::start(dir.path(), &[&path]));
-    until(&mut keeper, "both are found", |keeper| {
-        keeper.report().machines.len() >= 2
+    until(&mut image_cache, "both are found", |image_cache| {
+        image_cache.report().machines.len() >= 2
     });
     for machine in &mut machines {
         for from in (0..pages - 64).step_by(64) {
             machine.read(0, from, from + 64);
             if from % 1024 == 0 {
-                keeper.tick().unwrap();
+                image_cache.tick().unwrap();
             }
         }
     }
-    let [idle, busy] = machines.each_ref().map(|machine| told(&keeper, machine));
+    let [idle, busy] = machines
+        .each_ref()
+        .map(|machine| told(&image_cache, machine));
     assert!(idle.evicted_bytes > Some(0), "it gave: {idle:#?}");
     assert!(
         idle.evicted_bytes > busy.evicted_bytes,

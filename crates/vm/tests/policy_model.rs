@@ -55,7 +55,7 @@ struct World {
     from_disk: u64,
 }
 
-/// Pages between two rounds of the keeper.
+/// Pages between two rounds of the image cache.
 const ROUND: u64 = 64;
 
 impl World {

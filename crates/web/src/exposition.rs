@@ -247,5 +247,4 @@ fn escape(text: &mut String, value: &str) {
 }
 
 #[cfg(test)]
-#[path = "exposition_tests.rs"]
 mod tests;

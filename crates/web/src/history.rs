@@ -266,5 +266,4 @@ fn known(value: Option<f64>) -> f32 {
 }
 
 #[cfg(test)]
-#[path = "history_tests.rs"]
 mod tests;

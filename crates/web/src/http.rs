@@ -293,5 +293,4 @@ pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
 }
 
 #[cfg(test)]
-#[path = "http_tests.rs"]
 mod tests;

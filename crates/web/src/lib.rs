@@ -236,5 +236,4 @@ fn told(frame: Frame<Report>) -> Told {
 mod testing;
 
 #[cfg(test)]
-#[path = "lib_tests.rs"]
 mod tests;

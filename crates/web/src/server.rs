@@ -314,9 +314,7 @@ impl Loop {
 }
 
 #[cfg(test)]
-#[path = "server_tests.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "tls_tests.rs"]
 mod tls_tests;

@@ -169,5 +169,4 @@ impl Site {
 }
 
 #[cfg(test)]
-#[path = "site_tests.rs"]
 mod tests;

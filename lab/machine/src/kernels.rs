@@ -427,5 +427,4 @@ fn collect_sums(
 }
 
 #[cfg(test)]
-#[path = "kernels_tests.rs"]
 mod tests;

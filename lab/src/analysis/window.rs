@@ -326,5 +326,4 @@ fn mean(values: &[f64]) -> Option<f64> {
 }
 
 #[cfg(test)]
-#[path = "window_tests.rs"]
 mod tests;

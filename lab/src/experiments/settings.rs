@@ -142,5 +142,4 @@ fn warmup_s(measure: Measure, seconds: u32) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "settings_tests.rs"]
 mod tests;

@@ -289,5 +289,4 @@ fn how_to_read(document: &Document) -> String {
 }
 
 #[cfg(test)]
-#[path = "report_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! What counting requests costs: the time that the keeper's programs take while the guest reads at random from an
+//! What counting requests costs: the time that the image cache's programs take while the guest reads at random from an
 //! image that the host caches, beside the processor time of QEMU.
 //!
 //! The kernel's own clock of BPF programs is turned on for it (`kernel.bpf_stats_enabled`) and off again. It does
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt as _;
 
 use rustix::time::{clock_gettime, ClockId};
 
-use crate::{setup, Guest, Keeper, MIB};
+use crate::{setup, Guest, ImageCache, MIB};
 
 const STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 /// Bytes of a request, and MiB that the guest reads with them.
@@ -91,7 +91,7 @@ fn what_counting_costs() {
     };
     println!(
         "| request | share of QEMU's time | programs, ns a request | runs a request | QEMU, us a request \
-         | bare pread, ns | with the keeper |"
+         | bare pread, ns | with the image cache |"
     );
     println!("|---|---:|---:|---:|---:|---:|---:|");
     for _ in 0..crate::rounds() {
@@ -99,18 +99,18 @@ fn what_counting_costs() {
         let alone = REQUESTS.map(|(bytes, _)| bare(&file, bytes));
         let mut guest = Guest::boot(&setup.machine, "writeback");
         let arguments = ["--policy", "default"];
-        let keeper = Keeper::start_with(&setup.justitia, &setup.dir, &arguments);
+        let image_cache = ImageCache::start_with(&setup.justitia, &setup.dir, &arguments);
         let counted = REQUESTS.map(|(bytes, _)| bare(&file, bytes));
         for (at, (bytes, mib)) in REQUESTS.into_iter().enumerate() {
             let requests = mib as f64 * MIB / bytes as f64;
             let clocked = Clocked::start();
-            let before = (programs(keeper.0.id()), cpu(guest.child.id()));
+            let before = (programs(image_cache.0.id()), cpu(guest.child.id()));
             // Past the guest's cache: each request is one to the host.
             guest.run(&format!(
                 "fio --name=r --filename=$data --rw=randread --direct=1 --bs={bytes} \
                  --size={READ_BYTES} --io_size={mib}m --randseed=7 >/dev/null"
             ));
-            let after = (programs(keeper.0.id()), cpu(guest.child.id()));
+            let after = (programs(image_cache.0.id()), cpu(guest.child.id()));
             drop(clocked);
             let [ns, runs] = [0, 1].map(|at: usize| (after.0[at] - before.0[at]) as f64);
             let qemu_ns = after.1 - before.1;

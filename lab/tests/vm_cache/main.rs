@@ -142,14 +142,14 @@ impl Drop for Guest {
 }
 
 /// `justitia vm run`, stopped as a user would stop it.
-struct Keeper(Child);
+struct ImageCache(Child);
 
-impl Keeper {
-    fn start(justitia: &Path, dir: &Path) -> Keeper {
-        Keeper::start_with(justitia, dir, &[])
+impl ImageCache {
+    fn start(justitia: &Path, dir: &Path) -> ImageCache {
+        ImageCache::start_with(justitia, dir, &[])
     }
 
-    fn start_with(justitia: &Path, dir: &Path, arguments: &[&str]) -> Keeper {
+    fn start_with(justitia: &Path, dir: &Path, arguments: &[&str]) -> ImageCache {
         let mut child = Command::new(justitia)
             .args(["vm", "run", "--state-dir"])
             .arg(dir)
@@ -161,11 +161,11 @@ impl Keeper {
         let stdout = child.stdout.take().unwrap();
         BufReader::new(stdout).read_line(&mut first).unwrap();
         assert!(first.starts_with("looking after"), "{first}");
-        Keeper(child)
+        ImageCache(child)
     }
 }
 
-impl Drop for Keeper {
+impl Drop for ImageCache {
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.0);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
@@ -245,7 +245,8 @@ fn measure(setup: &Setup, policy: &str, workload: &str) -> Figures {
         "writeback"
     };
     let mut guest = Guest::boot(&setup.machine, cache);
-    let _keeper = (policy == "justitia").then(|| Keeper::start(&setup.justitia, &setup.dir));
+    let _image_cache =
+        (policy == "justitia").then(|| ImageCache::start(&setup.justitia, &setup.dir));
     let before = disk_bytes(guest.child.id());
     let sampler = Sampler::start(&setup.resident, image);
     let began = Instant::now();
@@ -357,7 +358,7 @@ fn what_a_guest_flushed_is_on_the_disk_when_its_power_is_cut_while_pages_are_dro
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
 
     let mut guest = Guest::boot(&setup.machine, "writeback");
-    let keeper = Keeper::start(&setup.justitia, &setup.dir);
+    let image_cache = ImageCache::start(&setup.justitia, &setup.dir);
     let mut state = 11u64;
     for number in 0..200 {
         state = state
@@ -377,7 +378,7 @@ fn what_a_guest_flushed_is_on_the_disk_when_its_power_is_cut_while_pages_are_dro
     writeln!(guest.stdin, "write 1000 {CHUNKS}").unwrap();
     drop(guest);
     sleep(Duration::from_secs(1));
-    drop(keeper);
+    drop(image_cache);
 
     file.sync_all().unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();

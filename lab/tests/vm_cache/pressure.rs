@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::Advice;
 
 use crate::setup::fill;
-use crate::{host_pages, setup, Guest, Keeper, Setup, MIB, PAGE, POLICIES};
+use crate::{host_pages, setup, Guest, ImageCache, Setup, MIB, PAGE, POLICIES};
 
 /// The image of which all is read once: more than the disk delivers in a run.
 const LONG_BYTES: u64 = 3 << 30;
@@ -157,7 +157,8 @@ fn both(setup: &Setup, long: &Path, policy: &str) -> [Figures; 2] {
     }
     group.leave(CACHE_BYTES);
     group.limit_reads(long);
-    let keeper = (policy == "justitia").then(|| Keeper::start(&setup.justitia, &setup.dir));
+    let image_cache =
+        (policy == "justitia").then(|| ImageCache::start(&setup.justitia, &setup.dir));
     let read = [AtomicU64::new(0), AtomicU64::new(0)];
     let stop = AtomicBool::new(false);
     let pids = [0, 1].map(|at: usize| guests[at].child.id());
@@ -202,7 +203,7 @@ fn both(setup: &Setup, long: &Path, policy: &str) -> [Figures; 2] {
             ]
         })
     });
-    drop(keeper);
+    drop(image_cache);
     drop(guests);
     figures
 }

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::pressure::read_on;
 use crate::setup::fill;
-use crate::{setup, Guest, Keeper, Setup, MIB};
+use crate::{setup, Guest, ImageCache, Setup, MIB};
 
 /// What is free or page cache.
 const LEFT_BYTES: u64 = 1536 << 20;
@@ -199,7 +199,7 @@ fn watch(setup: &Setup, long: &Path, policy: &str, taker: &mut Taker) -> Vec<Mom
     let weights = pids.map(|pid| format!("--weight=qemu-{pid}=10000"));
     let [again, stream] = &weights;
     let arguments = ["--policy", policy, again.as_str(), stream.as_str()];
-    let _keeper = Keeper::start_with(&setup.justitia, &setup.dir, &arguments);
+    let _image_cache = ImageCache::start_with(&setup.justitia, &setup.dir, &arguments);
     let mut watcher = Watcher::start(setup);
     let read = [AtomicU64::new(0), AtomicU64::new(0)];
     let stop = AtomicBool::new(false);

@@ -190,5 +190,4 @@ fn could_be_free(snapshot: &Snapshot, path: &str) -> Option<Bytes> {
 }
 
 #[cfg(test)]
-#[path = "reserve_tests.rs"]
 mod tests;

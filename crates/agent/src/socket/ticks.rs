@@ -331,5 +331,4 @@ impl Ticks {
 }
 
 #[cfg(test)]
-#[path = "ticks_tests.rs"]
 mod tests;

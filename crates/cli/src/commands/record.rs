@@ -303,5 +303,4 @@ fn own_tick(tick: status::Tick, step: &Step) -> Tick {
 }
 
 #[cfg(test)]
-#[path = "record_tests.rs"]
 mod tests;

@@ -209,5 +209,4 @@ fn nothing_there(file: &Path, wanted: Option<f64>) -> Error {
 }
 
 #[cfg(test)]
-#[path = "replay_tests.rs"]
 mod tests;

@@ -332,5 +332,4 @@ impl Tally {
 }
 
 #[cfg(test)]
-#[path = "trial_tests.rs"]
 mod tests;

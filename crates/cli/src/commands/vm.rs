@@ -1,7 +1,7 @@
 //! `justitia vm`: virtual machines and what the host's page cache holds of their images;
 //! `justitia vm run` keeps in it what guests come back for; `justitia vm policy` changes how.
 //!
-//! The profile is the running keeper's. Without one it is a single look, which counts nothing:
+//! The profile is the running image cache's. Without one it is a single look, which counts nothing:
 //! requests are then unknown. Needs no agent and no cgroup v2.
 
 mod table;
@@ -21,14 +21,14 @@ use justitia_policy::units::Weight;
 use justitia_vm::control::{self, Control};
 use justitia_vm::policy::Replacement;
 use justitia_vm::report::Report;
-use justitia_vm::{Keeper, Settings};
+use justitia_vm::{ImageCache, Settings};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::output::{self, Page, Screen};
 use crate::settings::{self, ConfigArgs};
 
-/// The keeper's socket in the state directory.
+/// The image cache's socket in the state directory.
 const SOCKET: &str = "vm.sock";
 
 /// Arguments of `justitia vm`.
@@ -173,8 +173,8 @@ fn look() -> Result<Report> {
         only_look: true,
         ..Settings::default()
     };
-    let keeper = Keeper::start(Processes::host(), settings);
-    Ok(keeper.map_err(|error| failure(&error))?.report())
+    let image_cache = ImageCache::start(Processes::host(), settings);
+    Ok(image_cache.map_err(|error| failure(&error))?.report())
 }
 
 fn keep(args: &VmRunArgs) -> Result<()> {
@@ -186,12 +186,13 @@ fn keep(args: &VmRunArgs) -> Result<()> {
         only_look: false,
     };
     let stop = stop_on_signals()?;
-    // The socket first: two keepers would count twice and drop for each other.
+    // The socket first: two image caches would count twice and drop for each other.
     let control = Control::listen(&socket(&args.config)?).map_err(|error| failure(&error))?;
-    let mut keeper = Keeper::start(Processes::host(), settings).map_err(|error| failure(&error))?;
-    control.post(keeper.report());
-    let machines = keeper.report().machines.len();
-    let tier = keeper.report().tracking.unwrap_or_default();
+    let mut image_cache =
+        ImageCache::start(Processes::host(), settings).map_err(|error| failure(&error))?;
+    control.post(image_cache.report());
+    let machines = image_cache.report().machines.len();
+    let tier = image_cache.report().tracking.unwrap_or_default();
     output::print_line(format_args!(
         "looking after {machines} machines, policy {}, counting at {tier}; Ctrl-C ends it",
         args.policy
@@ -200,15 +201,15 @@ fn keep(args: &VmRunArgs) -> Result<()> {
         let began = Instant::now();
         if let Some(replacement) = control.asked() {
             output::print_line(format_args!("policy {}", replacement.name()))?;
-            keeper.switch(replacement);
+            image_cache.switch(replacement);
         }
-        keeper.tick().map_err(|error| failure(&error))?;
-        if let Some(complaint) = keeper.complaint() {
+        image_cache.tick().map_err(|error| failure(&error))?;
+        if let Some(complaint) = image_cache.complaint() {
             let mut page = Page::new();
             writeln!(page, "justitia vm: {complaint}");
             output::complain(&page);
         }
-        control.post(keeper.report());
+        control.post(image_cache.report());
         match stop.recv_timeout(interval.saturating_sub(began.elapsed())) {
             Err(RecvTimeoutError::Timeout) => {}
             _ => return Ok(()),

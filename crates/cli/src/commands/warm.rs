@@ -294,5 +294,4 @@ fn cannot_join(error: &justitia_cgroup::Error) -> Error {
 }
 
 #[cfg(test)]
-#[path = "warm/tests.rs"]
 mod tests;

@@ -97,5 +97,4 @@ impl Target for Log {
 }
 
 #[cfg(test)]
-#[path = "log/tests.rs"]
 mod tests;

@@ -187,5 +187,4 @@ fn is_security(suite: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "sources_tests.rs"]
 mod tests;

@@ -296,5 +296,4 @@ fn mean(values: &[f64]) -> Option<f64> {
 }
 
 #[cfg(test)]
-#[path = "analysis_tests.rs"]
 mod tests;

@@ -180,5 +180,4 @@ fn agent_config(args: &RunArgs) -> Result<String, LabError> {
 }
 
 #[cfg(test)]
-#[path = "settings_tests.rs"]
 mod tests;

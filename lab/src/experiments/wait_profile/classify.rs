@@ -304,5 +304,4 @@ impl Rule {
 }
 
 #[cfg(test)]
-#[path = "classify_tests.rs"]
 mod tests;

@@ -234,5 +234,4 @@ impl App {
 }
 
 #[cfg(test)]
-#[path = "app_tests.rs"]
 mod tests;

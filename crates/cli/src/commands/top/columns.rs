@@ -363,5 +363,4 @@ fn knob(value: Option<&str>) -> String {
 }
 
 #[cfg(test)]
-#[path = "columns_tests.rs"]
 mod tests;

@@ -373,5 +373,4 @@ fn footer(app: &App, width: usize) -> Line<'static> {
 }
 
 #[cfg(test)]
-#[path = "view_tests.rs"]
 mod tests;

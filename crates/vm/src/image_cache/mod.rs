@@ -1,8 +1,8 @@
 //! Looks after the images of all machines: discovers, counts, drops, shares.
 //!
-//! [`Keeper::tick`] is one round. What is to be dropped is decided by the pure policy
+//! [`ImageCache::tick`] is one round. What is to be dropped is decided by the pure policy
 //! ([`crate::policy`]); here is only the carrying out. Nothing has to be put back when the
-//! keeper ends: what it dropped the guest or the kernel fetches again when it is wanted.
+//! image cache ends: what it dropped the guest or the kernel fetches again when it is wanted.
 //!
 //! Units: pages where the policy counts, bytes in the report, nanoseconds of the monotonic clock.
 
@@ -29,7 +29,7 @@ const DISCOVER_EVERY: Duration = Duration::from_secs(2);
 /// How often whole images are asked what of them is cached.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What a keeper is to do.
+/// What an image cache is to do.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// The policy.
@@ -42,7 +42,7 @@ pub struct Settings {
 
 /// Looks after images.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct ImageCache {
     processes: Processes,
     memory: HostMemory,
     /// `None`: requests are not counted.
@@ -56,7 +56,7 @@ pub struct Keeper {
     looked_ns: Option<u64>,
     /// Pages that had been fetched by the last round.
     fetched: u64,
-    /// What went wrong last that the keeper can live with.
+    /// What went wrong last that the image cache can live with.
     complaint: Option<String>,
 }
 
@@ -69,18 +69,18 @@ struct Shares {
     held: Vec<Bytes>,
 }
 
-impl Keeper {
+impl ImageCache {
     /// Starts: attaches the programs, and takes stock.
     ///
     /// # Errors
     /// Environment: requests cannot be counted here, and the settings do not say to only look.
-    pub fn start(processes: Processes, settings: Settings) -> Result<Keeper, Error> {
+    pub fn start(processes: Processes, settings: Settings) -> Result<ImageCache, Error> {
         let tracker = if settings.only_look {
             None
         } else {
             Some(Tracker::open()?)
         };
-        let mut keeper = Keeper {
+        let mut image_cache = ImageCache {
             processes,
             memory: HostMemory::default(),
             tracker,
@@ -93,9 +93,9 @@ impl Keeper {
             fetched: 0,
             complaint: None,
         };
-        keeper.discover(now_ns())?;
-        keeper.share(now_ns());
-        Ok(keeper)
+        image_cache.discover(now_ns())?;
+        image_cache.share(now_ns());
+        Ok(image_cache)
     }
 
     /// The policy in force.
@@ -114,7 +114,7 @@ impl Keeper {
         self.settings.replacement = replacement;
     }
 
-    /// What went wrong since this was last asked, in one line; the keeper goes on.
+    /// What went wrong since this was last asked, in one line; the image cache goes on.
     pub fn complaint(&mut self) -> Option<String> {
         self.complaint.take()
     }
@@ -351,7 +351,7 @@ fn pages_to_count(image: &Image) -> Option<u64> {
     Some(bytes.max(disk).div_ceil(rustix::param::page_size() as u64))
 }
 
-impl Drop for Keeper {
+impl Drop for ImageCache {
     fn drop(&mut self) {
         if let Some(tracker) = &mut self.tracker {
             for kept in self.images.values() {

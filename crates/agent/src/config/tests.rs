@@ -23,7 +23,7 @@ fn nothing_said_is_the_default() {
 /// show: those are examples.
 #[test]
 fn the_packaged_example_shows_the_defaults() {
-    let example = include_str!("../../../packaging/justitia.toml");
+    let example = include_str!("../../../../packaging/justitia.toml");
     let mut section = "";
     let mut text = String::new();
     let mut shown = Vec::new();

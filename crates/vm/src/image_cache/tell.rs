@@ -1,19 +1,22 @@
-//! From a keeper's state to its report.
+//! From an image cache's state to its report.
 
 use justitia_policy::units::Bytes;
 
 use super::kept::Kept;
-use super::Keeper;
+use super::ImageCache;
 use crate::discover::{Held, Machine};
 use crate::report::{ImageReport, MachineReport, Report};
 use crate::track::ImageCounts;
 
-pub(super) fn report(keeper: &Keeper) -> Report {
-    let shares = &keeper.shares;
-    let machines = keeper.machines.iter().enumerate();
+pub(super) fn report(image_cache: &ImageCache) -> Report {
+    let shares = &image_cache.shares;
+    let machines = image_cache.machines.iter().enumerate();
     Report {
-        policy: keeper.tracker.as_ref().map(|_| keeper.settings.replacement),
-        tracking: keeper
+        policy: image_cache
+            .tracker
+            .as_ref()
+            .map(|_| image_cache.settings.replacement),
+        tracking: image_cache
             .tracker
             .as_ref()
             .map(|tracker| tracker.tier().to_string()),
@@ -21,36 +24,36 @@ pub(super) fn report(keeper: &Keeper) -> Report {
         cache_bytes: shares.memory.map(|memory| memory.cache.0),
         reserve_bytes: shares.reserve.map(|reserve| reserve.0),
         machines: machines
-            .map(|(at, machine)| tell(keeper, at, machine))
+            .map(|(at, machine)| tell(image_cache, at, machine))
             .collect(),
-        keeper_cpu_s: Some(cpu_s()),
+        image_cache_cpu_s: Some(cpu_s()),
     }
 }
 
-fn tell(keeper: &Keeper, at: usize, machine: &Machine) -> MachineReport {
-    let counts = keeper
+fn tell(image_cache: &ImageCache, at: usize, machine: &Machine) -> MachineReport {
+    let counts = image_cache
         .tracker
         .as_ref()
         .and_then(|tracker| tracker.machine(machine.pid));
-    let its: Vec<&Kept> = keeper
+    let its: Vec<&Kept> = image_cache
         .images
         .values()
         .filter(|kept| kept.users.contains(&machine.pid))
         .collect();
-    let all = its.iter().filter_map(|kept| counts_of(keeper, kept));
+    let all = its.iter().filter_map(|kept| counts_of(image_cache, kept));
     let (requested, fetched) = all.fold((0, 0), |(requested, fetched), counts| {
         (requested + counts.requested, fetched + counts.fetched)
     });
-    let tracked = keeper.tracker.is_some();
+    let tracked = image_cache.tracker.is_some();
     let sum = |of: fn(&Kept) -> u64| tracked.then(|| bytes(its.iter().map(|kept| of(kept)).sum()));
     MachineReport {
         name: machine.name.clone(),
         pid: machine.pid,
         manager: machine.manager.name().to_owned(),
         group: machine.group.clone(),
-        weight: keeper.weight(&machine.name).get(),
-        cached_bytes: keeper.shares.held.get(at).map(|held: &Bytes| held.0),
-        low_watermark_bytes: keeper.shares.watermarks.get(at).map(|mark| mark.0),
+        weight: image_cache.weight(&machine.name).get(),
+        cached_bytes: image_cache.shares.held.get(at).map(|held: &Bytes| held.0),
+        low_watermark_bytes: image_cache.shares.watermarks.get(at).map(|mark| mark.0),
         requested_bytes: counts.map(|counts| bytes(counts.requested)),
         second_bytes: counts.map(|counts| bytes(counts.again)),
         hit_ratio: hit_ratio(requested, fetched),
@@ -59,28 +62,31 @@ fn tell(keeper: &Keeper, at: usize, machine: &Machine) -> MachineReport {
         images: machine
             .images
             .iter()
-            .map(|held| image(keeper, held))
+            .map(|held| image(image_cache, held))
             .collect(),
     }
 }
 
-fn counts_of(keeper: &Keeper, kept: &Kept) -> Option<ImageCounts> {
-    keeper.tracker.as_ref()?.image(kept.image.key)
+fn counts_of(image_cache: &ImageCache, kept: &Kept) -> Option<ImageCounts> {
+    image_cache.tracker.as_ref()?.image(kept.image.key)
 }
 
-fn image(keeper: &Keeper, held: &Held) -> ImageReport {
+fn image(image_cache: &ImageCache, held: &Held) -> ImageReport {
     let mut told = ImageReport {
         path: held.path.clone(),
         direct: held.direct,
         writable: held.writable,
-        machines: machines_with(keeper, held),
+        machines: machines_with(image_cache, held),
         ..ImageReport::default()
     };
-    let Some(kept) = keeper.images.get(&held.identity) else {
+    let Some(kept) = image_cache.images.get(&held.identity) else {
         return told;
     };
     let image = &kept.image;
-    let counts = kept.book.as_ref().and_then(|_| counts_of(keeper, kept));
+    let counts = kept
+        .book
+        .as_ref()
+        .and_then(|_| counts_of(image_cache, kept));
     let counted = |of: fn(&ImageCounts) -> u64| counts.as_ref().map(|counts| bytes(of(counts)));
     let format = match (&image.qcow2, &image.damage) {
         (Some(_), _) => "qcow2",
@@ -106,12 +112,12 @@ fn image(keeper: &Keeper, held: &Held) -> ImageReport {
     told
 }
 
-fn machines_with(keeper: &Keeper, held: &Held) -> usize {
+fn machines_with(image_cache: &ImageCache, held: &Held) -> usize {
     let with = |machine: &&Machine| {
         let mut images = machine.images.iter();
         images.any(|other| other.identity == held.identity)
     };
-    keeper.machines.iter().filter(with).count()
+    image_cache.machines.iter().filter(with).count()
 }
 
 /// Of the pages asked for, the share that was not fetched; `None` if none was asked for.

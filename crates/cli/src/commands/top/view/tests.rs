@@ -220,9 +220,9 @@ fn the_help_scrolls_to_its_end_and_no_further() {
 #[test]
 fn three_groups_look_like_this_on_the_three_usual_sizes() {
     for (width, height, expected) in [
-        (80, 24, include_str!("screens/80x24.txt")),
-        (120, 40, include_str!("screens/120x40.txt")),
-        (40, 10, include_str!("screens/40x10.txt")),
+        (80, 24, include_str!("../screens/80x24.txt")),
+        (120, 40, include_str!("../screens/120x40.txt")),
+        (40, 10, include_str!("../screens/40x10.txt")),
     ] {
         let lines = screen(&mut app(many(3)), width, height);
         let lines: Vec<&String> = lines.iter().filter(|line| !line.is_empty()).collect();
