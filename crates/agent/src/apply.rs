@@ -566,8 +566,8 @@ impl Applier {
         let (unexplained, lost): (Vec<_>, Vec<_>) = lost
             .into_iter()
             .partition(|&(group, knob, _)| self.owners.must_look(group, knob, scans));
-        if !unexplained.is_empty() {
-            observer.look_for_groups();
+        for (group, ..) in unexplained {
+            observer.look_again(group);
         }
         self.rebase(&bases, observer, problems);
         for (group, knob, present) in bases {

@@ -252,6 +252,14 @@ impl Observer {
         self.look_for_groups();
     }
 
+    /// The next look reads the records and this group's knobs.
+    pub(crate) fn look_again(&mut self, id: GroupId) {
+        if let Some(&at) = self.index.get(&id) {
+            self.tracked[at].doubt_knobs();
+        }
+        self.look_for_groups();
+    }
+
     /// All knobs may have changed: the next look reads those of every group.
     pub fn doubt_knobs(&mut self) {
         self.tracked.iter_mut().for_each(Tracked::doubt_knobs);
