@@ -85,7 +85,7 @@ fn run() -> Said {
 }
 
 #[test]
-#[ignore = "boots a virtual machine; not in scripts/test yet"]
+#[ignore = "boots a virtual machine; scripts/test --long runs it"]
 fn containers_of_a_real_dockerd_have_their_names_and_weights_and_leave_as_docker_wrote_them() {
     let said = run();
     assert_eq!(said.text("vain"), "", "nothing was waited for in vain");

@@ -108,6 +108,7 @@ updates() { # 800-AS-WRITTEN 300-AS-WRITTEN
     while IFS= read -r command; do
         eval "$command" 2>&1 </dev/null | tell "page $command"
     done <commands
+    patiently weighs db 400
     look page
     say "the page"
     for name in heavy little db; do knobs $name | tell "$driver.$name.held"; done
