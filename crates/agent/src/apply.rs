@@ -32,7 +32,7 @@ use justitia_policy::units::Weight;
 use crate::journal::{Entry, Hold, Journal};
 use crate::log::Log;
 use crate::observe::Observer;
-use crate::owner::{is_base, owner, Ours, Owner, Owners};
+use crate::owner::{is_base, owner, told, Ours, Owner, Owners};
 use crate::record::{rounded, same};
 use crate::restore::{begin, find, forget, Arrival, Restored, Return};
 use crate::status::{Priors, Problem, Reclaimed};
@@ -263,8 +263,13 @@ impl Applier {
                 let Some(present) = observer.knob(group, knob) else {
                     continue;
                 };
-                let intent = || observer.knob(group, knob.repeats()?);
-                missed.extend(self.missed(group, knob, intent));
+                let repeated = || observer.knob(group, knob.repeats()?);
+                let told = || {
+                    let [by_runtime, by_systemd] =
+                        told(knob, observer.recorded(group)[0], repeated);
+                    by_runtime.or(by_systemd)
+                };
+                missed.extend(self.missed(group, knob, told));
                 let other = || observer.knob(group, knob.sibling()?);
                 let owner = self.owner(group, knob, present, other);
                 if self.owners.judge(group, knob, owner) == Owner::Users {
@@ -283,10 +288,10 @@ impl Applier {
         &self,
         group: GroupId,
         knob: Knob,
-        intent: impl FnOnce() -> Option<Value>,
+        told: impl FnOnce() -> Option<Value>,
     ) -> Option<(GroupId, Knob, Value)> {
         let prior = self.journal.get(group, knob)?.prior;
-        let value = self.owners.missed(group, knob, prior, intent()?)?;
+        let value = self.owners.missed(group, knob, prior, told()?)?;
         Some((group, knob, value))
     }
 
@@ -308,10 +313,10 @@ impl Applier {
             self.log.debug(format_args!(
                 "{path} {knob} was set to {value} by somebody else: gone on from"
             ));
-            let intent = observer
-                .group(group)
-                .and_then(|group| intent_of(group, knob));
-            self.owners.take(group, knob, value, intent);
+            // What systemd makes of a container's scope is not what the runtime meant: that is left behind.
+            let recorded = told_of(observer, group, knob)[0].is_some();
+            let made = recorded || is_made(observer, group, knob, value);
+            self.owners.take(group, knob, made);
         }
         self.post_priors();
     }
@@ -369,7 +374,8 @@ impl Applier {
                 continue;
             }
             if self.journal.get(id, knob).is_none() {
-                self.owners.take(id, knob, present, intent_of(group, knob));
+                let made = is_made(observer, id, knob, present);
+                self.owners.take(id, knob, made);
                 holds.push(Hold {
                     group: id,
                     path: group.path().into(),
@@ -551,10 +557,18 @@ impl Applier {
                 let Some(seen) = observer.seen(group).filter(|seen| !seen.delegated) else {
                     return false;
                 };
-                let repeated = || intent_of(observer.group(group)?, knob);
+                let told = || told_of(observer, group, knob);
                 let weight = seen.weight.map(Weight::get);
-                is_base(knob, present, observer.is_inner(group), weight, repeated)
+                observer.is_new(group)
+                    || is_base(knob, present, observer.is_inner(group), weight, told)
             });
+        let scans = observer.scans();
+        let (unexplained, lost): (Vec<_>, Vec<_>) = lost
+            .into_iter()
+            .partition(|&(group, knob, _)| self.owners.must_look(group, knob, scans));
+        for (group, ..) in unexplained {
+            observer.look_again(group);
+        }
         self.rebase(&bases, observer, problems);
         for (group, knob, present) in bases {
             observer.know(group, knob, present);
@@ -590,9 +604,20 @@ impl Applier {
     }
 }
 
-/// What the knob says that this one repeats.
-fn intent_of(group: &Group, knob: Knob) -> Option<Value> {
-    group.read_knob(knob.repeats()?).ok()?
+/// What the group's managers told of this knob.
+fn told_of(observer: &Observer, group: GroupId, knob: Knob) -> [Option<Value>; 2] {
+    let repeated = || observer.group(group)?.read_knob(knob.repeats()?).ok()?;
+    told(knob, observer.recorded(group)[0], repeated)
+}
+
+/// Whether the group's manager made this value of what it told. The knob follows its record a moment later.
+fn is_made(observer: &Observer, group: GroupId, knob: Knob, value: Value) -> bool {
+    let [_, before] = observer.recorded(group);
+    let [before, _] = told(knob, before, || None);
+    let [by_runtime, by_systemd] = told_of(observer, group, knob);
+    // Defaults agree whether or not somebody derives one from the other.
+    let is_default = value == Value::Weight(Weight::DEFAULT.get());
+    !is_default && [by_runtime.or(by_systemd), before].contains(&Some(value))
 }
 
 /// Counts a write that will not arrive any more. One that timed out may.

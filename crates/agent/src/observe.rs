@@ -51,6 +51,7 @@ pub struct Observer {
     colors: Colors,
     buffer: Buffer,
     tick: u64,
+    scans: u64,
     next_scan: Option<Instant>,
     /// The runtime that reports pods.
     runtime: Option<Listener>,
@@ -92,6 +93,7 @@ impl Observer {
             colors: Colors::new(TIME_TO_LIVE),
             buffer: Buffer::new(),
             tick: 0,
+            scans: 0,
             next_scan: None,
             runtime: None,
             pods: Arc::default(),
@@ -227,9 +229,34 @@ impl Observer {
         at.is_some_and(|&at| self.tracked[at].inner)
     }
 
+    /// What the record of a group's runtime has it weigh, and what it said before that.
+    pub(crate) fn recorded(&self, id: GroupId) -> [Option<Weight>; 2] {
+        let at = self.index.get(&id);
+        at.map_or([None; 2], |&at| self.tracked[at].recorded)
+    }
+
+    /// Whether the runtime of a group may still be setting it up.
+    pub(crate) fn is_new(&self, id: GroupId) -> bool {
+        let at = self.index.get(&id);
+        at.is_some_and(|&at| self.tracked[at].is_new())
+    }
+
+    /// How often groups and the runtimes' records were looked at.
+    pub(crate) fn scans(&self) -> u64 {
+        self.scans
+    }
+
     /// Somebody else set the weight in a group's files: that is its weight.
     pub fn set_file_weight(&mut self, id: GroupId, weight: u32) {
         self.scanner.set_file_weight(id, Weight::new(weight).ok());
+        self.look_for_groups();
+    }
+
+    /// The next look reads the records and this group's knobs.
+    pub(crate) fn look_again(&mut self, id: GroupId) {
+        if let Some(&at) = self.index.get(&id) {
+            self.tracked[at].doubt_knobs();
+        }
         self.look_for_groups();
     }
 
@@ -311,6 +338,7 @@ impl Observer {
         if self.next_scan.is_some_and(|next| began < next) {
             return;
         }
+        self.scans += 1;
         self.scanner.set_pods(Arc::clone(&self.pods));
         match self.scanner.rescan() {
             Ok(changes) => {
@@ -382,6 +410,9 @@ impl Observer {
             let group = found.group.clone();
             let mut tracked = Tracked::renew(before, group, &found.path, parent, weight, self.tick);
             tracked.seen.delegated = found.delegated;
+            if tracked.recorded[0] != found.recorded {
+                tracked.recorded = [found.recorded, tracked.recorded[0]];
+            }
             by_path.insert(found.path.clone(), found.id);
             self.index.insert(found.id, self.tracked.len());
             self.tracked.push(tracked);

@@ -9,10 +9,12 @@
 //! - Anything else: somebody else's hand. Two such values say what is there beside us, not that we are to
 //!   stay away ([`is_base`]): the agent goes on from them, and leaves them behind.
 //!   A value that a tenant writes to a group of its own never counts as one of these.
+//!   Docker's record changes before the knob does, so that a block weight is judged only after a look at the
+//!   records ([`Owners::must_look`]).
 //!
 //! A knob that is the user's stays the user's until the group is made anew, or the agent is stopped and started.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use justitia_policy::knob::{bfq_weight_of_systemd, Kind, Knob, Turn, Value};
 use justitia_policy::snapshot::{ForeignKnobs, GroupId};
@@ -71,31 +73,36 @@ pub(crate) fn owner(
 }
 
 /// Whether a foreign value is what we go on from: the protection of an inner group, which kubelet writes every
-/// minute, and a block weight that says no more than the group's `weight`, or what systemd makes of it in the
-/// knob that repeats another one, if that one holds `repeated`.
+/// minute, and a block weight that says no more than the group's `weight`, or what one of its managers `told` us.
 pub(crate) fn is_base(
     knob: Knob,
     present: Value,
     inner: bool,
     weight: Option<u32>,
-    repeated: impl FnOnce() -> Option<Value>,
+    told: impl FnOnce() -> [Option<Value>; 2],
 ) -> bool {
     let says = |weight| present == Value::Weight(weight);
     match knob.kind() {
         Kind::Limit => inner && knob.restored() == Turn::Protection,
-        Kind::Weight { .. } => {
-            weight.is_some_and(says) || repeated().and_then(squeezed) == Some(present)
-        }
+        Kind::Weight { .. } => weight.is_some_and(says) || told().contains(&Some(present)),
         _ => false,
     }
 }
 
-/// What systemd writes to the knob that repeats one with this value.
-fn squeezed(intent: Value) -> Option<Value> {
-    match intent {
+/// What the managers of a group write to a knob: a container runtime by its record, and systemd by the knob that
+/// this one repeats, if that one holds `repeated`. systemd does so for a container's scope, too, whenever its
+/// properties change, and then the runtime's value is gone.
+pub(crate) fn told(
+    knob: Knob,
+    recorded: Option<Weight>,
+    repeated: impl FnOnce() -> Option<Value>,
+) -> [Option<Value>; 2] {
+    let by_runtime = recorded.and_then(|weight| knob.by_runtime(weight.get()));
+    let by_systemd = repeated().and_then(|value| match value {
         Value::Weight(weight) => Some(Value::Weight(bfq_weight_of_systemd(weight))),
         _ => None,
-    }
+    });
+    [by_runtime.map(Value::Weight), by_systemd]
 }
 
 /// Who took over what.
@@ -104,7 +111,10 @@ pub(crate) struct Owners {
     foreign: HashSet<(GroupId, Knob)>,
     arrived: HashSet<(GroupId, Knob)>,
     doubtful: HashSet<(GroupId, Knob)>,
-    /// Held knobs whose value before us a manager made of the knob that they repeat.
+    /// Foreign block weights, and how often the records had been looked at when they were seen first.
+    #[serde(skip)]
+    unexplained: HashMap<(GroupId, Knob), u64>,
+    /// Held knobs whose value before us a manager made of what it told.
     #[serde(default)]
     derived: HashSet<(GroupId, Knob)>,
 }
@@ -124,36 +134,50 @@ impl Owners {
         self.arrived.contains(&(group, knob))
     }
 
-    /// The knob is about to be written for the first time since it held `prior`, while the knob that it
-    /// repeats said `intent`.
-    pub(crate) fn take(&mut self, group: GroupId, knob: Knob, prior: Value, intent: Option<Value>) {
+    /// The knob is about to be written for the first time since it held a value that its manager `made` of what
+    /// it told.
+    pub(crate) fn take(&mut self, group: GroupId, knob: Knob, made: bool) {
         let key = (group, knob);
         self.arrived.remove(&key);
-        // Defaults agree whether or not somebody derives one from the other.
-        let is_default = prior == Value::Weight(Weight::DEFAULT.get());
-        if !is_default && intent.and_then(squeezed) == Some(prior) {
+        if made {
             self.derived.insert(key);
         } else {
             self.derived.remove(&key);
         }
     }
 
-    /// What a manager wrote to a held knob after `prior` if the intent has changed: it writes both knobs, and
-    /// a write of ours that was on its way may have replaced the second one unseen.
+    /// What a manager wrote to a held knob after `prior` if what it `told` has changed: a write of ours that was
+    /// on its way may have replaced that unseen.
     pub(crate) fn missed(
         &self,
         group: GroupId,
         knob: Knob,
         prior: Value,
-        intent: Value,
+        told: Value,
     ) -> Option<Value> {
-        let now = squeezed(intent).filter(|now| *now != prior)?;
-        self.derived.contains(&(group, knob)).then_some(now)
+        (told != prior && self.derived.contains(&(group, knob))).then_some(told)
+    }
+
+    /// Whether the records have to be looked at before this block weight, which nothing explains, is taken for the
+    /// user's; `scans`: how often they were.
+    pub(crate) fn must_look(&mut self, group: GroupId, knob: Knob, scans: u64) -> bool {
+        if !matches!(knob.kind(), Kind::Weight { .. }) {
+            return false;
+        }
+        let key = (group, knob);
+        let waits = *self.unexplained.entry(key).or_insert(scans) == scans;
+        if !waits {
+            self.unexplained.remove(&key);
+        }
+        waits
     }
 
     /// Takes in what [`owner`] says of a knob; says what it comes to.
     pub(crate) fn judge(&mut self, group: GroupId, knob: Knob, owner: Owner) -> Owner {
         let twice = self.doubtful.remove(&(group, knob));
+        if owner != Owner::Users {
+            self.unexplained.remove(&(group, knob));
+        }
         match owner {
             Owner::Doubtful if twice => return Owner::Users,
             Owner::Doubtful => {
@@ -208,11 +232,13 @@ impl Owners {
             foreign,
             arrived,
             doubtful,
+            unexplained,
             derived,
         } = self;
         for known in [foreign, arrived, doubtful, derived] {
             known.retain(|&(group, _)| stays(group));
         }
+        unexplained.retain(|&(group, _), _| stays(group));
     }
 }
 
@@ -290,10 +316,13 @@ mod tests {
 
     #[test]
     fn what_a_manager_makes_of_a_weight_is_no_takeover_and_neither_is_an_inner_groups_protection() {
-        let base = |knob: Knob, present, inner| {
+        let of = |knob: Knob, present, inner, recorded: Option<u32>| {
+            let recorded = recorded.map(|weight| Weight::new(weight).unwrap());
             let repeated = || knob.repeats().map(|_| Value::Weight(800));
-            is_base(knob, present, inner, Some(400), repeated)
+            let told = || told(knob, recorded, repeated);
+            is_base(knob, present, inner, Some(400), told)
         };
+        let base = |knob, present, inner| of(knob, present, inner, None);
         let weight = Value::Weight;
         assert!(
             base(Knob::IoBfqWeight, weight(163), false),
@@ -304,6 +333,11 @@ mod tests {
             "the group's own"
         );
         assert!(!base(Knob::IoBfqWeight, weight(555), true));
+        let docker = |knob, present| of(knob, weight(present), false, Some(300));
+        assert!(docker(Knob::IoBfqWeight, 300), "the record's");
+        assert!(docker(Knob::IoWeight, 2930), "runc's for 300");
+        assert!(docker(Knob::IoBfqWeight, 163), "systemd's, of a scope");
+        assert!(!docker(Knob::IoBfqWeight, 555) && !docker(Knob::IoWeight, 300));
         assert!(!base(Knob::IoWeight, weight(163), true));
         let low = Value::Limit(justitia_policy::units::Limit::Max);
         assert!(base(Knob::MemoryLow, low, true) && !base(Knob::MemoryLow, low, false));

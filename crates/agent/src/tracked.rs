@@ -1,6 +1,6 @@
 //! One watched group: what was last seen of it, and how quiet it is; and what one look at all of them gave.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use justitia_cgroup::{Activity, Buffer, CgroupFs, Gauges, Group};
 use justitia_policy::snapshot::{self, GroupId, Knobs, Snapshot, Traffic, WeightSource};
@@ -71,6 +71,9 @@ const RHYTHMS: [Rhythm; 4] = [
 /// descriptors are few, and busy groups need theirs in each tick.
 const SELDOM: u64 = 16;
 
+/// A runtime makes a container's cgroup first, writes its knobs then, and starts the container last.
+const SETS_UP: Duration = Duration::from_secs(10);
+
 /// Stall below this, microseconds per full read, is no activity.
 const QUIET_STALL_US: u64 = 1_000;
 
@@ -89,6 +92,10 @@ pub(crate) struct Tracked {
     read_at: Option<(u64, Instant)>,
     /// Has watched groups below it.
     pub(crate) inner: bool,
+    /// When it was met, if others were before.
+    born: Option<Instant>,
+    /// What its runtime's record has it weigh, and what it said before that.
+    pub(crate) recorded: [Option<Weight>; 2],
     /// What a container of crun sees as its own group.
     pub(crate) container: Option<Group>,
     /// It could not be read in this tick.
@@ -132,6 +139,8 @@ impl Tracked {
             knows_knobs: false,
             read_at: None,
             inner: false,
+            born: (tick > 1).then(Instant::now),
+            recorded: [None; 2],
             container: None,
             failed: false,
         });
@@ -149,6 +158,11 @@ impl Tracked {
         if !there && self.seen.path.rsplit('.').next() == Some("scope") {
             self.container = fs.open(&format!("{}/container", self.seen.path)).ok();
         }
+    }
+
+    /// Whether its runtime may still be setting it up.
+    pub(crate) fn is_new(&self) -> bool {
+        self.born.is_some_and(|born| born.elapsed() < SETS_UP)
     }
 
     /// How often to look at it.

@@ -92,9 +92,13 @@ fn a_steered_weight_is_nobodys_and_a_foreign_one_the_users() {
     rig.look();
     assert_eq!(weight(&rig), Some(300));
     fake.foreign_write("/app/a", "io.bfq.weight", "500");
-    rig.apply(vec![write(a, Knob::IoBfqWeight, Value::Weight(600))]);
-    rig.look();
+    // Whether a runtime's record explains it is looked at first.
+    for _ in 0..8 {
+        rig.apply(vec![write(a, Knob::IoBfqWeight, Value::Weight(600))]);
+        rig.look();
+    }
     assert_eq!(weight(&rig), Some(500));
+    assert_eq!(text(&fake, "/app/a", Knob::IoBfqWeight), "default 500");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use common::{host, restore_from, BOOT};
 use justitia_agent::{Agent, Log, Settings};
 use justitia_cgroup::{xattr, CgroupFs as _, FakeFs};
 use justitia_discover::RuntimeDirs;
+use justitia_policy::knob::io_weight_of_runtime;
 use justitia_policy::plan::Knob;
 use justitia_policy::units::Bytes;
 
@@ -223,4 +224,132 @@ fn a_service_that_is_given_a_weight_is_managed_and_so_is_each_new_weight() {
         let left = if bfq { "default 100" } else { "" };
         assert_eq!(weight(Knob::IoBfqWeight), left);
     }
+}
+
+/// `docker update`: Docker writes its record, and then the runtime writes what it makes of the weight.
+#[test]
+fn a_new_weight_of_docker_is_gone_on_from_and_left_behind() {
+    let id = "0123456789ab";
+    let path = format!("/system.slice/docker-{id}.scope");
+    // `ours`: a weight given to Justitia comes first. `late`: a write of ours arrives after the runtime's.
+    for (bfq, ours, late) in [
+        (true, None, false),
+        (true, Some("400"), false),
+        (true, Some("400"), true),
+        (false, Some("400"), false),
+    ] {
+        let (state, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let record = root.path().join("var/lib/docker/containers").join(id);
+        std::fs::create_dir_all(&record).unwrap();
+        let fake = FakeFs::new();
+        fake.mkdir(&path);
+        let (file, knob) = if bfq {
+            ("io.bfq.weight", Knob::IoBfqWeight)
+        } else {
+            ("io.weight", Knob::IoWeight)
+        };
+        let by_runtime = |weight| {
+            if bfq {
+                weight
+            } else {
+                io_weight_of_runtime(weight)
+            }
+        };
+        let says = |weight: u32| {
+            let text = format!(r#"{{"BlkioWeight": {weight}}}"#);
+            std::fs::write(record.join("new"), text).unwrap();
+            std::fs::rename(record.join("new"), record.join("hostconfig.json")).unwrap();
+        };
+        let writes = |weight| {
+            let text = format!("default {}", by_runtime(weight));
+            fake.foreign_write(&path, file, &text);
+        };
+        fake.update(&path, |group| group.bfq_weight = bfq.then_some(100));
+        says(800);
+        writes(800);
+        if let Some(weight) = ours {
+            let group = fake.open(&path).unwrap();
+            group.set_xattr(xattr::WEIGHT, weight).unwrap();
+        }
+        let settings = Settings {
+            state_dir: state.path().to_owned(),
+            ..Settings::default()
+        };
+        let (log, runtime) = (Log::captured(), RuntimeDirs::under(root.path()));
+        let agent = Agent::new(fake.clone(), settings, runtime, BOOT, log.clone());
+        let mut agent = agent.unwrap();
+        let mut holds = |expected: u32, steps: u32| {
+            let ours = format!("default {expected}");
+            for step in 0..90 {
+                // A scan is due again after a pause of real time.
+                thread::sleep(Duration::from_millis(50));
+                fake.advance(Duration::from_secs(1));
+                agent.tick();
+                if step >= steps && common::text(&fake, &path, knob) == ours {
+                    return;
+                }
+            }
+            let held = common::text(&fake, &path, knob);
+            panic!("{held} instead of {ours}: {:?}", log.lines());
+        };
+        let own = |docker: u32| ours.map_or(docker, |weight| weight.parse().unwrap());
+        holds(own(800), 0);
+        says(300);
+        if !late {
+            // A step between Docker's two writes.
+            holds(own(800).min(own(300)), 0);
+            writes(300);
+        }
+        holds(own(300), 8);
+        if bfq {
+            // systemd, when another property of the container's scope changes.
+            fake.foreign_write(&path, file, "default 100");
+            // A group that does nothing is read in full every 32 steps.
+            holds(own(300), 40);
+        }
+        let lines = log.lines();
+        let given_up = lines
+            .iter()
+            .any(|line| line.contains("left alone from now on"));
+        assert!(!given_up, "{lines:?}");
+        agent.finish().unwrap();
+        let left = common::text(&fake, &path, knob);
+        assert_eq!(
+            left,
+            format!("default {}", by_runtime(300)),
+            "{bfq} {ours:?} {late}"
+        );
+    }
+}
+
+/// runc makes a container's cgroup before it writes what `--memory-reservation` asks for.
+#[test]
+fn what_a_runtime_sets_while_it_makes_a_container_is_gone_on_from() {
+    let state = tempfile::tempdir().unwrap();
+    let mut host = Host::new(state.path());
+    host.seconds(3);
+    host.fake.mkdir("/app/one/late");
+    host.fake
+        .update("/app/one/late", |group| group.file = Bytes::mib(90));
+    for _ in 0..60 {
+        thread::sleep(Duration::from_millis(20));
+        host.seconds(1);
+        if host.number("/app/one/late", "memory.low") > 0 {
+            break;
+        }
+    }
+    let asked = 16 << 20;
+    host.fake
+        .foreign_write("/app/one/late", "memory.low", &format!("{asked}"));
+    host.seconds(12);
+    let report = host.agent.board().report();
+    let late = report.find("late").expect("managed");
+    let low = late.knobs.iter().find(|knob| knob.knob == Knob::MemoryLow);
+    assert!(low.is_some_and(|knob| !knob.foreign), "{low:?}");
+    let fake = host.fake.clone();
+    host.agent.finish().unwrap();
+    assert_eq!(
+        common::text(&fake, "/app/one/late", Knob::MemoryLow),
+        asked.to_string()
+    );
 }

@@ -2,9 +2,10 @@
 //!
 //! The files in the cgroup distort the owner's number: runc maps `blockIO.weight` 10..1000 to
 //! `io.weight` 1..10000 by 1 + (w - 10) * 9999 / 990, and writes it raw where BFQ's file exists.
-//! The bundle's `config.json` has it as it was meant, so nothing needs to be undone. What
-//! `docker update` changes is not in the bundle: Docker writes its own record anew (`hostconfig.json`), which
-//! comes before the bundle. Of other runtimes' containers say a new weight by xattr or configuration.
+//! The bundle's `config.json` has it as it was meant, so nothing needs to be undone. What an update changes
+//! is in the manager's own record, written anew before the cgroup's files are: Docker's `hostconfig.json`,
+//! Podman's `config.json` (5.4 writes it, 4.3 does not). It comes before what the runtime's says. Of other runtimes'
+//! containers say a new weight by xattr or configuration.
 //!
 //! Records are found in the runtimes' state directories and matched to a cgroup by its path or by
 //! the container's id. All of it is other people's text: what does not parse is no record. A record of an
@@ -100,8 +101,13 @@ impl RuntimeDirs {
             .and_then(|etc| etc.json(Path::new("daemon.json")))
             .unwrap_or_default();
         let docker = daemon.data_root.unwrap_or_else(|| "var/lib/docker".into());
-        let docker = open(&format!("{}/containers", docker.trim_start_matches('/')));
-        shelves.extend(docker.map(|place| (place, Layout::Docker)));
+        let docker = open(docker.trim_start_matches('/'));
+        let remapped = below(docker.as_ref(), is_remapped);
+        let docker = docker
+            .iter()
+            .filter_map(|root| root.below("containers".as_ref()));
+        let remapped = remapped.filter_map(|root| root.below("containers".as_ref()));
+        shelves.extend(docker.chain(remapped).map(|place| (place, Layout::Docker)));
         for storage in ["var/lib/containers/storage", "run/containers/storage"] {
             let storage = open(storage);
             let drivers = below(storage.as_ref(), |name| name.ends_with("-containers"));
@@ -139,6 +145,13 @@ fn below<'a>(
     })
 }
 
+/// Whether Docker keeps its data in a directory of this name with `userns-remap`: `UID.GID`.
+fn is_remapped(name: &str) -> bool {
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    name.split_once('.')
+        .is_some_and(|(uid, gid)| is_number(uid) && is_number(gid))
+}
+
 /// State directories of containerd: its own, of the one that dockerd starts, of those in k3s and RKE2.
 const CONTAINERDS: [&str; 3] = [
     "run/containerd",
@@ -155,10 +168,21 @@ enum Layout {
     Crun,
     /// `state.json`, which names the bundle and has the cgroup's path.
     Runc,
-    /// `userdata/config.json`.
+    /// `userdata/config.json`, written anew by each `podman update`.
     UserData,
     /// `hostconfig.json`, written anew by each `docker update`, and `config.v2.json`.
     Docker,
+}
+
+impl Layout {
+    /// The file in a container's directory that a manager writes anew while the container lives.
+    fn changes(self) -> Option<&'static str> {
+        match self {
+            Layout::UserData => Some("userdata/config.json"),
+            Layout::Docker => Some("hostconfig.json"),
+            Layout::Bundle | Layout::Crun | Layout::Runc => None,
+        }
+    }
 }
 
 /// What one container's record says.
@@ -180,7 +204,7 @@ pub struct Record {
     pub name: Option<String>,
     /// The Kubernetes pod that it is of.
     pub pod: Option<PodRecord>,
-    /// Docker's record changes: which one this was.
+    /// A manager's record changes: which one this was.
     stamp: Option<Stamp>,
 }
 
@@ -242,30 +266,32 @@ impl Records {
             }
             for name in names {
                 let dir = shelf.path.join(&name);
-                // A record without a cgroup may be half written: look again.
                 let known = self.by_directory.remove(&dir);
-                let known = known.filter(|record| match record.stamp {
-                    Some(_) => record.stamp == docker_stamp(&shelf, &name),
+                let stands = known.as_ref().is_some_and(|record| match record.stamp {
+                    Some(_) => record.stamp == stamp(&shelf, &name, layout),
+                    // A record without a cgroup may be half written: look again.
                     None => record.cgroup.is_some() || record.scope.is_some(),
                 });
-                let record = known.or_else(|| {
+                let mut read = || {
                     new = new.checked_sub(1)?;
-                    read_record(&shelf.below(&name)?, layout)
-                });
+                    read_record(&shelf.below(&name)?, stamp(&shelf, &name, layout), layout)
+                };
+                // One that is being written says nothing new.
+                let record = if stands { known } else { read().or(known) };
                 if let Some(record) = record {
                     current.insert(dir, record);
                 }
             }
         }
-        // What Docker says now comes before what the bundle said at the start.
-        let dockers = current.values().filter(|record| record.stamp.is_some());
-        let dockers: HashMap<String, Record> = dockers
+        // What Docker or Podman says now comes before what the bundle said at the start.
+        let managers = current.values().filter(|record| record.stamp.is_some());
+        let managers: HashMap<String, Record> = managers
             .map(|record| (record.id.clone(), record.clone()))
             .collect();
         for record in current.values_mut().filter(|r| r.author == Author::Root) {
-            if let Some(docker) = dockers.get(&record.id) {
-                record.block_io = docker.block_io.or(record.block_io);
-                record.name.clone_from(&docker.name);
+            if let Some(manager) = managers.get(&record.id) {
+                record.block_io = manager.block_io.or(record.block_io);
+                record.name.clone_from(&manager.name);
             }
         }
         self.by_directory = current;
@@ -365,15 +391,13 @@ fn keep_best(
     }
 }
 
-/// Which version of Docker's record of a container there is.
-fn docker_stamp(shelf: &Place, id: &OsStr) -> Option<Stamp> {
-    shelf.stamp(&Path::new(id).join("hostconfig.json"))
+/// Which version of a manager's record of a container there is.
+fn stamp(shelf: &Place, id: &OsStr, layout: Layout) -> Option<Stamp> {
+    shelf.stamp(&Path::new(id).join(layout.changes()?))
 }
 
-fn read_docker(dir: &Place, id: String) -> Option<Record> {
-    let file = Path::new("hostconfig.json");
-    let stamp = dir.stamp(file)?;
-    let host: DockerHost = dir.json(file)?;
+fn read_docker(dir: &Place, stamp: Option<Stamp>, id: String) -> Option<Record> {
+    let host: DockerHost = dir.json(Path::new("hostconfig.json"))?;
     let config: DockerConfig = dir.json(Path::new("config.v2.json")).unwrap_or_default();
     let name = config.name.trim_start_matches('/');
     Some(Record {
@@ -385,16 +409,17 @@ fn read_docker(dir: &Place, id: String) -> Option<Record> {
         block_io: weight(host.blkio_weight),
         name: (!name.is_empty()).then(|| name.to_owned()),
         pod: None,
-        stamp: Some(stamp),
+        stamp,
     })
 }
 
-fn read_record(dir: &Place, layout: Layout) -> Option<Record> {
+/// `stamp`: taken before.
+fn read_record(dir: &Place, stamp: Option<Stamp>, layout: Layout) -> Option<Record> {
     let id = dir.path.file_name()?.to_str()?.to_owned();
     let config = Path::new("config.json");
     let (spec, cgroup) = match layout {
         Layout::Bundle => (dir.json::<Spec>(config)?, None),
-        Layout::Docker => return read_docker(dir, id),
+        Layout::Docker => return read_docker(dir, stamp, id),
         Layout::UserData => (dir.below("userdata".as_ref())?.json(config)?, None),
         Layout::Crun => {
             let status = dir
@@ -432,7 +457,7 @@ fn read_record(dir: &Place, layout: Layout) -> Option<Record> {
         block_io: spec.linux.resources.block_io.weight.and_then(weight),
         name: None,
         pod: spec.pod(),
-        stamp: None,
+        stamp,
     })
 }
 

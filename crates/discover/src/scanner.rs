@@ -103,6 +103,8 @@ pub struct Discovered {
     pub weight: Weight,
     /// Where the weight came from.
     pub source: WeightSource,
+    /// The `blockIO.weight` of its runtime's record, which the runtime writes to the kernel's files.
+    pub recorded: Option<Weight>,
     /// It lies below a directory that root delegated.
     pub delegated: bool,
 }
@@ -114,7 +116,7 @@ pub struct Changes {
     pub added: Vec<GroupId>,
     /// Groups that are gone, or no longer to be managed.
     pub removed: Vec<GroupId>,
-    /// Groups whose weight or its source changed.
+    /// Groups whose weight or its source changed, or their runtime's record of it.
     pub reweighted: Vec<GroupId>,
     /// Groups that are called otherwise.
     pub renamed: Vec<GroupId>,
@@ -575,6 +577,9 @@ impl Scanner {
             walk.changes.renamed.push(entry.id);
         }
         (entry.alias, entry.pod) = (alias, names);
+        let recorded = record.and_then(|record| record.block_io);
+        let before = (entry.weight, entry.source, entry.recorded);
+        entry.recorded = recorded;
         // What systemd writes there may change while the group lives.
         if was_known.is_some() && kind::managed_by_weight(&place.path).is_some() {
             if let Ok(weight) = self.file_weight(&entry.group, standing) {
@@ -584,7 +589,7 @@ impl Scanner {
         let file = self.files.get(&entry.id).copied().flatten();
         match weight::of_group(&entry.group, standing, &self.weights, stated, file) {
             Ok((weight, source)) => {
-                if was_known.is_some() && (weight, source) != (entry.weight, entry.source) {
+                if was_known.is_some() && (weight, source, recorded) != before {
                     walk.changes.reweighted.push(entry.id);
                 }
                 entry.weight = weight;
@@ -626,6 +631,7 @@ impl Scanner {
             pod: None,
             weight: Weight::DEFAULT,
             source: WeightSource::Default,
+            recorded: None,
             delegated: false,
         })
     }

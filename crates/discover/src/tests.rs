@@ -848,6 +848,58 @@ fn docker_update_counts_at_the_next_look_and_a_container_is_found_by_its_name() 
 }
 
 #[test]
+fn podman_update_counts_at_the_next_look_although_crun_keeps_what_it_began_with() {
+    let root = tempfile::tempdir().unwrap();
+    let spec = |weight: &str| {
+        format!(r#"{{"linux": {{"resources": {{"blockIO": {{"weight": {weight}}}}}}}}}"#)
+    };
+    let crun = format!("run/crun/{ID}");
+    let path = format!("/machine.slice/libpod-{ID}.scope");
+    let status = format!(r#"{{"cgroup-path": "{path}"}}"#);
+    write(root.path(), &format!("{crun}/status"), &status);
+    write(root.path(), &format!("{crun}/config.json"), &spec("800"));
+    let userdata = format!("var/lib/containers/storage/overlay-containers/{ID}/userdata");
+    let fs = fake(&[&path]);
+    let mut scanner = scanner(&fs, &[], RuntimeDirs::under(root.path()));
+    for (weight, counts) in [("800", 800), ("300", 300), ("400}", 300), ("500", 500)] {
+        write(
+            root.path(),
+            &format!("{userdata}/config.json"),
+            &spec(weight),
+        );
+        scanner.rescan().unwrap();
+        assert_eq!(scanner.groups()[0].weight.get(), counts, "{weight}");
+    }
+}
+
+#[test]
+fn with_userns_remap_dockers_records_are_found_below_its_data() {
+    let root = tempfile::tempdir().unwrap();
+    let docker = format!("var/lib/docker/231072.231072/containers/{ID}");
+    write(
+        root.path(),
+        &format!("{docker}/hostconfig.json"),
+        r#"{"BlkioWeight": 800}"#,
+    );
+    write(
+        root.path(),
+        &format!("{docker}/config.v2.json"),
+        r#"{"Name": "/db"}"#,
+    );
+    let other = format!("var/lib/docker/v.2/containers/{ID}");
+    write(
+        root.path(),
+        &format!("{other}/hostconfig.json"),
+        r#"{"BlkioWeight": 100}"#,
+    );
+    let fs = fake(&[&format!("/system.slice/docker-{ID}.scope")]);
+    let mut scanner = scanner(&fs, &[], RuntimeDirs::under(root.path()));
+    scanner.rescan().unwrap();
+    let found = scanner.find("db").expect("by its name");
+    assert_eq!(found.weight, weight(800));
+}
+
+#[test]
 fn containers_of_k3s_and_rke2_are_found() {
     let root = tempfile::tempdir().unwrap();
     let task = "run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/c1";

@@ -24,6 +24,11 @@ pub fn bfq_weight_of_systemd(io_weight: u32) -> u32 {
     }
 }
 
+/// The `io.weight` that runc and crun write for a `blockIO.weight` where the kernel has no `io.bfq.weight`.
+pub fn io_weight_of_runtime(block_io: u32) -> u32 {
+    1 + block_io.saturating_sub(10) * 9999 / 990
+}
+
 /// A value to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -315,6 +320,15 @@ impl Knob {
     /// The knob that states the intent which this one repeats.
     pub const fn repeats(self) -> Option<Knob> {
         self.row().repeats
+    }
+
+    /// What a container runtime writes here for a `blockIO.weight`.
+    pub fn by_runtime(self, block_io: u32) -> Option<u32> {
+        match self {
+            Knob::IoBfqWeight => Some(block_io),
+            Knob::IoWeight => Some(io_weight_of_runtime(block_io)),
+            _ => None,
+        }
     }
 
     /// The metric of what a group's knob holds.

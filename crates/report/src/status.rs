@@ -410,18 +410,18 @@ impl Report {
         }
     }
 
-    /// The group of this path, or the only one whose path ends in `/name`.
+    /// The group of this path, the only one that its owner calls so, or the only one whose path ends in `/name`.
     pub fn find(&self, name: &str) -> Option<&GroupStatus> {
         let exact = name.trim_end_matches('/');
-        if let Some(group) = self.groups.iter().find(|group| group.path == exact) {
-            return Some(group);
-        }
         let suffix = format!("/{}", exact.trim_start_matches('/'));
-        let mut ending = self
-            .groups
-            .iter()
-            .filter(|group| group.path.ends_with(&suffix));
-        ending.next().filter(|_| ending.next().is_none())
+        let only = |which: &dyn Fn(&GroupStatus) -> bool| {
+            let mut found = self.groups.iter().filter(|group| which(group));
+            found.next().filter(|_| found.next().is_none())
+        };
+        let called = |group: &GroupStatus| group.names.as_ref().is_some_and(|of| of.name == name);
+        only(&|group| group.path == exact)
+            .or_else(|| only(&called))
+            .or_else(|| only(&|group| group.path.ends_with(&suffix)))
     }
 }
 

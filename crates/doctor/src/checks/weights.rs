@@ -8,7 +8,7 @@
 
 use justitia_cgroup::survey::Unread;
 use justitia_cgroup::File;
-use justitia_policy::knob::bfq_weight_of_systemd;
+use justitia_policy::knob::{bfq_weight_of_systemd, io_weight_of_runtime};
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
@@ -132,11 +132,6 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) {
     }
 }
 
-/// What runc writes to `io.weight` for a `blockIO.weight`.
-pub(crate) fn by_runc(weight: u32) -> u32 {
-    1 + weight.saturating_sub(10) * 9999 / 990
-}
-
 fn distorted(facts: &Facts, out: &mut Outcome) {
     let Some(groups) = out.io_groups(facts) else {
         return;
@@ -178,7 +173,7 @@ fn distortion(
     asked: u32,
     by: &str,
 ) -> Finding {
-    let who = if holds == by_runc(asked) {
+    let who = if holds == io_weight_of_runtime(asked) {
         ", runc's conversion"
     } else if holds == bfq_weight_of_systemd(asked) {
         ", systemd's conversion"

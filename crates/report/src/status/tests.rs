@@ -82,9 +82,22 @@ fn what_is_held_for_others_is_null_where_nothing_sees_who_uses_which_file() {
 
 #[test]
 fn a_group_is_found_by_path_or_by_a_name_that_only_it_has() {
-    let report = report(&tick(&["/app/a", "/app/b", "/vm/b"]));
+    let called = |name: &str| Names {
+        name: name.to_owned(),
+        ..Names::default()
+    };
+    let mut tick = tick(&["/app/a", "/app/b", "/vm/b", "/docker/a"]);
+    let names = [(1, "db"), (2, "web"), (3, "web"), (4, "a")];
+    let names = names.map(|(id, name)| (GroupId(id), called(name)));
+    tick.names = Arc::new(names.into());
+    let report = report(&tick);
     assert_eq!(report.find("/app/b").unwrap().id, 2);
-    assert_eq!(report.find("a").unwrap().id, 1);
-    assert!(report.find("b").is_none());
+    assert_eq!(report.find("db").unwrap().id, 1);
+    assert_eq!(
+        report.find("a").unwrap().id,
+        4,
+        "its owner's word comes first"
+    );
+    assert!(report.find("b").is_none() && report.find("web").is_none());
     assert!(report.find("pp/a").is_none());
 }
