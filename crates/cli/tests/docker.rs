@@ -24,8 +24,8 @@ fn job() -> String {
         match (code, line.strip_prefix("```")) {
             (None, Some(language)) => code = Some(language),
             (Some(_), Some(_)) => code = None,
-            (Some(""), None) => job += &format!("{line}\n"),
-            (Some(_), None) => yaml += &format!("{line}\n"),
+            (Some(""), None) => job.extend([line, "\n"]),
+            (Some(_), None) => yaml.extend([line, "\n"]),
             (None, None) => {}
         }
     }
