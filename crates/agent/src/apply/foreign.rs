@@ -1,0 +1,174 @@
+//! Knobs that others write: whose each is, which values are gone on from, and which knobs are left alone.
+//!
+//! The rules are in `owner.rs`; here they meet the journal and the host.
+
+use justitia_cgroup::Group;
+use justitia_policy::plan::{Knob, Value};
+use justitia_policy::snapshot::GroupId;
+use justitia_policy::units::Weight;
+
+use super::Applier;
+use crate::journal::Entry;
+use crate::observe::Observer;
+use crate::owner::{is_base, owner, told, Ours, Owner};
+use crate::record::same;
+use crate::restore::forget;
+use crate::status::Problem;
+
+impl Applier {
+    /// Looks at knobs that were read just now: whose are they?
+    pub fn check(&mut self, read: &[GroupId], observer: &mut Observer) -> Vec<Problem> {
+        let (mut lost, mut missed) = (Vec::new(), Vec::new());
+        for &group in read {
+            for knob in Knob::of_groups().chain(Knob::of_disks()) {
+                let Some(present) = observer.knob(group, knob) else {
+                    continue;
+                };
+                let repeated = || observer.knob(group, knob.repeats()?);
+                let told = || {
+                    let [by_runtime, by_systemd] =
+                        told(knob, observer.recorded(group)[0], repeated);
+                    by_runtime.or(by_systemd)
+                };
+                missed.extend(self.missed(group, knob, told));
+                let other = || observer.knob(group, knob.sibling()?);
+                let owner = self.owner(group, knob, present, other);
+                if self.owners.judge(group, knob, owner) == Owner::Users {
+                    lost.push((group, knob, present));
+                }
+            }
+        }
+        let mut problems = Vec::new();
+        self.rebase(&missed, observer, &mut problems);
+        self.give_up(&lost, observer, &mut problems);
+        problems
+    }
+
+    /// A foreign value of a held knob that a write of ours, on its way then, replaced unseen.
+    fn missed(
+        &self,
+        group: GroupId,
+        knob: Knob,
+        told: impl FnOnce() -> Option<Value>,
+    ) -> Option<(GroupId, Knob, Value)> {
+        let prior = self.journal.get(group, knob)?.prior;
+        let value = self.owners.missed(group, knob, prior, told()?)?;
+        Some((group, knob, value))
+    }
+
+    /// Goes on from these values as the ones before us.
+    fn rebase(
+        &mut self,
+        bases: &[(GroupId, Knob, Value)],
+        observer: &Observer,
+        problems: &mut Vec<Problem>,
+    ) {
+        if bases.is_empty() {
+            return;
+        }
+        if let Err(error) = self.journal.rebase(bases) {
+            problems.push(Problem::general(&error));
+        }
+        for &(group, knob, value) in bases {
+            let path = observer.group(group).map_or("", Group::path);
+            self.log.debug(format_args!(
+                "{path} {knob} was set to {value} by somebody else: gone on from"
+            ));
+            // What systemd makes of a container's scope is not what the runtime meant: that is left behind.
+            let recorded = told_of(observer, group, knob)[0].is_some();
+            let made = recorded || is_made(observer, group, knob, value);
+            self.owners.take(group, knob, made);
+        }
+        self.post_priors();
+    }
+
+    /// Whose a knob is that holds `present`; `other` gives what its sibling holds.
+    pub(super) fn owner(
+        &self,
+        group: GroupId,
+        knob: Knob,
+        present: Value,
+        other: impl FnOnce() -> Option<Value>,
+    ) -> Owner {
+        let Some(entry) = self.journal.get(group, knob) else {
+            return Owner::Ours;
+        };
+        let ours = Ours {
+            flying: self.in_flight.get(&(group, knob)).copied(),
+            arrived: self.owners.has_arrived(group, knob),
+        };
+        owner(knob, entry, ours, present, || {
+            let sibling = knob
+                .sibling()
+                .and_then(|knob| self.journal.get(group, knob));
+            let differs = |entry: &Entry, value| entry.is_ours(value) && !same(value, entry.prior);
+            sibling.is_some_and(|entry| other().is_some_and(|value| differs(entry, value)))
+        })
+    }
+
+    /// Leaves knobs to whoever set them; some are gone on from.
+    pub(super) fn give_up(
+        &mut self,
+        lost: &[(GroupId, Knob, Value)],
+        observer: &mut Observer,
+        problems: &mut Vec<Problem>,
+    ) {
+        if lost.is_empty() {
+            return;
+        }
+        let (bases, lost): (Vec<_>, Vec<_>) =
+            lost.iter().copied().partition(|&(group, knob, present)| {
+                let Some(seen) = observer.seen(group).filter(|seen| !seen.delegated) else {
+                    return false;
+                };
+                let told = || told_of(observer, group, knob);
+                let weight = seen.weight.map(Weight::get);
+                observer.is_new(group)
+                    || is_base(knob, present, observer.is_inner(group), weight, told)
+            });
+        let scans = observer.scans();
+        let (unexplained, lost): (Vec<_>, Vec<_>) = lost
+            .into_iter()
+            .partition(|&(group, knob, _)| self.owners.must_look(group, knob, scans));
+        for (group, ..) in unexplained {
+            observer.look_again(group);
+        }
+        self.rebase(&bases, observer, problems);
+        for (group, knob, present) in bases {
+            observer.know(group, knob, present);
+        }
+        for &(group, knob, present) in &lost {
+            // One intent, two files: a manager squeezes what `io.weight` says into the other one.
+            let said = knob.repeats().is_some() && self.owners.is_foreign(group, knob);
+            if let (false, Value::Weight(weight)) = (said, present) {
+                observer.set_file_weight(group, weight);
+            }
+            self.owners.give_up(group, knob);
+            observer.set_foreign(group, self.owners.of_group(group));
+            observer.know(group, knob, present);
+            let path = observer.group(group).map_or("", Group::path);
+            self.log.info(format_args!(
+                "{path} {knob} was set to {present} by somebody else: left alone from now on"
+            ));
+        }
+        let keys: Vec<_> = lost.iter().map(|&(group, knob, _)| (group, knob)).collect();
+        forget(&mut self.journal, &keys, problems);
+        self.post_priors();
+    }
+}
+
+/// What the group's managers told of this knob.
+fn told_of(observer: &Observer, group: GroupId, knob: Knob) -> [Option<Value>; 2] {
+    let repeated = || observer.group(group)?.read_knob(knob.repeats()?).ok()?;
+    told(knob, observer.recorded(group)[0], repeated)
+}
+
+/// Whether the group's manager made this value of what it told. The knob follows its record a moment later.
+pub(super) fn is_made(observer: &Observer, group: GroupId, knob: Knob, value: Value) -> bool {
+    let [_, before] = observer.recorded(group);
+    let [before, _] = told(knob, before, || None);
+    let [by_runtime, by_systemd] = told_of(observer, group, knob);
+    // Defaults agree whether or not somebody derives one from the other.
+    let is_default = value == Value::Weight(Weight::DEFAULT.get());
+    !is_default && [by_runtime.or(by_systemd), before].contains(&Some(value))
+}
