@@ -106,6 +106,11 @@ fn containers_of_a_real_dockerd_have_their_names_and_weights_and_leave_as_docker
     let page = said.groups("systemd.page");
     assert!(page.contains(&of("db", 400, DOCKER)), "{page:?}");
     assert!(page.contains(&of("shop-web-1", 200, DOCKER)), "{page:?}");
+    for name in ["db", "heavy", "little", "shop-web-1"] {
+        let table = said.text("systemd.table");
+        let named = |line: &str| line.split_whitespace().next() == Some(name);
+        assert!(table.lines().any(named), "{name}: {table}");
+    }
     for (command, answer) in [
         (
             "justitia weight db",

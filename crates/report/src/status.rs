@@ -426,6 +426,18 @@ impl Report {
 }
 
 impl GroupStatus {
+    /// What a table calls it: a container, pod or virtual machine by its owner's name, others by their paths.
+    pub fn label(&self) -> &str {
+        let is_id = |name: &str| name.len() >= 12 && name.bytes().all(|c| c.is_ascii_hexdigit());
+        let named = self.names.as_ref().filter(|of| {
+            let last = self.path.rsplit('/').next();
+            ["container", "pod", "vm"].contains(&of.kind.as_str())
+                && last != Some(&of.name)
+                && !is_id(&of.name)
+        });
+        named.map_or(&self.path, |of| &of.name)
+    }
+
     /// What a knob holds, as a number; `max` is infinite.
     pub fn knob_number(&self, knob: Knob) -> Option<f64> {
         let status = self.knobs.iter().find(|status| status.knob == knob)?;

@@ -132,7 +132,7 @@ fn table(report: &Report) -> Table {
         let verdict = group.verdict.as_ref();
         let color = verdict.map(|verdict| verdict.color);
         table.row(vec![
-            (group.path.clone(), None),
+            (group.label().to_owned(), None),
             (color.map_or_else(|| "-".into(), |c| c.to_string()), color),
             (
                 verdict.map_or_else(|| "-".into(), |v| v.color_source.to_string()),

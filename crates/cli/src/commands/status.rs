@@ -182,7 +182,7 @@ fn row(group: &GroupStatus) -> Vec<(String, Option<justitia_policy::color::Color
     };
     let color = verdict.map(|verdict| verdict.color);
     vec![
-        plain(group.path.clone()),
+        plain(group.label().to_owned()),
         plain(group.weight.to_string()),
         plain(source_words(group.weight_source).to_owned()),
         plain(output::percent(verdict.map(|verdict| verdict.proportion))),

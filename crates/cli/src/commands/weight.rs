@@ -132,8 +132,8 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
 }
 
 fn list(scanner: &Scanner, json: bool) -> Result<()> {
-    let records: Vec<WeightRecord> = scanner
-        .groups()
+    let groups = scanner.groups();
+    let records: Vec<WeightRecord> = groups
         .iter()
         .map(|found| WeightRecord {
             path: found.path.clone(),
@@ -150,9 +150,9 @@ fn list(scanner: &Scanner, json: bool) -> Result<()> {
         return Err(run::no_group("").into());
     }
     let mut table = Table::new(&COLUMNS);
-    for record in records {
+    for (record, group) in records.into_iter().zip(groups) {
         table.row(vec![
-            (record.path, None),
+            (group.alias.clone().unwrap_or(record.path), None),
             (record.weight.to_string(), None),
             (
                 justitia_report::status::source_words(record.weight_source).to_owned(),

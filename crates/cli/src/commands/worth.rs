@@ -111,7 +111,6 @@ fn render(report: &Report, screen: Screen) -> Page {
     let mut table = Table::new(&COLUMNS);
     for group in &report.groups {
         let GroupWorth {
-            path,
             file_bytes,
             entitlement_bytes,
             lends_bytes,
@@ -120,7 +119,7 @@ fn render(report: &Report, screen: Screen) -> Page {
             ..
         } = GroupWorth::of(group);
         let cells = [
-            path.to_owned(),
+            group.label().to_owned(),
             output::bytes(file_bytes),
             output::bytes(entitlement_bytes),
             output::bytes(lends_bytes),

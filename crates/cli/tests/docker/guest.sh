@@ -110,6 +110,7 @@ updates() { # 800-AS-WRITTEN 300-AS-WRITTEN
     done <commands
     patiently weighs db 400
     look page
+    $justitia status 2>&1 | tell "$driver.table"
     say "the page"
     for name in heavy little db; do knobs $name | tell "$driver.$name.held"; done
     systemctl stop agent

@@ -81,6 +81,33 @@ fn what_is_held_for_others_is_null_where_nothing_sees_who_uses_which_file() {
 }
 
 #[test]
+fn a_table_calls_a_container_by_its_owners_name_and_not_by_its_id() {
+    let id = "0123456789ab";
+    let docker = format!("/system.slice/docker-{id}.scope");
+    for (kind, name, path, label) in [
+        ("container", "db", &*docker, "db"),
+        ("container", id, &*docker, &*docker),
+        ("container", "w100", "/app/w100", "/app/w100"),
+        ("pod", "shop/db", "/kubepods/pod1", "shop/db"),
+        (
+            "service",
+            "cron",
+            "/system.slice/cron.service",
+            "/system.slice/cron.service",
+        ),
+    ] {
+        let mut tick = tick(&[path]);
+        let names = Names {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            ..Names::default()
+        };
+        tick.names = Arc::new([(GroupId(1), names)].into());
+        assert_eq!(report(&tick).groups[0].label(), label);
+    }
+}
+
+#[test]
 fn a_group_is_found_by_path_or_by_a_name_that_only_it_has() {
     let called = |name: &str| Names {
         name: name.to_owned(),

@@ -50,10 +50,10 @@ pub(crate) fn list(report: &Report, filter: &str, sort: Sort) -> Vec<Row> {
         .groups
         .iter()
         .zip(values(report))
-        .filter(|(group, _)| wanted(&group.path, filter))
+        .filter(|(group, _)| wanted(&group.path, filter) || wanted(group.label(), filter))
         .map(|(group, values)| Row {
             path: group.path.clone(),
-            label: printable(&group.path).into_owned(),
+            label: printable(group.label()).into_owned(),
             id: Some(group.id),
             values,
         })
