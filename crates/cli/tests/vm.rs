@@ -55,7 +55,7 @@ fn assert_restored(result: &Value, policy: &str) {
 
 #[test]
 #[ignore = "boots virtual machines; make test runs it"]
-fn writers_get_their_weighted_share_and_every_knob_is_restored_and_observing_writes_nothing() {
+fn writers_get_their_weighted_share_and_every_knob_is_restored() {
     // Whether weights hold is no question of how fast the host is.
     let result = lab(&[
         "fileserver",
@@ -68,52 +68,25 @@ fn writers_get_their_weighted_share_and_every_knob_is_restored_and_observing_wri
         "512M",
         "--files",
         "1000",
-        // Half of the usual: it keeps writers waiting just as well, and half as much is emulated.
-        "--disk-mbps",
-        "20",
         "--seconds",
         "30",
         "--policies",
-        "observe,proportional",
+        "conventional,proportional",
         "--mount-options",
         "noauto_da_alloc",
     ]);
-    let observed = number(&result, "observe", "share_error");
+    let conventional = number(&result, "conventional", "share_error");
     let proportional = number(&result, "proportional", "share_error");
-    // The kernel's own, whoever looks: 0.14 to 0.21 seen; nothing is left to order below.
-    assert!(observed > 0.1, "the run must be contended: {observed}");
+    // 0.14 to 0.21 seen; nothing is left to order below.
     assert!(
-        proportional < observed / 2.0,
-        "{proportional} against {observed}"
+        conventional > 0.1,
+        "the run must be contended: {conventional}"
+    );
+    assert!(
+        proportional < conventional / 2.0,
+        "{proportional} against {conventional}"
     );
     assert_restored(&result, "proportional");
-    assert_restored(&result, "observe");
-    nothing_was_written(only_run(&result, "observe"));
-
-    // The disk keeps the guest's own time, so the bound may be narrow: the host's speed does not matter.
-    let written = number(&result, "observe", "device_write_mb_per_s");
-    let read = number(&result, "observe", "device_read_mb_per_s");
-    assert!(
-        (10.0..22.0).contains(&(written + read)),
-        "{written} and {read} of 20 MB/s"
-    );
-}
-
-/// An agent that writes and restores leaves every knob as it was, too: nothing may change on the way.
-fn nothing_was_written(run: &Value) {
-    let status = &run["agent_status"];
-    let groups = list(&status["groups"]);
-    assert!(!groups.is_empty(), "{status}");
-    let knobs = groups.iter().flat_map(|group| list(&group["knobs"]));
-    for held in knobs.chain(list(&status["devices"])) {
-        assert!(held["prior"].is_null(), "{status}");
-    }
-    for series in list(&run["series"]) {
-        let (low, high) = (list(&series["low_bytes"]), list(&series["high_bytes"]));
-        assert!(!low.is_empty() && !high.is_empty(), "{series}");
-        assert!(low.iter().all(|low| *low == 0), "memory.low: {low:?}");
-        assert!(high.iter().all(Value::is_null), "memory.high: {high:?}");
-    }
 }
 
 #[test]
@@ -211,6 +184,52 @@ fn a_hostile_tenant_neither_stops_nor_misleads_the_agent() {
     };
     assert_eq!(weight("/app/w400"), Some(400.into()), "{status}");
     assert_eq!(weight("/system.slice"), None, "{status}");
+}
+
+#[test]
+#[ignore = "boots virtual machines; make test runs it"]
+fn observing_writes_nothing_and_the_disk_keeps_the_guests_own_time() {
+    // By the host's clock a busy host makes the agent too slow to answer `status` in time.
+    let result = lab(&[
+        "readmix",
+        "--clock",
+        "instructions",
+        "--weights",
+        "100,800",
+        "--seconds",
+        "8",
+        "--policies",
+        "observe",
+        "--file-size",
+        "96M",
+        "--memory",
+        "256M",
+        "--write-percent",
+        "100",
+    ]);
+    assert_restored(&result, "observe");
+    // The host's speed does not matter to it, so the bound may be narrow.
+    let written = number(&result, "observe", "device_write_mb_per_s");
+    let read = number(&result, "observe", "device_read_mb_per_s");
+    assert!(
+        (20.0..44.0).contains(&(written + read)),
+        "{written} and {read} of 40 MB/s"
+    );
+    // An agent that writes and restores would pass that, too: nothing may change on the way.
+    let run = only_run(&result, "observe");
+    let status = &run["agent_status"];
+    let groups = list(&status["groups"]);
+    assert!(!groups.is_empty(), "{status}");
+    let knobs = groups.iter().flat_map(|group| list(&group["knobs"]));
+    for held in knobs.chain(list(&status["devices"])) {
+        assert!(held["prior"].is_null(), "{status}");
+    }
+    for series in list(&run["series"]) {
+        let (low, high) = (list(&series["low_bytes"]), list(&series["high_bytes"]));
+        assert!(!low.is_empty() && !high.is_empty(), "{series}");
+        assert!(low.iter().all(|low| *low == 0), "memory.low: {low:?}");
+        assert!(high.iter().all(Value::is_null), "memory.high: {high:?}");
+    }
 }
 
 #[test]
