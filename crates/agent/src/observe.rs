@@ -229,7 +229,7 @@ impl Observer {
         at.is_some_and(|&at| self.tracked[at].inner)
     }
 
-    /// What the record of a group's runtime has it weigh, and what it said before that.
+    /// The weight in the runtime's record of a group, and the weight in its version before.
     pub(crate) fn recorded(&self, id: GroupId) -> [Option<Weight>; 2] {
         let at = self.index.get(&id);
         at.map_or([None; 2], |&at| self.tracked[at].recorded)

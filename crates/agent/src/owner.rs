@@ -89,9 +89,9 @@ pub(crate) fn is_base(
     }
 }
 
-/// What the managers of a group write to a knob: a container runtime by its record, and systemd by the knob that
-/// this one repeats, if that one holds `repeated`. systemd does so for a container's scope, too, whenever its
-/// properties change, and then the runtime's value is gone.
+/// The values that a group's managers write to a knob: a container runtime the one in its record, and systemd one
+/// that it derives from the knob that this one repeats, if that knob holds `repeated`. systemd also writes it to a
+/// container's scope whenever a property of the scope changes, and replaces the runtime's value.
 pub(crate) fn told(
     knob: Knob,
     recorded: Option<Weight>,
@@ -146,8 +146,8 @@ impl Owners {
         }
     }
 
-    /// What a manager wrote to a held knob after `prior` if what it `told` has changed: a write of ours that was
-    /// on its way may have replaced that unseen.
+    /// The value that a manager wrote to a held knob after `prior`, if the value it `told` has changed: a write of
+    /// ours that was on its way may have replaced it unseen.
     pub(crate) fn missed(
         &self,
         group: GroupId,
@@ -158,8 +158,8 @@ impl Owners {
         (told != prior && self.derived.contains(&(group, knob))).then_some(told)
     }
 
-    /// Whether the records have to be looked at before this block weight, which nothing explains, is taken for the
-    /// user's; `scans`: how often they were.
+    /// Whether an unexplained block weight waits for the next look at the runtimes' records before it counts as the
+    /// user's; `scans`: looks at the records so far.
     pub(crate) fn must_look(&mut self, group: GroupId, knob: Knob, scans: u64) -> bool {
         if !matches!(knob.kind(), Kind::Weight { .. }) {
             return false;

@@ -94,7 +94,7 @@ pub(crate) struct Tracked {
     pub(crate) inner: bool,
     /// When it was met, if others were before.
     born: Option<Instant>,
-    /// What its runtime's record has it weigh, and what it said before that.
+    /// The weight in its runtime's record, and the weight in the record's version before.
     pub(crate) recorded: [Option<Weight>; 2],
     /// What a container of crun sees as its own group.
     pub(crate) container: Option<Group>,

@@ -3,7 +3,7 @@
 //! of docs/howto/docker.md do what the page says. One boot, ignored by default;
 //! `cargo test --profile vm -p justitia-cli --test docker -- --ignored --nocapture`.
 //!
-//! What the guest does is in `docker/guest.sh`.
+//! The guest runs `docker/guest.sh`.
 
 #[path = "../../../lab/tests/common/mod.rs"]
 mod common;

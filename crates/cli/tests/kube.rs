@@ -4,7 +4,7 @@
 //! A boot each, ignored by default; `cargo test --profile vm -p justitia-cli --test kube -- --ignored --nocapture`.
 //! The chart needs helm, which `scripts/setup --test` fetches.
 //!
-//! What the guests do is in `kube/guest.sh`, `chart.sh` and `prometheus.sh`; they speak CRI by curl and protoc
+//! The guests run `kube/guest.sh`, `chart.sh` and `prometheus.sh`; they speak CRI by curl and protoc
 //! (`kube/cri.proto`).
 
 #[path = "kube/chart.rs"]

@@ -204,7 +204,7 @@ pub struct Record {
     pub name: Option<String>,
     /// The Kubernetes pod that it is of.
     pub pod: Option<PodRecord>,
-    /// A manager's record changes: which one this was.
+    /// The version of a manager's record, which changes.
     stamp: Option<Stamp>,
 }
 
@@ -283,7 +283,7 @@ impl Records {
                 }
             }
         }
-        // What Docker or Podman says now comes before what the bundle said at the start.
+        // Docker's or Podman's present record comes before the bundle, which is of the start.
         let managers = current.values().filter(|record| record.stamp.is_some());
         let managers: HashMap<String, Record> = managers
             .map(|record| (record.id.clone(), record.clone()))

@@ -322,7 +322,7 @@ impl Knob {
         self.row().repeats
     }
 
-    /// What a container runtime writes here for a `blockIO.weight`.
+    /// The value that a container runtime writes here for a `blockIO.weight`.
     pub fn by_runtime(self, block_io: u32) -> Option<u32> {
         match self {
             Knob::IoBfqWeight => Some(block_io),

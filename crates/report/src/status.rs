@@ -426,7 +426,7 @@ impl Report {
 }
 
 impl GroupStatus {
-    /// What a table calls it: a container, pod or virtual machine by its owner's name, others by their paths.
+    /// Its name in tables: a container, pod or virtual machine has its owner's name, other groups their path.
     pub fn label(&self) -> &str {
         let is_id = |name: &str| name.len() >= 12 && name.bytes().all(|c| c.is_ascii_hexdigit());
         let named = self.names.as_ref().filter(|of| {

@@ -1,4 +1,5 @@
-//! Knobs that others write: whose each is, which values are gone on from, and which knobs are left alone.
+//! Knobs that others write: the owner of each, the foreign values that the agent goes on from, and the knobs that
+//! it leaves alone.
 //!
 //! The rules are in `owner.rs`; here they meet the journal and the host.
 
@@ -16,7 +17,7 @@ use crate::restore::forget;
 use crate::status::Problem;
 
 impl Applier {
-    /// Looks at knobs that were read just now: whose are they?
+    /// Judges knobs that were read just now: ours, or somebody else's.
     pub fn check(&mut self, read: &[GroupId], observer: &mut Observer) -> Vec<Problem> {
         let (mut lost, mut missed) = (Vec::new(), Vec::new());
         for &group in read {
@@ -74,7 +75,7 @@ impl Applier {
             self.log.debug(format_args!(
                 "{path} {knob} was set to {value} by somebody else: gone on from"
             ));
-            // What systemd makes of a container's scope is not what the runtime meant: that is left behind.
+            // systemd derives its own value for a container's scope; the agent leaves the runtime's behind.
             let recorded = told_of(observer, group, knob)[0].is_some();
             let made = recorded || is_made(observer, group, knob, value);
             self.owners.take(group, knob, made);
@@ -157,7 +158,7 @@ impl Applier {
     }
 }
 
-/// What the group's managers told of this knob.
+/// The values that the runtime's record and systemd's other knob imply for this one.
 fn told_of(observer: &Observer, group: GroupId, knob: Knob) -> [Option<Value>; 2] {
     let repeated = || observer.group(group)?.read_knob(knob.repeats()?).ok()?;
     told(knob, observer.recorded(group)[0], repeated)
