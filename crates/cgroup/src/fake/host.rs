@@ -104,6 +104,7 @@ impl FakeFs {
         let id = self.mkdir(&disk_path(name));
         self.update(&disk_path(name), |disk| {
             disk.low_latency = Some(low_latency);
+            disk.requests = Some(128);
         });
         id
     }

@@ -83,9 +83,13 @@ impl RealDirectory {
     }
 
     fn open_file(&self, file: File, flags: OFlags) -> Result<OwnedFd, Errno> {
+        // The next scheduler's directory lies below the same file.
+        if file.is_above() && !self.exists() {
+            return Err(Errno::NODEV);
+        }
         fs::openat(
             &self.dir,
-            file.name(),
+            file.location(),
             flags | OFlags::CLOEXEC,
             Mode::empty(),
         )
@@ -163,7 +167,13 @@ impl Directory for RealDirectory {
             *stands -= 1;
             return *there;
         }
-        *there = fs::accessat(&self.dir, file.name(), Access::WRITE_OK, AtFlags::empty()).is_ok();
+        let access = fs::accessat(
+            &self.dir,
+            file.location(),
+            Access::WRITE_OK,
+            AtFlags::empty(),
+        );
+        *there = access.is_ok();
         *stands = LOOK_AGAIN;
         *there
     }
