@@ -64,7 +64,8 @@ check_page() {
     wait_for 30 by_tls metrics 'name="heavy"' && presents first && echo "the metrics are there by TLS"
     by_tls api/status '^{"version"' && by_tls '' '<html' && echo "the page is there by TLS"
     curl --silent --max-time 10 http://localhost:9619/metrics | grep -q https:// && echo "who asks without TLS is told"
-    curl --silent --max-time 10 https://localhost:9619/metrics; echo "a stranger ends with $?"
+    openssl req -x509 -newkey rsa:2048 -noenc -subj /CN=other -keyout /run/other.key -out /run/other.pem 2>/dev/null
+    curl --silent --max-time 10 --cacert /run/other.pem https://localhost:9619/metrics; echo "a stranger ends with $?"
     web=$(in_web MainPID)
     echo "web: $(grep -E '^(CapPrm|CapEff|CapBnd|NoNewPrivs)' "/proc/$web/status" | tr -d ' \t' | tr '\n' ' ')"
     user=$(stat -c %u "/proc/$web")
