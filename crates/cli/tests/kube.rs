@@ -35,10 +35,17 @@ fn node(script: &str, dir: &Path) -> VmSpec {
     spec.binaries.push(CRI.into());
     // Its containerd has NRI.
     spec.release = "trixie";
-    let packages = ["containerd", "curl", "protobuf-compiler", "runc", "tar"];
+    let packages = [
+        "containerd",
+        "curl",
+        "openssl",
+        "protobuf-compiler",
+        "runc",
+        "tar",
+    ];
     spec.extra_packages = packages.map(str::to_owned).into();
     spec.memory_bytes = 1 << 30;
-    spec.timeout = Duration::from_secs(1200);
+    spec.timeout = Duration::from_secs(1800);
     spec
 }
 

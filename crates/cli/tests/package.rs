@@ -1,5 +1,6 @@
 //! The Debian package on a stock kernel, under systemd: installing it writes no knob, the documented command turns
-//! it on, an upgrade hands the knobs over, and purging it under load leaves every knob as it was.
+//! it on, the page is served by TLS or over a Unix socket as docs/operators.md says, an upgrade hands the knobs over,
+//! and purging it under load leaves every knob as it was.
 //!
 //! Slow, and needs a package: `scripts/package --check` builds one and runs this.
 
@@ -27,6 +28,7 @@ if [ "$1" != check ]; then
         mount --bind /$dir $root/$dir || give_up "no $dir"
     done
     mount --bind /sys/fs/cgroup $root/sys/fs/cgroup
+    job >$root/run/page
     # Debian makes this link when a system is installed; maintainer scripts need it.
     ln -s bash $root/bin/sh
     # Without an ID it is a first boot, which asks questions.
@@ -37,6 +39,58 @@ if [ "$1" != check ]; then
     exec unshare --pid --fork --mount chroot $root /bin/sh -c 'mount -t proc proc /proc
         exec /lib/systemd/systemd --system --unit=lab.target --log-target=console --log-level=warning'
 fi
+"#;
+
+/// By TLS, then over a Unix socket, as the page says: the keys of the configuration and the drop-in.
+const PAGE: &str = r#"
+in_web() { systemctl show -P "$1" justitia-web; }
+by_tls() { curl --silent --fail --max-time 10 --cacert /run/authority.pem "https://localhost:9619/$1" | grep "$2" >/dev/null; }
+over_socket() { # GROUP
+    setpriv --reuid 1234 --regid "$1" --clear-groups curl --silent --max-time 10 --unix-socket /run/justitia-web/page.sock \
+        http://localhost/metrics | grep 'name="heavy"' >/dev/null
+}
+configure() { # LINE
+    cp /run/configuration /etc/justitia.toml
+    sed -i "1i $1" /etc/justitia.toml
+    systemctl reload justitia
+}
+check_page() {
+    echo www-data:x:33: >>/etc/group
+    cp /etc/justitia.toml /run/configuration
+    mkdir /etc/justitia
+    renew() { certify "$1" /run/new && mv /run/new.key /etc/justitia/page.key && mv /run/new.crt /etc/justitia/page.pem; }
+    renew first
+    configure "$(grep '^tls = ' /run/page)"
+    wait_for 30 by_tls metrics 'name="heavy"' && presents first && echo "the metrics are there by TLS"
+    by_tls api/status '^{"version"' && by_tls '' '<html' && echo "the page is there by TLS"
+    curl --silent --max-time 10 http://localhost:9619/metrics | grep -q https:// && echo "who asks without TLS is told"
+    openssl req -x509 -newkey rsa:2048 -noenc -subj /CN=other -keyout /run/other.key -out /run/other.pem 2>/dev/null
+    curl --silent --max-time 10 --cacert /run/other.pem https://localhost:9619/metrics; echo "a stranger ends with $?"
+    web=$(in_web MainPID)
+    echo "web: $(grep -E '^(CapPrm|CapEff|CapBnd|NoNewPrivs)' "/proc/$web/status" | tr -d ' \t' | tr '\n' ' ')"
+    user=$(stat -c %u "/proc/$web")
+    [ "$user" != 0 ] && ! setpriv --reuid "$user" --regid "$user" --clear-groups cat /etc/justitia/page.key &&
+        echo "the key is closed to it"
+    renew second
+    wait_for 20 presents second && [ "$(in_web MainPID)" = "$web" ] && echo "a renewed certificate is followed"
+    echo nonsense >/etc/justitia/page.pem
+    sleep 3
+    presents second && by_tls metrics 'name="heavy"' && echo "while it is damaged the last one stays"
+
+    mkdir -p /etc/systemd/system/justitia-web.service.d
+    sed '/^tls = \|^listen = \|^sudo /d' /run/page >/etc/systemd/system/justitia-web.service.d/override.conf
+    systemctl daemon-reload
+    systemctl restart justitia-web
+    configure "$(grep '^listen = ' /run/page)"
+    wait_for 30 over_socket 33 && echo "the page's group reaches the socket"
+    over_socket 1234 || echo "others do not"
+    curl --silent --max-time 10 --cacert /run/authority.pem https://localhost:9619/metrics; echo "the port ends with $?"
+    rm -r /etc/systemd/system/justitia-web.service.d /etc/justitia
+    systemctl daemon-reload
+    cp /run/configuration /etc/justitia.toml
+    systemctl restart justitia-web
+    systemctl reload justitia
+}
 "#;
 
 /// `job` prints the command that turns it on.
@@ -59,7 +113,9 @@ dpkg() { command dpkg --force-depends,bad-path "$@"; }
     justitia status | sed -n '1s/.*mode \([a-z]*\).*/it is in mode \1/p'
     as_before && echo "installing has written no knob"
     sudo() { "$@"; }
-    eval "$(job)" && wait_for 60 limited && echo "turned on: limits are set"
+    eval "$(grep '^sudo ' /run/page)" && wait_for 60 limited && echo "turned on: limits are set"
+    check_page
+    wait_for 60 limited
     first=$(systemctl show -P MainPID justitia)
     # Prior values are seen for a moment: the package's daemon-reload has systemd write its own to services.
     watched upgrade dpkg -i /opt/lab/justitia.deb
@@ -69,10 +125,29 @@ dpkg() { command dpkg --force-depends,bad-path "$@"; }
     as_before && echo "every knob is as before"
     systemctl cat justitia >/dev/null 2>&1 || echo "no unit is left"
     [ "$(files)" = "$(cat /run/files)" ] && echo "no file is left"
-} 2>&1 | report
+} 2>&1 | tee /dev/console | report
 busybox sync
 busybox poweroff -f
 "#;
+
+/// What a user copies from the pages, a line each: the command that turns it on, the keys `tls` and `listen`, the
+/// lines of the drop-in.
+fn documented() -> String {
+    let packages = include_str!("../../../docs/packages.md");
+    let operators = include_str!("../../../docs/operators.md");
+    let turn_on = packages.lines().find(|line| line.starts_with("sudo sed "));
+    let key = |begin: &str| {
+        let mut code = operators.split('`');
+        code.find(|code| code.starts_with(begin))
+    };
+    let drop_in = operators
+        .split("  ```")
+        .find(|text| text.contains("[Service]"));
+    let all = [turn_on, key("tls = "), key("listen = \"unix:"), drop_in];
+    let all = all.map(|found| found.expect("the pages have it"));
+    let lines = all.iter().flat_map(|text| text.lines());
+    lines.map(str::trim).collect::<Vec<_>>().join("\n") + "\n"
+}
 
 #[test]
 #[ignore = "boots a virtual machine, and needs JUSTITIA_TEST_PACKAGE"]
@@ -83,25 +158,28 @@ fn installing_writes_no_knob_and_purging_under_load_leaves_none_changed() {
     let dir = tempfile::tempdir().unwrap();
     let mut spec = machine(
         Series::V6_12,
-        &format!("{PROLOGUE}{SERVICES}{SCRIPT}{CHECK}"),
+        &format!("{PROLOGUE}{SERVICES}{PAGE}{SCRIPT}{CHECK}"),
         dir.path(),
     );
     let there = dir.path().join("justitia.deb");
     fs::copy(package, &there).unwrap();
     spec.binaries.push(there);
     spec.modules.push("overlay".to_owned());
-    let packages = ["systemd", "dpkg", "tar", "perl-base", "init-system-helpers"];
+    let packages = [
+        "curl",
+        "dpkg",
+        "init-system-helpers",
+        "openssl",
+        "perl-base",
+        "systemd",
+        "tar",
+    ];
     spec.extra_packages = packages.map(str::to_owned).into();
     spec.data_bytes = 1 << 30;
     spec.disk_mbps = Some(40);
-    spec.timeout = Duration::from_secs(900);
+    spec.timeout = Duration::from_secs(1800);
 
-    let page = include_str!("../../../docs/packages.md");
-    let turn_on = page
-        .lines()
-        .find(|line| line.starts_with("sudo sed "))
-        .expect("the command that turns it on");
-    let (_, report) = report_of(&spec, turn_on);
+    let (_, report) = report_of(&spec, &documented());
     println!("{report}");
     for line in [
         "Next, run: justitia doctor",
@@ -110,6 +188,19 @@ fn installing_writes_no_knob_and_purging_under_load_leaves_none_changed() {
         "it is in mode observe",
         "installing has written no knob",
         "turned on: limits are set",
+        "the metrics are there by TLS",
+        "the page is there by TLS",
+        "who asks without TLS is told",
+        // curl's word for a certificate of an authority that it does not know.
+        "a stranger ends with 60",
+        "web: CapPrm:0000000000000000 CapEff:0000000000000000 CapBnd:0000000000000000 NoNewPrivs:1",
+        "the key is closed to it",
+        "a renewed certificate is followed",
+        "while it is damaged the last one stays",
+        "the page's group reaches the socket",
+        "others do not",
+        // curl's word for a port at which nobody listens.
+        "the port ends with 7",
         "another agent runs",
         "limits are set by the new agent",
         "purged",

@@ -60,3 +60,19 @@ watched() { # NAME COMMAND...
     rm /run/watching
     wait $watcher
 }
+
+# A certificate for the page and its key, as BASE.crt and BASE.key, for whose authority /run/authority.pem stands.
+certify() { # SUBJECT BASE
+    local new="openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc"
+    [ -e /run/authority.pem ] || $new -x509 -subj /CN=authority -keyout /run/authority.key -out /run/authority.pem
+    $new -subj "/CN=$1" -keyout "$2.key" -out /run/request
+    chmod 400 "$2.key"
+    echo subjectAltName=DNS:justitia,DNS:localhost >/run/names
+    openssl x509 -req -in /run/request -CA /run/authority.pem -CAkey /run/authority.key -CAcreateserial \
+        -extfile /run/names -out "$2.crt"
+} 2>/run/certify.log
+# By a file: whoever reads no further would break a pipe.
+presents() { # SUBJECT
+    openssl s_client -connect localhost:9619 </dev/null >/run/presented 2>&1
+    openssl x509 -noout -subject -in /run/presented | grep "CN *= *$1$" >/dev/null
+}

@@ -3,7 +3,7 @@
 //! | runtime | cgroup |
 //! |---|---|
 //! | Docker | `docker-ID.scope`, `docker/ID` |
-//! | Podman | `libpod-ID.scope`, `libpod_parent/libpod-ID`; pods `machine-libpod_pod_ID.slice` |
+//! | Podman | `libpod-ID.scope`, `libpod_parent/libpod-ID`, `NAME.service/libpod-payload-ID`; pods `machine-libpod_pod_ID.slice` |
 //! | containerd, nerdctl | `nerdctl-ID.scope`, `cri-containerd-ID.scope` |
 //! | CRI-O | `crio-ID.scope` |
 //! | Kubernetes pods | `…kubepods-…pod<uid>.slice`, `kubepods/…/pod<uid>` |
@@ -92,6 +92,14 @@ pub fn managed_by_weight(path: &str) -> Option<Named> {
     service(last).or_else(of_user)
 }
 
+/// Whether systemd may give it another weight while it lives (`systemctl set-property`, `virsh blkiotune`).
+pub fn may_be_reweighted(path: &str) -> bool {
+    let mut components = path.rsplit('/').filter(|part| !part.is_empty());
+    let last = components.next().unwrap_or("");
+    let parent = components.next().unwrap_or("");
+    managed_by_weight(path).is_some() || machine(last, parent).is_some()
+}
+
 fn named(kind: Kind, name: impl Into<String>) -> Named {
     Named {
         kind,
@@ -111,7 +119,10 @@ fn container(last: &str, parent: &str, path: &str) -> Option<Named> {
     });
     let below_pod = parent.starts_with("pod") && path.contains("/kubepods/");
     let id = of_scope
-        .or_else(|| last.strip_prefix("libpod-").filter(|id| is_id(id)))
+        .or_else(|| {
+            let id = last.strip_prefix("libpod-")?;
+            Some(id.strip_prefix("payload-").unwrap_or(id)).filter(|id| is_id(id))
+        })
         .or_else(|| last.strip_prefix("lxc.payload."))
         .or_else(|| (parent == "docker" && is_id(last)).then_some(last))
         .or_else(|| (parent == "lxc" && last != "ns").then_some(last))
@@ -227,6 +238,11 @@ mod tests {
                 id,
             ),
             (format!("/libpod_parent/libpod-{id}"), Kind::Container, id),
+            (
+                format!("/system.slice/db.service/libpod-payload-{id}"),
+                Kind::Container,
+                id,
+            ),
             (
                 format!("/system.slice/nerdctl-{id}.scope"),
                 Kind::Container,

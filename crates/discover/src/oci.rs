@@ -5,7 +5,7 @@
 //! The bundle's `config.json` has it as it was meant, so nothing needs to be undone. What an update changes
 //! is in the manager's own record, written anew before the cgroup's files are: Docker's `hostconfig.json`,
 //! Podman's `config.json` (5.4 writes it, 4.3 does not). It comes before what the runtime's says. Of other runtimes'
-//! containers say a new weight by xattr or configuration.
+//! containers say a new weight by xattr or configuration. Names are in Docker's record and in Podman's storage.
 //!
 //! Records are found in the runtimes' state directories and matched to a cgroup by its path or by
 //! the container's id. All of it is other people's text: what does not parse is no record. A record of an
@@ -226,6 +226,34 @@ pub(crate) struct Records {
     by_cgroup: HashMap<(Author, String), PathBuf>,
     by_id: HashMap<(Author, String), PathBuf>,
     pods: Pods,
+    /// What root's Podman calls its containers, by the shelf that says so.
+    names: BTreeMap<PathBuf, Names>,
+}
+
+/// The files in a storage's directory of containers that name them: those that last, and those that go when they
+/// end. Each is written anew when a container comes, goes or is renamed.
+const NAMES: [&str; 2] = ["containers.json", "volatile-containers.json"];
+
+/// Names of containers, by id.
+#[derive(Debug, Default)]
+struct Names {
+    stamps: [Option<Stamp>; NAMES.len()],
+    by_id: HashMap<String, String>,
+}
+
+impl Names {
+    /// Reads the files where one has changed.
+    fn refresh(&mut self, shelf: &Place) {
+        let stamps = NAMES.map(|file| shelf.stamp(file.as_ref()));
+        if stamps == self.stamps {
+            return;
+        }
+        self.stamps = stamps;
+        let lists = NAMES.map(|file| shelf.json::<Vec<Stored>>(file.as_ref()));
+        let stored = lists.into_iter().flatten().flatten();
+        let named = stored.filter_map(|stored| Some((stored.id, stored.names.into_iter().next()?)));
+        self.by_id = named.collect();
+    }
 }
 
 impl Records {
@@ -236,6 +264,7 @@ impl Records {
             by_cgroup: HashMap::new(),
             by_id: HashMap::new(),
             pods: Pods::default(),
+            names: BTreeMap::new(),
         }
     }
 
@@ -248,7 +277,18 @@ impl Records {
     /// directories only, when nothing changed. Appends what is in the way.
     pub(crate) fn refresh(&mut self, troubles: &mut Vec<Trouble>) {
         let mut current = BTreeMap::new();
-        for (shelf, layout) in self.dirs.shelves() {
+        let shelves = self.dirs.shelves();
+        let storages = shelves.iter().map(|(shelf, layout)| match layout {
+            Layout::UserData => Some(shelf),
+            _ => None,
+        });
+        let mut names = std::mem::take(&mut self.names);
+        for shelf in storages.flatten() {
+            let mut of_shelf = names.remove(&shelf.path).unwrap_or_default();
+            of_shelf.refresh(shelf);
+            self.names.insert(shelf.path.clone(), of_shelf);
+        }
+        for (shelf, layout) in shelves {
             let (most, mut new) = match shelf.author {
                 Author::Root => (usize::MAX, usize::MAX),
                 Author::User(_) => (MOST_OF_USER, NEW_OF_USER),
@@ -278,7 +318,12 @@ impl Records {
                 };
                 // One that is being written says nothing new.
                 let record = if stands { known } else { read().or(known) };
-                if let Some(record) = record {
+                if let Some(mut record) = record {
+                    // CRI-O has such a storage too; a pod's container is known by its pod.
+                    if matches!(layout, Layout::UserData) && record.pod.is_none() {
+                        let mut names = self.names.values();
+                        record.name = names.find_map(|of| of.by_id.get(&record.id).cloned());
+                    }
                     current.insert(dir, record);
                 }
             }
@@ -575,6 +620,15 @@ struct DockerHost {
 #[serde(default, rename_all = "PascalCase")]
 struct DockerConfig {
     name: String,
+}
+
+/// A container in a storage's list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Stored {
+    id: String,
+    #[serde(deserialize_with = "lenient")]
+    names: Vec<String>,
 }
 
 /// crun's `status` file.

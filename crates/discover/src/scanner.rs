@@ -581,7 +581,7 @@ impl Scanner {
         let before = (entry.weight, entry.source, entry.recorded);
         entry.recorded = recorded;
         // What systemd writes there may change while the group lives.
-        if was_known.is_some() && kind::managed_by_weight(&place.path).is_some() {
+        if was_known.is_some() && kind::may_be_reweighted(&place.path) {
             if let Ok(weight) = self.file_weight(&entry.group, standing) {
                 self.files.insert(entry.id, weight);
             }

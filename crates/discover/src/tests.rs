@@ -795,6 +795,18 @@ fn services_are_managed_beside_containers_when_a_glob_or_their_weight_says_so() 
 }
 
 #[test]
+fn what_virsh_blkiotune_says_of_a_running_machine_counts_at_the_next_look() {
+    let machine = r"/machine.slice/machine-qemu\x2d1\x2ddb.scope";
+    let fs = fake(&[machine]);
+    let mut scanner = scanner(&fs, &[], RuntimeDirs::none());
+    scanner.rescan().unwrap();
+    fs.update(machine, |group| group.io_weight = Some(300));
+    let id = scanner.groups()[0].id;
+    assert_eq!(scanner.rescan().unwrap().reweighted, [id]);
+    assert_eq!(scanner.groups()[0].weight, weight(300));
+}
+
+#[test]
 fn docker_update_counts_at_the_next_look_and_a_container_is_found_by_its_name() {
     let root = tempfile::tempdir().unwrap();
     // The containerd of dockerd, and Docker's data where its configuration says.
@@ -870,6 +882,35 @@ fn podman_update_counts_at_the_next_look_although_crun_keeps_what_it_began_with(
         scanner.rescan().unwrap();
         assert_eq!(scanner.groups()[0].weight.get(), counts, "{weight}");
     }
+}
+
+#[test]
+fn podmans_containers_have_the_names_of_its_storage_and_cri_os_those_of_their_pods() {
+    let root = tempfile::tempdir().unwrap();
+    let storage = "containers/storage/overlay-containers";
+    let record = format!("var/lib/{storage}/{ID}/userdata/config.json");
+    write(root.path(), &record, "{}");
+    let fs = fake(&[&format!("/machine.slice/libpod-{ID}.scope")]);
+    let mut scanner = scanner(&fs, &[], RuntimeDirs::under(root.path()));
+    let list =
+        |name: &str| format!(r#"[{{"id": "{ID}", "names": ["{name}"]}}, {{"names": null}}]"#);
+    for (list_of, text, name) in [
+        ("var/lib", "[]", None),
+        ("var/lib", &list("db"), Some("db")),
+        ("var/lib", &list("web"), Some("web")),
+        ("var/lib", "[]", None),
+        ("run", &list("once"), Some("once")),
+    ] {
+        let volatile = if list_of == "run" { "volatile-" } else { "" };
+        let file = format!("{list_of}/{storage}/{volatile}containers.json");
+        write(root.path(), &file, text);
+        scanner.rescan().unwrap();
+        assert_eq!(scanner.groups()[0].alias.as_deref(), name, "{text}");
+    }
+
+    write(root.path(), &record, &container_of_pod(""));
+    scanner.rescan().unwrap();
+    assert_ne!(scanner.groups()[0].alias.as_deref(), Some("once"));
 }
 
 #[test]

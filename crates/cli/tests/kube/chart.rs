@@ -237,7 +237,10 @@ fn the_chart_s_pod_holds_weights_hands_over_when_it_is_replaced_and_restores_whe
         // DAC_OVERRIDE, IPC_LOCK, SYS_PTRACE, SYS_RESOURCE, PERFMON, BPF.
         "agent: Uid:0000 CapEff:000000c001084002 CapBnd:000000c001084002 NoNewPrivs:1 Seccomp:2 root:ro",
         "web: Uid:65534655346553465534 CapEff:0000000000000000 CapBnd:00000000000000c0 NoNewPrivs:1 Seccomp:2 root:ro",
-        "the page is served",
+        "the page is served by the Secret's certificate",
+        "who asks without TLS is told",
+        "the page's container has no file of the Secret",
+        "the page is served by the renewed one",
         "kill: prior values seen 0 times",
         "weights hold again",
         "the next agent waits",

@@ -60,12 +60,19 @@ end_daemon() { # SANDBOX AGENT WEB
 }
 went_on() { log "$1" agent | grep -c 'goes on from the agent before'; } # POD
 waits() { log "$1" agent | grep -q 'waiting for its end'; } # POD
+# As the kubelet writes a Secret and renews it.
+secret() { # SUBJECT
+    local dir=/run/kubelet/tls
+    mkdir -p $dir/.."$1"
+    certify "$1" $dir/.."$1"/tls
+    ln -s .."$1" $dir/..new && mv -T $dir/..new $dir/..data
+    [ -e $dir/tls.crt ] || ln -s ..data/tls.crt ..data/tls.key $dir/
+}
 page() {
-    exec 3<>/dev/tcp/127.0.0.1/9619 || return
-    printf 'GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
-    cat <&3 >/run/metrics
+    curl --silent --max-time 5 --cacert /run/authority.pem --resolve justitia:9619:127.0.0.1 \
+        https://justitia:9619/metrics >/run/metrics
     grep -q 'pod="light"' /run/metrics
-} 2>/dev/null
+}
 # What the kernel says of a process: who it is, and what it may do.
 right() { # PID
     grep -E '^(Uid|CapEff|CapBnd|NoNewPrivs|Seccomp):' "/proc/$1/status" | tr -d ' \t' | tr '\n' ' '
@@ -92,6 +99,7 @@ roll() {
 
 attempts=0
 mkdir -p /data/files
+secret first
 for revision in first second; do
     ctr --namespace k8s.io images import /opt/lab/justitia.$revision.tar >/dev/console 2>&1 || give_up "no image"
 done
@@ -104,8 +112,13 @@ knobs >/run/before
     daemon 1 first
     wait_for 120 in_force && did "weights hold"
     echo "agent: $(right "$(pid_of "$agent")")"
-    wait_for 60 page && did "the page is served"
+    wait_for 20 page && presents first && did "the page is served by the Secret's certificate"
+    curl --silent --max-time 10 http://localhost:9619/metrics | grep -q https:// && did "who asks without TLS is told"
     echo "web: $(right "$(pid_of "$web")")"
+    ls "/proc/$(pid_of "$agent")/root/etc/justitia-tls/tls.key"
+    ls "/proc/$(pid_of "$web")/root/etc/justitia-tls" || did "the page's container has no file of the Secret"
+    secret second
+    wait_for 20 presents second && page && did "the page is served by the renewed one"
 } >/run/steps 2>&1
 $justitia status --json | tell status >>/run/all
 $justitia status 2>&1 | tell status.text >>/run/all

@@ -1,0 +1,77 @@
+# Debian's own Podman, of root and of a user, behind begin.sh.
+
+units() {
+    echo app:x:1000:1000::/home/app:/bin/bash >>/etc/passwd
+    echo app:x:1000: >>/etc/group
+    echo app:100000:65536 | tee /etc/subuid >/etc/subgid
+    mkdir -p /etc/containers/systemd
+    printf '[storage]\ndriver = "vfs"\nrunroot = "/run/containers/storage"\ngraphroot = "/var/lib/containers/storage"\n' \
+        >/etc/containers/storage.conf
+    printf '[containers]\nnetns = "none"\nlog_driver = "k8s-file"\n' >/etc/containers/containers.conf
+    echo '{"default": [{"type": "insecureAcceptAnything"}]}' >/etc/containers/policy.json
+    touch /etc/resolv.conf
+    mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm || give_up "no shared memory"
+    mount -t tmpfs tmpfs /home && mkdir /home/app && chown 1000:1000 /home/app
+    bus
+    # Of what a login brings only the directory.
+    unit user-runtime-dir@1000.service "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/busybox install -d -m 700 -o 1000 -g 1000 /run/user/1000\n"
+    mkdir user@1000.service.d shop.service.d
+    unit user@1000.service.d/lab.conf '[Service]\nPAMName=\nEnvironment=XDG_RUNTIME_DIR=/run/user/1000\n'
+    unit shop.service.d/lab.conf ''
+}
+[ "$1" = check ] || become_systemd
+
+group_of() { echo $cgroups/*/*"$(podman inspect --format '{{.Id}}' "$1")"*; }
+as_user() {
+    setpriv --reuid 1000 --regid 1000 --init-groups env -i PATH="$PATH" HOME=/home/app USER=app XDG_RUNTIME_DIR=/run/user/1000 \
+        DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1000/bus systemd-run --user --quiet --pipe --wait "$@" </dev/null
+}
+{
+    make_image
+    file=io.bfq.weight
+    systemctl start dbus agent
+    patiently on_bus
+    podman --version | tell versions
+    podman import --change "$sleeps" /run/image.tar docker.io/library/mariadb
+    podman tag docker.io/library/mariadb docker.io/library/nginx
+    podman import --change "$writes" /run/image.tar localhost/writer
+    podman run --detach --volume /data:/data --name heavy --blkio-weight 800 localhost/writer
+    podman run --detach --volume /data:/data --rm --name light --blkio-weight 100 localhost/writer
+    say "containers run"
+    patiently weighs heavy 800
+    patiently weighs light 100
+    look run
+    # One that comes before Podman's, so that the agent writes another one.
+    $justitia weight heavy 400
+    patiently leaves heavy '[^"]*'
+    podman update --blkio-weight 300 heavy
+    $justitia weight heavy --unset
+    patiently weighs heavy 300
+    look update
+    podman restart --time 0 heavy
+    podman rename heavy great
+    patiently weighs great 300
+    look restart
+    say "restarted"
+    cp /run/page/ini /etc/containers/systemd/shop.container
+    follow
+    patiently weighs db 400
+    look page
+    $justitia status 2>&1 | tell table
+    say "the page"
+    for name in great db; do knobs "$(group_of $name)" | tell $name.held; done
+
+    systemctl start user@1000
+    as_user podman import --change "$sleeps" /run/image.tar docker.io/library/mariadb
+    as_user podman run --detach --name mine --annotation io.justitia.weight=300 docker.io/library/mariadb
+    as_user podman run --detach --name other --blkio-weight 200 docker.io/library/mariadb
+    say "a user's containers"
+    cat $cgroups/user.slice/user-1000.slice/user@1000.service/cgroup.controllers | tell user.controllers
+    find $cgroups/user.slice -name '*libpod*' | tell user.groups
+    sleep 3
+    look user
+    $justitia weight | tell user.weights
+    systemctl stop agent
+    for name in great db; do knobs "$(group_of $name)" | tell $name.left; done
+} >/run/check.out 2>&1
+finish
