@@ -56,6 +56,7 @@ as_user() {
     cp /run/page/ini /etc/containers/systemd/shop.container
     follow
     patiently weighs db 400
+    patiently weighs shop 200
     look page
     $justitia status 2>&1 | tell table
     say "the page"
