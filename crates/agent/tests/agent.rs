@@ -11,7 +11,6 @@ use justitia_agent::notify::Notifier;
 use justitia_agent::{Log, Settings};
 use justitia_cgroup::Resource;
 use justitia_policy::config::Mode;
-use justitia_policy::knob::Knob;
 use justitia_policy::snapshot::Host;
 use justitia_policy::units::{Bytes, Limit};
 
@@ -144,7 +143,7 @@ fn the_knobs_are_as_before_when_the_agent_sends_its_clients_away() {
 }
 
 #[test]
-fn under_contention_every_bfq_disk_serves_by_weight_until_it_ends() {
+fn under_contention_low_latency_of_every_bfq_disk_is_off_until_it_ends() {
     let mut load = Load::new();
     load.fake.add_disk("sda", true);
     load.fake.add_disk("sdb", false);
@@ -165,16 +164,11 @@ fn under_contention_every_bfq_disk_serves_by_weight_until_it_ends() {
     );
     agent.finish().unwrap();
     let written = load.fake.writes();
-    let to = |disk, knob: Knob| {
-        let writes = written.iter();
-        let writes = writes.filter(|(path, file, _)| path == disk && *file == knob.file_name());
-        writes.map(|(.., text)| text.as_str()).collect::<Vec<_>>()
-    };
-    assert_eq!(to("block:sda", Knob::BfqLowLatency), ["0", "1"]);
-    assert_eq!(to("block:sdb", Knob::BfqLowLatency), [""; 0]);
-    for disk in ["block:sda", "block:sdb"] {
-        assert_eq!(to(disk, Knob::DiskRequests), ["1024", "128"]);
-    }
+    let of_disks = written
+        .iter()
+        .filter(|(path, ..)| path.starts_with("block:"));
+    let of_disks: Vec<&str> = of_disks.map(|(.., text)| text.as_str()).collect();
+    assert_eq!(of_disks, ["0", "1"], "off once, on once");
 }
 
 #[test]

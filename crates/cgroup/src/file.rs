@@ -48,7 +48,6 @@ files! {
     CgroupEvents = "cgroup.events",
     CgroupControllers = "cgroup.controllers",
     BfqLowLatency = "low_latency",
-    DiskRequests = "nr_requests",
     MemoryMin = "memory.min",
     MemorySwapCurrent = "memory.swap.current",
     MemorySwapMax = "memory.swap.max",
@@ -93,20 +92,6 @@ impl File {
     /// The file with this name, if Justitia knows it.
     pub fn from_name(name: &str) -> Option<File> {
         File::ALL.iter().copied().find(|file| file.name() == name)
-    }
-
-    /// Whether it lies above the directory that it is known by: a disk's queue has it, whatever schedules the disk.
-    pub(crate) fn is_above(self) -> bool {
-        self == File::DiskRequests
-    }
-
-    /// Where it is, from that directory on.
-    pub(crate) fn location(self) -> &'static str {
-        if self.is_above() {
-            "../nr_requests"
-        } else {
-            self.name()
-        }
     }
 
     /// Whether one `read` call may stop before the end (`cgroup.procs` is shown a page at a time;

@@ -140,9 +140,9 @@ impl Group {
     /// `memory.reclaim`: the agent's loop uses [`crate::Writer`] instead.
     pub fn write_knob(&self, knob: Knob, value: Value) -> Result<Written, Error> {
         match (knob.kind(), value) {
-            (Kind::Limit, Value::Limit(_))
-            | (Kind::Switch, Value::Switch(_))
-            | (Kind::Count, Value::Count(_)) => self.write(knob, &value.to_string()),
+            (Kind::Limit, Value::Limit(_)) | (Kind::Switch, Value::Switch(_)) => {
+                self.write(knob, &value.to_string())
+            }
             (Kind::Weight { prefix, .. }, Value::Weight(weight)) => {
                 self.write(knob, &format!("{prefix}{weight}"))
             }

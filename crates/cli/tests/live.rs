@@ -373,7 +373,6 @@ fn after_an_agent_ended_every_knob_is_as_before() {
         "/memory.high",
         "/app/heavy/io.bfq.weight",
         "low_latency",
-        "nr_requests",
     ] {
         assert!(
             during.iter().any(|line| line.contains(knob)),

@@ -41,8 +41,6 @@ pub enum Value {
     Weight(u32),
     /// On or off.
     Switch(bool),
-    /// How many of something.
-    Count(u32),
     /// Whether io.cost is on for a disk, and how.
     CostQos(CostQos),
     /// What io.cost takes a disk for.
@@ -57,7 +55,6 @@ impl fmt::Display for Value {
             Value::Reclaim(bytes) => bytes.0.fmt(f),
             Value::Weight(weight) => weight.fmt(f),
             Value::Switch(on) => u8::from(*on).fmt(f),
-            Value::Count(count) => count.fmt(f),
             Value::CostQos(qos) => qos.fmt(f),
             Value::CostModel(model) => model.fmt(f),
         }
@@ -78,8 +75,6 @@ pub enum Kind {
     },
     /// `0` or `1`.
     Switch,
-    /// A number.
-    Count,
     /// Words of `io.cost.qos`.
     CostQos,
     /// Words of `io.cost.model`.
@@ -261,16 +256,6 @@ knobs! {
         repeats: None,
         gauge: None,
     }
-    /// `nr_requests` of a disk that BFQ schedules: requests that may wait in each of its queues. BFQ gives every
-    /// group its weight's part of them (`block/bfq-iosched.c`, `bfqq_request_over_limit`).
-    DiskRequests = "nr_requests" {
-        kind: Kind::Count,
-        slot: of_disk!("block:", Count requests),
-        restored: Turn::Block,
-        sibling: None,
-        repeats: None,
-        gauge: None,
-    }
     /// A disk's line of the root's `io.cost.qos`: whether io.cost serves the disk.
     IoCostQos = "io.cost.qos" {
         kind: Kind::CostQos,
@@ -400,7 +385,6 @@ impl Knob {
                 "1" => Some(Value::Switch(true)),
                 _ => None,
             },
-            Kind::Count => Some(Value::Count(text.parse().ok()?)),
             Kind::CostQos => CostQos::parse(text).map(Value::CostQos),
             Kind::CostModel => CostModel::parse(text).map(Value::CostModel),
             Kind::Reclaim => None,
@@ -514,9 +498,6 @@ pub struct BlockDevice {
     pub path: String,
     /// BFQ's `low_latency`. `None`: not known, so it is left alone.
     pub low_latency: Option<bool>,
-    /// Its `nr_requests`. `None`: not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub requests: Option<u32>,
     /// Somebody else changed a knob while we held it: the disk is the user's now.
     pub foreign: bool,
     /// Its line of `io.cost.qos`.
@@ -543,7 +524,6 @@ impl BlockDevice {
             id,
             path: path.to_owned(),
             low_latency: None,
-            requests: None,
             foreign: false,
             cost_qos: None,
             cost_model: None,
@@ -587,7 +567,6 @@ mod tests {
             Kind::Limit => Some(Value::Limit(Limit::Bytes(Bytes::mib(7)))),
             Kind::Weight { most, .. } => Some(Value::Weight(most)),
             Kind::Switch => Some(Value::Switch(true)),
-            Kind::Count => Some(Value::Count(7)),
             Kind::CostQos => Some(Value::CostQos(CostQos {
                 user: true,
                 max: 15_000,

@@ -50,9 +50,6 @@ pub enum Reason {
     Rebalance,
     /// Groups contend, and the scheduler would not serve them by their weights.
     WeightsMustHold,
-    /// Groups contend, and BFQ divides the requests that may wait at a disk by weight: a light group's part of the
-    /// usual number is a few, and its reads wait behind its own writes.
-    RequestsByWeight,
     /// Groups contend, and the disk's scheduler knows no weights: io.cost serves it.
     ServeByWeight {
         /// What io.cost takes the disk for.
@@ -100,9 +97,6 @@ impl fmt::Display for Reason {
             Reason::BlockShare { gain } => write!(f, "block share follows gain {gain:.2}"),
             Reason::Rebalance => f.write_str("rebalancing between colors"),
             Reason::WeightsMustHold => f.write_str("BFQ's low_latency overrides weights"),
-            Reason::RequestsByWeight => {
-                f.write_str("a light group's part of fewer requests is too small")
-            }
             Reason::ServeByWeight { bytes_per_s } => write!(
                 f,
                 "its scheduler knows no weights: io.cost serves it, as a disk of {:.0} MB/s",

@@ -12,9 +12,6 @@ use crate::plan::{Knob, Reason, Value, Write};
 use crate::snapshot::BlockDevice;
 use crate::units::{Bytes, Limit};
 
-/// Requests that may wait at a disk that BFQ schedules. Of the usual 64 to 256, a group with a thirtieth of the
-/// weight has two to eight.
-const REQUESTS: u32 = 1024;
 /// Changes smaller than this part of the value are not worth a write.
 const WORTH: f64 = 0.04;
 
@@ -62,32 +59,16 @@ pub(crate) fn plan(
     writes
 }
 
-/// Turns off what overrides weights, and lets more requests wait at a disk, where that is known and nobody else's.
+/// Turns off what overrides weights, where it is known to be on and nobody else's.
 pub(crate) fn hold_weights<'a>(
     disks: impl Iterator<Item = &'a BlockDevice> + 'a,
 ) -> impl Iterator<Item = Write> + 'a {
-    disks.filter(|disk| !disk.foreign).flat_map(|disk| {
-        let write = |knob, value, reason| Write {
-            group: disk.id,
-            knob,
-            value,
-            reason,
-        };
-        let overrides = disk.low_latency == Some(true);
-        let few = disk.requests.is_some_and(|most| most < REQUESTS);
-        let off = (
-            Knob::BfqLowLatency,
-            Value::Switch(false),
-            Reason::WeightsMustHold,
-        );
-        let more = (
-            Knob::DiskRequests,
-            Value::Count(REQUESTS),
-            Reason::RequestsByWeight,
-        );
-        let writes = [overrides.then_some(off), few.then_some(more)];
-        let writes = writes.into_iter().flatten();
-        writes.map(move |(knob, value, reason)| write(knob, value, reason))
+    let on = disks.filter(|disk| disk.low_latency == Some(true) && !disk.foreign);
+    on.map(|disk| Write {
+        group: disk.id,
+        knob: Knob::BfqLowLatency,
+        value: Value::Switch(false),
+        reason: Reason::WeightsMustHold,
     })
 }
 

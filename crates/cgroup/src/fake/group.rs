@@ -45,8 +45,6 @@ pub struct FakeGroup {
     pub bfq_weight: Option<u32>,
     /// Of a disk; `None`: no such file.
     pub low_latency: Option<bool>,
-    /// Of a disk: its `nr_requests`.
-    pub requests: Option<u32>,
     /// Whether `memory.reclaim` exists.
     pub reclaim: bool,
     /// A threaded cgroup, as `cgroup.type` tells.
@@ -103,7 +101,6 @@ impl Default for FakeGroup {
             io_weight: Some(100),
             bfq_weight: None,
             low_latency: None,
-            requests: None,
             reclaim: true,
             threaded: false,
             descendants: 0,
@@ -179,10 +176,6 @@ impl FakeGroup {
                 let on = self.low_latency.ok_or(Errno::NOENT)?;
                 writeln!(text, "{}", u8::from(on))
             }
-            File::DiskRequests => {
-                let most = self.requests.ok_or(Errno::NOENT)?;
-                writeln!(text, "{most}")
-            }
             File::MemoryMin => writeln!(text, "{}", self.min),
             File::MemorySwapCurrent => writeln!(text, "{}", self.swap.0),
             File::MemorySwapMax => writeln!(text, "{}", self.swap_max),
@@ -245,7 +238,6 @@ impl FakeGroup {
             File::IoWeight => self.io_weight.is_some(),
             File::IoBfqWeight => self.bfq_weight.is_some(),
             File::BfqLowLatency => self.low_latency.is_some(),
-            File::DiskRequests => self.requests.is_some(),
             File::IoCostQos => self.io_cost_qos.is_some(),
             File::IoCostModel => self.io_cost_model.is_some(),
             _ => true,
@@ -284,10 +276,6 @@ impl FakeGroup {
             File::IoBfqWeight => self.bfq_weight = Some(weight(text, 1000)?),
             File::BfqLowLatency => {
                 self.low_latency = Some(number(text.trim().as_bytes()).ok_or(Errno::INVAL)? != 0);
-            }
-            File::DiskRequests => {
-                let most = number(text.trim().as_bytes()).ok_or(Errno::INVAL)?;
-                self.requests = Some(most as u32);
             }
             File::MemoryReclaim => {
                 let (bytes, argument) = text.split_once(' ').unwrap_or((text, ""));

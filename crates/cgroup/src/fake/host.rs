@@ -104,7 +104,6 @@ impl FakeFs {
         let id = self.mkdir(&disk_path(name));
         self.update(&disk_path(name), |disk| {
             disk.low_latency = Some(low_latency);
-            disk.requests = Some(128);
         });
         id
     }

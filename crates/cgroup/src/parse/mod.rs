@@ -40,7 +40,6 @@ pub fn knob(knob: Knob, text: &[u8]) -> Option<Value> {
         Kind::Limit => memory::limit(text).map(Value::Limit),
         Kind::Weight { .. } => io::default_weight(text).map(Value::Weight),
         Kind::Switch => single(text).map(|number| Value::Switch(number != 0)),
-        Kind::Count => Some(Value::Count(single(text)?.try_into().ok()?)),
         Kind::CostQos | Kind::CostModel => knob.value(std::str::from_utf8(text).ok()?.trim()),
         Kind::Reclaim => None,
     }

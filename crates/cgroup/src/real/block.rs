@@ -174,7 +174,6 @@ mod tests {
             let queue = root.path().join("block").join(name).join("queue");
             std::fs::create_dir_all(queue.join("iosched")).unwrap();
             std::fs::write(queue.join("scheduler"), scheduler).unwrap();
-            std::fs::write(queue.join("nr_requests"), "128\n").unwrap();
             if let Some(text) = low_latency {
                 std::fs::write(queue.join("iosched/low_latency"), text).unwrap();
             }
@@ -267,11 +266,6 @@ mod tests {
         let error = disk.write_knob(knob, Value::Weight(1)).unwrap_err();
         assert!(matches!(error, Error::Invalid { .. }), "{error}");
         assert_eq!(disk.read_knob(Knob::MemoryLow), Ok(None));
-        let (requests, more) = (Knob::DiskRequests, Value::Count(512));
-        assert_eq!(disk.read_knob(requests), Ok(Some(Value::Count(128))));
-        assert_eq!(disk.write_knob(requests, more), Ok(Written::Done));
-        let file = root.path().join("block/vda/queue/nr_requests");
-        assert_eq!(std::fs::read_to_string(file).unwrap(), "512");
     }
 
     #[test]
@@ -282,14 +276,7 @@ mod tests {
         std::fs::rename(queue.join("iosched"), queue.join("old")).unwrap();
         std::fs::create_dir(queue.join("iosched")).unwrap();
         std::fs::remove_dir_all(queue.join("old")).unwrap();
-        for knob in Knob::of_disk(old.path()) {
-            assert!(old.read_knob(knob).unwrap_err().is_gone(), "{knob}");
-        }
-        let write = old.write_knob(Knob::DiskRequests, Value::Count(512));
-        assert!(
-            write.unwrap_err().is_gone(),
-            "the queue is the next scheduler's"
-        );
+        assert!(old.read_knob(Knob::BfqLowLatency).unwrap_err().is_gone());
         let new = fs.open("block:vda").unwrap();
         assert_ne!(new.id(), old.id());
         assert_eq!(new.read_knob(Knob::BfqLowLatency), Ok(None), "no such file");

@@ -83,13 +83,9 @@ impl RealDirectory {
     }
 
     fn open_file(&self, file: File, flags: OFlags) -> Result<OwnedFd, Errno> {
-        // The next scheduler's directory lies below the same file.
-        if file.is_above() && !self.exists() {
-            return Err(Errno::NODEV);
-        }
         fs::openat(
             &self.dir,
-            file.location(),
+            file.name(),
             flags | OFlags::CLOEXEC,
             Mode::empty(),
         )
@@ -167,13 +163,7 @@ impl Directory for RealDirectory {
             *stands -= 1;
             return *there;
         }
-        let access = fs::accessat(
-            &self.dir,
-            file.location(),
-            Access::WRITE_OK,
-            AtFlags::empty(),
-        );
-        *there = access.is_ok();
+        *there = fs::accessat(&self.dir, file.name(), Access::WRITE_OK, AtFlags::empty()).is_ok();
         *stands = LOOK_AGAIN;
         *there
     }

@@ -29,7 +29,6 @@ knobs() { # NAME
         find $cgroups -type f -perm -600 ! -name '*.pressure' ! -name '*.peak' \
             ! -name cgroup.procs ! -name cgroup.threads | sort
         echo "/sys/block/${data#/dev/}/queue/iosched/low_latency"
-        echo "/sys/block/${data#/dev/}/queue/nr_requests"
     } | while read -r file; do
         mapfile -t lines <"$file" && echo "$file: ${lines[*]}"
     done 2>/dev/null >"$out/$1"

@@ -342,8 +342,8 @@ fn a_settled_plan_is_empty() {
     assert!(plan.writes.is_empty(), "{:?}", plan.writes);
 }
 
-/// Seconds of these stalls on a host with a BFQ disk, its `low_latency` on and 128 requests at most; the writes to
-/// it in each second.
+/// Seconds of these stalls on a host with a BFQ disk, its `low_latency` on; the writes to it in
+/// each second.
 fn switched(stalls_us: &[u64], mode: Mode, foreign: bool) -> Vec<Vec<crate::plan::Write>> {
     let config = Config {
         mode,
@@ -352,7 +352,6 @@ fn switched(stalls_us: &[u64], mode: Mode, foreign: bool) -> Vec<Vec<crate::plan
     let mut snapshot = contended();
     snapshot.devices.push(BlockDevice {
         low_latency: Some(true),
-        requests: Some(128),
         foreign,
         ..BlockDevice::new(GroupId(7 | 1 << 63), "block:sda")
     });
@@ -363,41 +362,30 @@ fn switched(stalls_us: &[u64], mode: Mode, foreign: bool) -> Vec<Vec<crate::plan
         pass_a_second(&mut snapshot, [10_000_000; 4], stall_us);
         (state, plan) = step(&state, &snapshot, &config, SECOND);
         let of_disk = plan.writes.iter().enumerate();
-        let of_disk = of_disk.filter(|(_, write)| write.knob.is_disks());
-        let of_disk = of_disk.inspect(|(at, _)| assert!(*at < 2, "before the groups"));
+        let of_disk = of_disk.filter(|(_, write)| write.knob == Knob::BfqLowLatency);
+        let of_disk = of_disk.inspect(|(at, _)| assert_eq!(*at, 0, "before the groups"));
         seen.push(of_disk.map(|(_, write)| write.clone()).collect());
     }
     seen
 }
 
 #[test]
-fn low_latency_is_turned_off_and_more_requests_may_wait_from_the_first_contention_on() {
+fn low_latency_is_turned_off_by_the_first_contention_and_stays_so() {
     let mut stalls = vec![0, 0, 900_000];
     stalls.extend([0; 60]);
     let seen = switched(&stalls, Mode::Proportional, false);
     assert!(seen[..2].iter().all(Vec::is_empty), "{seen:?}");
-    let write = |knob, value, reason| crate::plan::Write {
-        group: GroupId(7 | 1 << 63),
-        knob,
-        value,
-        reason,
+    let [write] = &seen[2][..] else {
+        panic!("{:?}", seen[2])
     };
-    let off = write(
-        Knob::BfqLowLatency,
-        Value::Switch(false),
-        Reason::WeightsMustHold,
-    );
-    let more = write(
-        Knob::DiskRequests,
-        Value::Count(1024),
-        Reason::RequestsByWeight,
-    );
-    assert_eq!(seen[2], [off, more]);
+    assert_eq!(write.group, GroupId(7 | 1 << 63));
+    assert_eq!(write.value, Value::Switch(false));
+    assert_eq!(write.reason, Reason::WeightsMustHold);
     assert!(seen[3..].iter().all(Vec::is_empty), "once, and for good");
 }
 
 #[test]
-fn a_disk_of_the_user_or_in_another_mode_is_left_alone() {
+fn low_latency_of_the_user_or_in_another_mode_is_left_alone() {
     for (mode, foreign) in [
         (Mode::Proportional, true),
         (Mode::Justitia, false),
@@ -409,7 +397,7 @@ fn a_disk_of_the_user_or_in_another_mode_is_left_alone() {
 }
 
 #[test]
-fn a_disk_that_comes_later_serves_by_weight_in_a_lull_too_and_what_is_unknown_or_enough_stays() {
+fn a_disk_that_comes_later_is_turned_off_in_a_lull_too_and_an_unknown_one_is_not() {
     let (mut snapshot, _) = after(0, 0, &Config::default());
     let state = step(&State::default(), &snapshot, &Config::default(), SECOND).0;
     pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
@@ -418,26 +406,16 @@ fn a_disk_that_comes_later_serves_by_weight_in_a_lull_too_and_what_is_unknown_or
         pass_a_second(&mut snapshot, [0; 4], 0);
         state = step(&state, &snapshot, &Config::default(), SECOND).0;
     }
-    let disks = [
-        (8, Some(true), Some(1024)),
-        (9, None, None),
-        (10, Some(false), Some(2048)),
-        (11, Some(false), Some(64)),
-    ];
-    for (id, low_latency, requests) in disks {
+    for (id, low_latency) in [(8, Some(true)), (9, None)] {
         snapshot.devices.push(BlockDevice {
             low_latency,
-            requests,
             ..BlockDevice::new(GroupId(id), &format!("block:{id}"))
         });
     }
     let (_, plan) = step(&state, &snapshot, &Config::default(), SECOND);
-    let disks = plan.writes.iter().filter(|write| write.knob.is_disks());
-    let disks = disks.map(|write| (write.group.0, write.knob));
-    assert_eq!(
-        disks.collect::<Vec<_>>(),
-        [(8, Knob::BfqLowLatency), (11, Knob::DiskRequests)]
-    );
+    let disks = plan.writes.iter();
+    let disks = disks.filter(|write| write.knob == Knob::BfqLowLatency);
+    assert_eq!(disks.map(|write| write.group.0).collect::<Vec<_>>(), [8]);
 }
 
 #[test]
