@@ -1,5 +1,5 @@
-//! The how-to pages of container runtimes, word for word, on a stock kernel under systemd, beside an agent: what
-//! Debian's own Docker and Podman are told of weights and names counts, and they find their cgroups as they wrote them.
+//! The how-to pages of Docker, Podman and libvirt, word for word, on a stock kernel under systemd, beside an agent:
+//! weights and names given to Debian's own programs count, and the agent leaves their cgroups as they wrote them.
 //! A boot each, ignored by default; `cargo test --profile vm -p justitia-cli --test howto -- --ignored --nocapture`.
 //!
 //! The guests run `howto/begin.sh` and the runtime's own.

@@ -130,7 +130,7 @@ busybox sync
 busybox poweroff -f
 "#;
 
-/// What a user copies from the pages, a line each: the command that turns it on, the keys `tls` and `listen`, the
+/// The lines that a user copies from the pages: the command that turns it on, the keys `tls` and `listen`, the
 /// lines of the drop-in.
 fn documented() -> String {
     let packages = include_str!("../../../docs/packages.md");

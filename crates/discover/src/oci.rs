@@ -226,7 +226,7 @@ pub(crate) struct Records {
     by_cgroup: HashMap<(Author, String), PathBuf>,
     by_id: HashMap<(Author, String), PathBuf>,
     pods: Pods,
-    /// What root's Podman calls its containers, by the shelf that says so.
+    /// Names of the containers of root's Podman, by the shelf that lists them.
     names: BTreeMap<PathBuf, Names>,
 }
 

@@ -795,7 +795,7 @@ fn services_are_managed_beside_containers_when_a_glob_or_their_weight_says_so() 
 }
 
 #[test]
-fn what_virsh_blkiotune_says_of_a_running_machine_counts_at_the_next_look() {
+fn a_running_machines_weight_by_virsh_blkiotune_counts_at_the_next_look() {
     let machine = r"/machine.slice/machine-qemu\x2d1\x2ddb.scope";
     let fs = fake(&[machine]);
     let mut scanner = scanner(&fs, &[], RuntimeDirs::none());
