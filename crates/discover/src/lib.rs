@@ -14,6 +14,7 @@
 //! being found, and nothing that a tenant can make costs more than a bound.
 
 mod asked;
+mod discovered;
 pub mod glob;
 pub mod kind;
 pub mod kubernetes;
@@ -25,10 +26,11 @@ mod trusted;
 mod weight;
 
 pub use asked::Owners;
+pub use discovered::{Changes, DiscoverConfig, Discovered, Trouble, Weighed};
 pub use glob::{Glob, GlobError};
 pub use kind::Kind;
 pub use kubernetes::{KubernetesConfig, Pod, PodNames, Pods};
 pub use oci::RuntimeDirs;
-pub use scanner::{Changes, DiscoverConfig, Discovered, Scanner, Trouble, Weighed};
+pub use scanner::Scanner;
 pub use trusted::Author;
 pub use weight::Priors;

@@ -1,0 +1,343 @@
+//! Formats of what runtimes record of one container.
+//!
+//! The files in the cgroup distort the owner's number: runc maps `blockIO.weight` 10..1000 to
+//! `io.weight` 1..10000 by 1 + (w - 10) * 9999 / 990, and writes it raw where BFQ's file exists.
+//! The bundle's `config.json` has it as it was meant, so nothing needs to be undone. What an update changes
+//! is in the manager's own record, written anew before the cgroup's files are: Docker's `hostconfig.json`,
+//! Podman's `config.json` (5.4 writes it, 4.3 does not).
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use justitia_policy::units::Weight;
+use serde::Deserialize;
+
+use crate::kubernetes::{checked, Pod};
+use crate::trusted::{Author, Place, Stamp};
+
+/// The annotation by which a container states its weight.
+pub const ANNOTATION: &str = "io.justitia.weight";
+
+/// How CRI implementations record which pod a container is of: uid, namespace, name, the container's name.
+const POD_ANNOTATIONS: [[&str; 4]; 2] = [
+    [
+        "io.kubernetes.cri.sandbox-uid",
+        "io.kubernetes.cri.sandbox-namespace",
+        "io.kubernetes.cri.sandbox-name",
+        "io.kubernetes.cri.container-name",
+    ],
+    [
+        "io.kubernetes.pod.uid",
+        "io.kubernetes.pod.namespace",
+        "io.kubernetes.pod.name",
+        "io.kubernetes.container.name",
+    ],
+];
+
+/// CRI-O's record of the annotations that the kubelet gave, as JSON.
+const CRIO_ANNOTATIONS: &str = "io.kubernetes.cri-o.Annotations";
+
+/// Longer paths in a record are not kept.
+const LONGEST_PATH: usize = 1024;
+
+/// Longer names of a scope are not kept.
+const LONGEST_NAME: usize = 255;
+
+/// How a container's directory is laid out.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Layout {
+    /// `config.json` in it.
+    Bundle,
+    /// `config.json` and `status`, which has the cgroup's path.
+    Crun,
+    /// `state.json`, which names the bundle and has the cgroup's path.
+    Runc,
+    /// `userdata/config.json`, written anew by each `podman update`.
+    UserData,
+    /// `hostconfig.json`, written anew by each `docker update`, and `config.v2.json`.
+    Docker,
+}
+
+impl Layout {
+    /// The file in a container's directory that a manager writes anew while the container lives.
+    fn changes(self) -> Option<&'static str> {
+        match self {
+            Layout::UserData => Some("userdata/config.json"),
+            Layout::Docker => Some("hostconfig.json"),
+            Layout::Bundle | Layout::Crun | Layout::Runc => None,
+        }
+    }
+}
+
+/// What one container's record says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Whose word it is.
+    pub author: Author,
+    /// The container's id.
+    pub id: String,
+    /// The cgroup's path, as far as it is recorded.
+    pub cgroup: Option<String>,
+    /// The name of its systemd scope.
+    pub scope: Option<String>,
+    /// The annotation `io.justitia.weight`.
+    pub annotation: Option<Weight>,
+    /// `linux.resources.blockIO.weight`, or Docker's `BlkioWeight`.
+    pub block_io: Option<Weight>,
+    /// What its owner calls it.
+    pub name: Option<String>,
+    /// The Kubernetes pod that it is of.
+    pub pod: Option<PodRecord>,
+    /// The version of a manager's record, which changes.
+    pub(super) stamp: Option<Stamp>,
+}
+
+/// What a container's record says of its pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodRecord {
+    /// The pod's uid.
+    pub(super) uid: String,
+    pub(super) pod: Pod,
+    /// The container's name; a sandbox has none.
+    pub(super) container: Option<String>,
+}
+
+/// Which version of a manager's record of a container there is.
+pub(super) fn stamp(dir: &Place, id: &OsStr, layout: Layout) -> Option<Stamp> {
+    dir.stamp(&Path::new(id).join(layout.changes()?))
+}
+
+/// `stamp`: taken before.
+pub(super) fn read_record(dir: &Place, stamp: Option<Stamp>, layout: Layout) -> Option<Record> {
+    let id = dir.path.file_name()?.to_str()?.to_owned();
+    let config = Path::new("config.json");
+    let (spec, cgroup) = match layout {
+        Layout::Bundle => (dir.json::<Spec>(config)?, None),
+        Layout::Docker => return read_docker(dir, stamp, id),
+        Layout::UserData => (dir.below("userdata".as_ref())?.json(config)?, None),
+        Layout::Crun => {
+            let status = dir
+                .json::<CrunStatus>(Path::new("status"))
+                .unwrap_or_default();
+            let spec = dir.json(config).or_else(|| named(dir, &status.bundle?))?;
+            (spec, status.cgroup_path)
+        }
+        Layout::Runc => {
+            let state = dir.json::<RuncState>(Path::new("state.json"))?.config;
+            let label = |label: &String| label.strip_prefix("bundle=").map(PathBuf::from);
+            let bundle = state.labels.iter().find_map(label)?;
+            let spec = match dir.author {
+                Author::Root => named(dir, &bundle)?,
+                Author::User(_) => state.spec(),
+            };
+            (spec, state.cgroups.path)
+        }
+    };
+    let (spec_cgroup, scope) = spec.cgroup();
+    let cgroup = cgroup
+        .filter(|path| !path.is_empty())
+        .map(|path| absolute(&path))
+        .or(spec_cgroup);
+    Some(Record {
+        author: dir.author,
+        id,
+        cgroup: cgroup.filter(|path| path.len() <= LONGEST_PATH),
+        scope: scope.filter(|name| name.len() <= LONGEST_NAME),
+        annotation: spec
+            .annotations
+            .get(ANNOTATION)
+            .and_then(|text| text.trim().parse().ok())
+            .and_then(weight),
+        block_io: spec.linux.resources.block_io.weight.and_then(weight),
+        name: None,
+        pod: spec.pod(),
+        stamp,
+    })
+}
+
+fn read_docker(dir: &Place, stamp: Option<Stamp>, id: String) -> Option<Record> {
+    let host: DockerHost = dir.json(Path::new("hostconfig.json"))?;
+    let config: DockerConfig = dir.json(Path::new("config.v2.json")).unwrap_or_default();
+    let name = config.name.trim_start_matches('/');
+    Some(Record {
+        author: dir.author,
+        id,
+        cgroup: None,
+        scope: None,
+        annotation: None,
+        block_io: weight(host.blkio_weight),
+        name: (!name.is_empty()).then(|| name.to_owned()),
+        pod: None,
+        stamp,
+    })
+}
+
+/// The configuration of a bundle that a record names. A path that an unprivileged user wrote is not
+/// followed: it could lead to a file system that keeps its readers waiting.
+fn named(record: &Place, bundle: &Path) -> Option<Spec> {
+    match record.author {
+        Author::Root => record.json_at(&bundle.join("config.json")),
+        Author::User(_) => None,
+    }
+}
+
+fn weight(value: u32) -> Option<Weight> {
+    Weight::new(value).ok()
+}
+
+fn absolute(path: &str) -> String {
+    format!("/{}", path.trim_matches('/'))
+}
+
+/// The parts of an OCI runtime configuration that matter here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    #[serde(deserialize_with = "lenient")]
+    annotations: HashMap<String, String>,
+    #[serde(deserialize_with = "lenient")]
+    linux: Linux,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Linux {
+    cgroups_path: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    resources: Resources,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Resources {
+    #[serde(rename = "blockIO", deserialize_with = "lenient")]
+    block_io: BlockIo,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct BlockIo {
+    /// 0 means "not set".
+    weight: Option<u32>,
+}
+
+/// `null` where an object may be.
+fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl Spec {
+    /// `linux.cgroupsPath` as a path, or as the scope that `slice:prefix:name` makes systemd
+    /// create.
+    fn cgroup(&self) -> (Option<String>, Option<String>) {
+        let Some(path) = self.linux.cgroups_path.as_deref() else {
+            return (None, None);
+        };
+        let mut fields = path.split(':');
+        match (fields.next(), fields.next(), fields.next(), fields.next()) {
+            (Some(_), Some(""), Some(name), None) => (None, Some(format!("{name}.scope"))),
+            (Some(_), Some(prefix), Some(name), None) => {
+                (None, Some(format!("{prefix}-{name}.scope")))
+            }
+            _ if path.trim_matches('/').is_empty() => (None, None),
+            _ => (Some(absolute(path)), None),
+        }
+    }
+
+    /// The pod that the annotations of a CRI implementation tell of.
+    fn pod(&self) -> Option<PodRecord> {
+        let text = |key| self.annotations.get(key).map(String::as_str);
+        let keys = POD_ANNOTATIONS
+            .iter()
+            .find(|keys| text(keys[0]).is_some())?;
+        let given = text(CRIO_ANNOTATIONS).map(serde_json::from_str::<HashMap<String, String>>);
+        let given = given.and_then(Result::ok).unwrap_or_default();
+        let all = self.annotations.iter().chain(&given);
+        let all = all.map(|(key, text)| (key.as_str(), text.as_str()));
+        Some(PodRecord {
+            uid: checked(text(keys[0])?)?,
+            pod: Pod::new(text(keys[1])?, text(keys[2])?, all)?,
+            container: text(keys[3]).and_then(checked),
+        })
+    }
+}
+
+/// Docker's `hostconfig.json`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct DockerHost {
+    /// 0 means "not set".
+    blkio_weight: u32,
+}
+
+/// Docker's `config.v2.json`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct DockerConfig {
+    name: String,
+}
+
+/// A container in a storage's list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Stored {
+    pub(super) id: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) names: Vec<String>,
+}
+
+/// crun's `status` file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CrunStatus {
+    bundle: Option<PathBuf>,
+    #[serde(rename = "cgroup-path")]
+    cgroup_path: Option<String>,
+}
+
+/// runc's `state.json`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RuncState {
+    config: RuncConfig,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RuncConfig {
+    #[serde(deserialize_with = "lenient")]
+    labels: Vec<String>,
+    #[serde(deserialize_with = "lenient")]
+    cgroups: RuncCgroups,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RuncCgroups {
+    path: Option<String>,
+    blkio_weight: Option<u32>,
+}
+
+impl RuncConfig {
+    /// What runc keeps of the bundle's configuration: annotations are labels.
+    fn spec(&self) -> Spec {
+        let annotation = |label: &String| {
+            let (key, value) = label.split_once('=')?;
+            Some((key.to_owned(), value.to_owned()))
+        };
+        let weight = self.cgroups.blkio_weight;
+        let block_io = BlockIo { weight };
+        Spec {
+            annotations: self.labels.iter().filter_map(annotation).collect(),
+            linux: Linux {
+                cgroups_path: None,
+                resources: Resources { block_io },
+            },
+        }
+    }
+}

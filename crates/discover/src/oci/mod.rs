@@ -1,0 +1,248 @@
+//! What container runtimes recorded: the OCI configuration behind a cgroup.
+//!
+//! A manager's own record comes before what the runtime's says, which is of the container's start. Of other
+//! runtimes' containers say a new weight by xattr or configuration. Names are in Docker's record and in Podman's
+//! storage.
+//!
+//! Records are found in the runtimes' state directories and matched to a cgroup by its path or by
+//! the container's id. All of it is other people's text: what does not parse is no record. A record of an
+//! unprivileged user's runtime (`/run/user/UID`) counts only for cgroups below that user's slice that lie in
+//! a directory that root delegated, where it comes after every record of root's; how these files are read
+//! says [`crate::trusted`].
+
+mod formats;
+mod places;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use formats::{read_record, stamp, Layout, Stored};
+pub use formats::{PodRecord, Record, ANNOTATION};
+pub use places::RuntimeDirs;
+
+use crate::kubernetes::Pods;
+use crate::trusted::{Author, Place, Stamp};
+use crate::Trouble;
+
+/// Entries that are looked at in one directory of an unprivileged user's records, ...
+const MOST_OF_USER: usize = 256;
+/// ... and how many that are not known yet, or are no records, in one scan.
+const NEW_OF_USER: usize = 32;
+
+/// The records of all runtimes, read once each.
+#[derive(Debug)]
+pub(crate) struct Records {
+    dirs: RuntimeDirs,
+    by_directory: BTreeMap<PathBuf, Record>,
+    by_cgroup: HashMap<(Author, String), PathBuf>,
+    by_id: HashMap<(Author, String), PathBuf>,
+    pods: Pods,
+    /// Names of the containers of root's Podman, by the directory that lists them.
+    names: BTreeMap<PathBuf, Names>,
+}
+
+/// The files in a storage's directory of containers that name them: those that last, and those that go when they
+/// end. Each is written anew when a container comes, goes or is renamed.
+const NAMES: [&str; 2] = ["containers.json", "volatile-containers.json"];
+
+/// Names of containers, by id.
+#[derive(Debug, Default)]
+struct Names {
+    stamps: [Option<Stamp>; NAMES.len()],
+    by_id: HashMap<String, String>,
+}
+
+impl Names {
+    /// Reads the files where one has changed.
+    fn refresh(&mut self, dir: &Place) {
+        let stamps = NAMES.map(|file| dir.stamp(file.as_ref()));
+        if stamps == self.stamps {
+            return;
+        }
+        self.stamps = stamps;
+        let lists = NAMES.map(|file| dir.json::<Vec<Stored>>(file.as_ref()));
+        let stored = lists.into_iter().flatten().flatten();
+        let named = stored.filter_map(|stored| Some((stored.id, stored.names.into_iter().next()?)));
+        self.by_id = named.collect();
+    }
+}
+
+impl Records {
+    pub(crate) fn new(dirs: RuntimeDirs) -> Records {
+        Records {
+            dirs,
+            by_directory: BTreeMap::new(),
+            by_cgroup: HashMap::new(),
+            by_id: HashMap::new(),
+            pods: Pods::default(),
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// What root's records say of pods.
+    pub(crate) fn pods(&self) -> &Pods {
+        &self.pods
+    }
+
+    /// Reads the records that are new and forgets those whose container is gone. Lists
+    /// directories only, when nothing changed. Appends what is in the way.
+    pub(crate) fn refresh(&mut self, troubles: &mut Vec<Trouble>) {
+        let mut current = BTreeMap::new();
+        let dirs = self.dirs.state_dirs();
+        let storages = dirs.iter().map(|(dir, layout)| match layout {
+            Layout::UserData => Some(dir),
+            _ => None,
+        });
+        let mut names = std::mem::take(&mut self.names);
+        for dir in storages.flatten() {
+            let mut listed = names.remove(&dir.path).unwrap_or_default();
+            listed.refresh(dir);
+            self.names.insert(dir.path.clone(), listed);
+        }
+        for (dir, layout) in dirs {
+            let (most, mut new) = match dir.author {
+                Author::Root => (usize::MAX, usize::MAX),
+                Author::User(_) => (MOST_OF_USER, NEW_OF_USER),
+            };
+            let (names, more) = dir.directories(most);
+            if more {
+                troubles.push(Trouble {
+                    group: None,
+                    cause: format!(
+                        "{} has more than {MOST_OF_USER} entries; the others are not looked at",
+                        dir.path.display()
+                    ),
+                    remedy: "remove what its owner left there",
+                });
+            }
+            for name in names {
+                let path = dir.path.join(&name);
+                let known = self.by_directory.remove(&path);
+                let stands = known.as_ref().is_some_and(|record| match record.stamp {
+                    Some(_) => record.stamp == stamp(&dir, &name, layout),
+                    // A record without a cgroup may be half written: look again.
+                    None => record.cgroup.is_some() || record.scope.is_some(),
+                });
+                let mut read = || {
+                    new = new.checked_sub(1)?;
+                    read_record(&dir.below(&name)?, stamp(&dir, &name, layout), layout)
+                };
+                // One that is being written says nothing new.
+                let record = if stands { known } else { read().or(known) };
+                if let Some(mut record) = record {
+                    // CRI-O has such a storage too; a pod's container is known by its pod.
+                    if matches!(layout, Layout::UserData) && record.pod.is_none() {
+                        let mut names = self.names.values();
+                        record.name = names.find_map(|of| of.by_id.get(&record.id).cloned());
+                    }
+                    current.insert(path, record);
+                }
+            }
+        }
+        // Docker's or Podman's present record comes before the bundle, which is of the start.
+        let managers = current.values().filter(|record| record.stamp.is_some());
+        let managers: HashMap<String, Record> = managers
+            .map(|record| (record.id.clone(), record.clone()))
+            .collect();
+        for record in current.values_mut().filter(|r| r.author == Author::Root) {
+            if let Some(manager) = managers.get(&record.id) {
+                record.block_io = manager.block_io.or(record.block_io);
+                record.name.clone_from(&manager.name);
+            }
+        }
+        self.by_directory = current;
+        self.by_cgroup.clear();
+        self.by_id.clear();
+        self.pods = Pods::default();
+        for (dir, record) in &self.by_directory {
+            if let Some(of) = record
+                .pod
+                .as_ref()
+                .filter(|_| record.author == Author::Root)
+            {
+                self.pods.add_pod(&of.uid, of.pod.clone());
+                if let Some(container) = &of.container {
+                    self.pods.add_container(&record.id, &of.uid, container);
+                }
+            }
+            for cgroup in record.cgroup.iter().chain(&record.scope) {
+                let key = (record.author, cgroup.clone());
+                keep_best(&self.by_directory, &mut self.by_cgroup, key, dir);
+            }
+            let key = (record.author, record.id.clone());
+            keep_best(&self.by_directory, &mut self.by_id, key, dir);
+        }
+    }
+
+    /// How many records there are.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.by_directory.len()
+    }
+
+    /// Of the paths that are kept.
+    #[cfg(test)]
+    pub(crate) fn longest_path(&self) -> usize {
+        let paths = self.by_directory.values().flat_map(|record| &record.cgroup);
+        paths.map(String::len).max().unwrap_or(0)
+    }
+
+    /// The record of the container in a cgroup: by the whole path, by the scope's name, or by the
+    /// id in its name. Root's word comes before a user's, which counts for what is `delegated` only.
+    pub(crate) fn of_cgroup(
+        &self,
+        path: &str,
+        id: Option<&str>,
+        delegated: bool,
+    ) -> Option<&Record> {
+        let last = path.rsplit('/').next().unwrap_or(path);
+        authors(path, delegated).find_map(|author| {
+            let by_cgroup = |name: &str| self.by_cgroup.get(&(author, name.to_owned()));
+            let dir = by_cgroup(path)
+                .or_else(|| by_cgroup(last))
+                .or_else(|| self.by_id.get(&(author, id?.to_owned())))?;
+            self.by_directory.get(dir)
+        })
+    }
+
+    /// Whether a runtime says that this very cgroup is a container.
+    pub(crate) fn is_container(&self, path: &str, delegated: bool) -> bool {
+        authors(path, delegated)
+            .any(|author| self.by_cgroup.contains_key(&(author, path.to_owned())))
+    }
+}
+
+/// Who may have a say about a cgroup: root, and where root delegated it, below a user's slice, that user.
+fn authors(path: &str, delegated: bool) -> impl Iterator<Item = Author> {
+    let uid = path
+        .strip_prefix("/user.slice/user-")
+        .and_then(|rest| rest.split_once(".slice/"))
+        .and_then(|(uid, _)| uid.parse().ok());
+    [
+        Some(Author::Root),
+        uid.filter(|_| delegated).map(Author::User),
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// Two runtimes' directories may describe the same container (Podman's storage and crun's
+/// state): the one that states a weight wins.
+fn keep_best(
+    records: &BTreeMap<PathBuf, Record>,
+    index: &mut HashMap<(Author, String), PathBuf>,
+    key: (Author, String),
+    dir: &Path,
+) {
+    let states = |dir: &Path| {
+        records
+            .get(dir)
+            .is_some_and(|record| record.annotation.is_some() || record.block_io.is_some())
+    };
+    let keep = index
+        .get(&key)
+        .is_some_and(|old| states(old) || !states(dir));
+    if !keep {
+        index.insert(key, dir.to_owned());
+    }
+}

@@ -1,0 +1,121 @@
+//! Directories in which container runtimes keep one directory for each container.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::stat;
+use serde::Deserialize;
+
+use super::formats::Layout;
+use crate::trusted::Place;
+
+/// Where runtimes keep their records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuntimeDirs {
+    /// The root of the file system, or of a test's imitation.
+    root: Option<PathBuf>,
+}
+
+impl RuntimeDirs {
+    /// This host's.
+    pub fn host() -> RuntimeDirs {
+        RuntimeDirs::under("/")
+    }
+
+    /// None: no record is ever found.
+    pub fn none() -> RuntimeDirs {
+        RuntimeDirs { root: None }
+    }
+
+    /// As on a host whose root is here.
+    pub fn under(root: impl Into<PathBuf>) -> RuntimeDirs {
+        RuntimeDirs {
+            root: Some(root.into()),
+        }
+    }
+
+    /// Directories that hold one directory for each container, and how to find its configuration
+    /// in it.
+    pub(super) fn state_dirs(&self) -> Vec<(Place, Layout)> {
+        let Some(root) = &self.root else {
+            return Vec::new();
+        };
+        let owner = stat(root).map_or(0, |stat| stat.st_uid);
+        let open = |path: &str| Place::of_root(&root.join(path), owner);
+        let mut dirs = Vec::new();
+        for (path, layout) in [("run/crun", Layout::Crun), ("run/runc", Layout::Runc)] {
+            dirs.extend(open(path).map(|place| (place, layout)));
+        }
+        for containerd in CONTAINERDS {
+            let tasks = open(&format!("{containerd}/io.containerd.runtime.v2.task"));
+            let namespaces = below(tasks.as_ref(), |_| true);
+            dirs.extend(namespaces.map(|namespace| (namespace, Layout::Bundle)));
+        }
+        let daemon: DockerDaemon = open("etc/docker")
+            .and_then(|etc| etc.json(Path::new("daemon.json")))
+            .unwrap_or_default();
+        let docker = daemon.data_root.unwrap_or_else(|| "var/lib/docker".into());
+        let docker = open(docker.trim_start_matches('/'));
+        let remapped = below(docker.as_ref(), is_remapped);
+        let docker = docker
+            .iter()
+            .filter_map(|root| root.below("containers".as_ref()));
+        let remapped = remapped.filter_map(|root| root.below("containers".as_ref()));
+        dirs.extend(docker.chain(remapped).map(|place| (place, Layout::Docker)));
+        for storage in ["var/lib/containers/storage", "run/containers/storage"] {
+            let storage = open(storage);
+            let drivers = below(storage.as_ref(), |name| name.ends_with("-containers"));
+            dirs.extend(drivers.map(|driver| (driver, Layout::UserData)));
+        }
+        let users = open("run/user");
+        for name in users
+            .iter()
+            .flat_map(|users| users.directories(usize::MAX).0)
+        {
+            let uid = name.to_str().and_then(|name| name.parse().ok());
+            let user = uid
+                .zip(users.as_ref())
+                .and_then(|(uid, users)| users.of_user(uid));
+            for (name, layout) in [("crun", Layout::Crun), ("runc", Layout::Runc)] {
+                let dir = user.as_ref().and_then(|user| user.below(name.as_ref()));
+                dirs.extend(dir.map(|dir| (dir, layout)));
+            }
+        }
+        dirs
+    }
+}
+
+/// The directories below a place whose names are wanted.
+fn below<'a>(
+    place: Option<&'a Place>,
+    wanted: impl Fn(&str) -> bool + 'a,
+) -> impl Iterator<Item = Place> + 'a {
+    place.into_iter().flat_map(move |place| {
+        let names = place.directories(usize::MAX).0.into_iter();
+        let names: Vec<OsString> = names
+            .filter(|name| wanted(&name.to_string_lossy()))
+            .collect();
+        names.into_iter().filter_map(|name| place.below(&name))
+    })
+}
+
+/// Whether Docker keeps its data in a directory of this name with `userns-remap`: `UID.GID`.
+fn is_remapped(name: &str) -> bool {
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    name.split_once('.')
+        .is_some_and(|(uid, gid)| is_number(uid) && is_number(gid))
+}
+
+/// State directories of containerd: its own, of the one that dockerd starts, of those in k3s and RKE2.
+const CONTAINERDS: [&str; 3] = [
+    "run/containerd",
+    "run/docker/containerd/daemon",
+    "run/k3s/containerd",
+];
+
+/// What matters of `/etc/docker/daemon.json`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct DockerDaemon {
+    data_root: Option<String>,
+}
