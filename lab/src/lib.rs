@@ -1,8 +1,4 @@
 //! The lab: experiments in guests, from arguments to a page.
-#![allow(
-    missing_docs,
-    reason = "no other crate builds on this one; a name that says it all stands alone"
-)]
 
 pub mod analysis;
 pub mod choices;

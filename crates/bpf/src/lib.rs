@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use libbpf_cargo::SkeletonBuilder;
 
 /// What generated types need not keep to.
-const GENERATED: &str = "#[allow(clippy::all, clippy::pedantic, dead_code, missing_docs, \
+const GENERATED: &str = "#[allow(clippy::all, clippy::pedantic, dead_code, \
 single_use_lifetimes, unreachable_pub, unused_imports, unsafe_op_in_unsafe_fn)]\n";
 
 /// Compiles `bpf/NAME.bpf.c` of the package that is being built. Its `OUT_DIR` then holds `NAME.o`, to be

@@ -8,6 +8,7 @@
 //! is [`Error::Gone`] for ever, whatever is created later under its path; nothing here decides.
 //!
 //! Left out on purpose: cgroup v1, creating cgroups, moving processes.
+#![warn(missing_docs)]
 
 mod disk;
 pub mod error;

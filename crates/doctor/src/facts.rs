@@ -48,7 +48,6 @@ pub struct Facts {
 
 /// The limits and protections of a group.
 #[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "the kernel's names")]
 pub struct Knobs {
     pub min: Known<Option<Limit>>,
     pub low: Known<Option<Limit>>,

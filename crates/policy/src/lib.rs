@@ -13,6 +13,7 @@
 //!
 //! Every quantity names its unit; a value that could not be read is `None`, and each module says what
 //! it does then.
+#![warn(missing_docs)]
 
 mod block;
 mod bound;
