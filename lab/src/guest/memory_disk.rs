@@ -28,7 +28,7 @@ const BLOCK_BYTES: u64 = 4096;
 /// Completed by a timer, not within the call that submits.
 const IRQ_MODE_TIMER: u64 = 2;
 
-/// Makes the disk, every block of it there.
+/// Makes the disk, every block of it there: filled at the speed of memory, then limited.
 fn make(disk: &MemoryDisk) -> Result<GuestDisk> {
     progress(&format!(
         "making a disk of {} MiB of memory",
@@ -39,25 +39,39 @@ fn make(disk: &MemoryDisk) -> Result<GuestDisk> {
         .context("cannot mount configfs")?;
     let dir = Path::new(CONFIG).join("nullb/data");
     fs::create_dir(&dir).context("null_blk makes no disk")?;
-    // One after the other, so many take a second.
+    for (name, value) in [
+        ("size", disk.bytes >> 20),
+        ("blocksize", BLOCK_BYTES),
+        ("memory_backed", 1),
+        ("power", 1),
+    ] {
+        set(&dir, name, value)?;
+    }
+    fill(disk, &find()?)?;
+    // The memory stays while the disk is off (`null_del_dev`), and only then can its speed be set.
+    // At a queue depth of one, the time of completion gives the operations per second.
     let (depth, completion_ns) = match disk.iops {
         Some(iops) => (1, 1_000_000_000 / u64::from(iops)),
         None => (QUEUE_DEPTH, COMPLETION_NS),
     };
-    let attributes = [
-        ("size", disk.bytes >> 20),
-        ("blocksize", BLOCK_BYTES),
-        ("memory_backed", 1),
+    for (name, value) in [
+        ("power", 0),
         ("mbps", disk.mib_per_s()),
         ("irqmode", IRQ_MODE_TIMER),
         ("completion_nsec", completion_ns),
         ("hw_queue_depth", depth),
         ("power", 1),
-    ];
-    for (name, value) in attributes {
-        files::write(&dir.join(name), &value.to_string())?;
+    ] {
+        set(&dir, name, value)?;
     }
-    let made = find()?;
+    find()
+}
+
+fn set(dir: &Path, attribute: &str, value: u64) -> Result<()> {
+    files::write(&dir.join(attribute), &value.to_string())
+}
+
+fn fill(disk: &MemoryDisk, made: &GuestDisk) -> Result<()> {
     let from = if disk.copies {
         disks::find(SERIAL_DATA)?.node
     } else {
@@ -68,8 +82,7 @@ fn make(disk: &MemoryDisk) -> Result<GuestDisk> {
         .arg(format!("if={}", from.display()))
         .arg(format!("of={}", made.node.display()))
         .arg(format!("count={}", disk.bytes >> 20));
-    setup::run(&mut fill)?;
-    Ok(made)
+    setup::run(&mut fill)
 }
 
 /// The one disk of that driver; its name changed over time.
