@@ -6,8 +6,8 @@ use std::ops::{Add, Sub};
 
 use serde::{Deserialize, Serialize};
 
-/// The kernel's cgroup id (the inode of its directory): identity, because paths are recycled. Of
-/// a disk, the inode of its scheduler's directory with the top bit set.
+/// The kernel's cgroup ID (the inode of its directory). It is the identity, because paths are recycled. For a
+/// disk, the inode of its scheduler's directory with the top bit set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GroupId(pub u64);
