@@ -45,7 +45,7 @@ const LACKS_S: f64 = 30.0;
 /// Undemanded memory that a tenant may take per second if the kernel cannot take it back, as a part of all
 /// memory.
 const LENT_OF_MEMORY: f64 = 1.0 / 64.0;
-/// The same as a part of what the tenant holds. The larger counts, because a smaller step is not worth a write.
+/// The same as a part of what the tenant holds. The larger counts: a smaller step is not worth a write.
 const LENT_OF_HELD: f64 = 1.0 / 16.0;
 
 /// Room for a tenant's page cache above its share, as a part of the share.

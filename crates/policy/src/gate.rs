@@ -27,7 +27,7 @@ use crate::plan::Feed;
 use crate::snapshot::{GateSeen, GroupId};
 use crate::units::Weight;
 
-/// The heaviest a group can be (`kmod/abi.h`).
+/// Largest weight of a group in the gate (`kmod/abi.h`).
 const HEAVIEST: f64 = 10_000.0;
 /// Changes smaller than this part of a weight are not fed.
 const WORTH: f64 = 0.02;

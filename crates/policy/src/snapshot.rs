@@ -49,7 +49,7 @@ pub struct GateSeen {
     pub fed: Vec<(GroupId, u32)>,
 }
 
-/// The root cgroup: what is charged to no group below it.
+/// The root cgroup, for memory that is charged to no group below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outside {
     /// Its id.

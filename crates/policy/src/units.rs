@@ -106,7 +106,7 @@ pub struct Weight(u32);
 pub struct WeightOutOfRange(pub u32);
 
 impl Weight {
-    /// The kernel's default for a group nobody gave a weight (`CGROUP_WEIGHT_DFL`).
+    /// The kernel's default for a group without a weight of its own (`CGROUP_WEIGHT_DFL`).
     pub const DEFAULT: Weight = Weight(100);
 
     /// A weight between 1 and 10000.

@@ -26,8 +26,8 @@ use crate::units::{Bytes, Limit};
 
 /// Unmanaged page cache stays out of the division up to all memory divided by this.
 const RESERVE_OF_MEMORY: u64 = 16;
-/// It also stays out only up to what could be page cache, divided by this. Where most memory is not page
-/// cache, [`RESERVE_OF_MEMORY`] alone would leave all page cache to unmanaged groups.
+/// The same for what could be page cache. Where most memory is not page cache, [`RESERVE_OF_MEMORY`] alone
+/// would leave all page cache to unmanaged groups.
 const RESERVE_OF_CACHE: u64 = 8;
 
 /// Page cache that the managed groups could hold together. `None` if the host could not be read.

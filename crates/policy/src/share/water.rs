@@ -1,4 +1,4 @@
-//! Weighted water-filling over a hierarchy: who is entitled to how many bytes.
+//! Weighted water-filling over a hierarchy: how many bytes each group is entitled to.
 //!
 //! Each node of a tree has a weight among its siblings, a floor that it must not fall below, and a cap: its
 //! demand, beyond which it has no use for more. Water rises in all siblings at a level proportional to their
