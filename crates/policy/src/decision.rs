@@ -79,7 +79,6 @@ pub(crate) struct Decision {
     /// Smoothed bandwidth over ideal bandwidth.
     pub of_ideal: Option<f64>,
     pub gain: f64,
-    /// It takes part in the feedback.
     pub participant: bool,
 }
 
@@ -229,7 +228,6 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// What it needs, lends and borrows; `None` unless it takes part in lending.
     fn stake(&self) -> Option<Stake> {
         let (lent, plain) = (self.memo.lent?, self.decision.plain?);
         Some(Stake {

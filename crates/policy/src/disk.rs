@@ -65,7 +65,6 @@ const RELAXED: u32 = 6;
 /// Bounds of the latency target, microseconds.
 const LATENCY_US: (f64, f64) = (200.0, 50_000.0);
 
-/// State kept for one disk.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct DiskMemo {

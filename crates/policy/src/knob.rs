@@ -123,7 +123,6 @@ pub struct Gauge {
     pub help: &'static str,
 }
 
-/// One row of the table.
 struct Row {
     file: &'static str,
     kind: Kind,

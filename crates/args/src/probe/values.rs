@@ -32,7 +32,6 @@ impl FromStr for Threshold {
 /// Where a line of the log has the time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Field {
-    /// The last word.
     Last,
     /// The n-th word, from 1. Words within quotes or brackets count one by one.
     Word(usize),

@@ -26,7 +26,6 @@ use serde::{Deserialize, Serialize};
 use crate::color::Color;
 use crate::units::Bytes;
 
-/// Samples that are kept.
 const SAMPLES: usize = 9;
 /// Good periods over which a probe may average.
 const LATE: usize = 3;

@@ -61,7 +61,6 @@ const BATCH_LEAST: Bytes = Bytes::mib(1);
 /// A group that holds this part of its share is limited at the share while something is reserved.
 const NEAR_SHARE: f64 = 0.8;
 
-/// State kept for the guard.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct GuardState {

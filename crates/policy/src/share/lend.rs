@@ -49,7 +49,6 @@ const PAYS_BACK_S: f64 = 120.0;
 /// Least speed at which a reader refills its cache, bytes per second.
 const REFILLS_PER_S: f64 = 4e6;
 
-/// A group that takes part.
 struct Reader<'a> {
     member: usize,
     curve: &'a Curve,

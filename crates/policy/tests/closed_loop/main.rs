@@ -24,7 +24,6 @@ struct Rig {
     sharing_unseen: bool,
     periods: Vec<Vec<u64>>,
     gains: Vec<Vec<f64>>,
-    /// The last plan.
     last: Plan,
 }
 

@@ -33,10 +33,9 @@ pub(crate) const HOLD_TICKS: u32 = 2000;
 /// ID of the root cgroup; the groups' IDs follow it.
 const ROOT: u64 = 1;
 
-/// Workload of a group.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Load {
-    /// Nothing.
+    /// Does nothing.
     Idle,
     /// Writes new chunks, as fast as it may; old ones are never read.
     Write,
@@ -58,7 +57,6 @@ enum Page {
     Dirty,
 }
 
-/// One group of the model.
 #[derive(Debug)]
 struct Cell {
     id: u64,
@@ -86,7 +84,6 @@ struct Cell {
     stall_us: u64,
 }
 
-/// The host of the model.
 #[derive(Debug)]
 pub(crate) struct PageCacheHost {
     chunks: u64,
@@ -141,12 +138,10 @@ impl PageCacheHost {
         id
     }
 
-    /// Removes a group and its page cache.
     pub(crate) fn remove(&mut self, id: u64) {
         self.cells.retain(|c| c.id != id);
     }
 
-    /// Changes the workload of a group.
     pub(crate) fn set_load(&mut self, id: u64, load: Load) {
         self.cell(id).load = load;
     }
@@ -165,7 +160,6 @@ impl PageCacheHost {
         self.cell(id).worth = Curve::new(points.iter().map(point).collect(), asked_per_s);
     }
 
-    /// Changes a weight.
     pub(crate) fn set_weight(&mut self, id: u64, weight: u32) {
         self.cell(id).weight = weight;
     }
@@ -190,7 +184,6 @@ impl PageCacheHost {
         self.cells.iter().map(|c| c.weight).collect()
     }
 
-    /// Lets time pass.
     pub(crate) fn run(&mut self, time: Duration) {
         for _ in 0..time.as_micros() as u64 / TICK_US {
             self.tick();
