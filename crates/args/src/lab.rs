@@ -1,8 +1,8 @@
 //! Arguments of `justitia lab`, as one clap definition that help, completions and man pages share.
 //!
-//! Only shapes live here: what an option is called and how its text becomes a number. Whether the
-//! numbers make sense together is decided by the lab, so that the answer to a bad
-//! value is the same one line of cause and one of remedy wherever it comes from.
+//! Only shapes live here: the name of an option, and how its text becomes a number. The lab checks whether
+//! the numbers make sense together, so that a bad value gets the same line of cause and line of remedy
+//! wherever it comes from.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,9 @@
 //! Arguments of `justitia lab`, `justitia probe` and `justitia web`, which are programs of their own.
 //!
-//! `justitia` knows them for its help, man pages and completions, and refuses what is wrong before it
-//! hands over; each program parses the same words by the same definition. Shapes only: what a text
-//! becomes, never what it does, so that `justitia` links nothing of these programs.
+//! `justitia` uses the definitions for its help, man pages and completions, and rejects wrong arguments
+//! before it hands over. The program then parses the same words by the same definition. Only shapes live
+//! here: a text becomes a value, and nothing is done with it, so that `justitia` links nothing of these
+//! programs.
 
 use std::process::ExitCode;
 
@@ -14,7 +15,7 @@ pub mod lab;
 pub mod probe;
 pub mod web;
 
-/// Prints what clap found wrong in our form, and help and version as they are.
+/// Prints clap's error as one line of cause and one of remedy; prints help and version unchanged.
 pub fn answer(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let _ = error.print();

@@ -1,4 +1,4 @@
-//! Arguments of `justitia probe`: one kind of target each, and what they share.
+//! Arguments of `justitia probe`: one command for each kind of target, and the arguments that they share.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -483,7 +483,7 @@ fn window(text: &str) -> Result<usize, String> {
     }
 }
 
-/// It stands in a statement.
+/// The name becomes part of an SQL statement.
 fn counter(text: &str) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if !text.is_empty() && text.bytes().all(plain) {

@@ -1,23 +1,23 @@
 //! Block weights at every level: the block layer divides a disk among siblings, one level at a time.
 //!
-//! For each group two numbers, in units of the owner's weights:
+//! Each group has two numbers, in units of the owner's weights:
 //!
-//! - its *claim*: the weight it was given, or, of an inner group that was given none, the sum of what its
-//!   children that contend claim;
-//! - its *pull*: the claim times its gain. A leaf's gain is the feedback's. An inner group's is the mean of
-//!   those below it that contend, by claim: a gain acts at the level where the group has somebody to compete
-//!   with.
+//! - its *claim*: its own weight or, for an inner group without one, the sum of the claims of its children
+//!   that contend;
+//! - its *pull*: the claim times its gain. A leaf's gain comes from the feedback. An inner group's gain is
+//!   the mean of the contending groups below it, weighted by claim: a gain acts at the level where the group
+//!   has competing siblings.
 //!
 //! Siblings are written in the ratio of their pulls, scaled so that
 //!
-//! - the heaviest fits into the file: what is too heavy scales down its siblings and nobody else;
-//! - where groups without a weight contend, those who contend on that level hold as much together as they
-//!   held before Justitia. A sibling that nobody manages has the kernel's default of 100 or what its owner
-//!   wrote, and that says what it is worth beside a slice, not beside one container in the slice: it keeps the
-//!   share of the disk that it had.
+//! - the heaviest fits the file's range. A pull that is too large scales down its siblings and no other
+//!   level;
+//! - where groups without a weight contend, the contending groups of the level hold together what they held
+//!   before Justitia. An unmanaged sibling has the kernel's default of 100 or its owner's value. That value
+//!   compares it with a slice, not with one container in the slice, so it keeps its share of the disk.
 //!
-//! Inner groups are written while somebody below contends, and left as they are otherwise. What a foreign
-//! writer took over is not written.
+//! An inner group is written while a group below it contends, and left alone otherwise. A weight that a
+//! foreign writer took over is not written.
 
 use std::collections::BTreeMap;
 
@@ -26,17 +26,18 @@ use crate::knob::{BFQ_MAX, IO_MAX};
 use crate::plan::{Knob, Reason, Value, Write};
 use crate::units::Weight;
 
-/// Block weights are steps of a scheduler's virtual time; small changes do not show.
+/// Smaller relative changes are not written while the feedback moves the gain: a block weight is a step of a
+/// scheduler's virtual time, and small changes do not show.
 const WORTH: f64 = 0.1;
 
-/// One group, or the children of one that contend.
+/// One group, or the sum of a group's children that contend.
 #[derive(Debug, Clone, Copy, Default)]
 struct Part {
     claim: f64,
     pull: f64,
-    /// Somebody at or below it contends, ...
+    /// It contends, or a group below it does.
     contends: bool,
-    /// ... and the feedback moves its gain.
+    /// The feedback moves its gain, or that of a contending group below it.
     steered: bool,
 }
 
@@ -61,15 +62,16 @@ impl Part {
 #[derive(Debug, Clone, Copy, Default)]
 struct Level {
     heaviest: f64,
-    /// Of those who contend: their pulls, and what they held before.
+    /// Sum of the pulls of the children that contend.
     pulls: f64,
+    /// Sum of their weights, or of their prior block weights where they have none.
     held: f64,
-    /// One of them was given no weight.
+    /// A contending child has no weight of its own.
     sums: bool,
 }
 
 impl Level {
-    /// The factor on the pulls, in a file that ends at `most`.
+    /// The factor on the pulls, for a file whose largest value is `most`.
     fn scale(&self, most: f64) -> f64 {
         let scale = if self.sums {
             self.held / self.pulls
@@ -80,7 +82,7 @@ impl Level {
     }
 }
 
-/// The block weights that are not what they should be.
+/// Writes for the block weights that have to change.
 pub(crate) fn weights<'a>(members: &'a [Member<'a>]) -> impl Iterator<Item = Write> + 'a {
     let parts = parts(members);
     let mut levels: BTreeMap<Option<usize>, Level> = BTreeMap::new();
@@ -141,8 +143,8 @@ fn write(member: &Member, part: Part, level: Level) -> Option<Write> {
         (None, Some(now)) => (Knob::IoWeight, now, IO_MAX),
         (None, None) => return None,
     };
-    // The whole gain, as on the page share: a light group soon stands at the floor of its pages, and
-    // then only this still acts. Where both act the loop sees what they do together.
+    // The full gain applies here as well as to the page share. A light group soon reaches the floor of its
+    // page share, and then only its block weight acts. Where both act, the loop measures their joint effect.
     let target = part.pull * level.scale(f64::from(most));
     let target = target.round().clamp(1.0, f64::from(most));
     let change = (target - f64::from(now)).abs() / f64::from(now.max(1));

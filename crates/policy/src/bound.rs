@@ -1,26 +1,29 @@
 //! Bounds: how much of all memory a group may take, whatever kind of memory it is.
 //!
-//! `memory.low` keeps page cache only as long as the kernel finds something else to reclaim. Anonymous memory
-//! without swap is nothing that it finds, so a group that fills memory with it takes everybody's page cache.
-//! Here `memory.high` stands at a group's share of all memory before the group grows past it: above, the
-//! kernel slows down that group's own allocations (`mm/memcontrol.c`, `mem_cgroup_handle_over_high`).
+//! `memory.low` keeps page cache only while the kernel finds other memory to reclaim. Anonymous memory
+//! without swap cannot be reclaimed, so a group that fills memory with it takes the page cache of all other
+//! groups. Bounds therefore set `memory.high` at a group's share of all memory before the group grows past
+//! it. Above the limit, the kernel slows down that group's own allocations (`mm/memcontrol.c`,
+//! `mem_cgroup_handle_over_high`).
 //!
-//! - A *tenant*, a directory that root delegated with all below it, is bounded at all times: groups and limits
-//!   below it are its own to make.
-//! - Another group is bounded while somebody else *lacks* memory, or did a moment ago: memory is short, and that
-//!   group contends, reads back what reclaim took, and holds no more than its share. Who streams through memory
-//!   lacks nothing. The bound leaves a group the page cache that it is entitled to, and what it holds of files
-//!   that belong to others ([`crate::share::ownership`]).
+//! - A *tenant* is a directory that root delegated, with all below it. It is bounded at all times, because
+//!   groups and limits below it are its own to make.
+//! - Another group is bounded while some other group *lacks* memory, or did a moment ago. A group lacks
+//!   memory if memory is short and the group contends, refaults what reclaim took, and holds no more than its
+//!   share. A group that streams through memory lacks nothing. The bound leaves a group the page cache that
+//!   it is entitled to, and what it holds of other groups' files ([`crate::share::ownership`]).
 //!
-//! The share is that of [`crate::share::water`] over demands, with all that nobody demands, and at least the
-//! proportion of the group's weight. A tenant whose memory the kernel cannot swap out gets what nobody demands
-//! little by little: what it takes in a second it could keep for good, and others may demand it in the next.
+//! The share comes from [`crate::share::water`] over demands. It includes all memory that no group demands,
+//! and is at least the proportion of the group's weight. A tenant whose memory the kernel cannot swap out
+//! gets undemanded memory little by little: it could keep for good what it takes in one second, and others
+//! may demand it in the next.
 //!
 //! Properties, each held by a test:
-//! - *never below what it holds*, where the kernel cannot take that: the bound comes down so far, and does not
-//!   follow what the group gains while it stands there. What can be swapped out is taken little by little;
+//! - *never below memory that the kernel cannot take*: the bound falls only to what the group holds of it,
+//!   and does not follow what the group gains while it stands there. Memory that can be swapped out is taken
+//!   little by little;
 //! - *by weight*: more weight never gives a lower bound;
-//! - *work-conserving*: a group has no bound where others leave it all;
+//! - *work-conserving*: a group has no bound if others leave it all memory;
 //! - *unknown moves nothing*.
 
 use crate::decision::Member;
@@ -34,17 +37,18 @@ use crate::share::{self, demand};
 use crate::snapshot::Host;
 use crate::units::{Bytes, Limit};
 
-/// A group that reads back more than this lacks memory: 1 MiB a second.
+/// A group with more refaults than this lacks memory: 1 MiB per second.
 const LACKS_PAGES_PER_S: f64 = 256.0;
-/// Seconds for which a group that lacked memory counts as lacking it.
+/// Seconds for which a group that lacked memory still counts as lacking it.
 const LACKS_S: f64 = 30.0;
 
-/// What a tenant may take in a second of what others do not demand, where the kernel cannot take it back: this
-/// part of all memory, or of what it holds (a smaller step is not worth a write).
+/// Undemanded memory that a tenant may take per second if the kernel cannot take it back, as a part of all
+/// memory.
 const LENT_OF_MEMORY: f64 = 1.0 / 64.0;
+/// The same as a part of what the tenant holds. The larger counts: a smaller step is not worth a write.
 const LENT_OF_HELD: f64 = 1.0 / 16.0;
 
-/// Room that a tenant's page cache has above its share.
+/// Room for a tenant's page cache above its share, as a part of the share.
 const TENANTS_ROOM: f64 = 1.0 / 16.0;
 
 /// A group outside of all delegated subtrees, or such a subtree as a whole.
@@ -54,12 +58,12 @@ struct Holder {
     /// Index among the holders.
     parent: Option<usize>,
     tenant: bool,
-    /// It reads back what reclaim took, or a group of the tenant's does.
+    /// It refaults what reclaim took, or a group of the tenant does.
     reads_back: bool,
 }
 
-/// Limits who could take more than its share of all memory. `cache`: page cache that the groups could hold;
-/// `None`: not known.
+/// Limits groups that could take more than their share of all memory. `cache`: page cache that the groups
+/// could hold; `None`: unknown.
 pub(crate) fn limit(members: &mut [Member], host: &Host, cache: Option<Bytes>, elapsed_s: f64) {
     let holders = holders(members);
     let holds = |h: &Holder| h.tenant || members[h.member].leaf;
@@ -106,8 +110,8 @@ pub(crate) fn limit(members: &mut [Member], host: &Host, cache: Option<Bytes>, e
             let lent = total.scale(LENT_OF_MEMORY).max(held.scale(LENT_OF_HELD));
             share = share.min(fair.max(held + lent.scale(elapsed_s)));
         }
-        // Page cache may be more than the share: it gives way. A tenant could fill that room with other memory
-        // between two steps, and keep it.
+        // Page cache may exceed the share, because it gives way. A tenant could fill that room with other
+        // memory between two steps, and keep it.
         let room = if holder.tenant {
             TENANTS_ROOM
         } else {
@@ -128,7 +132,7 @@ pub(crate) fn limit(members: &mut [Member], host: &Host, cache: Option<Bytes>, e
 /// The holders, parents before children.
 fn holders(members: &[Member]) -> Vec<Holder> {
     let mut holders: Vec<Holder> = Vec::new();
-    // Of each member the holder that it is or belongs to.
+    // For each member, the index of the holder that it is or belongs to.
     let mut of_member: Vec<usize> = Vec::with_capacity(members.len());
     for (i, member) in members.iter().enumerate() {
         let above = member.parent.map(|p| of_member[p]);
@@ -171,7 +175,7 @@ impl Holder {
     }
 }
 
-/// Limits a group at `most`, or at what it holds and the kernel cannot take.
+/// Limits a group at `most`, or at the memory that the kernel cannot take from it if that is more.
 fn bound(member: &mut Member, host: &Host, most: Bytes) {
     let (group, least) = (member.group, &member.decision.least);
     // A tenant's page cache gives way to its other memory; another group keeps what it is entitled to.

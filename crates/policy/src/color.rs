@@ -1,18 +1,17 @@
-//! Colors: how well a group is (MemOpLight, section IV), declared by its application or inferred
-//! from stalls.
+//! Colors: how satisfied a group is (MemOpLight, section IV), declared by its application or inferred from
+//! stalls.
 //!
-//! Where a declaration was found, whether it can be understood and whether it is fresh is the
-//! agent's business; the policy is told the result ([`Declared`]). Only a fresh one counts.
-//! Whatever else there is (nothing, a stale one, garbage) is as if nothing had been declared, and
-//! is carried along for people to see.
+//! The agent finds declarations, parses them and checks whether they are fresh; the policy gets the result
+//! ([`Declared`]). Only a fresh declaration counts. A missing, stale or malformed one counts as none and is
+//! kept only to be displayed.
 //!
-//! Units: seconds. Texts are printable ASCII and short; the agent sees to it.
+//! Units: seconds. Texts are short printable ASCII; the agent ensures this.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How well a group is.
+/// How satisfied a group is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Color {
@@ -25,9 +24,9 @@ pub enum Color {
 }
 
 impl Color {
-    /// The color of a group that declares none: no stall is green; a group that stalls and gets
-    /// less than its weighted share is red; one at or above its share is yellow. A group whose
-    /// stalls are unknown is red, the paper's start color.
+    /// The color of a group that declares none. A group that does not contend is green. A group that contends
+    /// is yellow if it gets at least its weighted share, and red otherwise. A group whose contention is
+    /// unknown, or whose share is unknown while it contends, is red, the paper's start color.
     pub fn infer(contending: Option<bool>, of_ideal: Option<f64>) -> Color {
         match (contending, of_ideal) {
             (Some(false), _) => Color::Green,
@@ -36,7 +35,7 @@ impl Color {
         }
     }
 
-    /// A color by its name, in any case.
+    /// The color with this name, ignoring case.
     pub fn from_name(name: &str) -> Option<Color> {
         [Color::Green, Color::Yellow, Color::Red]
             .into_iter()
@@ -64,26 +63,26 @@ impl fmt::Display for Color {
     }
 }
 
-/// How a declaration stands.
+/// Whether a declaration counts, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// It changed within its time to live: it counts.
     Fresh,
-    /// It did not: whoever declares colors is gone, or hangs.
+    /// It did not change within its time to live: its writer is gone or hangs.
     Stale,
-    /// It was taken back.
+    /// The application removed it.
     Removed,
-    /// It begins with no color.
+    /// It does not begin with a color.
     Malformed,
-    /// It is longer than a declaration may be.
+    /// It exceeds the maximum length of a declaration.
     TooLong,
-    /// The kernel would not show it.
+    /// The kernel refused the read.
     Unreadable,
 }
 
 impl Standing {
-    /// What people call it.
+    /// Its text for display.
     pub fn words(self) -> &'static str {
         match self {
             Standing::Fresh => "fresh",
@@ -96,7 +95,7 @@ impl Standing {
     }
 }
 
-/// How a declaration came.
+/// How a declaration reached the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Channel {
@@ -115,18 +114,18 @@ impl fmt::Display for Channel {
     }
 }
 
-/// What a group declared, and how that stands now.
+/// The declaration of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Declared {
     /// Whether it counts, and if not, why.
     pub standing: Standing,
-    /// The color; for one that does not count any more, the last that did. `None`: never one.
+    /// The color; of a declaration that no longer counts, the last one that did. `None`: there never was one.
     pub color: Option<Color>,
-    /// How it came.
+    /// How it reached the agent.
     pub channel: Channel,
     /// Seconds since it last changed.
     pub unchanged_s: f64,
-    /// What it says behind the color.
+    /// The text after the color.
     pub reason: String,
 }
 
@@ -141,9 +140,9 @@ impl Declared {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ColorSource {
-    /// The application said so.
+    /// The application declared it.
     Declared,
-    /// From stalls and share.
+    /// Inferred from stalls and share.
     #[default]
     Inferred,
 }

@@ -1,4 +1,4 @@
-//! What the operator decides about the policy. Read from TOML by the agent.
+//! The operator's settings of the policy. The agent reads them from TOML.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,56 +13,56 @@ pub enum Mode {
     Observe,
     /// The paper: thresholds by weight, no feedback.
     Justitia,
-    /// Thresholds and feedback, and memory from groups that declare themselves well to those that
-    /// declare they are not.
+    /// Thresholds and feedback. Memory also moves from groups that declare themselves satisfied to groups
+    /// that declare that they are not.
     #[default]
     Proportional,
-    /// MemOpLight (table II) alone: memory from groups that are well to those that are not,
-    /// whatever the weights.
+    /// MemOpLight (table II) alone: memory moves from satisfied groups to unsatisfied ones, whatever the
+    /// weights.
     Memoplight,
 }
 
 impl Mode {
-    /// Whether something is ordered by weights in it.
+    /// Whether the mode uses weights.
     pub fn knows_weights(self) -> bool {
         matches!(self, Mode::Justitia | Mode::Proportional)
     }
 }
 
-/// Parameters of the policy. The defaults are what the lab's results were made with.
+/// Parameters of the policy. The lab's results were made with the defaults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// How much of the policy is in force.
     pub mode: Mode,
-    /// What the feedback aims at.
+    /// Objective of the feedback.
     pub objective: Objective,
     /// Feedback and thresholds.
     pub feedback: FeedbackConfig,
-    /// How fast memory moves between colors, in both modes that have them.
+    /// How fast memory moves between colors, in modes `proportional` and `memoplight`.
     pub colors: ColorConfig,
     /// Mode `memoplight`.
     pub memoplight: MemoplightConfig,
-    /// Memory that is free before somebody asks for it.
+    /// Memory that the guard keeps free.
     pub guard: GuardConfig,
 }
 
-/// What a mode may do, resolved once a step.
+/// What a mode may do, resolved once per step.
 #[derive(Debug, Clone, Copy)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is one thing that a mode allows"
 )]
 pub(crate) struct Capabilities {
-    /// Thresholds, block weights and the gate go by weight.
+    /// Thresholds, block weights and the gate follow weights.
     pub weights: bool,
     /// Gains move, and writers are limited at their share.
     pub feedback: bool,
-    /// What a group has no use for is lent by worth.
+    /// Memory that a group has no use for is lent by worth.
     pub lends: bool,
     /// How memory moves between colors.
     pub colors: Option<ColorRule>,
-    /// Nothing is taken below what a group was seen to need.
+    /// Memory is not taken below a group's learned working set.
     pub working_sets: bool,
     /// Memory is kept free.
     pub guard: bool,
@@ -71,7 +71,7 @@ pub(crate) struct Capabilities {
 /// How memory moves between colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ColorRule {
-    /// Declared colors bound demands, and what is freed goes by weight.
+    /// Declared colors bound demands, and freed memory is divided by weight.
     Unified,
     /// The paper's table II, with inferred colors where none is declared.
     TableII,
@@ -99,13 +99,11 @@ impl Capabilities {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GuardConfig {
-    /// Keeps the reserve, and bounds who is not managed. What `justitia reserve` asks for is done
-    /// without it too.
+    /// Keeps the reserve and bounds unmanaged page cache. Reservations of `justitia reserve` work without it.
     pub enabled: bool,
-    /// Memory to be kept free above the zones' high watermarks.
+    /// Memory to keep free above the zones' high watermarks.
     pub reserve: Amount,
-    /// Page cache that the root cgroup and groups that nobody manages may hold while memory is
-    /// scarce.
+    /// Page cache that the root cgroup and unmanaged groups may hold while memory is scarce.
     pub root_share: Amount,
 }
 
@@ -119,7 +117,7 @@ impl Default for GuardConfig {
     }
 }
 
-/// An amount of memory, absolute or as a part of all.
+/// An amount of memory: absolute, or a percentage of all memory.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
@@ -130,7 +128,7 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// In bytes, never more than there is.
+    /// In bytes, at most `total`.
     pub fn of(self, total: Bytes) -> Bytes {
         match self {
             Amount::Bytes(bytes) => bytes.min(total),
@@ -143,18 +141,19 @@ impl Amount {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ColorConfig {
-    /// Seconds between two takings.
+    /// Period of rebalancing, seconds.
     pub period_s: f64,
-    /// What is taken from a group each time, percent of its whole footprint; in mode `proportional` of
-    /// no more than five times its page cache, and less where those who are red fill memory more slowly.
+    /// Percentage of a group's footprint that is taken in each period. In mode `proportional` the footprint
+    /// counts up to five times the group's page cache, and less is taken while red groups fill memory more
+    /// slowly.
     pub percent: f64,
-    /// Yellow groups give too: in mode `memoplight` while one is red, in mode `proportional` when no
-    /// green one can give more.
+    /// Yellow groups give too: in mode `memoplight` while a group is red, in mode `proportional` when no
+    /// green group can give more.
     pub yellow: bool,
 }
 
 impl Default for ColorConfig {
-    /// The paper's.
+    /// The paper's values.
     fn default() -> Self {
         ColorConfig {
             period_s: 1.0,
@@ -168,7 +167,7 @@ impl Default for ColorConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoplightConfig {
-    /// Nothing is taken below the learned working set, which the paper leaves to the future.
+    /// Memory is not taken below the learned working set, which the paper leaves to future work.
     pub working_set: bool,
 }
 
@@ -184,7 +183,7 @@ pub struct FeedbackConfig {
     pub proportional: f64,
     /// The gain stays between `1 / gain_limit` and `gain_limit`.
     pub gain_limit: f64,
-    /// Relative errors below this are left alone.
+    /// The integral does not move while the filtered relative error is this small.
     pub dead_band: f64,
     /// A group contends when its tasks stalled on I/O or memory for more than this share of a
     /// period.

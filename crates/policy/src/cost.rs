@@ -1,14 +1,15 @@
-//! What io.cost is told about a disk, and what a disk did.
+//! Settings of io.cost for a disk, and the disk's counters.
 //!
-//! Texts are those of `io.cost.qos` and `io.cost.model` (`block/blk-iocost.c`), with a comma for each blank,
-//! so that a value is one word of the journal.
+//! Texts are those of `io.cost.qos` and `io.cost.model` (`block/blk-iocost.c`), with commas instead of
+//! blanks, so that a value is one word of the journal.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// `io.cost.qos` of a disk: whether io.cost is on, and how far it may stray from the model. Percentages are in
-/// hundredths. With `user` unset the kernel chooses, and its numbers are not told.
+/// `io.cost.qos` of a disk: whether io.cost is on, and how far its speed may differ from the model's.
+/// Percentages are in hundredths. With `user` unset the kernel chooses the numbers, and they are not part of
+/// the value.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -17,22 +18,22 @@ pub struct CostQos {
     pub enable: bool,
     /// `ctrl=user`: these numbers hold.
     pub user: bool,
-    /// Part of the reads that are to meet `rlat_us`.
+    /// Part of the reads that must meet `rlat_us`.
     pub rpct: u32,
     /// Time in the disk that a read may take beyond its cost, microseconds.
     pub rlat_us: u32,
-    /// The same of writes.
+    /// The same for writes.
     pub wpct: u32,
-    /// The same of writes.
+    /// The same for writes.
     pub wlat_us: u32,
-    /// The slowest that the kernel may go, of the model's speed.
+    /// Lowest speed of the kernel, relative to the model.
     pub min: u32,
-    /// The fastest.
+    /// Highest speed of the kernel, relative to the model.
     pub max: u32,
 }
 
-/// `io.cost.model` of a disk: what it delivers of one kind of requests. With `user` unset the kernel guesses,
-/// and its numbers are not told.
+/// `io.cost.model` of a disk: what it delivers for each kind of request. With `user` unset the kernel guesses
+/// the numbers, and they are not part of the value.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -70,7 +71,7 @@ fn hundredths(text: &str) -> Option<u32> {
 }
 
 impl CostQos {
-    /// Reads a text of the kernel's or of [`Display`](fmt::Display). `None`: a number is not one.
+    /// Parses a line of the kernel, or a text of [`Display`](fmt::Display). `None`: a number is malformed.
     pub fn parse(text: &str) -> Option<CostQos> {
         let mut qos = CostQos::default();
         for (key, value) in words(text) {
@@ -109,7 +110,7 @@ impl fmt::Display for CostQos {
 }
 
 impl CostModel {
-    /// Reads a text of the kernel's or of [`Display`](fmt::Display). `None`: a number is not one.
+    /// Parses a line of the kernel, or a text of [`Display`](fmt::Display). `None`: a number is malformed.
     pub fn parse(text: &str) -> Option<CostModel> {
         let mut model = CostModel::default();
         for (key, value) in words(text) {
@@ -135,7 +136,7 @@ impl CostModel {
         })
     }
 
-    /// Whether every number is there.
+    /// Whether every number is known.
     pub fn is_whole(&self) -> bool {
         let reads = [self.rbps, self.rseqiops, self.rrandiops];
         let writes = [self.wbps, self.wseqiops, self.wrandiops];
@@ -159,20 +160,21 @@ impl fmt::Display for CostModel {
     }
 }
 
-/// What a disk did since boot.
+/// Counters of a disk since boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskCounters {
-    /// Reads that ended.
+    /// Completed reads.
     pub reads: u64,
-    /// Bytes of these.
+    /// Bytes of completed reads.
     pub read_bytes: u64,
-    /// Writes that ended.
+    /// Completed writes.
     pub writes: u64,
-    /// Bytes of these.
+    /// Bytes of completed writes.
     pub write_bytes: u64,
-    /// Milliseconds in which it had something to do.
+    /// Milliseconds in which it was busy.
     pub busy_ms: u64,
-    /// Milliseconds that its requests took, summed: over the time that passed, the mean number of requests in it.
+    /// Sum of the times of its requests, milliseconds. Its growth over elapsed time is the mean number of
+    /// requests in flight.
     pub queued_ms: u64,
 }
 

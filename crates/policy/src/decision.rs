@@ -1,4 +1,4 @@
-//! One group in one step: what was seen of it, what is remembered of it, what is decided for it.
+//! One group in one step: its snapshot, the state kept for it, and the decision.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::rates::{Counters, Rates};
 use crate::snapshot::{Group, GroupId, Snapshot, WeightSource};
 use crate::units::{Bytes, Limit, Weight};
 
-/// What is remembered of one group. Records hold it under these names and those in `rename`.
+/// State kept for one group. Records hold it under these names and those in `rename`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Memo {
@@ -25,10 +25,10 @@ pub(crate) struct Memo {
     pub activity: Activity,
     pub demand: Option<Bytes>,
     pub non_file: Option<Bytes>,
-    /// Seconds for which too little was known of it.
+    /// Seconds for which its bandwidth or its contention has been unknown.
     pub blind_s: f64,
     pub controller: Controller,
-    /// Page cache it may hold while it gives to others.
+    /// Page cache that it may hold while it gives memory to others.
     pub cap: Option<Bytes>,
     pub was_capped: bool,
     /// Seconds for which it still counts as lacking memory.
@@ -36,13 +36,13 @@ pub(crate) struct Memo {
     pub working_set: WorkingSet,
     #[serde(rename = "pace")]
     pub backoff: Backoff,
-    /// What it needs and was lent, while its curve says so.
+    /// Its need and its size with loans; `None` unless it takes part in lending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lent: Option<Lent>,
 }
 
 impl Memo {
-    /// Of a group that was not there before.
+    /// The state of a group that is new.
     pub(crate) fn new(group: &Group) -> Memo {
         Memo {
             counters: Counters::of(group),
@@ -52,44 +52,43 @@ impl Memo {
     }
 }
 
-/// What a group whose curve is known was given ([`crate::share::lend`]).
+/// What lending gave a group with a curve ([`crate::share::lend`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lent {
     /// What it needs to hit as often as with its plain share.
     pub need: Bytes,
-    /// That, and what it was lent.
+    /// The need plus the loan.
     pub size: Bytes,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Decision {
-    /// Share of all weight, down the hierarchy.
+    /// Share of the total weight down the hierarchy, 0 to 1.
     pub proportion: f64,
-    /// Page cache it should have the use of (equation 1 and lending), whoever is charged.
+    /// Page cache that it is entitled to use (equation 1 and lending), whichever group is charged.
     pub entitlement: Bytes,
     pub shift: Shift,
-    /// What the division by weight among all would give it, where its curve decides what it gets.
+    /// Its share by weight without demands; `None` unless it takes part in lending.
     pub plain: Option<Bytes>,
-    /// What a limit leaves it in any case.
+    /// The floor of its limit.
     pub least: Least,
-    /// The limit it is to get, and why; `None`: no opinion.
+    /// The limit to set and the reason; `None`: no decision.
     pub high: Option<(Limit, Reason)>,
-    /// Memory other than page cache grew by this since the last step.
+    /// Growth of memory other than page cache since the last step.
     pub grew: Bytes,
-    /// Smoothed bandwidth over ideal.
+    /// Smoothed bandwidth over ideal bandwidth.
     pub of_ideal: Option<f64>,
     pub gain: f64,
-    /// It takes part in the feedback.
     pub participant: bool,
 }
 
 impl Decision {
-    /// Page cache charged to it that should be kept.
+    /// Page cache charged to it that is to be protected.
     pub(crate) fn threshold(&self) -> Bytes {
         self.shift.threshold(self.entitlement)
     }
 
-    /// What it is entitled to of the page cache that is charged to it.
+    /// The part of its entitlement that is charged to it.
     pub(crate) fn own(&self) -> Bytes {
         self.entitlement - self.shift.by_others
     }
@@ -106,7 +105,7 @@ impl Decision {
     }
 }
 
-/// What sharing files means for one group.
+/// How shared files move protection to and from one group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Shift {
     /// Page cache charged to it that belongs to others.
@@ -116,12 +115,12 @@ pub(crate) struct Shift {
 }
 
 impl Shift {
-    /// From what it holds (or may hold) to what it needs (or may need).
+    /// Converts page cache that it holds (or may hold) to page cache that it needs (or may need).
     pub(crate) fn need(self, held: Bytes) -> Bytes {
         held + self.by_others - self.for_others
     }
 
-    /// From what it is entitled to to what is to be protected where it is charged.
+    /// Converts its entitlement to the amount to protect of the page cache charged to it.
     pub(crate) fn threshold(self, entitled: Bytes) -> Bytes {
         entitled - self.by_others + self.for_others
     }
@@ -135,7 +134,7 @@ pub(crate) struct Member<'a> {
     pub parent: Option<usize>,
     /// It is managed, and no other member is below it.
     pub leaf: bool,
-    /// What it was given; `None`: an inner group that counts with the sum of what is below it.
+    /// Its own weight; `None`: an inner group that counts with the sum of its children's weights.
     pub weight: Option<Weight>,
     pub memo: Memo,
     pub decision: Decision,
@@ -166,8 +165,8 @@ impl<'a> Member<'a> {
         members
     }
 
-    /// Has this group below it. Without a weight of its own it counts with the sum of what is below, unless
-    /// that is a tenant's, who would enlarge the sum.
+    /// Notes a child. A group without a weight of its own counts with the sum of its children's weights,
+    /// unless the child is a tenant's: the tenant could enlarge the sum.
     fn adopt(&mut self, child: &Group) {
         self.leaf = false;
         let tenants = child.delegated && !self.group.delegated;
@@ -180,7 +179,7 @@ impl<'a> Member<'a> {
         self.memo.activity.contending() == Some(true)
     }
 
-    /// The color that it declares, if that counts.
+    /// Its declared color, if that is fresh.
     pub(crate) fn declared(&self) -> Option<Color> {
         self.group.declared.as_ref()?.fresh()
     }
@@ -193,18 +192,18 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// The limit that leaves it this much page cache. `None` where it could not be read.
+    /// The limit that leaves it this much page cache. `None` if the group could not be read.
     pub(crate) fn limit_for(&self, file: Bytes) -> Option<Limit> {
         limits::limit(self.group, &self.decision.least, file, self.decision.grew)
     }
 
-    /// The limit while too little is known of it.
+    /// The limit while too little is known to decide.
     pub(crate) fn blind_limit(&self) -> Option<Limit> {
         limits::blind_limit(self.group, &self.decision.least, self.memo.blind_s)
     }
 
-    /// Decides its limit. One that rises although nothing moves it, or no faster than other memory
-    /// grew, makes room.
+    /// Sets its limit. The reason becomes [`Reason::MakeRoom`] if the limit rises although neither feedback
+    /// nor rebalancing moves it, or rises by less than four times the growth of other memory.
     pub(crate) fn limit_at(&mut self, to: Limit, reason: Reason) {
         let decision = &mut self.decision;
         let before = decision.high.map(|(_, reason)| reason);
@@ -222,14 +221,13 @@ impl<'a> Member<'a> {
         decision.high = Some((to, reason));
     }
 
-    /// An inner group may have been a leaf, and limited: it gets the operator's limit back.
+    /// Restores the operator's limit: an inner group may have been a leaf with a limit.
     pub(crate) fn limit_as_before(&mut self) {
         if let Some(high) = self.group.knobs.operator.high {
             self.limit_at(high, Reason::AtEntitlement);
         }
     }
 
-    /// What it needs, lends and borrows, where its curve says so.
     fn stake(&self) -> Option<Stake> {
         let (lent, plain) = (self.memo.lent?, self.decision.plain?);
         Some(Stake {

@@ -1,27 +1,28 @@
-//! Disks that no scheduler serves by weight: io.cost is switched on for them while groups contend, with a model
-//! that is given or learned.
+//! Disks whose scheduler does not serve by weight: io.cost is switched on for them while groups contend, with
+//! a model that is given or learned.
 //!
 //! Units: bytes, requests and seconds.
 //!
-//! The kernel's model of a disk is linear (`block/blk-iocost.c`): a request costs a fixed time and a time for
-//! each byte. Both are learned from the disk under load, without a benchmark. While it is *saturated* (it had
-//! something to do all the time) what it delivers is its capacity: large requests tell the time for a byte,
-//! small ones what is left for each request. The largest that was delivered counts, and fades slowly.
+//! The kernel's model of a disk is linear (`block/blk-iocost.c`): a request costs a fixed time plus a time
+//! per byte. Both are learned from the disk under load, without a benchmark. While the disk is *saturated*
+//! (busy all the time), its throughput is its capacity. Large requests show the time per byte; small ones
+//! show the remaining time per request. The largest throughput counts, and it decays slowly.
 //!
-//! The model need not be right. `io.cost.qos` lets the kernel go slower and faster than the model says: faster
-//! while requests wait for io.cost and the disk answers in time, slower while it does not. What "in time" is,
-//! follows from the model: a few requests' time. If the kernel goes slower than the model, and the disk delivers
-//! less than it did, the kernel is told at once to be content with later answers.
+//! The model need not be exact. `io.cost.qos` lets the kernel run slower or faster than the model: faster
+//! while requests wait for io.cost and the disk meets its latency target, slower while it misses the target.
+//! The target follows from the model: the time of a few requests. If the kernel runs slower than the model
+//! and the disk delivers less than its capacity, the target is doubled after [`RELAX_S`] seconds.
 //!
 //! Properties:
-//! - A disk for which somebody else configured io.cost is left alone, and so is one that became the user's.
-//! - Nothing is written before groups contend, nor before the disk was saturated for [`LEARN_S`] seconds or its
-//!   model was given.
-//! - Each write makes the kernel wait until no request is on its way, so a model is corrected only when it is
-//!   wrong by more than [`WORTH`], and no more often than every [`PAUSE_S`] seconds.
-//! - A disk that io.cost makes slower gets more time for its answers, up to [`LATENCY_US`].
+//! - A disk for which somebody else configured io.cost is left alone, and so is a disk whose knobs a foreign
+//!   writer took over.
+//! - Nothing is written before groups contend, and nothing before a model is given or the disk was saturated
+//!   for [`LEARN_S`] seconds.
+//! - Each write makes the kernel wait until no request is in flight. A model is therefore corrected only if
+//!   it is wrong by more than the factor [`WORTH`], and a learned one at most once in [`PAUSE_S`] seconds.
+//! - A disk that io.cost slows down gets a larger latency target, up to [`LATENCY_US`].
 //!
-//! Left out: what a disk does differently for sequential and random requests. Both are told the same.
+//! Left out: the difference between sequential and random requests. The model has the same numbers for both.
 
 use std::collections::BTreeMap;
 
@@ -32,39 +33,38 @@ use crate::knob::{Knob, Value};
 use crate::plan::{Reason, Write};
 use crate::snapshot::{BlockDevice, GroupId};
 
-/// A disk that had something to do for this part of the time is saturated.
+/// A disk that is busy for this part of the time is saturated.
 const SATURATED: f64 = 0.9;
-/// Seconds of saturation before a model is believed.
+/// Seconds of saturation before a learned model is used.
 const LEARN_S: f64 = 3.0;
-/// Requests this long, bytes, tell what a byte takes.
+/// Requests of at least this many bytes show the time per byte.
 const LARGE: f64 = 65536.0;
-/// Requests this short tell what a request takes.
+/// Requests of at most this many bytes show the time per request.
 const SMALL: f64 = 16384.0;
-/// What a capacity loses each second in which the disk is saturated and delivers less.
+/// Part of a capacity that decays in each second in which the saturated disk delivers less.
 const FADE: f64 = 0.002;
-/// Time constant of the rates, seconds: a burst into a cache of the disk is no capacity.
+/// Time constant of the rates, seconds, so that a burst into the disk's own cache is not taken for capacity.
 const SMOOTHING_S: f64 = 3.0;
 /// A model that is wrong by this factor is corrected.
 const WORTH: f64 = 1.25;
-/// Seconds between two corrections.
+/// Minimum seconds between two corrections.
 const PAUSE_S: f64 = 20.0;
-/// The page that the kernel's numbers of requests are of.
+/// Size, bytes, of the requests that the `iops` numbers of `io.cost.model` count.
 const PAGE: f64 = 4096.0;
-/// How far the kernel may stray from the model, hundredths of a percent.
+/// Lowest and highest speed of the kernel relative to the model, hundredths of a percent.
 const SLOWEST: u32 = 3000;
 const FASTEST: u32 = 40_000;
-/// Part of the requests that are to be answered in time.
+/// Part of the requests that must meet the latency target, hundredths of a percent.
 const IN_TIME: u32 = 9000;
-/// A disk that delivers less than this part of its capacity, while the kernel goes slower than the model, is
-/// slowed by io.cost.
+/// While the kernel runs slower than the model, a disk that delivers less than this part of its capacity is
+/// slowed down by io.cost.
 const SLOWED: f64 = 0.9;
-/// Seconds of that before it gets twice the time for its answers, and how often it may.
+/// Seconds of being slowed down before the latency target is doubled, and how often it may be doubled.
 const RELAX_S: f64 = 3.0;
 const RELAXED: u32 = 6;
-/// Bounds of the time for an answer, microseconds.
+/// Bounds of the latency target, microseconds.
 const LATENCY_US: (f64, f64) = (200.0, 50_000.0);
 
-/// What is remembered of one disk.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct DiskMemo {
@@ -78,28 +78,28 @@ pub(crate) struct DiskMemo {
     held: bool,
     /// Seconds since its model was written.
     written_s: f64,
-    /// Seconds for which io.cost has made it slower.
+    /// Seconds for which io.cost has slowed it down.
     slowed_s: f64,
-    /// How often it got twice the time for its answers.
+    /// How often its latency target was doubled.
     relaxed: u32,
 }
 
-/// What it does, smoothed; each a second.
+/// Smoothed rates of a disk, per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct DiskRates {
     read_bytes: f64,
     write_bytes: f64,
     requests: f64,
-    /// Part of the time in which it had something to do.
+    /// Part of the time in which it was busy.
     busy: f64,
 }
 
-/// What a direction takes.
+/// Capacity of one direction: reads or writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Capacity {
-    /// 0: not known.
+    /// 0: unknown.
     bytes_per_s: f64,
-    /// What a request takes beside its bytes, seconds; `None`: not known, taken for nothing.
+    /// Time per request in addition to that of its bytes, seconds; `None`: unknown, taken as zero.
     request_s: Option<f64>,
 }
 
@@ -131,7 +131,7 @@ impl DiskRates {
 }
 
 impl Capacity {
-    /// Takes in what a saturated disk delivered.
+    /// Learns from the throughput of a saturated disk.
     fn learn(&mut self, bytes_per_s: f64, requests_per_s: f64, elapsed_s: f64) {
         let size = bytes_per_s / requests_per_s;
         if size >= LARGE {
@@ -145,7 +145,7 @@ impl Capacity {
         }
     }
 
-    /// Bytes, and requests of a page, each second.
+    /// Bytes per second, and requests of one page per second.
     fn numbers(self) -> (u64, u64) {
         let request_s = self.request_s.unwrap_or_default() + PAGE / self.bytes_per_s;
         (self.bytes_per_s as u64, (1.0 / request_s) as u64)
@@ -179,7 +179,7 @@ impl DiskMemo {
         } else {
             0.0
         };
-        // A disk that does both at a time tells of both.
+        // A disk that reads and writes at the same time teaches both directions.
         let mostly = |part: f64| part >= 0.8 * bytes;
         if !mostly(rates.write_bytes) {
             memo.read.learn(bytes, rates.requests, elapsed_s);
@@ -195,7 +195,7 @@ impl DiskMemo {
         if self.saturated_s < LEARN_S {
             return None;
         }
-        // What was not seen of a direction is taken from the other one.
+        // A direction that was not observed takes the capacity of the other one.
         let known =
             |one: Capacity, other: Capacity| if one.bytes_per_s > 0.0 { one } else { other };
         let (rbps, riops) = known(self.read, self.write).numbers();
@@ -213,9 +213,9 @@ impl DiskMemo {
     }
 }
 
-/// How the kernel is to go about this model.
+/// `io.cost.qos` for this model. `relaxed`: how often the latency target was doubled.
 fn qos(model: &CostModel, relaxed: u32) -> CostQos {
-    // A request may wait in the disk for a few others.
+    // A request may wait in the disk behind a few others.
     let in_time = |bps: u64, iops: u64| {
         let request_s = 131_072.0 / bps as f64 + 1.0 / iops as f64;
         let few = 4.0 * f64::from(1 << relaxed);
@@ -247,8 +247,8 @@ fn worth(now: &CostModel, wanted: &CostModel) -> bool {
     })
 }
 
-/// What is remembered of the disks next, and what is to be written of them. `serve`: groups contend, or did,
-/// and are to be served by weight.
+/// The next state of the disks, and the writes to their knobs. `serve`: groups contend, or did, and must be
+/// served by weight.
 pub(crate) fn serve(
     memos: &BTreeMap<GroupId, DiskMemo>,
     disks: &[BlockDevice],
@@ -284,7 +284,7 @@ pub(crate) fn serve(
     (next, writes)
 }
 
-/// The model first: io.cost is never on with a guess of the kernel's.
+/// Both writes, the model first: io.cost is never on with a model that the kernel guessed.
 fn both(disk: &BlockDevice, model: CostModel, relaxed: u32) -> [Write; 2] {
     let reason = Reason::ServeByWeight {
         bytes_per_s: model.rbps.max(model.wbps),

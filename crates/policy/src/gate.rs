@@ -1,24 +1,24 @@
-//! What the gate of the kernel module is fed: a weight for each leaf, times its gain.
+//! Weights for the kernel module's gate: the weight of each leaf, times its gain.
 //!
-//! The gate (`docs/gate.md`) knows cgroups and numbers, no tree: a leaf's number is its share of all
-//! weight down the hierarchy, so that the children of an inner group divide what that group's weight
-//! earned it. It is scaled to the weights of the topmost groups, so that without inner groups it is
-//! the group's own weight; and so that the largest fits the module. Only ratios count for the order
-//! `stride`; `aging` compares differences, for which the owner's numbers matter.
+//! The gate (`docs/gate.md`) knows cgroups and numbers, but no tree. A leaf's number is its share of all
+//! weight down the hierarchy, so that the children of an inner group divide what that group's weight earns.
+//! The number is scaled to the weights of the topmost groups, so that without inner groups it is the group's
+//! own weight, and so that the largest fits the module. The order `stride` uses only ratios. The order
+//! `aging` compares differences, for which the owner's numbers matter.
 //!
-//! Writers that belong to no leaf would pass the gate and use up what it divides: the root cgroup has the
-//! weight of a cgroup that nobody gave one, and stands for all who have no group. An inner group stands for
-//! what is in it and in none of its leaves, like one more child of that weight.
+//! Writers that belong to no leaf would pass the gate and use up what it divides. The root cgroup therefore
+//! has the default weight and stands for all writers without a group. An inner group stands for what is in it
+//! and in none of its leaves, like one more child of the default weight.
 //!
-//! Properties: a change of a gain that would not show is not fed; what is fed and no longer managed
-//! is taken out; without a gate nothing is fed.
+//! Properties: a change of a gain that is too small to show is not fed; a group that was fed and is no longer
+//! managed is removed; without a gate nothing is fed.
 //!
-//! While the gate is closed it orders writers at once and by pages. `memory.high` at the share, which
-//! does the same in seconds and by limits, is left alone for them ([`orders`]): both would
-//! correct the same error, and a limit below what a writer has dirty makes it wait a second time.
+//! While the gate is closed, it orders writers at once and by pages. `memory.high` at the share does the same
+//! in seconds and by limits, and is left alone for these writers ([`orders`]): both would correct the same
+//! error, and a limit below a writer's dirty pages makes it wait a second time.
 //!
-//! Left out: an inner group's part that its idle children leave goes to everybody, not to their
-//! siblings; the gain moves it back.
+//! Left out: if children of an inner group are idle, their part goes to all groups, not to their siblings.
+//! The gain moves it back.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ use crate::plan::Feed;
 use crate::snapshot::{GateSeen, GroupId};
 use crate::units::Weight;
 
-/// The heaviest a group can be (`kmod/abi.h`).
+/// Largest weight of a group in the gate (`kmod/abi.h`).
 const HEAVIEST: f64 = 10_000.0;
 /// Changes smaller than this part of a weight are not fed.
 const WORTH: f64 = 0.02;
@@ -36,7 +36,7 @@ pub(crate) fn orders(gate: Option<&GateSeen>) -> bool {
     gate.is_some_and(|gate| gate.closed)
 }
 
-/// What to tell the gate, that it does not know already.
+/// The weights that the gate does not have already.
 pub(crate) fn feeds(gate: Option<&GateSeen>, members: &[Member]) -> Vec<Feed> {
     let Some(gate) = gate else {
         return Vec::new();
@@ -62,7 +62,7 @@ pub(crate) fn feeds(gate: Option<&GateSeen>, members: &[Member]) -> Vec<Feed> {
     } in wanted
     {
         let target = (weight * scale).round().clamp(1.0, HEAVIEST);
-        // A gain of just 1 gives the owner's weight back.
+        // A gain of exactly 1 restores the owner's weight.
         let exact = (gain - 1.0).abs() < f64::EPSILON;
         let tolerance = if exact { 0.5 } else { WORTH * target };
         let near = |&now: &u32| (f64::from(now) - target).abs() < tolerance;
@@ -77,7 +77,7 @@ pub(crate) fn feeds(gate: Option<&GateSeen>, members: &[Member]) -> Vec<Feed> {
     feeds
 }
 
-/// What a group is to have, before it is made to fit.
+/// The weight of a group before it is scaled to fit the module.
 struct Wanted {
     group: GroupId,
     weight: f64,
@@ -117,7 +117,7 @@ fn wanted(root: Option<GroupId>, members: &[Member]) -> Vec<Wanted> {
     wanted
 }
 
-/// The weights of the topmost groups that have one.
+/// Sum of the weights of the topmost groups that have one.
 fn topmost_weight(members: &[Member]) -> f64 {
     let mut below_one = vec![false; members.len()];
     let mut sum = 0.0;
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// Groups `(id, parent, weight)` with these gains.
+    /// What the gate is fed for groups `(id, parent, weight)` with these gains.
     fn fed(
         gate: &GateSeen,
         tree: &[(u64, Option<u64>, u32)],
@@ -193,7 +193,7 @@ mod tests {
         let tree = [(2, None, 100), (3, None, 800)];
         let gate = seen(&[(2, 100), (3, 800)]);
         assert_eq!(fed(&gate, &tree, &[1.5, 1.01]), [(2, Some(150))]);
-        // Back at one exactly, so that the weights are the owner's again.
+        // A gain of exactly 1 makes the weights the owner's again.
         let gate = seen(&[(2, 100), (3, 808)]);
         assert_eq!(fed(&gate, &tree, &[]), [(3, Some(800))]);
     }
@@ -213,7 +213,7 @@ mod tests {
             (4, None, 100),
         ];
         let weights = fed(&seen(&[]), &tree, &[]);
-        // What is in the parent and in none of them is like one more child of weight 100.
+        // Writers in the parent and in none of its children count like one more child of weight 100.
         let own = (1, Some(200));
         assert_eq!(
             weights,

@@ -1,8 +1,8 @@
 //! The knobs: control files that Justitia writes, one row each.
 //!
-//! A row says the knob's file, what kind of value it takes, where a snapshot keeps what it holds, when it is
-//! restored, and what it is told together with. Reading, writing, the journal, restoring, the report, the
-//! metrics and replays go by the row. `writes.rs` decides when a knob is written.
+//! A row has the knob's file, the kind of its value, the place of its value in a snapshot, when it is
+//! restored, the knobs that it belongs together with, and its metric. Reading, writing, the journal,
+//! restoring, the report, the metrics and replays go by the row. `writes.rs` decides when a knob is written.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::cost::{CostModel, CostQos, DiskCounters};
 use crate::units::{Bytes, GroupId, Limit};
 
-/// `io.weight` ends here (`CGROUP_WEIGHT_MAX`).
+/// Largest `io.weight` (`CGROUP_WEIGHT_MAX`).
 pub const IO_MAX: u32 = 10_000;
-/// `io.bfq.weight` ends here (`block/bfq-cgroup.c`, `BFQ_MAX_WEIGHT`).
+/// Largest `io.bfq.weight` (`block/bfq-cgroup.c`, `BFQ_MAX_WEIGHT`).
 pub const BFQ_MAX: u32 = 1000;
 
 /// The `io.bfq.weight` that systemd writes for an `IOWeight=`: BFQ's range is a tenth of `io.weight`'s.
@@ -43,12 +43,12 @@ pub enum Value {
     Switch(bool),
     /// Whether io.cost is on for a disk, and how.
     CostQos(CostQos),
-    /// What io.cost takes a disk for.
+    /// io.cost's model of a disk.
     CostModel(CostModel),
 }
 
 impl fmt::Display for Value {
-    /// As the kernel takes it; the `swappiness` argument of `memory.reclaim` is the writer's.
+    /// As the kernel takes it; the writer adds the `swappiness` argument of `memory.reclaim`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Limit(limit) => limit.fmt(f),
@@ -61,16 +61,16 @@ impl fmt::Display for Value {
     }
 }
 
-/// What a knob's file takes and shows.
+/// The kind of value that a knob's file takes and shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Bytes, or `max`.
     Limit,
-    /// A weight from 1 on, shown as `default N`. All knobs of this kind state one intent.
+    /// A weight of at least 1, shown as `default N`. All knobs of this kind state one intent.
     Weight {
         /// The largest.
         most: u32,
-        /// What is written before the number.
+        /// Text that is written before the number.
         prefix: &'static str,
     },
     /// `0` or `1`.
@@ -83,7 +83,7 @@ pub enum Kind {
     Reclaim,
 }
 
-/// Where a snapshot keeps what a knob holds.
+/// Where a snapshot keeps a knob's value.
 enum Slot {
     Group {
         get: fn(&Knobs) -> Option<Value>,
@@ -91,7 +91,7 @@ enum Slot {
         foreign: fn(&mut ForeignKnobs) -> &mut bool,
         operator: fn(&mut OperatorLimits) -> Option<&mut Option<Limit>>,
     },
-    /// `of`: what the paths of its disks begin with.
+    /// `of`: the prefix of its disks' paths.
     Disk {
         of: &'static str,
         get: fn(&BlockDevice) -> Option<Value>,
@@ -103,16 +103,16 @@ enum Slot {
 /// When a knob goes back to its prior value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Turn {
-    /// First: it throttles, and a larger value frees who hangs in it. Also while the agent runs its
-    /// writes that raise it pass all others.
+    /// First: the knob throttles, and a larger value frees tasks that are blocked by it. While the agent
+    /// runs, writes that raise it also pass all others.
     Throttle,
-    /// Then the block layer's.
+    /// Then the block layer's knobs.
     Block,
     /// Last: no group is throttled without its protection.
     Protection,
 }
 
-/// A metric of what a group's knob holds.
+/// The metric of a group's knob.
 #[derive(Debug, Clone, Copy)]
 pub struct Gauge {
     /// Its name.
@@ -123,15 +123,14 @@ pub struct Gauge {
     pub help: &'static str,
 }
 
-/// One row of the table.
 struct Row {
     file: &'static str,
     kind: Kind,
     slot: Slot,
     restored: Turn,
-    /// What a manager puts back in the same go when it applies its configuration again.
+    /// The knob that a manager also resets when it applies its configuration again.
     sibling: Option<Knob>,
-    /// It repeats what another knob says, squeezed: where both change, the other one states the intent.
+    /// The knob whose value this one repeats in a smaller range. If both change, that knob states the intent.
     repeats: Option<Knob>,
     gauge: Option<Gauge>,
 }
@@ -145,7 +144,7 @@ macro_rules! knobs {
         }
 
         impl Knob {
-            /// All of them.
+            /// All knobs.
             pub const ALL: &'static [Knob] = &[$(Knob::$name),*];
         }
 
@@ -169,7 +168,7 @@ macro_rules! of_group {
     };
 }
 
-/// The same of a disk's.
+/// The same for a disk's knob.
 macro_rules! of_disk {
     ($of:literal, $value:ident $field:ident) => {
         Slot::Disk {
@@ -211,7 +210,7 @@ knobs! {
             help: "Value of the group's memory.high; +Inf is no limit.",
         }),
     }
-    /// `memory.reclaim`: take file pages now. Has no value to restore.
+    /// `memory.reclaim`: reclaims file pages now. It has no value to restore.
     MemoryReclaim = "memory.reclaim" {
         kind: Kind::Reclaim,
         slot: Slot::Nowhere,
@@ -247,7 +246,7 @@ knobs! {
             help: "Value of the group's io.bfq.weight.",
         }),
     }
-    /// `low_latency` of a disk's BFQ: raises the weight of queues it takes for interactive.
+    /// `low_latency` of a disk's BFQ, which raises the weight of queues that it takes for interactive.
     BfqLowLatency = "low_latency" {
         kind: Kind::Switch,
         slot: of_disk!("block:", Switch low_latency),
@@ -265,7 +264,7 @@ knobs! {
         repeats: None,
         gauge: None,
     }
-    /// A disk's line of the root's `io.cost.model`: what io.cost takes the disk for.
+    /// A disk's line of the root's `io.cost.model`: io.cost's model of the disk.
     IoCostModel = "io.cost.model" {
         kind: Kind::CostModel,
         slot: of_disk!("cost:", CostModel cost_model),
@@ -307,12 +306,12 @@ impl Knob {
         matches!(self.kind(), Kind::Limit | Kind::Reclaim)
     }
 
-    /// When it goes back.
+    /// When it goes back to its prior value.
     pub const fn restored(self) -> Turn {
         self.row().restored
     }
 
-    /// The knob that a manager puts back in the same go.
+    /// The knob that a manager also resets.
     pub const fn sibling(self) -> Option<Knob> {
         self.row().sibling
     }
@@ -331,7 +330,7 @@ impl Knob {
         }
     }
 
-    /// The metric of what a group's knob holds.
+    /// The metric of a group's knob.
     pub const fn gauge(self) -> Option<Gauge> {
         self.row().gauge
     }
@@ -357,8 +356,8 @@ impl Knob {
         Knob::ALL.iter().copied().filter(has)
     }
 
-    /// Whether it is a disk's. These have nobody who applies a configuration again and again: one that is back
-    /// where it was was put there by somebody.
+    /// Whether it is a disk's. No manager applies the configuration of a disk again and again, so a disk's
+    /// knob that is back at its prior value was put there by somebody.
     pub fn is_disks(self) -> bool {
         matches!(self.row().slot, Slot::Disk { .. })
     }
@@ -368,13 +367,13 @@ impl Knob {
         matches!(self.kind(), Kind::CostQos | Kind::CostModel)
     }
 
-    /// The knobs that state a group's weight; the first that says more than the default says what was meant.
+    /// The knobs that state a group's weight. The first that differs from the default states the intent.
     pub fn weights() -> impl Iterator<Item = Knob> {
         let all = Knob::ALL.iter().copied();
         all.filter(|knob| matches!(knob.kind(), Kind::Weight { .. }))
     }
 
-    /// The value of this knob that [`Value`]'s `Display` gave this text for.
+    /// Parses the text that [`Value`]'s `Display` gives for this knob.
     pub fn value(self, text: &str) -> Option<Value> {
         match self.kind() {
             Kind::Limit if text == "max" => Some(Value::Limit(Limit::Max)),
@@ -398,7 +397,7 @@ impl fmt::Display for Knob {
     }
 }
 
-/// The knobs of a group as they stand. `None`: the file is not there, so the knob cannot be used.
+/// The values of a group's knobs. `None`: the file does not exist, so the knob cannot be used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Knobs {
     /// `memory.low`.
@@ -416,7 +415,7 @@ pub struct Knobs {
     pub bfq_weight: Option<u32>,
     /// `memory.reclaim` can be written.
     pub reclaim: bool,
-    /// A knob that somebody else changed while we held it: it is the user's now.
+    /// Knobs that somebody else changed while we held them: they are the user's now.
     pub foreign: ForeignKnobs,
     /// What the operator had set before Justitia came; the policy stays within it.
     #[serde(default)]
@@ -424,7 +423,7 @@ pub struct Knobs {
 }
 
 impl Knobs {
-    /// What a knob holds; `None`: it is not there, or not a group's.
+    /// The value of a knob; `None`: the file does not exist, or the knob is not a group's.
     pub fn get(&self, knob: Knob) -> Option<Value> {
         match knob.row().slot {
             Slot::Group { get, .. } => get(self),
@@ -432,7 +431,7 @@ impl Knobs {
         }
     }
 
-    /// Notes what a knob holds. A value of another kind, and a knob that is not a group's, changes nothing.
+    /// Notes the value of a knob. A value of another kind, and a knob that is not a group's, changes nothing.
     pub fn set(&mut self, knob: Knob, value: Value) {
         if let Slot::Group { set, .. } = knob.row().slot {
             set(self, value);
@@ -453,7 +452,7 @@ pub struct OperatorLimits {
     pub low: Option<Limit>,
     /// `memory.high`: a limit that is never raised.
     pub high: Option<Limit>,
-    /// `io.bfq.weight` or `io.weight`: what the group is worth beside siblings that nobody manages.
+    /// `io.bfq.weight` or `io.weight`: the weight of the group among unmanaged siblings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_weight: Option<u32>,
 }
@@ -489,10 +488,10 @@ impl ForeignKnobs {
     }
 }
 
-/// One disk that BFQ schedules, or that io.cost could.
+/// One disk that BFQ schedules, or that io.cost could serve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockDevice {
-    /// Identity; another one after the scheduler was changed, even if it is BFQ again.
+    /// Identity. It changes when the scheduler is changed, even if that is BFQ again.
     pub id: GroupId,
     /// Where its knobs are: `block:nvme0n1` where BFQ schedules it, `cost:nvme0n1` where not.
     pub path: String,
@@ -506,13 +505,13 @@ pub struct BlockDevice {
     /// Its line of `io.cost.model`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_model: Option<CostModel>,
-    /// What it did, where io.cost could serve it.
+    /// Its counters, if io.cost could serve it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<DiskCounters>,
-    /// How fast io.cost lets it go, of its model, in hundredths of a percent.
+    /// io.cost's `vrate`: its speed relative to the model, in hundredths of a percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vrate: Option<u32>,
-    /// What it delivers, by the configuration or by udev.
+    /// Its model as given by the configuration or by udev.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_model: Option<CostModel>,
 }
@@ -533,7 +532,7 @@ impl BlockDevice {
         }
     }
 
-    /// What its knobs hold is not known any more.
+    /// Forgets the values of its knobs.
     pub fn forget_values(&mut self) {
         *self = BlockDevice {
             foreign: self.foreign,
@@ -541,7 +540,7 @@ impl BlockDevice {
         };
     }
 
-    /// What a knob holds; `None`: not known, or not a disk's.
+    /// The value of a knob; `None`: unknown, or the knob is not a disk's.
     pub fn get(&self, knob: Knob) -> Option<Value> {
         match knob.row().slot {
             Slot::Disk { get, .. } => get(self),
@@ -549,7 +548,7 @@ impl BlockDevice {
         }
     }
 
-    /// Notes what a knob holds. A value of another kind, and a knob that is not a disk's, changes nothing.
+    /// Notes the value of a knob. A value of another kind, and a knob that is not a disk's, changes nothing.
     pub fn set(&mut self, knob: Knob, value: Value) {
         if let Slot::Disk { set, .. } = knob.row().slot {
             set(self, value);

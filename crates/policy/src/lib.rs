@@ -1,18 +1,18 @@
-//! The policy of Justitia: pure functions from what was seen to what is to be done.
+//! The policy of Justitia: a pure function from a snapshot of the host to a plan of knob writes.
 //!
-//! Nothing here does I/O, reads a clock or logs. [`step()`] is the whole of it; no module imports one
+//! Nothing here does I/O, reads a clock or logs. [`step()`] is the entry point. No module imports a module
 //! that imports it back:
 //!
 //! ```text
-//! units, worth, cost, knob, color, snapshot, rates, plan, config what was seen, wanted and to be done
-//! feedback                                          what is learned of a group
-//! decision                                          one group in one step
-//! share, caps, order, guard, writes, gate, disk     what a step goes through
+//! units, worth, cost, knob, color, snapshot, rates, plan, config   inputs and outputs
+//! feedback                                                         what is learned about a group
+//! decision                                                         one group in one step
+//! share, caps, order, guard, writes, gate, disk                    stages of a step
 //! step
 //! ```
 //!
-//! Every quantity names its unit; a value that could not be read is `None`, and each module says what
-//! it does then.
+//! Every quantity names its unit. A value that could not be read is `None`, and each module says what it
+//! does then.
 #![warn(missing_docs)]
 
 mod block;

@@ -27,8 +27,8 @@ pub fn share_error(weights: &[u32], rates: &[f64]) -> Option<f64> {
     (!nothing).then(|| errors.sum::<f64>() / 2.0)
 }
 
-/// Utility of weighted proportional fairness: the sum of `(w_i / W) ln b_i`. Only differences
-/// mean something: +0.01 is one percent more for everybody. `None` if somebody got nothing.
+/// Utility of weighted proportional fairness: the sum of `(w_i / W) ln b_i`. Only differences mean something:
+/// +0.01 is one percent more for every container. `None` if a container got nothing.
 pub fn utility(weights: &[u32], rates: &[f64]) -> Option<f64> {
     let pairs = pairs(weights, rates)?;
     let weight: f64 = pairs.iter().map(|(w, _)| w).sum();

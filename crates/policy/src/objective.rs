@@ -1,4 +1,5 @@
-//! Objectives: for whom the feedback moves shares of page cache. A third one is a variant here.
+//! Objectives: which groups the feedback orders by their shares of page cache. A new objective is a variant
+//! of [`Objective`].
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Objective {
-    /// Weighted proportional fairness: never levels anybody down for nothing.
+    /// Weighted proportional fairness: no group is slowed down unless another group gains.
     #[default]
     Fair,
     /// The lowest proportionality variation, whatever it costs.
@@ -14,10 +15,10 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// Whether a busy group, a writer or not, is ordered by its share of page cache.
+    /// Whether the feedback orders a busy group by its share of page cache. `writer`: the group is a writer.
     pub(crate) fn orders(self, writer: bool) -> bool {
         match self {
-            // Less page cache costs a reader hits, which nobody else gains.
+            // Less page cache costs a reader hits, and no other group gains them.
             Objective::Fair => writer,
             Objective::Strict => true,
         }

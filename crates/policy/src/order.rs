@@ -1,11 +1,11 @@
-//! Orders those who contend: gains move the page share, and with it the bandwidth.
+//! Orders contending groups: gains move the page share, and bandwidth follows.
 //!
-//! - Writers that contend or claim ([`crate::feedback::activity`]) take part. Each is limited
-//!   (`memory.high`) at its weight times its gain ([`crate::feedback::controller`]) of what they are
-//!   entitled to together. With a single contender there is nothing to order, and no limit.
-//! - Groups that mix reads with writes are limited at what they are entitled to, which the feedback
-//!   does not touch. Readers are not limited at all. All keep their protection.
-//! - With objective `strict` everybody who contends takes part, readers too ([`crate::objective`]).
+//! - Writers that contend or claim ([`crate::feedback::activity`]) take part. The sum of their entitlements
+//!   is divided among them by weight times gain ([`crate::feedback::controller`]), and `memory.high` limits
+//!   each at its part. A single contender needs no order and gets no limit.
+//! - Groups that mix reads with writes are limited at their entitlement, which the feedback does not change.
+//!   Readers are not limited. All groups keep their protection.
+//! - With objective `strict` every contending group takes part, readers included ([`crate::objective`]).
 //! - Writers that the closed gate of the kernel module orders get no limit ([`crate::gate`]).
 
 use crate::config::{Config, FeedbackConfig, Objective};
@@ -16,9 +16,9 @@ use crate::share;
 use crate::share::water::{divide, Node};
 use crate::units::{Bytes, Limit};
 
-/// Limits add up to this much of what the participants are entitled to: few fill their share, only
-/// the ratio of the limits matters, and memory that nobody fills is lost (fileserver, 8 groups:
-/// 68 MB/s without, 75 MB/s with).
+/// Sum of the limits over the sum of the participants' entitlements. Few groups fill their share, only the
+/// ratio of the limits matters, and memory that no group fills is lost (fileserver, 8 groups: 68 MB/s
+/// without, 75 MB/s with).
 pub(crate) const OVERCOMMIT: f64 = 1.25;
 
 /// Moves the gains and sets the limits. `gated`: the gate orders writers.
@@ -36,13 +36,13 @@ pub(crate) fn order(members: &mut [Member], config: &Config, gated: bool, elapse
     limit_mixed(members, participants.len());
 }
 
-/// Who takes part: the contenders whose bandwidth a page share moves, and with them those who
-/// claim. Indices in increasing order; empty if there is nothing to order.
+/// The groups that take part: contenders whose bandwidth a page share moves, and groups that claim. Indices
+/// in increasing order; empty if there is nothing to order.
 fn participants(members: &mut [Member], objective: Objective, elapsed_s: f64) -> Vec<usize> {
     let candidates: Vec<(usize, f64)> = (0..members.len())
         .filter(|&i| members[i].leaf && members[i].group.non_file().is_some())
         .filter(|&i| {
-            // A group that is blocked moves nothing either, but it stalls.
+            // A blocked group moves no bytes either, but it stalls.
             let activity = &members[i].memo.activity;
             (!activity.idle() || members[i].contends()) && objective.orders(activity.writer())
         })
@@ -65,7 +65,7 @@ fn participants(members: &mut [Member], objective: Objective, elapsed_s: f64) ->
     }
 }
 
-/// One step of the controllers. `weights`: of each member among the participants.
+/// One step of the controllers. `weights`: each member's share of the participants' weight.
 fn move_gains(members: &mut [Member], weights: &[f64], config: &FeedbackConfig, elapsed_s: f64) {
     let mut measured = Vec::new();
     let mut controllers = Vec::new();
@@ -77,7 +77,7 @@ fn move_gains(members: &mut [Member], weights: &[f64], config: &FeedbackConfig, 
         measured.push(Measured {
             weight,
             rate: member.memo.rates.bytes_per_s().unwrap_or(0.0),
-            // Who gives has said that it does not need more.
+            // A group with a cap has declared that it does not need more.
             unused: member.memo.cap.is_some()
                 || limits::leaves_share_unused(group) && !member.memo.activity.claiming(),
             at_floor: limits::stands_at_floor(group, &decision.least, decision.shift.for_others),
@@ -91,7 +91,8 @@ fn move_gains(members: &mut [Member], weights: &[f64], config: &FeedbackConfig, 
     }
 }
 
-/// Who is known not to contend is not held back; of others nothing is concluded.
+/// Lifts the limit of a group whose state is known; the later functions limit contenders again. A group whose
+/// state is unknown gets its blind limit, and an inner group the operator's.
 fn release(member: &mut Member, elapsed_s: f64) {
     if !member.leaf {
         member.limit_as_before();
@@ -111,8 +112,8 @@ fn release(member: &mut Member, elapsed_s: f64) {
     }
 }
 
-/// Divides what the participants are entitled to together among them, by weight times gain. What a
-/// group holds for others does not count: it gets room for that above its share.
+/// Divides the sum of the participants' entitlements among them, by weight times gain. Page cache that a
+/// group holds for others does not count: the limit leaves room for it above the share.
 fn limit_participants(
     members: &mut [Member],
     participants: &[usize],
@@ -151,9 +152,9 @@ fn limit_participants(
     }
 }
 
-/// Limits contenders that mostly read, but write a good deal too, at what they are entitled to:
-/// dirty limits scale with `memory.high`, so without it the writes of all are served alike. What
-/// nobody demands was lent out by the entitlements, so no memory lies idle.
+/// Limits contenders at their entitlement if they mostly read but also write much. Dirty limits scale with
+/// `memory.high`, so without a limit the kernel serves all writers alike. The entitlements already lend what
+/// nobody demands, so no memory lies idle.
 fn limit_mixed(members: &mut [Member], participants: usize) {
     let mixes =
         |m: &Member| m.leaf && !m.decision.participant && m.contends() && m.memo.activity.mixes();
@@ -165,7 +166,7 @@ fn limit_mixed(members: &mut [Member], participants: usize) {
     }
 }
 
-/// Limits a group at this share, and room for what it holds for others.
+/// Limits a group at this share plus what it holds for others.
 fn limit(member: &mut Member, share: Bytes) {
     if let Some(limit) = member.limit_for(share + member.decision.shift.for_others) {
         member.limit_at(limit, member.decision.reason());

@@ -1,7 +1,6 @@
-//! What is to be done: a list of knob writes, each with its reason.
+//! The plan: a list of knob writes, each with its reason.
 //!
-//! A plan is data: it can be printed (`justitia plan`), compared and replayed. Applying it is the
-//! agent's business.
+//! A plan is data: it can be printed (`justitia plan`), compared and replayed. The agent applies it.
 
 use std::fmt;
 
@@ -25,7 +24,7 @@ pub enum Reason {
         /// Anonymous and kernel memory added to it.
         non_file: Bytes,
     },
-    /// An ancestor protects just what its children claim.
+    /// An ancestor protects exactly what its children claim.
     ChildrenSum,
     /// The group takes more than its share while others wait.
     AboveShare {
@@ -34,8 +33,8 @@ pub enum Reason {
         /// The feedback's gain on its share.
         gain: f64,
     },
-    /// The group mixes reads with writes while others wait: it is limited at what it is entitled
-    /// to, with some overcommitment.
+    /// The group mixes reads with writes while others wait. It is limited at its entitlement, with some
+    /// overcommitment.
     AtEntitlement,
     /// Nobody contends, or the group no longer does: the limit is lifted.
     NoContention,
@@ -52,24 +51,24 @@ pub enum Reason {
     WeightsMustHold,
     /// Groups contend, and the disk's scheduler knows no weights: io.cost serves it.
     ServeByWeight {
-        /// What io.cost takes the disk for.
+        /// The larger bandwidth of the disk's model.
         bytes_per_s: u64,
     },
-    /// It holds more page cache than its share, and the reserve of free memory is not kept.
+    /// The group holds more page cache than its share, and the reserve of free memory is not kept.
     KeepFree {
-        /// What is to be free above the watermarks.
+        /// Memory to keep free above the watermarks.
         reserve: Bytes,
         /// Page cache it holds above its share.
         over: Bytes,
     },
-    /// Who is not managed, the root cgroup first of all, holds more page cache than its share.
+    /// Unmanaged groups, above all the root cgroup, hold more page cache than their share.
     RootShare {
         /// How much more.
         over: Bytes,
     },
-    /// Memory is reserved for another group, and this one is held at its share meanwhile.
+    /// Memory is reserved for another group, and this group is limited at its share meanwhile.
     Reserved,
-    /// It may take its share of all memory, and what others do not demand.
+    /// The group may take its share of all memory, and what others do not demand.
     ShareOfMemory,
 }
 
@@ -128,7 +127,7 @@ pub struct Write {
     pub reason: Reason,
 }
 
-/// What the policy makes of one group, for `status`, `explain` and metrics.
+/// The policy's view of one group, for `status`, `explain` and metrics.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The group.
@@ -141,13 +140,13 @@ pub struct Verdict {
     pub threshold: Bytes,
     /// Application-level bandwidth since the last step, bytes per second.
     pub bytes_per_s: Option<f64>,
-    /// Of that, what the disk has to carry: bytes written and missed.
+    /// The part of it that the disk has to carry: bytes written and missed.
     pub transferable_bytes_per_s: Option<f64>,
     /// Smoothed bandwidth over the weighted share of the contenders' bandwidth; 1 is ideal.
     pub of_ideal: Option<f64>,
     /// It stalls, so it takes part in the competition.
     pub contending: bool,
-    /// How well it is: declared, or inferred from stalls and share.
+    /// Its color, declared or inferred from stalls and share.
     pub color: Color,
     /// The feedback's gain on its share.
     pub gain: f64,
@@ -156,11 +155,11 @@ pub struct Verdict {
     /// What its page cache did since the last step.
     #[serde(default)]
     pub cache: CacheRates,
-    /// Page cache charged to it that belongs to higher-weighted users of the same files, as far as
-    /// the snapshot says: added to its threshold.
+    /// Page cache charged to it that belongs to higher-weighted users of the same files, as far as the
+    /// snapshot shows. It is added to the threshold.
     #[serde(default)]
     pub held_for_others: Bytes,
-    /// Page cache of its own that is charged to others, as far as the snapshot says: taken off its
+    /// Page cache of its own that is charged to others, as far as the snapshot shows. It is taken off the
     /// threshold.
     #[serde(default)]
     pub held_by_others: Bytes,
@@ -170,22 +169,22 @@ pub struct Verdict {
     /// Page cache it may hold while it gives memory to others by its color; `None`: it does not.
     #[serde(default)]
     pub cap: Option<Bytes>,
-    /// What it needs to stay well, all memory: learned while it gave.
+    /// All memory that it needs to stay satisfied, learned while it gave memory.
     #[serde(default)]
     pub working_set: Option<Bytes>,
-    /// What it does with its share, where its reads tell what memory is worth to it.
+    /// What it needs, lends and borrows, if its reads show what memory is worth to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stake: Option<Stake>,
 }
 
-/// What a group whose curve is known does with its plain share, the division by weight among all.
+/// How a group with a known curve uses its plain share, the division by weight among all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stake {
     /// Page cache with which its reads hit as often as with all of that share.
     pub needs: Bytes,
-    /// What it leaves of that share to others.
+    /// The part of that share that it leaves to others.
     pub lends: Bytes,
-    /// What it has the use of beyond that share.
+    /// Page cache that it may use beyond that share.
     pub borrows: Bytes,
 }
 
@@ -218,11 +217,11 @@ impl HostRates {
     }
 }
 
-/// What is to be done, and what was thought.
+/// The writes of a step, and the reasoning behind them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Knob writes, at most one for each knob, in the order they must happen: disks first; an ancestor's protection is
-    /// raised before its children's, and lowered after.
+    /// Knob writes, at most one for each knob, in the order in which they must happen: disks first; an
+    /// ancestor's protection is raised before its children's, and lowered after.
     pub writes: Vec<Write>,
     /// One verdict for each managed group, in the snapshot's order.
     pub verdicts: Vec<Verdict>,
@@ -233,10 +232,10 @@ pub struct Plan {
     /// How much the host waited since the last step.
     #[serde(default)]
     pub host: HostRates,
-    /// What the guard thought; `None`: it has nothing to do.
+    /// The guard's view; `None`: it has nothing to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<Guarded>,
-    /// What the kernel module's gate is to be told; empty without one.
+    /// Weights for the kernel module's gate; empty without one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gate: Vec<Feed>,
 }
@@ -246,28 +245,28 @@ pub struct Plan {
 pub struct Feed {
     /// The group.
     pub group: GroupId,
-    /// Its weight there, 1 to 10000; `None`: it is no longer ours, and taken out.
+    /// Its weight in the gate, 1 to 10000; `None`: it is no longer managed, and is removed.
     pub weight: Option<u32>,
-    /// The feedback's gain in it.
+    /// The feedback's gain that the weight includes.
     pub gain: f64,
 }
 
-/// What the guard thought. Bytes; free memory is counted above the zones' high watermarks.
+/// The guard's view, in bytes. Free memory is counted above the zones' high watermarks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guarded {
-    /// What is to be free: the standing reserve, and what was reserved and not taken up yet.
+    /// Memory to keep free: the standing reserve, and reserved memory that is not taken up yet.
     pub reserve: Bytes,
-    /// Of that, what was reserved.
+    /// The reserved part of it.
     pub reserved: Bytes,
-    /// What is free.
+    /// Free memory.
     pub spare: Option<Bytes>,
-    /// What has to be taken from somebody.
+    /// Memory that has to be taken from groups.
     pub missing: Bytes,
-    /// Page cache of the root cgroup and of groups that nobody manages.
+    /// Page cache of the root cgroup and of unmanaged groups.
     pub unmanaged: Option<Bytes>,
-    /// What of that is theirs; `None`: nothing bounds it here.
+    /// Their share; `None`: nothing bounds them here.
     pub unmanaged_share: Option<Bytes>,
-    /// What this step asks for, from all.
+    /// Sum of what this step asks for.
     pub asked: Bytes,
 }
 

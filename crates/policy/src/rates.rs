@@ -21,16 +21,16 @@ pub struct Rates {
     pub stalled: Option<f64>,
     /// The same for CPUs.
     pub cpu_stalled: Option<f64>,
-    /// What the page cache did.
+    /// Page-cache rates.
     pub cache: CacheRates,
 }
 
-/// What a group's page cache did over the last period.
+/// Page-cache rates of one group over the last period.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CacheRates {
-    /// Of the pages that buffered reads asked for, the fraction that was there and not only
-    /// because readahead had just fetched it, 0 to 1. `None`: nothing was asked for.
+    /// Fraction of the pages asked for by buffered reads that were hits, 0 to 1. A page that readahead had
+    /// just fetched is no hit. `None`: no page was asked for.
     pub hit_ratio: Option<f64>,
     /// Pages asked for per second.
     pub asked_pages_per_s: Option<f64>,
@@ -46,7 +46,7 @@ pub struct CacheRates {
     pub refault_pages_per_s: Option<f64>,
     /// Faults on mapped files per second.
     pub mmap_faults_per_s: Option<f64>,
-    /// Of those, faults that waited for the disk, per second.
+    /// Faults on mapped files that waited for the disk, per second.
     pub mmap_major_faults_per_s: Option<f64>,
     /// Seconds per second its tasks spent in direct reclaim; more than 1 if several did.
     pub reclaim_s_per_s: Option<f64>,
@@ -55,7 +55,7 @@ pub struct CacheRates {
 }
 
 impl Rates {
-    /// From the counters then and now; `elapsed_s` must be positive.
+    /// From the counters then and now; no rates unless `elapsed_s` is positive.
     pub fn between(then: &Counters, now: &Counters, elapsed_s: f64) -> Rates {
         let per_s = |then: Option<u64>, now: Option<u64>| {
             let delta = now?.checked_sub(then?)?;
@@ -83,8 +83,8 @@ impl Rates {
         Some(self.read_per_s? + self.written_per_s?)
     }
 
-    /// What the disk has to carry: written and missed. Readahead can fetch more than was read;
-    /// a group never misses more than it reads.
+    /// What the disk has to carry: bytes written and missed. Readahead can fetch more than was read, so
+    /// misses count at most as much as reads.
     pub fn transferable_per_s(&self) -> Option<f64> {
         Some(self.written_per_s? + self.missed_per_s?.min(self.read_per_s?))
     }

@@ -1,4 +1,4 @@
-//! What the agent saw at one instant: the host, the groups, their knobs.
+//! A snapshot: the host, the groups and their knobs, as the agent saw them at one instant.
 //!
 //! Counters are cumulative, as the kernel keeps them; [`crate::step()`] takes the differences. A
 //! value that could not be read is `None`, never zero.
@@ -19,20 +19,20 @@ pub struct Snapshot {
     pub host: Host,
     /// Managed groups and all their ancestors below the cgroup root, parents before children.
     pub groups: Vec<Group>,
-    /// Disks whose scheduler has knobs of ours.
+    /// Disks with knobs that Justitia may write.
     #[serde(default)]
     pub devices: Vec<BlockDevice>,
-    /// Files that several groups use. `None`: nothing sees that here, and every page counts as the
-    /// payer's own.
+    /// Files that several groups use. `None`: no observer sees them, and every page counts as the payer's
+    /// own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<Vec<SharedFile>>,
-    /// The root cgroup, where the guard is in force.
+    /// The root cgroup, if the guard is in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<Outside>,
-    /// Memory that is to be free for groups that are about to start.
+    /// Memory to keep free for groups that are about to start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reservations: Vec<Reservation>,
-    /// The kernel module's gate, where the agent holds it.
+    /// The kernel module's gate, if this agent holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateSeen>,
 }
@@ -40,16 +40,16 @@ pub struct Snapshot {
 /// The kernel module's gate, held by this agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateSeen {
-    /// Writers wait for their turn; otherwise everybody passes.
+    /// Writers wait for their turn; otherwise all writers pass.
     pub closed: bool,
-    /// The root cgroup, to which writers belong that have no group; `None`: unknown, they pass.
+    /// The root cgroup, which stands for writers without a group; `None`: unknown, and they pass.
     #[serde(default)]
     pub root: Option<GroupId>,
     /// The weights it was fed, by group.
     pub fed: Vec<(GroupId, u32)>,
 }
 
-/// The root cgroup: what is charged to no group below it.
+/// The root cgroup, for memory that is charged to no group below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outside {
     /// Its id.
@@ -58,10 +58,10 @@ pub struct Outside {
     pub reclaim: bool,
 }
 
-/// Memory that is to be free until a group has taken it.
+/// Memory to keep free until a group has taken it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reservation {
-    /// Path of the group; it need not be there yet.
+    /// Path of the group, which need not exist yet.
     pub path: String,
     /// How much.
     pub bytes: Bytes,
@@ -75,7 +75,7 @@ pub struct Reservation {
 pub struct SharedFile {
     /// Groups that use it.
     pub users: Vec<GroupId>,
-    /// Page cache of it that is charged to each group, users or not.
+    /// Page cache of the file that is charged to each group, whether or not the group uses the file.
     pub held: Vec<(GroupId, Bytes)>,
 }
 
@@ -88,19 +88,19 @@ pub struct Host {
     pub free: Option<Bytes>,
     /// Page cache of the whole host: `Cached + Buffers - Shmem`, the paper's `NR_FILE_PAGES`.
     pub file: Option<Bytes>,
-    /// The zones' high watermarks, and what lower zones withhold from allocations that a higher one
-    /// could serve: below this much free memory kswapd works.
+    /// The zones' high watermarks, plus the memory that lower zones withhold from allocations that a higher
+    /// zone could serve (`lowmem_reserve`). kswapd works below this much free memory.
     pub high_watermark: Option<Bytes>,
     /// `SwapTotal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swap: Option<Bytes>,
-    /// Stalls of all tasks of the host. Nothing is decided by it; it is shown.
+    /// Stalls of all tasks of the host, for display only.
     #[serde(default)]
     pub pressure: Pressure,
 }
 
 impl Host {
-    /// Free memory that the kernel need not keep; `None`: not known.
+    /// Free memory above the high watermark; `None`: unknown.
     pub fn spare(&self) -> Option<Bytes> {
         Some(self.free? - self.high_watermark?)
     }
@@ -115,41 +115,41 @@ pub struct Group {
     pub parent: Option<GroupId>,
     /// Path relative to the cgroup2 mount, for example `/app/db`.
     pub path: String,
-    /// `None`: an ancestor that is only there to hold managed groups. It is transparent, and so is an inner
-    /// group to which nobody gave a weight: it counts with the sum of its children's weights, so that
-    /// containers under different slices compete by their own numbers. An inner group with a weight divides
-    /// among its children what that weight earned it.
+    /// `None`: an ancestor that only contains managed groups. It is transparent, and so is an inner group
+    /// without a weight of its own: it counts with the sum of its children's weights, so that containers
+    /// under different slices compete by their own numbers. An inner group with a weight divides among its
+    /// children what that weight earns.
     pub weight: Option<Weight>,
     /// Where the weight came from.
     pub weight_source: WeightSource,
-    /// It lies in a subtree that root delegated: what it says divides that subtree's share.
+    /// It lies in a subtree that root delegated. A weight stated there divides that subtree's share.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delegated: bool,
     /// Memory gauges.
     pub memory: Memory,
     /// Application-level traffic counters.
     pub traffic: Traffic,
-    /// Page-cache counters, where something counts them.
+    /// Page-cache counters, if an observer counts them.
     #[serde(default)]
     pub cache: CacheCounters,
     /// Pressure stall totals.
     pub pressure: Pressure,
     /// What the knobs hold now.
     pub knobs: Knobs,
-    /// Seconds since its counters were read the time before, if not in the step before.
+    /// Seconds since its counters were last read, if that was before the previous step.
     #[serde(default)]
     pub read_after_s: Option<f64>,
     /// What its application declared about itself; `None`: it never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declared: Option<Declared>,
-    /// What page cache is worth to it, where its reads tell.
+    /// What page cache is worth to it, if its reads show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worth: Option<Curve>,
 }
 
 impl Group {
-    /// All memory that is not page cache: anonymous, kernel, shmem, sockets. The two gauges are not
-    /// read at the same instant; anonymous memory is there in any case.
+    /// All memory that is not page cache: anonymous, kernel, shmem, sockets. The two gauges are not read at
+    /// the same instant, so the result is at least the anonymous memory.
     pub fn non_file(&self) -> Option<Bytes> {
         let other = self.memory.current? - self.memory.file?;
         Some(other.max(self.memory.anon.unwrap_or_default()))
@@ -166,7 +166,7 @@ pub enum WeightSource {
     Xattr,
     /// The annotation `justitia.io/weight` of a Kubernetes pod, or that for one of its containers.
     PodAnnotation,
-    /// The cap of a pod's namespace: the annotation asks for more.
+    /// The cap of a pod's namespace, because the annotation asks for more.
     PodCap,
     /// The OCI annotation `io.justitia.weight`.
     OciAnnotation,
@@ -174,9 +174,9 @@ pub enum WeightSource {
     OciBlockIo,
     /// `io.bfq.weight` or `io.weight`.
     IoWeight,
-    /// Nobody said anything: the QoS class of a Kubernetes pod.
+    /// No weight was stated: the QoS class of a Kubernetes pod.
     QosClass,
-    /// Nobody said anything: 100.
+    /// No weight was stated: 100.
     #[default]
     Default,
 }
@@ -188,7 +188,7 @@ pub struct Memory {
     pub current: Option<Bytes>,
     /// Page cache: `file - shmem`.
     pub file: Option<Bytes>,
-    /// `file_mapped`: page cache in page tables; taking it away thrashes code.
+    /// `file_mapped`: page cache in page tables. Reclaiming it makes code thrash.
     pub file_mapped: Option<Bytes>,
     /// `file_dirty + file_writeback`.
     pub file_dirty: Option<Bytes>,
@@ -217,21 +217,21 @@ pub struct Traffic {
 /// Page-cache counters of a group, cumulative. `None` without an observer that counts them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheCounters {
-    /// Pages that buffered reads asked for: of each call, the pages its bytes lie in.
+    /// Pages that buffered reads asked for; each call counts the pages in which its bytes lie.
     pub asked_pages: Option<u64>,
-    /// Of those, pages that were not in the page cache when the call asked.
+    /// Asked pages that were not in the page cache when the call asked.
     pub missed_pages: Option<u64>,
-    /// Of those, pages that were there only because the same reader's readahead had just fetched
-    /// them: neither hit nor miss.
+    /// Asked pages that were there only because the same reader's readahead had just fetched them: neither
+    /// hit nor miss.
     pub readahead_pages: Option<u64>,
-    /// Pages that the group's reads and faults brought into the page cache; where only a tracepoint tells,
-    /// also those of writes.
+    /// Pages that the group's reads and faults brought into the page cache. If a tracepoint is the only
+    /// source, pages of its writes are included.
     pub inserted_pages: Option<u64>,
-    /// Page cache charged to the group that reclaim took.
+    /// Page-cache pages charged to the group that reclaim evicted.
     pub evicted_pages: Option<u64>,
     /// Faults on mapped files that reached the file system's fault handler.
     pub mmap_faults: Option<u64>,
-    /// Of those, faults that waited for the disk.
+    /// Faults on mapped files that waited for the disk.
     pub mmap_major_faults: Option<u64>,
     /// Microseconds the group's tasks spent in direct reclaim, for the host or for a limit.
     pub reclaim_us: Option<u64>,

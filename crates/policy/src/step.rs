@@ -1,18 +1,18 @@
-//! One step: what is remembered and what is seen become what is to be done.
+//! One step: the state and a snapshot become the next state and a plan.
 //!
-//! 1. Counters become rates; stalls decide who *contends* ([`crate::feedback::activity`]).
-//! 2. What the guard keeps free is no page cache to be divided ([`crate::guard`]).
-//! 3. Groups that declare themselves well give: their caps come down ([`crate::caps`]).
-//! 4. Page cache is divided by weight among those who demand it, and what somebody has no use for is lent
-//!    to those whom it buys something ([`crate::share`]).
-//! 5. Gains move the share of the writers that contend, and limit them at it ([`crate::order`]).
-//! 6. Caps limit who gives; reservations limit who is at its share; bounds limit who would take more
-//!    than its share of all memory ([`crate::bound`]).
-//! 7. Decisions become writes: protection, limits, block weights ([`crate::writes`]), and what the
-//!    kernel module's gate is fed ([`crate::gate`]).
-//! 8. What was thought is told, and what the next step needs is remembered.
+//! 1. Counters become rates; stalls decide which groups *contend* ([`crate::feedback::activity`]).
+//! 2. The guard's reserve is subtracted from the page cache to be divided ([`crate::guard`]).
+//! 3. Groups that declare themselves satisfied give memory: their caps come down ([`crate::caps`]).
+//! 4. Page cache is divided by weight among the groups that demand it. Memory that a group has no use for is
+//!    lent to groups that gain from it ([`crate::share`]).
+//! 5. Gains scale the shares of contending writers, which are limited at these shares ([`crate::order`]).
+//! 6. Caps limit groups that give. Reservations limit groups at their share. Bounds limit groups that would
+//!    take more than their share of all memory ([`crate::bound`]).
+//! 7. Decisions become writes: protection, limits, block weights ([`crate::writes`]), and weights for the
+//!    kernel module's gate ([`crate::gate`]).
+//! 8. Verdicts report the decisions, and the next state is kept.
 //!
-//! What of this is done is the mode's to say ([`Capabilities`]).
+//! The mode selects the parts that are in force ([`Capabilities`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,23 +35,23 @@ use crate::share::supply::Supply;
 use crate::snapshot::{Group, GroupId, Pressure, Snapshot};
 use crate::writes;
 
-/// What [`State`] means. Raised when a state of before would be misread: a record holds states, and
-/// a replay starts from one only if it was written under the same number.
+/// Version of [`State`]. Raise it when an older state would be misread: a record holds states, and a replay
+/// starts from a state only if its version is the same.
 pub const STATE_VERSION: u32 = 2;
 
 /// What the policy remembers from one step to the next.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
-    /// Boxed: making the map sorts its entries, which are large.
+    /// Boxed because building the map sorts its entries, which are large.
     groups: BTreeMap<GroupId, Box<Memo>>,
-    /// The host's stalls so far.
+    /// Cumulative stalls of the host.
     waited: Pressure,
-    /// Writers were ordered in this mode at least once: the disks are to serve them by weight.
+    /// Writers were ordered in this mode at least once, so the disks must serve them by weight.
     weights_must_hold: bool,
     /// Seconds since memory was last taken for a color.
     rebalanced_s: f64,
-    /// Seconds until memory that was lent has paid back.
+    /// Seconds until the last loans have paid back.
     #[serde(skip_serializing_if = "is_zero")]
     lent_settles_s: f64,
     guard: guard::GuardState,
@@ -59,9 +59,8 @@ pub struct State {
     disks: BTreeMap<GroupId, DiskMemo>,
 }
 
-/// Decides: from what was remembered and what is seen now to what is remembered next and what is
-/// to be done. `elapsed` is the time since the previous step's snapshot; zero in an agent's first step, which
-/// has no rates, also where the agent goes on from the state of another one.
+/// Computes the next state and the plan. `elapsed` is the time since the previous step's snapshot. It is zero
+/// in an agent's first step, which has no rates, even if the agent continues from another agent's state.
 pub fn step(
     state: &State,
     snapshot: &Snapshot,
@@ -161,7 +160,7 @@ fn remember(before: &Memo, group: &Group, config: &Config, elapsed_s: f64) -> Me
     }
 }
 
-/// Proportionality variation and share error of those who contend.
+/// Proportionality variation and share error of the contending groups; `None`: fewer than two contend.
 fn unfairness(members: &[Member]) -> (Option<f64>, Option<f64>) {
     let contenders = members.iter().filter(|m| m.leaf && m.contends());
     let (weights, rates): (Vec<u32>, Vec<f64>) = contenders

@@ -6,8 +6,8 @@ use std::ops::{Add, Sub};
 
 use serde::{Deserialize, Serialize};
 
-/// The kernel's cgroup id (the inode of its directory): identity, because paths are recycled. Of
-/// a disk, the inode of its scheduler's directory with the top bit set.
+/// The kernel's cgroup ID (the inode of its directory). It is the identity, because paths are recycled. For a
+/// disk, the inode of its scheduler's directory with the top bit set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GroupId(pub u64);
@@ -106,7 +106,7 @@ pub struct Weight(u32);
 pub struct WeightOutOfRange(pub u32);
 
 impl Weight {
-    /// The kernel's default for a group nobody gave a weight (`CGROUP_WEIGHT_DFL`).
+    /// The kernel's default for a group without a weight of its own (`CGROUP_WEIGHT_DFL`).
     pub const DEFAULT: Weight = Weight(100);
 
     /// A weight between 1 and 10000.

@@ -42,8 +42,9 @@ pub struct Point {
 }
 
 impl Curve {
-    /// Shape: points in any order. Those that contradict a smaller one, or are no ratio, are raised or left
-    /// out. `None` where no point is left or the rate is no number.
+    /// Takes points in any order. A hit ratio above 1 becomes 1; one below that of a smaller size is raised
+    /// to it. Points without a size or with a ratio that is not finite are dropped. `None` if no point is
+    /// left or the rate is not a finite number of at least 0.
     pub fn new(mut points: Vec<Point>, asked_per_s: f64) -> Option<Curve> {
         points.retain(|point| point.cache > Bytes::ZERO && point.hit_ratio.is_finite());
         points.sort_by_key(|point| point.cache);
@@ -92,12 +93,12 @@ impl Curve {
         self.hit_ratio(cache.min(self.known())).unwrap_or(0.0)
     }
 
-    /// Whether the curve covers this size, or reaches a hit ratio that cannot rise before it.
+    /// Whether the curve covers this size, or ends at a hit ratio that cannot rise further.
     pub fn tells(&self, cache: Bytes) -> bool {
         cache <= self.known() || self.at_least(cache) >= 1.0 - SLACK
     }
 
-    /// The smallest size with this hit ratio; the largest that is known where none has it.
+    /// The smallest size with this hit ratio; [`Curve::known`] if no size has it.
     pub fn size_for(&self, hit_ratio: f64) -> Bytes {
         let at = |point: &Point| (point.cache, point.hit_ratio);
         let above = self.points.partition_point(|p| p.hit_ratio < hit_ratio);
@@ -113,7 +114,7 @@ impl Curve {
         low.0 + (high.0 - low.0).scale((hit_ratio - low.1) / (high.1 - low.1))
     }
 
-    /// The smallest size whose hit ratio is as good as with this much.
+    /// The smallest size whose hit ratio is that of `cache` less [`SLACK`]; at most `cache`.
     pub fn need(&self, cache: Bytes) -> Bytes {
         self.size_for(self.at_least(cache) - SLACK).min(cache)
     }

@@ -1,10 +1,10 @@
-//! From decisions to knob writes: only what changes, in an order that is never harmful.
+//! From decisions to knob writes: only changes, in an order that is never harmful.
 //!
-//! What the operator had set before is kept: protection is never below it, a limit never above it.
+//! The operator's prior values hold: protection is never below them, a limit never above.
 //!
-//! A value that is close to what the knob holds is left alone, and so is a knob that a foreign
-//! writer took over or that is not there. Protection is raised from the top down and lowered from
-//! the bottom up, so that an ancestor never protects less than what its children claim.
+//! A knob is left alone if its value is close to the target, if a foreign writer took it over, or if it does
+//! not exist. Protection is raised from the top down and lowered from the bottom up, so that an ancestor
+//! never protects less than what its children claim.
 
 use crate::block;
 use crate::decision::Member;
@@ -59,7 +59,7 @@ pub(crate) fn plan(
     writes
 }
 
-/// Turns off what overrides weights, where it is known to be on and nobody else's.
+/// Turns off BFQ's `low_latency`, which overrides weights, where it is known to be on and is not foreign.
 pub(crate) fn hold_weights<'a>(
     disks: impl Iterator<Item = &'a BlockDevice> + 'a,
 ) -> impl Iterator<Item = Write> + 'a {

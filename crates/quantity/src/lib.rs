@@ -1,9 +1,9 @@
-//! Sizes and times as people write them, in arguments and in the configuration. What range is
-//! allowed, and what is said about a text that is neither, is the caller's.
+//! Parses sizes and times as people write them, in arguments and in the configuration. The caller checks the
+//! range and words the error message.
 
 use std::time::Duration;
 
-/// Larger sizes are not sizes of anything.
+/// Larger sizes are mistakes.
 const MOST_BYTES: f64 = (1_u64 << 60) as f64;
 
 /// Bytes of a size such as `4G`, `512M`, `64KiB`, `1.5G` or `4096`, with binary units. `None`: it is

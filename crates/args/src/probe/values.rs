@@ -1,4 +1,4 @@
-//! What texts of a probe's arguments become.
+//! Values that a probe's arguments are parsed into.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,9 +6,9 @@ use std::str::FromStr;
 /// A limit for a number of the user's own choice: `>0.5` (or `0.5`) or `<100`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Threshold {
-    /// Crossed by what is larger.
+    /// Larger numbers cross it.
     Above(f64),
-    /// Crossed by what is smaller.
+    /// Smaller numbers cross it.
     Below(f64),
 }
 
@@ -29,18 +29,17 @@ impl FromStr for Threshold {
     }
 }
 
-/// Where the time stands in a line.
+/// Where a line of the log has the time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Field {
-    /// The last word.
     Last,
-    /// The n-th word, from 1; what is in quotes or brackets counts by its words.
+    /// The n-th word, from 1. Words within quotes or brackets count one by one.
     Word(usize),
     /// Right after this text, such as `rt=` or `"request_time":`.
     After(String),
 }
 
-/// In what the log counts time.
+/// Unit of time in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Seconds: nginx's `$request_time`, Apache's `%T`.

@@ -1,4 +1,4 @@
-//! Block weights: what each level of a tree holds, and what is written where a weight does not fit into the file.
+//! Block weights: the share of each level of a tree, and weights that do not fit a file's range.
 
 use proptest::prelude::*;
 
@@ -11,17 +11,17 @@ use crate::snapshot::Snapshot;
 use crate::testing::group;
 use crate::units::{Limit, Weight};
 
-/// What `io.bfq.weight` of each leaf below `/a` and `/b` is to hold, by path.
+/// The `io.bfq.weight` to write for each leaf below `/a` and `/b`, by path.
 fn bfq_weights(leaves: &[(&str, u32)]) -> Vec<(String, u32)> {
     bfq_weights_at(1.0, leaves)
 }
 
-/// The same where all have this gain.
+/// The same if all leaves have this gain.
 fn bfq_weights_at(gain: f64, leaves: &[(&str, u32)]) -> Vec<(String, u32)> {
     bfq_weights_with(&vec![gain; leaves.len()], leaves)
 }
 
-/// The same where each leaf has a gain of its own.
+/// The same if each leaf has its own gain.
 fn bfq_weights_with(gains: &[f64], leaves: &[(&str, u32)]) -> Vec<(String, u32)> {
     let mut groups = vec![group(1, None, "/a"), group(2, None, "/b")];
     for parent in &mut groups {
@@ -108,7 +108,7 @@ proptest! {
     }
 }
 
-/// A group `(parent, weight, gain)`; the weight of an inner one is 0 where nobody gave it any.
+/// A group `(parent, weight, gain)`. Weight 0: an inner group without a weight of its own.
 type Row = (Option<usize>, u32, f64);
 
 fn snapshot_of(tree: &[Row]) -> Snapshot {
@@ -125,7 +125,7 @@ fn snapshot_of(tree: &[Row]) -> Snapshot {
     }
 }
 
-/// Members all of whose leaves contend, with these gains.
+/// Members with these gains, of which all leaves contend.
 fn contenders<'a>(snapshot: &'a Snapshot, tree: &[Row]) -> Vec<Member<'a>> {
     let mut members = Member::all(snapshot, Memo::new);
     for (member, row) in members.iter_mut().zip(tree) {
@@ -140,7 +140,7 @@ fn contenders<'a>(snapshot: &'a Snapshot, tree: &[Row]) -> Vec<Member<'a>> {
     members
 }
 
-/// What `io.weight` of each group holds once the writes are done.
+/// The `io.weight` of each group after the writes.
 fn held(snapshot: &Snapshot, members: &[Member]) -> Vec<f64> {
     let mut held = vec![100.0; snapshot.groups.len()];
     for write in super::weights(members) {
@@ -152,7 +152,8 @@ fn held(snapshot: &Snapshot, members: &[Member]) -> Vec<f64> {
     held
 }
 
-/// The share of the disk of each group beside unmanaged siblings of so much weight at each level.
+/// Each group's share of the disk, beside unmanaged siblings whose weights add up to `unmanaged` at each
+/// level.
 fn served(tree: &[Row], held: &[f64], unmanaged: f64) -> Vec<f64> {
     let mut share = vec![0.0; tree.len()];
     for i in 0..tree.len() {
@@ -280,7 +281,7 @@ proptest! {
         let all: f64 = leaves.iter().map(|&i| pull(i)).sum();
         let served = served(&tree, &held(&snapshot, &members), 0.0);
         for i in leaves {
-            // Whole numbers on up to four levels.
+            // Weights are rounded to whole numbers on up to four levels.
             let of_ideal = served[i] / (pull(i) / all);
             prop_assert!((0.95..1.05).contains(&of_ideal), "{i}: {of_ideal}");
         }

@@ -14,8 +14,8 @@ const TENANT: usize = 1;
 const MADE: usize = 2;
 const HONEST: usize = 3;
 
-/// 1000 MiB: the tenant's directory with one group that it made, and an honest group, both of weight 100.
-/// Each holds some page cache; the rest is free.
+/// A host of 1000 MiB with the tenant's directory, one group that the tenant made, and an honest group. The
+/// directory and the honest group have weight 100. Each holds some page cache; the rest is free.
 fn beside(honest_mib: u64) -> Snapshot {
     let mut slice = group(1, None, "/user.slice");
     slice.weight = None;
@@ -36,7 +36,7 @@ fn beside(honest_mib: u64) -> Snapshot {
     snapshot
 }
 
-/// Makes a group hold so much other memory and page cache, and the host what its groups leave.
+/// Sets a group's other memory and page cache, and gives the rest to the host.
 fn hold(snapshot: &mut Snapshot, at: usize, other_mib: u64, file_mib: u64) {
     let memory = &mut snapshot.groups[at].memory;
     memory.anon = Some(Bytes::mib(other_mib));
@@ -49,7 +49,7 @@ fn hold(snapshot: &mut Snapshot, at: usize, other_mib: u64, file_mib: u64) {
     snapshot.host.free = Some(Bytes::mib(1000) - all);
 }
 
-/// The honest group stalls and reads back so many pages a second.
+/// The honest group stalls and has this many refaults per second.
 fn lack(snapshot: &mut Snapshot, refaults: u64) {
     let honest = &mut snapshot.groups[HONEST];
     honest.pressure.io_some_us = honest.pressure.io_some_us.map(|us| us + 900_000);
@@ -59,14 +59,14 @@ fn lack(snapshot: &mut Snapshot, refaults: u64) {
     *pages = pages.map(|pages| pages + refaults);
 }
 
-/// The same, and it writes as much as it reads: it demands all it can get.
+/// The same, and the honest group writes as much as it reads, so it demands all it can get.
 fn write(snapshot: &mut Snapshot) {
     let traffic = &mut snapshot.groups[HONEST].traffic;
     traffic.write_bytes = traffic.write_bytes.map(|b| b + 9_000_000);
     lack(snapshot, 1000);
 }
 
-/// A few steps of this; the last plan.
+/// Makes a few such steps and returns the last plan.
 fn settled(snapshot: &mut Snapshot, refaults: u64) -> Plan {
     let config = Config::default();
     let (mut state, mut plan) = step(&State::default(), snapshot, &config, Duration::ZERO);
@@ -90,7 +90,7 @@ fn a_tenants_bound_stands_at_its_share_before_it_grows_past_it() {
     let Limit::Bytes(bound) = high(&snapshot, TENANT) else {
         panic!("no bound")
     };
-    // Half of memory by weight, and what the other, a reader, does not demand yet.
+    // Half of memory by weight, plus what the other group, a reader, does not demand yet.
     assert!(
         bound > Bytes::mib(490) && bound < Bytes::mib(640),
         "{bound}"
@@ -123,8 +123,8 @@ fn a_bound_leaves_room_for_all_that_others_do_not_demand() {
     assert_eq!(lent(high(&snapshot, TENANT)), None);
 }
 
-/// What is wrong with the bound of a tenant beside an idle neighbor, which demands what it holds, and some room
-/// to grow.
+/// Checks the bound of a tenant beside an idle neighbor, which demands what it holds plus some room to grow.
+/// Returns the bound if it is wrong.
 fn lent(bound: Limit) -> Option<Limit> {
     let all = bound > Limit::Bytes(Bytes::mib(860)) && bound < Limit::Max;
     (!all).then_some(bound)
@@ -193,7 +193,7 @@ fn a_bound_does_not_follow_what_a_tenant_gains_while_it_stands_above_its_share()
     );
 }
 
-/// The limit of a group of root's that holds 700 MiB of anonymous memory beside another like it.
+/// The limit of a group of root's that holds 700 MiB of anonymous memory, beside the honest group.
 fn database(refaults: u64, honest_mib: u64) -> (Limit, Plan) {
     let mut snapshot = beside(honest_mib);
     snapshot.groups.truncate(TENANT);
@@ -222,8 +222,8 @@ fn a_database_beside_groups_that_lack_nothing_has_no_bound() {
         .all(|write| write.knob != Knob::MemoryHigh || write.group != GroupId(4)));
 }
 
-/// The limit of a light group that holds 100 MiB of page cache of its own, and so much of a file that a group
-/// beside it uses, while a third one lacks memory.
+/// The limit of a light group while a third group lacks memory. The light group holds 100 MiB of page cache
+/// of its own and `for_others_mib` of a file that the group beside it uses.
 fn payer(for_others_mib: u64) -> Limit {
     let mut snapshot = beside(400);
     snapshot.groups.truncate(TENANT);
@@ -299,7 +299,7 @@ proptest! {
         let share = all.scale(f64::from(weights[0]) / f64::from(weights[0] + weights[1]));
         prop_assert!(got >= Limit::Bytes(share), "{got} {share}");
         let more = bound(weights[0].saturating_add(heavier))?;
-        // A change of less than a twenty-fifth is not written.
+        // A change of less than 1/25 is not written.
         let about = got.bytes().map_or(got, |bytes| Limit::Bytes(bytes.scale(0.95)));
         prop_assert!(more >= about, "{more} {got}");
     }

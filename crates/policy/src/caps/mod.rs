@@ -1,17 +1,17 @@
-//! Caps: what colors make of limits and demands in a step. The rules are in [`rules`], what is
-//! learned from them in [`crate::feedback::working_set`].
+//! Caps: how colors change limits and demands in a step. The rules are in [`rules`];
+//! [`crate::feedback::working_set`] learns from their effect.
 //!
-//! In mode `proportional` only declared colors move memory. A cap bounds the group's demand before page
-//! cache is divided, so what it frees goes by weight to whoever demands it, and `memory.high` at the cap
-//! makes the kernel take the pages. Without a declared color there is no cap, and plans are what they
-//! would be without this module.
+//! In mode `proportional` only declared colors move memory. A cap bounds the group's demand before page cache
+//! is divided, so freed memory goes by weight to the groups that demand it. `memory.high` at the cap makes
+//! the kernel reclaim the pages. Without a declared color there is no cap, and plans are the same as without
+//! this module.
 //!
 //! Mode `memoplight` is the paper's mechanism alone: declared colors, else inferred ones. Each period, the
 //! agent reclaims a percentage of each giver once (`memory.reclaim`), green groups before yellow ones. There
 //! is no cap, and no limit holds what was taken. `memory.low` and block weights stay the operator's.
 //!
-//! Units: bytes of page cache for caps; the percentage is of the footprint (`memory.current`), as the
-//! paper's, in mode `proportional` of no more than a few times the page cache ([`BASIS_MOST`]).
+//! Units: bytes of page cache for caps. The percentage is of the footprint (`memory.current`), as in the
+//! paper; in mode `proportional` the footprint counts up to a few times the page cache ([`BASIS_MOST`]).
 
 mod rules;
 
@@ -26,16 +26,16 @@ use crate::snapshot::Group;
 use crate::units::{Bytes, Limit};
 use rules::{giving_rate, roles, Holder, Role};
 
-/// A cap presses when it is less than what is held and this part of that.
+/// A cap presses if it is less than what the group holds plus this part of it.
 const PRESSES: f64 = 0.05;
-/// Mode `proportional`: the percentage is of no more than this many times the page cache. A group with
-/// little page cache beside much other memory would lose all of it in one period otherwise; of page cache
-/// alone, eight databases with three times as much memory of their own gave a quarter as fast as the
-/// paper's.
+/// Mode `proportional`: the footprint counts up to this many times the page cache. Otherwise a group with
+/// little page cache beside much other memory would lose all of it in one period. With a percentage of the
+/// page cache alone, eight databases with three times as much memory of their own gave a quarter as fast as
+/// with the paper's.
 const BASIS_MOST: f64 = 5.0;
 
-/// Moves the caps of all leaves by one step, and returns what is to be reclaimed at once. `since_s`: seconds
-/// since the last taking, advanced to the next step.
+/// Moves the caps of all leaves by one step, and returns the writes to `memory.reclaim`. `since_s`: seconds
+/// since memory was last taken, which this call advances.
 pub(crate) fn move_caps(
     members: &mut [Member],
     supply: Supply,
@@ -75,7 +75,7 @@ pub(crate) fn move_caps(
         if let (true, Some(left), Some(held)) = (reclaims_now, moved, holder.held) {
             reclaims.push((holder.color, group.id, (held - left).page_aligned()));
         }
-        // Between two takings too: the limit stays.
+        // Also between two takings, because the limit stays.
         let presses = |(cap, held): (Bytes, Bytes)| cap < held + held.scale(PRESSES);
         let at_estimate = || {
             let set = memo.working_set.estimate()?;
@@ -91,7 +91,7 @@ pub(crate) fn move_caps(
         };
         memo.working_set = std::mem::take(&mut memo.working_set).after(&period, elapsed_s);
     }
-    // Stable: green before yellow.
+    // A stable sort: green groups come before yellow ones.
     reclaims.sort_by_key(|&(color, ..)| color != Some(Color::Green));
     let some = reclaims
         .into_iter()
@@ -140,7 +140,7 @@ fn holder(member: &Member, may: Capabilities, config: &ColorConfig, elapsed_s: f
     }
 }
 
-/// What a group brings into memory in a period, as in the one that has just passed.
+/// Bytes that a group brings into memory in a period, at the rate of the last step.
 fn fills(memo: &Memo, group: &Group, period_s: f64, elapsed_s: f64) -> Option<Bytes> {
     let grown = group.non_file().zip(memo.non_file);
     let grown = grown.map_or(Bytes::ZERO, |(now, before)| now - before);
@@ -149,7 +149,7 @@ fn fills(memo: &Memo, group: &Group, period_s: f64, elapsed_s: f64) -> Option<By
     Some(Bytes((per_s * period_s) as u64))
 }
 
-/// Limits at caps. Where the paper's mechanism is alone, limits of another mode are lifted.
+/// Sets limits at caps. In mode `memoplight` it restores the operator's limits instead.
 pub(crate) fn limit(members: &mut [Member], rule: Option<ColorRule>) {
     for member in members {
         match rule {
@@ -160,7 +160,7 @@ pub(crate) fn limit(members: &mut [Member], rule: Option<ColorRule>) {
     }
 }
 
-/// Whoever has a cap is limited at it, unless its share is less.
+/// Limits a group at its cap, unless its limit is lower already.
 fn hold_at_cap(member: &mut Member) {
     let high = member.decision.high.map(|(high, _)| high);
     if let Some(cap) = member.memo.cap {

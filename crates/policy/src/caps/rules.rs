@@ -1,32 +1,33 @@
-//! Rebalancing: memory flows from groups that are well to groups that are not.
+//! Rebalancing: memory flows from satisfied groups to unsatisfied ones.
 //!
-//! The rules of MemOpLight (section IV, table II) as *caps* on page cache: a group that gives has a
-//! cap that starts at what it holds and comes down by a few percent each period. What enforces a
-//! cap, and who gets what is freed, is not decided here. In mode `memoplight` a group gives by one reclaim
-//! each period, and has no cap in between.
+//! These are the rules of MemOpLight (section IV, table II) as *caps* on page cache. The cap of a group that
+//! gives starts at what the group holds and falls by a few percent each period. This module does not decide
+//! how a cap is enforced, or who gets the freed memory. In mode `memoplight` a group gives by one reclaim
+//! each period and has no cap in between.
 //!
 //! ```text
-//! mode          who gives                                    while
-//! memoplight    green; yellow too, if it says so             somebody is red (yellow gives only then),
+//! mode          groups that give                             while
+//! memoplight    green; yellow too, if configured             a group is red (yellow gives only then),
 //!                                                            or yellow (then only green gives)
-//! proportional  green; yellow when no green can give more,   somebody declares red and could take more
-//!               if the configuration says so
+//! proportional  green; yellow when no green can give more,   a group declares red and could take more
+//!               if configured
 //! ```
 //!
-//! In both, only while memory is scarce: as long as there is free memory nobody needs another's, and
-//! free memory that nobody takes ends the taking. In between nothing moves. When there is no more
-//! reason to take, caps come up again by the same percentage, so that the next taking begins where
-//! the last one ended; a cap that no longer presses is dropped, and who turns red, or declares
-//! nothing any more, is free at once.
+//! In both modes, groups give only while memory is scarce. While there is free memory, no group needs that of
+//! another, and free memory that no group takes ends the taking. Between scarce and plentiful nothing moves.
+//! When there is no more reason to take, caps rise by the same percentage, so that the next taking begins
+//! where the last one ended. A cap that no longer presses is dropped. A group that turns red, or no longer
+//! declares a color, is free at once.
 //!
 //! Properties, each held by a test:
-//! - *nobody gives who is red*, or, in mode `proportional`, who declared nothing;
+//! - *no red group gives*, nor, in mode `proportional`, a group that declared nothing;
 //! - *slow*: no group gives more than its percentage in a period, whatever colors do;
-//! - *no faster than it is filled* (mode `proportional`): all together give no more in a period than
-//!   those who ask bring into memory, as far as that is known, or a sixteenth of their percentages;
+//! - *no faster than it is filled* (mode `proportional`): all givers together give no more in a period than
+//!   the asking groups bring into memory, as far as that is known, but at least a sixteenth of their
+//!   percentages;
 //! - *floors*: no cap falls below what must stay;
-//! - *unknown moves nothing*: neither a cap whose group cannot be read nor, if the host cannot be
-//!   read, any.
+//! - *unknown moves nothing*: a cap does not move if its group cannot be read, and no cap moves if the host
+//!   cannot be read.
 //!
 //! Units: bytes, percent, seconds.
 
@@ -36,13 +37,13 @@ use crate::share::demand::growing;
 use crate::share::supply::Supply;
 use crate::units::Bytes;
 
-/// The kernel has not followed a cap that is exceeded by more than this part: it comes down no
-/// further until it has.
+/// If a group exceeds its cap by more than this part, the kernel has not followed it yet, and the cap does
+/// not fall further.
 const BEHIND: f64 = 0.1;
-/// Those who give are slowed to no less than this part of their percentage: who says green and red in turn
-/// would give next to nothing in between.
+/// Giving is slowed to no less than this part of the percentage. Otherwise a group that alternates between
+/// green and red would give next to nothing in between.
 const SLOWEST: f64 = 1.0 / 16.0;
-/// Caps come up by at least this much, so that small groups do not wait for ever.
+/// Caps rise by at least this much, so that small groups do not wait forever.
 const LEAST_STEP: Bytes = Bytes::mib(1);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,26 +51,27 @@ pub(crate) struct Holder {
     /// The color that counts; `None`: it takes no part.
     pub color: Option<Color>,
     pub held: Option<Bytes>,
-    /// What the percentage is of.
+    /// Bytes that the percentage applies to.
     pub basis: Option<Bytes>,
     /// Page cache that must stay.
     pub least: Bytes,
     /// It could take more than it holds.
     pub wants: bool,
-    /// What it brings into memory in a period: page cache from disks, and other memory. `None`: not known.
+    /// Bytes that it brings into memory in a period: page cache from disks, and other memory. `None`:
+    /// unknown.
     pub fills: Option<Bytes>,
     pub cap: Option<Bytes>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It has none.
+    /// There is no cap.
     Free,
-    /// It comes down.
+    /// The cap falls.
     Gives,
-    /// It stays as it is.
+    /// The cap stays.
     Stays,
-    /// It comes up.
+    /// The cap rises.
     Recovers,
 }
 
@@ -84,8 +86,8 @@ pub(crate) fn due(since_s: f64, elapsed_s: f64, period_s: f64) -> (bool, f64) {
     (true, (since_s - period_s).clamp(-period_s, period_s / 2.0))
 }
 
-/// What happens to each holder's cap. In the fourth case of table II both give, green ones first only
-/// in the order of one taking (section IV).
+/// What happens to each holder's cap. In the fourth case of table II green and yellow groups both give; green
+/// ones come first only in the order of one taking (section IV).
 pub(crate) fn roles(
     rule: ColorRule,
     holders: &[Holder],
@@ -121,8 +123,8 @@ pub(crate) fn roles(
     holders.iter().map(role).collect()
 }
 
-/// The part of their percentage, [`SLOWEST`] to 1, that those who give are to give: what those who ask
-/// can fill. Memory that is taken sooner is nobody's for a while, and the programs outside take it.
+/// The part of their percentage, [`SLOWEST`] to 1, that givers give: as much as the asking groups can fill.
+/// Memory that is taken sooner lies free for a while, and programs outside take it.
 pub(crate) fn giving_rate(holders: &[Holder], roles: &[Role], percent: f64) -> f64 {
     let asking = holders.iter().filter(|holder| holder.asks());
     let Some(filled) = asking.map(|holder| holder.fills).sum::<Option<Bytes>>() else {

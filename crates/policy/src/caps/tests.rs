@@ -1,4 +1,4 @@
-//! What colors do to plans, and that without them plans are what they were.
+//! How colors change plans, and that plans do not change without colors.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn fresh(color: Color) -> Declared {
     said(Standing::Fresh, Some(color))
 }
 
-/// Readers of these weights that hold this many MiB, ids from 1, on a host that is full.
+/// Readers with these weights and this many MiB of page cache, IDs from 1, on a host without free memory.
 fn holding(groups: &[(u32, u64)]) -> Snapshot {
     let total: u64 = groups.iter().map(|g| g.1).sum();
     let mut snapshot = Snapshot {
@@ -47,7 +47,7 @@ fn holding(groups: &[(u32, u64)]) -> Snapshot {
     snapshot
 }
 
-/// Everybody reads and stalls for a second.
+/// All groups read and stall for a second.
 fn pass(snapshot: &mut Snapshot) {
     for g in &mut snapshot.groups {
         g.traffic.read_bytes = g.traffic.read_bytes.map(|b| b + 20_000_000);
@@ -56,7 +56,7 @@ fn pass(snapshot: &mut Snapshot) {
     }
 }
 
-/// Whoever is limited holds no more than its limit; free memory goes to the first group.
+/// Reclaims groups down to their limits; free memory goes to the first group.
 fn follow(snapshot: &mut Snapshot) {
     let mut freed = Bytes::ZERO;
     for g in &mut snapshot.groups {
@@ -128,7 +128,8 @@ fn a_red_group_that_reads_little_takes_slowly() {
         mib(plan.verdicts[1].cap)
     };
     let (mib_1, mib_100) = (1 << 20, 100 << 20);
-    // In each of ten seconds 2 % of 220 MiB, at least a sixteenth of it; in the first nothing is known.
+    // In each of ten seconds at most 2 % of 220 MiB are given, and at least a sixteenth of that. In the first
+    // second nothing is known, and the full 2 % are given.
     let caps = [
         cap(mib_100, 0),
         cap(2 * mib_1, 0),
@@ -164,7 +165,7 @@ fn little_page_cache_beside_much_other_memory_is_not_lost_at_once() {
     giver.memory.current = Some(Bytes::mib(5050));
     snapshot.groups[0].declared = Some(fresh(Color::Red));
     snapshot.groups[1].declared = Some(fresh(Color::Green));
-    // 2 % of the footprint is twice what it has; 10 % of its page cache go in a period.
+    // 2 % of the footprint is twice its page cache; 10 % of the page cache is taken in a period.
     let (_, plan) = run(&mut snapshot, &Config::default(), 2);
     let cap = plan.verdicts[1].cap;
     assert!((38..=45).contains(&mib(cap)), "{cap:?}");
@@ -184,7 +185,7 @@ fn a_write_for_a_color_says_so() {
     };
     let write = high(&plan).expect("the first taking");
     assert_eq!(write.reason, Reason::Rebalance);
-    // Who turns red is free at once.
+    // A group that turns red is free at once.
     apply(&mut snapshot, &plan);
     snapshot.groups[1].declared = Some(fresh(Color::Red));
     pass(&mut snapshot);
@@ -255,7 +256,7 @@ fn in_mode(mode: Mode) -> Config {
     }
 }
 
-/// What mode `memoplight` reclaims in each of so many seconds: group and MiB, in order.
+/// The reclaims of mode `memoplight` in each of `seconds` seconds: group and MiB, in order.
 fn reclaimed(snapshot: &mut Snapshot, seconds: usize) -> Vec<Vec<(u64, u64)>> {
     let config = in_mode(Mode::Memoplight);
     let (mut state, mut plan) = step(&State::default(), snapshot, &config, Duration::ZERO);
@@ -281,7 +282,7 @@ fn memoplight_starts_red_and_reclaims_two_percent_of_each_green_footprint_once_a
     let (_, plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
     assert!(plan.verdicts.iter().all(|v| v.color == Color::Red));
     snapshot.groups[1].declared = Some(fresh(Color::Green));
-    // 2 % of 400 MiB each second: nothing holds what was taken, and it is taken again.
+    // 2 % of 400 MiB each second. No limit holds what was taken, so it is taken again.
     let asked = reclaimed(&mut snapshot, 5);
     assert_eq!(asked, vec![vec![(2, 8)]; 5]);
     snapshot.groups[1].declared = Some(fresh(Color::Red));
@@ -424,7 +425,8 @@ proptest! {
                     prop_assert!(matches!(v.color, Color::Green | Color::Yellow));
                 }
                 let share = total.scale(f64::from(g.weight.unwrap().get()) / weight as f64);
-                // Who demands more than its share gets it from those that demand less than theirs.
+                // A group that demands more than its share gets memory from groups that demand less than
+                // theirs.
                 let lent: Bytes = snapshot
                     .groups
                     .iter()
@@ -448,7 +450,7 @@ proptest! {
         groups in weighted(),
         declared in prop::collection::vec(prop::collection::vec(colors(), 6), 1..25),
     ) {
-        // The last group declares nothing: it keeps its share by weight whatever others say.
+        // The last group declares nothing and keeps its share by weight, whatever others declare.
         let config = Config::default();
         let mut snapshot = holding(&groups);
         let last = groups.len() - 1;

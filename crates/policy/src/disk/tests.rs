@@ -1,4 +1,4 @@
-//! A disk of the test's, seen second by second.
+//! A simulated disk, seen second by second.
 
 use super::*;
 
@@ -24,8 +24,8 @@ impl Bench {
         }
     }
 
-    /// Seconds in which these requests of this many bytes end, half of them reads; the writes, which a
-    /// perfect agent carries out.
+    /// Lets `seconds` pass in which this many requests of `size` bytes complete per second, half of them
+    /// reads. Returns the writes, which a perfect agent carries out.
     fn pass(&mut self, seconds: u32, requests: u64, size: u64, busy_ms: u64) -> Vec<Write> {
         let mut all = Vec::new();
         for _ in 0..seconds {
@@ -117,7 +117,7 @@ fn small_requests_tell_what_a_request_takes() {
     let mut bench = Bench::new();
     bench.contended = false;
     bench.pass(30, 16_000, 131_072, 1000);
-    // A request takes 5 us beside 2 us for its 4 KiB.
+    // A request takes 5 us plus 2 us for its 4 KiB.
     bench.pass(30, 143_000, 4096, 1000);
     bench.contended = true;
     bench.pass(1, 143_000, 4096, 1000);

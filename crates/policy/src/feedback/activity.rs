@@ -1,48 +1,48 @@
-//! Activity: what a group has been doing for some seconds, and what that makes it.
+//! Activity: what a group has been doing for some seconds, and how that classifies it.
 //!
-//! - It *contends* when its tasks stalled on I/O or memory for more than a small share of the
-//!   time (with hysteresis, so that a pause of a moment changes nothing).
-//! - It is a *writer* when about as much of its traffic is written as is read, or more: then a
-//!   smaller page share slows its writes down and costs few hits. The feedback moves its limit.
-//! - It *mixes* when it mostly reads, but writes so much that dirty throttling decides what it
-//!   gets: it is limited at its entitlement, which the feedback never cuts. Who writes less than
-//!   that is never limited by the fair objective.
-//! - It *claims* when it does neither stall enough to contend nor get its share, but waits for
-//!   CPUs: on a busy host, those who write above their share hold the CPUs it needs. A group that
-//!   waits for nothing has what it wants, however little, and claims nothing: a trickle of high
-//!   weight slows nobody down. A claim that brings nothing within `PATIENCE_S` is dropped for
-//!   `SUSPENDED_S`: whatever holds that group back, it is not the others' page cache.
+//! - It *contends* when its tasks stalled on I/O or memory for more than a small share of the time.
+//!   Hysteresis keeps a short pause from changing this.
+//! - It is a *writer* when it writes about as much as it reads, or more. A smaller page share then slows its
+//!   writes down and costs few hits. The feedback moves its limit.
+//! - It *mixes* when it mostly reads, but writes so much that dirty throttling decides its throughput. It is
+//!   limited at its entitlement, which the feedback never cuts. The fair objective never limits a group that
+//!   writes less.
+//! - It *claims* when it neither stalls enough to contend nor gets its share, but waits for CPUs. On a busy
+//!   host, groups that write above their share hold the CPUs that it needs. A group that waits for nothing
+//!   has what it wants, however little, and claims nothing: a trickle of high weight slows no group down. A
+//!   claim that has no effect within `PATIENCE_S` is suspended for `SUSPENDED_S`, because the page cache of
+//!   others is not what holds the group back.
 //!
-//! What is unknown (a kernel without pressure stall information) changes nothing.
+//! An unknown value (a kernel without pressure stall information) changes nothing.
 
 use serde::{Deserialize, Serialize};
 
 use crate::rates::Rates;
 
-/// Seconds over which stalls and the mix of reads and writes are averaged. Contention begins with
-/// the first period that stalls enough, and ends when the average says so.
+/// Seconds over which stalls and the mix of reads and writes are averaged. Contention begins with the first
+/// period that stalls enough, and ends when the average is low.
 const AVERAGED_S: f64 = 6.0;
 /// A group whose smoothed stalls fall below this part of the threshold stops contending.
 const LEAVE: f64 = 0.25;
 /// Below this many bytes a second a group is idle.
 const IDLE_BYTES_PER_S: f64 = 4096.0;
-/// A group that writes more than this part of its traffic is a writer ...
+/// A group becomes a writer above this written part of its traffic.
 const WRITER: f64 = 0.35;
-/// ... and stays one above this part.
+/// A writer stays one above this written part of its traffic.
 const STAY_WRITER: f64 = 0.25;
-/// A group that writes more than this part of its traffic mixes ...
+/// A group begins to mix above this written part of its traffic.
 const MIXES: f64 = 0.15;
-/// ... and goes on mixing above this part.
+/// A group that mixes continues to do so above this written part of its traffic.
 const STAY_MIXING: f64 = 0.1;
 /// Share of time waiting for CPUs above which a group wants more of them.
 const CPU_HUNGRY: f64 = 0.2;
-/// A claim needs at least this part of the share: whoever is further off does something else.
+/// A claim needs at least this part of the share; a group further below it does something else.
 const CLAIM_FROM: f64 = 0.25;
-/// A claim must bring this much within `PATIENCE_S`.
+/// A claim must raise the group's part of its share by this factor within `PATIENCE_S`.
 const WORTH_CLAIMING: f64 = 1.1;
 /// Seconds after which a claim is judged.
 const PATIENCE_S: f64 = 30.0;
-/// Seconds for which a group whose claim brought nothing claims nothing.
+/// Seconds for which a claim without effect is suspended.
 const SUSPENDED_S: f64 = 120.0;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -88,9 +88,9 @@ impl Mix {
 enum Claim {
     #[default]
     None,
-    /// Since so many seconds, from this part of the share.
+    /// It stands for this many seconds, and began at this part of the share.
     Standing { for_s: f64, from: f64 },
-    /// Dropped for so many more seconds.
+    /// It is suspended for this many more seconds.
     #[serde(rename = "deaf")]
     Suspended { for_s: f64 },
 }
@@ -108,7 +108,8 @@ impl Activity {
         let idle = rates.bytes_per_s().is_some_and(|b| b < IDLE_BYTES_PER_S);
         let begins = rates.stalled.is_some_and(|now| now > stall_share);
         let stays = stalled.is_some_and(|stalled| stalled > stall_share * LEAVE);
-        // Who neither moves nor waits has stopped; who pauses between two bursts has not.
+        // A group that neither moves bytes nor waits has stopped. A group that pauses between two bursts has
+        // not.
         let stopped = idle && rates.stalled.is_some_and(|now| now == 0.0);
         let contending = begins || (self.contending && stays && !stopped);
         Activity {
@@ -123,7 +124,7 @@ impl Activity {
         }
     }
 
-    /// Takes note of how much of its share among the writers it got in the last period.
+    /// Updates its claim by the part of its share among the writers that it got in the last period.
     pub(crate) fn judge_claim(&mut self, of_share: f64, elapsed_s: f64) {
         self.of_share = smooth(self.of_share, Some(of_share), elapsed_s);
         let now = self.of_share.unwrap_or(of_share);
@@ -149,17 +150,17 @@ impl Activity {
         };
     }
 
-    /// Its tasks stall on I/O or memory; `None` if that is not known.
+    /// Its tasks stall on I/O or memory; `None`: unknown.
     pub(crate) fn contending(&self) -> Option<bool> {
         self.stalled.map(|_| self.contending)
     }
 
-    /// About as much of its traffic is written as is read, or more.
+    /// It writes about as much as it reads, or more.
     pub(crate) fn writer(&self) -> bool {
         self.mix == Mix::Writes
     }
 
-    /// It mostly reads, but writes so much that dirty throttling decides what it gets.
+    /// It mostly reads, but writes so much that dirty throttling decides its throughput.
     pub(crate) fn mixes(&self) -> bool {
         self.mix == Mix::Mixes
     }
@@ -169,7 +170,7 @@ impl Activity {
         self.idle
     }
 
-    /// It waits for CPUs and gets less than its share, and waiting has not proved useless.
+    /// It waits for CPUs and gets less than its share, and its claim is not suspended.
     pub(crate) fn claiming(&self) -> bool {
         self.cpu_stalled.is_some_and(|stalled| stalled > CPU_HUNGRY)
             && matches!(self.claim, Claim::Standing { .. })

@@ -1,19 +1,19 @@
-//! How hard a group may be taken from: less while it reads back what was taken.
+//! Backoff: less is taken from a group while it refaults what was taken.
 //!
-//! A group whose refaults rise well above what they are while nothing is taken from it lost pages
-//! that it needs. Then it gives half as much, down to [`LEAST`]; each step without such a rise gives
-//! a quarter back. Rates in pages per second; unknown rates change nothing.
+//! If the refaults of a group rise well above their rate while nothing is taken from it, the group lost pages
+//! that it needs. It then gives half as much, down to [`LEAST`]. Each step without such a rise increases the
+//! amount by a quarter. Rates in pages per second; unknown rates change nothing.
 
 use serde::{Deserialize, Serialize};
 
 const LEAST: f64 = 1.0 / 32.0;
-/// Refaults are a rise from this many times the calm rate ...
+/// A rise exceeds the calm rate times this, plus [`RISE_PAGES_PER_S`].
 const RISE: f64 = 2.0;
-/// ... and this much more.
+/// Margin of a rise, pages per second.
 const RISE_PAGES_PER_S: f64 = 64.0;
-/// Weight of the newest rate in the calm one.
+/// Weight of the newest rate in the average of calm rates.
 const NEWEST: f64 = 0.3;
-/// What comes back each step.
+/// Factor on the amount in each step without a rise.
 const RECOVERY: f64 = 1.25;
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// What part of its overage may be asked for, above 0, at most 1.
+    /// The part of its overage that may be asked for, above 0 and at most 1.
     pub(crate) fn factor(&self) -> f64 {
         self.factor
     }
@@ -45,7 +45,7 @@ impl Backoff {
         self.asked = true;
     }
 
-    /// A step later: these refaults were seen since.
+    /// Advances by one step. `refault_pages_per_s`: refaults since the last step.
     pub(crate) fn move_on(&mut self, refault_pages_per_s: Option<f64>) {
         let asked = std::mem::take(&mut self.asked);
         let Some(rate) = refault_pages_per_s else {

@@ -1,36 +1,39 @@
 //! The feedback loop: gains that turn page shares into bandwidth shares.
 //!
-//! Page counts are only a proxy for bandwidth. For a group that writes more than it hits, the
-//! proxy is good: the kernel bounds the dirty pages of a cgroup by a fraction of the page cache it
-//! may hold (`mm/page-writeback.c`, `mdtc_calc_avail`), the device serves cgroups in the ratio of
-//! what they have under writeback, and so bandwidth follows the page share with a gain near one.
-//! The loop corrects what is left. Each participant has a gain on its share:
+//! Page counts are only a proxy for bandwidth. The proxy is good for a group that writes more than it hits:
+//! the kernel bounds the dirty pages of a cgroup by a fraction of the page cache that it may hold
+//! (`mm/page-writeback.c`, `mdtc_calc_avail`), and the device serves cgroups in the ratio of their pages
+//! under writeback. Bandwidth therefore follows the page share with a gain near one. The loop corrects the
+//! remaining error. Each participant has a gain on its share:
 //!
 //! ```text
 //! x_i   = b_i / ideal_i                 ideal: weighted water-filling of the summed bandwidth
 //! e_i   = clamp(1 - x_i, -1, 1)         relative error; its time integral is the lag behind the
-//!                                       ideal in seconds of service, the thing to bring to zero
+//!                                       ideal in seconds of service, which is to become zero
 //! ln g_i = proportional * filtered(e_i) + integral_per_s * sum(p_i e_i dt)
 //! p_i    = ALTERNATING + (1 - ALTERNATING) * |filtered(e_i)| / filtered(|e_i|)
 //! ```
 //!
-//! `p_i`, the persistence, is there because the plant is steep: below its dirty limit a group runs
-//! free, at the limit it waits. An error that keeps its sign is corrected fast; one that changes it
-//! is the loop's own doing and is followed slowly.
+//! `p_i` is the persistence of the error. It is there because the plant is steep: a group runs free below its
+//! dirty limit and waits at it. An error that keeps its sign is corrected fast. An error that changes its
+//! sign is caused by the loop itself and is followed slowly.
 //!
-//! Properties: only ratios of gains matter, so they are kept centred; the integral stops where the
-//! actuator stops (anti-windup), at the gain limit, for a participant that leaves its share unused
-//! (it counts with what it takes, the rest is divided among the others: nobody is levelled down to
-//! someone who cannot use more), and inside the dead band; a participant that pauses keeps its
-//! integral for its return. Time constants are in seconds, so the period does not matter.
+//! Properties:
+//! - Only ratios of gains matter, so the integrals are centered.
+//! - The integral stops where the actuator stops (anti-windup): at the gain limit, and for a participant that
+//!   leaves its share unused or stands at its floor. It also stops inside the dead band.
+//! - A participant that leaves its share unused counts with what it takes, and the rest is divided among the
+//!   others. No group is slowed down to the rate of a group that cannot use more.
+//! - A participant that pauses keeps its integral for its return.
+//! - Time constants are in seconds, so the period does not matter.
 //!
-//! What it leaves out: who takes part, and what a gain is multiplied with. `step` knows that.
+//! Left out: which groups take part, and what a gain is multiplied with (`order.rs`).
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::FeedbackConfig;
 
-/// What is left of the integral's speed for an error that changes its sign all the time.
+/// Factor on the integral's speed for an error that changes its sign all the time.
 const ALTERNATING: f64 = 0.15;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -42,7 +45,7 @@ pub(crate) struct Controller {
     filtered_error: f64,
     /// Its absolute value through the same filter.
     filtered_magnitude: f64,
-    /// `x_i` through the same filter, for people.
+    /// `x_i` through the same filter, for display.
     filtered_of_ideal: Option<f64>,
     ln_gain: f64,
 }
@@ -53,7 +56,7 @@ impl Controller {
         self.ln_gain.exp()
     }
 
-    /// How far errors keep their sign, `ALTERNATING` to 1.
+    /// The persistence `p_i`: how far errors keep their sign, `ALTERNATING` to 1.
     fn persistence(&self) -> f64 {
         let same_sign = self.filtered_error.abs() / self.filtered_magnitude.max(1e-9);
         ALTERNATING + (1.0 - ALTERNATING) * same_sign.min(1.0)
@@ -65,7 +68,7 @@ impl Controller {
     }
 }
 
-/// What one participant did in the last period.
+/// Measurements of one participant in the last period.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Measured {
     /// Its share of the participants' weight; the shares need not sum to one.
@@ -114,8 +117,8 @@ pub(crate) fn adjust(
     }
 }
 
-/// Only ratios of gains matter: takes the weighted mean off the integrals, so that they do not
-/// all drift to one limit.
+/// Subtracts the weighted mean from the integrals, so that they do not all drift to one limit. Only ratios of
+/// gains matter.
 fn centre(controllers: &mut [&mut Controller], measured: &[Measured]) {
     let weight: f64 = measured.iter().map(|m| m.weight).sum();
     if weight <= 0.0 {
@@ -129,8 +132,8 @@ fn centre(controllers: &mut [&mut Controller], measured: &[Measured]) {
     }
 }
 
-/// Weighted water-filling of the summed rate, in which a participant that leaves its share unused
-/// counts with what it takes. `None` if nothing moved or nobody has weight.
+/// Weighted water-filling of the summed rate, in which a participant that leaves its share unused counts with
+/// what it takes. `None` if nothing moved or no participant has weight.
 fn ideal_rates(measured: &[Measured]) -> Option<Vec<f64>> {
     let mut rate: f64 = measured.iter().map(|m| m.rate).sum();
     let mut weight: f64 = measured.iter().map(|m| m.weight).sum();

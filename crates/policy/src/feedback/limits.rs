@@ -1,16 +1,17 @@
 //! What `memory.high` may and may not do to a group.
 //!
 //! Floors: a limit never cuts anonymous, kernel or shared memory, nor mapped page cache (code). A group
-//! cannot raise its own floor beyond its share of memory by weight: mapped page cache above that share,
-//! and above a modest amount for code, counts as page cache like any other.
+//! cannot raise its own floor beyond its share of memory by weight: mapped page cache above that share, and
+//! above a modest amount for code, counts as page cache like any other.
 //!
-//! Memory that was swapped out under a limit leaves room in it. Otherwise each step would see less memory
-//! in use, lower the limit by that, and make the kernel swap out more. The credit ends at the group's
-//! share of memory as well.
+//! A limit leaves room for memory that was swapped out under it. Otherwise each step would see less memory in
+//! use, lower the limit by that amount, and make the kernel swap out more. This room, too, ends at the
+//! group's share of memory.
 //!
-//! Ceiling: what the operator set as `memory.high` or `memory.max`. A group that cannot be read
-//! keeps its limit for a while, with room for what is known to have grown; then the limit is
-//! lifted: better no order than a blind one.
+//! Ceiling: the operator's `memory.high` or `memory.max`.
+//!
+//! A group that cannot be read keeps its limit for a while, with room for known growth. Then the limit is
+//! lifted: no order is better than a blind one.
 
 use crate::snapshot::Group;
 use crate::units::{Bytes, Limit};
@@ -19,36 +20,37 @@ use crate::units::{Bytes, Limit};
 const FLOOR: Bytes = Bytes(512 << 10);
 /// Room above share and floor, so that a limit does not bite between two steps.
 pub(crate) const HEADROOM: Bytes = Bytes(512 << 10);
-/// A limit comes down by at most this factor a step: the excess is reclaimed, not waited for.
+/// A limit leaves at least this part of the page cache in each step, so that the kernel reclaims the excess
+/// and the group need not wait for it.
 const DESCENT: f64 = 0.75;
-/// Memory that has to be swapped out comes down more slowly. Where swap is full this slows the group down, and
-/// does not stop it.
+/// The same for memory that has to be swapped out, which falls more slowly. If swap is full, this slows the
+/// group down and does not stop it.
 const SWAP_DESCENT: f64 = 0.95;
 /// Seconds for which a group that cannot be read keeps its limit.
 const BLIND_S: f64 = 10.0;
 
-/// Mapped page cache that a group keeps under a limit however light it is: enough for the code of a
-/// database server. A tenant that maps its cache gains no more than this.
+/// Mapped page cache that even the lightest group keeps under a limit: enough for the code of a database
+/// server. A tenant that maps its cache gains no more than this.
 const CODE: Bytes = Bytes::mib(16);
 
 /// What a limit leaves a group, whatever its share of page cache is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Least {
-    /// Memory other than page cache, and room for what of it was swapped out. `None` where the group could not
-    /// be read.
+    /// Memory other than page cache, and room for its swapped-out part. `None` if the group could not be
+    /// read.
     pub other: Option<Bytes>,
     /// Page cache that must not be taken away.
     pub file: Bytes,
 }
 
 impl Least {
-    /// Of a group whose share of all memory is `fair`; `None`: not known, so nothing is bounded by it.
+    /// The floor of a group. `fair`: its share of all memory; `None`: unknown, and bounds nothing.
     pub(crate) fn of(group: &Group, fair: Option<Bytes>) -> Least {
         let other = group.non_file().map(|other| {
             let with_swapped = other + group.memory.swap.unwrap_or_default();
             other.max(fair.map_or(with_swapped, |fair| with_swapped.min(fair)))
         });
-        // Mapped pages that are not known may be all it holds.
+        // If the mapped part is unknown, all its page cache may be mapped.
         let mapped = group.memory.file_mapped.or(group.memory.file);
         let most = fair.map_or(Bytes(u64::MAX), |fair| fair.max(CODE));
         let file = mapped.unwrap_or_default().min(most).max(FLOOR);
@@ -56,8 +58,7 @@ impl Least {
     }
 }
 
-/// Page cache beyond which the operator's own limits do not let the group grow; `None`: no such
-/// limit, or not known.
+/// The most page cache that the operator's own limits allow; `None`: no such limit, or unknown.
 pub(crate) fn ceiling(group: &Group) -> Option<Bytes> {
     let limits = [group.knobs.operator.high, group.knobs.max];
     let lowest = limits
@@ -71,14 +72,14 @@ pub(crate) fn ceiling(group: &Group) -> Option<Bytes> {
 /// The limit for this share of page cache. `grew`: by how much other memory grew in the last
 /// period; it may grow twice as much in the next. `None` where the group could not be read.
 pub(crate) fn limit(group: &Group, least: &Least, share: Bytes, grew: Bytes) -> Option<Limit> {
-    // What was swapped out is page cache by now: counted twice, the limit would rise step by step.
+    // Swapped-out memory has become page cache by now. If both counted, the limit would rise step by step.
     let excess = group.non_file()? + group.memory.file?.scale(DESCENT);
     let most = (least.other? + share.max(least.file)).max(excess);
     Some(Limit::Bytes((most + HEADROOM + grew + grew).page_aligned()))
 }
 
-/// What a limit has to leave a group in a step, `file` of page cache at least. `swaps`: the kernel can take
-/// memory other than page cache as well. `None` where the group could not be read.
+/// The least limit of a group in a step that leaves it at least `file` of page cache. `swaps`: the kernel can
+/// also take memory other than page cache. `None` if the group could not be read.
 pub(crate) fn holds(group: &Group, least: &Least, file: Bytes, swaps: bool) -> Option<Bytes> {
     let other = group.non_file()?;
     let other = if swaps {
@@ -90,8 +91,8 @@ pub(crate) fn holds(group: &Group, least: &Least, file: Bytes, swaps: bool) -> O
     Some((other + file.max(least.file.min(CODE)) + HEADROOM).page_aligned())
 }
 
-/// The limit of a group of which too little is known to decide, for so many seconds now. `None`:
-/// leave it as it is.
+/// The limit of a group of which too little has been known for `blind_s` seconds. `None`: leave the limit as
+/// it is.
 pub(crate) fn blind_limit(group: &Group, least: &Least, blind_s: f64) -> Option<Limit> {
     if blind_s > BLIND_S {
         return Some(Limit::Max);
@@ -101,9 +102,9 @@ pub(crate) fn blind_limit(group: &Group, least: &Least, blind_s: f64) -> Option<
     (least > now).then_some(Limit::Bytes(least.page_aligned()))
 }
 
-/// Whether a larger limit would change nothing: the group stands at the operator's ceiling, or
-/// uses far less than its limit and, because the kernel's dirty limits scale with it, has few
-/// dirty pages too.
+/// Whether a larger limit would change nothing: the group stands at the operator's ceiling, or it uses far
+/// less than its limit and has few dirty pages. Dirty pages count because the kernel's dirty limits scale
+/// with the limit.
 pub(crate) fn leaves_share_unused(group: &Group) -> bool {
     let (knobs, memory) = (&group.knobs, &group.memory);
     let (Some(Limit::Bytes(high)), Some(current)) = (knobs.high, memory.current) else {

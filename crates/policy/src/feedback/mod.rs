@@ -1,7 +1,12 @@
-//! What is learned of a group from what it does: whether it contends ([`activity`]), the gain on its
-//! share ([`controller`]), what it needs to stay well ([`working_set`]), how hard it may be taken from
-//! ([`backoff`]); and what a limit may do to it ([`limits`]). Each knows one group, and nothing of
-//! a step.
+//! Feedback: what the policy learns about a group from its behavior.
+//!
+//! - [`activity`]: whether it contends, writes or claims;
+//! - [`controller`]: the gain on its share;
+//! - [`working_set`]: how much memory it needs to stay satisfied;
+//! - [`backoff`]: how much may be taken from it;
+//! - [`limits`]: what `memory.high` may do to it.
+//!
+//! Each knows one group, and nothing of a step.
 
 pub(crate) mod activity;
 pub(crate) mod backoff;

@@ -1,25 +1,25 @@
-//! Working sets: how much memory a group needs to stay well (MemOpLight names this as future work).
+//! Working sets: how much memory a group needs to stay satisfied (MemOpLight names this as future work).
 //!
-//! While memory is taken from a group that declares itself well, the moment it turns red tells how
-//! much it needed: its footprint just before is a *sample*. Probes average over some periods, so
-//! the largest footprint of the last three good ones is taken: a little too much is safe.
+//! While memory is taken from a group that declares itself satisfied, its turn to red shows how much it
+//! needed: its footprint just before is a *sample*. Probes average over some periods, so the sample is the
+//! largest footprint of the last three good periods: a little too much is safe.
 //!
 //! 1. Only declared colors teach. An inferred color follows stalls, which have many causes.
-//! 2. A turn without page faults on what was evicted (refaults, where they can be read) has another
-//!    cause than memory and teaches nothing. Nor does one at which the group's load rose.
-//! 3. A sample holds for the load at which it was taken: a database that is asked for a tenth needs
-//!    less. At a load for which there is none, those of lighter loads count, because it needs no
-//!    less; with a lighter load than all of them nothing is known.
-//! 4. The estimate is the median of the samples that count, the larger of two: one wrong sample
+//! 2. A turn to red without refaults (where they can be read) has another cause than memory and teaches
+//!    nothing. A turn at which the group's load rose teaches nothing either.
+//! 3. A sample holds for the load at which it was taken: a database with a tenth of the requests needs less.
+//!    At a load without samples, those of lighter loads count, because the group needs no less. Below all
+//!    sampled loads nothing is known.
+//! 4. The estimate is the median of the samples that count, the larger of the middle two: one wrong sample
 //!    moves it little.
-//! 5. A sample is *disproved* when the group was well with clearly less for some seconds at such a
-//!    load: an outlier.
-//! 6. An estimate that keeps memory from being taken is tested: after some patience it shrinks
-//!    slowly, until the group turns red (and confirms it, which doubles the patience) or does not.
+//! 5. A sample is *disproved*, as an outlier, when the group was satisfied with clearly less for some seconds
+//!    at a similar load.
+//! 6. An estimate that keeps memory from being taken is tested: after some patience it shrinks slowly. If the
+//!    group then turns red, that confirms the estimate and doubles the patience.
 //!
-//! Units: bytes of `memory.current`, the paper's footprint, because that is what limits are in; loads
-//! in bytes that applications read and write per second.
-//! Pure: time comes in as seconds. What could not be read teaches nothing.
+//! Units: bytes of `memory.current`, the paper's footprint, because limits apply to it; loads in bytes per
+//! second that applications read and write. Pure: time comes in as seconds. Values that could not be read
+//! teach nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,64 +29,66 @@ use crate::units::Bytes;
 const SAMPLES: usize = 9;
 /// Good periods over which a probe may average.
 const LATE: usize = 3;
-/// Good periods over which the load is averaged: few requests a second come unevenly.
+/// Good periods over which the load is averaged: with few requests per second it is uneven.
 const LOADS: usize = 10;
-/// A turn to red within so many seconds after a taking is its doing; so long after, refaults count.
+/// A turn to red teaches only within this many seconds of a taking, and of a refault.
 const RECENT_S: f64 = 5.0;
-/// Fewer refaults a second than this are none.
+/// Fewer refaults per second count as none.
 const REFAULTS: f64 = 1.0;
-/// Well for so many seconds with less than this part of a sample: the sample is disproved.
+/// A group disproves a sample if it is satisfied with less for this many seconds.
 const PROVEN_S: f64 = 10.0;
+/// A footprint below this part of a sample disproves it.
 const PROVEN: f64 = 0.9;
-/// Seconds for which an estimate that stands in the way is believed, at first and at most.
+/// Seconds for which an estimate may keep memory from being taken before it shrinks: at first, and at most.
 const PATIENCE_S: f64 = 20.0;
 const MOST_PATIENCE_S: f64 = 600.0;
-/// How fast it shrinks after that, per second.
+/// How fast an estimate shrinks after its patience, per second.
 const SHRINK_PER_S: f64 = 0.01;
 /// Samples this near to the estimate confirm it.
 const NEAR: f64 = 0.1;
+/// Loads within this factor of each other are alike.
 const ALIKE: f64 = 1.5;
 
-/// What one turn to red taught.
+/// The result of one turn to red.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Sample {
     footprint: Bytes,
-    /// The load before the turn; `None`: not known, alike to every other.
+    /// The load before the turn; `None`: unknown, like any other load.
     load: Option<f64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct WorkingSet {
-    /// The last ones, the newest first.
+    /// The last samples, the newest first.
     samples: Vec<Sample>,
     /// Footprints of the last good periods in a row, the newest first.
     good: Vec<Bytes>,
     /// Loads of the last good periods in a row, the newest first, where they could be read.
     loads: Vec<f64>,
-    /// For how long it has been well without a break.
+    /// Seconds for which it has been satisfied without a break.
     good_s: f64,
-    /// Since something was taken from it; `None`: never.
+    /// Seconds since memory was taken from it; `None`: never.
     taken_s: Option<f64>,
-    /// Since it was last seen to refault, or refaults could not be read; `None`: never.
+    /// Seconds since it last refaulted, or refaults could not be read; `None`: never.
     refaulted_s: Option<f64>,
-    /// For how long the estimate has stood in the way.
+    /// Seconds for which the estimate has kept memory from being taken.
     stood_s: f64,
-    /// For how long it has shrunk for that.
+    /// Seconds for which the estimate has shrunk.
     shrunk_s: f64,
-    /// How long it may, if it was confirmed before.
+    /// Its patience after it was confirmed, seconds; `None`: [`PATIENCE_S`].
     patience_s: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Period {
-    /// The color it declares; `None`: none that counts.
+    /// Its declared color; `None`: no fresh one.
     pub color: Option<Color>,
     /// `memory.current`.
     pub footprint: Option<Bytes>,
     /// Memory was taken from it in the last period.
     pub taken: bool,
-    /// More would be taken but for the estimate.
+    /// Without the estimate, more memory would be taken.
     pub in_the_way: bool,
     pub refaults_per_s: Option<f64>,
     /// Bytes that its applications read and wrote per second.
@@ -94,7 +96,7 @@ pub(crate) struct Period {
 }
 
 impl WorkingSet {
-    /// The estimate for the load of now; `None` while nothing was learned that holds for it.
+    /// The estimate for the present load; `None` if no sample holds for it.
     pub(crate) fn estimate(&self) -> Option<Bytes> {
         let load = self.load();
         let mut counted = self.samples_at(|of| alike(of, load));
@@ -110,7 +112,8 @@ impl WorkingSet {
         counted.map(|s| s.footprint).collect()
     }
 
-    /// The load of the last good periods; `None` while it is not well, or if it could not be read.
+    /// The mean load of the last good periods; `None` while it is not satisfied, or if the load could not be
+    /// read.
     fn load(&self) -> Option<f64> {
         let sum: f64 = self.loads.iter().sum();
         (!self.loads.is_empty()).then(|| sum / self.loads.len() as f64)
@@ -202,13 +205,13 @@ impl WorkingSet {
     }
 }
 
-/// Whether two loads are the same as far as memory goes.
+/// Whether two loads need about the same memory; an unknown load is like any other.
 fn alike(one: Option<f64>, other: Option<f64>) -> bool {
     one.zip(other)
         .is_none_or(|(one, other)| one <= other * ALIKE && other <= one * ALIKE)
 }
 
-/// The middle one; of an even number the larger of the two.
+/// The middle one; with an even count, the larger of the middle two.
 fn median(mut sorted: Vec<Bytes>) -> Option<Bytes> {
     sorted.sort_unstable();
     sorted.get(sorted.len() / 2).copied()

@@ -1,35 +1,36 @@
-//! The guard: memory that is free before somebody asks for it.
+//! The guard: it keeps memory free before it is needed.
 //!
-//! A task that allocates waits for reclaim when free memory is down at the watermarks, and for the
-//! disk when what reclaim finds is dirty. The guard keeps a *reserve* free above the zones' high
-//! watermarks: a standing one, if the operator wants it, and what was reserved for groups that are
-//! about to start ([`Reservation`]). What is missing is taken from the page cache of those that
-//! hold more than their share, through `memory.reclaim`, before kswapd would: kswapd begins only
-//! below the low watermark, and takes from everybody alike.
+//! An allocating task waits in direct reclaim when free memory is down at the watermarks, and for the disk if
+//! reclaim finds dirty pages. The guard keeps a *reserve* free above the zones' high watermarks: a standing
+//! reserve, if the operator wants it, and what was reserved for groups that are about to start
+//! ([`Reservation`]). The guard takes what is missing from the page cache of groups above their share,
+//! through `memory.reclaim`. It does so before kswapd, which begins only below the low watermark and takes
+//! from all groups alike.
 //!
-//! Shares are those of [`crate::share::entitlement`], of a capacity that is less by the reserve: otherwise
-//! `memory.low` would protect the very pages that are to be free. What nobody manages, the root
-//! cgroup first of all, has no `memory.high`; its share is a part of all memory, and above it the
-//! guard writes the root's own `memory.reclaim`, which respects the protection of all groups below
-//! (`mm/vmscan.c`, `shrink_node_memcgs`), so it takes from the root, from other groups that nobody
-//! manages, and from whoever holds more than is protected. Under the multi-generational LRU it takes
-//! from protected groups too (`shrink_one`), so there the root is not asked.
+//! Shares are those of [`crate::share::entitlement`], with the reserve subtracted from the capacity.
+//! Otherwise `memory.low` would protect the very pages that are to be freed. Unmanaged memory, above all that
+//! of the root cgroup, has no `memory.high`. Its share is a part of all memory; above it the guard writes the
+//! root's own `memory.reclaim`. Reclaim there respects the protection of all groups below (`mm/vmscan.c`,
+//! `shrink_node_memcgs`), so it takes from the root, from other unmanaged groups, and from groups that hold
+//! more than is protected. Under the multi-generational LRU it takes from protected groups too
+//! (`shrink_one`), so there the guard does not use it.
 //!
-//! While something is reserved, groups that hold their share of page cache are limited at it
-//! (`memory.high`): reclaim cannot take dirty pages, and the limit makes the kernel write them out,
-//! because a cgroup's dirty limits follow it (`mm/page-writeback.c`, `mdtc_calc_avail`).
+//! While something is reserved, groups that hold their share of page cache are limited at it (`memory.high`):
+//! reclaim cannot take dirty pages, and the limit makes the kernel write them back, because a cgroup's dirty
+//! limits follow it (`mm/page-writeback.c`, `mdtc_calc_avail`).
 //!
 //! Properties, each held by a test:
 //! - *nothing without need*: while the reserve is kept, nothing is taken for it;
-//! - *floors*: never below a group's share, its mapped page cache, or the protection that the
-//!   operator set; never dirty pages;
-//! - *conservation*: together no more than is missing, and all of it if the sources have it;
-//! - *order*: who is above its share by more gives more, in proportion;
-//! - *backing off*: who reads back what was taken gives less;
+//! - *floors*: never below a group's share, its mapped page cache, or the protection that the operator set;
+//!   never dirty pages;
+//! - *conservation*: the sum of what is taken is at most what is missing, and all of it if the sources have
+//!   it;
+//! - *order*: groups give in proportion to their overage;
+//! - *backing off*: a group that refaults what was taken gives less;
 //! - *unknown moves nothing*.
 //!
-//! Units: bytes, seconds. The page cache of those nobody manages is the host's less the managed
-//! groups': the kernel has no gauge of the root's own.
+//! Units: bytes, seconds. Unmanaged page cache is the host's less that of the managed groups: the kernel has
+//! no gauge of the root's own.
 
 mod sources;
 
@@ -45,46 +46,47 @@ use crate::snapshot::{Group, GroupId, Host, Reservation, Snapshot};
 use crate::units::{Bytes, Limit};
 use sources::{takes, Source};
 
-/// Taking goes on until this much more than the reserve is free, so that it does not begin anew
-/// each step: this part of the reserve, at most.
+/// Hysteresis: taking continues until more than the reserve is free, so that it does not restart in each
+/// step. The slack is the reserve divided by this, at most [`SLACK_MOST`].
 const SLACK_DIVISOR: u64 = 8;
+/// Upper limit of the slack.
 const SLACK_MOST: Bytes = Bytes::mib(32);
-/// One write asks for at most this part of all memory, and never for more than this: the kernel
-/// holds the writer until it has it.
+/// One write asks for at most all memory divided by this, and at most [`BATCH_MOST`]: the kernel blocks the
+/// writer until it has reclaimed that much.
 const BATCH_DIVISOR: u64 = 8;
+/// Upper limit of one write.
 const BATCH_MOST: Bytes = Bytes(1 << 30);
 /// Less is not worth a write.
 const BATCH_LEAST: Bytes = Bytes::mib(1);
-/// Who holds this part of its share is limited at it while something is reserved.
+/// A group that holds this part of its share is limited at the share while something is reserved.
 const NEAR_SHARE: f64 = 0.8;
 
-/// What the guard remembers from one step to the next.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct GuardState {
     /// Memory that each reserving group had when its reservation was first seen.
     before: BTreeMap<String, Bytes>,
-    /// Limits were set for a reservation, so they are the guard's to lift.
+    /// Limits were set for a reservation, so the guard has to lift them.
     limits: bool,
 }
 
-/// What is to be kept free, and what there is.
+/// Memory to keep free, and memory that is free.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Need {
     asked: bool,
     state: GuardState,
-    /// To be kept free whatever happens.
+    /// The standing reserve.
     standing: Bytes,
-    /// Reserved and not yet taken by whom it is for.
+    /// Reserved memory that is not taken up yet.
     reserved: Bytes,
-    /// Groups that something is reserved for.
+    /// Groups that memory is reserved for.
     owners: Vec<GroupId>,
     /// Free memory above the watermarks.
     spare: Option<Bytes>,
 }
 
 impl Need {
-    /// What has to be free now; nothing if `may` is false, or nobody asked for anything.
+    /// The need of this step; nothing if `may` is false, or if nothing was asked for.
     pub(crate) fn of(state: &GuardState, snapshot: &Snapshot, config: &Config, may: bool) -> Need {
         if !may {
             return Need::default();
@@ -107,12 +109,12 @@ impl Need {
         need
     }
 
-    /// What is to be free above the watermarks, and so is not page cache to be divided.
+    /// Memory to keep free above the watermarks, which is no page cache to be divided.
     pub(crate) fn reserve(&self) -> Bytes {
         self.standing + self.reserved
     }
 
-    /// What has to be taken now; nothing if the reserve is kept, or not known.
+    /// Memory to take now; nothing if the reserve is kept, or if free memory is unknown.
     fn missing(&self) -> Bytes {
         let reserve = self.reserve();
         match self.spare {
@@ -132,8 +134,8 @@ fn standing(config: &GuardConfig, host: &Host) -> Bytes {
     }
 }
 
-/// What of a reservation its group has not taken yet. A group that is not there has taken nothing;
-/// of one that cannot be read it is not known, so all of it is kept.
+/// The part of a reservation that its group has not taken yet. A group that does not exist has taken nothing.
+/// For an unreadable group this is unknown, so all of the reservation is kept.
 fn outstanding(
     reservation: &Reservation,
     group: Option<&Group>,
@@ -146,7 +148,7 @@ fn outstanding(
     reservation.bytes - (held - before)
 }
 
-/// Limits whoever is at its share while something is reserved, and lifts those limits afterwards.
+/// Limits groups near their share while something is reserved, and lifts those limits afterwards.
 pub(crate) fn limit_at_shares(need: &mut Need, members: &mut [Member]) {
     let limiting = need.reserved > Bytes::ZERO;
     if !limiting && !need.state.limits {
@@ -165,8 +167,8 @@ pub(crate) fn limit_at_shares(need: &mut Need, members: &mut [Member]) {
             Some(limit) if high.is_none_or(|(high, _)| limit < high) => {
                 member.limit_at(limit, Reason::Reserved);
             }
-            // In a mode that has no opinion on limits, nobody else would lift this one. Who cannot be
-            // read keeps what it has.
+            // In a mode that does not decide limits, nothing else would lift this one. An unreadable group
+            // keeps its limit.
             None if high.is_none() && member.group.non_file().is_some() => {
                 member.limit_at(Limit::Max, Reason::NoContention);
             }
@@ -175,7 +177,7 @@ pub(crate) fn limit_at_shares(need: &mut Need, members: &mut [Member]) {
     }
 }
 
-/// What the guard decides: whom to ask for how much, and what it thought.
+/// Decides how much to ask of each source. Returns the next state, the guard's view and the writes.
 pub(crate) fn decide(
     need: Need,
     snapshot: &Snapshot,
@@ -203,7 +205,7 @@ pub(crate) fn decide(
     let mut writes = Vec::new();
     let mut asked = Bytes::ZERO;
     for ((group, leaf, Source { over, takeable }), bytes) in sources.into_iter().zip(takes) {
-        // Over its share, the root gives whether or not the reserve is kept, while memory is scarce.
+        // While memory is scarce, the root gives what it holds above its share even if the reserve is kept.
         let bytes = if leaf.is_none() && scarce {
             bytes.max(takeable)
         } else {
@@ -257,7 +259,7 @@ fn leaves_to_ask(need: &Need, members: &mut [Member]) -> Vec<(GroupId, Option<us
     sources
 }
 
-/// Page cache of the root and of groups that nobody manages. `None` if anything of it is unknown.
+/// Page cache of the root and of unmanaged groups. `None` if any part of it is unknown.
 fn unmanaged_file(host: &Host, members: &[Member]) -> Option<Bytes> {
     let leaves = members.iter().filter(|m| m.leaf);
     let managed: Option<Bytes> = leaves.map(|m| m.group.memory.file).sum();

@@ -1,16 +1,16 @@
-//! Who can give page cache, and how much of what is missing each one gives.
+//! Sources of page cache: which groups can give, and how much of what is missing each one gives.
 
 use crate::feedback::limits::Least;
 use crate::share::water::{divide, Node};
 use crate::snapshot::Group;
 use crate::units::{Bytes, Limit};
 
-/// Somebody who holds page cache above its share.
+/// A group, or the root, that holds page cache above its share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Source {
     /// Page cache above its share.
     pub over: Bytes,
-    /// Of that, what reclaim can take now.
+    /// The part of it that reclaim can take now.
     pub takeable: Bytes,
 }
 
@@ -19,9 +19,9 @@ impl Source {
     pub(crate) fn of(group: &Group, share: Bytes) -> Option<Source> {
         let held = group.memory.file?;
         let other = group.non_file()?;
-        // Dirty pages that are not known may be all of them.
+        // If the dirty part is unknown, all pages may be dirty.
         let dirty = group.memory.file_dirty.unwrap_or(held);
-        // `memory.reclaim` would take mapped code, so here all that is mapped stays.
+        // `memory.reclaim` would take mapped code, so all mapped pages stay here.
         let floor = Least::of(group, None).file;
         let keep = share.max(floor).max(protected_by_others(group) - other);
         let over = held - keep;
@@ -41,7 +41,7 @@ impl Source {
     }
 }
 
-/// Protection that is not ours: the operator's, or a foreign writer's.
+/// Protection that is not Justitia's: the operator's, or a foreign writer's.
 fn protected_by_others(group: &Group) -> Bytes {
     let foreign = group.knobs.low.filter(|_| group.knobs.foreign.low);
     let low = foreign.max(group.knobs.operator.low);

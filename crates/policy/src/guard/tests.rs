@@ -1,4 +1,4 @@
-//! The guard takes only in need, only from those above their share, and never below floors.
+//! The guard takes memory only when needed, only from groups above their share, and never below floors.
 
 use super::*;
 use crate::config::{Amount, Mode};
@@ -48,7 +48,7 @@ fn config(reserve_mib: u64) -> Config {
     }
 }
 
-/// What a step asks of each group, and what the guard thought.
+/// What a step asks of each group, and the guard's view.
 fn asks(snapshot: &Snapshot, config: &Config) -> (BTreeMap<GroupId, Bytes>, Option<Guarded>) {
     let (_, plan) = step(&State::default(), snapshot, config, Duration::ZERO);
     (reclaims(&plan), plan.guard)
@@ -85,7 +85,7 @@ fn without_guard_or_reservation_and_in_mode_observe_nothing_is_asked() {
 #[test]
 fn missing_memory_is_taken_from_the_group_above_its_share() {
     let mut snapshot = machine(10, &[(600, 20), (100, 20)]);
-    // The second one has a use for more than it holds.
+    // The second group has a use for more than it holds.
     for g in &mut snapshot.groups {
         g.weight = Weight::new(100).ok();
     }
@@ -193,7 +193,7 @@ fn while_memory_is_reserved_others_are_limited_at_their_share_and_afterwards_not
             ..Config::default()
         };
         let mut snapshot = machine(20, &[(900, 20), (0, 0)]);
-        // Dirty pages cannot be taken: only the limit gets them written.
+        // Dirty pages cannot be reclaimed; only the limit makes the kernel write them back.
         snapshot.groups[0].memory.file_dirty = Some(Bytes::mib(900));
         reserve_for(&mut snapshot, "/g2", 400);
         let (state, plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
@@ -285,7 +285,7 @@ proptest! {
         let small = takes(Bytes(less), &sources);
         let large = takes(Bytes(less + more), &sources);
         for (small, large) in small.iter().zip(&large) {
-            // A byte may go to another largest remainder.
+            // One byte may go to another of the largest remainders.
             prop_assert!(small.0 <= large.0 + 1);
         }
     }

@@ -5,19 +5,18 @@ use crate::decision::Member;
 use crate::feedback::limits;
 use crate::units::Bytes;
 
-/// A group may grow this much beyond a quarter of what it holds within one period before its
-/// entitlement follows.
+/// Growth within one period that the demand allows for, in addition to a quarter of what the group holds.
 const GROWTH: Bytes = Bytes::mib(8);
 
-/// What a group that is not held back may want next: what it holds and room to grow.
+/// The next demand of a group that is not limited: what it holds plus room to grow.
 pub(crate) fn growing(held: Bytes) -> Bytes {
     held + held.scale(0.25) + GROWTH
 }
 
-/// Sets each member's demand: unbounded for who contends or claims by writing, what it holds and
-/// room to grow for others; no more than the operator's limits allow, and than its cap if
-/// `caps_count`. A group that does nothing keeps what it is entitled to and lends the rest. What it
-/// holds for others is not its demand but theirs.
+/// Sets each member's demand. It is unbounded for writers that contend or claim; for other groups it is what
+/// they hold plus room to grow, so that an idle group keeps what it holds and lends the rest of its share.
+/// The operator's limits bound it, and so does the cap if `caps_count`. Page cache that a group holds for
+/// others counts as their demand.
 pub(crate) fn set(members: &mut [Member], charges: &Charges, caps_count: bool) {
     let shifts = charges.wanted(members.len());
     for (member, shift) in members.iter_mut().zip(shifts) {

@@ -1,33 +1,33 @@
 //! Entitlements and thresholds: how much page cache each group should hold.
 //!
-//! The paper's equation 1, `threshold_i = NR_FILE_PAGES * proportion_i`, with two additions. What
-//! is divided is what the page cache could hold, not only what it holds at this moment: the host's
-//! page cache plus its free memory above the high watermark, less a reserve for the programs of
-//! groups nobody manages. And a group that has no use for its share lends it: the division is a
-//! weighted water-filling ([`crate::share::water`]) over demands.
+//! They follow the paper's equation 1, `threshold_i = NR_FILE_PAGES * proportion_i`, with two additions.
+//! First, the division covers what the page cache could hold, not only what it holds now: the host's page
+//! cache plus its free memory above the high watermark, less a reserve for the programs of unmanaged groups.
+//! Second, a group that has no use for its share lends it: the division is a weighted water-filling
+//! ([`crate::share::water`]) over demands.
 //!
-//! The threshold is enforced by `memory.low`, which covers all memory of a group, so the memory
-//! that is not page cache is added to it (`mm/memcontrol.c`, `mem_cgroup_calculate_protection`). Where
-//! the kernel could swap that memory out, it is added up to the group's share of all memory only: a group
-//! that leaks is not protected ahead of everybody else. Without swap it is added whole, because the kernel
-//! cannot reclaim it, and the group's page cache would lose its protection instead.
+//! `memory.low` enforces the threshold. It covers all memory of a group, so memory other than page cache is
+//! added to it (`mm/memcontrol.c`, `mem_cgroup_calculate_protection`). Where the kernel could swap that
+//! memory out, it is added only up to the group's share of all memory, so that a leaking group is not
+//! protected ahead of all others. Without swap all of it is added, because the kernel cannot reclaim it, and
+//! the group's page cache would lose its protection instead.
 //!
 //! A subtree that root delegated divides what its topmost group is entitled to. Its groups are protected
-//! against groups outside only where root gave that group a weight: a user could make any number of
-//! groups otherwise, and each would raise the protection of root's slices.
+//! against groups outside only if root gave that group a weight. Otherwise a user could make any number of
+//! groups, and each would raise the protection of root's slices.
 //!
-//! An ancestor's `low` is the sum of `min(usage, low)` of its children: with
-//! `memory_recursiveprot`, protection that the children do not claim is handed to them in
-//! proportion to their usage, which would undo the weights.
+//! An ancestor's `low` is the sum of `min(usage, low)` of its children: with `memory_recursiveprot`,
+//! protection that the children do not claim is handed to them in proportion to their usage, which would undo
+//! the weights.
 
 use crate::decision::Member;
 use crate::snapshot::{Group, Host, WeightSource};
 use crate::units::{Bytes, Limit};
 
-/// Groups nobody manages keep at most this part of memory out of the division, ...
+/// Unmanaged page cache stays out of the division up to all memory divided by this.
 const RESERVE_OF_MEMORY: u64 = 16;
-/// ... and of what could be page cache: where most memory is something else, the first alone would
-/// leave them all of it.
+/// The same for what could be page cache. Where most memory is not page cache, [`RESERVE_OF_MEMORY`] alone
+/// would leave all page cache to unmanaged groups.
 const RESERVE_OF_CACHE: u64 = 8;
 
 /// Page cache that the managed groups could hold together. `None` if the host could not be read.
@@ -43,7 +43,7 @@ pub(crate) fn capacity(host: &Host, members: &[Member]) -> Option<Bytes> {
     Some((most - reserve).page_aligned())
 }
 
-/// All memory that the managed groups hold or could hold: page cache up to `capacity`, and other.
+/// All memory that the managed groups hold or could hold: `capacity` of page cache, and their other memory.
 pub(crate) fn memory_of_groups(capacity: Bytes, members: &[Member]) -> Bytes {
     capacity + leaves(members).filter_map(Group::non_file).sum()
 }
@@ -58,8 +58,8 @@ pub(crate) fn swappable(host: &Host, group: &Group) -> bool {
     may_swap && host.swap.is_some_and(|swap| swap > Bytes::ZERO)
 }
 
-/// What `memory.low` covers of a group's memory other than page cache. `fair`: its share of all memory,
-/// what others do not need included.
+/// The part of a group's memory other than page cache that `memory.low` covers. `fair`: its share of all
+/// memory, including what others do not need.
 fn protected_non_file(host: &Host, group: &Group, fair: Bytes) -> Option<Bytes> {
     let other = group.non_file()?;
     Some(if swappable(host, group) {
@@ -69,8 +69,8 @@ fn protected_non_file(host: &Host, group: &Group, fair: Bytes) -> Option<Bytes> 
     })
 }
 
-/// Whether each group is protected against groups outside its subtree: it is root's, or lies in a
-/// delegated subtree that root gave a weight, and its tenant leaves us its limit.
+/// Whether each group is protected against groups outside its subtree. It is root's, or it lies in a
+/// delegated subtree that root gave a weight, and the tenant did not take over its `memory.high`.
 fn vouched(members: &[Member]) -> Vec<bool> {
     let mut vouched = Vec::with_capacity(members.len());
     for member in members {
@@ -89,9 +89,9 @@ fn vouched(members: &[Member]) -> Vec<bool> {
     vouched
 }
 
-/// `memory.low` of every group: leaves at threshold plus other memory, inner groups and ancestors
-/// at the sum of what their children claim. `shares`: each group's share of all memory. `None` where
-/// something is unknown.
+/// `memory.low` of every group: for a leaf its threshold plus other memory, for an inner group or ancestor
+/// the sum of what its children claim. `shares`: each group's share of all memory. `None` where something is
+/// unknown.
 pub(crate) fn protections(host: &Host, members: &[Member], shares: &[Bytes]) -> Vec<Option<Bytes>> {
     let vouched = vouched(members);
     let mut low: Vec<Option<Bytes>> = vec![None; members.len()];
@@ -108,8 +108,9 @@ pub(crate) fn protections(host: &Host, members: &[Member], shares: &[Bytes]) -> 
         } else {
             claimed[i]
         };
-        // What is in force counts: a foreign value is the user's. Below a delegated directory the file is
-        // the tenant's, who would raise the protection of root's slices by it.
+        // The value in force counts: a foreign value is the user's. Below a delegated directory the file is
+        // the tenant's, who could raise the protection of root's slices with it, so there our own value
+        // counts.
         let in_force = if group.delegated {
             low[i]
         } else if group.knobs.foreign.low {
@@ -121,9 +122,9 @@ pub(crate) fn protections(host: &Host, members: &[Member], shares: &[Bytes]) -> 
             low[i].map(|low| low.max(operators))
         };
         if let Some(p) = member.parent {
-            // A child that could not be read claims what it last claimed: unknown here, so its
-            // parent is not lowered at all. A tenant could hide what it holds: its groups claim all
-            // that they are entitled to then, and no more.
+            // An unreadable child claims what it last claimed. That is unknown here, so its parent is not
+            // lowered. A tenant could hide what it holds, so its unreadable groups claim their threshold and
+            // no more.
             claimed[p] = match (claimed[p], in_force, group.memory.current) {
                 (Some(sum), Some(low), Some(current)) => Some(sum + low.min(current)),
                 (Some(sum), low, _) if group.delegated => {
@@ -286,8 +287,8 @@ mod tests {
         assert_eq!(low, [None, None]);
     }
 
-    /// Capacity, MiB, of a host with 1600 MiB of memory and so much page cache, free memory and
-    /// high watermark, and of it so much page cache of a managed group.
+    /// Capacity of a host with 1600 MiB of memory. `host_mib`: page cache, free memory and high watermark.
+    /// `managed_mib`: page cache of a managed group.
     fn capacity_beside_strangers(host_mib: [u64; 3], managed_mib: u64) -> Option<Bytes> {
         let mut snapshot = Snapshot {
             host: host(1600),

@@ -1,21 +1,21 @@
-//! Lending: memory goes where it buys something.
+//! Lending: memory that a group has no use for goes to groups that gain hits from it.
 //!
-//! A group whose curve ([`crate::worth`]) is flat at its entitlement has no use for all of it. What it needs
-//! to hit as often stays its own; the rest is lent to those whose curves rise.
+//! A group whose curve ([`crate::worth`]) is flat at its entitlement has no use for all of it. It keeps what
+//! it needs to hit as often, and the rest is lent to groups whose curves rise.
 //!
 //! 1. A *reader* has a curve that covers its plain share, the division by weight among all. It needs the
-//!    smallest size with the hit ratio of that share, and room beside it for readahead, dirty and mapped
-//!    pages. All other groups keep the entitlement without lending: groups without such a curve, and groups
-//!    that write, because dirty limits follow the page share.
-//! 2. The rest is *lent*. Each reader first takes what it has a use for within its weight's part of it, so a
-//!    group that reads to look needy gains no more where others have a use too. The remainder goes by
+//!    smallest size with the hit ratio of that share, plus room for readahead, dirty and mapped pages. All
+//!    other groups keep the entitlement without lending: groups without such a curve, and groups that write,
+//!    because dirty limits follow the page share.
+//! 2. The rest is *lent*. Each reader first takes what it can use of its part by weight. A group that reads
+//!    in order to look needy therefore gains nothing more where others have a use too. The remainder goes by
 //!    weight x additional hits in bytes per second, per byte, over the convex hull of each curve: a cliff is
 //!    bought whole or not at all.
 //! 3. Loans persist, because memory that moves has to be read again. Another division replaces them only if
-//!    it saves a tenth of what the readers miss, and not before the last one has paid back. Needs fall
-//!    slowly and rise at once.
+//!    it saves a tenth of what the readers miss, and not before the last one has paid back. Needs fall slowly
+//!    and rise at once.
 //! 4. Water-filling ([`super::water`]) takes the results as floors, and demands a little above them. Memory
-//!    that no reader has a use for goes to groups without a curve. If there is none it stays unprotected,
+//!    that no reader has a use for goes to groups without a curve. If there is none, it stays unprotected,
 //!    and any group may fill it.
 //!
 //! Units: bytes, seconds. Properties, each held by a test:
@@ -25,7 +25,7 @@
 //! - *conservation*: the sum of what is given is at most what there is;
 //! - *work-conserving*: no memory that a reader could use is left, except the margin that keeps loans steady;
 //! - *whole or nothing*: no loan ends part of the way up a cliff;
-//! - *no gain by asking*: however fast one reader reads, the others get their weight's part of what is lent;
+//! - *no gain by asking*: however fast one reader reads, the others get their part by weight of what is lent;
 //! - *steady*: memory that moved pays back before it moves again.
 
 use super::tree::{divide, nodes};
@@ -34,13 +34,13 @@ use crate::decision::{Lent, Member};
 use crate::units::Bytes;
 use crate::worth::{Curve, Stretch};
 
-/// Room beside what a reader needs: at least this, for readahead and dirty pages, ...
+/// Minimum room in addition to a reader's need, for readahead and dirty pages.
 const ROOM: Bytes = Bytes::mib(12);
-/// ... and this part of it, for what a curve does not know exactly.
+/// Room as a part of the need, for the inaccuracy of a curve.
 const ROOM_OF_SIZE: f64 = 1.0 / 16.0;
-/// This part of what could be page cache is not lent; it absorbs fluctuations.
+/// This part of the lendable memory is not lent; it absorbs fluctuations.
 const STEADY: f64 = 1.0 / 32.0;
-/// A need comes down by this part of what could be page cache in a second.
+/// A need falls by at most this part of what could be page cache per second.
 const DOWN_PER_S: f64 = 1.0 / 16.0;
 /// A new division must save at least this part of what the readers miss.
 const CLEARLY: f64 = 0.1;
@@ -49,13 +49,12 @@ const PAYS_BACK_S: f64 = 120.0;
 /// Least speed at which a reader refills its cache, bytes per second.
 const REFILLS_PER_S: f64 = 4e6;
 
-/// A group that takes part.
 struct Reader<'a> {
     member: usize,
     curve: &'a Curve,
-    /// Its part of all weight, over the hierarchy.
+    /// Its share of the total weight down the hierarchy.
     weight: f64,
-    /// Size that is its own in any case.
+    /// Size that it keeps in any case.
     need: Bytes,
     /// Size beyond which it has no use for memory.
     most: Bytes,
@@ -229,7 +228,7 @@ fn buy(readers: &[Reader], mut sizes: Vec<Bytes>, mut left: Bytes) -> Vec<Bytes>
     sizes
 }
 
-/// Takes a stretch, or the part of it that fits unless it is a cliff; false if it did not fit.
+/// Takes a stretch, or the part of it that fits; takes a cliff only as a whole. False if it did not fit.
 fn take(stretch: &Stretch, size: &mut Bytes, part: &mut Bytes, left: &mut Bytes) -> bool {
     let fits = stretch.bytes <= *part;
     let taken = match (fits, stretch.whole) {

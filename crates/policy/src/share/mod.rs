@@ -1,6 +1,8 @@
-//! Who is entitled to how much page cache: water-filling ([`water`]) of what there is
-//! ([`entitlement`]) over demands ([`demand`]); where groups share files, the owner's protection goes
-//! to those that are charged ([`ownership`]). What a group has no use for is lent by worth ([`lend`]).
+//! Shares: how much page cache each group is entitled to.
+//!
+//! Water-filling ([`water`]) divides the page cache that the groups could hold ([`entitlement`]) over their
+//! demands ([`demand`]). Where groups share files, the owner's protection moves to the groups that are
+//! charged ([`ownership`]). Memory that a group has no use for is lent by worth ([`lend`]).
 
 pub(crate) mod demand;
 pub(crate) mod entitlement;
@@ -17,7 +19,7 @@ use crate::units::Bytes;
 use ownership::Charges;
 use tree::{divide, nodes};
 
-/// What there is to divide; unknown where the host could not be read.
+/// Memory to divide; `None` if the host could not be read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pool {
     /// Page cache that the groups could hold.
@@ -26,7 +28,7 @@ pub(crate) struct Pool {
     pub memory: Option<Bytes>,
 }
 
-/// Measures what there is, of which `reserve` is kept free, and what each member has at least.
+/// Measures the memory to divide, of which `reserve` is kept free, and sets the floor of each member's limit.
 pub(crate) fn measure(members: &mut [Member], host: &Host, reserve: Bytes) -> Pool {
     weigh(members);
     let cache = entitlement::capacity(host, members).map(|all| all - reserve);
@@ -45,8 +47,8 @@ pub(crate) fn weigh(members: &mut [Member]) {
     }
 }
 
-/// Divides the page cache; nobody is entitled to anything where the host could not be read.
-/// `lending`: seconds until what was lent has settled, and those since the last step; `None`: nothing is lent.
+/// Divides the page cache. No group is entitled to anything if the host could not be read. `lending`: seconds
+/// until the last loans have paid back, and seconds since the last step; `None`: nothing is lent.
 pub(crate) fn entitle(
     members: &mut [Member],
     pool: Pool,

@@ -1,31 +1,30 @@
-//! Ownership of shared pages: who is protected for a file that several groups use.
+//! Ownership of shared pages: which group is protected for a file that several groups use.
 //!
-//! The paper (III.B.2) makes the highest-weighted user the owner of a page. The kernel charges a
-//! page to the group that touched it first, and protects it with that group's `memory.low`. So
-//! protection is moved to where the charge is: the *payer's* threshold is raised by what it holds
-//! of the files of others, and the owner's is lowered by the same, because those pages are not
-//! among what the owner is charged for.
+//! In the paper (III.B.2) the highest-weighted user owns a page. The kernel charges a page to the group that
+//! touched it first, and protects it with that group's `memory.low`. Protection therefore moves to the group
+//! that is charged: the *payer's* threshold is raised by what it holds of the files of others, and the
+//! owner's is lowered by the same amount, because those pages are not charged to the owner.
 //!
-//! 1. The owner of a file is the user with the largest effective proportion (weight down the
-//!    hierarchy); among equals the one with the larger weight of its own, then the one that holds
-//!    most of the file, then the one with the lowest id.
-//! 2. What each payer holds for each owner, over all files, is a *charge*; all charges of one payer
-//!    are together no more than the page cache it holds, less what is mapped of it.
-//! 3. Demands are shifted by the charges before page cache is divided ([`crate::share::water`]): the
+//! 1. The owner of a file is the user with the largest effective proportion (weight down the hierarchy).
+//!    Among equals it is the user with the larger weight of its own, then the one that holds most of the
+//!    file, then the one with the lowest ID.
+//! 2. The page cache that a payer holds for an owner, over all files, is a *charge*. All charges of one payer
+//!    together are at most its page cache, less the mapped part.
+//! 3. Demands are shifted by the charges before page cache is divided ([`crate::share::water`]), so the
 //!    entitlements are those of a kernel that charges the owner.
-//! 4. Charges are granted up to the owner's entitlement, in proportion when they exceed it.
+//! 4. Charges are granted up to the owner's entitlement, and cut in proportion if they exceed it.
 //!
 //! Units: bytes; groups are indices into the snapshot. Properties, each held by a test:
-//! - *conservation*: what is granted to payers is what is taken from owners, to the byte;
-//! - *no free ride*: without what it holds for others, a payer's threshold is at most its
-//!   entitlement, so its private pages are protected by its own weight only;
-//! - *order*: neither the order of files nor that of users and holders matters;
+//! - *conservation*: payers are granted exactly what is taken from owners, to the byte;
+//! - *no free ride*: without what it holds for others, a payer's threshold is at most its entitlement, so its
+//!   private pages are protected by its own weight only;
+//! - *order*: the order of files, users and holders does not matter;
 //! - *monotone*: a larger proportion never makes a group own less;
 //! - without a file that a higher-weighted user shares, nothing changes.
 //!
-//! Left out: groups that are unknown, unmanaged or hold managed groups, and payers that cannot be
-//! given protection (unreadable, or a `memory.low` that is missing or somebody else's): what they
-//! hold stays the owner's need.
+//! Left out: groups that are unknown, unmanaged or hold managed groups, and payers that cannot be given
+//! protection (unreadable, or `memory.low` is missing or foreign). Pages that they hold stay the owner's
+//! need.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -35,9 +34,9 @@ use crate::decision::{Member, Shift};
 use crate::snapshot::{Group, GroupId, SharedFile};
 use crate::units::Bytes;
 
-/// Proportions are compared in steps of this: those that differ only by rounding are equal.
+/// Proportions are compared in units of `1 / STEPS`, so that rounding errors do not decide.
 const STEPS: f64 = 1e12;
-/// More than any host has page cache, and small enough to multiply sums of it with each other.
+/// More page cache than any host has, and small enough to multiply sums of it with each other.
 const MOST: Bytes = Bytes(1 << 48);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -88,7 +87,7 @@ impl Charges {
         shifts
     }
 
-    /// The shift of each group: what is charged for owners, up to what they are entitled to.
+    /// The shift of each group if charges are granted up to the owners' entitlements.
     pub(crate) fn granted(&self, entitled: &[Bytes]) -> Vec<Shift> {
         let mut shifts = vec![Shift::default(); entitled.len()];
         for (&owner, charges) in &self.by_owner {
@@ -124,7 +123,7 @@ fn held_by(file: &SharedFile, index: &HashMap<GroupId, usize>) -> BTreeMap<usize
     held
 }
 
-/// The user that a file belongs to; `None` if none of them is known.
+/// The owner of a file; `None` if no user is known.
 fn owner(
     file: &SharedFile,
     held: &BTreeMap<usize, Bytes>,
@@ -145,11 +144,11 @@ fn owner(
     })
 }
 
-/// How much of `charged` a payer holds for others: no more than its page cache, and less what is mapped
-/// of it. What programs have mapped is taken from nobody, so it needs no protection; and it is shared
-/// by running, not by owning: of eight servers that run one program the heaviest would pay for the program
-/// with its own page cache, and hold less than the lightest. Which of the charges are mapped is not known; the
-/// program is, in practice. `None` if the payer cannot be protected.
+/// How much of `charged` a payer holds for others: at most its page cache, less its mapped page cache. Mapped
+/// pages are not taken from any group, so they need no protection. They are also shared by running a program,
+/// not by owning it: if eight servers run one program, the heaviest would pay for the program with its own
+/// page cache and hold less than the lightest. Which of the charges are mapped is unknown; in practice the
+/// program is. `None` if the payer cannot be protected.
 fn most_held(group: &Group, charged: Bytes) -> Option<Bytes> {
     group.knobs.low.filter(|_| !group.knobs.foreign.low)?;
     group.non_file()?;

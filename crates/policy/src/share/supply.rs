@@ -1,31 +1,33 @@
-//! Supply: how much memory is free for those who want more.
+//! Supply: how much memory is free for groups that want more.
 
 use crate::snapshot::Host;
 use crate::units::Bytes;
 
-/// Free memory above the high watermark below which memory is scarce: this part of what could be page
-/// cache, or of all memory, at most. With more, what is taken lies unused, because a disk fills memory more
-/// slowly than caps free it; with less nothing is taken, because kswapd itself leaves some free when it ends.
-/// (Eight databases with 120 MB of page cache in a guest of 1.9 GB: 1/32 of all memory is half of that
-/// page cache; with 1/32 of the page cache green groups had no cap while others were red.)
+/// Memory is scarce while free memory above the high watermark is less than this part of what could be page
+/// cache. With a larger bound, memory that is taken lies unused, because a disk fills memory more slowly than
+/// caps free it. With a smaller bound nothing is taken, because kswapd leaves some memory free when it stops.
+/// (Eight databases with 120 MB of page cache in a guest of 1.9 GB: 1/32 of all memory is half of that page
+/// cache; with 1/32 of the page cache green groups had no cap while others were red.)
 const SCARCE_OF_PAGE_CACHE: u64 = 8;
+/// The same for memory of any kind, as a part of all memory.
 const SCARCE_OF_MEMORY: u64 = 32;
+/// Upper limit of both.
 const SCARCE_MOST: Bytes = Bytes(1 << 30);
-/// It is plenty from this many times as much.
+/// Memory is plentiful from this many times the scarce amount.
 const PLENTY: f64 = 2.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Supply {
-    /// Little: who wants more must take it from another.
+    /// Little: a group gets more only from another group.
     Scarce,
-    /// Neither, or not known.
+    /// Neither, or unknown.
     Between,
     /// Enough: nothing has to be taken.
     Plenty,
 }
 
 impl Supply {
-    /// Of page cache, where `reserve` is kept free for others. `Between` if the host could not be read.
+    /// Supply of page cache, with `reserve` kept free for others. `Between` if the host could not be read.
     pub(crate) fn of_page_cache(host: &Host, reserve: Bytes) -> Supply {
         let Some((spare, file)) = host.spare().zip(host.file) else {
             return Supply::Between;
@@ -34,7 +36,7 @@ impl Supply {
         Supply::of(spare, Bytes((file + spare).0 / SCARCE_OF_PAGE_CACHE))
     }
 
-    /// Of memory of any kind. `Between` if the host could not be read.
+    /// Supply of memory of any kind. `Between` if the host could not be read.
     pub(crate) fn of_memory(host: &Host) -> Supply {
         match host.spare().zip(host.total) {
             Some((spare, total)) => Supply::of(spare, Bytes(total.0 / SCARCE_OF_MEMORY)),

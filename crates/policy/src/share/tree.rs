@@ -13,7 +13,7 @@ pub(super) fn divide(
     water::divide(total, &nodes(members, |_| true, demand))
 }
 
-/// Nodes with only the active leaves; a subtree without one weighs nothing.
+/// The nodes, of which only active leaves count; a subtree without an active leaf has weight 0.
 pub(super) fn nodes(
     members: &[Member],
     active: impl Fn(usize) -> bool,

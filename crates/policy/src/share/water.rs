@@ -1,16 +1,16 @@
-//! Weighted water-filling over a hierarchy: who is entitled to how many bytes.
+//! Weighted water-filling over a hierarchy: how many bytes each group is entitled to.
 //!
-//! Each node of a tree has a weight among its siblings, a floor it must not fall below and a cap,
-//! its demand, it has no use beyond. Water rises in all siblings at a level proportional to their
-//! weights: `allocation_i(level) = clamp(level * weight_i, floor_i, cap_i)`. The level is the one
-//! at which everything is handed out, or everybody has what it demands.
+//! Each node of a tree has a weight among its siblings, a floor that it must not fall below, and a cap: its
+//! demand, beyond which it has no use for more. Water rises in all siblings at a level proportional to their
+//! weights: `allocation_i(level) = clamp(level * weight_i, floor_i, cap_i)`. The level is the one at which
+//! all bytes are handed out, or every node has what it demands.
 //!
 //! Properties, each held by a test:
 //! - *conservation*: the allocations sum to `min(total, sum of caps)`, to the byte;
-//! - *work-conserving*: nothing is left while somebody wants more;
-//! - *monotone*: more weight never gets a node less;
+//! - *work-conserving*: no bytes are left while a node wants more;
+//! - *monotone*: more weight never gives a node less;
 //! - *scale-invariant*: only the ratio of weights matters;
-//! - *floors*: held whenever the floors fit; otherwise they are cut in proportion to themselves.
+//! - *floors*: kept if all floors fit; otherwise cut in proportion.
 //!
 //! Arithmetic is exact (128-bit integers); the bytes that do not divide evenly go to the largest
 //! remainders. With no floors and no caps this is the paper's equation 1.
@@ -24,8 +24,7 @@ use crate::units::Bytes;
 pub(crate) struct Node {
     /// Index of the parent in the same slice, smaller than this node's own; `None` at the top.
     pub parent: Option<usize>,
-    /// Weight among its siblings. `None`: as much as its children's weights together. Zero: only
-    /// its floor.
+    /// Weight among its siblings. `None`: the sum of its children's weights. Zero: it gets only its floor.
     pub weight: Option<u64>,
     /// It must not get less than this, if the floors fit at all. Leaves only; an inner node's
     /// floor is the sum of its children's.
@@ -35,7 +34,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// One among siblings at the top, without a floor.
+    /// A node at the top, without a floor.
     pub(crate) fn flat(weight: u64, demand: Bytes) -> Node {
         Node {
             parent: None,
@@ -45,7 +44,7 @@ impl Node {
         }
     }
 
-    /// Where its siblings are counted: 0 at the top, else one more than the parent's index.
+    /// Index of its siblings: 0 at the top, else one more than the parent's index.
     fn place(&self) -> usize {
         self.parent.map_or(0, |parent| parent + 1)
     }
@@ -143,9 +142,9 @@ fn fill_siblings(total: u128, siblings: &[usize], subtrees: &[Subtree], allocati
     split(total.saturating_sub(fixed), &parts, allocation);
 }
 
-/// Finds the segment of the water level between two breakpoints in which `total` is reached, sets
-/// the allocation of those that stand at floor or cap there, and returns their sum and those that rise
-/// with the level.
+/// Finds the segment between two breakpoints of the water level in which `total` is reached. Sets the
+/// allocations of the nodes at their floor or cap there. Returns the sum of these allocations, and the nodes
+/// that rise with the level.
 fn rising_at_level(
     total: u128,
     siblings: &[usize],
@@ -172,7 +171,7 @@ fn rising_at_level(
     let mut rising = BTreeSet::new();
     let mut rising_weight: u128 = 0;
     for &(bytes, weight, i, starts) in &breaks {
-        // Held at the level bytes / weight: fixed + rising_weight * level.
+        // Allocated at the level bytes / weight: fixed + rising_weight * level.
         if fixed * weight + rising_weight * bytes >= total * weight {
             break;
         }

@@ -1,5 +1,4 @@
-//! Single steps on hand-made snapshots. The loop over time is tested against a model
-//! (`tests/closed_loop.rs`).
+//! Single steps on hand-made snapshots. `tests/closed_loop` tests the loop over time against a model.
 
 mod sharing;
 
@@ -53,7 +52,7 @@ fn read_for_a_second(snapshot: &mut Snapshot) {
     }
 }
 
-/// Seconds of these stalls; every plan on the way is handed to `see`.
+/// Lets `seconds` pass with these stalls; `see` gets every plan.
 fn seeing(
     seconds: u32,
     stall_us: u64,
@@ -202,8 +201,8 @@ fn a_limit_under_which_the_kernel_swaps_out_neither_falls_nor_rises_step_by_step
         let group = &mut snapshot.groups[swapping];
         if let Some(Limit::Bytes(high)) = group.knobs.high {
             limits.push(high);
-            // Dirty pages come up against the limit; the kernel takes anonymous ones as well, and what it
-            // took is page cache next.
+            // Dirty pages fill the group up to its limit. The kernel also swaps out anonymous pages, and page
+            // cache takes their place.
             let memory = &mut group.memory;
             let (anon, swap) = (memory.anon.unwrap(), memory.swap.unwrap());
             let taken = anon.scale(0.05);
@@ -314,7 +313,7 @@ fn groups_that_mix_reads_and_writes_are_limited_at_their_entitlement_whatever_th
     for _ in 0..10 {
         apply(&mut snapshot, &plan);
         read_for_a_second(&mut snapshot);
-        // A fifth of the traffic is written, by the lightest far more than its share.
+        // A fifth of the traffic is written; the lightest group writes far more than its share.
         pass_a_second(&mut snapshot, [22_000_000; 4], 0);
         (state, plan) = step(&state, &snapshot, &config, SECOND);
     }
@@ -342,8 +341,8 @@ fn a_settled_plan_is_empty() {
     assert!(plan.writes.is_empty(), "{:?}", plan.writes);
 }
 
-/// Seconds of these stalls on a host with a BFQ disk, its `low_latency` on; the writes to it in
-/// each second.
+/// Lets a second pass with each of these stalls, on a host with a BFQ disk whose `low_latency` is on. Returns
+/// the writes to the disk in each second.
 fn switched(stalls_us: &[u64], mode: Mode, foreign: bool) -> Vec<Vec<crate::plan::Write>> {
     let config = Config {
         mode,
@@ -462,7 +461,7 @@ fn writers_that_the_gate_orders_are_fed_with_their_gain_and_get_no_limit() {
     let fed = |id: u64| plan.gate.iter().find(|feed| feed.group == GroupId(id));
     assert!(fed(2).unwrap().weight < Some(100), "{:?}", plan.gate);
     assert!(fed(5).unwrap().weight > Some(800), "{:?}", plan.gate);
-    // An open gate orders nobody.
+    // An open gate orders no writers.
     let (limited, plan) = run(false);
     assert!(limited.groups[1].knobs.high < Some(Limit::Max));
     assert!(!plan.gate.is_empty());

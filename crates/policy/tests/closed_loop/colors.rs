@@ -1,4 +1,4 @@
-//! Colors in the closed loop: what is gained by telling the truth, and what lies cost, and whom.
+//! Colors in the closed loop: the gain from true declarations, and the cost of false ones.
 
 use justitia_policy::plan::{Knob, Verdict};
 use justitia_policy::snapshot::Snapshot;
@@ -9,8 +9,8 @@ use super::*;
 /// A file of 750 MiB.
 const TOO_LARGE: u64 = 12_000;
 
-/// Two readers on a host of 600 MiB: one wants all of a file, the other has filled 300 MiB and
-/// needs only 80 of them from now on. Returns the rig and their ids.
+/// Two readers on a host of 600 MiB: one wants all of a file; the other filled 300 MiB and needs only 80 MiB
+/// from now on. Returns the rig and their IDs.
 fn two(config: Config) -> (Rig, u64, u64) {
     let mut rig = Rig::new(config);
     let hungry = rig.host.add(100, Load::Read { chunks: TOO_LARGE });
@@ -38,7 +38,7 @@ fn held(snapshot: &Snapshot, id: u64) -> Bytes {
     group.memory.file.expect("the model knows")
 }
 
-/// A probe of the second group: red while it reads clearly less than memory could deliver.
+/// A probe of the second group, which is red while it reads clearly less than memory could deliver.
 fn probe(rig: &mut Rig, id: u64) {
     let rate = rig.periods.last().map_or(0, |moved| moved[1]);
     let color = if rate < 170_000_000 {

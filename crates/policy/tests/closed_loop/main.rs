@@ -1,4 +1,4 @@
-//! The policy in a closed loop with the model: what holds over time.
+//! The policy in a closed loop with the model: properties that hold over time.
 
 mod colors;
 mod model;
@@ -15,16 +15,15 @@ use model::{Load, PageCacheHost};
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// A host, the policy that steers it, and what was moved in each period.
+/// A host, the policy that controls it, and the bytes moved in each period.
 struct Rig {
     host: PageCacheHost,
     state: State,
     config: Config,
-    /// The observer does not see who shares files.
+    /// The observer does not see shared files.
     sharing_unseen: bool,
     periods: Vec<Vec<u64>>,
     gains: Vec<Vec<f64>>,
-    /// What was decided last.
     last: Plan,
 }
 
@@ -216,7 +215,7 @@ fn an_idle_group_lends_its_share_and_gets_it_back() {
 
 #[test]
 fn fair_readers_are_not_levelled_down() {
-    // 4 files of 300 MB in 600 MB: every group could be slowed down to the slowest one's pace.
+    // 4 files of 300 MB in 600 MB: every group could be slowed down to the rate of the slowest one.
     let load = Load::Read { chunks: 4800 };
     let weights = [100, 200, 400, 800];
     let mut conventional = Rig::with(observe(), &weights, load);
@@ -257,9 +256,8 @@ fn equal_weights_are_treated_equally() {
     assert!(rig.share_error(20) < 0.01, "{:?}", rig.rates(20));
 }
 
-/// A light group has touched 200 MiB that a heavy one uses, and 120 MiB of its own; a third group
-/// wants all memory. Returns what part of both files is left, and what the heavy one had to read
-/// from disk.
+/// A light group touched first 200 MiB that a heavy group uses, and 120 MiB of its own; a third group wants
+/// all memory. Returns the remaining part of both files, and the bytes that the heavy group read from disk.
 fn sharing(unseen: bool) -> (f64, f64, Bytes) {
     let mut rig = Rig::new(Config::default());
     rig.sharing_unseen = unseen;
@@ -276,7 +274,8 @@ fn sharing(unseen: bool) -> (f64, f64, Bytes) {
     rig.run(3);
     rig.host.set_load(polluter, Load::Read { chunks: 12_000 });
     rig.run(60);
-    // Own pages of other groups have the same numbers: what the payer holds beyond the file.
+    // Other groups' own pages have the same numbers, so the own file is what the payer holds beyond the
+    // shared one.
     let held = rig.host.snapshot().groups[0].memory.file.unwrap().0 / (64 << 10);
     let shared_held = rig.host.held_of_shared(payer);
     (
@@ -291,13 +290,13 @@ fn a_shared_file_stays_for_its_heaviest_user_and_the_payers_own_does_not() {
     let (shared, own, missed) = sharing(false);
     assert!(shared > 0.97, "{shared}");
     assert!(missed < Bytes::mib(6), "{missed}");
-    // 68 MiB of 120 are what a weight of 100 beside 400 is worth of the rest.
+    // A weight of 100 beside 400 is worth 68 of the 120 MiB.
     assert!(own < 0.7, "{own}");
     let (_, _, missed) = sharing(true);
     assert!(missed > Bytes::mib(40), "unseen, it is lost: {missed}");
 }
 
-/// Writes, and reads what it wrote as long as memory holds it.
+/// Writes, and reads back what it wrote as long as memory holds it.
 const READS_BACK: Load = Load::WriteRead {
     reads: 4,
     set: 4500,

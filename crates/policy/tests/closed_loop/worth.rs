@@ -1,4 +1,4 @@
-//! Memory goes where it buys something: a reader whose set fits, and a neighbor that scans.
+//! Lending in the closed loop: a reader whose set fits, and a neighbor that scans.
 
 use justitia_policy::config::Mode;
 use justitia_policy::units::{Bytes, Limit};
@@ -7,12 +7,12 @@ use justitia_policy::Config;
 use super::model::{Load, PageCacheHost};
 use super::{observe, Rig};
 
-/// Of 9600 chunks of memory.
+/// Chunks of the reader's file; the host has 9600 chunks of memory.
 const SET: u64 = 6400;
 const SCANNED: u64 = 16000;
 
-/// What the reader gets beside a scan over what it gets alone, what the scan gets (bytes a second), and the
-/// reader's protection at the end.
+/// Returns the reader's bandwidth beside a scan over its bandwidth alone, the scan's bandwidth (bytes per
+/// second), and the reader's protection at the end.
 fn beside_a_scan(config: Config, weights: [u32; 2], learns: bool) -> (f64, f64, Bytes) {
     let mut rig = Rig::new(config);
     let reader = rig.host.add(weights[0], Load::Read { chunks: SET });

@@ -1,4 +1,4 @@
-//! Table II, and the properties that the module's first lines promise.
+//! Table II, and the properties in the module's header.
 
 use proptest::prelude::*;
 
@@ -108,7 +108,7 @@ fn a_taking_is_two_percent_and_comes_back_as_slowly() {
     green.held = green.cap;
     let back = green.moved(Role::Recovers, true, 2.0);
     assert_eq!(back, Some(Bytes::mib(100)));
-    // It presses no more.
+    // The cap no longer presses.
     green.held = Some(Bytes::mib(40));
     assert_eq!(green.moved(Role::Recovers, true, 2.0), None);
     assert_eq!(green.moved(Role::Free, false, 2.0), None);
@@ -149,7 +149,7 @@ fn a_period_is_taken_once_however_steps_jitter() {
             since = left;
             taken += u32::from(now);
         }
-        // At most one a step.
+        // At most one taking per step.
         let expected = (1000.0 * jitter).min(1000.0);
         assert!(
             (f64::from(taken) - expected).abs() <= 1.0,

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Bandwidth follows `weight * gain * bias`, normalised: `bias` is what the loop must find out.
+/// Bandwidth follows `weight * gain * bias`, normalized. The loop must find `bias`.
 fn run(weights: &[f64], bias: &[f64], periods: usize, period_s: f64) -> (Vec<f64>, Vec<f64>) {
     let config = FeedbackConfig::default();
     let mut controllers = vec![Controller::default(); weights.len()];

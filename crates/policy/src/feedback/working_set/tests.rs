@@ -23,7 +23,7 @@ fn at(load: f64, seen: Period) -> Period {
     }
 }
 
-/// Taken from while green, down to this footprint, then red.
+/// The group is green while memory is taken from it, down to this footprint, and then turns red.
 fn turn(set: WorkingSet, mib: u64) -> WorkingSet {
     turn_with(set, mib, |seen| seen)
 }

@@ -1,4 +1,4 @@
-//! The properties that the module's first lines promise.
+//! The properties in the module's header.
 
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn curve(points: &[(u64, f64)], asked_per_s: f64) -> Option<Curve> {
     Curve::new(points.iter().map(point).collect(), asked_per_s)
 }
 
-/// Reads its whole set again and again in one order: nothing hits until all of it fits.
+/// Reads its whole set again and again in one order: no read hits until all of it fits.
 fn looping(set: u64, asked_per_s: f64) -> Option<Curve> {
     curve(&[(set - 1, 0.0), (set, 1.0)], asked_per_s)
 }
@@ -42,7 +42,7 @@ fn reader(id: u64, weight: u32, worth: Option<Curve>) -> Group {
     }
 }
 
-/// What each group is entitled to after each of some seconds; all of them want more than there is.
+/// Computes entitlements second by second.
 #[derive(Default)]
 struct Lab {
     memos: Vec<Option<Lent>>,
@@ -105,7 +105,8 @@ fn a_reader_whose_set_fits_keeps_it_beside_a_scan_whatever_the_weights() {
 
 #[test]
 fn a_cliff_is_bought_as_a_whole_or_not_at_all() {
-    // 1.3 of its share, beside one whose set fits its share, and one whose set does not.
+    // The first set is 1.3 times its share. The neighbor's set fits its share in one case, and does not in
+    // the other.
     let fits = [
         reader(1, 100, looping(585, 40e6)),
         reader(2, 100, random(200, 100e6)),
@@ -178,7 +179,7 @@ fn what_was_lent_stays_until_another_division_clearly_saves() {
         ]
     };
     let mut holders = Vec::new();
-    // Which of the two asks for more changes every second, by a little.
+    // The two groups take turns every second in asking for a little more.
     for second in 0..300 {
         let wave = if second % 2 == 0 { 1.0 } else { -1.0 };
         let got = lab.second(&groups(40e6 + wave * 1e6, 40e6), |_| None);
@@ -189,7 +190,7 @@ fn what_was_lent_stays_until_another_division_clearly_saves() {
         .filter(|pair| pair[0] != pair[1])
         .count();
     assert_eq!(changes, 0);
-    // One that asks for ten times as much gets it, and keeps it until that has paid back.
+    // A group that asks for ten times as much gets the memory, and keeps it until the move has paid back.
     let other = |first: bool| {
         if first {
             groups(4e6, 40e6)
@@ -217,7 +218,7 @@ fn free_memory_that_comes_and_goes_moves_nothing_else() {
     ];
     let mut seen: Vec<Vec<Bytes>> = Vec::new();
     for second in 0..200u64 {
-        // Who is not known takes a little more or less.
+        // A group without a curve takes a little more or less.
         let wants = Bytes::mib(100 + second * 7 % 11);
         seen.push(lab.second(&groups, |i| (i == 2).then_some(wants)));
     }
@@ -230,7 +231,7 @@ fn free_memory_that_comes_and_goes_moves_nothing_else() {
     }
 }
 
-/// Curves of any shape: the part of the bytes and of the hits that each step adds.
+/// Curves of any shape, built from the bytes and hits that each step adds.
 fn curves(concave: bool) -> impl Strategy<Value = Option<Curve>> {
     let steps = prop::collection::vec((1u64..300, 0.0f64..1.0), 1..8);
     let made = (steps, 1e5f64..1e9).prop_map(move |(mut steps, asked)| {
@@ -332,7 +333,7 @@ proptest! {
         let curve = groups[0].worth.take();
         groups[0].worth = curve.and_then(|c| Curve::new(c.points().to_vec(), c.asked_per_s() * faster));
         let fair = plain(&groups, &[None; 6]);
-        // Needs come down at once, and everything is divided anew.
+        // In 100 seconds needs fall at once, and all memory is divided anew.
         let mut lab = Lab { elapsed_s: 100.0, ..Lab::default() };
         let got = lab.second(&groups, |_| None);
         let lent = |i: usize| lab.memos[i].map(|lent| lent.need);

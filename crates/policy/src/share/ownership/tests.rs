@@ -1,4 +1,4 @@
-//! The properties that the module's first lines promise.
+//! The properties in the module's header.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::snapshot::Snapshot;
 use crate::testing::group;
 use crate::units::Weight;
 
-/// Leaves with these weights and this much page cache, ids from 1, all below the root.
+/// Leaves with these weights and this much page cache, IDs from 1, all below the root.
 fn leaves(weights: &[u32], file: &[u64]) -> Snapshot {
     let mut snapshot = Snapshot::default();
     for (i, (&weight, &file)) in weights.iter().zip(file).enumerate() {
@@ -60,7 +60,7 @@ fn the_heaviest_does_not_pay_for_a_program_that_all_run() {
     snapshot.shared = Some(vec![file(&[1, 2], &[(1, 80)])]);
     snapshot.groups[0].memory.file_mapped = Some(Bytes(80));
     assert_eq!(shifts(&snapshot, &[90, 720]), [(0, 0), (0, 0)]);
-    // What is read beside it counts.
+    // A file beside the mapped program counts.
     snapshot.shared = Some(vec![file(&[1, 2], &[(1, 80)]), file(&[1, 2], &[(1, 120)])]);
     assert_eq!(shifts(&snapshot, &[90, 720]), [(120, 0), (0, 120)]);
 }
@@ -191,8 +191,8 @@ fn a_payer_that_cannot_be_protected_holds_nothing_for_others() {
     }
 }
 
-/// Hosts of up to eight leaves that share up to eight files, ids 9 and 10 unknown; and what each
-/// leaf is entitled to.
+/// Hosts of up to eight leaves that share up to eight files, and the entitlement of each leaf. IDs 9 and 10
+/// are unknown.
 fn hosts() -> impl Strategy<Value = (Snapshot, Vec<u64>)> {
     let amount = || prop_oneof![Just(0u64), 0u64..1 << 20, 0u64..1 << 40];
     let files = prop::collection::vec(
@@ -261,7 +261,7 @@ proptest! {
         heavier.groups[who].weight = Some(Weight::new(weight).unwrap());
         let before = shifts(&snapshot, &entitled)[who];
         let after = shifts(&heavier, &entitled)[who];
-        // Splitting a sum of charges that exceeds what there is rounds by a byte a charge.
+        // If charges exceed the entitlement, splitting it rounds by up to one byte per charge.
         prop_assert!(after.1 + 8 >= before.1, "{} then {}", before.1, after.1);
     }
 

@@ -1,4 +1,4 @@
-//! The properties that the module's first lines promise.
+//! The properties in the module's header.
 
 use proptest::prelude::*;
 
@@ -41,7 +41,7 @@ fn leaves(nodes: &[Node]) -> Vec<usize> {
         .collect()
 }
 
-/// What it has use for; without an end, more than there ever is here, and little enough to be summed up.
+/// The node's cap. An unbounded one is larger than any total here, but small enough to be summed.
 fn cap(node: &Node) -> u64 {
     node.demand.map_or(1 << 40, |d| d.0.max(node.floor.0))
 }
@@ -82,7 +82,8 @@ fn a_satisfied_groups_rest_goes_to_the_others_by_weight() {
 
 #[test]
 fn an_ancestor_without_a_weight_is_transparent() {
-    // Two slices, one holds 100 and 200, the other 300: as if all three were siblings.
+    // Two slices without a weight, one with children of 100 and 200, the other with one of 300, count as if
+    // all three children were siblings.
     let slice = Node {
         parent: None,
         weight: None,

@@ -1,4 +1,4 @@
-//! Steps on hosts whose groups share files: what ownership does to plans.
+//! Steps on hosts whose groups share files: how ownership changes plans.
 
 use super::*;
 use crate::plan::Knob;
@@ -8,7 +8,7 @@ use crate::units::Weight;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Idle groups of these weights that hold this many MiB of page cache, ids from 1.
+/// Idle groups with these weights and this many MiB of page cache, IDs from 1.
 fn holding(groups: &[(u32, u64)], total_mib: u64) -> Snapshot {
     let mut snapshot = Snapshot {
         host: host(total_mib),
@@ -37,8 +37,8 @@ fn plan(snapshot: &Snapshot) -> Plan {
 
 #[test]
 fn a_light_payer_is_protected_for_what_a_heavy_user_owns() {
-    // The light one has touched 200 MiB that both use, and 100 MiB of its own; the heavy one holds
-    // 50 MiB. A third holds enough to make memory scarce.
+    // The light group touched first 200 MiB that both use, and 100 MiB of its own. The heavy group holds 50
+    // MiB. A third group holds enough to make memory scarce.
     let mut snapshot = holding(&[(100, 300), (800, 50), (100, 650)], 1000);
     let alone = plan(&snapshot);
     snapshot.shared = Some(vec![shared(&[1, 2], 1, 200)]);
@@ -99,7 +99,7 @@ fn a_limited_writer_has_room_for_what_it_holds_for_others() {
         }
         snapshot.groups[0].knobs.high.unwrap().bytes().unwrap()
     };
-    // Its own share is the same small one: only the room for the owner is added.
+    // Its own share is equally small in both cases: sharing only adds room for the owner.
     let (alone, sharing) = (limit(0), limit(230));
     assert!(alone < Bytes::mib(230), "{alone}");
     assert!(sharing >= Bytes::mib(230), "{sharing}");

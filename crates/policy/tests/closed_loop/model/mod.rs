@@ -1,11 +1,11 @@
 //! A small deterministic page cache: the plant that the loop is tested against.
 //!
-//! What it has, each after the kernel: per group two LRU lists (`mm/vmscan.c`), dirty pages and
-//! writeback (`mm/page-writeback.c`), a disk of limited bandwidth that serves requests first come
-//! first served, `memory.low` (reclaim in proportion to the overage, ignored when nobody is
-//! above), `memory.high` (a group above it reclaims its own clean pages or waits) and dirty limits
-//! at a fifth of what a group may hold. Anonymous memory cannot be swapped out, so a group above its
-//! `memory.high` without clean pages waits. What it leaves out: CPUs, block weights, readahead.
+//! It models, after the kernel: two LRU lists for each group (`mm/vmscan.c`), dirty pages and writeback
+//! (`mm/page-writeback.c`), a disk of limited bandwidth, which serves groups in the ratio of their requests
+//! in flight, `memory.low` (reclaim in proportion to the overage; ignored if no group is above it),
+//! `memory.high` (a group above it reclaims its own clean pages or waits), and dirty limits at a fifth of
+//! what a group may hold. Anonymous memory cannot be swapped out, so a group above its `memory.high` without
+//! clean pages waits. Left out: CPUs, block weights, readahead.
 //!
 //! Units: memory in chunks of 64 KiB, time in ticks of 5 ms.
 
@@ -28,15 +28,14 @@ const TICK_US: u64 = 5_000;
 const MEMORY_SPEED: usize = 16;
 /// Reads in flight at once.
 const READ_DEPTH: usize = 4;
-/// Ticks for which a hog holds what it took: 10 seconds.
+/// Ticks for which a hog holds its memory: 10 seconds.
 pub(crate) const HOLD_TICKS: u32 = 2000;
-/// Slots of the device queue; a group's share of it is what it has in flight.
+/// ID of the root cgroup; the groups' IDs follow it.
 const ROOT: u64 = 1;
 
-/// What a group does.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Load {
-    /// Nothing.
+    /// Does nothing.
     Idle,
     /// Writes new chunks, as fast as it may; old ones are never read.
     Write,
@@ -58,7 +57,6 @@ enum Page {
     Dirty,
 }
 
-/// One group of the model.
 #[derive(Debug)]
 struct Cell {
     id: u64,
@@ -73,7 +71,7 @@ struct Cell {
     resident: std::collections::HashMap<u64, (Page, bool)>,
     dirty: VecDeque<u64>,
     reads: VecDeque<u64>,
-    /// Pages that were evicted, until they are read again.
+    /// Evicted pages, until they are read again.
     evicted: std::collections::HashSet<u64>,
     refaults: u64,
     anon: u64,
@@ -86,7 +84,6 @@ struct Cell {
     stall_us: u64,
 }
 
-/// The host of the model.
 #[derive(Debug)]
 pub(crate) struct PageCacheHost {
     chunks: u64,
@@ -141,22 +138,20 @@ impl PageCacheHost {
         id
     }
 
-    /// Removes a group and its page cache.
     pub(crate) fn remove(&mut self, id: u64) {
         self.cells.retain(|c| c.id != id);
     }
 
-    /// Changes what a group does.
     pub(crate) fn set_load(&mut self, id: u64, load: Load) {
         self.cell(id).load = load;
     }
 
-    /// What a group declares from now on.
+    /// Sets the color that a group declares from now on.
     pub(crate) fn declare(&mut self, id: u64, color: Option<Color>) {
         self.cell(id).color = color;
     }
 
-    /// What is known of a group's reads from now on: hit ratios by size in chunks.
+    /// Sets the curve that is known of a group's reads from now on. `points`: hit ratios by size in chunks.
     pub(crate) fn learn(&mut self, id: u64, points: &[(u64, f64)], asked_per_s: f64) {
         let point = |&(chunks, hit_ratio): &(u64, f64)| Point {
             cache: Bytes(chunks * CHUNK),
@@ -165,7 +160,6 @@ impl PageCacheHost {
         self.cell(id).worth = Curve::new(points.iter().map(point).collect(), asked_per_s);
     }
 
-    /// Changes a weight.
     pub(crate) fn set_weight(&mut self, id: u64, weight: u32) {
         self.cell(id).weight = weight;
     }
@@ -190,7 +184,6 @@ impl PageCacheHost {
         self.cells.iter().map(|c| c.weight).collect()
     }
 
-    /// Lets time pass.
     pub(crate) fn run(&mut self, time: Duration) {
         for _ in 0..time.as_micros() as u64 / TICK_US {
             self.tick();
@@ -201,7 +194,7 @@ impl PageCacheHost {
         self.disk();
         let mut left: Vec<usize> = vec![MEMORY_SPEED; self.cells.len()];
         let mut stalled = vec![false; self.cells.len()];
-        // One chunk each in turn, so that nobody is first by its position for long.
+        // One chunk each in turn, starting at a random group, so that no group is first for long.
         let first = (self.random() % self.cells.len().max(1) as u64) as usize;
         loop {
             let mut moved = false;
@@ -323,7 +316,7 @@ impl PageCacheHost {
         true
     }
 
-    /// The disk: whoever has more in flight gets more of it.
+    /// The disk serves groups in the ratio of their requests in flight.
     fn disk(&mut self) {
         self.budget += self.disk_chunks_per_tick;
         while self.budget >= 1.0 {
@@ -363,8 +356,8 @@ impl PageCacheHost {
             .saturating_sub(self.cells.iter().map(Cell::usage).sum())
     }
 
-    /// Makes room for one chunk of group `i`: its own clean pages above its high, anybody's by
-    /// overage when memory is full. False if there is nothing clean to take.
+    /// Makes room for one chunk of group `i`. Above its `high` it evicts the group's own clean pages; if
+    /// memory is full, clean pages of all groups by overage. False if there is no clean page to evict.
     fn charge(&mut self, i: usize) -> bool {
         while self.cells[i]
             .high
@@ -414,7 +407,7 @@ impl PageCacheHost {
         self.seed >> 33
     }
 
-    /// What an agent would see.
+    /// The snapshot that an agent would take.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let file: u64 = self.cells.iter().map(Cell::file).sum();
         let host = Host {
@@ -432,7 +425,7 @@ impl PageCacheHost {
         }
     }
 
-    /// What a perfect agent would do.
+    /// Applies a plan as a perfect agent would.
     pub(crate) fn apply(&mut self, plan: &Plan) {
         for write in &plan.writes {
             let cell = self.cell(write.group.0);

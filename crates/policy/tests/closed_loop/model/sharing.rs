@@ -1,5 +1,5 @@
-//! Files that two groups use. As in the kernel, a page is charged to the group that touched it
-//! first, and stays so whoever uses it.
+//! Files that two groups use. As in the kernel, a page is charged to the group that touched it first, and
+//! stays charged to it whichever group uses it.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use justitia_policy::units::Bytes;
 
 use super::{Load, Page, PageCacheHost, CHUNK};
 
-/// Pages from here on are those of the shared file; below they are a group's own.
+/// Page numbers from here on are those of the shared file; smaller ones are a group's own.
 pub(crate) const SHARED: u64 = 1 << 40;
 
 impl PageCacheHost {
@@ -24,7 +24,7 @@ impl PageCacheHost {
         }
     }
 
-    /// How many of these chunks anybody holds.
+    /// How many of these chunks any group holds.
     pub(crate) fn resident(&self, pages: Range<u64>) -> u64 {
         let held = |page: &u64| self.cells.iter().any(|c| c.resident.contains_key(page));
         pages.filter(held).count() as u64
@@ -48,7 +48,7 @@ impl PageCacheHost {
         if self.cells[payer].resident.contains_key(&page) {
             let before = self.cells[payer].read_bytes;
             self.read(payer, page);
-            // Touched there, read here.
+            // The payer is charged for the page, and group `i` reads it.
             self.cells[payer].read_bytes = before;
             self.cells[i].read_bytes += CHUNK;
             return true;
@@ -56,7 +56,7 @@ impl PageCacheHost {
         self.read(i, page)
     }
 
-    /// What an observer would know of shared files.
+    /// The shared files as an observer would report them.
     pub(super) fn shared(&self) -> Vec<SharedFile> {
         let files = self.cells.iter().filter_map(|cell| {
             let Load::UseShared { payer, .. } = cell.load else {
