@@ -1,4 +1,4 @@
-//! Faults that tests order.
+//! Faults that tests inject.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 pub enum Fault {
     /// Every access fails.
     Errno(Errno),
-    /// The first accesses fail, then it is fine again.
+    /// The first accesses fail, later ones succeed.
     Times(Errno, u32),
     /// `memory.reclaim` takes no `swappiness=` argument, as before Linux 6.9.
     NoSwappiness,

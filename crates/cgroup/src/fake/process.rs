@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::parse::proc::ProcessIo;
 use crate::{Buffer, Process};
 
-/// What a fake process is.
+/// State of a fake process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Life {
     pub(super) started: Duration,

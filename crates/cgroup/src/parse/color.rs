@@ -11,16 +11,16 @@ use justitia_policy::Color;
 /// The longest declaration, bytes.
 pub const LONGEST: usize = 255;
 
-/// A declaration that was understood.
+/// A valid declaration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declaration {
     /// The color.
     pub color: Color,
-    /// What follows it, harmless.
+    /// The text after the color, made harmless.
     pub reason: String,
 }
 
-/// Why a text is none.
+/// Why a text is no declaration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoColor {
     /// It does not begin with a color.
@@ -54,7 +54,7 @@ pub fn declaration(text: &[u8]) -> Result<Declaration, NoColor> {
     Ok(Declaration { color, reason })
 }
 
-/// A reason from elsewhere, as harmless and as short.
+/// Makes a reason from another source as harmless and as short.
 pub fn reason(text: &str) -> String {
     let words: Vec<String> = super::words(text.as_bytes()).map(harmless).collect();
     let mut reason = words.join(" ");
