@@ -11,8 +11,8 @@
 //! listen = "127.0.0.1:9619"    # where justitia-web has the live page and metrics; "off" for none
 //! tls = { certificate = "/etc/justitia/page.pem", key = "/etc/justitia/page.key" }  # by TLS
 //! color_ttl = "5s"             # a declared color that does not change for longer is stale
-//! color_period = "1s"          # how often memory is taken from a group that is well ...
-//! color_percent = 2.0          # ... and how much of what it holds
+//! color_period = "1s"          # how often memory is taken from a satisfied group
+//! color_percent = 2.0          # how much is taken each time, percent of what the group holds
 //! color_yellow = true          # yellow groups give too
 //! [weights]
 //! "/app/db" = 800              # path or glob; an exact path wins, then the longest glob

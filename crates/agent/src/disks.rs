@@ -72,7 +72,7 @@ impl Disks {
         found.map(|disk| &disk.group)
     }
 
-    /// What was last seen of this disk.
+    /// The last values of this disk.
     pub(crate) fn seen(&self, id: GroupId) -> Option<&BlockDevice> {
         let found = self.watched.iter().find(|disk| disk.seen.id == id);
         found.map(|disk| &disk.seen)

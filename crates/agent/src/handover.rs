@@ -47,7 +47,7 @@ pub const USABLE: Duration = Duration::from_secs(120);
 /// The state for the next agent. `S` is the policy's state, borrowed for writing.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Handover<S = State> {
-    /// Knobs of one mode are no start for another.
+    /// Knobs of one mode are not taken over in another.
     pub(crate) mode: Mode,
     /// When the host was last observed, since this boot.
     pub(crate) at: Duration,

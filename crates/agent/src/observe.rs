@@ -150,7 +150,7 @@ impl Observer {
         Ok(())
     }
 
-    /// Makes the next look at the host look for new groups.
+    /// Makes the next look at the host scan for new groups.
     pub fn look_for_groups(&mut self) {
         self.next_scan = None;
     }
@@ -172,7 +172,7 @@ impl Observer {
         }
     }
 
-    /// What was last seen of this disk.
+    /// The last values of this disk.
     pub fn disk(&self, id: GroupId) -> Option<&BlockDevice> {
         self.disks.seen(id)
     }
@@ -185,7 +185,7 @@ impl Observer {
         }
     }
 
-    /// What was last seen of this group.
+    /// The last values of this group.
     pub fn seen(&self, id: GroupId) -> Option<&snapshot::Group> {
         self.index.get(&id).map(|&at| &self.tracked[at].seen)
     }
@@ -278,7 +278,7 @@ impl Observer {
         Some(now.non_file()? - tracked.seen.non_file()?)
     }
 
-    /// One look at the host.
+    /// Observes the host once.
     pub fn observe(&mut self) -> Observation {
         self.tick += 1;
         let mut observation = Observation::default();

@@ -7,10 +7,10 @@
 //!   may be between its two writes.
 //! - A disk's knob holds its prior value again: nobody applies its configuration again, so a person put it
 //!   back.
-//! - Any other value: somebody else wrote it. Two such values are no takeover ([`is_base`]): the agent goes
-//!   on from them, and leaves them behind in the end. A value that a tenant writes to a group of its own
-//!   never counts as one of these. Docker's record changes before the knob does, so a block weight is judged
-//!   only after a look at the records ([`Owners::must_look`]).
+//! - Any other value: somebody else wrote it. Two such values are no takeover ([`is_base`]): they become the
+//!   knob's prior value. A value that a tenant writes to a group of its own never counts as one of these.
+//!   Docker's record changes before the knob does, so a block weight is judged only after a look at the
+//!   records ([`Owners::must_look`]).
 //!
 //! A knob that is the user's stays the user's until the group is recreated, or the agent is stopped and
 //! started.
@@ -36,7 +36,7 @@ pub(crate) enum Owner {
     Users,
 }
 
-/// What is known of our writes to a knob.
+/// The state of our writes to a knob.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ours {
     /// The write whose outcome is not known yet.
@@ -71,9 +71,9 @@ pub(crate) fn owner(
     }
 }
 
-/// Whether we go on from a foreign value: from the protection of an inner group, which kubelet writes every
-/// minute, and from a block weight that just states the group's `weight`, or a value that one of its managers
-/// `told`.
+/// Whether a foreign value becomes the knob's prior value: the protection of an inner group, which kubelet
+/// writes every minute, or a block weight that just states the group's `weight` or a value that one of its
+/// managers `told`.
 pub(crate) fn is_base(
     knob: Knob,
     present: Value,

@@ -544,7 +544,7 @@ pub fn is_listening(path: &Path) -> bool {
     }
 }
 
-/// No agent can be asked.
+/// The error that no agent answers.
 fn unreachable_at(path: &Path, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::failed(
@@ -566,7 +566,7 @@ fn unreachable_at(path: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// The agent is of another version.
+/// The error that the agent is of another version.
 fn not_understood(path: &Path, error: &serde_json::Error) -> Error {
     Error::failed(
         format!(

@@ -20,7 +20,7 @@ use crate::{Buffer, CgroupFs, Error, File, Group, PsiTrigger, Resource, Watch, W
 /// Key of the eventfd in the epoll set; watches count up from 1.
 const WAKER: u64 = 0;
 
-/// What ended a wait.
+/// The event that ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
     /// Somebody called [`Waker::wake`], once or more often.

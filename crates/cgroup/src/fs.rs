@@ -34,7 +34,7 @@ pub trait CgroupFs: Send + Sync {
     /// Owner and mode of the directory at a path, or of `file` in it.
     fn owner(&self, path: &str, file: Option<File>) -> Result<Owner, Error>;
 
-    /// Memory of the host. What cannot be read is `None`.
+    /// Memory of the host. A value that cannot be read is `None`.
     fn read_host(&self) -> Host;
 
     /// Opens a process; `ESRCH` when there is none.
@@ -167,7 +167,7 @@ pub trait Directory: Send + Sync {
     /// Opens a file to be polled. For PSI, `trigger` is written first.
     fn watch(&self, file: File, trigger: Option<PsiTrigger>) -> Result<Watch, Errno>;
 
-    /// What was learned about this kernel, shared by all its cgroups.
+    /// The quirks of this kernel, shared by all its cgroups.
     fn quirks(&self) -> &Quirks;
 
     /// Closes the cached file descriptors of a group that went quiet, except those of [`Group::activity`].
@@ -208,7 +208,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// What tasks can stall on.
+/// A resource that tasks can stall on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Resource {
     /// `memory.pressure`.
@@ -275,7 +275,7 @@ impl fmt::Display for PsiTrigger {
 /// Something to poll.
 #[derive(Debug)]
 pub struct Watch {
-    /// What to poll.
+    /// The descriptor to poll.
     pub fd: OwnedFd,
     /// How it signals.
     pub kind: WatchKind,

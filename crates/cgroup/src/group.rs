@@ -48,7 +48,7 @@ impl fmt::Debug for Group {
 pub enum Written {
     /// All of it.
     Done,
-    /// `memory.reclaim` found less than was asked (`EAGAIN`): normal.
+    /// `memory.reclaim` reclaimed less than requested (`EAGAIN`), which is normal.
     Partial,
 }
 

@@ -1,5 +1,5 @@
-//! Knobs that others write: the owner of each, the foreign values that the agent goes on from, and the knobs that
-//! it leaves alone.
+//! Knobs that others write: the owner of each, the foreign values that become prior values, and the knobs
+//! that the agent leaves alone.
 //!
 //! The rules are in `owner.rs`; this module applies them to the journal and the host.
 
@@ -45,7 +45,7 @@ impl Applier {
         problems
     }
 
-    /// A foreign value of a held knob that a write of ours on its way replaced before it was seen.
+    /// A foreign value of a held knob that one of our writes in flight replaced before it was seen.
     fn missed(
         &self,
         group: GroupId,

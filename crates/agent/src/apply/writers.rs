@@ -56,7 +56,7 @@ impl Writers {
         self.raising.drain(patience);
     }
 
-    /// Waits until no write that raises a limit is queued or running.
+    /// Waits until no write that raises a limit is queued or running, timed-out writes not counted.
     pub(crate) fn drain_raises(&self, patience: Duration) {
         self.raising.drain(patience);
     }

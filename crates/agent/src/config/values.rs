@@ -159,7 +159,7 @@ texts! {
     glob: Glob = parse_glob;
 }
 
-/// Where the page's certificate and its key are, PEM.
+/// Paths of the page's certificate and its key, PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The certificate and its intermediate certificates.

@@ -48,6 +48,7 @@ pub enum Line<T> {
         /// Time between two steps.
         interval_s: f64,
     },
+    /// A tick.
     Tick(T),
     /// There will be no tick.
     Error { cause: String, remedy: String },

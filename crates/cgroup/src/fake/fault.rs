@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use rustix::io::Errno;
 
-/// What goes wrong with a file.
+/// A fault of a file.
 #[derive(Debug, Clone)]
 pub enum Fault {
     /// Every access fails.

@@ -194,7 +194,7 @@ impl FakeFs {
         self.lock().now += time;
     }
 
-    /// What a reader sees in a file, faults aside; `None` when the file is not there.
+    /// The text of a file as a reader sees it without faults; `None` when the file is missing.
     pub fn text(&self, path: &str, file_name: &str) -> Option<String> {
         let directory = self.directory(path);
         let state = directory.lock();

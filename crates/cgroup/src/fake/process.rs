@@ -18,7 +18,7 @@ pub(super) struct Life {
     pub(super) denied: bool,
 }
 
-/// Shared between the host and whoever opened the process.
+/// Shared between the host and all handles of the process.
 pub(super) type Shared = Arc<Mutex<Life>>;
 
 #[derive(Debug)]

@@ -69,7 +69,7 @@ pub(super) struct Group {
 pub struct Config {
     /// An [`Order`].
     pub order: u32,
-    /// What a waiter gains when it is passed over, 0 to 10000.
+    /// The gain of a waiter that is passed over, 0 to 10000.
     pub aging: u32,
     /// Pages that a group of weight 100 may catch up.
     pub lag_pages: u32,

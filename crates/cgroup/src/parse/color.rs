@@ -1,10 +1,10 @@
 //! A declared color: `COLOR [anything]`, as an application writes it into the extended attribute
 //! `user.justitia.color`.
 //!
-//! The container that writes it is not trusted. The text is at most [`LONGEST`] bytes; its first
-//! word is `green`, `yellow` or `red` in any case. What follows is a reason for people, of which
-//! only printable ASCII is kept, so that it harms neither a terminal nor a page. A second word of
-//! digits only is a count that makes each writing differ from the one before, and is not shown.
+//! The container that writes it is not trusted. The text is at most [`LONGEST`] bytes; its first word is
+//! `green`, `yellow` or `red` in any case. The rest is a reason for people. Only printable ASCII of it is
+//! kept, so that it harms neither a terminal nor a page. A second word of digits only is a count that makes
+//! each writing differ from the one before, and is not shown.
 
 use justitia_policy::Color;
 

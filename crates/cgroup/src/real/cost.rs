@@ -87,7 +87,7 @@ impl Directory for CostDirectory {
         match file {
             File::IoCostQos | File::IoCostModel | File::IoStat => {
                 buffer.pread(open(&self.root, file.name(), OFlags::RDONLY)?, true)?;
-                // No line: io.cost was never told of this disk.
+                // Without a line, io.cost was never configured for this disk.
                 let line = line_of(buffer.bytes(), &self.number).unwrap_or_default();
                 let line = line.to_vec();
                 buffer.refill().extend_from_slice(&line);

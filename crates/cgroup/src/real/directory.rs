@@ -24,7 +24,7 @@ const PROBED: [usize; 2] = [File::MemoryCurrent as usize, File::IoPressure as us
 /// schedulers selected.
 const LOOK_AGAIN: u8 = 64;
 
-/// What all cgroups of a mount share.
+/// State that all cgroups of a mount share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) quirks: Quirks,

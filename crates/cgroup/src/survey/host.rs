@@ -28,7 +28,7 @@ pub struct Disk {
     pub rotational: Known<bool>,
 }
 
-/// What the host's files say. Sysctls are as their files hold them.
+/// The contents of the host's files. Sysctls are as their files hold them.
 #[derive(Debug, Clone)]
 pub struct HostFacts {
     /// The kernel's release; shown, never compared.

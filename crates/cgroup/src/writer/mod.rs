@@ -78,7 +78,7 @@ pub struct Outcome {
 pub enum WriteResult {
     /// Written.
     Done,
-    /// `memory.reclaim` found less than asked.
+    /// `memory.reclaim` reclaimed less than requested.
     Partial,
     /// A newer value for the same knob replaced it before it began.
     Superseded,
