@@ -1,9 +1,8 @@
 //! Cost of one tick: `cargo bench -p justitia-agent` on the fake, `-- --real N` on real cgroups.
 //!
-//! One group in ten is busy (traffic, stalls, growing cache), the others are idle, as on a
-//! consolidated host. On the fake the kernel's part is missing, on real cgroups it is there; those
-//! are made below `justitia-bench` in the cgroup2 mount and removed afterwards. CPU time counts,
-//! all threads, not elapsed time.
+//! One group in ten is busy (traffic, stalls, growing cache), the others are idle, as on a consolidated host.
+//! The fake lacks the kernel's part, real cgroups include it. Real cgroups are made below `justitia-bench` in
+//! the cgroup2 mount and removed afterwards. The result is the CPU time of all threads, not elapsed time.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,7 +20,7 @@ use rustix::time::{clock_gettime, ClockId};
 
 /// Ticks before counting: idle groups have become quiet for good.
 const WARM_UP: u32 = 140;
-/// Ticks counted: a multiple of the turn of full reads.
+/// Ticks counted: a multiple of the period of full reads.
 const TICKS: u32 = 64;
 
 fn main() {

@@ -1,6 +1,6 @@
-//! One step: observe, decide, apply, post; and what comes before the first and after the last.
+//! The agent's step (observe, decide, apply, post), its start and its end.
 //!
-//! When steps happen is decided in [`crate::pace`].
+//! [`crate::pace`] decides when steps happen.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -27,7 +27,6 @@ use crate::restore::{restore, Restored};
 use crate::socket::{Board, Step};
 use crate::status::{source_words, Priors, Problem, Setup, Tick};
 
-/// The agent.
 pub struct Agent {
     fs: Fs,
     boot: String,
@@ -43,18 +42,18 @@ pub struct Agent {
     count: u64,
     observed_at: Option<Instant>,
     longest: Duration,
-    /// Of some groups it could not be told whether they are gone.
+    /// For some groups it is not known whether they are gone.
     unsure: bool,
     reservations: Reservations,
-    /// What was asked over the socket; the configuration says otherwise.
+    /// The last request over the socket; it overrides the configuration.
     gate_asked: Option<bool>,
-    /// When what a next agent needs was saved last, since this boot.
+    /// When the state for the next agent was last saved, since this boot.
     saved_at: Duration,
 }
 
 impl Agent {
-    /// An agent that has changed nothing yet. It goes on from what the one before handed over, and has
-    /// restored what one that did not left behind.
+    /// A new agent. It takes over the state that the previous agent handed over. Without such a state it
+    /// restores the knobs that an earlier agent left behind.
     pub fn new(
         fs: Fs,
         settings: Settings,
@@ -65,7 +64,7 @@ impl Agent {
         Agent::with_writer(fs, settings, runtime, boot, log, WriterConfig::default())
     }
 
-    /// The same with other limits for the writer's threads.
+    /// Like [`Agent::new`], with other limits for the writer's threads.
     pub fn with_writer(
         fs: Fs,
         settings: Settings,
@@ -88,7 +87,7 @@ impl Agent {
             ));
             None
         });
-        // A damaged journal has lost knobs of ours; taken over, they would count as another program's.
+        // A damaged journal has lost knobs of ours. After a takeover they would count as another program's.
         let left = left.filter(|_| journal.damaged().is_none());
         if left.is_none() && !journal.entries().is_empty() {
             let restored = restore(&fs, &mut journal, &writers, |_| true);
@@ -126,7 +125,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Goes on from what the agent before handed over.
+    /// Takes over the state of the previous agent.
     fn take_over(&mut self, left: Handover) {
         let held = self.applier.priors().len();
         self.log.info(format_args!(
@@ -152,12 +151,12 @@ impl Agent {
         self.unsure = true;
     }
 
-    /// How to tell it things while it runs.
+    /// The handle to stop or reload it while it runs.
     pub fn control(&self) -> Control {
         self.pace.control().clone()
     }
 
-    /// Where it posts each tick.
+    /// The board to which it posts each tick.
     pub fn board(&self) -> Arc<Board> {
         Arc::clone(&self.board)
     }
@@ -167,18 +166,19 @@ impl Agent {
         self.observer.count_by(source);
     }
 
-    /// Hears of pods from the runtime that the settings name. Waits at most `patience` for what it tells first.
+    /// Takes reports of pods from the runtime that the settings name. Waits at most `patience` for the first
+    /// report.
     pub fn listen(&mut self, patience: Duration) {
         let runtime = listener(&self.settings, &self.log, patience);
         self.observer.listen_to(runtime);
     }
 
-    /// How many groups are managed.
+    /// Number of managed groups.
     pub fn managed(&self) -> usize {
         self.observer.managed()
     }
 
-    /// Steps until told to stop; `reread` gives the settings anew after a reload.
+    /// Steps until told to stop. `reread` reads the settings again for a reload.
     pub fn run(
         &mut self,
         notifier: &Notifier,
@@ -204,8 +204,8 @@ impl Agent {
             let late = due.elapsed();
             last = Instant::now();
             self.tick();
-            // After an early step a whole interval; otherwise the beat is kept, unless more than
-            // one was missed.
+            // After an early step, a whole interval passes. Otherwise the schedule is kept, unless a whole
+            // interval was missed.
             due = match woken {
                 Woken::Due if late < self.settings.interval => due + self.settings.interval,
                 _ => last + self.settings.interval,
@@ -320,7 +320,7 @@ impl Agent {
         self.keep_state();
     }
 
-    /// Saves now and then what the next agent needs, in case this one is killed.
+    /// Saves the state for the next agent every [`handover::SAVE_EVERY`], in case this one is killed.
     fn keep_state(&mut self) {
         let now = self.fs.now_boottime();
         let due = now.saturating_sub(self.saved_at) >= handover::SAVE_EVERY;
@@ -333,7 +333,7 @@ impl Agent {
         }
     }
 
-    /// Writes what the next agent needs to go on.
+    /// Saves the state for the next agent.
     fn save(&mut self) -> Result<()> {
         let seen = self.observed_at.map_or(Duration::ZERO, |at| at.elapsed());
         let weights = self.applier.owners().groups().filter_map(|id| {
@@ -353,7 +353,7 @@ impl Agent {
         left.save(&self.settings.state_dir, &self.boot)
     }
 
-    /// Takes or lets go the kernel module's gate, as the configuration or `justitia gate` wants it.
+    /// Takes or releases the kernel module's gate, as the configuration or `justitia gate` says.
     fn hold_gate(&mut self) -> Option<Problem> {
         self.gate_asked = self.board.take_gate_asked().or(self.gate_asked);
         let knows_weights = self.settings.policy.mode.knows_weights();
@@ -364,8 +364,8 @@ impl Agent {
         gate.hold(&self.fs, settings, interval, &self.log)
     }
 
-    /// Leaves the knobs in force and what was learned to the next agent. Where that cannot be saved,
-    /// everything is put back.
+    /// Leaves the knobs in force and the learned state to the next agent. If the state cannot be saved,
+    /// restores everything.
     pub fn hand_over(mut self) -> Result<Restored> {
         self.applier.gate().let_go(&self.log);
         self.applier.quiesce();
@@ -381,9 +381,9 @@ impl Agent {
         Ok(Restored::default())
     }
 
-    /// Puts everything back and closes the journal.
+    /// Restores everything and closes the journal.
     pub fn finish(mut self) -> Result<Restored> {
-        // First: nobody waits while the rest is put back.
+        // The gate goes first: no writer waits at it while the rest is restored.
         self.applier.gate().let_go(&self.log);
         let fs = self.fs.clone();
         let (journal, writers) = self.applier.quiesce();
@@ -398,7 +398,7 @@ impl Agent {
         Ok(restored)
     }
 
-    /// After the groups changed: tells it, puts back what is no longer managed.
+    /// Logs changes of the groups and restores the knobs of groups that are no longer managed.
     fn follow(&mut self, change: &Change, problems: &mut Vec<Problem>) {
         for (path, weight, source) in &change.joined {
             let source = source_words(*source);
@@ -422,7 +422,8 @@ impl Agent {
         }
     }
 
-    /// Begins to restore, or forgets, the knobs of groups that are no longer watched.
+    /// Forgets the knobs of groups that are gone, and begins to restore those of groups that are no longer
+    /// watched.
     fn let_go(&mut self, problems: &mut Vec<Problem>) {
         let fs = self.fs.clone();
         let (unwatched, unsure) = self.applier.forget_vanished(&fs, &self.observer);
@@ -448,9 +449,9 @@ impl Agent {
         }
     }
 
-    /// Goes on with other settings.
+    /// Applies new settings.
     fn adopt(&mut self, mut settings: Settings) -> Result<()> {
-        // The journal stays where it is.
+        // The journal and the socket stay where they are.
         settings.state_dir.clone_from(&self.settings.state_dir);
         settings.socket.clone_from(&self.settings.socket);
         if settings.observer != self.settings.observer {
@@ -463,7 +464,7 @@ impl Agent {
         self.observer.set_color_ttl(settings.color_ttl);
         self.observer.set_disks(settings.disk.clone());
         let other = settings.kubernetes.nri != self.settings.kubernetes.nri;
-        // A mode leaves nothing of another's behind.
+        // Knobs of the old mode do not stay in force in the new one.
         if settings.policy.mode != self.settings.policy.mode {
             let fs = self.fs.clone();
             for problem in self.applier.put_back(&fs, |_| true) {
@@ -491,8 +492,8 @@ pub(crate) fn listener(settings: &Settings, log: &Log, patience: Duration) -> Op
     Some(listener)
 }
 
-/// The knobs of a group before Justitia: the recorded prior values, or the present ones of knobs that it does not
-/// hold.
+/// The knobs of a group before Justitia: the recorded prior values, or the present values of knobs that are
+/// not held.
 fn operator_limits(group: &Group, priors: &Priors) -> OperatorLimits {
     let before = |knob| {
         let recorded = priors.get(&(group.id, knob)).copied();
@@ -506,7 +507,7 @@ fn operator_limits(group: &Group, priors: &Priors) -> OperatorLimits {
                     *field = Some(limit);
                 }
             }
-            // `io.bfq.weight` comes after `io.weight`, and counts where it is there.
+            // `io.bfq.weight` comes after `io.weight`, and takes precedence where it exists.
             Some(Value::Weight(weight)) => operator.block_weight = Some(weight),
             _ => {}
         }

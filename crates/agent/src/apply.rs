@@ -1,20 +1,19 @@
 //! The only writer to the host: takes a plan, keeps the journal, respects foreign writers.
 //!
-//! For each write: read what the knob holds; decide whose it is; record what it held before us
-//! (one batch for the plan, on disk before the first write); record what we are about to write;
-//! submit to the writer's threads. A group whose write is stuck in the kernel is skipped until
-//! that write comes back; no other group waits for it.
+//! For each write: read the knob; decide who owns it; record its prior value (one batch for the plan, on disk
+//! before the first write); record the new value; submit to the writer's threads. A group whose write is
+//! stuck in the kernel is skipped until that write comes back; no other group waits for it.
 //!
-//! Whose a knob is says `owner.rs`. One that is the user's is left alone; the journal forgets
-//! it, so that we never restore it ([`foreign`]).
+//! `owner.rs` decides who owns a knob. A knob of the user's is left alone, and the journal forgets it, so
+//! that we never restore it ([`foreign`]).
 //!
-//! `memory.reclaim` holds no value: nothing is recorded of it, and there is nothing to restore. The
-//! kernel keeps its writer until it has the pages, so these writes have threads of their own
-//! ([`reclaim`]): a slow one delays no limit and no protection.
+//! `memory.reclaim` holds no value, so nothing is recorded or restored. The kernel blocks its writer until it
+//! has the pages, so these writes have threads of their own ([`reclaim`]): a slow one delays no limit and no
+//! protection.
 //!
-//! The gate of the kernel module is told here too ([`gate`]).
+//! The kernel module's gate is fed here too ([`gate`]).
 //!
-//! Decides nothing: what to write is the plan's.
+//! This module decides nothing: the plan says what to write.
 
 mod foreign;
 pub mod gate;
@@ -49,14 +48,14 @@ use writers::raises;
 struct Submit {
     group: Group,
     knob: Knob,
-    /// What the knob holds.
+    /// The knob's present value.
     present: Value,
     value: Value,
 }
 
 impl Submit {
-    /// What of it may be written though the journal cannot be: a limit that rises goes to its prior value,
-    /// which the journal names.
+    /// The write that is allowed while the journal cannot be written: a limit that rises goes to its prior
+    /// value, which the journal names.
     fn without_journal(self, journal: &Journal) -> Option<Submit> {
         let prior = journal.get(self.group.id(), self.knob)?.prior;
         let rises = raises(self.knob, self.present, self.value);
@@ -67,8 +66,8 @@ impl Submit {
     }
 }
 
-/// How long queued writes may take when the agent stops, and knobs on their way back before they are a
-/// problem.
+/// How long queued writes may take when the agent stops, and how long knobs may take on their way back before
+/// they are a problem.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
 /// The only writer to the host.
@@ -111,12 +110,12 @@ impl Applier {
         applier
     }
 
-    /// Goes on from the knobs in the journal as an agent before left them.
+    /// Takes over the knobs in the journal, with the owners that the previous agent noted.
     pub(crate) fn take_over(&mut self, owners: Owners) {
         self.owners = owners;
     }
 
-    /// Whose the knobs are, for the next agent.
+    /// The owners of the knobs, for the next agent.
     pub(crate) fn owners(&self) -> &Owners {
         &self.owners
     }
@@ -128,27 +127,26 @@ impl Applier {
         }
     }
 
-    /// What our knobs held before us.
+    /// The prior values of our knobs.
     pub fn priors(&self) -> Arc<Priors> {
         Arc::clone(&self.priors)
     }
 
-    /// Writes of plans handed to the kernel so far; what a knob held already was none.
+    /// Number of plans' writes submitted so far. A value that a knob held already is no write.
     pub fn submitted(&self) -> u64 {
         self.submitted
     }
 
-    /// What was asked of `memory.reclaim` so far.
+    /// Totals of `memory.reclaim` so far.
     pub fn reclaimed(&self) -> Reclaimed {
         self.reclaimer.totals()
     }
 
-    /// The kernel module's gate.
     pub(crate) fn gate(&mut self) -> &mut Gate {
         &mut self.gate
     }
 
-    /// Takes in how earlier writes went.
+    /// Takes in the outcomes of earlier writes.
     pub fn settle(&mut self, observer: &mut Observer) -> Vec<Problem> {
         let mut problems = self.reclaimer.settle(observer);
         self.writers.outcomes_of(|_| true, &mut self.outcomes);
@@ -168,7 +166,7 @@ impl Applier {
             ended(&mut self.pending, &outcome);
             match &outcome.result {
                 WriteResult::Superseded => continue,
-                // The next value may go past it: raising a limit is what frees a group that hangs.
+                // The next value may go past it: raising a limit frees a group that hangs.
                 WriteResult::TimedOut => problem(
                     format!("writing {} is stuck in the kernel", outcome.knob),
                     "wait; other groups are not affected",
@@ -194,8 +192,8 @@ impl Applier {
         problems
     }
 
-    /// Forgets knobs that are back, or somebody else's, once nothing of ours is on its way to them. A knob that
-    /// an earlier write reached later is put back again.
+    /// Forgets knobs that are back, or somebody else's, once no write of ours is on its way to them. A knob
+    /// that an earlier write reached later is restored again.
     fn look_after_returns(&mut self, problems: &mut Vec<Problem>) {
         let mut done = Vec::new();
         for back in std::mem::take(&mut self.returns) {
@@ -231,7 +229,7 @@ impl Applier {
         }
     }
 
-    /// Begins to put back the knobs of these groups, and returns at once; [`Applier::settle`] sees them
+    /// Begins to restore the knobs of these groups, and returns at once. [`Applier::settle`] sees them
     /// arrive.
     pub fn put_back(&mut self, fs: &Fs, concerns: impl Fn(GroupId) -> bool) -> Vec<Problem> {
         let mut restored = Restored::default();
@@ -256,9 +254,9 @@ impl Applier {
         restored.problems
     }
 
-    /// Writes a plan. What cannot be written now is a problem of its group alone. While the journal cannot
-    /// be written, limits are only raised, to values that it names already: no group stalls under a limit
-    /// because of a full disk.
+    /// Writes a plan. A write that is impossible now is a problem of its group alone. While the journal
+    /// cannot be written, limits are only raised, to values that it names already, so no group stalls under a
+    /// limit because of a full disk.
     pub fn apply(&mut self, plan: &Plan, observer: &mut Observer) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut holds = Vec::new();
@@ -280,7 +278,7 @@ impl Applier {
             }
             let present = match group.read_knob(knob) {
                 Ok(Some(present)) => present,
-                // The file is not there: the policy will see that when knobs are read next.
+                // The file is missing: the policy will see that when knobs are read next.
                 Ok(None) => continue,
                 Err(error) => {
                     if !error.is_gone() {
@@ -382,9 +380,9 @@ impl Applier {
         }
     }
 
-    /// Forgets what is held of groups that are gone; returns those that are no longer watched but
-    /// still there, because they are no longer managed. Of which that cannot be told is a problem;
-    /// those stay held.
+    /// Forgets the held knobs of groups that are gone. Returns the groups that still exist but are no longer
+    /// watched, because they are no longer managed. If it cannot be told whether a group exists, that is a
+    /// problem, and its knobs stay held.
     pub fn forget_vanished(
         &mut self,
         fs: &Fs,
@@ -422,12 +420,12 @@ impl Applier {
         (remain, problems)
     }
 
-    /// Forgets who took over knobs of groups that are gone.
+    /// Forgets the owners of knobs of groups that are gone.
     pub fn retain_foreign(&mut self, observer: &Observer) {
         self.owners.retain(|group| observer.group(group).is_some());
     }
 
-    /// The journal, with nothing of ours on its way any more: for restoring everything.
+    /// Waits for writes on their way, and returns the journal for restoring everything.
     pub fn quiesce(&mut self) -> (&mut Journal, &Writers) {
         self.writers.drain(LAST_WRITES);
         self.outcomes.clear();
@@ -442,7 +440,7 @@ impl Applier {
         (&mut self.journal, &self.writers)
     }
 
-    /// After restoring: what is still held.
+    /// Publishes the prior values of the knobs that are held.
     pub fn post_priors(&mut self) {
         let entries = self.journal.entries().iter();
         self.priors = Arc::new(entries.map(|(&key, entry)| (key, entry.prior)).collect());
@@ -465,7 +463,7 @@ impl Applier {
     }
 }
 
-/// Counts a write that will not arrive any more. One that timed out may.
+/// Removes a write that will not arrive any more from the count. A write that timed out may still arrive.
 fn ended(pending: &mut HashMap<(GroupId, Knob), u32>, outcome: &Outcome) {
     let key = (outcome.group, outcome.knob);
     if matches!(outcome.result, WriteResult::TimedOut) {
@@ -479,7 +477,7 @@ fn ended(pending: &mut HashMap<(GroupId, Knob), u32>, outcome: &Outcome) {
     }
 }
 
-/// A write of ours has arrived.
+/// Notes that a write of ours has arrived.
 fn note_arrival(owners: &mut Owners, journal: &Journal, outcome: &Outcome) {
     let entry = journal.get(outcome.group, outcome.knob);
     let prior = entry.is_some_and(|entry| same(entry.prior, outcome.value));

@@ -1,14 +1,14 @@
-//! Who declared which color, and whether that still counts.
+//! The colors declared for groups, and whether each declaration still counts.
 //!
-//! Two channels: the extended attribute `user.justitia.color` of a group's directory, read every
-//! tick, and the agent's socket. A declaration is fresh for a time to live since it last *changed*
-//! on this host's monotonic clock: no clock of a container is trusted, and an attribute that a dead
-//! probe left behind goes stale although it is still there. A value that is there when the agent
-//! begins is fresh for one time to live. Of two fresh declarations the later one wins.
+//! Two channels: the extended attribute `user.justitia.color` of a group's directory, read every tick, and
+//! the agent's socket. A declaration is fresh for a time to live since it last *changed* on this host's
+//! monotonic clock: no clock of a container is trusted, and an attribute that a dead probe left behind goes
+//! stale although it is still there. A value that exists when the agent starts is fresh for one time to live.
+//! The later of two fresh declarations wins.
 //!
 //! Invariants: whatever a container writes costs one short read a tick and at most
-//! [`justitia_cgroup::parse::color::LONGEST`] bytes of memory; what cannot be understood is as if nothing were declared, and is
-//! told with the reason; a read that fails does not renew what was read before.
+//! [`justitia_cgroup::parse::color::LONGEST`] bytes of memory; a malformed declaration counts as none and is
+//! reported with the reason; a failed read does not renew the previous declaration.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -21,18 +21,18 @@ use justitia_policy::snapshot::GroupId;
 /// How long a declaration counts unless the configuration says otherwise.
 pub const TIME_TO_LIVE: Duration = Duration::from_secs(5);
 
-/// What somebody said about a group over the socket.
+/// A color declared for a group over the socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spoken {
     /// The color.
     pub color: Color,
-    /// Why, harmless and short.
+    /// The reason, made harmless and short.
     pub reason: String,
-    /// For how long it counts; `None`: as long as any other.
+    /// How long it counts; `None`: as long as any other.
     pub time_to_live: Option<Duration>,
 }
 
-/// What was declared about each group.
+/// The declarations for each group.
 #[derive(Debug)]
 pub(crate) struct Colors {
     time_to_live: Duration,
@@ -46,12 +46,12 @@ struct Ways {
     socket: Option<Said>,
 }
 
-/// The last word on one channel.
+/// The last declaration on one channel.
 #[derive(Debug)]
 struct Said {
-    /// As it was found, if it was short enough.
+    /// The text as it was read, if it was short enough.
     raw: Box<[u8]>,
-    /// Not `Stale`: that is told by the clock.
+    /// Never `Stale`: the clock decides that.
     standing: Standing,
     color: Option<Color>,
     reason: String,
@@ -60,7 +60,6 @@ struct Said {
 }
 
 impl Colors {
-    /// Nothing heard yet.
     pub(crate) fn new(time_to_live: Duration) -> Colors {
         Colors {
             time_to_live,
@@ -68,7 +67,7 @@ impl Colors {
         }
     }
 
-    /// Another time to live, for what was said before too.
+    /// Sets the time to live, for earlier declarations too.
     pub(crate) fn set_time_to_live(&mut self, time_to_live: Duration) {
         self.time_to_live = time_to_live;
     }
@@ -78,7 +77,7 @@ impl Colors {
         self.groups.retain(|&id, _| stays(id));
     }
 
-    /// Takes in what was said over the socket; `None` takes back what was said there before.
+    /// Takes in a declaration over the socket. `None` withdraws the earlier one.
     pub(crate) fn hear(&mut self, id: GroupId, spoken: Option<Spoken>, now: Instant) {
         let ways = self.groups.entry(id).or_default();
         ways.socket = spoken.map(|spoken| Said {
@@ -91,8 +90,8 @@ impl Colors {
         });
     }
 
-    /// Reads a group's attribute, and says what is declared about the group now. A `container` below it
-    /// speaks for it where it has no attribute itself.
+    /// Reads a group's attribute and returns what is declared for the group now. If the group has no
+    /// attribute, that of its `container` below counts.
     pub(crate) fn look(
         &mut self,
         group: &Group,
@@ -107,7 +106,7 @@ impl Colors {
         }
         match read {
             Ok(Attribute::Set) => self.found(id, buffer.bytes(), now),
-            // Longer than the buffer is longer than allowed.
+            // An attribute longer than the buffer is longer than allowed.
             Ok(Attribute::Longer) => self.replace(id, Standing::TooLong, &[], now),
             Ok(Attribute::Unset) => {
                 if self.groups.get(&id).is_some_and(|w| w.xattr.is_some()) {
@@ -142,12 +141,12 @@ impl Colors {
         });
     }
 
-    /// The attribute says nothing that counts.
+    /// Notes that the attribute has no valid declaration.
     fn replace(&mut self, id: GroupId, standing: Standing, raw: &[u8], now: Instant) {
         let ways = self.groups.entry(id).or_default();
         let before = ways.xattr.take();
         if standing == Standing::Unreadable {
-            // What was read before may still be there, and is not renewed by being read again.
+            // The previous value may still be set. Reading it again does not renew it.
             ways.xattr = before.map(|before| Said { standing, ..before });
             return;
         }
@@ -162,7 +161,7 @@ impl Colors {
         });
     }
 
-    /// What is declared about a group: the later of what is fresh, else the last there was.
+    /// The declaration that counts for a group: the latest fresh one, or else the latest.
     fn declared(&self, id: GroupId, now: Instant) -> Option<Declared> {
         let ways = self.groups.get(&id)?;
         let said = [

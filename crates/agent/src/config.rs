@@ -11,8 +11,8 @@
 //! listen = "127.0.0.1:9619"    # where justitia-web has the live page and metrics; "off" for none
 //! tls = { certificate = "/etc/justitia/page.pem", key = "/etc/justitia/page.key" }  # by TLS
 //! color_ttl = "5s"             # a declared color that does not change for longer is stale
-//! color_period = "1s"          # how often memory is taken from a group that is well ...
-//! color_percent = 2.0          # ... and how much of what it holds
+//! color_period = "1s"          # how often memory is taken from a satisfied group
+//! color_percent = 2.0          # how much is taken each time, percent of what the group holds
 //! color_yellow = true          # yellow groups give too
 //! [weights]
 //! "/app/db" = 800              # path or glob; an exact path wins, then the longest glob
@@ -46,8 +46,8 @@
 //! silence = [{ check = "swap-none", reason = "no swap by decision" }]
 //! ```
 //!
-//! A key nobody knows is refused, with its line and the nearest key there is: a misspelt key that
-//! is ignored looks like a feature that does not work.
+//! An unknown key is refused, with its line and the nearest known key: a misspelled key that is ignored looks
+//! like a feature that does not work.
 
 mod doctor;
 mod kubernetes;
@@ -112,7 +112,7 @@ pub struct Settings {
     pub exclude: Vec<String>,
     /// What counts the traffic.
     pub observer: Observing,
-    /// How long a declared color counts that does not change.
+    /// How long a declared color counts while it does not change.
     pub color_ttl: Duration,
     /// Path or glob and the weight for it. The first that matches wins; from a file they come in
     /// the order exact paths, then globs, longest first.
@@ -121,7 +121,7 @@ pub struct Settings {
     pub trust: Vec<u32>,
     /// Journal, lock and socket.
     pub state_dir: PathBuf,
-    /// When it is told to stop it leaves knobs and state to the next agent.
+    /// When it is told to stop, it leaves knobs and state to the next agent.
     pub hand_over: bool,
     /// It waits for the agent that runs, and leaves knobs and state only to an agent that waits.
     pub in_turn: bool,
@@ -168,7 +168,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads a file.
     pub fn load(path: &Path) -> Result<Settings> {
         let text = fs::read_to_string(path).map_err(|error| Error {
             cause: format!(
@@ -198,14 +197,14 @@ impl Settings {
         Ok(file.into())
     }
 
-    /// Where the socket is.
+    /// Path of the socket.
     pub fn socket(&self) -> PathBuf {
         self.socket
             .clone()
             .unwrap_or_else(|| self.state_dir.join("agent.sock"))
     }
 
-    /// Where the web process reads.
+    /// Path of the socket that the web process reads.
     pub fn status_socket(&self) -> PathBuf {
         self.state_dir.join(feed::SOCKET)
     }
@@ -371,7 +370,7 @@ fn key_at(text: &str, span: &Range<usize>) -> String {
     key.trim().trim_matches(['"', '\'']).to_owned()
 }
 
-/// Cause and remedy: those of [`values`] are ready, serde's are put into words.
+/// Cause and remedy of an error: those of [`values`] are ready, serde's are put into words.
 fn said(message: &str, key: &str) -> (String, String) {
     if let Some((cause, remedy)) = message.split_once('\n') {
         return (cause.replace(values::KEY, key), remedy.replace('\n', " "));
@@ -432,24 +431,18 @@ const EXAMPLES: [(&str, &str); 13] = [
     ("silence", doctor::SILENCE),
 ];
 
-/// The modes' names.
 pub const MODES: &[&str] = &["observe", "justitia", "proportional", "memoplight"];
-/// The objectives' names.
 pub const OBJECTIVES: &[&str] = &["fair", "strict"];
-/// The observers' names.
 pub const OBSERVERS: &[&str] = &["auto", "bpf", "proc"];
 
-/// A mode by its name.
 pub fn parse_mode(word: &str) -> Result<Mode> {
     by_name("mode", word)
 }
 
-/// An objective by its name.
 pub fn parse_objective(word: &str) -> Result<Objective> {
     by_name("objective", word)
 }
 
-/// An observer by its name.
 pub fn parse_observer(word: &str) -> Result<Observing> {
     by_name("observer", word)
 }

@@ -1,8 +1,8 @@
-//! Disks with knobs of ours, of their scheduler or of io.cost: found, held open, read.
+//! Disks with knobs of their scheduler or of io.cost: finds them, holds them open and reads them.
 //!
-//! There are few of them and one short file each: they are read every tick. A disk that vanished
-//! or changed its scheduler is dropped; one that cannot be read stays, with unknowns, and its
-//! problem concerns nobody else.
+//! The disks are few and each has one short file, so they are read every tick. A disk that vanished or
+//! changed its scheduler is dropped. A disk that cannot be read stays, with unknown values, and affects
+//! nothing else.
 
 use std::collections::BTreeMap;
 
@@ -31,12 +31,11 @@ struct Disk {
 }
 
 impl Disks {
-    /// Which disks to look at from now on, and what they deliver.
+    /// Sets whether disks are watched for io.cost, and their models.
     pub(crate) fn configure(&mut self, settings: DiskSettings) {
         self.settings = settings;
     }
 
-    /// One look at them.
     pub(crate) fn observe(&mut self, fs: &Fs, observation: &mut Observation) {
         self.listed.clear();
         fs.block_devices(&mut self.listed);
@@ -49,7 +48,7 @@ impl Disks {
             }
             match fs.open(path) {
                 Ok(group) => self.watched.push(Disk::new(group)),
-                // The list is some seconds old.
+                // The list may be some seconds old.
                 Err(error) if error.is_gone() => {}
                 Err(error) => observation.problems.push(Problem::of(path, &error)),
             }
@@ -73,13 +72,12 @@ impl Disks {
         found.map(|disk| &disk.group)
     }
 
-    /// What was last seen of this disk.
+    /// The last values of this disk.
     pub(crate) fn seen(&self, id: GroupId) -> Option<&BlockDevice> {
         let found = self.watched.iter().find(|disk| disk.seen.id == id);
         found.map(|disk| &disk.seen)
     }
 
-    /// The same, to note what is known of it.
     pub(crate) fn seen_mut(&mut self, id: GroupId) -> Option<&mut BlockDevice> {
         let found = self.watched.iter_mut().find(|disk| disk.seen.id == id);
         found.map(|disk| &mut disk.seen)

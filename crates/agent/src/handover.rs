@@ -12,11 +12,11 @@
 //!
 //! Invariants:
 //! - The file is replaced whole, or not at all.
-//! - Who goes on from it removes it first. A state that kills its agent is used once: the next start finds no
-//!   file, and restores.
-//! - A file that is damaged, or of another boot, format or mode, or older than [`USABLE`], is not used; that is
-//!   one line in the log, and the knobs are restored.
-//! - Identity is the cgroup id: what is said of a group that is gone concerns no group.
+//! - An agent that takes the state over removes the file first. A state that kills its agent is used only
+//!   once: the next start finds no file, and restores.
+//! - A file that is damaged, or of another boot, format or mode, or older than [`USABLE`], is not used. The
+//!   agent then logs one line and restores the knobs.
+//! - Identity is the cgroup id: the state of a group that is gone applies to no other group.
 //!
 //! Left out: colors declared over the socket, which live for seconds and are declared again, and traffic
 //! counters: the next agent's first step has no rates.
@@ -39,28 +39,27 @@ use crate::record::{checked, push_line};
 const FILE: &str = "handover";
 const FORMAT: u32 = 1;
 
-/// How often an agent saves what it would leave behind if it were killed.
+/// How often an agent saves its state, in case it is killed.
 pub const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// A state older than this is not used. Suspends count.
 pub const USABLE: Duration = Duration::from_secs(120);
 
-/// What is left to the next agent; `S` is the policy's state, borrowed where it is written.
+/// The state for the next agent. `S` is the policy's state, borrowed for writing.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Handover<S = State> {
-    /// Knobs of one mode are no beginning for another.
+    /// Knobs of one mode are not taken over in another.
     pub(crate) mode: Mode,
-    /// When the host was looked at last, since this boot.
+    /// When the host was last observed, since this boot.
     pub(crate) at: Duration,
     pub(crate) state: S,
     pub(crate) owners: Owners,
-    /// Weights that somebody else wrote to files of ours.
+    /// Weights that another program wrote to our knobs.
     pub(crate) weights: Vec<(GroupId, u32)>,
     pub(crate) reservations: Vec<Reservation>,
     pub(crate) gate_asked: Option<bool>,
 }
 
 impl Handover<&State> {
-    /// Writes it.
     pub(crate) fn save(&self, dir: &Path, boot: &str) -> Result<()> {
         let path = file(dir);
         let mut text = String::new();
@@ -68,14 +67,14 @@ impl Handover<&State> {
         let json = serde_json::to_string(self);
         let json = json.map_err(|error| Error::io("write", &path, &error.into()))?;
         push_line(&mut text, &json);
-        // After a power failure there is nothing to go on from.
+        // No sync: after a power failure there is nothing to take over.
         replace(&path, &text, false).map(drop)
     }
 }
 
 impl Handover {
-    /// What an agent left in `dir` that is to be gone on from at `now`, since this boot; `None` if there is
-    /// nothing. An error says why it cannot be used.
+    /// Reads the state in `dir` for an agent that starts at `now`, since this boot. `None`: there is none. An
+    /// error says why the state cannot be used.
     pub(crate) fn read(
         dir: &Path,
         boot: &str,
@@ -107,7 +106,7 @@ impl Handover {
         Ok(Some(left))
     }
 
-    /// The same, for who goes on from it: it is not there any more.
+    /// Like [`Handover::read`], but also removes the file, for an agent that takes the state over.
     pub(crate) fn take(
         dir: &Path,
         boot: &str,
@@ -120,12 +119,12 @@ impl Handover {
     }
 }
 
-/// Whether something was left in `dir`.
+/// Whether there is a state in `dir`.
 pub(crate) fn exists(dir: &Path) -> bool {
     file(dir).exists()
 }
 
-/// Removes what was left in `dir`: its knobs are not in force any more.
+/// Removes the state in `dir`, because its knobs are no longer in force.
 pub(crate) fn discard(dir: &Path) -> Result<()> {
     let path = file(dir);
     match fs::remove_file(&path) {

@@ -1,4 +1,4 @@
-//! What the knobs held before us: on disk before the first write of each knob.
+//! The prior values of knobs, on disk before the first write of each knob.
 //!
 //! One text file in the state directory, one record a line, each with a checksum in front:
 //!
@@ -13,14 +13,14 @@
 //! Invariants:
 //! - A record is in the file before the write it announces is submitted. After `kill -9` at any
 //!   instant the file therefore names every knob that we may have changed.
-//! - A torn last line announces a write that was never submitted: it is dropped. A damaged line
-//!   in the middle, the first one included, is dropped too, and counted; the file is kept aside then.
-//! - Reading needs no writing: the file is begun with the first hold, so a full or read-only disk stops
-//!   nobody from restoring.
-//! - After a failure, and where the file has vanished, nothing is appended behind what may be torn: the next
-//!   record writes the whole file anew. Until that works, nothing new is held.
+//! - A torn last line announces a write that was never submitted: it is dropped. Any other damaged line, also
+//!   the first one, is dropped and counted, and the file is kept aside.
+//! - Reading writes nothing: the file is begun with the first hold, so a full or read-only disk does not
+//!   prevent restoring.
+//! - After a failure, or when the file has vanished, nothing is appended to a file that may be torn: the next
+//!   record rewrites the whole file. Until that succeeds, nothing new is held.
 //! - Identity is the cgroup id: a new group under an old name has another one.
-//! - Cgroups do not survive a reboot, nor does their journal: one of another boot is discarded.
+//! - Cgroups do not survive a reboot, so a journal of another boot is discarded.
 //!
 //! Left out: surviving a power failure beyond `fsync` of new holds (after it there is nothing to
 //! restore), and locking (see [`crate::lock`]).
@@ -47,10 +47,10 @@ pub use crate::record::push_line;
 
 const FILE: &str = "journal";
 const VERSION: &str = "1";
-/// Values of ours that are remembered for each knob: the last one may not have got through, and
-/// while the kernel was slow neither may the ones before it.
+/// Number of our values that are remembered for each knob: the last one may not have arrived, and while the
+/// kernel was slow neither may the ones before it.
 const REMEMBERED: usize = 4;
-/// Lines a journal may grow to, beyond what it holds, before it is written anew.
+/// Lines that a journal may have beyond its entries before it is rewritten.
 const SLACK_LINES: usize = 20_000;
 
 /// One knob that we may have changed.
@@ -58,9 +58,9 @@ const SLACK_LINES: usize = 20_000;
 pub struct Entry {
     /// The group's path relative to the cgroup2 mount, or the disk's.
     pub path: Arc<str>,
-    /// What the knob held before our first write.
+    /// The knob's value before our first write.
     pub prior: Value,
-    /// What we wrote last, newest at the end; empty before the first write.
+    /// Our last values, newest at the end; empty before the first write.
     pub written: Vec<Value>,
 }
 
@@ -78,13 +78,12 @@ pub struct Hold {
     pub group: GroupId,
     /// Its path relative to the cgroup2 mount.
     pub path: Arc<str>,
-    /// Its file.
     pub knob: Knob,
-    /// What the file holds now.
+    /// The knob's present value.
     pub prior: Value,
 }
 
-/// The journal: its file and what that says.
+/// The journal: its file and its entries.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -96,12 +95,12 @@ pub struct Journal {
     damaged: Option<Damage>,
 }
 
-/// What could not be read when a journal was opened.
+/// Damage found when a journal was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// Damaged lines, a torn last one aside.
+    /// Damaged lines, without a torn last one.
     pub lines: usize,
-    /// Where the file was kept; `None`: it could not be.
+    /// Where the file is kept; `None`: it could not be kept.
     pub kept: Option<PathBuf>,
 }
 
@@ -123,8 +122,8 @@ impl Damage {
 }
 
 impl Journal {
-    /// Reads the journal in `dir`. One of another boot is discarded. Writes nothing, but gives
-    /// a damaged file a second name.
+    /// Reads the journal in `dir`. A journal of another boot is discarded. Writes nothing, except that a
+    /// damaged file gets a second name.
     pub fn open(dir: &Path, boot: &str) -> Result<Journal> {
         let path = dir.join(FILE);
         let read = read(&path, boot)?;
@@ -142,8 +141,8 @@ impl Journal {
         })
     }
 
-    /// What the knobs in the journal in `dir` held before the agent that keeps it, or did so in this
-    /// boot, wrote to them. Only reads; nothing without a journal.
+    /// The prior values in the journal in `dir`, of the running agent or of an earlier one of this boot. Only
+    /// reads. Empty without a journal.
     pub fn priors(dir: &Path, boot: &str) -> Result<Priors> {
         let entries = read(&dir.join(FILE), boot)?.entries.into_iter();
         Ok(entries.map(|(knob, entry)| (knob, entry.prior)).collect())
@@ -159,12 +158,11 @@ impl Journal {
         &self.entries
     }
 
-    /// The entry of one knob.
     pub fn get(&self, group: GroupId, knob: Knob) -> Option<&Entry> {
         self.entries.get(&(group, knob))
     }
 
-    /// What could not be read when the journal was opened.
+    /// Damage found when the journal was opened.
     pub fn damaged(&self) -> Option<&Damage> {
         self.damaged.as_ref()
     }
@@ -199,8 +197,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Records what another writer set as the prior values of knobs that stay held, and returns when that
-    /// is on disk. Values of ours may still arrive: they are remembered on.
+    /// Records another writer's values as the prior values of knobs that stay held, and returns when they are
+    /// on disk. Values of ours stay remembered, because they may still arrive.
     pub fn rebase(&mut self, batch: &[(GroupId, Knob, Value)]) -> Result<()> {
         let (mut text, mut lines) = (String::new(), 0);
         for &(group, knob, prior) in batch {
@@ -225,7 +223,7 @@ impl Journal {
             return Ok(());
         }
         if self.lines > SLACK_LINES + self.entries.len() * (1 + REMEMBERED) {
-            // Where it cannot be written anew it grows on.
+            // If it cannot be rewritten, it keeps growing.
             let _ = self.rewrite();
         }
         let mut text = String::with_capacity(batch.len() * 64);
@@ -244,9 +242,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Forgets knobs: they were restored, their group vanished, or they are the user's now. They are
-    /// forgotten here even where the disk refuses it; a restore after a crash would find in them neither
-    /// a value of ours nor anything to do.
+    /// Forgets knobs that were restored, whose group vanished, or that are the user's now. They are forgotten
+    /// here even if the disk refuses the record: a restore after a crash would find no value of ours in them
+    /// and nothing to do.
     pub fn forget(&mut self, batch: &[(GroupId, Knob)]) -> Result<()> {
         let mut text = String::new();
         let mut count = 0;
@@ -259,14 +257,14 @@ impl Journal {
         if count == 0 {
             return Ok(());
         }
-        // A new file does not name them, and there is nothing to forget in it.
+        // A new file does not name them and needs no record of it.
         if !self.is_there() {
             return self.rewrite();
         }
         self.append(&text, count, false)
     }
 
-    /// Removes the file if nothing is held any more: nothing is left behind.
+    /// Removes the file if nothing is held any more.
     pub fn close(self) -> Result<()> {
         if !self.entries.is_empty() {
             return Ok(());
@@ -279,7 +277,7 @@ impl Journal {
         }
     }
 
-    /// Adds whole lines in one write; `sync`: and returns when they are on disk.
+    /// Appends whole lines in one write. With `sync`, returns when they are on disk.
     fn append(&mut self, text: &str, lines: usize, sync: bool) -> Result<()> {
         if !self.is_there() {
             self.rewrite()?;
@@ -324,11 +322,11 @@ fn remember(entry: &mut Entry, value: Value) {
     entry.written.push(value);
 }
 
-/// Damaged files that are kept.
+/// Number of damaged files that are kept.
 const KEPT: u32 = 3;
 
-/// Gives a damaged journal another name as well, which needs no room on the disk: what is recorded from here
-/// on goes to a file of its own. The last one takes the place of its predecessor.
+/// Gives a damaged journal a second name, which needs no space on the disk. Later records go to a new file.
+/// When all [`KEPT`] names are taken, the last one is replaced.
 fn keep_aside(path: &Path) -> Option<PathBuf> {
     let name_of = |n| path.with_extension(format!("damaged-{n}"));
     let n = (1..KEPT).find(|&n| !name_of(n).exists()).unwrap_or(KEPT);
@@ -339,7 +337,7 @@ fn keep_aside(path: &Path) -> Option<PathBuf> {
     fs::hard_link(path, &name).ok().map(|()| name)
 }
 
-/// The system calls of which a test can let any fail.
+/// The system calls that a test can make fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
     Create,
@@ -350,7 +348,7 @@ pub(crate) enum Call {
     SyncDirectory,
 }
 
-/// Says whether a call may go on.
+/// Whether a call may go on.
 #[cfg(not(test))]
 #[inline]
 #[allow(clippy::unnecessary_wraps, reason = "in tests it fails")]
@@ -365,14 +363,14 @@ pub(crate) use tests::{Fault, FAULT};
 /// Writes a text in one go.
 fn write_all(file: &mut File, text: &str) -> io::Result<()> {
     if let Err(error) = called(Call::Write) {
-        // As a disk that fills up does.
+        // A short write, as on a disk that fills up.
         file.write_all(&text.as_bytes()[..text.len() / 2])?;
         return Err(error);
     }
     file.write_all(text.as_bytes())
 }
 
-/// Writes a file of the state directory whole, and swaps it in at once. `sync`: and returns when it is on disk.
+/// Replaces a file of the state directory atomically. With `sync`, returns when it is on disk.
 pub(crate) fn replace(path: &Path, text: &str, sync: bool) -> Result<File> {
     let fresh = path.with_extension("new");
     let write = || -> io::Result<File> {
@@ -403,7 +401,7 @@ pub(crate) fn replace(path: &Path, text: &str, sync: bool) -> Result<File> {
     write().map_err(|error| Error::io("write", path, &error))
 }
 
-/// A journal that says just `entries`.
+/// The text of a journal that has just `entries`.
 fn text_of(boot: &str, entries: &BTreeMap<(GroupId, Knob), Entry>) -> String {
     let mut text = String::new();
     push_line(&mut text, &format!("justitia-journal {VERSION} {boot}"));
@@ -413,7 +411,7 @@ fn text_of(boot: &str, entries: &BTreeMap<(GroupId, Knob), Entry>) -> String {
     text
 }
 
-/// Appends the records of one knob with this prior value; says how many.
+/// Appends the records of one knob with this prior value and returns their number.
 fn push_entry(
     text: &mut String,
     (group, knob): (GroupId, Knob),
@@ -427,8 +425,8 @@ fn push_entry(
     1 + entry.written.len()
 }
 
-/// Replays a journal and writes it anew: the new text, and the number of damaged lines in the old one. For the
-/// fuzz target, which needs no files.
+/// Replays a journal and rewrites it. Returns the new text and the number of damaged lines in the old one.
+/// For the fuzz target, which needs no files.
 #[doc(hidden)]
 pub fn rewritten(text: &[u8], boot: &str) -> Result<(String, usize)> {
     let replay = replay(text, boot, Path::new(FILE))?;
@@ -441,7 +439,7 @@ struct Replay {
     damaged: usize,
 }
 
-/// What a journal holds; nothing if it is not there.
+/// Reads a journal. A missing file is an empty one.
 fn read(path: &Path, boot: &str) -> Result<Replay> {
     let text = match fs::read(path) {
         Ok(text) => text,

@@ -1,5 +1,5 @@
-//! The agent: observe, decide, apply, once an interval; and nothing left changed when it leaves, unless to
-//! the next one ([`handover`]).
+//! The agent: it observes, decides and applies once an interval. When it ends, it restores everything, unless
+//! it hands over to the next agent ([`handover`]).
 //!
 //! ```text
 //! cgroup, observe, discover -> observe -> policy::step -> apply -> cgroup
@@ -7,10 +7,9 @@
 //!                                             journal <-----+-----> restore
 //! ```
 //!
-//! Invariants: [`apply`] and [`restore`] are the only writers to the host, and decide nothing;
-//! what a knob held before is on disk before our first write of it; a knob that somebody else
-//! changed is theirs; no group waits for another; nobody who asks on the [`socket`] can hold up
-//! the loop.
+//! Invariants: [`apply`] and [`restore`] are the only writers to the host, and decide nothing; the prior
+//! value of a knob is on disk before our first write of it; a knob that another program changed belongs to
+//! that program; no group waits for another; no client of the [`socket`] can delay the loop.
 
 pub mod agent;
 pub mod apply;

@@ -1,7 +1,7 @@
 //! One agent at a time: an exclusive `flock(2)` on a file in the state directory.
 //!
-//! The lock goes with its holder, however that dies. The file stays: removing it would let two
-//! agents lock two files of the same name.
+//! The lock ends with its holder, however the holder dies. The file stays: removing it would let two agents
+//! lock two files of the same name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -15,16 +15,16 @@ use crate::log::Log;
 
 /// Locked by the agent that runs.
 const AGENT: &str = "agent.lock";
-/// Locked by the agent that waits for its end.
+/// Locked by the agent that waits for the running one to end.
 const NEXT: &str = "next.lock";
 
-/// Held for as long as this lives.
+/// The lock, held until this is dropped.
 #[derive(Debug)]
 pub struct Lock {
     _file: Option<File>,
 }
 
-/// Makes the state directory, if it is not there.
+/// Makes the state directory if it is missing.
 pub(crate) fn make_state_dir(state_dir: &Path) -> io::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -33,9 +33,9 @@ pub(crate) fn make_state_dir(state_dir: &Path) -> io::Result<()> {
 }
 
 impl Lock {
-    /// Takes the lock, making the state directory if need be. Where nothing can be written there, a lock
-    /// file that exists is locked all the same, and without one the agent goes on unlocked: it must be
-    /// able to restore from a full or read-only disk.
+    /// Takes the lock, and makes the state directory if needed. On a full or read-only disk, an existing lock
+    /// file is locked all the same. Without one the agent goes on unlocked, because it must be able to
+    /// restore from such a disk.
     pub fn take(state_dir: &Path) -> Result<Lock> {
         let Some(mut file) = open(state_dir, AGENT)? else {
             return Ok(Lock { _file: None });
@@ -55,8 +55,8 @@ impl Lock {
         Ok(Lock::signed(file))
     }
 
-    /// The same, but waits for the agent that holds the lock, and lets it know: see [`Lock::is_awaited`]. Of
-    /// several, one waits for the lock and the others for its place.
+    /// Like [`Lock::take`], but waits for the agent that holds the lock, which can tell by
+    /// [`Lock::is_awaited`]. If several wait, one waits for the lock and the others for its place.
     pub fn take_in_turn(state_dir: &Path, log: &Log) -> Result<Lock> {
         let (next, file) = (open(state_dir, NEXT)?, open(state_dir, AGENT)?);
         let (Some(next), Some(file)) = (next, file) else {
@@ -80,7 +80,7 @@ impl Lock {
         next.is_some_and(|next| flock(next, FlockOperation::NonBlockingLockExclusive).is_err())
     }
 
-    /// Names its holder, for people; it holds without.
+    /// Writes the holder's process id into the file, for people. The lock holds without it.
     fn signed(mut file: File) -> Lock {
         let _ = file.set_len(0);
         let _ = file.rewind();
@@ -89,7 +89,7 @@ impl Lock {
     }
 }
 
-/// A lock file, made if need be; `None`: it is not there and cannot be made.
+/// Opens a lock file, and makes it if needed. `None`: it does not exist and cannot be made.
 fn open(state_dir: &Path, name: &str) -> Result<Option<File>> {
     let unwritable = |error: &io::Error| {
         use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};

@@ -1,13 +1,12 @@
-//! From the host to a [`Observation`]: managed groups and their ancestors, parents before children.
+//! Reads the host into an [`Observation`]: managed groups and their ancestors, parents before children.
 //!
-//! Reading one group in full takes some ten system calls, and a host may have a thousand groups of
-//! which most do nothing. So a group that showed no activity for a few ticks is only probed (two
-//! short reads) and read in full every 8th tick, each group at its own turn, or at once when the
-//! probe differs; one that stays quiet for minutes less often still (`tracked.rs`). In
-//! between its last values stand. Knobs change seldom, and what we write we know: they are read
-//! every [`KNOBS_EVERY`]th tick, and once more by [`crate::apply`] before each write. Looking for
-//! new groups costs a walk through the tree: it is done as often as it costs less than 0.2 % of
-//! the time.
+//! Reading one group in full takes some ten system calls, and a host may have a thousand groups of which most
+//! do nothing. So a group that showed no activity for a few ticks is only probed (two short reads) and read
+//! in full every 8th tick, each group at its own turn, or at once when the probe differs. A group that stays
+//! quiet for minutes is read less often still (`tracked.rs`). In between its last values stand. Knobs change
+//! seldom, and we know what we write: they are read every [`KNOBS_EVERY`]th tick, and once more by
+//! [`crate::apply`] before each write. Looking for new groups costs a walk through the tree, which is done
+//! only as often as it costs less than 0.2 % of the time.
 //!
 //! Invariants: a leaf that cannot be read is left out of the tick, with the reason; an inner group
 //! stays, with unknowns, because its weight divides its children; unknown is `None`.
@@ -32,12 +31,11 @@ use crate::status::{Names, NamesOf, Problem};
 use crate::tracked::Tracked;
 pub use crate::tracked::{Change, Observation};
 
-/// Knobs are read every so many ticks.
+/// Knobs are read once in this many ticks.
 pub const KNOBS_EVERY: u64 = 4;
-/// The walk for new groups may take one part in so many of the time.
+/// The walk for new groups may take one part in this many of the time.
 const SCAN_SHARE: u32 = 500;
 
-/// Looks at the host.
 pub struct Observer {
     fs: Fs,
     scanner: Scanner,
@@ -55,9 +53,9 @@ pub struct Observer {
     next_scan: Option<Instant>,
     /// The runtime that reports pods.
     runtime: Option<Listener>,
-    /// What was told by the last scan.
+    /// The pods reported at the last scan.
     pods: Arc<Pods>,
-    /// The scanner is new: what it finds says nothing of what changed.
+    /// The scanner is new, so its result does not tell which groups changed.
     anew: bool,
     samples: Vec<Sample>,
     /// The host has swap.
@@ -130,17 +128,17 @@ impl Observer {
         self.colors.set_time_to_live(time_to_live);
     }
 
-    /// Which disks are looked at for io.cost from now on, and what they deliver.
+    /// Sets whether disks are watched for io.cost, and their models.
     pub fn set_disks(&mut self, settings: DiskSettings) {
         self.disks.configure(settings);
     }
 
-    /// A group's color was told over the socket, or taken back there.
+    /// Takes in a group's color that was declared or withdrawn over the socket.
     pub fn hear_color(&mut self, id: GroupId, spoken: Option<Spoken>) {
         self.colors.hear(id, spoken, Instant::now());
     }
 
-    /// Which groups to manage from now on; what is known of those that stay is kept.
+    /// Sets which groups to manage. The state of groups that stay is kept.
     pub fn reconfigure(&mut self, config: DiscoverConfig, runtime: RuntimeDirs) -> Result<()> {
         let mut scanner = Scanner::new(self.fs.clone(), config, runtime)
             .map_err(|error| Error::usage(error, GLOB_REMEDY))?;
@@ -152,7 +150,7 @@ impl Observer {
         Ok(())
     }
 
-    /// Looks for new groups at the next look at the host.
+    /// Makes the next look at the host scan for new groups.
     pub fn look_for_groups(&mut self) {
         self.next_scan = None;
     }
@@ -165,7 +163,7 @@ impl Observer {
             .or_else(|| self.root.as_ref().filter(|root| root.id() == id))
     }
 
-    /// Whether the policy is to know of the root cgroup.
+    /// Sets whether the policy sees the root cgroup.
     pub fn look_at_root(&mut self, wanted: bool) {
         if !wanted {
             self.root = None;
@@ -174,12 +172,12 @@ impl Observer {
         }
     }
 
-    /// What was last seen of this disk.
+    /// The last values of this disk.
     pub fn disk(&self, id: GroupId) -> Option<&BlockDevice> {
         self.disks.seen(id)
     }
 
-    /// What a knob of a group or disk was seen to hold.
+    /// The last value read from a knob of a group or disk.
     pub fn knob(&self, id: GroupId, knob: Knob) -> Option<Value> {
         match self.seen(id) {
             Some(seen) => seen.knobs.get(knob),
@@ -187,12 +185,12 @@ impl Observer {
         }
     }
 
-    /// What was last seen of this group.
+    /// The last values of this group.
     pub fn seen(&self, id: GroupId) -> Option<&snapshot::Group> {
         self.index.get(&id).map(|&at| &self.tracked[at].seen)
     }
 
-    /// What the managed groups are called.
+    /// Names of the managed groups.
     pub fn names(&self) -> Arc<NamesOf> {
         Arc::clone(&self.names)
     }
@@ -205,7 +203,7 @@ impl Observer {
             .count()
     }
 
-    /// A knob of a group or disk is known to hold this value now.
+    /// Notes that a knob of a group or disk holds this value now.
     pub fn know(&mut self, id: GroupId, knob: Knob, value: Value) {
         if let Some(&at) = self.index.get(&id) {
             self.tracked[at].seen.knobs.set(knob, value);
@@ -214,7 +212,7 @@ impl Observer {
         }
     }
 
-    /// These knobs of this group, or the only one of this disk, belong to somebody else.
+    /// Notes that these knobs of this group, or those of this disk, belong to somebody else.
     pub fn set_foreign(&mut self, id: GroupId, foreign: ForeignKnobs) {
         if let Some(&at) = self.index.get(&id) {
             self.tracked[at].seen.knobs.foreign = foreign;
@@ -241,18 +239,18 @@ impl Observer {
         at.is_some_and(|&at| self.tracked[at].is_new())
     }
 
-    /// How often groups and the runtimes' records were looked at.
+    /// Number of scans of groups and the runtimes' records.
     pub(crate) fn scans(&self) -> u64 {
         self.scans
     }
 
-    /// Somebody else set the weight in a group's files: that is its weight.
+    /// Takes a weight that somebody else set in a group's files as its weight.
     pub fn set_file_weight(&mut self, id: GroupId, weight: u32) {
         self.scanner.set_file_weight(id, Weight::new(weight).ok());
         self.look_for_groups();
     }
 
-    /// The next look reads the records and this group's knobs.
+    /// Makes the next look read the records and this group's knobs.
     pub(crate) fn look_again(&mut self, id: GroupId) {
         if let Some(&at) = self.index.get(&id) {
             self.tracked[at].doubt_knobs();
@@ -280,12 +278,12 @@ impl Observer {
         Some(now.non_file()? - tracked.seen.non_file()?)
     }
 
-    /// One look at the host.
+    /// Observes the host once.
     pub fn observe(&mut self) -> Observation {
         self.tick += 1;
         let mut observation = Observation::default();
         self.scan(&mut observation);
-        // Until the next scan they stand.
+        // Troubles stand until the next scan.
         let of_runtime = self.runtime.as_ref().and_then(Listener::trouble);
         let troubles = self.scanner.troubles().iter().cloned();
         observation
@@ -352,7 +350,7 @@ impl Observer {
                 remedy: error.remedy().to_owned(),
             }),
         }
-        // `systemctl set-property IOWeight=` shows before the knobs are due.
+        // This read sees `systemctl set-property IOWeight=` before the knobs are due.
         for tracked in &mut self.tracked {
             let knobs = &tracked.seen.knobs;
             let held = tracked.seen.weight_source == WeightSource::IoWeight;
@@ -480,7 +478,7 @@ impl Observer {
         }
     }
 
-    /// What managed groups declare: quiet ones too, because a declaration goes stale.
+    /// Reads the declarations of managed groups, quiet ones too, because a declaration goes stale.
     fn look_at_colors(&mut self) {
         let now = Instant::now();
         let (colors, buffer) = (&mut self.colors, &mut self.buffer);

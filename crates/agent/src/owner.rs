@@ -1,18 +1,19 @@
-//! Whose a knob is, when it does not hold what we wrote last.
+//! Decides who owns a knob that does not hold the value we wrote last.
 //!
-//! - It holds something we wrote, or are writing: ours.
-//! - It holds again what it held before us, and so does the group's other memory knob: a manager
-//!   applied its configuration again (systemd on `daemon-reload`). Ours, and written again, however often
-//!   that happens.
-//! - It alone does, twice in a row: a person put it back. Once, a manager may be between its two writes.
-//! - A disk's knob that is back where it was: nobody applies its configuration again, so a person put it there.
-//! - Anything else: somebody else's hand. Two such values say what is there beside us, not that we are to
-//!   stay away ([`is_base`]): the agent goes on from them, and leaves them behind.
-//!   A value that a tenant writes to a group of its own never counts as one of these.
-//!   Docker's record changes before the knob does, so that a block weight is judged only after a look at the
+//! - It holds a value that we wrote, or are writing: ours.
+//! - It holds its prior value again, and so does the group's other memory knob: a manager applied its
+//!   configuration again (systemd on `daemon-reload`). Ours, and written again, however often that happens.
+//! - It alone holds its prior value again, twice in a row: a person put it back. The first time, a manager
+//!   may be between its two writes.
+//! - A disk's knob holds its prior value again: nobody applies its configuration again, so a person put it
+//!   back.
+//! - Any other value: somebody else wrote it. Two such values are no takeover ([`is_base`]): they become the
+//!   knob's prior value. A value that a tenant writes to a group of its own never counts as one of these.
+//!   Docker's record changes before the knob does, so a block weight is judged only after a look at the
 //!   records ([`Owners::must_look`]).
 //!
-//! A knob that is the user's stays the user's until the group is made anew, or the agent is stopped and started.
+//! A knob that is the user's stays the user's until the group is recreated, or the agent is stopped and
+//! started.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,31 +25,29 @@ use serde::{Deserialize, Serialize};
 use crate::journal::Entry;
 use crate::record::same;
 
-/// Whose a knob is.
+/// The owner of a knob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// Ours.
     Ours,
-    /// Ours, but its value before us was put back.
+    /// Ours, but set back to its prior value.
     Reset,
-    /// Its value before us was put back, that of the group's other memory knob was not (yet).
+    /// Set back to its prior value, while the group's other memory knob was not (yet).
     Doubtful,
-    /// The user's.
     Users,
 }
 
-/// What is known of our writes to a knob.
+/// The state of our writes to a knob.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ours {
-    /// One whose outcome is not known yet.
+    /// The write whose outcome is not known yet.
     pub(crate) flying: Option<Value>,
-    /// The last that arrived was another value than the one before us: if that is there now, somebody put it
-    /// there.
+    /// The last write that arrived was not of the prior value: if the knob holds the prior value now,
+    /// somebody put it there.
     pub(crate) arrived: bool,
 }
 
-/// Whose a knob is that holds `present`; `sibling_is_ours` says whether the group's other memory
-/// knob still holds what we wrote.
+/// The owner of a knob that holds `present`. `sibling_is_ours` says whether the group's other memory knob
+/// still holds a value of ours.
 pub(crate) fn owner(
     knob: Knob,
     entry: &Entry,
@@ -72,8 +71,9 @@ pub(crate) fn owner(
     }
 }
 
-/// Whether a foreign value is what we go on from: the protection of an inner group, which kubelet writes every
-/// minute, and a block weight that says no more than the group's `weight`, or what one of its managers `told` us.
+/// Whether a foreign value becomes the knob's prior value: the protection of an inner group, which kubelet
+/// writes every minute, or a block weight that just states the group's `weight` or a value that one of its
+/// managers `told`.
 pub(crate) fn is_base(
     knob: Knob,
     present: Value,
@@ -89,9 +89,10 @@ pub(crate) fn is_base(
     }
 }
 
-/// The values that a group's managers write to a knob: a container runtime the one in its record, and systemd one
-/// that it derives from the knob that this one repeats, if that knob holds `repeated`. systemd also writes it to a
-/// container's scope whenever a property of the scope changes, and replaces the runtime's value.
+/// The values that a group's managers write to a knob. A container runtime writes the value in its record.
+/// systemd derives its value from the knob that this one repeats, if that knob holds `repeated`. systemd also
+/// writes it to a container's scope whenever a property of the scope changes, and replaces the runtime's
+/// value.
 pub(crate) fn told(
     knob: Knob,
     recorded: Option<Weight>,
@@ -105,22 +106,22 @@ pub(crate) fn told(
     [by_runtime.map(Value::Weight), by_systemd]
 }
 
-/// Who took over what.
+/// The owners of knobs, as far as known.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Owners {
     foreign: HashSet<(GroupId, Knob)>,
     arrived: HashSet<(GroupId, Knob)>,
     doubtful: HashSet<(GroupId, Knob)>,
-    /// Foreign block weights, and how often the records had been looked at when they were seen first.
+    /// Foreign block weights, and the number of scans of the records when they were first seen.
     #[serde(skip)]
     unexplained: HashMap<(GroupId, Knob), u64>,
-    /// Held knobs whose value before us a manager made of what it told.
+    /// Held knobs whose prior value a manager derived from its record or its other knob.
     #[serde(default)]
     derived: HashSet<(GroupId, Knob)>,
 }
 
 impl Owners {
-    /// A write of ours has arrived; `prior`: of the value before us.
+    /// Notes that a write of ours has arrived. `prior`: it wrote the prior value.
     pub(crate) fn note_arrival(&mut self, group: GroupId, knob: Knob, prior: bool) {
         if prior {
             self.arrived.remove(&(group, knob));
@@ -134,8 +135,8 @@ impl Owners {
         self.arrived.contains(&(group, knob))
     }
 
-    /// The knob is about to be written for the first time since it held a value that its manager `made` of what
-    /// it told.
+    /// Notes a new prior value, over which nothing of ours has arrived yet. `made`: the knob's manager
+    /// derived it.
     pub(crate) fn take(&mut self, group: GroupId, knob: Knob, made: bool) {
         let key = (group, knob);
         self.arrived.remove(&key);
@@ -158,8 +159,8 @@ impl Owners {
         (told != prior && self.derived.contains(&(group, knob))).then_some(told)
     }
 
-    /// Whether an unexplained block weight waits for the next look at the runtimes' records before it counts as the
-    /// user's; `scans`: looks at the records so far.
+    /// Whether an unexplained block weight waits for the next scan of the runtimes' records before it counts
+    /// as the user's. `scans`: scans so far.
     pub(crate) fn must_look(&mut self, group: GroupId, knob: Knob, scans: u64) -> bool {
         if !matches!(knob.kind(), Kind::Weight { .. }) {
             return false;
@@ -172,7 +173,7 @@ impl Owners {
         waits
     }
 
-    /// Takes in what [`owner`] says of a knob; says what it comes to.
+    /// Takes in the result of [`owner`] for a knob, and returns the owner that counts.
     pub(crate) fn judge(&mut self, group: GroupId, knob: Knob, owner: Owner) -> Owner {
         let twice = self.doubtful.remove(&(group, knob));
         if owner != Owner::Users {
@@ -195,7 +196,7 @@ impl Owners {
         owner
     }
 
-    /// The knob is the user's from now on.
+    /// Notes that the knob is the user's from now on.
     pub(crate) fn give_up(&mut self, group: GroupId, knob: Knob) {
         self.foreign.insert((group, knob));
     }

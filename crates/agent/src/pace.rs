@@ -4,9 +4,9 @@
 //! - memory pressure of the host that begins while nobody was known to contend;
 //! - `memory.events` `high` of a group that is not meant to be throttled: its limit was headroom,
 //!   and something grew into it;
-//! - a group that *is* meant to be throttled, has such events all the time, and so is not watched
-//!   for them, when its anonymous and kernel memory grew since the last step: the limit was made
-//!   for its page cache. Looked at every [`GUARD_EVERY`], [`GUARD_GROUPS`] groups at a time.
+//! - growth, since the last step, of the anonymous and kernel memory of a group that *is* meant to be
+//!   throttled: the limit was made for its page cache. Such a group has `high` events all the time and is not
+//!   watched for them. It is polled every [`GUARD_EVERY`], [`GUARD_GROUPS`] groups at a time.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,14 +25,14 @@ use crate::observe::Observer;
 
 /// Shortest time between two steps.
 pub const SHORTEST: Duration = Duration::from_millis(200);
-/// How often throttled groups are looked after between two steps.
+/// How often throttled groups are polled between two steps.
 pub const GUARD_EVERY: Duration = Duration::from_millis(250);
 /// How many of them at a time: bounds the cost on a host with hundreds.
 pub const GUARD_GROUPS: usize = 16;
 /// Growth that does not wait for the next step.
 const GUARD_BYTES: Bytes = Bytes::mib(1);
 
-/// How the loop is told from outside: by signals, by tests.
+/// Controls the loop from outside, for signals and tests.
 #[derive(Debug, Clone)]
 pub struct Control {
     stop: Arc<AtomicBool>,
@@ -41,13 +41,13 @@ pub struct Control {
 }
 
 impl Control {
-    /// Restore everything and return.
+    /// Ends the loop.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.waker.wake();
     }
 
-    /// Read the configuration again.
+    /// Makes the loop read the configuration again.
     pub fn reload(&self) {
         self.reload.store(true, Ordering::Release);
         self.waker.wake();
@@ -58,7 +58,7 @@ impl Control {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Whether it was told to read the configuration again since the last time this was asked.
+    /// Whether a reload was requested since the last call.
     pub fn take_reload(&self) -> bool {
         self.reload.swap(false, Ordering::AcqRel)
     }
@@ -69,28 +69,28 @@ impl Control {
 pub enum Woken {
     /// The interval is over.
     Due,
-    /// Something cannot wait for that.
+    /// Something cannot wait for the interval.
     Early,
     /// Told to stop or to reload: no step.
     Told,
 }
 
-/// What the loop waits for.
+/// The events that the loop waits for.
 pub struct Pace {
     events: Events,
     control: Control,
-    /// Somebody contended in the last step.
+    /// Some group contended in the last step.
     contended: bool,
     /// Groups held at their share on purpose.
     throttled: BTreeSet<GroupId>,
-    /// The last of them that was looked after.
+    /// The last of them that was polled.
     guarded: Option<GroupId>,
     /// Groups whose finite `memory.high` is headroom, so that its events mean something.
     headroom: HashSet<GroupId>,
 }
 
 impl Pace {
-    /// Waits for nothing but time and memory pressure yet.
+    /// Waits only for time and memory pressure at first.
     pub fn new(fs: &Fs, log: &Log) -> Result<Pace> {
         let mut events = Events::new().map_err(|error| Error {
             cause: error.to_string(),
@@ -120,12 +120,12 @@ impl Pace {
         })
     }
 
-    /// How to tell the loop things.
+    /// The handle that controls the loop.
     pub fn control(&self) -> &Control {
         &self.control
     }
 
-    /// Takes in what a step decided; `applied` says whether it was also written.
+    /// Takes in a step's plan. `applied` says whether it was also written.
     pub fn learn(&mut self, plan: &Plan, applied: bool, observer: &Observer) {
         self.contended = plan.verdicts.iter().any(|verdict| verdict.contending);
         if !applied {
@@ -233,7 +233,7 @@ impl Pace {
         }
     }
 
-    /// Whether a throttled group's other memory grew since the last step.
+    /// Whether the memory of a throttled group, other than page cache, grew since the last step.
     fn guard(&mut self, observer: &mut Observer) -> bool {
         let after = self
             .guarded

@@ -1,6 +1,5 @@
-//! The agent's own pages. Under memory pressure and a full run queue this is the one process that
-//! must go on, so it keeps what it uses in memory; what only its start needed it does not keep from
-//! others.
+//! The agent's own pages. Under memory pressure and a full run queue the agent must go on, so it locks the
+//! pages that it uses in memory. Pages that only its start needed are left to others.
 
 use std::ffi::c_void;
 use std::io;
@@ -9,26 +8,26 @@ use std::ptr::from_mut;
 
 use rustix::mm::{madvise, mlockall, munlockall, Advice, MlockAllFlags};
 
-/// Locks in memory what the process has touched and what it is going to touch.
+/// Locks the pages that the process has touched and will touch.
 pub(crate) fn keep() -> io::Result<()> {
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     Ok(mlockall(flags)?)
 }
 
-/// The same from here on, without the code and constants that were used before: those come back,
-/// and stay, when they are used again. A fault brings the pages around it, too
-/// (`fault_around_bytes`), so that a start alone has touched 5.6 of the program's 14 MB.
+/// Like [`keep`], but first drops the code and constants that were used so far. They come back, and stay,
+/// when they are used again. A fault also brings in the pages around it (`fault_around_bytes`), so that the
+/// start alone has touched 5.6 of the program's 14 MB.
 pub(crate) fn keep_what_is_used_now() -> io::Result<()> {
     munlockall()?;
     for Range { start, end } in unwritable() {
-        // SAFETY: within a segment that nothing writes to, so that its pages are the file's, and
-        // are read from there again. The kernel may refuse, for its own pages among them (vDSO).
+        // SAFETY: the range is in a segment that nothing writes to, so its pages are the file's and are read
+        // from there again. The kernel may refuse, for example for its own pages (vDSO).
         let _ = unsafe { madvise(start as *mut c_void, end - start, Advice::LinuxDontNeed) };
     }
     keep()
 }
 
-/// The whole pages of the segments that are not writable, of the program and its libraries.
+/// The whole pages of the segments of the program and its libraries that are not writable.
 fn unwritable() -> impl Iterator<Item = Range<usize>> {
     let mut segments: Vec<Range<usize>> = Vec::new();
     // SAFETY: the callback gets our vector back, and nothing else refers to it meanwhile.
@@ -86,7 +85,7 @@ mod tests {
             pages.parse::<u64>().unwrap()
         };
         let before = held();
-        // Locking may be more than this user may do; letting go is not.
+        // This user may lack the permission to lock; unlocking needs none.
         let _ = keep_what_is_used_now();
         let after = held();
         let _ = munlockall();

@@ -6,8 +6,8 @@ use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::GroupId;
 use justitia_policy::units::{Bytes, Limit};
 
-/// Whether two values are the same to the kernel, which keeps memory limits in whole pages and
-/// takes those beyond its counters for `max`.
+/// Whether two values are the same to the kernel, which keeps memory limits in whole pages and treats limits
+/// beyond its counters as `max`.
 pub(crate) fn same(a: Value, b: Value) -> bool {
     rounded(a) == rounded(b)
 }
@@ -28,7 +28,7 @@ pub(crate) fn rounded(value: Value) -> Value {
 
 /// The line that announces a knob's prior value.
 pub(crate) fn hold_line(group: GroupId, knob: Knob, prior: Value, path: &str) -> String {
-    // The path comes last: it may hold blanks. The kernel lets none hold a line break.
+    // The path comes last, because it may contain blanks. The kernel allows no line break in it.
     format!("hold {group} {knob} {prior} {path}")
 }
 
@@ -44,7 +44,7 @@ fn checksum(line: &str) -> u64 {
     })
 }
 
-/// The record of a whole line with the right checksum.
+/// The record of a whole line with a correct checksum.
 pub(crate) fn checked(line: &str) -> Option<&str> {
     let (sum, record) = line.strip_suffix('\n')?.split_once(' ')?;
     (u64::from_str_radix(sum, 16).ok()? == checksum(record)).then_some(record)

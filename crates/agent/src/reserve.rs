@@ -1,4 +1,4 @@
-//! Memory reserved over the socket: for whom, how much, until when. The policy makes it free.
+//! Memory reserved over the socket: for which group, how much, until when. The policy frees it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,25 +6,25 @@ use std::time::{Duration, Instant};
 use justitia_policy::snapshot::Reservation;
 use justitia_policy::units::Bytes;
 
-/// What was asked over the socket.
+/// A request over the socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
-    /// Path of the group; it need not be there yet.
+    /// Path of the group; it need not exist yet.
     pub path: String,
-    /// How much; nothing takes the reservation back.
+    /// How much; zero cancels the reservation.
     pub bytes: Bytes,
     /// For how long.
     pub time: Duration,
 }
 
-/// The reservations that hold.
+/// The reservations in force.
 #[derive(Debug, Default)]
 pub struct Reservations {
     held: BTreeMap<String, (Bytes, Instant)>,
 }
 
 impl Reservations {
-    /// Takes in what was asked; the last word on a group counts.
+    /// Takes in a request. It replaces the previous one for the same group.
     pub fn take_in(&mut self, asked: Asked, now: Instant) {
         if asked.bytes == Bytes::ZERO {
             self.held.remove(&asked.path);
@@ -34,7 +34,7 @@ impl Reservations {
         }
     }
 
-    /// Those that hold now, in the order of their paths.
+    /// The reservations in force, ordered by path.
     pub fn holding(&mut self, now: Instant) -> Vec<Reservation> {
         self.held.retain(|_, (_, until)| *until > now);
         let each = self.held.iter().map(|(path, &(bytes, until))| Reservation {

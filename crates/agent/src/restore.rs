@@ -1,8 +1,8 @@
-//! Putting knobs back to what they held before us.
+//! Restores knobs to their prior values.
 //!
-//! A knob goes back if it holds something we wrote; if it holds what it held before us there is
-//! nothing to do; anything else is the user's and stays. A group that vanished is forgotten, and
-//! so is one that was made anew under the same path: it has another cgroup id.
+//! A knob that holds a value of ours is restored. A knob that holds its prior value needs nothing. Any other
+//! value is the user's and stays. A group that vanished is forgotten, and so is one that was recreated under
+//! the same path, because it has another cgroup id.
 //!
 //! Order ([`Turn`]): throttles first (`memory.high`), then the block layer's knobs, then protection
 //! (`memory.low`) from the leaves up, so that no group is throttled without its protection and no
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long protection waits for limits to rise. Raising reclaims nothing, and takes microseconds.
 const RAISED: Duration = Duration::from_millis(200);
 
-/// What became of the knobs.
+/// The outcome of a restore.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Written back.
@@ -65,23 +65,23 @@ pub(crate) struct Return {
     pub(crate) group: Group,
     pub(crate) knob: Knob,
     pub(crate) prior: Value,
-    /// Since when.
+    /// When its write was submitted.
     pub(crate) since: Instant,
 }
 
-/// What became of a knob on its way back.
+/// Where a knob on its way back is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// It holds its prior value.
     Back,
     /// Its group is gone.
     Vanished,
-    /// Not yet; what it holds, where that can be read.
+    /// Not yet back; its present value, if that can be read.
     Pending(Option<Value>),
 }
 
 impl Return {
-    /// Looks at the knob.
+    /// Reads the knob.
     pub(crate) fn look(&self) -> Arrival {
         match self.group.read_knob(self.knob) {
             Ok(Some(present)) if same(present, self.prior) => Arrival::Back,
@@ -91,7 +91,7 @@ impl Return {
         }
     }
 
-    /// It did not come back.
+    /// The problem that it did not come back.
     pub(crate) fn problem(&self) -> Problem {
         let path = self.group.path();
         let Return { knob, prior, .. } = self;
@@ -103,8 +103,8 @@ impl Return {
     }
 }
 
-/// Puts back every knob in the journal whose group `concerns` picks, and waits for the kernel up to a
-/// bound. The journal need not be writable.
+/// Restores every knob in the journal whose group `concerns` selects, and waits for the kernel up to a bound.
+/// The journal need not be writable.
 pub fn restore(
     fs: &Fs,
     journal: &mut Journal,
@@ -136,16 +136,16 @@ pub fn restore(
     restored
 }
 
-/// Forgets knobs that need nothing more; what the disk has against it is a problem.
+/// Forgets knobs that need nothing more. A failed write of the journal is a problem.
 pub(crate) fn forget(journal: &mut Journal, keys: &[(GroupId, Knob)], problems: &mut Vec<Problem>) {
     if let Err(error) = journal.forget(keys) {
         problems.push(Problem::general(&error));
     }
 }
 
-/// Submits the writes that put knobs back, and returns without waiting for them, but for limits that rise.
-/// `in_flight` says of which knobs a write of
-/// ours may still arrive: these go back whatever they hold now.
+/// Submits the writes that restore knobs. Returns without waiting for them, except for limits that rise.
+/// `in_flight` tells whether a write of ours to a knob may still arrive; such a knob is restored whatever it
+/// holds now.
 pub(crate) fn begin(
     fs: &Fs,
     journal: &mut Journal,
@@ -207,7 +207,7 @@ pub(crate) fn begin(
                 restored.foreign.push(format!("{} {knob}", entry.path));
                 done.push(key);
             }
-            // Without the file (io.bfq.weight after the scheduler changed) there is nothing left.
+            // Without the file (io.bfq.weight after the scheduler changed) there is nothing to restore.
             Ok(None) => match group.has_knob(knob) {
                 Ok(false) => {
                     restored.vanished += 1;
@@ -231,8 +231,8 @@ pub(crate) fn begin(
     returns
 }
 
-/// The group of this id; `None` if it is gone, or another one has its path. What cannot be opened
-/// for another reason (no descriptors left, no permission) may well be there.
+/// The group with this id. `None`: it is gone, or another one has its path. A group that cannot be opened for
+/// another reason (no descriptors left, no permission) may still exist.
 pub(crate) fn find(fs: &Fs, path: &str, id: GroupId) -> Result<Option<Group>, Error> {
     match fs.open(path) {
         Ok(group) => Ok(Some(group).filter(|group| group.id() == id)),
@@ -241,7 +241,7 @@ pub(crate) fn find(fs: &Fs, path: &str, id: GroupId) -> Result<Option<Group>, Er
     }
 }
 
-/// What failed for these groups; how the writes of others went somebody else wants to know.
+/// The failed writes of these groups. The outcomes of other groups stay for other callers.
 fn failures(
     writers: &Writers,
     concerns: impl Fn(GroupId) -> bool + Copy,

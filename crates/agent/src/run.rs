@@ -1,4 +1,4 @@
-//! What the commands call: run the agent, restore without one, look or watch without writing.
+//! Entry points of the commands: run the agent, restore without one, look or watch without writing.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -33,7 +33,7 @@ use crate::socket::{Board, Server, Step};
 use crate::source::traffic_source;
 use crate::status::{Problem, Report, Setup, Tick};
 
-/// Before ordinary processes, behind those that were given a real-time class.
+/// Above ordinary processes, below those of a real-time class.
 const NICE: i32 = -10;
 
 /// The host's cgroup2 mount, or why it cannot be used.
@@ -41,7 +41,7 @@ pub fn open_host(mode: Mode) -> Result<Fs> {
     Ok(Arc::new(open_mount(mode)?))
 }
 
-/// The same for one agent alone on this host, for as long as the claim is held.
+/// Like [`open_host`], for one agent alone on this host while the claim is held.
 fn claim_host(mode: Mode) -> Result<(Fs, Claim)> {
     let fs = open_mount(mode)?;
     match fs.claim() {
@@ -74,11 +74,12 @@ fn open_mount(mode: Mode) -> Result<RealFs> {
     RealFs::new(&mount).map_err(|error| Error::environment(&error, error.remedy()))
 }
 
-/// How long the first step waits for a runtime to tell of pods: their weights need not change right after it.
+/// How long the first step waits for a runtime to report pods, so that their weights do not change right
+/// after it.
 const FIRST_WORD: Duration = Duration::from_millis(500);
 
-/// Runs the agent on this host until it is told to stop. `wait`: also when no group matches yet. `page` leads
-/// to a web process that was started with it. `reread` gives the settings again when SIGHUP asks for it.
+/// Runs the agent on this host until it is told to stop. `wait`: also when no group matches yet. `page` is
+/// the connection to a web process that was started with it. `reread` reads the settings again on SIGHUP.
 pub fn run(
     settings: Settings,
     wait: bool,
@@ -110,7 +111,7 @@ pub fn run(
     agent.listen(FIRST_WORD);
     let server = Server::listen(&socket, agent.board())?;
     let mut feed = Feed::new(agent.board(), place);
-    // No page is no reason to stop: the agent's work is another.
+    // The agent does its work without a page, too.
     if let Err(Error { cause, remedy, .. }) = feed.listen(&feed_path) {
         log.warn(format_args!(
             "no live page and no metrics: {cause}; {remedy}"
@@ -120,7 +121,7 @@ pub fn run(
         let _ = feed.add(page);
     }
     let signals = handle_signals(&agent.control())?;
-    // From here on knobs may be changed: every way out goes through `finish`.
+    // From here on knobs may be changed: every way out goes through `end`.
     let result = catch_unwind(AssertUnwindSafe(|| {
         agent.tick();
         if agent.managed() == 0 {
@@ -161,7 +162,7 @@ pub fn run(
     failed_if_any(&restored)
 }
 
-/// The knobs first, then who is served: no client and no thread keeps them changed.
+/// Restores or hands over the knobs, and drops the clients after that: no client and no thread can delay it.
 pub fn end(agent: Agent, hand_over: bool, clients: impl Sized) -> Result<Restored> {
     let restored = if hand_over {
         agent.hand_over()
@@ -172,12 +173,12 @@ pub fn end(agent: Agent, hand_over: bool, clients: impl Sized) -> Result<Restore
     restored
 }
 
-/// What the knobs that an agent wrote held before, for who looks at the host beside it.
+/// The prior values of an agent's knobs, for a program that observes the host beside it.
 pub fn priors(settings: &Settings) -> Result<Priors> {
     Journal::priors(&settings.state_dir, &justitia_cgroup::boot_id())
 }
 
-/// Whether an agent with these settings that starts now goes on from what one before left in force.
+/// Whether an agent with these settings that starts now would take over the state of a previous one.
 pub fn is_handed_over(settings: &Settings) -> bool {
     let (boot, now) = (justitia_cgroup::boot_id(), justitia_cgroup::now_boottime());
     let left = Handover::read(&settings.state_dir, &boot, now, settings.policy.mode);
@@ -218,7 +219,7 @@ pub fn look(settings: &Settings) -> Result<Report> {
     look_at(fs, settings, RuntimeDirs::host())
 }
 
-/// The same on any file system.
+/// Like [`look`], on any file system.
 pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Report> {
     let mut observer = Observer::new(fs, settings.discover(), runtime)?;
     observer.set_color_ttl(settings.color_ttl);
@@ -253,8 +254,8 @@ pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Repo
     Ok(board.report())
 }
 
-/// Observes and decides once an interval, in mode `observe`: writes nothing. Hands each step to
-/// `see` until that says no or `stop` is set.
+/// Observes and decides once an interval, in mode `observe`: writes nothing. Passes each step to `see` until
+/// that returns `false` or `stop` is set.
 pub fn watch(
     settings: &Settings,
     log: &Log,
@@ -269,7 +270,7 @@ pub fn watch(
     watch_by(observer, settings, stop, see)
 }
 
-/// The same with any observer.
+/// Like [`watch`], with any observer.
 pub fn watch_by(
     mut observer: Observer,
     settings: &Settings,
@@ -288,7 +289,7 @@ pub fn watch_by(
     for count in 1.. {
         let (began, at) = (Instant::now(), SystemTime::now());
         let elapsed = last.replace(began).map_or(Duration::ZERO, |at| began - at);
-        // An agent beside us takes knobs all the time.
+        // An agent beside us may take knobs at any time.
         observer.set_priors(priors(settings)?);
         let seen = observer.observe();
         if count == 1 && observer.managed() == 0 {
@@ -331,7 +332,7 @@ fn mode_name(mode: Mode) -> &'static str {
     }
 }
 
-/// Nothing to manage.
+/// The error that there is nothing to manage.
 pub fn no_group(globs: &str) -> Error {
     if globs.is_empty() {
         Error::failed(
@@ -346,8 +347,8 @@ pub fn no_group(globs: &str) -> Error {
     }
 }
 
-/// It keeps its pages and goes before other processes; says whether it has its pages. Without the
-/// permission for it the agent is only slower.
+/// Raises the agent's priority and locks its pages in memory. Returns whether the pages are locked. Without
+/// the permission the agent is only slower.
 fn stay_awake(log: &Log) -> bool {
     let _ = setpriority_process(None, NICE);
     said_unless_kept(&pages::keep(), log)

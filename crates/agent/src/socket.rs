@@ -1,13 +1,13 @@
-//! Answers on a Unix socket: one JSON request a line, one JSON answer.
+//! Answers requests on a Unix socket: one JSON request a line, one JSON answer.
 //!
-//! A thread of its own, with time limits on every client; it reads a shared copy of the last tick
-//! and never touches the agent's loop. The socket is the owner's alone (mode 0600).
+//! The server has a thread of its own and time limits for every client. It reads a shared copy of the last
+//! tick and never touches the agent's loop. Only the owner can use the socket (mode 0600).
 //!
-//! Request: `{"ask":"status"}`. Answer: `{"ok":REPORT}` or `{"error":{"cause":..,"remedy":..}}`.
-//! To `{"ask":"ticks"}` the answer does not end: see [`ticks`]. A color is declared with
-//! `{"ask":"color",..}`: see [`color`]. Memory is reserved with `{"ask":"reserve",..}`: see
-//! [`mod@reserve`]. The kernel module's gate is taken or let go with `{"ask":"gate",..}`: see [`gate`].
-//! A second socket, from which nothing is read, feeds the web page: see [`feed`].
+//! Request: `{"ask":"status"}`. Answer: `{"ok":REPORT}` or `{"error":{"cause":..,"remedy":..}}`. The answer
+//! to `{"ask":"ticks"}` does not end: see [`ticks`]. A color is declared with `{"ask":"color",..}`: see
+//! [`color`]. Memory is reserved with `{"ask":"reserve",..}`: see [`mod@reserve`]. The kernel module's gate
+//! is taken or released with `{"ask":"gate",..}`: see [`gate`]. A second socket, from which nothing is read,
+//! feeds the web page: see [`feed`].
 
 pub mod color;
 pub mod feed;
@@ -44,69 +44,67 @@ use crate::status::{Report, Setup, Tick};
 
 use ticks::Streams;
 
-/// How long a client may take to ask, and how long to listen, however little at a time.
+/// How long a client may take for its whole request, and how long to read the whole answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a client waits for the agent.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
-/// How often the server looks whether its socket is still there.
+/// How often the server checks whether its socket still exists.
 const LOOK_EVERY: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
-/// Requests are short.
+/// Longest request, bytes.
 const LONGEST_REQUEST: usize = 4096;
 /// Reservations that wait for one step.
 const MOST_ASKED: usize = 64;
 
-/// What can be asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// Everything.
+    /// The whole report.
     Status,
     /// Each tick from now on.
     Ticks,
-    /// A group has this color.
+    /// Declares the color of a group.
     Color {
         /// Its path, or the last part of it.
         group: String,
         /// The color.
         color: Color,
-        /// Why, for people.
+        /// The reason, for people.
         #[serde(default)]
         reason: String,
         /// For how long, milliseconds; `None`: the configured time to live.
         #[serde(default)]
         for_ms: Option<u64>,
     },
-    /// What was said of a group's color here does not hold any more.
+    /// Withdraws a group's color that was declared over the socket.
     ClearColor {
         /// Its path, or the last part of it.
         group: String,
     },
-    /// Memory is to be free for a group.
+    /// Reserves memory for a group.
     Reserve {
         /// Its path, or the last part of it.
         group: String,
-        /// How much; zero takes it back.
+        /// Bytes; zero cancels the reservation.
         bytes: u64,
         /// For how long, milliseconds.
         for_ms: u64,
     },
-    /// The kernel module's gate is to be held, or let go.
+    /// Takes or releases the kernel module's gate.
     Gate {
-        /// Held.
+        /// Take it; otherwise release it.
         on: bool,
     },
 }
 
-/// What is answered.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// The report.
     Ok(Box<Report>),
-    /// The color of this group was heard.
+    /// The color of this group was taken in.
     Heard {
         /// Its path.
         path: String,
@@ -117,19 +115,19 @@ pub enum Answer {
     Reserved {
         /// Path of the group.
         path: String,
-        /// How much.
+        /// Bytes.
         bytes: u64,
         /// For how long, milliseconds.
         for_ms: u64,
-        /// The group is there and managed.
+        /// The group exists and is managed.
         managed: bool,
     },
-    /// The gate is taken or let go by the next step.
+    /// The gate is taken or released by the next step.
     Gate {
         /// Steps so far.
         ticks_total: u64,
     },
-    /// The request was not understood.
+    /// The request was not understood, or was refused.
     Error {
         /// What was wrong.
         cause: String,
@@ -138,16 +136,16 @@ pub enum Answer {
     },
 }
 
-/// How a tick came about, for those who record it.
+/// The input of a tick, for recorders.
 #[derive(Debug, Clone)]
 pub struct Step {
     /// When the host was observed.
     pub at: SystemTime,
-    /// Time since the step before, as the policy was told.
+    /// Time since the previous step, as the policy was given it.
     pub elapsed: Duration,
     /// The policy's configuration.
     pub policy: Config,
-    /// What the policy remembered before it.
+    /// The policy's state before it.
     pub before: Arc<State>,
 }
 
@@ -157,15 +155,15 @@ pub struct Step {
 pub struct Board {
     posted: Mutex<Posted>,
     changed: Condvar,
-    /// Colors that were told since the last step: at most one for each managed group.
+    /// Colors declared since the last step: at most one for each managed group.
     calls: Mutex<Calls>,
-    /// Memory that was asked to be reserved since the last step.
+    /// Reservations requested since the last step.
     asked: Mutex<Vec<Asked>>,
-    /// What was asked of the gate since the last step.
+    /// The last request for the gate since the last step.
     gate: Mutex<Option<bool>>,
 }
 
-/// What was told of each group; `None`: it is taken back.
+/// The declaration for each group; `None`: it is withdrawn.
 pub type Calls = BTreeMap<GroupId, Option<Spoken>>;
 
 #[derive(Debug, Clone)]
@@ -192,12 +190,12 @@ impl Board {
         }
     }
 
-    /// Replaces the last tick by one that nobody can record.
+    /// Replaces the last tick by one without its input, which nobody can record.
     pub fn post(&self, tick: Tick) {
         self.replace(tick, None);
     }
 
-    /// Replaces the last tick, and says how it came about.
+    /// Replaces the last tick and its input.
     pub fn post_step(&self, tick: Tick, step: Step) {
         self.replace(tick, Some(Arc::new(step)));
     }
@@ -226,13 +224,13 @@ impl Board {
         calls.insert(group, spoken);
     }
 
-    /// The colors that were told since this was asked last.
+    /// Takes the colors declared since the last call.
     pub fn take_calls(&self) -> Calls {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *calls)
     }
 
-    /// Leaves a reservation for the next step. Of many at once the last ones count.
+    /// Leaves a reservation for the next step. Beyond [`MOST_ASKED`], the oldest ones are dropped.
     fn ask_to_reserve(&self, what: Asked) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.retain(|known| known.path != what.path);
@@ -242,7 +240,7 @@ impl Board {
         asked.push(what);
     }
 
-    /// The reservations that were asked for since this was asked last.
+    /// Takes the reservations requested since the last call.
     pub fn take_asked(&self) -> Vec<Asked> {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *asked)
@@ -253,7 +251,7 @@ impl Board {
         *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = Some(on);
     }
 
-    /// What was asked of the gate since this was asked last.
+    /// Takes the request for the gate since the last call.
     pub fn take_gate_asked(&self) -> Option<bool> {
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         gate.take()
@@ -301,13 +299,13 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The socket, and which file it is.
+/// The socket, and the identity of its file.
 struct Listening {
     listener: UnixListener,
     file: Option<(u64, u64)>,
 }
 
-/// Device and inode of what is at a path.
+/// Device and inode of the file at a path.
 fn file_at(path: &Path) -> Option<(u64, u64)> {
     let meta = fs::symlink_metadata(path).ok()?;
     Some((meta.dev(), meta.ino()))
@@ -323,8 +321,8 @@ impl Listening {
         Ok(Listening { listener, file })
     }
 
-    /// Listens anew where the socket was removed, with its directory perhaps. What somebody else put there
-    /// stays.
+    /// Listens again if the socket was removed, perhaps with its directory. A file that somebody else put
+    /// there stays.
     fn renew(&mut self, path: &Path) {
         if self.file == file_at(path) || path.exists() {
             return;
@@ -345,12 +343,12 @@ impl Server {
         let stop = Arc::<AtomicBool>::default();
         let mut streams = Streams::new(Arc::clone(&board), Arc::clone(&stop));
         Server::start(path, "socket", stop, move |stream| {
-            // A client that went away has nobody to tell.
+            // The error of a client that went away concerns nobody.
             let _ = answer(stream, &board, &mut streams);
         })
     }
 
-    /// The same with anything to do for a client.
+    /// Like [`Server::listen`], with any handler for clients.
     fn start(
         path: &Path,
         name: &str,
@@ -412,13 +410,13 @@ fn serve(
             continue;
         }
         if spare.serve(&listening.listener, serve_one).is_err() {
-            // Not a reason to spin.
+            // Do not spin on errors.
             thread::sleep(Duration::from_millis(100));
         }
     }
 }
 
-/// A descriptor to give away for a client where there are no more.
+/// A spare descriptor, given away for a client when the process has no more.
 struct Spare(Option<fs::File>);
 
 impl Spare {
@@ -426,8 +424,8 @@ impl Spare {
         Spare(fs::File::open("/dev/null").ok())
     }
 
-    /// Serves a client, in the place of the spare descriptor if need be. When its own is free again there is
-    /// a spare one.
+    /// Serves a client, in place of the spare descriptor if needed. The spare is opened again after the
+    /// client's descriptor is free.
     fn serve(
         &mut self,
         listener: &UnixListener,
@@ -447,7 +445,7 @@ impl Spare {
 
 fn answer(mut stream: UnixStream, board: &Board, streams: &mut Streams) -> io::Result<()> {
     let line = hear(&mut stream)?;
-    // A client that follows the ticks is left to a thread of its own.
+    // A client that follows the ticks gets a thread of its own.
     stream.set_write_timeout(Some(PATIENCE))?;
     let Some(answer) = reply(&line, board) else {
         return streams.add(stream);
@@ -457,7 +455,7 @@ fn answer(mut stream: UnixStream, board: &Board, streams: &mut Streams) -> io::R
     tell(&mut stream, &text)
 }
 
-/// The answer to a line; `None`: whoever sent it wants the ticks. Public for the fuzz target.
+/// The answer to a line. `None`: the request is for the ticks. Public for the fuzz target.
 #[doc(hidden)]
 pub fn reply(line: &[u8], board: &Board) -> Option<Answer> {
     Some(match serde_json::from_slice(line) {
@@ -483,7 +481,7 @@ pub fn reply(line: &[u8], board: &Board) -> Option<Answer> {
     })
 }
 
-/// What is left of a client's patience.
+/// Time left until a client's deadline.
 fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -492,7 +490,7 @@ fn left(until: Instant) -> io::Result<Duration> {
     Ok(left)
 }
 
-/// Reads a request: a line, or what there is before the end.
+/// Reads a request: a line, or the bytes before the end.
 fn hear(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     let until = Instant::now() + PATIENCE;
     let mut line = vec![0; LONGEST_REQUEST];
@@ -508,13 +506,12 @@ fn hear(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// What is written in one call: the kernel's limit of time is for each piece of a write
+/// The part that is written in one call: the kernel's timeout is for each piece of a write
 /// (`net/unix/af_unix.c`, `unix_stream_sendmsg`), not for all of it.
 fn piece(text: &[u8]) -> &[u8] {
     &text[..text.len().min(16 << 10)]
 }
 
-/// Sends an answer.
 fn tell(stream: &mut UnixStream, mut text: &[u8]) -> io::Result<()> {
     let until = Instant::now() + PATIENCE;
     while !text.is_empty() {
@@ -539,7 +536,7 @@ pub fn ask(path: &Path) -> Result<Report> {
     }
 }
 
-/// Whether an agent listens at `path`, or somebody this user may not ask.
+/// Whether an agent listens at `path`, or a process that this user may not ask.
 pub fn is_listening(path: &Path) -> bool {
     match UnixStream::connect(path) {
         Ok(_) => true,
@@ -547,7 +544,7 @@ pub fn is_listening(path: &Path) -> bool {
     }
 }
 
-/// No agent can be asked.
+/// The error that no agent answers.
 fn unreachable_at(path: &Path, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::failed(
@@ -569,7 +566,7 @@ fn unreachable_at(path: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// The agent is of another version.
+/// The error that the agent is of another version.
 fn not_understood(path: &Path, error: &serde_json::Error) -> Error {
     Error::failed(
         format!(

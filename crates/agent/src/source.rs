@@ -1,6 +1,6 @@
-//! What counts the groups' traffic: BPF programs where they can run, `/proc` elsewhere.
+//! Chooses the counters of the groups' traffic: BPF programs where they can run, `/proc` elsewhere.
 //!
-//! Says once, at the start, what this kernel does not offer and what that costs.
+//! Logs once, at the start, what this kernel does not offer and what that costs.
 
 use justitia_cgroup::Fs;
 use justitia_observe::bpf::{self, Tier};
@@ -15,7 +15,7 @@ const COST: &str =
     "bytes include pipes and sockets, not mapped files; hits, misses, evictions and \
                     time in reclaim are not counted; what page cache is worth is not known";
 
-/// The source that the operator asked for. An error only if it must be BPF and cannot be.
+/// The source that the operator chose. It is an error only if the source must be BPF and cannot be.
 pub(crate) fn traffic_source(
     observing: Observing,
     fs: &Fs,

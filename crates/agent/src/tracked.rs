@@ -1,4 +1,4 @@
-//! One watched group: what was last seen of it, and how quiet it is; and what one look at all of them gave.
+//! One watched group: its last values, and how quiet it is. Also the result of one look at all groups.
 
 use std::time::{Duration, Instant};
 
@@ -32,10 +32,10 @@ pub struct Observation {
     pub change: Change,
 }
 
-/// How a group is looked at: how often it is probed and read in full, in ticks.
+/// How often a group is probed and read in full, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rhythm {
-    /// Quiet for at least so many ticks.
+    /// Quiet for at least this many ticks.
     after: u64,
     /// The two short reads that tell whether it is active.
     pub(crate) probe: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Rhythm {
     pub(crate) full: u64,
 }
 
-/// The longer a group was quiet, the less often it is looked at.
+/// The longer a group was quiet, the less often it is read.
 const RHYTHMS: [Rhythm; 4] = [
     Rhythm {
         after: 128,
@@ -67,11 +67,12 @@ const RHYTHMS: [Rhythm; 4] = [
     },
 ];
 
-/// A group that is read in full only every so many ticks does not hold its files open in between:
+/// A group with at least this many ticks between full reads does not hold its files open in between:
 /// descriptors are few, and busy groups need theirs in each tick.
 const SELDOM: u64 = 16;
 
-/// A runtime makes a container's cgroup first, writes its knobs then, and starts the container last.
+/// How long a runtime may take to set up a container: it makes the cgroup first, writes its knobs then, and
+/// starts the container last.
 const SETS_UP: Duration = Duration::from_secs(10);
 
 /// Stall below this, microseconds per full read, is no activity.
@@ -81,7 +82,7 @@ const QUIET_STALL_US: u64 = 1_000;
 #[derive(Debug)]
 pub(crate) struct Tracked {
     pub(crate) group: Group,
-    /// Last seen; its identity, path and weight are always right.
+    /// Its last values; identity, path and weight are always right.
     pub(crate) seen: snapshot::Group,
     activity: Option<Activity>,
     /// The tick in which it last did something.
@@ -92,11 +93,11 @@ pub(crate) struct Tracked {
     read_at: Option<(u64, Instant)>,
     /// Has watched groups below it.
     pub(crate) inner: bool,
-    /// When it was met, if others were before.
+    /// When it was first seen; `None` for groups of the first tick.
     born: Option<Instant>,
     /// The weight in its runtime's record, and the weight in the record's version before.
     pub(crate) recorded: [Option<Weight>; 2],
-    /// What a container of crun sees as its own group.
+    /// The group that a container of crun sees as its own.
     pub(crate) container: Option<Group>,
     /// It could not be read in this tick.
     pub(crate) failed: bool,
@@ -151,8 +152,8 @@ impl Tracked {
         tracked
     }
 
-    /// Where systemd made the scope of a container, crun (1.8) puts the container into a group below it
-    /// (annotation `run.oci.systemd.subgroup`), and that is all the container sees.
+    /// In a container's systemd scope, crun (1.8) puts the container into a group below the scope (annotation
+    /// `run.oci.systemd.subgroup`). The container sees only that group.
     pub(crate) fn find_container(&mut self, fs: &dyn CgroupFs) {
         let there = self.container.as_ref().is_some_and(Group::exists);
         if !there && self.seen.path.rsplit('.').next() == Some("scope") {
@@ -165,7 +166,7 @@ impl Tracked {
         self.born.is_some_and(|born| born.elapsed() < SETS_UP)
     }
 
-    /// How often to look at it.
+    /// How often to probe and read it.
     pub(crate) fn rhythm(&self, tick: u64) -> Rhythm {
         let quiet_for = tick.saturating_sub(self.active_at);
         let fits = RHYTHMS.iter().find(|rhythm| quiet_for >= rhythm.after);
@@ -190,7 +191,7 @@ impl Tracked {
         due || !self.knows_knobs
     }
 
-    /// The knobs are not what they were taken to be: the next look reads them.
+    /// The known knobs may be wrong: the next look reads them.
     pub(crate) fn doubt_knobs(&mut self) {
         self.knows_knobs = false;
     }
@@ -200,7 +201,7 @@ impl Tracked {
         !self.knows_knobs
     }
 
-    /// It was read in full in this tick: what is new in its counters took that long.
+    /// Notes a full read in this tick, and the time that the new counts cover.
     pub(crate) fn note_read(&mut self, tick: u64, now: Instant) {
         let before = self.read_at.replace((tick, now));
         self.seen.read_after_s = before
@@ -229,7 +230,7 @@ impl Tracked {
                 current: gauges.memory.current,
                 io_some_us: gauges.pressure.io_some_us,
             };
-            // Of an inner group no pressure was read.
+            // No pressure was read for an inner group.
             self.activity = match self.seen.weight {
                 Some(_) => Some(seen),
                 None => self.group.activity(buffer).ok(),
@@ -240,7 +241,7 @@ impl Tracked {
         }
     }
 
-    /// Whether a full read shows a change worth the name.
+    /// Whether a full read shows a significant change.
     fn differs_from(&self, memory: &snapshot::Memory, pressure: &snapshot::Pressure) -> bool {
         let (before, stalls) = (&self.seen.memory, &self.seen.pressure);
         let bytes = |bytes: Option<Bytes>| bytes.map(|bytes| bytes.0);
@@ -253,7 +254,7 @@ impl Tracked {
             )
     }
 
-    /// What could not be read now is unknown, not what it was.
+    /// Values that cannot be read now are unknown; the old ones do not stand.
     pub(crate) fn forget_values(&mut self, tick: u64) {
         self.failed = true;
         self.read_at = None;

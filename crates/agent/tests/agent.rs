@@ -1,4 +1,4 @@
-//! The whole agent on a fake host: what it leaves behind is what it found.
+//! The whole agent on a fake host: it leaves the host as it found it.
 
 mod common;
 
@@ -49,7 +49,7 @@ fn a_tenants_directory_is_limited_at_its_share_of_memory_and_gets_its_limit_back
     for path in [tenant, &made] {
         load.fake.delegate(path, 4711, false);
     }
-    // What it holds is in no group that the agent manages.
+    // Its memory is in no group that the agent manages.
     load.fake
         .update(tenant, |group| group.anon = Bytes::mib(40));
     let high = |load: &Load| load.fake.text(tenant, "memory.high");
@@ -86,7 +86,7 @@ fn a_limit_under_which_the_kernel_swaps_out_does_not_fall() {
     let state = tempfile::tempdir().unwrap();
     let log = Log::captured();
     let mut settings = settings(state.path(), Mode::Proportional);
-    // Of equal weight, what it holds is within its share. It gets less than that, so nothing else lowers its
+    // With equal weights, its memory is within its share. It gets less than that, so nothing else lowers its
     // limit.
     settings.weights.clear();
     let mut agent = agent(&fake, settings, &log);

@@ -1,4 +1,4 @@
-//! The writer's promises: prior values come back, foreign values stay, nobody waits for anybody.
+//! The writer's promises: prior values come back, foreign values stay, no group waits for another.
 
 mod common;
 
@@ -152,7 +152,7 @@ fn a_manager_that_sets_everything_back_is_not_a_foreign_writer_but_one_knob_is()
     assert_eq!(text(&fake, "/app/b", LOW), (70 << 20).to_string());
 }
 
-/// What systemd's `daemon-reload` does to a group.
+/// Writes what systemd's `daemon-reload` writes to a group.
 fn reload(fake: &FakeFs, path: &str) {
     for (file, text) in [
         ("memory.low", "0"),
@@ -295,7 +295,7 @@ fn a_write_that_hangs_in_one_group_delays_no_other() {
             write(slow, HIGH, limit(n << 24)),
             write(quick, HIGH, limit(n << 24)),
         ]);
-        // Until the writer has said so: before, the next write would wait its turn.
+        // Wait for the writer's outcome: before it, the next write would wait its turn.
         until("quick is written", || {
             rig.applier.settle(&mut rig.observer);
             rig.observer.knob(quick, HIGH) == Some(limit(n << 24))

@@ -102,7 +102,7 @@ fn a_green_group_gives_to_a_red_one_until_its_probe_is_gone() {
     let verdict = sated.verdict.unwrap();
     assert_eq!(verdict.color_source, ColorSource::Declared);
     assert!(verdict.cap_bytes.is_some_and(|cap| cap < 200 << 20));
-    // Both probes are gone: what they said goes stale.
+    // Both probes are gone: their declarations go stale.
     thread::sleep(Duration::from_millis(500));
     steps(&mut agent, 1);
     thread::sleep(Duration::from_millis(60));
@@ -189,7 +189,7 @@ fn a_color_over_the_socket_counts_for_its_own_time() {
     let standing = |agent: &Agent, name| status(agent, name).declared.map(|said| said.standing);
     assert_eq!(standing(&agent, "sated"), Some(Standing::Fresh));
     assert_eq!(standing(&agent, "hungry"), Some(Standing::Stale));
-    // A later word of the group itself wins.
+    // A later declaration of the group itself wins.
     declare(&fake, "sated", "green");
     steps(&mut agent, 1);
     assert_eq!(

@@ -1,7 +1,7 @@
 //! Killed at any instant, whatever else happens: every knob ends as its owner left it.
 //!
-//! The host dies for the agent after a number of writes: what it writes later does not arrive, and
-//! its journal is taken as it was at that instant. Then the next start restores.
+//! After a number of writes the agent counts as dead: its later writes do not arrive, and its journal is
+//! taken as it was at that instant. Then the next start restores.
 
 mod common;
 
@@ -138,7 +138,7 @@ impl Directory for FusedDirectory {
 enum Act {
     /// One plan of writes: group, knob, value.
     Plan(Vec<(usize, usize, u64)>),
-    /// Somebody else writes a value that nobody else uses.
+    /// Another program writes a value that nobody else uses.
     Foreign(usize, usize),
     /// A group goes and comes back under the same name.
     Recreate(usize),
@@ -175,7 +175,7 @@ fn path(group: usize) -> String {
     format!("/app/{}", NAMES[group])
 }
 
-/// What a knob should hold in the end.
+/// The values that knobs should hold in the end.
 type Expected = BTreeMap<(usize, usize), String>;
 
 fn fresh(fake: &FakeFs, group: usize, expected: &mut Expected) {

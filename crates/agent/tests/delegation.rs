@@ -1,4 +1,4 @@
-//! Who may declare whose color, on a real kernel: the owner of a cgroup's directory, nobody else.
+//! On a real kernel, only the owner of a cgroup's directory may declare its color.
 
 use std::ffi::CString;
 use std::fs;

@@ -43,7 +43,7 @@ fn an_agent_out_of_descriptors_answers_one_client_after_the_other() {
     while let Ok(file) = File::open("/dev/null") {
         taken.push(file);
     }
-    // For the client, which is of another process elsewhere.
+    // For the client, which is another process in practice.
     drop(taken.pop());
     for _ in 0..3 {
         let answer = status().expect("an answer");

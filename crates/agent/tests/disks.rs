@@ -1,4 +1,4 @@
-//! A disk's scheduler is one more directory of knobs: journalled, respected, restored, forgotten.
+//! A disk's scheduler is one more directory of knobs: journaled, respected, restored, forgotten.
 
 mod common;
 
@@ -117,7 +117,7 @@ fn a_read_only_sysfs_is_a_problem_of_the_disk_alone_and_nobodys_hand() {
     let state = tempfile::tempdir().unwrap();
     let mut rig = Rig::new(fake.clone(), state.path());
     for megabytes in 1..4 {
-        // Reads are fine, the write is not.
+        // Reads succeed, the write fails.
         let mut writes = off(disk);
         writes.push(write(a, Knob::MemoryHigh, limit(megabytes << 20)));
         fake.inject(DISK, "low_latency", Fault::ReadOnly);

@@ -1,4 +1,4 @@
-//! What the agent does not know for certain it does not take for gone, old or its own.
+//! The agent takes nothing for gone, old or its own unless it knows so for certain.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn what_cannot_be_opened_for_now_is_restored_later() {
         let mut rig = Rig::new(fake.clone(), state.path());
         rig.apply(vec![write(a, HIGH, limit(90 << 20))]);
         fake.shut("/app/a", Some(errno));
-        // No longer managed, and whether it is still there cannot be told.
+        // It is no longer managed, and the agent cannot tell whether it still exists.
         let elsewhere = DiscoverConfig {
             manage: vec!["/elsewhere/*".into()],
             ..config()
@@ -92,7 +92,7 @@ fn a_steered_weight_is_nobodys_and_a_foreign_one_the_users() {
     rig.look();
     assert_eq!(weight(&rig), Some(300));
     fake.foreign_write("/app/a", "io.bfq.weight", "500");
-    // Whether a runtime's record explains it is looked at first.
+    // The agent first looks whether a runtime's record explains it.
     for _ in 0..8 {
         rig.apply(vec![write(a, Knob::IoBfqWeight, Value::Weight(600))]);
         rig.look();

@@ -103,7 +103,7 @@ fn a_group_that_vanishes_is_taken_out_and_one_that_comes_is_fed() {
     rig.agent.tick();
     rig.fake.rmdir("/app/light");
     let late = rig.fake.mkdir("/app/late");
-    // Discovery looks when it is told that something changed, or after its own time.
+    // Discovery scans when a change is reported, or after its own pause.
     common::until("the change is seen", || {
         rig.agent.tick();
         thread::sleep(Duration::from_millis(20));

@@ -1,5 +1,4 @@
-//! The guard on a fake host: memory.reclaim takes what the plan says, and what goes wrong with it
-//! is nobody else's trouble.
+//! The guard on a fake host: `memory.reclaim` takes what the plan says, and its failures affect nobody else.
 
 mod common;
 
@@ -29,7 +28,7 @@ fn asked(fake: &FakeFs) -> Vec<(String, String)> {
     reclaims.map(|(path, _, text)| (path, text)).collect()
 }
 
-/// Looks until what was asked has ended.
+/// Looks until the requested reclaim has ended.
 fn settled(rig: &mut Rig, asked: u64) {
     until("the reclaim ends", || {
         rig.look();
@@ -87,7 +86,7 @@ fn a_slow_reclaim_holds_up_neither_limits_nor_itself() {
     until("it hangs", || gate.waiting() >= 1);
     for mib in [90, 80, 70] {
         let wanted = (mib << 20).to_string();
-        // Planned anew at each step: what is on its way is not written a second time.
+        // The plan repeats at each step: a value on its way is not written a second time.
         until("limits and protection arrive", || {
             rig.submit(vec![
                 write(light, RECLAIM, ask(4)),
@@ -163,7 +162,7 @@ fn off_by_default_it_asks_for_nothing() {
 #[test]
 fn a_standing_reserve_is_made_free_and_told() {
     let fake = contended_host(&["light", "heavy"]);
-    // A group that holds little needs none of it; what the other holds is too much.
+    // A group that holds little gives nothing; the other one holds too much.
     fake.update("/app/light", |group| group.file = Bytes::mib(2));
     fake.update("/app/heavy", |group| group.file = Bytes::mib(590));
     let state = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! From one agent to the next: knobs stay in force, what was learned stays learned, and in the end everything is
+//! From one agent to the next: knobs stay in force, the learned state is kept, and in the end every knob is
 //! as its owner left it, whatever happens in between.
 
 mod common;
@@ -16,7 +16,7 @@ use justitia_policy::config::Mode;
 use justitia_policy::units::Bytes;
 use proptest::prelude::*;
 
-/// Steps after which an agent has saved what it would leave if it were killed.
+/// Steps after which an agent has saved its state, in case it is killed.
 const SAVED: u32 = 14;
 
 fn settings(state: &Path) -> Settings {
@@ -86,7 +86,7 @@ fn the_next_agent_goes_on_within_a_step_and_no_knob_passes_its_prior_value() {
     );
     first.hand_over().unwrap();
     load.fake.clear_writes();
-    // On a slow host it takes its time.
+    // On a slow host the next agent starts late.
     load.fake.advance(Duration::from_secs(60));
     let mut next = agent(&load.fake, settings(state.path()), &log);
     assert_eq!(load.knobs(), in_force);
@@ -185,7 +185,7 @@ fn what_was_reserved_stays_reserved() {
 
 #[test]
 fn where_nothing_can_be_saved_everything_is_restored() {
-    // Neither a new file nor the swap.
+    // Neither the new file nor the rename succeeds.
     for name in ["handover.new", "handover"] {
         let mut load = Load::new();
         let before = load.knobs();
@@ -215,13 +215,13 @@ fn an_agent_that_is_to_restore_leaves_nothing_to_go_on_from() {
     assert_eq!(load.knobs(), before);
 }
 
-/// What happens to what was left.
+/// What happens to the saved state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Damage {
     None,
-    /// Cut off after this part of it.
+    /// Cut off after this fraction of it.
     Torn(f64),
-    /// One bit at this part of it.
+    /// One bit is flipped at this fraction of it.
     Flipped(f64),
     OtherBoot,
     OtherVersion,
@@ -240,7 +240,7 @@ enum Meanwhile {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Next {
     Lives,
-    /// It took what was left, and made no step.
+    /// It took the state over, and made no step.
     DiesBeforeItsStep,
     DiesAfter(u32),
     /// It never came.

@@ -1,6 +1,6 @@
 //! A real process killed with a real SIGKILL, on a tree of ordinary files taken for cgroups.
 //!
-//! The test starts itself again as the agent; what it left behind is restored by the next start.
+//! The test starts itself again as the agent. The next start restores what that agent left behind.
 
 mod common;
 
@@ -92,7 +92,7 @@ fn run(after: Duration) -> Result<(), TestCaseError> {
     for group in &groups {
         for (file, text) in FILES {
             let present = fs::read_to_string(group.join(file)).unwrap();
-            // An ordinary file keeps what was written as it was written.
+            // An ordinary file keeps the text as it was written.
             prop_assert_eq!(present.trim(), text.trim(), "{}/{}", group.display(), file);
         }
     }

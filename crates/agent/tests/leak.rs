@@ -15,14 +15,14 @@ use justitia_discover::RuntimeDirs;
 const MIB: u64 = 1 << 20;
 /// Set in the environment of a program that works in a group.
 const JOB: &str = "JUSTITIA_LEAK_JOB";
-/// The file that each of the other groups reads again and again: smaller than its share.
+/// Size of the file that each of the other groups reads again and again: smaller than its share.
 const WORKING_SET: u64 = 40 * MIB;
-/// What the leaking group reads besides.
+/// Size of the file that the leaking group reads besides.
 const STREAM: u64 = 120 * MIB;
 /// Steps of the agent after the leak has reached its size.
 const STEPS: usize = 6;
 
-/// Not a test: what runs in a group. It holds some anonymous memory, of which it touches all again and
+/// Not a test: the program that runs in a group. It holds some anonymous memory, touches all of it again and
 /// again, and reads a file, with a pause after each of its parts.
 #[test]
 #[ignore = "needs root on a cgroup2 host; what the other test runs in a group"]

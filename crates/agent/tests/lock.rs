@@ -1,4 +1,4 @@
-//! The agent's lock on a disk that takes nothing: the agent must be able to restore from it.
+//! The agent's lock on a full or read-only disk: the agent must be able to restore from it.
 
 use std::fs;
 use std::path::Path;

@@ -114,7 +114,7 @@ fn tenants_weigh_what_their_containers_weigh_together_or_what_they_are_given_and
     assert!((4.0..6.5).contains(&host.ratio()), "{}", host.ratio());
     let five = host.fake.open("/app/five").unwrap();
     five.set_xattr(xattr::WEIGHT, "200").unwrap();
-    // A scan is due again after a pause of real time, which is longer the longer the last scan took.
+    // A scan is due again after a pause of real time, in proportion to the time of the last scan.
     for _ in 0..400 {
         if (1.0..3.5).contains(&host.ratio()) {
             break;
@@ -159,7 +159,7 @@ fn protection_that_another_writer_sets_each_minute_is_raised_and_its_latest_valu
     }
 }
 
-/// `systemctl set-property`: systemd writes what was meant, and what it makes of that for BFQ.
+/// `systemctl set-property`: systemd writes the weight, and the value that it derives for BFQ.
 #[test]
 fn a_service_that_is_given_a_weight_is_managed_and_so_is_each_new_weight() {
     // `late`: a write of ours arrives after the last that systemd makes, as one on its way may.
@@ -185,7 +185,8 @@ fn a_service_that_is_given_a_weight_is_managed_and_so_is_each_new_weight() {
         let log = Log::captured();
         let agent = Agent::new(fake.clone(), settings, RuntimeDirs::none(), BOOT, log);
         let mut agent = agent.unwrap();
-        // Two steps that scan. A scan is due again after a pause of real time: so much, unless the machine is busy.
+        // Two steps that scan. A scan is due again after a pause of real time: this much, unless the machine
+        // is busy.
         let mut two_scans = |expected: &[u32]| {
             let mut weights = Vec::new();
             for step in 0..60 {
@@ -226,7 +227,8 @@ fn a_service_that_is_given_a_weight_is_managed_and_so_is_each_new_weight() {
     }
 }
 
-/// `docker update`: Docker writes its record, and then the runtime writes what it makes of the weight.
+/// `docker update`: Docker writes its record, and then the runtime writes the value that it derives from the
+/// weight.
 #[test]
 fn a_new_weight_of_docker_is_gone_on_from_and_left_behind() {
     let id = "0123456789ab";

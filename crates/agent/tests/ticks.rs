@@ -1,4 +1,4 @@
-//! What the agent streams is what the policy was given and made of it: each step can be repeated.
+//! The agent streams the policy's input and its decision, so each step can be repeated.
 
 mod common;
 
@@ -58,7 +58,7 @@ fn each_step_of_a_running_agent_can_be_repeated_to_the_last_bit() {
         }
         std::thread::sleep(Duration::from_millis(7));
         agent.tick();
-        // Whoever listens from the middle on is told what was remembered by then.
+        // A client that connects in the middle gets the policy's state of that time.
         if second < 8 {
             continue;
         }
@@ -79,7 +79,7 @@ fn each_step_of_a_running_agent_can_be_repeated_to_the_last_bit() {
     agent.finish().unwrap();
 }
 
-/// A source that knows what page cache is worth, to all whom it counts.
+/// A source that knows the worth of page cache for every group.
 struct Knowing;
 
 impl TrafficSource for Knowing {

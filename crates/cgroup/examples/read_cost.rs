@@ -1,7 +1,7 @@
 //! Measures what reading a group costs: `read_cost [DIRECTORY [GROUP]]`.
 //!
-//! Without arguments on the fake host and on an ordinary directory; with a directory (a cgroup2
-//! mount, say) and a path below it, on that group.
+//! Without arguments it measures the fake host and an ordinary directory. With a directory (a cgroup2 mount,
+//! say) and a path below it, it measures that group.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What a disk did, how io.cost goes about it, and what its makers or operators say it delivers.
+//! A disk's I/O counters, the rate at which io.cost serves it, and the io.cost model that udev knows.
 
 use justitia_policy::cost::{CostModel, DiskCounters};
 
@@ -6,13 +6,13 @@ use crate::parse::disk;
 use crate::{Buffer, Error, File, Group};
 
 impl Group {
-    /// What this disk did since boot.
+    /// I/O counters of this disk since boot.
     pub fn disk_counters(&self, buffer: &mut Buffer) -> Result<Option<DiskCounters>, Error> {
         let there = self.read_if_there(File::DiskStat, buffer)?;
         Ok(disk::stat(buffer.bytes()).filter(|_| there))
     }
 
-    /// How fast io.cost lets this disk go, of its model, in hundredths of a percent.
+    /// The vrate of io.cost for this disk, relative to its model, in hundredths of a percent.
     pub fn vrate(&self, buffer: &mut Buffer) -> Result<Option<u32>, Error> {
         let there = self.read_if_there(File::IoStat, buffer)?;
         Ok(disk::vrate(buffer.bytes()).filter(|_| there))

@@ -1,11 +1,10 @@
-//! What can go wrong with a cgroup or a disk, and what to do about it. Every error is one line of
-//! cause ([`std::fmt::Display`]) and one of remedy.
+//! Errors of cgroups and disks. Every error is one line of cause ([`std::fmt::Display`]) and one of remedy.
 
 use rustix::io::Errno;
 
 use crate::fs::disk_name;
 
-/// Whose directory this is, in words.
+/// Names the owner of a path: a disk or a cgroup.
 fn owner(path: &str) -> String {
     match disk_name(path) {
         Some(name) => format!("disk {name}"),
@@ -38,7 +37,7 @@ pub enum Error {
         path: String,
         /// The file.
         file: &'static str,
-        /// What the kernel said.
+        /// The kernel's error number.
         errno: Errno,
     },
     /// `EOPNOTSUPP`, `ENOSYS`: the kernel has the file but not the function (PSI off, say).
@@ -48,7 +47,7 @@ pub enum Error {
         path: String,
         /// The file.
         file: &'static str,
-        /// What the kernel said.
+        /// The kernel's error number.
         errno: Errno,
     },
     /// `EINVAL`, `ERANGE`, or a value of the wrong kind for the knob.
@@ -58,17 +57,17 @@ pub enum Error {
         path: String,
         /// The file.
         file: &'static str,
-        /// What was written.
+        /// The value written.
         value: String,
     },
-    /// `EBUSY` or `EINTR`, again and again.
+    /// `EBUSY` or `EINTR` on every retry.
     #[error("{file} of {} stays busy ({errno})", owner(path))]
     Busy {
         /// The cgroup.
         path: String,
         /// The file.
         file: &'static str,
-        /// What the kernel said.
+        /// The kernel's error number.
         errno: Errno,
     },
     /// Anything else.
@@ -78,13 +77,13 @@ pub enum Error {
         path: String,
         /// The file.
         file: &'static str,
-        /// What the kernel said.
+        /// The kernel's error number.
         errno: Errno,
     },
 }
 
 impl Error {
-    /// Classifies what the kernel said about `file` of the cgroup `path`.
+    /// Maps the error number of an access to `file` of the cgroup `path`.
     pub fn from_errno(path: &str, file: &'static str, errno: Errno) -> Error {
         let path = path.to_owned();
         match errno {
@@ -136,7 +135,7 @@ pub enum MountError {
     /// No cgroup2 mount at all.
     #[error("no cgroup2 file system is mounted")]
     NoCgroup2,
-    /// The controller hangs on a cgroup v1 hierarchy (v1 or hybrid host).
+    /// The controller is attached to a cgroup v1 hierarchy (v1 or hybrid host).
     #[error("the {controller} controller is on cgroup v1 at {mounted_at}")]
     ControllerOnV1 {
         /// `memory` or `blkio`.
@@ -144,7 +143,7 @@ pub enum MountError {
         /// Where its v1 hierarchy is mounted.
         mounted_at: String,
     },
-    /// The controller is in nobody's hands: switched off at boot or not built.
+    /// Neither hierarchy has the controller: it is disabled at boot or not built in.
     #[error("the {controller} controller is not available on the cgroup2 mount {mount}")]
     MissingController {
         /// `memory` or `io`.
@@ -152,7 +151,7 @@ pub enum MountError {
         /// The mount.
         mount: String,
     },
-    /// This process is in a cgroup that no mount shows.
+    /// This process is in a cgroup that no cgroup2 mount shows.
     #[error("this process is in the cgroup {group}, which is not below the mount {mount}")]
     Elsewhere {
         /// The cgroup.
@@ -165,7 +164,7 @@ pub enum MountError {
     NotWritable {
         /// The mount.
         mount: String,
-        /// What the kernel said.
+        /// The kernel's error number.
         errno: Errno,
     },
     /// A file that every Linux has could not be read.
@@ -173,7 +172,7 @@ pub enum MountError {
     Unreadable {
         /// The file.
         file: String,
-        /// What the kernel said.
+        /// The kernel's error number.
         errno: Errno,
     },
 }

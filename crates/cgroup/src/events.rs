@@ -1,8 +1,8 @@
-//! Waiting: for time, for memory events, for stalls, for other threads.
+//! Waits for time, memory events, stalls and other threads.
 //!
-//! One epoll set. Kernel interfaces: `POLLPRI` on `memory.events` (re-armed by reading it),
-//! PSI triggers on pressure files (one event per window), eventfd. A cgroup that was removed says
-//! so once and is then no longer watched.
+//! One epoll set. Kernel interfaces: `POLLPRI` on `memory.events` (re-armed by reading it), PSI triggers on
+//! pressure files (one event per window), eventfd. A removed cgroup is reported once and is then no longer
+//! watched.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -20,7 +20,7 @@ use crate::{Buffer, CgroupFs, Error, File, Group, PsiTrigger, Resource, Watch, W
 /// Key of the eventfd in the epoll set; watches count up from 1.
 const WAKER: u64 = 0;
 
-/// What ended a wait.
+/// The event that ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
     /// Somebody called [`Waker::wake`], once or more often.
@@ -47,7 +47,7 @@ impl Waker {
     }
 }
 
-/// What is waited for.
+/// A watched descriptor.
 #[derive(Debug)]
 enum Source {
     Memory(Group, Watch),
@@ -72,7 +72,7 @@ impl Source {
     }
 }
 
-/// The one place the agent waits in.
+/// The epoll set. The agent waits nowhere else.
 #[derive(Debug)]
 pub struct Events {
     epoll: OwnedFd,
@@ -114,7 +114,7 @@ impl Events {
             .directory()
             .watch(file, None)
             .and_then(|watch| {
-                // What happened before now is not news.
+                // Earlier events do not count: reading the file consumes them.
                 self.rearm(&watch)?;
                 Ok(watch)
             })
@@ -158,8 +158,8 @@ impl Events {
             .map_err(|errno| host_error(resource.file().name(), errno))
     }
 
-    /// Watches any descriptor for being readable, such as a listening socket. It stays so, and
-    /// ends every wait, until the caller reads it.
+    /// Watches any descriptor, such as a listening socket, for input. The watch is level-triggered: it ends
+    /// every wait until the caller reads the descriptor.
     pub fn watch_fd(&mut self, fd: OwnedFd, token: u64) -> Result<(), Error> {
         self.add(Source::Fd(token, fd), epoll::EventFlags::IN)
             .map_err(|errno| host_error("descriptor", errno))
@@ -177,7 +177,7 @@ impl Events {
         });
     }
 
-    /// Waits. Nothing appended to `out` means that the time is over (or a signal came).
+    /// Waits. Appends nothing to `out` on timeout, or when a signal ends the wait.
     pub fn wait(&mut self, timeout: Duration, out: &mut Vec<Wake>) -> Result<(), Error> {
         let mut ready = [MaybeUninit::<epoll::Event>::uninit(); 64];
         let timeout = Timespec::try_from(timeout).ok();

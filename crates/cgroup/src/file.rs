@@ -60,7 +60,7 @@ files! {
     MemoryEventsLocal = "memory.events.local",
 }
 
-/// The file behind each knob, by its number.
+/// The file of each knob, indexed by the knob's number.
 const BEHIND: [File; Knob::ALL.len()] = {
     let mut files = [File::MemoryCurrent; Knob::ALL.len()];
     let mut at = 0;
@@ -71,7 +71,7 @@ const BEHIND: [File; Knob::ALL.len()] = {
     files
 };
 
-/// The file with this name. Without one the build fails: a knob's file has a line in `files!`.
+/// The file with this name. An unknown name fails the build: every knob's file has a line in `files!`.
 const fn named(name: &str) -> File {
     let mut at = 0;
     while !is_same(File::ALL[at].name().as_bytes(), name.as_bytes()) {
@@ -94,8 +94,8 @@ impl File {
         File::ALL.iter().copied().find(|file| file.name() == name)
     }
 
-    /// Whether one `read` call may stop before the end (`cgroup.procs` is shown a page at a time;
-    /// the others are shown at once).
+    /// Whether one `read` call may stop before the end (the kernel returns `cgroup.procs` a page at a time,
+    /// the others at once).
     pub(crate) fn is_long(self) -> bool {
         self == File::CgroupProcs
     }
@@ -106,8 +106,8 @@ impl File {
     }
 }
 
-/// Where a file's text is read to. Keep one per thread: it grows once and is never given back, so
-/// that reading allocates nothing.
+/// The buffer that files are read into. Keep one per thread: it grows once and never shrinks, so that reading
+/// does not allocate.
 #[derive(Debug)]
 pub struct Buffer {
     bytes: Vec<u8>,
@@ -127,19 +127,19 @@ impl Buffer {
         }
     }
 
-    /// What was read last.
+    /// The text that was read last.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Empties it for text that does not come from a file descriptor, and hands it out.
+    /// Empties the buffer and returns it, for text that does not come from a file descriptor.
     pub fn refill(&mut self) -> &mut Vec<u8> {
         self.bytes.clear();
         &mut self.bytes
     }
 
-    /// Reads a file from its beginning. `long`: until the kernel says the end; otherwise one call
-    /// does, unless the buffer was too small.
+    /// Reads a file from its beginning. With `long`, it reads until end of file. Otherwise one call suffices,
+    /// unless the buffer was too small.
     pub(crate) fn pread(&mut self, fd: impl AsFd, long: bool) -> Result<(), Errno> {
         self.bytes.clear();
         loop {

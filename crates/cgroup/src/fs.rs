@@ -1,9 +1,8 @@
-//! What a tree of cgroups can do, real or fake.
+//! The traits of a tree of cgroups, real or fake.
 //!
-//! [`CgroupFs`] is the host, [`Directory`] one cgroup, [`Process`] one process. The methods of
-//! `Directory` and `Process` answer with the kernel's error numbers, by one convention: `ENODEV`
-//! is a cgroup that was removed, `ENOENT` a file that an existing cgroup does not have, `ESRCH` a
-//! process that ended.
+//! [`CgroupFs`] is the host, [`Directory`] one cgroup, [`Process`] one process. The methods of `Directory`
+//! and `Process` return the kernel's error numbers, by one convention: `ENODEV` is a cgroup that was removed,
+//! `ENOENT` a file that an existing cgroup does not have, `ESRCH` a process that ended.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -23,19 +22,19 @@ pub type Fs = Arc<dyn CgroupFs>;
 
 /// A host: its tree of cgroups, its memory, its processes, its block devices.
 pub trait CgroupFs: Send + Sync {
-    /// Opens the cgroup at a path relative to the mount, `/` for the root; or, at `block:NAME`,
-    /// the directory of that disk's scheduler, which is a directory of knobs like any other; or, at
-    /// `cost:NAME`, what io.cost knows of a disk.
+    /// Opens the cgroup at a path relative to the mount (`/` for the root). The path `block:NAME` opens the
+    /// directory of that disk's scheduler, which is a directory of knobs like any other. The path `cost:NAME`
+    /// opens the disk's io.cost knobs.
     fn open(&self, path: &str) -> Result<Group, Error>;
 
-    /// Appends the cgroups directly below a path, up to `most` of them: a tenant can make any number. Cheap
-    /// for a leaf.
+    /// Appends the children of the cgroup at a path, at most `most`, because a tenant can create any number.
+    /// Cheap for a leaf.
     fn children(&self, path: &str, most: usize, out: &mut Vec<Child>) -> Result<(), Error>;
 
-    /// Whose the directory at a path is, or the file of it that is named.
+    /// Owner and mode of the directory at a path, or of `file` in it.
     fn owner(&self, path: &str, file: Option<File>) -> Result<Owner, Error>;
 
-    /// Memory of the host. What cannot be read is `None`.
+    /// Memory of the host. A value that cannot be read is `None`.
     fn read_host(&self) -> Host;
 
     /// Opens a process; `ESRCH` when there is none.
@@ -45,9 +44,9 @@ pub trait CgroupFs: Send + Sync {
     /// that the same bytes appear on both in `io.stat`.
     fn stacked(&self, device: Device) -> bool;
 
-    /// Appends the paths of disks, in order: `block:NAME` of those that BFQ schedules, `cost:NAME` of those
-    /// with another scheduler or none, where the kernel has io.cost. What cannot be read is not known to be
-    /// one. May be some seconds old.
+    /// Appends the paths of disks, in order: `block:NAME` for disks that BFQ schedules and, where the kernel
+    /// has io.cost, `cost:NAME` for disks with another scheduler or none. A device that cannot be read is
+    /// left out. The list may be some seconds old.
     fn block_devices(&self, out: &mut Vec<String>);
 
     /// Watches the host's `/proc/pressure` for stalls.
@@ -56,13 +55,13 @@ pub trait CgroupFs: Send + Sync {
     /// Time since boot, suspended time included: the clock of process start times.
     fn now_boottime(&self) -> Duration;
 
-    /// Whether the multi-generational LRU is in force, under which reclaim from the root takes from
-    /// protected groups too (`mm/vmscan.c`, `shrink_one`). `None`: not known.
+    /// Whether the multi-generational LRU is enabled. With it, reclaim from the root takes from protected
+    /// groups too (`mm/vmscan.c`, `shrink_one`). `None`: not known.
     fn multi_generational(&self) -> Option<bool> {
         None
     }
 
-    /// Opens the gate of the kernel module, to look or to hold it.
+    /// Opens the kernel module's gate, to read it or to hold it.
     fn gate(&self, hold: bool) -> Result<Box<dyn GateDevice>, GateError> {
         let _ = hold;
         Err(GateError::Absent)
@@ -71,36 +70,34 @@ pub trait CgroupFs: Send + Sync {
 
 /// Attributes longer than this are not read (`ERANGE`): ours are a number, or a color and its reason.
 pub(crate) const LONGEST_ATTRIBUTE: usize = parse::color::LONGEST + 1;
-/// What paths of disks begin with. No cgroup's path does: theirs begin with a slash.
+/// Prefix of the paths of disks. The path of a cgroup begins with a slash.
 const BLOCK: &str = "block:";
-/// The same of disks in the eyes of io.cost.
+/// Prefix of the paths of disks that io.cost serves.
 const COST: &str = "cost:";
-/// Set in the ids of these, beside [`DISK_BIT`].
+/// Set in the ids of `cost:` paths, together with [`DISK_BIT`].
 const COST_BIT: u64 = 1 << 62;
-/// Set in the ids of disks: sysfs and cgroup2 both count their inodes from 1.
+/// Set in the ids of disks, because sysfs and cgroup2 both number their inodes from 1.
 const DISK_BIT: u64 = 1 << 63;
 
-/// The path of a disk.
 pub(crate) fn disk_path(name: &str) -> String {
     format!("{BLOCK}{name}")
 }
 
-/// The path of a disk in the eyes of io.cost.
 pub(crate) fn cost_path(name: &str) -> String {
     format!("{COST}{name}")
 }
 
-/// The disk's name, if this is the path of one for io.cost.
+/// The disk's name, if this is a `cost:` path.
 pub(crate) fn cost_name(path: &str) -> Option<&str> {
     path.strip_prefix(COST)
 }
 
-/// The disk's name, if this is the path of one.
+/// The disk's name, if this is a `block:` or `cost:` path.
 pub fn disk_name(path: &str) -> Option<&str> {
     path.strip_prefix(BLOCK).or(cost_name(path))
 }
 
-/// Identity of the directory that was opened by this path and has this inode.
+/// Identity of the directory with this path and inode.
 pub(crate) fn directory_id(path: &str, inode: u64) -> GroupId {
     match disk_name(path) {
         Some(_) if cost_name(path).is_some() => GroupId(inode | DISK_BIT | COST_BIT),
@@ -154,10 +151,10 @@ pub trait Directory: Send + Sync {
     /// Reads a whole file.
     fn read(&self, file: File, buffer: &mut Buffer) -> Result<(), Errno>;
 
-    /// Writes a file in one call. May block as long as the kernel likes.
+    /// Writes a file in one call. The kernel may block it without bound.
     fn write(&self, file: File, text: &[u8]) -> Result<(), Errno>;
 
-    /// Whether the file is there for writing, without touching it.
+    /// Whether the file exists and can be written, found without opening it.
     fn can_write(&self, file: File) -> bool;
 
     /// Reads an extended attribute of the directory; `ENODATA` when it is not set, `ERANGE` when it
@@ -167,20 +164,19 @@ pub trait Directory: Send + Sync {
     /// Sets (`Some`) or removes (`None`) an extended attribute of the directory.
     fn set_xattr(&self, name: &str, value: Option<&[u8]>) -> Result<(), Errno>;
 
-    /// Opens a file to be polled; `trigger` is written first, for PSI.
+    /// Opens a file to be polled. For PSI, `trigger` is written first.
     fn watch(&self, file: File, trigger: Option<PsiTrigger>) -> Result<Watch, Errno>;
 
-    /// What was learned about this kernel, shared by all its cgroups.
+    /// The quirks of this kernel, shared by all its cgroups.
     fn quirks(&self) -> &Quirks;
 
-    /// Gives back cached file descriptors, for a group that went quiet; those that tell whether it
-    /// is active stay.
+    /// Closes the cached file descriptors of a group that went quiet, except those of [`Group::activity`].
     fn release(&self) {}
 }
 
-/// One process. It is the same process as long as this exists: a recycled pid is `ESRCH`.
+/// One process. A handle never refers to another process: a recycled pid is `ESRCH`.
 pub trait Process: Send {
-    /// When it started, since boot, in the kernel's ticks of 10 ms.
+    /// When it started, as time since boot, in the kernel's ticks of 10 ms.
     fn started(&self) -> Duration;
 
     /// Its parent now.
@@ -190,7 +186,7 @@ pub trait Process: Send {
     fn io(&mut self, buffer: &mut Buffer) -> Result<ProcessIo, Errno>;
 }
 
-/// What a kernel turned out to be like.
+/// Properties of the running kernel, learned at run time.
 #[derive(Debug, Default)]
 pub struct Quirks {
     /// `memory.reclaim` refused a `swappiness=` argument (before Linux 6.9).
@@ -212,7 +208,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// What tasks can stall on.
+/// A resource that tasks can stall on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Resource {
     /// `memory.pressure`.
@@ -250,7 +246,7 @@ impl Default for PsiTrigger {
 }
 
 impl PsiTrigger {
-    /// The same share of the next longer window that everybody may ask for: a multiple of 2 s.
+    /// The same stall ratio over a longer window that unprivileged users may request: a multiple of 2 s.
     #[must_use]
     pub fn unprivileged(self) -> PsiTrigger {
         let seconds = self.window.as_secs_f64();
@@ -265,7 +261,7 @@ impl PsiTrigger {
 }
 
 impl fmt::Display for PsiTrigger {
-    /// As a pressure file takes it.
+    /// The format of a pressure file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -279,13 +275,13 @@ impl fmt::Display for PsiTrigger {
 /// Something to poll.
 #[derive(Debug)]
 pub struct Watch {
-    /// What to poll.
+    /// The descriptor to poll.
     pub fd: OwnedFd,
-    /// How it tells.
+    /// How it signals.
     pub kind: WatchKind,
 }
 
-/// How a polled descriptor tells that something happened.
+/// How a polled descriptor signals an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchKind {
     /// `POLLPRI`, until the file is read again (kernfs) or once per event (PSI).

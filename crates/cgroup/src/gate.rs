@@ -1,9 +1,9 @@
-//! `/dev/justitia`, the gate of the optional kernel module: who waits for pages of the page cache in
-//! which order. `kmod/abi.h` is the definition and `docs/gate.md` the description.
+//! `/dev/justitia`, the gate of the optional kernel module. The gate decides in which order writers wait for
+//! pages of the page cache. `kmod/abi.h` defines the interface, `docs/gate.md` describes it.
 //!
-//! [`GateDevice`] is the gate of a host, real or fake. Whoever holds it for writing decides what it
-//! does; when that handle is dropped, by `kill -9` too, the gate opens and forgets every weight.
-//! Units: pages of the kernel's page size in the records, as the module counts them.
+//! [`GateDevice`] is the gate of a host, real or fake. The process that holds it open for writing controls
+//! it. When that handle is dropped, by `kill -9` too, the gate opens and forgets every weight. Units: pages
+//! of the kernel's page size in the records, as the module counts them.
 
 mod abi;
 mod real;
@@ -18,16 +18,16 @@ use rustix::io::Errno;
 pub use abi::{Config, Device, Info, Member, LENGTHS, VERSION, WEIGHT_MAX};
 pub use real::open;
 
-/// Where it is.
+/// Path of the device.
 pub const PATH: &str = "/dev/justitia";
 
 /// The order in which writers wait. The discriminants are the module's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Order {
-    /// As they come.
+    /// In order of arrival.
     Fifo = 0,
-    /// The paper's: the heaviest first, and everybody who is passed over gains.
+    /// The paper's: the heaviest first, and a waiter that is passed over gains.
     Aging = 1,
     /// Shares in the ratio of the weights.
     #[default]
@@ -47,13 +47,13 @@ impl Order {
         }
     }
 
-    /// The order of this number; `None`: of a newer module.
+    /// The order with this number. `None`: the order of a newer module.
     pub fn of(number: u32) -> Option<Order> {
         Order::ALL.into_iter().find(|order| *order as u32 == number)
     }
 }
 
-/// Whether everybody passes, and why.
+/// Whether the gate is closed, or why it is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Writers wait for their turn.
@@ -81,15 +81,15 @@ impl State {
     }
 }
 
-/// Why the gate cannot be had or does not do what it is told. Each is one line of cause and, by
-/// [`GateError::remedy`], one of what to do.
+/// Why the gate cannot be opened, or why it refused a request. Each error is one line of cause and one of
+/// remedy ([`GateError::remedy`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GateError {
     /// The module is not loaded.
     #[error("the kernel module justitia is not loaded: there is no {PATH}")]
     Absent,
-    /// Only root may.
+    /// Only root may open it.
     #[error("no permission for {PATH} ({0})")]
     Denied(Errno),
     /// Another process holds it.
@@ -101,9 +101,9 @@ pub enum GateError {
     /// It refused a request.
     #[error("{PATH} refused to {what} ({errno})")]
     Refused {
-        /// What was asked.
+        /// The request.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error number.
         errno: Errno,
     },
 }
@@ -141,15 +141,15 @@ impl From<GateError> for io::Error {
     }
 }
 
-/// An open gate device. Those that change want it opened to hold.
+/// An open gate device. Methods that change something need it opened to hold.
 pub trait GateDevice: Send + Sync {
-    /// Whether it is closed, the thresholds, counters.
+    /// Its state, the thresholds and the counters.
     fn info(&self) -> Result<Info, GateError>;
 
     /// Appends the backing devices it knows.
     fn devices(&self, out: &mut Vec<Device>) -> Result<(), GateError>;
 
-    /// Appends what each group did at each device.
+    /// Appends the counters of each group at each device.
     fn members(&self, out: &mut Vec<Member>) -> Result<(), GateError>;
 
     /// Its settings.
@@ -158,12 +158,13 @@ pub trait GateDevice: Send + Sync {
     /// Changes all settings, or none.
     fn set_config(&self, config: &Config) -> Result<(), GateError>;
 
-    /// Gives a group a weight, 1 to [`WEIGHT_MAX`]; `None` takes it out, which it may be already.
+    /// Gives a group a weight, 1 to [`WEIGHT_MAX`]. `None` removes the group; it is no error if the group is
+    /// absent.
     fn feed(&self, group: GroupId, weight: Option<u32>) -> Result<(), GateError>;
 
-    /// Closes it, or opens it for everybody.
+    /// Closes the gate (`on`), or opens it for everybody.
     fn enable(&self, on: bool) -> Result<(), GateError>;
 
-    /// Says that the holder is alive.
+    /// Sends a heartbeat.
     fn beat(&self) -> Result<(), GateError>;
 }

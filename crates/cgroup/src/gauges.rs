@@ -1,4 +1,4 @@
-//! Reading what the policy wants to know of a group: memory, pressure, knobs.
+//! Reads the gauges of a group that the policy needs: memory, pressure, knobs.
 //!
 //! A full read is ten short reads of open files and costs some microseconds, most of it the
 //! kernel formatting `memory.stat`. [`Group::activity`] is two cheap reads, for deciding whether a
@@ -20,8 +20,8 @@ pub struct Want {
     pub pressure: bool,
     /// `memory.low`, `memory.high`, `memory.max`, `io.weight`, `io.bfq.weight`.
     pub knobs: bool,
-    /// Of memory and knobs also `memory.swap.current` and `memory.swap.max`: a host without swap is spared
-    /// two reads of each group.
+    /// With `memory` also `memory.swap.current`, with `knobs` also `memory.swap.max`. A host without swap
+    /// saves two reads per group.
     pub swap: bool,
 }
 
@@ -56,19 +56,19 @@ impl Want {
     };
 }
 
-/// What was read. What was not wanted is the default, all `None`.
+/// The gauges that were read. Gauges that were not wanted are the default, all `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Gauges {
     /// Memory.
     pub memory: Memory,
     /// Stall totals.
     pub pressure: Pressure,
-    /// Knobs; `foreign` is for the agent to fill, who knows what it wrote.
+    /// Knobs. The agent fills in `foreign`, because it knows what it wrote.
     pub knobs: Knobs,
 }
 
-/// How a group's memory may change before [`Activity::same_as`] calls it active. The kernel
-/// charges in batches of 64 pages per CPU, so a smaller change means nothing.
+/// Change of a group's memory, in bytes, from which [`Activity::same_as`] calls it active. The kernel charges
+/// in batches of 64 pages per CPU, so a smaller change means nothing.
 const NOISE: u64 = 1 << 20;
 
 /// Just enough to see that a group did something.
@@ -81,9 +81,8 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Whether the group did nothing that matters in between: its memory is within 1 MiB of what
-    /// it was and nobody waited for I/O. Two unknowns are not known to be the same. A kernel
-    /// without PSI is told by memory alone.
+    /// Whether the group did nothing that matters in between: its memory is within 1 MiB of what it was and
+    /// nobody waited for I/O. Unknown memory is never the same. On a kernel without PSI memory alone decides.
     pub fn same_as(&self, other: &Activity) -> bool {
         let (Some(now), Some(then)) = (self.current, other.current) else {
             return false;
@@ -93,8 +92,7 @@ impl Activity {
 }
 
 impl Group {
-    /// Reads what is wanted. A file that is missing leaves its fields `None`; a group that is
-    /// gone is an error.
+    /// Reads the wanted gauges. A missing file leaves its fields `None`; a group that is gone is an error.
     pub fn gauges(&self, want: Want, buffer: &mut Buffer) -> Result<Gauges, Error> {
         let mut gauges = Gauges::default();
         if want.memory {

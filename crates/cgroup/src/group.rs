@@ -17,18 +17,18 @@ use rustix::io::Errno;
 use crate::parse::memory::MemoryEvents;
 use crate::{parse, Buffer, Device, Directory, Error, File};
 
-/// Names of the extended attributes on cgroup directories by which a container speaks to us.
+/// Names of the extended attributes of cgroup directories that Justitia reads.
 pub mod xattr {
-    /// The group's weight, a decimal number: root's word on a directory of root's.
+    /// The group's weight, a decimal number, stated by root on a directory that root owns.
     pub const WEIGHT: &str = "user.justitia.weight";
     /// The same on a directory that root delegated. Setting it takes `CAP_SYS_ADMIN` in the initial user
     /// namespace (`security/commoncap.c`, `cap_inode_setxattr`), reading it takes nothing.
     pub const WEIGHT_OF_DELEGATED: &str = "security.justitia.weight";
-    /// The color its application declares.
+    /// The color that its application declares.
     pub const COLOR: &str = "user.justitia.color";
 }
 
-/// How often `EBUSY` and `EINTR` are tried again.
+/// Number of retries after `EBUSY` and `EINTR`.
 const RETRIES: u32 = 4;
 /// Pause between tries after `EBUSY`.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
@@ -48,11 +48,11 @@ impl fmt::Debug for Group {
 pub enum Written {
     /// All of it.
     Done,
-    /// `memory.reclaim` found less than was asked (`EAGAIN`): normal.
+    /// `memory.reclaim` reclaimed less than requested (`EAGAIN`), which is normal.
     Partial,
 }
 
-/// What reading an extended attribute gave.
+/// Result of reading an extended attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attribute {
     /// It is not set, or this kernel has none.
@@ -84,8 +84,7 @@ impl Group {
         self.0.exists()
     }
 
-    /// Closes the files of a quiet group but those of [`Group::activity`]; they reopen when they are
-    /// read again.
+    /// Closes the files of a quiet group, except those of [`Group::activity`]. The next read reopens them.
     pub fn release(&self) {
         self.0.release();
     }
@@ -109,8 +108,8 @@ impl Group {
         }
     }
 
-    /// What a knob holds. `None`: the group does not have it, or it holds no value, or a text no
-    /// kernel known to us writes.
+    /// The value of a knob. `None`: the group does not have the knob, the knob holds no value, or its text is
+    /// in no format that a known kernel writes.
     pub fn read_knob(&self, knob: Knob) -> Result<Option<Value>, Error> {
         if !knob.holds_value() {
             return Ok(None);
@@ -122,7 +121,7 @@ impl Group {
         Ok(parse::knob(knob, buffer.bytes()))
     }
 
-    /// Whether the file of a knob is there. One that cannot be read is an error.
+    /// Whether the file of a knob exists. A file that cannot be read is an error.
     pub fn has_knob(&self, knob: Knob) -> Result<bool, Error> {
         match self.read(File::of_knob(knob), &mut Buffer::new()) {
             Ok(()) => Ok(true),
@@ -164,7 +163,7 @@ impl Group {
         }
         let result = self.write(knob, &bytes.to_string());
         if result.is_ok() {
-            // Without the argument it worked: it was the argument.
+            // The write succeeds without the argument: the kernel refused the argument.
             refused.store(true, Ordering::Relaxed);
         }
         result
@@ -199,8 +198,8 @@ impl Group {
         }
     }
 
-    /// Reads the bytes of an extended attribute into the buffer, without judging them: whoever set
-    /// it need not be trusted.
+    /// Reads the bytes of an extended attribute into the buffer, without validating them: the process that
+    /// set it need not be trusted.
     pub fn read_xattr(&self, name: &'static str, buffer: &mut Buffer) -> Result<Attribute, Error> {
         match self.0.xattr(name, buffer) {
             Ok(()) => Ok(Attribute::Set),
@@ -217,7 +216,7 @@ impl Group {
             .map_err(|errno| self.error("extended attributes", errno))
     }
 
-    /// Removes an extended attribute; one that is not set is no error.
+    /// Removes an extended attribute. It is no error if the attribute is not set.
     pub fn remove_xattr(&self, name: &str) -> Result<(), Error> {
         match self.0.set_xattr(name, None) {
             Ok(()) | Err(Errno::NODATA) => Ok(()),

@@ -1,11 +1,11 @@
 //! The only crate that names cgroup, PSI, `/proc` and `/sys` files.
 //!
-//! Data flows from text to numbers and back: [`parse`] holds pure parsers, [`Group`] is a cgroup
-//! (its id and an open directory; a disk's scheduler is one too), [`RealFs`] and [`FakeFs`] are the two worlds a group can live
-//! in, [`Writer`] is the one way to write without waiting, [`Events`] the one way to wait.
+//! Data flows from text to numbers and back. [`parse`] holds the pure parsers. A [`Group`] is a cgroup (its
+//! id and an open directory) or a disk's scheduler. It comes from [`RealFs`] or [`FakeFs`]. Only [`Writer`]
+//! writes without blocking the caller. Only [`Events`] waits.
 //!
-//! Invariants: what could not be read is `None` or an error, never zero; a group that was removed
-//! is [`Error::Gone`] for ever, whatever is created later under its path; nothing here decides.
+//! Invariants: a value that could not be read is `None` or an error, never zero; a removed group stays
+//! [`Error::Gone`], whatever is created later under its path; this crate decides nothing.
 //!
 //! Left out on purpose: cgroup v1, creating cgroups, moving processes.
 #![warn(missing_docs)]

@@ -1,7 +1,7 @@
-//! Knobs that others write: the owner of each, the foreign values that the agent goes on from, and the knobs that
-//! it leaves alone.
+//! Knobs that others write: the owner of each, the foreign values that become prior values, and the knobs
+//! that the agent leaves alone.
 //!
-//! The rules are in `owner.rs`; here they meet the journal and the host.
+//! The rules are in `owner.rs`; this module applies them to the journal and the host.
 
 use justitia_cgroup::Group;
 use justitia_policy::plan::{Knob, Value};
@@ -45,7 +45,7 @@ impl Applier {
         problems
     }
 
-    /// A foreign value of a held knob that a write of ours, on its way then, replaced unseen.
+    /// A foreign value of a held knob that one of our writes in flight replaced before it was seen.
     fn missed(
         &self,
         group: GroupId,
@@ -57,7 +57,7 @@ impl Applier {
         Some((group, knob, value))
     }
 
-    /// Goes on from these values as the ones before us.
+    /// Takes these values as the new prior values.
     fn rebase(
         &mut self,
         bases: &[(GroupId, Knob, Value)],
@@ -75,7 +75,8 @@ impl Applier {
             self.log.debug(format_args!(
                 "{path} {knob} was set to {value} by somebody else: gone on from"
             ));
-            // systemd derives its own value for a container's scope; the agent leaves the runtime's behind.
+            // systemd derives its own value for a container's scope; in the end the agent leaves the
+            // runtime's value.
             let recorded = told_of(observer, group, knob)[0].is_some();
             let made = recorded || is_made(observer, group, knob, value);
             self.owners.take(group, knob, made);
@@ -83,7 +84,7 @@ impl Applier {
         self.post_priors();
     }
 
-    /// Whose a knob is that holds `present`; `other` gives what its sibling holds.
+    /// The owner of a knob that holds `present`. `other` gives the value of its sibling.
     pub(super) fn owner(
         &self,
         group: GroupId,
@@ -107,7 +108,7 @@ impl Applier {
         })
     }
 
-    /// Leaves knobs to whoever set them; some are gone on from.
+    /// Leaves knobs to the programs that set them. Some of the values become prior values instead.
     pub(super) fn give_up(
         &mut self,
         lost: &[(GroupId, Knob, Value)],
@@ -139,7 +140,7 @@ impl Applier {
             observer.know(group, knob, present);
         }
         for &(group, knob, present) in &lost {
-            // One intent, two files: a manager squeezes what `io.weight` says into the other one.
+            // One intent, two files: a manager derives the value of the other one from `io.weight`.
             let said = knob.repeats().is_some() && self.owners.is_foreign(group, knob);
             if let (false, Value::Weight(weight)) = (said, present) {
                 observer.set_file_weight(group, weight);
@@ -164,7 +165,8 @@ fn told_of(observer: &Observer, group: GroupId, knob: Knob) -> [Option<Value>; 2
     told(knob, observer.recorded(group)[0], repeated)
 }
 
-/// Whether the group's manager made this value of what it told. The knob follows its record a moment later.
+/// Whether the group's manager derived this value from its record or its other knob. The knob follows the
+/// record a moment later.
 pub(super) fn is_made(observer: &Observer, group: GroupId, knob: Knob, value: Value) -> bool {
     let [_, before] = observer.recorded(group);
     let [before, _] = told(knob, before, || None);

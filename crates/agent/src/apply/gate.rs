@@ -1,16 +1,16 @@
-//! The kernel module's gate: held while it is wanted, fed what the plan says, told all the time that the
-//! agent lives.
+//! The kernel module's gate: the agent holds it while it is wanted, feeds it the plan's weights and sends
+//! heartbeats.
 //!
-//! Holding is the open file: when it is closed, by a crash too, the module opens the gate and forgets
-//! weights and settings, so the journal has nothing to keep, and nothing is undone one by one.
+//! The open file is the hold. When it is closed, by a crash too, the module opens the gate and forgets
+//! weights and settings. So the journal has nothing to keep, and nothing is undone one by one.
 //!
 //! The heartbeat comes from a thread that does nothing else ([`Pulse`]): a step may have to wait for the
-//! memory of a process that waits at the gate. The thread stops when there was no step for long: a loop
-//! that hangs must not hold writers by weights that nobody keeps up.
+//! memory of a process that waits at the gate. The thread stops after a long time without a step: a loop that
+//! hangs must not hold writers by weights that nobody updates.
 //!
-//! A module that is not there is a problem of the report and tried again each step; nobody else waits
-//! for it. A weight that it refuses is one too, and its group passes; the others are ordered all the same.
-//! Decides nothing: what to feed is the plan's.
+//! A missing module is a problem in the report and is tried again each step; nothing else waits for it. A
+//! weight that the module refuses is a problem too: its group passes, and the others are still ordered. This
+//! module decides nothing: the plan says what to feed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,29 +28,28 @@ use crate::config::GateSettings;
 use crate::log::Log;
 use crate::status::{Problem, Reading};
 
-/// The gate stays closed for so long without a heartbeat: a thread that is late on a busy host opens
-/// nothing.
+/// How long the gate stays closed without a heartbeat: a thread that is late on a busy host does not open it.
 const OPENS_AFTER: Duration = Duration::from_secs(5);
 const BEATS_EVERY: Duration = Duration::from_secs(1);
-/// Without a step for so many intervals, and at least for [`LEAST_HANG`], there are no more heartbeats.
+/// Heartbeats stop after this many intervals, and at least [`LEAST_HANG`], without a step.
 const STEPS_MISSED: u32 = 4;
 const LEAST_HANG: Duration = Duration::from_secs(30);
 
-/// The gate, if it is wanted and there.
+/// The gate, if it is wanted and available.
 #[derive(Default)]
 pub(crate) struct Gate {
     device: Option<Arc<dyn GateDevice>>,
     root: Option<GroupId>,
     wanted: Option<Config>,
     pulse: Option<Pulse>,
-    /// It is held for so long without a step.
+    /// How long it is held without a step.
     hang: Duration,
     fed: BTreeMap<GroupId, u32>,
 }
 
 impl Gate {
-    /// Takes hold of it as the settings say (`None`: lets go), before the step decides. Says what is
-    /// in the way.
+    /// Holds it as the settings say (`None`: releases it), before the step decides. Returns a problem if that
+    /// fails.
     pub(crate) fn hold(
         &mut self,
         fs: &Fs,
@@ -65,7 +64,7 @@ impl Gate {
         self.try_hold(fs, settings, interval, log)
             .err()
             .map(|error| {
-                // What cannot be told what it must know is not held half-told.
+                // A gate that takes only part of its settings is not held.
                 self.let_go(log);
                 problem(&error)
             })
@@ -106,14 +105,14 @@ impl Gate {
             if pulse.step(self.hang) {
                 return Ok(());
             }
-            // Why it stopped, or that it was only for a moment.
+            // This heartbeat returns the reason why the thread stopped, or shows that the reason has passed.
             self.pulse = None;
             device.beat()?;
         }
         Ok(())
     }
 
-    /// What the policy may know of it; `None`: it is not held.
+    /// The gate as the policy sees it. `None`: it is not held.
     pub(crate) fn seen(&self) -> Option<GateSeen> {
         let device = self.device.as_ref()?;
         let closed = device
@@ -154,7 +153,7 @@ impl Gate {
                 Err(error) => refused.push(error),
             }
         }
-        // One of each kind, however many groups there are.
+        // One problem, however many weights were refused.
         let first = refused.first().map(|error| Problem {
             cause: format!(
                 "gate: {} of {} weights were not taken, the first because {error}",
@@ -174,14 +173,14 @@ impl Gate {
         Ok(())
     }
 
-    /// Closes the file, which opens the gate and takes all groups out at once.
+    /// Closes the file, which opens the gate and removes all groups at once.
     pub(crate) fn let_go(&mut self, log: &Log) {
         if std::mem::take(self).device.is_some() {
             log.info("let the gate of the kernel module go");
         }
     }
 
-    /// What it tells now; `None`: it is not held.
+    /// A reading of its state. `None`: it is not held.
     pub(crate) fn read(&self) -> Option<Reading> {
         let device = self.device.as_ref()?;
         Some(Reading::of(device.as_ref(), true).unwrap_or_default())
@@ -196,7 +195,7 @@ impl std::fmt::Debug for Gate {
     }
 }
 
-/// Sends heartbeats until it is dropped, until one is refused, or until nobody steps.
+/// Sends heartbeats until it is dropped, until one is refused, or until steps stop.
 struct Pulse {
     alive_until: Arc<Mutex<Instant>>,
     beats: Arc<AtomicBool>,
@@ -232,7 +231,7 @@ impl Pulse {
         }
     }
 
-    /// Says that a step began, so that it goes on for `hang`; whether it still does.
+    /// Notes that a step began, so that heartbeats go on for `hang`. Returns whether they still do.
     fn step(&self, hang: Duration) -> bool {
         let mut until = self
             .alive_until
@@ -246,7 +245,7 @@ impl Pulse {
 impl Drop for Pulse {
     fn drop(&mut self) {
         self.end = None;
-        // It holds the file.
+        // The thread holds the file.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -1,8 +1,8 @@
 //! Writes of `memory.reclaim`: threads of their own, started when they are first needed.
 //!
-//! One write for each group at a time: while the kernel still works on the last one, a new one is
-//! not begun, however late it is. A late one is no problem of anybody's. Bytes are those asked for:
-//! how much a partial reclaim took, the kernel does not say.
+//! One write for each group at a time: while the kernel still works on the last one, no new one begins,
+//! however late the last one is. A late write is not a problem. Bytes are the requested ones, because the
+//! kernel does not say how much a partial reclaim took.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ const CONFIG: fn() -> WriterConfig = || WriterConfig {
     ..WriterConfig::default()
 };
 
-/// The threads, and what is on its way.
+/// The threads, and the writes on their way.
 #[derive(Debug, Default)]
 pub(super) struct Reclaimer {
     writer: Option<Writer>,
@@ -36,7 +36,7 @@ impl Reclaimer {
         self.totals
     }
 
-    /// Asks for a group's page cache; `false`: the last time has not ended.
+    /// Starts a reclaim of a group's page cache. `false`: the last one has not ended.
     pub(super) fn ask(&mut self, group: &Group, value: Value) -> Result<bool, Problem> {
         let Value::Reclaim(bytes) = value else {
             return Ok(false);
@@ -59,7 +59,7 @@ impl Reclaimer {
         Ok(true)
     }
 
-    /// Takes in how earlier ones went.
+    /// Takes in the outcomes of earlier writes.
     pub(super) fn settle(&mut self, observer: &Observer) -> Vec<Problem> {
         let mut problems = Vec::new();
         let Some(writer) = &self.writer else {
@@ -68,7 +68,7 @@ impl Reclaimer {
         writer.outcomes(&mut self.outcomes);
         for outcome in self.outcomes.drain(..) {
             let fulfilled = match &outcome.result {
-                // It goes on in the kernel; what it comes to is told later.
+                // It goes on in the kernel; a late outcome follows.
                 WriteResult::TimedOut => continue,
                 WriteResult::Done | WriteResult::Late(Ok(Written::Done)) => Some(true),
                 WriteResult::Partial | WriteResult::Late(Ok(Written::Partial)) => Some(false),

@@ -1,4 +1,4 @@
-//! Two pools of writer threads: one for what raises a limit, one for all else.
+//! Two pools of writer threads: one for writes that raise a limit, one for all others.
 //!
 //! A write that lowers `memory.high` reclaims and can hang in the kernel; a pool full of such writes must
 //! not keep another group's limit from being raised. Raising reclaims nothing.
@@ -11,7 +11,6 @@ use justitia_policy::snapshot::GroupId;
 
 use crate::error::{plain, Error, Result};
 
-/// The pools.
 #[derive(Debug)]
 pub struct Writers {
     raising: Writer,
@@ -19,7 +18,7 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// Starts the threads. `config` is of the pool for what may hang.
+    /// Starts the threads. `config` is for the pool whose writes may hang.
     pub fn start(config: WriterConfig) -> Result<Writers> {
         let raising = WriterConfig {
             workers: 1,
@@ -57,7 +56,7 @@ impl Writers {
         self.raising.drain(patience);
     }
 
-    /// Waits until no limit is about to rise.
+    /// Waits until no write that raises a limit is queued or running, timed-out writes not counted.
     pub(crate) fn drain_raises(&self, patience: Duration) {
         self.raising.drain(patience);
     }
@@ -71,7 +70,7 @@ pub(crate) fn raises(knob: Knob, present: Value, value: Value) -> bool {
     }
 }
 
-/// A pool's threads.
+/// Starts the threads of a pool.
 pub(crate) fn start_writer(config: WriterConfig) -> Result<Writer> {
     Writer::new(config, None).map_err(|error| {
         let cause = format!("cannot start a thread: {}", plain(&error));

@@ -1,4 +1,4 @@
-//! What counts, for how long, and what is said of the rest.
+//! Which declarations count, for how long, and the reasons given for the others.
 
 use super::*;
 use justitia_cgroup::{CgroupFs, FakeFs};
@@ -71,7 +71,7 @@ fn a_value_counts_for_its_time_to_live_since_it_changed() {
     assert_eq!(declared.reason, "p99 3 ms");
     assert_eq!(rig.standing(5).0, Standing::Fresh);
     assert_eq!(rig.standing(6), (Standing::Stale, 6.0));
-    // The probe lives again, and says the same.
+    // The probe lives again, and declares the same.
     rig.write("green 2 p99 3 ms");
     assert_eq!(rig.standing(7), (Standing::Fresh, 0.0));
     assert_eq!(rig.standing(12).0, Standing::Fresh);

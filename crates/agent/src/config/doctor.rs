@@ -8,8 +8,8 @@
 //! ]
 //! ```
 //!
-//! `check` must be the id of one, `group` is a path or glob and may be left out, `reason` may not:
-//! who comes later must be able to tell whether it still holds.
+//! `check` must be the id of a check. `group` is a path or glob and may be left out. `reason` may not be left
+//! out: a later reader must be able to tell whether it still holds.
 
 use justitia_discover::Glob;
 use justitia_doctor::{find_check, Silence, CHECKS};

@@ -19,10 +19,10 @@ pub struct KubernetesSettings {
     /// The weight of a pod of this QoS class that asks for none.
     #[serde(deserialize_with = "values::weight")]
     pub guaranteed: Weight,
-    /// The same of this class.
+    /// The same for this class.
     #[serde(deserialize_with = "values::weight")]
     pub burstable: Weight,
-    /// The same of this class.
+    /// The same for this class.
     #[serde(deserialize_with = "values::weight")]
     pub best_effort: Weight,
     /// The highest weight of a pod by namespace, `*` for the others.
@@ -30,7 +30,7 @@ pub struct KubernetesSettings {
     pub caps: BTreeMap<String, Weight>,
 }
 
-/// Where a runtime tells of pods.
+/// The socket where a runtime reports pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Nri {
     /// At the usual socket, if somebody listens there.
@@ -43,7 +43,7 @@ pub enum Nri {
 }
 
 impl Nri {
-    /// The socket, and whether somebody has to listen there.
+    /// The socket, and whether a missing listener is a problem.
     pub fn socket(&self) -> Option<(&Path, bool)> {
         match self {
             Nri::Auto => Some((Path::new(justitia_nri::SOCKET), false)),

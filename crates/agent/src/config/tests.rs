@@ -1,4 +1,4 @@
-//! What is accepted, and how what is not is refused.
+//! Which configurations are accepted, and how the others are refused.
 
 use super::*;
 use justitia_cgroup::gate::Order;

@@ -1,6 +1,6 @@
-//! Values of the configuration: what is accepted, and what is said about the rest.
+//! Values of the configuration: which ones are accepted, and the errors of the others.
 //!
-//! An error of serde is one text. Those made here are a line of cause and a line of remedy.
+//! An error of serde is one text. The errors made here are a line of cause and a line of remedy.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,13 +25,12 @@ use justitia_report::feed::{parse_listen, Listen};
 pub const WEIGHT_REMEDY: &str = "use a whole number from 1 to 10000; 100 is the default";
 /// Remedy for a malformed glob.
 pub const GLOB_REMEDY: &str = "write a path below the cgroup2 mount, for example /app/*";
-/// Stands in a cause for the key that the value belongs to.
+/// Placeholder in a cause for the key of the value.
 pub(super) const KEY: &str = "{key}";
-/// The colors' names.
 const COLORS: &[&str] = &["green", "yellow", "red"];
 /// The most that a group gives at once, percent.
 const MOST_TAKEN_PERCENT: f64 = 50.0;
-/// More than this part of memory is neither a reserve nor a share.
+/// The largest reserve or share, percent of memory.
 const MOST_PERCENT: f64 = 90.0;
 
 /// `[feedback]`.
@@ -160,10 +159,10 @@ texts! {
     glob: Glob = parse_glob;
 }
 
-/// Where the page's certificate and its key are, PEM.
+/// Paths of the page's certificate and its key, PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate and those between it and an authority.
+    /// The certificate and its intermediate certificates.
     pub certificate: PathBuf,
     /// Its key.
     pub key: PathBuf,
@@ -197,7 +196,7 @@ pub(super) fn tls<'de, D: Deserializer<'de>>(
     }
 }
 
-/// A list of globs; the texts, which are kept.
+/// Checks a list of globs and keeps their texts.
 pub(super) fn globs<'de, D: Deserializer<'de>>(
     from: D,
 ) -> std::result::Result<Vec<String>, D::Error> {
@@ -208,7 +207,7 @@ pub(super) fn globs<'de, D: Deserializer<'de>>(
     Ok(globs)
 }
 
-/// `[weights]`: specific before general, wherever they stand: an exact path, then the longest glob.
+/// `[weights]`, sorted from specific to general: exact paths first, then the longest glob.
 pub(super) fn weights<'de, D: Deserializer<'de>>(
     from: D,
 ) -> std::result::Result<Vec<(String, Weight)>, D::Error> {

@@ -151,7 +151,7 @@ fn an_empty_journal_leaves_no_file() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// Which call fails, counted from here; every one after it, too, or just that one.
+/// Which call fails, counted from here. `lasting`: every call after it fails, too.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fault {
     pub(crate) at: u32,
@@ -162,7 +162,7 @@ thread_local! {
     pub(crate) static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
 }
 
-/// Lets the calls fail that a test ordered.
+/// Makes the calls fail that a test ordered.
 pub(super) fn called(_: Call) -> io::Result<()> {
     let Some(fault) = FAULT.get() else {
         return Ok(());
@@ -237,7 +237,7 @@ impl Host {
         ["/app/a", "/app/b"].map(|path| self.fake.group(path).high)
     }
 
-    /// What the next agent, or `justitia restore`, makes of it after a crash now.
+    /// The limits that the next agent, or `justitia restore`, leaves after a crash now.
     fn after_a_crash(&self) -> [Limit; 2] {
         let before = self.limits();
         let dir = tempfile::tempdir().unwrap();
@@ -310,7 +310,7 @@ fn a_limit_raised_without_the_journal_is_not_taken_for_the_users() {
 
 #[test]
 fn whatever_call_fails_and_whenever_every_limit_can_rise_and_comes_back_after_a_crash() {
-    // Enough steps to hold, to write, to forget and to write the file anew, which has some ten calls.
+    // Enough steps to hold, to write, to forget and to rewrite the file, which takes some ten calls.
     let script: [[Limit; 2]; 5] = [
         [MIB(50), Limit::Max],
         [MIB(40), MIB(30)],
@@ -341,7 +341,7 @@ fn whatever_call_fails_and_whenever_every_limit_can_rise_and_comes_back_after_a_
                             "{at} {lasting} {n}"
                         );
                     }
-                    // Of a journal that was removed and cannot be written again nothing is left.
+                    // Nothing is left of a journal that was removed and cannot be written again.
                     if host.dir.path().join(FILE).exists() || now == FREE || !anew {
                         assert_eq!(host.after_a_crash(), FREE, "{at} {lasting} {anew} {n}");
                     }
@@ -445,8 +445,7 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    /// Cut the file anywhere: what is read is what was announced by some prefix of the acts, and
-    /// nothing is taken for damage.
+    /// A file that is cut anywhere reads as some prefix of the acts, and nothing counts as damage.
     #[test]
     fn a_torn_journal_is_an_earlier_journal(
         acts in proptest::collection::vec(act(), 1..30),

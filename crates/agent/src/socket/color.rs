@@ -6,12 +6,11 @@
 //! {"ask":"clear_color","group":"db"}
 //! ```
 //!
-//! `group` is a path below the cgroup2 mount, or the last part of one that only one managed group
-//! has. Without `for_ms` a color counts for the configured time to live: whoever declares colors
-//! repeats them. The agent takes a color in at its next step.
+//! `group` is a path below the cgroup2 mount, or the last part of a path if only one managed group has it.
+//! Without `for_ms` a color counts for the configured time to live, so declarations must be repeated. The
+//! agent takes a color in at its next step.
 //!
-//! The socket is root's: whoever mounts it into a container lets that container declare anybody's
-//! color.
+//! The socket belongs to root. A container into which it is mounted can declare the color of every group.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -25,7 +24,7 @@ use super::{not_understood, request, unreachable_at, Answer, Board, Request};
 use crate::colors::Spoken;
 use crate::error::{Error, Result};
 
-/// Nobody needs a color for longer.
+/// The longest time to live of a declaration.
 pub const LONGEST_TIME_TO_LIVE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The group that a color was declared for.
@@ -38,7 +37,7 @@ pub struct Heard {
 }
 
 /// Declares a group's color to the agent that listens at `path`. `reason` is for people; without
-/// `time_to_live` the agent's own holds.
+/// `time_to_live` the agent's own applies.
 pub fn declare_color(
     path: &Path,
     group: &str,
@@ -52,14 +51,14 @@ pub fn declare_color(
         &Request::Color {
             group: group.to_owned(),
             color,
-            // Longer than the agent keeps it, it would only fill the request.
+            // A reason longer than the agent keeps would only fill the request.
             reason: self::reason(reason),
             for_ms,
         },
     )
 }
 
-/// Takes back what was declared for a group over the socket.
+/// Withdraws the color that was declared for a group over the socket.
 pub fn clear_color(path: &Path, group: &str) -> Result<Heard> {
     let group = group.to_owned();
     tell(path, &Request::ClearColor { group })
@@ -81,7 +80,7 @@ fn tell(path: &Path, what: &Request) -> Result<Heard> {
     }
 }
 
-/// The agent's side: puts it on the board for the next step.
+/// The agent's side: puts the declaration on the board for the next step.
 pub(super) fn hear(board: &Board, name: &str, spoken: Option<Spoken>) -> Answer {
     let report = board.report();
     let Some(group) = report.find(name) else {
@@ -97,7 +96,7 @@ pub(super) fn hear(board: &Board, name: &str, spoken: Option<Spoken>) -> Answer 
     }
 }
 
-/// What was asked for, within bounds.
+/// The declaration, within bounds.
 pub(super) fn spoken(color: Color, text: &str, for_ms: Option<u64>) -> Spoken {
     Spoken {
         color,

@@ -1,9 +1,9 @@
-//! The read-only socket: who connects is told each step, from the last one on, until it leaves.
+//! The read-only socket: every client gets each step, from the last one on, until it leaves.
 //!
-//! For `justitia-web`, which has no privilege: what it is given is a connection, and nothing that it sends is
-//! read. A step's line (see [`justitia_report::feed`]) is made once however many listen, and only if
-//! somebody does. Each client has a thread at ordinary priority, and there are at most [`MOST_CLIENTS`]; a
-//! slow one misses steps, and the loop never waits for it. One that does not read for a minute is left.
+//! For `justitia-web`, which has no privilege: it is given a connection, and nothing that it sends is read. A
+//! step's line (see [`justitia_report::feed`]) is made once for all clients, and only if there are any. Each
+//! client has a thread at ordinary priority, and there are at most [`MOST_CLIENTS`]. A slow client misses
+//! steps, and the loop never waits for it. A client that does not read for a minute is dropped.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -26,10 +26,10 @@ use super::{Board, Posted, Server};
 use crate::config::{Settings, TlsFiles};
 use crate::error::Result;
 
-/// A longer file is neither a certificate nor a key, bytes.
+/// Longest certificate or key that is read, bytes.
 const LONGEST_PEM: u64 = 1 << 20;
 
-/// Where the page is to be, and its TLS.
+/// The address of the page, and its TLS.
 #[derive(Debug, Clone, Default)]
 pub struct Place {
     listen: Option<Listen>,
@@ -61,7 +61,7 @@ struct Shared {
 }
 
 impl Feed {
-    /// Tells steps from this board, and where the page is to be. Nobody hears of them yet.
+    /// Feeds the steps of this board and the address of the page. It has no clients yet.
     pub fn new(board: Arc<Board>, place: Place) -> Feed {
         let shared = Shared {
             board,
@@ -76,23 +76,23 @@ impl Feed {
         }
     }
 
-    /// Tells who connects to this path, too.
+    /// Also serves clients that connect to this path.
     pub fn listen(&mut self, path: &Path) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let stop = Arc::clone(&self.shared.stop);
         self.server = Some(Server::start(path, "feed", stop, move |stream| {
-            // Who cannot be served sees the end of it.
+            // A client that cannot be served sees its connection end.
             let _ = Shared::add(&shared, stream);
         })?);
         Ok(())
     }
 
-    /// Tells whoever has the other end of this connection, too.
+    /// Also serves the other end of this connection.
     pub fn add(&self, stream: UnixStream) -> io::Result<()> {
         Shared::add(&self.shared, stream)
     }
 
-    /// The page is to be there from the next step on.
+    /// Sets the address of the page from the next step on.
     pub fn follow(&self, place: Place) {
         *lock(&self.shared.place) = place;
     }
@@ -122,7 +122,7 @@ impl Shared {
             .spawn(move || {
                 // The agent's own priority is for its loop.
                 let _ = setpriority_process(Some(gettid()), 0);
-                // A client that went away has nobody to tell.
+                // The error of a client that went away concerns nobody.
                 let _ = shared.tell(stream);
             })?;
         threads.push(thread);
@@ -147,7 +147,7 @@ impl Shared {
         }
     }
 
-    /// The line of a step. The lock is held while it is made: who else needs it waits for it.
+    /// The line of a step. The lock is held while it is made: other clients wait for the same line.
     fn line(&self, posted: &Posted) -> io::Result<Arc<[u8]>> {
         let mut line = lock(&self.line);
         match &*line {
@@ -170,7 +170,7 @@ impl Shared {
     }
 }
 
-/// Reads the files, each step: one that was renewed counts from the next on.
+/// Reads the files at each step: a renewed file counts from the next step on.
 fn read(files: &TlsFiles) -> Tls {
     let text = |path: &Path| {
         let mut text = String::new();

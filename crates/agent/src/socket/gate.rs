@@ -5,9 +5,9 @@
 //! {"gate":{"ticks_total":17}}
 //! ```
 //!
-//! The agent takes or lets go the gate at its next step, so the answer says how many there were: the
-//! report of a later one tells what became of it. It holds until the agent stops (a
-//! restart keeps it); the configuration's `[gate]` decides again after that.
+//! The agent takes or releases the gate at its next step. The answer therefore gives the number of steps so
+//! far: the report of a later step tells the result. The request holds until the agent stops (a restart keeps
+//! it). After that the configuration's `[gate]` decides again.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -18,13 +18,13 @@ use super::{ask, is_listening, not_understood, request, unreachable_at, Answer, 
 use crate::error::{Error, Result};
 use crate::status::Report;
 
-/// How often the report is looked at while the step is awaited.
+/// How often the report is read while waiting for the step.
 const LOOK: Duration = Duration::from_millis(50);
 /// A step takes this long at most, beside the interval.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Has the agent that listens at `path` take the gate or let it go, and gives the report of the step
-/// that did.
+/// Makes the agent that listens at `path` take or release the gate, and returns the report of the step that
+/// did.
 ///
 /// # Errors
 /// No agent; an agent whose mode knows no weights; what the module refused.
@@ -65,7 +65,7 @@ pub fn set(path: &Path, on: bool) -> Result<Report> {
     Ok(report)
 }
 
-/// The first report after two more steps: the one under way may not have heard it.
+/// The first report after two more steps: the step under way may not have seen the request.
 fn later_report(path: &Path, before: u64) -> Result<Report> {
     let began = Instant::now();
     loop {

@@ -5,9 +5,9 @@
 //! {"reserved":{"path":"/app/db","bytes":4294967296,"for_ms":60000,"managed":true}}
 //! ```
 //!
-//! `group` is a managed group, by its path or the last part of it, or the path of one that is not
-//! there yet. Zero bytes take a reservation back. What cannot be made free is refused: memory that
-//! the groups hold besides page cache, and mapped page cache, is not reserved from anybody.
+//! `group` is a managed group, by its path or the last part of it, or the path of a group that does not exist
+//! yet. Zero bytes cancel a reservation. An amount that cannot be made free is refused: memory that groups
+//! hold besides page cache, and mapped page cache, cannot be reserved.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -21,21 +21,21 @@ use super::{is_listening, not_understood, request, unreachable_at, Answer, Board
 use crate::error::{Error, Result};
 use crate::reserve::Asked;
 
-/// Who starts later than this reserves later.
+/// Longest reservation. A program that starts later reserves later.
 pub const LONGEST: Duration = Duration::from_secs(3600);
-/// The shortest that an agent can act within.
+/// Shortest reservation: the agent cannot act faster.
 pub const SHORTEST: Duration = Duration::from_secs(1);
 
-/// What the agent holds now.
+/// The reservation that the agent holds now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reserved {
-    /// For whom.
+    /// Path of the group.
     pub path: String,
-    /// How much; zero: nothing any more.
+    /// How much; zero: no reservation any more.
     pub bytes: Bytes,
     /// For how long.
     pub time: Duration,
-    /// The group is there and managed.
+    /// The group exists and is managed.
     pub managed: bool,
 }
 
@@ -80,7 +80,7 @@ pub fn reserve(path: &Path, group: &str, bytes: Bytes, time: Duration) -> Result
     }
 }
 
-/// The agent's side: puts it on the board for the next step, or says why it cannot be done.
+/// The agent's side: puts the request on the board for the next step, or refuses it with a reason.
 pub(super) fn hear(board: &Board, name: &str, bytes: Bytes, for_ms: u64) -> Answer {
     let (setup, tick) = board.last();
     let refused = |(cause, remedy): (String, String)| Answer::Error { cause, remedy };
@@ -128,7 +128,7 @@ fn one_line(name: &str) -> String {
     justitia_cgroup::parse::color::reason(name)
 }
 
-/// Whether so much could be free for this group. Errors as cause and remedy.
+/// Whether `bytes` could be free for this group. Errors as cause and remedy.
 fn possible(
     snapshot: &Snapshot,
     group: Option<&Group>,
@@ -172,11 +172,11 @@ fn room_below_limits(group: &Group) -> Option<Bytes> {
     Some(lowest - group.non_file()?)
 }
 
-/// What is free, and page cache that is neither mapped nor reserved for others already.
+/// Free memory, and page cache that is neither mapped nor reserved for others already.
 fn could_be_free(snapshot: &Snapshot, path: &str) -> Option<Bytes> {
     let host = &snapshot.host;
     let all = host.free? + host.file? - host.high_watermark?;
-    // Refused is what is certainly too much: mapped pages that are not known are not counted.
+    // Only an amount that is certainly too much is refused: unknown mapped pages are not counted.
     let leaves = snapshot
         .groups
         .iter()

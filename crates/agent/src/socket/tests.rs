@@ -1,4 +1,4 @@
-//! Who asks is answered, whoever asks nonsense is told what to ask, and nobody holds up others.
+//! Requests are answered, nonsense gets an error that says what to ask, and no client delays others.
 
 use super::*;
 use justitia_policy::config::{Mode, Objective};
@@ -107,7 +107,7 @@ fn whatever_became_of_its_path_the_server_ends() {
     let path = dir.path().join("agent.sock");
     let server = Server::listen(&path, board()).unwrap();
     fs::remove_file(&path).unwrap();
-    // Somebody else's file stands in its place, so that the socket is not made anew.
+    // Somebody else's file stands in its place, so the socket is not made again.
     fs::write(&path, "").unwrap();
     drop(server);
     let server = Server::listen(&path, board()).unwrap();

@@ -6,14 +6,12 @@
 //!          "plan":{..},"before":{"version":1,"state":{..}}}}
 //! ```
 //!
-//! That is what a record holds (`justitia_record::Tick`): what the policy was given and what it
-//! made of it. `before`, what the policy remembered, comes with the first tick, after a gap, and
-//! once in a while.
+//! A record holds the same (`justitia_record::Tick`): the policy's input and its decision. `before`, the
+//! policy's state, comes with the first tick, after a gap, and once in a while.
 //!
-//! Each client has a thread, and there are at most [`MOST_CLIENTS`]. A thread waits for the next
-//! tick on the [`Board`] and writes it at the client's pace: a slow client misses ticks, which the
-//! next line says, and the loop never waits for it. One that does not read for [`PATIENCE`] is
-//! left.
+//! Each client has a thread, and there are at most [`MOST_CLIENTS`]. A thread waits for the next tick on the
+//! [`Board`] and writes it at the client's pace: a slow client misses ticks, which the next line says, and
+//! the loop never waits for it. A client that does not read for [`PATIENCE`] is dropped.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -34,17 +32,16 @@ use crate::error::{Error, Result};
 pub const MOST_CLIENTS: usize = 4;
 /// For how long a client may read nothing.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Threads look this often whether they are to end.
+/// How often threads check whether they are to end.
 pub(super) const SLICE: Duration = Duration::from_millis(200);
-/// Every so many ticks what the policy remembered is told.
+/// Number of ticks between two lines with the policy's state.
 const STATE_EVERY: u64 = 60;
 
-/// A line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[doc(hidden)]
 pub enum Line<T> {
-    /// The first one.
+    /// The first line.
     Began {
         /// The agent's version.
         version: String,
@@ -53,7 +50,7 @@ pub enum Line<T> {
     },
     /// A tick.
     Tick(T),
-    /// There will be none.
+    /// There will be no tick.
     Error { cause: String, remedy: String },
 }
 
@@ -84,7 +81,6 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Nobody listens.
     pub(super) fn new(board: Arc<Board>, stop: Arc<AtomicBool>) -> Streams {
         Streams {
             board,
@@ -93,7 +89,7 @@ impl Streams {
         }
     }
 
-    /// One more client.
+    /// Adds a client.
     pub(super) fn add(&mut self, stream: UnixStream) -> io::Result<()> {
         self.threads.retain(|thread| !thread.is_finished());
         let (board, stop) = (Arc::clone(&self.board), Arc::clone(&self.stop));
@@ -108,7 +104,7 @@ impl Streams {
             .name("ticks".into())
             .stack_size(256 << 10)
             .spawn(move || {
-                // A client that went away has nobody to tell.
+                // The error of a client that went away concerns nobody.
                 let _ = client.follow(&board);
             })?;
         self.threads.push(thread);
@@ -131,14 +127,14 @@ fn error(cause: String, remedy: &str) -> Line<()> {
     }
 }
 
-/// Who listens, at its own pace.
+/// A client that reads at its own pace.
 pub(super) struct Client {
     stream: UnixStream,
     stop: Arc<AtomicBool>,
 }
 
 impl Client {
-    /// Of this connection, until it is told to stop.
+    /// A client on this connection, until `stop` is set.
     pub(super) fn new(stream: UnixStream, stop: &Arc<AtomicBool>) -> io::Result<Client> {
         stream.set_write_timeout(Some(SLICE))?;
         Ok(Client {
@@ -204,7 +200,7 @@ impl Client {
     }
 }
 
-/// `None`: nobody said how it came about.
+/// `None`: the tick was posted without its input.
 fn tick(posted: &Posted, missed: u64, with_state: bool) -> Option<Tick<'_>> {
     let step = posted.step.as_deref()?;
     let since_1970 = step.at.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -275,7 +271,7 @@ impl Ticks {
         &self.version
     }
 
-    /// Time between two steps, when it was asked.
+    /// Time between two steps, at the time of the request.
     pub fn interval(&self) -> Duration {
         self.interval
     }
@@ -302,7 +298,7 @@ impl Ticks {
             if stop.load(Ordering::Acquire) {
                 return Ok(false);
             }
-            // What was read before a timeout stays in the buffer.
+            // Bytes that were read before a timeout stay in the buffer.
             match self.input.read_until(b'\n', &mut self.line) {
                 Ok(_) => return Ok(self.line.ends_with(b"\n")),
                 Err(error) if is_timeout(&error) => {

@@ -1,4 +1,4 @@
-//! What the tests share: a fake host with an applier on it, and plans written by hand.
+//! Shared by the tests: a fake host with an applier on it, and plans written by hand.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
 use std::path::Path;
@@ -30,8 +30,8 @@ pub fn host(names: &[&str]) -> Arc<FakeFs> {
     fake
 }
 
-/// A full host with these groups, of which `/app/light` and `/app/heavy` (pids 100 and 101) hold
-/// much and have written a good deal of it: what they do is up to the test.
+/// A full host with these groups. `/app/light` and `/app/heavy` (pids 100 and 101) hold much and have written
+/// a good deal of it. The test decides what they do.
 pub fn contended_host(names: &[&str]) -> Arc<FakeFs> {
     let fake = host(names);
     fake.set_host(Host {
@@ -57,7 +57,7 @@ pub fn contended_host(names: &[&str]) -> Arc<FakeFs> {
 pub const NAMES: [&str; 3] = ["light", "heavy", "idle"];
 pub const KNOBS: [&str; 4] = ["memory.low", "memory.high", "io.weight", "io.bfq.weight"];
 
-/// Those of an agent that manages `/app/*` of a contended host.
+/// Settings of an agent that manages `/app/*` of a contended host.
 pub fn agent_settings(state: &Path, mode: Mode) -> Settings {
     let mut settings = Settings {
         manage: vec!["/app/*".into()],
@@ -187,7 +187,7 @@ impl Rig {
         rig
     }
 
-    /// What the agent's loop does before it decides.
+    /// Does what the agent's loop does before it decides.
     pub fn look(&mut self) -> Observation {
         self.observer.look_for_groups();
         self.applier.settle(&mut self.observer);
@@ -216,7 +216,7 @@ impl Rig {
         problems
     }
 
-    /// What the agent does at its end.
+    /// Does what the agent does at its end.
     pub fn finish(mut self) -> Restored {
         let fs = self.fs.clone();
         let (journal, writer) = self.applier.quiesce();
@@ -226,7 +226,7 @@ impl Rig {
     }
 }
 
-/// What the next start does after a crash, or `justitia restore`.
+/// Does what the next start after a crash does, or `justitia restore`.
 pub fn restore_from(fs: &Fs, state_dir: &Path) -> Restored {
     let mut journal = Journal::open(state_dir, BOOT).unwrap();
     let writers = Writers::start(WriterConfig::default()).unwrap();

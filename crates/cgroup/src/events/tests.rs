@@ -132,7 +132,7 @@ fn the_kernel_tells_of_memory_high_and_of_removal() {
 
     std::fs::write(dir.join("memory.high"), "1048576").unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
-    // `exec`: what is killed below is the writer, which the kernel may hold back for minutes.
+    // `exec`, so that the kill below hits the writer itself, which the kernel may hold back for minutes.
     let script = format!(
         "echo $$ > {0}/cgroup.procs && exec dd if=/dev/zero of={1} bs=1M count=32",
         dir.display(),
@@ -150,7 +150,7 @@ fn the_kernel_tells_of_memory_high_and_of_removal() {
     let start = Instant::now();
     let mut high = false;
     while !high && start.elapsed() < LONG {
-        // A stall may be heard first.
+        // A stall event may come first.
         high = wait(&mut events, LONG).iter().any(exceeded);
     }
     child.kill().unwrap();

@@ -16,7 +16,7 @@ use crate::{Buffer, Directory, File, Owner, PsiTrigger, Quirks, Watch, WatchKind
 /// Writes by us, in order: path, file, text.
 pub(super) type Journal = Arc<Mutex<Vec<(String, String, String)>>>;
 
-/// What everybody who holds the group shares.
+/// State shared by all handles of the group.
 #[derive(Debug)]
 pub(super) struct FakeDirectory {
     pub(super) id: GroupId,
@@ -32,20 +32,20 @@ pub(super) struct State {
     pub(super) group: FakeGroup,
     pub(super) xattrs: BTreeMap<String, Vec<u8>>,
     pub(super) faults: BTreeMap<File, Fault>,
-    /// Why it cannot be opened.
+    /// The error that opening it returns.
     pub(super) shut: Option<Errno>,
-    /// Of the directory.
+    /// Owner of the directory.
     pub(super) owner: Owner,
-    /// Of its files.
+    /// Owner of its files.
     pub(super) file_owner: Owner,
     pub(super) pids: Vec<u32>,
-    /// How often each file was read, or refused.
+    /// Reads of each file, refused ones included.
     pub(super) reads: BTreeMap<File, u32>,
-    /// Eventfds of those who poll a file.
+    /// Eventfds of the watches of each file.
     pub(super) watches: BTreeMap<File, Vec<OwnedFd>>,
 }
 
-/// Whether an access goes on, and what it has to mind.
+/// Faults that apply to an access that goes on.
 struct Access {
     no_swappiness: bool,
     read_only: bool,
@@ -188,7 +188,7 @@ impl Directory for FakeDirectory {
     }
 }
 
-/// The file of this name, which a test has got right.
+/// The file of this name. An unknown name is a mistake in the test.
 pub(super) fn known(file_name: &str) -> File {
     match File::from_name(file_name) {
         Some(file) => file,
@@ -196,7 +196,7 @@ pub(super) fn known(file_name: &str) -> File {
     }
 }
 
-/// Paths are keys: no end slash but the root's.
+/// Paths are keys: only the root's ends with a slash.
 pub(super) fn normal(path: &str) -> &str {
     match path.trim_end_matches('/') {
         "" => "/",

@@ -1,15 +1,15 @@
-//! Faults that tests order.
+//! Faults that tests inject.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use rustix::io::Errno;
 
-/// What goes wrong with a file.
+/// A fault of a file.
 #[derive(Debug, Clone)]
 pub enum Fault {
     /// Every access fails.
     Errno(Errno),
-    /// The first accesses fail, then it is fine again.
+    /// The first accesses fail, later ones succeed.
     Times(Errno, u32),
     /// `memory.reclaim` takes no `swappiness=` argument, as before Linux 6.9.
     NoSwappiness,

@@ -1,5 +1,5 @@
-//! A gate in memory: what its holder told it, and whether it still has one. It keeps nobody waiting,
-//! and what it counts is what a test says.
+//! A gate in memory: the requests of its holder, and whether it is held. Nobody waits at it, and tests set
+//! its counters.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use crate::gate::{
     Config, Device, GateDevice, GateError, Info, Member, Order, VERSION, WEIGHT_MAX,
 };
 
-/// What the fake module knows. Shared by all that have it open.
+/// The state of the fake module, shared by all its handles.
 #[derive(Debug, Clone, Default)]
 pub struct FakeGate {
     state: Arc<Mutex<Inner>>,
@@ -62,7 +62,7 @@ impl FakeGate {
         self.lock().weights.clone()
     }
 
-    /// All weights it was told so far, in order.
+    /// All weights that it was sent so far, in order.
     pub fn told(&self) -> Vec<(GroupId, Option<u32>)> {
         self.lock().told.clone()
     }
@@ -77,17 +77,17 @@ impl FakeGate {
         self.lock().heartbeats
     }
 
-    /// Refuses every change from now on, or no longer.
+    /// Refuses every change from now on, or stops refusing.
     pub fn refuse(&self, refuses: bool) {
         self.lock().refuses = refuses;
     }
 
-    /// Refuses this group's weight from now on, or no longer one.
+    /// Refuses this group's weight from now on. `None`: refuses no group's.
     pub fn refuse_group(&self, group: Option<GroupId>) {
         self.lock().refused_group = group;
     }
 
-    /// What it says of its only device.
+    /// Sets the record of its only device.
     pub fn count(&self, device: Device) {
         self.lock().device = device;
     }

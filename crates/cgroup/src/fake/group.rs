@@ -60,7 +60,7 @@ pub struct FakeGroup {
     /// `stat` of a disk.
     pub disk_stat: Option<String>,
     pub events: MemoryEvents,
-    /// Without what happened below it.
+    /// Without the events of groups below it.
     pub events_local: MemoryEvents,
 }
 
@@ -125,7 +125,7 @@ impl FakeGroup {
         self.file - self.shmem - self.file_mapped - self.file_dirty - self.file_writeback
     }
 
-    /// Takes up to this much page cache; says how much it was.
+    /// Takes up to this much page cache and returns the amount.
     fn take(&mut self, wanted: Bytes) -> Bytes {
         let taken = wanted.min(self.reclaimable());
         self.file = self.file - taken;
@@ -231,7 +231,6 @@ impl FakeGroup {
         Ok(())
     }
 
-    /// Whether the file is there.
     pub(super) fn has(&self, file: File) -> bool {
         match file {
             File::MemoryReclaim => self.reclaim,
@@ -244,7 +243,7 @@ impl FakeGroup {
         }
     }
 
-    /// What a write does, as the kernel does it.
+    /// Does what the kernel does on a write.
     pub(super) fn store(
         &mut self,
         file: File,

@@ -1,4 +1,4 @@
-//! The fake host: the tree, and the strings a test pulls.
+//! The fake host: the tree, and the methods by which tests change it.
 //!
 //! Methods that name a path panic when no such group exists: that is a mistake in the test.
 
@@ -85,7 +85,7 @@ impl FakeFs {
         }
     }
 
-    /// Makes a group and the ancestors it lacks. One that exists stays as it is.
+    /// Makes a group and its missing ancestors. An existing group stays as it is.
     pub fn mkdir(&self, path: &str) -> GroupId {
         let mut state = self.lock();
         let ends = path.match_indices('/').map(|(end, _)| end.max(1));
@@ -99,7 +99,7 @@ impl FakeFs {
         state.groups[path].id
     }
 
-    /// Makes a disk that BFQ schedules. Its path, `block:NAME`, serves wherever a group's does.
+    /// Makes a disk that BFQ schedules. Its path, `block:NAME`, is valid wherever a group's is.
     pub fn add_disk(&self, name: &str, low_latency: bool) -> GroupId {
         let id = self.mkdir(&disk_path(name));
         self.update(&disk_path(name), |disk| {
@@ -108,8 +108,8 @@ impl FakeFs {
         id
     }
 
-    /// Makes a disk that BFQ does not schedule, on a kernel with io.cost. Its path, `cost:NAME`, serves
-    /// wherever a group's does.
+    /// Makes a disk that BFQ does not schedule, on a kernel with io.cost. Its path, `cost:NAME`, is valid
+    /// wherever a group's is.
     pub fn add_cost_disk(&self, name: &str) -> GroupId {
         let id = self.mkdir(&cost_path(name));
         self.update(&cost_path(name), |disk| {
@@ -132,7 +132,7 @@ impl FakeFs {
         })
     }
 
-    /// Removes a group and all below it; their processes with them.
+    /// Removes a group and all below it, with their processes.
     pub fn rmdir(&self, path: &str) {
         let below = format!("{path}/");
         let mut state = self.lock();
@@ -194,7 +194,7 @@ impl FakeFs {
         self.lock().now += time;
     }
 
-    /// What a reader sees in a file, faults aside; `None` when the file is not there.
+    /// The text of a file as a reader sees it without faults; `None` when the file is missing.
     pub fn text(&self, path: &str, file_name: &str) -> Option<String> {
         let directory = self.directory(path);
         let state = directory.lock();
@@ -204,7 +204,7 @@ impl FakeFs {
         String::from_utf8(text).ok()
     }
 
-    /// Somebody else writes a file: no fault hits, no journal notes it.
+    /// Writes a file as another program would: without faults and without a record in the journal.
     pub fn foreign_write(&self, path: &str, file_name: &str, text: &str) {
         let file = known(file_name);
         let directory = self.directory(path);
@@ -212,13 +212,13 @@ impl FakeFs {
         assert_eq!(result, Ok(()), "foreign write of {text:?} to {file_name}");
     }
 
-    /// Orders a fault for a file of a group, in place of the one before.
+    /// Injects a fault into a file of a group. It replaces the file's previous fault.
     pub fn inject(&self, path: &str, file_name: &str, fault: Fault) {
         let file = known(file_name);
         self.directory(path).lock().faults.insert(file, fault);
     }
 
-    /// Lets opening a group fail, or (`None`) succeed again.
+    /// Makes opening a group fail, or (`None`) succeed again.
     pub fn shut(&self, path: &str, why: Option<Errno>) {
         self.directory(path).lock().shut = why;
     }
@@ -238,7 +238,7 @@ impl FakeFs {
         self.directory(path).lock().faults.clear();
     }
 
-    /// How often each file of a group was read, or refused, by name.
+    /// Reads of each file of a group by name, refused ones included.
     pub fn reads(&self, path: &str) -> BTreeMap<&'static str, u32> {
         let directory = self.directory(path);
         let state = directory.lock();
@@ -262,7 +262,7 @@ impl FakeFs {
             .clear();
     }
 
-    /// Changes a group's `memory.events` and wakes who watches it.
+    /// Changes a group's `memory.events` and wakes its watchers.
     pub fn memory_event(&self, path: &str, change: impl FnOnce(&mut MemoryEvents)) {
         let directory = self.directory(path);
         let mut state = directory.lock();
@@ -320,8 +320,8 @@ impl FakeFs {
         );
     }
 
-    /// Sets a process's totals; one more system call for each further 64 KiB. No counter falls, as in the
-    /// kernel, but bytes that the caller takes back.
+    /// Sets a process's byte totals and counts one more system call for each further 64 KiB. As in the
+    /// kernel, no counter falls, except bytes that the caller lowers.
     pub fn process_io(&self, pid: u32, read: u64, written: u64) {
         self.change_life(pid, |life| {
             let calls = |now: u64, before: u64| now.saturating_sub(before).div_ceil(65536);
@@ -334,7 +334,7 @@ impl FakeFs {
         });
     }
 
-    /// Whether a process refuses to be read.
+    /// Sets whether reads of a process are refused.
     pub fn deny_process(&self, pid: u32, denied: bool) {
         self.change_life(pid, |life| life.denied = denied);
     }
@@ -344,7 +344,7 @@ impl FakeFs {
         self.end(pid);
     }
 
-    /// A process ends and its parent waits for it: the parent's counters take its own.
+    /// A process ends and its parent waits for it: its counters are added to the parent's.
     pub fn reap(&self, pid: u32) {
         let child = self.end(pid);
         let parent = self.lock().processes.get(&child.parent).cloned();

@@ -1,12 +1,12 @@
 //! A host in memory: a tree of cgroups whose files behave like the kernel's, with faults on order.
 //!
-//! What it keeps to: texts in the kernel's formats, so that the same parsers read them; limits are
-//! rounded down to pages; lowering `memory.high` or `memory.max`, and `memory.reclaim`, take clean
-//! unmapped page cache and no more; a removed group answers `ENODEV` for ever, and one made again
-//! under its path has another id; a child that its parent waits for adds its I/O to the parent's.
+//! The fake keeps these rules: texts are in the kernel's formats, so that the same parsers read them; limits
+//! are rounded down to pages; lowering `memory.high` or `memory.max`, and `memory.reclaim`, take clean
+//! unmapped page cache and nothing else; a removed group returns `ENODEV` for ever, and a new group under its
+//! path has another id; the I/O of a child is added to its parent's when the parent waits for it.
 //!
-//! What it leaves out: hierarchical accounting (set an ancestor's gauges yourself), charging,
-//! time. Deterministic: nothing happens but what a test orders.
+//! The fake leaves out hierarchical accounting (set an ancestor's gauges yourself), charging and time. It is
+//! deterministic: only what a test orders happens.
 
 mod directory;
 mod fault;

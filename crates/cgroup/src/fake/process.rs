@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::parse::proc::ProcessIo;
 use crate::{Buffer, Process};
 
-/// What a fake process is.
+/// State of a fake process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Life {
     pub(super) started: Duration,
@@ -18,7 +18,7 @@ pub(super) struct Life {
     pub(super) denied: bool,
 }
 
-/// Shared between the host and whoever opened the process.
+/// Shared between the host and all handles of the process.
 pub(super) type Shared = Arc<Mutex<Life>>;
 
 #[derive(Debug)]

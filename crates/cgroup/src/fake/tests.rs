@@ -1,4 +1,4 @@
-//! The fake keeps to the kernel's ways, and its faults reach the one who is to notice.
+//! The fake behaves like the kernel, and its faults reach the caller.
 
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::units::{Bytes, Limit};
@@ -15,7 +15,7 @@ fn reclaim(group: &Group, n: u64) -> Result<Written, Error> {
     group.write_knob(Knob::MemoryReclaim, Value::Reclaim(Bytes(n)))
 }
 
-/// A host with `/app/db`: 100 MiB clean cache, of it 20 mapped, and 10 MiB of anonymous memory.
+/// A host with `/app/db`: 100 MiB of clean page cache, 20 MiB of it mapped, and 10 MiB of anonymous memory.
 fn host() -> (std::sync::Arc<FakeFs>, Group) {
     let fs = FakeFs::new();
     fs.mkdir("/app/db");

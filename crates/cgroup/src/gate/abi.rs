@@ -1,20 +1,20 @@
-//! The records of `kmod/abi.h`, which a test compares with that file by the C compiler: sizes, places
-//! and numbers of requests.
+//! The records of `kmod/abi.h`. A test compares sizes, offsets and request numbers with that file, through
+//! the C compiler.
 
 use super::{Order, State};
 
-/// Of `/dev/justitia`.
+/// Version of the interface of `/dev/justitia`.
 pub const VERSION: u32 = 1;
-/// The heaviest a group can be.
+/// The highest weight of a group.
 pub const WEIGHT_MAX: u32 = 10_000;
-/// Classes of the queue's length: 1, 2 to 3, 4 to 7 and so on.
+/// Buckets of the histogram of queue lengths: 1, 2 to 3, 4 to 7 and so on.
 pub const LENGTHS: usize = 12;
 
 /// `struct justitia_info`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Info {
-    /// Of the module.
+    /// Version of the module.
     pub version: u32,
     /// Zero: closed. See [`Info::state`].
     pub open_reason: u32,
@@ -24,17 +24,17 @@ pub struct Info {
     pub devices: u32,
     /// The kernel's background threshold; 0: not known.
     pub background_pages: u64,
-    /// Below this many dirty pages the kernel throttles nobody; 0: not known.
+    /// The kernel throttles nobody below this many dirty pages; 0: not known.
     pub freerun_pages: u64,
-    /// What all devices together are held at.
+    /// The setpoint of all devices together.
     pub setpoint_pages: u64,
-    /// Calls while the gate was closed.
+    /// Calls of the redirected function while the gate was closed.
     pub calls: u64,
-    /// Of these, let pass: contexts that must not wait, groups without a weight.
+    /// Calls among these that were let pass: contexts that must not wait, groups without a weight.
     pub passed: u64,
     /// Heartbeats received.
     pub heartbeats: u64,
-    /// Times that one did not come.
+    /// Times that a heartbeat did not come.
     pub heartbeats_lost: u64,
     /// Calls for devices beyond the table.
     pub devices_refused: u64,
@@ -69,13 +69,13 @@ pub(super) struct Group {
 pub struct Config {
     /// An [`Order`].
     pub order: u32,
-    /// What a waiter gains when it is passed over, 0 to 10000.
+    /// The gain of a waiter that is passed over, 0 to 10000.
     pub aging: u32,
-    /// What a group of weight 100 may catch up.
+    /// Pages that a group of weight 100 may catch up.
     pub lag_pages: u32,
-    /// From the background threshold (0) to the freerun ceiling (1000).
+    /// The setpoint, from the background threshold (0) to the freerun ceiling (1000).
     pub setpoint_permille: u32,
-    /// Granted at once.
+    /// Pages granted at once.
     pub batch_pages: u32,
     /// Longest wait of the heaviest group.
     pub timeout_ms: u32,
@@ -96,41 +96,41 @@ impl Config {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Device {
-    /// The kernel's number of it.
+    /// The kernel's id of it.
     pub bdi_id: u64,
-    /// Of the block device; 0:0: it has none.
+    /// Major number of the block device; 0:0: it has no number.
     pub major: u32,
-    /// Of the block device.
+    /// Minor number of the block device.
     pub minor: u32,
-    /// What it is held at.
+    /// The setpoint of dirty pages, pages under writeback and unspent pages together.
     pub setpoint_pages: u64,
-    /// Dirty now.
+    /// Dirty pages.
     pub dirty_pages: u64,
-    /// On their way to the device.
+    /// Pages under writeback.
     pub writeback_pages: u64,
-    /// Granted and not dirtied yet.
+    /// Pages granted and not dirtied yet.
     pub unspent_pages: u64,
-    /// What may be granted; negative: overdrawn.
+    /// Pages that may be granted; negative: overdrawn.
     pub budget_pages: i64,
     /// Waits that began.
     pub enqueued: u64,
     /// Waits that ended with credits.
     pub granted: u64,
-    /// Grants to one that did not come first.
+    /// Grants that passed over an older waiter.
     pub reordered: u64,
-    /// Waits that took too long.
+    /// Waits that timed out.
     pub timed_out: u64,
     /// Waits that ended with the task.
     pub killed: u64,
-    /// Times it was opened because it did not get on.
+    /// Times it was opened because it made no progress.
     pub opened: u64,
     /// The longest wait, nanoseconds.
     pub longest_wait_ns: u64,
-    /// Who waits now.
+    /// Tasks that wait now.
     pub waiting: u32,
     /// The longest queue so far.
     pub longest_queue: u32,
-    /// How often a waiter that came made the queue this long: 1, 2 to 3, 4 to 7 and so on.
+    /// Histogram of the queue length after a waiter arrived: 1, 2 to 3, 4 to 7 and so on.
     pub lengths: [u64; LENGTHS],
 }
 
@@ -144,7 +144,7 @@ pub struct Member {
     pub bdi_id: u64,
     /// The group's weight.
     pub weight: u32,
-    /// Who waits now.
+    /// Tasks that wait now.
     pub waiting: u32,
     /// Pages dirtied.
     pub pages: u64,
@@ -152,7 +152,7 @@ pub struct Member {
     pub waits: u64,
     /// Time waited, nanoseconds.
     pub wait_ns: u64,
-    /// Waits that took too long.
+    /// Waits that timed out.
     pub timed_out: u64,
 }
 

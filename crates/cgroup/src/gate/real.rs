@@ -1,4 +1,4 @@
-//! The device by system calls.
+//! The gate device by system calls.
 
 use std::os::fd::OwnedFd;
 
@@ -20,12 +20,12 @@ pub(super) const SET_GROUP: Opcode = opcode::write::<Group>(TYPE, 6);
 pub(super) const ENABLE: Opcode = opcode::write::<u32>(TYPE, 7);
 pub(super) const HEARTBEAT: Opcode = opcode::none(TYPE, 8);
 
-/// Records of a list that are asked for first; the module says how many there are.
+/// Records of a list that are requested first; the module returns how many there are.
 const FIRST_GUESS: usize = 64;
-/// The most that one call may ask for.
+/// The most records that one call may request.
 const MOST: usize = 65_536;
 
-/// Opens it to look (any number may) or to hold it.
+/// Opens the gate to read it (any number of processes) or to hold it.
 pub fn open(hold: bool) -> Result<Box<dyn GateDevice>, GateError> {
     let access = if hold { OFlags::RDWR } else { OFlags::RDONLY };
     let fd = fs::open(PATH, access | OFlags::CLOEXEC, Mode::empty()).map_err(GateError::opening)?;
@@ -41,7 +41,7 @@ struct RealGate {
 }
 
 impl RealGate {
-    /// The whole list; one that grows meanwhile is asked for again.
+    /// Reads the whole list. A list that grew meanwhile is read again.
     fn list<const REQUEST: Opcode, T: Copy + Default>(
         &self,
         what: &'static str,
@@ -75,7 +75,7 @@ impl GateDevice for RealGate {
         // SAFETY: the request fills in a `justitia_info`, which `Info` is.
         let info = unsafe { ioctl(&self.fd, Getter::<INFO, Info>::new()) };
         info.map_err(|errno| match errno {
-            // The request's number has the record's size in it.
+            // The request number contains the size of the record.
             Errno::NOTTY => GateError::Version,
             errno => GateError::Refused {
                 what: "tell its state",

@@ -1,4 +1,4 @@
-//! The records and numbers here against those of `kmod/abi.h`, as the C compiler sees them.
+//! Compares the records and numbers here with those of `kmod/abi.h`, as the C compiler sees them.
 
 use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
@@ -9,7 +9,7 @@ use super::abi::{Config, Device, Group, Info, List, Member, LENGTHS, VERSION};
 use super::{real, GateError, Order};
 use rustix::io::Errno;
 
-/// C expressions and what they are here.
+/// C expressions and their values here.
 fn expected() -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> = vec![
         ("JUSTITIA_GATE_VERSION".into(), u64::from(VERSION)),

@@ -1,26 +1,26 @@
 //! A declared color: `COLOR [anything]`, as an application writes it into the extended attribute
 //! `user.justitia.color`.
 //!
-//! The container that writes it is not trusted. The text is at most [`LONGEST`] bytes; its first
-//! word is `green`, `yellow` or `red` in any case. What follows is a reason for people, of which
-//! only printable ASCII is kept, so that it harms neither a terminal nor a page. A second word of
-//! digits only is a count that makes each writing differ from the one before, and is not shown.
+//! The container that writes it is not trusted. The text is at most [`LONGEST`] bytes; its first word is
+//! `green`, `yellow` or `red` in any case. The rest is a reason for people. Only printable ASCII of it is
+//! kept, so that it harms neither a terminal nor a page. A second word of digits only is a count that makes
+//! each writing differ from the one before, and is not shown.
 
 use justitia_policy::Color;
 
 /// The longest declaration, bytes.
 pub const LONGEST: usize = 255;
 
-/// A declaration that was understood.
+/// A valid declaration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declaration {
     /// The color.
     pub color: Color,
-    /// What follows it, harmless.
+    /// The text after the color, made harmless.
     pub reason: String,
 }
 
-/// Why a text is none.
+/// Why a text is no declaration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoColor {
     /// It does not begin with a color.
@@ -54,7 +54,7 @@ pub fn declaration(text: &[u8]) -> Result<Declaration, NoColor> {
     Ok(Declaration { color, reason })
 }
 
-/// A reason from elsewhere, as harmless and as short.
+/// Makes a reason from another source as harmless and as short.
 pub fn reason(text: &str) -> String {
     let words: Vec<String> = super::words(text.as_bytes()).map(harmless).collect();
     let mut reason = words.join(" ");

@@ -1,11 +1,12 @@
-//! Files about one disk: `/sys/block/NAME/stat`, its line of the root's `io.stat`, its properties of udev's.
+//! Files about one disk: `/sys/block/NAME/stat`, its line of the root's `io.stat`, its properties in udev's
+//! database.
 
 use justitia_policy::cost::{CostModel, DiskCounters};
 
 use super::host::SECTOR;
 use super::{number, words};
 
-/// `/sys/block/NAME/stat`: reads, merged, sectors, ms; the same of writes; in flight, ms busy, ms queued.
+/// `/sys/block/NAME/stat`: reads, merged, sectors, ms; the same for writes; in flight, ms busy, ms queued.
 pub fn stat(text: &[u8]) -> Option<DiskCounters> {
     let mut fields = [0; 11];
     let mut words = words(text);
@@ -22,7 +23,7 @@ pub fn stat(text: &[u8]) -> Option<DiskCounters> {
     })
 }
 
-/// `cost.vrate=97.50` of a disk's line of `io.stat`, in hundredths.
+/// `cost.vrate=97.50` in a disk's line of `io.stat`, in hundredths of a percent.
 pub fn vrate(line: &[u8]) -> Option<u32> {
     let text = words(line).find_map(|word| word.strip_prefix(b"cost.vrate="))?;
     let dot = text.iter().position(|&byte| byte == b'.')?;

@@ -18,7 +18,7 @@ pub struct FdInfo {
 }
 
 impl FdInfo {
-    /// Past the page cache (`O_DIRECT`).
+    /// Whether it bypasses the page cache (`O_DIRECT`).
     pub fn direct(self) -> bool {
         self.flags & u64::from(rustix::fs::OFlags::DIRECT.bits()) != 0
     }
@@ -41,7 +41,7 @@ pub fn fd_info(text: &[u8]) -> Option<FdInfo> {
     };
     let flags = std::str::from_utf8(value(b"flags")?).ok()?;
     Some(FdInfo {
-        // `from_str_radix` takes a sign.
+        // `from_str_radix` would accept a sign.
         flags: Some(flags)
             .filter(|flags| flags.bytes().all(|byte| byte.is_ascii_digit()))
             .and_then(|flags| u64::from_str_radix(flags, 8).ok())?,

@@ -18,7 +18,7 @@ pub struct Swap {
     pub name: String,
     /// Its size, bytes.
     pub size: u64,
-    /// What is in use of it, bytes.
+    /// Space in use, bytes.
     pub used: u64,
 }
 
@@ -46,14 +46,14 @@ pub fn swaps(text: &[u8]) -> Vec<Swap> {
     lines(text).filter_map(swap).collect()
 }
 
-/// What a disk did since boot.
+/// I/O counters of a disk since boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskCounters {
-    /// Which.
+    /// The disk.
     pub device: Device,
     /// Bytes written.
     pub written: u64,
-    /// Milliseconds in which it had something to do.
+    /// Milliseconds in which it was busy.
     pub busy_ms: u64,
 }
 
@@ -170,7 +170,7 @@ pub fn io_cost(text: &[u8]) -> Vec<Device> {
 pub struct Descendants {
     /// Cgroups below that live.
     pub living: Option<u64>,
-    /// Cgroups below that were removed and are still there, because something holds them.
+    /// Removed cgroups below that still exist, because something holds them.
     pub dying: Option<u64>,
 }
 

@@ -22,8 +22,8 @@ pub fn device(word: &[u8]) -> Option<Device> {
     })
 }
 
-/// Parses `io.stat`: calls `each` for every device line. A device without counters (kernels
-/// before 5.17 print some) has none.
+/// Parses `io.stat`: calls `each` for every device line. A line without counters (kernels before 5.17 print
+/// some) yields none.
 pub fn stat(text: &[u8], mut each: impl FnMut(Device, IoBytes)) {
     for line in lines(text) {
         let mut words = words(line);

@@ -8,7 +8,7 @@ use justitia_policy::units::{Bytes, Limit};
 
 use super::{keyed, lines, number, words};
 
-/// The lines of `memory.stat` that mean something to us.
+/// The lines of `memory.stat` that Justitia uses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the kernel's names")]
 pub struct MemoryStat {
@@ -57,7 +57,7 @@ pub fn stat(text: &[u8]) -> MemoryStat {
 }
 
 impl MemoryStat {
-    /// As the policy wants it. Page cache is `file - shmem`: without either it is unknown.
+    /// Converts to the policy's type. Page cache is `file - shmem`: without either it is unknown.
     pub fn memory(&self) -> Memory {
         let both = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
         Memory {
@@ -84,7 +84,7 @@ pub fn limit(text: &[u8]) -> Option<Limit> {
     }
 }
 
-/// The counters of `memory.events`: how often each thing happened to the group or below it.
+/// The counters of `memory.events`: how often each event happened in the group or below it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryEvents {
     /// Reclaimed although below `memory.low`.
@@ -115,7 +115,7 @@ pub fn events(text: &[u8]) -> MemoryEvents {
     events
 }
 
-/// The lines of `/proc/meminfo` that mean something to us, in bytes.
+/// The lines of `/proc/meminfo` that Justitia uses, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemInfo {
     /// `MemTotal`.
@@ -128,7 +128,7 @@ pub struct MemInfo {
     pub buffers: Option<Bytes>,
     /// `Shmem`.
     pub shmem: Option<Bytes>,
-    /// `MemAvailable`: what could be had without swapping.
+    /// `MemAvailable`: memory available without swapping.
     pub available: Option<Bytes>,
     /// `AnonPages`.
     pub anon: Option<Bytes>,
@@ -179,7 +179,7 @@ pub fn meminfo(text: &[u8]) -> MemInfo {
 struct Zone {
     high: Option<u64>,
     managed: Option<u64>,
-    /// Not given to allocations that a higher zone could serve.
+    /// Withheld from allocations that a higher zone could serve.
     protected: u64,
 }
 
@@ -190,9 +190,9 @@ impl Zone {
     }
 }
 
-/// What the kernel keeps free by `/proc/zoneinfo`, in pages: each zone's high watermark, and what it
-/// withholds from allocations that a higher zone could serve (`calculate_totalreserve_pages` in
-/// `mm/page_alloc.c`). The lines `high:` of the per-CPU lists are something else.
+/// The pages that the kernel keeps free, from `/proc/zoneinfo`: each zone's high watermark, and the pages
+/// withheld from allocations that a higher zone could serve (`calculate_totalreserve_pages` in
+/// `mm/page_alloc.c`). The lines `high:` of the per-CPU lists mean something else.
 pub fn kept_free_pages(text: &[u8]) -> Option<u64> {
     let mut zones: Vec<Zone> = Vec::new();
     for line in lines(text) {

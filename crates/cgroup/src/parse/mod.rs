@@ -34,7 +34,8 @@ pub fn single(text: &[u8]) -> Option<u64> {
     number(text.trim_ascii())
 }
 
-/// What the text of a knob's file says. `None`: it holds no value, or a text no kernel known to us writes.
+/// The value in the text of a knob's file. `None`: the knob holds no value, or the text is in no format that
+/// a known kernel writes.
 pub fn knob(knob: Knob, text: &[u8]) -> Option<Value> {
     match knob.kind() {
         Kind::Limit => memory::limit(text).map(Value::Limit),
@@ -73,7 +74,7 @@ pub(crate) fn keyed_colon(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
     })
 }
 
-/// Hands the same bytes to every parser: what the property tests and the fuzzer call.
+/// Hands the same bytes to every parser, for the property tests and the fuzzer.
 #[doc(hidden)]
 pub fn everything(text: &[u8]) {
     let _ = memory::stat(text).memory();

@@ -2,8 +2,8 @@
 
 use super::{keyed_colon, lines, number, words};
 
-/// Counters of `/proc/PID/io`: all threads of the process, ended ones too, and, as the kernel
-/// adds them up when it is waited for, every child that ended.
+/// Counters of `/proc/PID/io`: of all threads of the process, ended ones too, and of every ended child that
+/// was waited for (the kernel adds a child's counters then).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessIo {
     /// Bytes through read-like system calls: page cache, pipes, sockets, terminals alike.

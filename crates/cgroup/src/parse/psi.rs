@@ -1,5 +1,5 @@
-//! Pressure files: `memory.pressure`, `io.pressure`, `/proc/pressure/*`. Totals are microseconds
-//! since the group was made; the averages are left to those who like them.
+//! Pressure files: `memory.pressure`, `io.pressure`, `/proc/pressure/*`. Totals are microseconds since the
+//! group was made. The averages are not parsed.
 
 use super::{lines, number, words};
 

@@ -1,4 +1,4 @@
-//! Properties of the parsers: exact on the kernel's text, unknown is `None`, no bytes panic.
+//! Properties of the parsers: exact on the kernel's text, unknown is `None`, no input panics.
 
 use justitia_policy::units::{Bytes, Limit};
 use justitia_policy::Color;

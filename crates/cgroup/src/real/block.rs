@@ -1,10 +1,10 @@
-//! Disks: those that BFQ schedules, whose `queue/scheduler` shows it in brackets, and the others. BFQ's knobs are in
-//! `queue/iosched`, a directory that is made anew, with another inode, whenever a scheduler is
+//! The host's disks: those that BFQ schedules, with `[bfq]` in `queue/scheduler`, and the others. BFQ's knobs
+//! are in `queue/iosched`. The kernel recreates that directory, with another inode, whenever a scheduler is
 //! selected.
 //!
-//! A host may have a thousand loop and mapper devices, and schedulers are selected at boot: the
-//! list is made anew every ten seconds. Nobody is misled by an old one: the directory of a
-//! scheduler that is gone says so.
+//! A host may have a thousand loop and mapper devices, and schedulers are selected at boot. The list is
+//! therefore rebuilt only every ten seconds. An old list does no harm: accesses to the directory of a removed
+//! scheduler fail with `ENODEV`.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,11 +23,11 @@ use crate::{Buffer, Quirks};
 
 /// `f_type` of sysfs.
 const SYSFS_MAGIC: fs::FsWord = 0x6265_6572;
-/// How long a list is good for.
+/// Lifetime of the list.
 const LIST_LASTS: Duration = Duration::from_secs(10);
-/// A knob that BFQ always had and that is not ours: without it the directory is gone.
+/// A knob that every BFQ has and Justitia does not manage. If it is missing, the directory is gone.
 const SIGN: &str = "slice_idle";
-/// How the active scheduler is shown.
+/// BFQ as the active scheduler, as `queue/scheduler` shows it.
 const ACTIVE: &[u8] = b"[bfq]";
 
 /// The host's disks.
@@ -74,14 +74,15 @@ impl Disks {
         }
     }
 
-    /// The directory of block devices, if this may be a name in it.
+    /// The directory of block devices, if `name` can be an entry of it.
     fn root_of(&self, name: &str) -> Result<&OwnedFd, Errno> {
         let inside = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
         let root = self.root.as_ref().filter(|_| inside);
         root.ok_or(Errno::NOENT)
     }
 
-    /// Opens what io.cost knows of a disk; of one that BFQ schedules by now too, so that it can be put back.
+    /// Opens the io.cost knobs of a disk. This includes a disk that BFQ schedules by now, so that its prior
+    /// values can be restored.
     pub(crate) fn open_cost(&self, name: &str, cgroups: impl AsFd) -> Result<CostDirectory, Errno> {
         let root = self.root_of(name)?;
         CostDirectory::open(root, cgroups, name, Arc::clone(&self.shared))
@@ -103,7 +104,7 @@ impl Disks {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         if list.made.is_none_or(|made| made.elapsed() >= LIST_LASTS) {
             list.paths.clear();
-            // What could not be listed is looked for again when this list is old.
+            // A scan that failed is repeated when this list expires.
             let _ = scan(root, &mut list.paths);
             list.paths.sort_unstable();
             list.made = Some(Instant::now());
@@ -119,7 +120,7 @@ impl Disks {
 
 fn scan(root: &OwnedFd, paths: &mut Vec<String>) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    // Anew: a directory descriptor remembers how far it was read.
+    // Opened again, because a directory descriptor keeps its position.
     let dir = fs::openat(root, ".", flags | OFlags::DIRECTORY, Mode::empty())?;
     let mut space = [MaybeUninit::uninit(); 4 << 10];
     let mut entries = RawDir::new(&dir, &mut space);
@@ -146,7 +147,7 @@ enum Served {
     Otherwise,
 }
 
-/// `None`: it has no queue of requests of its own (RAM, device mapper, RAID), or a file behind it.
+/// `None`: it has no request queue of its own (RAM, device mapper, RAID), or a file backs it.
 fn how(root: &OwnedFd, name: &str, buffer: &mut Buffer) -> Result<Option<Served>, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let path = format!("{name}/queue/scheduler");

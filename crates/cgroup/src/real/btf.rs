@@ -1,13 +1,13 @@
-//! What BPF programs need to know of the kernel. Its type information: `/sys/kernel/btf`, one file for the
-//! kernel and one for each loaded module that has any. Functions of modules: `/proc/kallsyms`. CPUs that are
-//! not to be interrupted: `/sys/devices/system/cpu/nohz_full`.
+//! Facts about the kernel that the BPF programs depend on. Type information: `/sys/kernel/btf`, one file for
+//! the kernel and one for each loaded module that has any. Functions of modules: `/proc/kallsyms`. CPUs that
+//! are not to be interrupted: `/sys/devices/system/cpu/nohz_full`.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
-/// Whether the kernel (`None`) or a module of it describes its types. `false` also for a module
-/// that is not loaded or is part of the kernel itself.
+/// Whether the kernel (`None`) or one of its modules has BTF. `false` also for a module that is not loaded or
+/// is built into the kernel.
 pub fn has_btf(module: Option<&str>) -> bool {
     Path::new("/sys/kernel/btf")
         .join(module.unwrap_or("vmlinux"))
@@ -27,7 +27,7 @@ pub fn module_has(module: &str, function: &str) -> bool {
     })
 }
 
-/// Whether there are CPUs that the kernel keeps away from.
+/// Whether the kernel has `nohz_full` CPUs.
 pub fn has_nohz_full() -> bool {
     fs::read_to_string("/sys/devices/system/cpu/nohz_full")
         .is_ok_and(|list| list.starts_with(|first: char| first.is_ascii_digit()))

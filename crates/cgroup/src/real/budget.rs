@@ -52,8 +52,8 @@ impl Budget {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// One descriptor's worth, kept until it is dropped. `modest`: only while more than half of
-    /// the budget is left, for files that are worth less.
+    /// A permit for one descriptor, held until it is dropped. `modest` is for less important files: granted
+    /// only while more than half of the budget is left.
     pub(crate) fn take(self: &Arc<Budget>, modest: bool) -> Option<Permit> {
         let floor = if modest { self.total / 2 } else { 0 };
         self.left

@@ -1,7 +1,7 @@
-//! What io.cost knows of one disk, as a directory of knobs: the disk's lines of the root cgroup's files, without
-//! its number in front, and its counters.
+//! One disk for io.cost, as a directory of knobs: the disk's lines in the root cgroup's files, without the
+//! leading device number, and the disk's counters.
 //!
-//! Only disks with a queue of requests of their own have one: io.cost never sees the bios of a volume that passes
+//! Only disks with a request queue of their own have one: io.cost never sees the bios of a volume that passes
 //! them on (device mapper, RAID).
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,10 +16,10 @@ use crate::fs::{cost_path, directory_id};
 use crate::parse::lines;
 use crate::{Buffer, Directory, File, PsiTrigger, Quirks, Watch};
 
-/// Where udev keeps what it knows of devices.
+/// The database of udev.
 const UDEV: &str = "/run/udev/data";
 
-/// A disk in the eyes of io.cost.
+/// A disk for io.cost.
 #[derive(Debug)]
 pub(crate) struct CostDirectory {
     id: GroupId,
@@ -87,7 +87,7 @@ impl Directory for CostDirectory {
         match file {
             File::IoCostQos | File::IoCostModel | File::IoStat => {
                 buffer.pread(open(&self.root, file.name(), OFlags::RDONLY)?, true)?;
-                // No line: io.cost was never told of this disk.
+                // Without a line, io.cost was never configured for this disk.
                 let line = line_of(buffer.bytes(), &self.number).unwrap_or_default();
                 let line = line.to_vec();
                 buffer.refill().extend_from_slice(&line);

@@ -1,8 +1,8 @@
 //! One real cgroup: an open directory and the files of it that are read again and again.
 //!
-//! A cached descriptor keeps its cgroup's identity: after removal it says `ENODEV`, even if a
-//! cgroup of the same name exists by then. Writes open the file anew each time: a descriptor that
-//! hangs in a slow write holds its own lock, and a newer value must get past it.
+//! A cached descriptor keeps its cgroup's identity: after removal it returns `ENODEV`, even if a cgroup of
+//! the same name exists by then. Each write opens the file again: a descriptor that hangs in a slow write
+//! holds its own lock, and a newer value must get past it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,17 +20,17 @@ const CACHED: usize = File::CgroupProcs as usize + 1;
 const HOT: usize = File::CpuPressure as usize + 1;
 /// What [`Group::activity`](crate::Group::activity) reads.
 const PROBED: [usize; 2] = [File::MemoryCurrent as usize, File::IoPressure as usize];
-/// A file that was missing is looked for again after this many misses: controllers can be
-/// enabled, schedulers selected.
+/// A missing file is looked for again after this many misses, because controllers can be enabled and
+/// schedulers selected.
 const LOOK_AGAIN: u8 = 64;
 
-/// What all cgroups of a mount share.
+/// State that all cgroups of a mount share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) quirks: Quirks,
     pub(crate) budget: Arc<Budget>,
-    /// The file by whose absence a removed directory of the kernel's is told; `None`: on an
-    /// ordinary file system, where the link count tells.
+    /// If this file is absent, the kernel has removed the directory. `None`: an ordinary file system, where
+    /// the link count tells.
     pub(crate) sign: Option<&'static str>,
 }
 
@@ -39,7 +39,7 @@ struct Cache {
     kept: [Option<Kept>; CACHED],
     /// Misses left until a missing file is looked for again; 0: not known to be missing.
     missing: [u8; File::ALL.len()],
-    /// Whether a file can be written, and for how many questions that answer stands.
+    /// Whether a file can be written, and for how many more queries that answer stands.
     writable: [(bool, u8); File::ALL.len()],
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct RealDirectory {
     cache: Mutex<Cache>,
 }
 
-/// What is removed is `ENODEV`, what is missing `ENOENT`.
+/// Errors: `ENODEV` for a removed cgroup, `ENOENT` for a missing file.
 impl RealDirectory {
     pub(crate) fn open(
         mount: impl AsFd,

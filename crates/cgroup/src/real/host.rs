@@ -1,6 +1,6 @@
-//! Memory of the host: `/proc/meminfo` and `/proc/pressure` each time, `/proc/zoneinfo` (long on
-//! many CPUs, and its watermarks change only when memory is plugged or a sysctl is written) every
-//! ten seconds. A kernel without PSI has no pressure files: what they would say is not known.
+//! Memory of the host. `/proc/meminfo` and `/proc/pressure` are read each time. `/proc/zoneinfo` is read
+//! every ten seconds: it is long on many CPUs, and its watermarks change only when memory is plugged or a
+//! sysctl is written. A kernel without PSI has no pressure files; their values are `None`.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,6 @@ use crate::{parse, Buffer};
 
 const WATERMARKS_LAST: Duration = Duration::from_secs(10);
 
-/// Reads the host's memory.
 #[derive(Debug)]
 pub(crate) struct HostReader(Mutex<State>);
 
@@ -79,7 +78,7 @@ impl HostReader {
     }
 }
 
-/// What a pressure file says; nothing if it cannot be read.
+/// The totals of a pressure file, unknown if it cannot be read.
 fn totals(file: Option<&OwnedFd>, buffer: &mut Buffer) -> Totals {
     match file.map(|file| buffer.pread(file, false)) {
         Some(Ok(())) => parse::psi::totals(buffer.bytes()),
@@ -91,8 +90,8 @@ fn open(path: &str) -> Option<OwnedFd> {
     fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
-/// Which boot this is (`/proc/sys/kernel/random/boot_id`): cgroups and what is held of them end
-/// with it.
+/// Id of this boot (`/proc/sys/kernel/random/boot_id`). Cgroups, and all that is kept of them, end with the
+/// boot.
 pub fn boot_id() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     id.map_or_else(|_| "unknown".to_owned(), |id| id.trim().to_owned())
@@ -124,7 +123,7 @@ mod tests {
     fn this_host_has_pressure_where_its_kernel_counts_it() {
         let then = HostReader::new();
         let (first, second) = (then.read().pressure, then.read().pressure);
-        // The file exists but cannot be read where PSI is compiled in and switched off.
+        // If PSI is compiled in and switched off, the file exists but reads fail.
         let counted = |name| std::fs::read(format!("/proc/pressure/{name}")).is_ok();
         assert_eq!(first.memory_some_us.is_some(), counted("memory"));
         assert_eq!(first.io_some_us.is_some(), counted("io"));

@@ -49,7 +49,7 @@ use process::RealProcess;
 /// `f_type` of the cgroup2 file system.
 const CGROUP2_SUPER_MAGIC: fs::FsWord = 0x6367_7270;
 
-/// The cgroups of a mount, taken for one agent.
+/// The exclusive claim of one agent to the cgroups of a mount.
 #[derive(Debug)]
 pub struct Claim(#[allow(dead_code, reason = "held, not used")] Option<OwnedFd>);
 
@@ -69,8 +69,8 @@ impl RealFs {
         Ok(fs.with_disks("/sys/block"))
     }
 
-    /// A directory tree taken for cgroups: of an ordinary file system, for tests, where what is
-    /// written stays as it was written; or a part of cgroup2. It has no disks.
+    /// Treats a directory tree as cgroups: a part of cgroup2, or, for tests, a tree of an ordinary file
+    /// system, where written text stays as it was written. The host has no disks.
     pub fn on_directory(path: impl AsRef<Path>) -> Result<RealFs, Error> {
         RealFs::below(path.as_ref(), Budget::of_process())
     }
@@ -93,18 +93,18 @@ impl RealFs {
         })
     }
 
-    /// Takes its disks from this directory, which is laid out as sysfs lays out its block devices.
-    /// One that cannot be opened has none.
+    /// Takes the disks from this directory, which has the layout of `/sys/block`. A directory that cannot be
+    /// opened has no disks.
     #[must_use]
     pub fn with_disks(self, path: impl AsRef<Path>) -> RealFs {
         let disks = Disks::below(path.as_ref(), &self.shared.budget);
         RealFs { disks, ..self }
     }
 
-    /// Takes these cgroups until the claim is dropped; `None`: another has them. A `flock(2)` on the
-    /// root's `memory.reclaim`, the one file there that only root can open: any local user could hold the
-    /// lock of a file that everybody may read. Before Linux 5.19, which has no such file, all claims are
-    /// granted.
+    /// Claims these cgroups until the claim is dropped. `None`: another process has claimed them. The claim
+    /// is a `flock(2)` on the root's `memory.reclaim`, the one file there that only root can open; any local
+    /// user could lock a file that everybody may read. Kernels before Linux 5.19 lack the file, and all
+    /// claims are granted.
     pub fn claim(&self) -> Result<Option<Claim>, Error> {
         let file = File::MemoryReclaim;
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
@@ -123,8 +123,8 @@ impl RealFs {
     fn children_of(&self, path: &str, most: usize, out: &mut Vec<Child>) -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         if self.shared.sign.is_some() {
-            // kernfs counts 2 links and one for each child: a leaf, as most are, is told without
-            // listing its seventy files.
+            // A kernfs directory has 2 links and one for each child. The link count identifies a leaf, as
+            // most groups are, without listing its seventy files.
             let stat = fs::statat(&self.root, relative(path), fs::AtFlags::SYMLINK_NOFOLLOW)?;
             if stat.st_nlink == 2 {
                 return Ok(());
@@ -147,7 +147,7 @@ impl RealFs {
                 break;
             };
             left = fewer;
-            // A name that is not UTF-8 cannot be a path of ours: left unmanaged.
+            // A name that is not UTF-8 cannot be one of our paths. The group stays unmanaged.
             match name {
                 Err(_) => {}
                 Ok(name) => out.push(Child {
@@ -168,8 +168,8 @@ fn relative(path: &str) -> &str {
     }
 }
 
-/// Writes a trigger to an open pressure file, which then can be polled for it. Who lacks
-/// `CAP_SYS_RESOURCE` gets the same share of a longer window.
+/// Writes a trigger to an open pressure file, which can then be polled. Without `CAP_SYS_RESOURCE`, the
+/// trigger is the same share of a longer window.
 fn arm(fd: impl AsFd, trigger: PsiTrigger) -> Result<(), Errno> {
     let write =
         |trigger: PsiTrigger| rustix::io::write(&fd, format!("{trigger}\0").as_bytes()).map(|_| ());
@@ -260,7 +260,7 @@ impl CgroupFs for RealFs {
     fn multi_generational(&self) -> Option<bool> {
         match std::fs::read("/sys/kernel/mm/lru_gen/enabled") {
             Ok(text) => Some(crate::parse::host::lru_gen(&text)? & 1 == 1),
-            // A kernel without it.
+            // A kernel without the multi-generational LRU.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(false),
             Err(_) => None,
         }
@@ -271,7 +271,7 @@ impl CgroupFs for RealFs {
     }
 }
 
-/// A directory that is not there is a cgroup that is gone.
+/// A missing directory means that the cgroup is gone.
 fn directory_error(path: &str, errno: Errno) -> Error {
     match errno {
         Errno::NOENT | Errno::NOTDIR => Error::from_errno(path, "directory", Errno::NODEV),

@@ -1,4 +1,4 @@
-//! Finding the cgroup2 mount and telling precisely why a host cannot be managed.
+//! Finds the cgroup2 mount, or the precise reason why a host cannot be managed.
 //!
 //! Kernel files: `/proc/self/mountinfo`, `cgroup.controllers`, `cgroup.subtree_control`.
 
@@ -20,8 +20,8 @@ pub struct MountOf {
     pub kind: String,
 }
 
-/// Tells the mount that an open file is on without asking its file system, which may be one that answers
-/// when it likes. `None`: not known.
+/// The mount of an open file. Does not ask the file system, which may take any time to answer. `None`: not
+/// known.
 pub fn mount_of(file: impl AsFd) -> Option<MountOf> {
     let fd = file.as_fd().as_raw_fd();
     let info = std::fs::read(format!("/proc/self/fdinfo/{fd}")).ok()?;
@@ -75,8 +75,8 @@ impl Mount {
     }
 }
 
-/// The cgroup2 mount that has the controllers, or what is wrong with this host. Of several mounts
-/// of the same hierarchy the first that shows its root counts.
+/// The cgroup2 mount that has the controllers, or the reason why this host has none. Among several mounts of
+/// the hierarchy, the first that shows its root counts.
 fn choose(
     mounts: &[CgroupMount],
     controllers_of: impl Fn(&CgroupMount) -> String,

@@ -1,4 +1,4 @@
-//! What this process itself occupies: `/proc/self/statm`.
+//! Memory of this process itself: `/proc/self/statm`.
 
 use std::fs;
 

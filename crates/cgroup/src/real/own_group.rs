@@ -4,7 +4,7 @@
 //! relative to the root of the process's cgroup namespace, so that in a container with a namespace
 //! of its own both say `/`, and in one without both say the host's path.
 //!
-//! Needs no controller: who declares a color has none of the agent's rights.
+//! Needs no controller: an application that declares a color has none of the agent's rights.
 
 use std::path::PathBuf;
 
@@ -55,7 +55,7 @@ impl OwnGroup {
     }
 }
 
-/// The path of a cgroup below a mount that shows the tree from `root` on; `None`: not below it.
+/// The path of a cgroup below a mount whose root is `root`. `None`: not below it.
 fn below(root: &str, group: &str) -> Option<String> {
     let rest = group.strip_prefix(root.trim_end_matches('/'))?;
     let outside = group.split('/').any(|part| part == "..");
@@ -71,8 +71,8 @@ fn read(file: &str) -> Result<Vec<u8>, MountError> {
 }
 
 impl RealFs {
-    /// Moves this process, all its threads, into a cgroup. What it touches from then on is charged
-    /// there; a group whose children have controllers takes no processes (`EBUSY`).
+    /// Moves this process with all its threads into a cgroup. Memory that it touches from then on is charged
+    /// there. A group whose children have controllers accepts no processes (`EBUSY`).
     pub fn join(&self, path: &str) -> Result<(), Error> {
         let file = File::CgroupProcs.name();
         let name = format!("{}/{file}", relative(path));
@@ -83,8 +83,8 @@ impl RealFs {
             .map_err(|errno| Error::from_errno(path, file, errno))
     }
 
-    /// Whether this cgroup, which is there, is the root of the whole hierarchy, which belongs to nobody. The root of a
-    /// container's own namespace is not.
+    /// Whether this cgroup, which must exist, is the root of the whole hierarchy, which belongs to nobody.
+    /// The root of a container's cgroup namespace is not.
     pub fn is_hierarchy_root(&self, path: &str) -> bool {
         let file = format!("{}/{NOT_IN_THE_ROOT}", relative(path));
         let missing = fs::statat(&self.root, file.as_str(), AtFlags::empty());

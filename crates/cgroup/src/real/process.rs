@@ -1,7 +1,7 @@
 //! One real process.
 //!
-//! An open `/proc/PID/io` belongs to that process for ever: when it ended, reading says `ESRCH`,
-//! even if the pid was given to another. Without a descriptor to spare, the start time tells.
+//! An open `/proc/PID/io` stays bound to its process: after the process ends, a read returns `ESRCH`, even if
+//! the pid was recycled. Without a descriptor to spare, the start time identifies the process.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct RealProcess {
 
 impl RealProcess {
     pub(crate) fn open(pid: u32, budget: &Arc<Budget>) -> Result<RealProcess, Errno> {
-        // Both files through one directory: they are of one process.
+        // Both files are opened through one directory, so they belong to one process.
         let dir = open_directory(pid)?;
         let stat = read_stat(&dir, &mut Buffer::new())?;
         let io = keep(&dir, budget)?;
@@ -36,7 +36,7 @@ impl RealProcess {
         })
     }
 
-    /// The process's directory and its line of facts, if it is still the same process.
+    /// The process's directory and its `stat`, if it is still the same process.
     fn look(&self, buffer: &mut Buffer) -> Result<(OwnedFd, ProcessStat), Errno> {
         let dir = open_directory(self.pid)?;
         let stat = read_stat(&dir, buffer)?;
@@ -62,7 +62,7 @@ impl Process for RealProcess {
         if let Some(kept) = &self.io {
             buffer.pread(&kept.fd, false)?;
         } else {
-            // Groups that went quiet since may have given theirs back.
+            // Groups that went quiet since may have returned their descriptors.
             let (dir, _) = self.look(buffer)?;
             self.io = keep(&dir, &self.budget)?;
             match &self.io {

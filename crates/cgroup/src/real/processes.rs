@@ -1,8 +1,7 @@
 //! Processes and the files they hold open: `/proc/PID/{exe,cmdline,stat,cgroup,fd,fdinfo,mountinfo}`.
 //!
-//! A process may end, and a descriptor be closed, between any two looks: what is gone is left out
-//! or `None`. Whoever needs to be sure that a process is still the same compares
-//! [`Processes::started`].
+//! A process may end, and a descriptor may be closed, between any two reads: it is then left out or `None`.
+//! To be sure that a process is still the same, compare [`Processes::started`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -84,7 +83,7 @@ impl Processes {
         Some(process_stat(&fs::read(self.of(pid, "stat")).ok()?)?.start_ticks)
     }
 
-    /// Its cgroup: of cgroup v2, or, where it is in the root of that, of systemd's v1 hierarchy.
+    /// Its cgroup in cgroup v2, or, if that is the root or missing, in systemd's v1 hierarchy.
     pub fn group(&self, pid: u32) -> Option<String> {
         let text = fs::read(self.of(pid, "cgroup")).ok()?;
         let unified = unified_group(&text).filter(|path| path != "/");
@@ -110,9 +109,8 @@ impl Processes {
         Ok(fds.into_iter().filter_map(look).collect())
     }
 
-    /// Opens the file behind another process's descriptor anew, read-only: also one that was
-    /// removed, or that is in a mount namespace of its own. The new descriptor is ours alone: it
-    /// shares neither position nor locks.
+    /// Reopens the file behind another process's descriptor, read-only. This also works for a removed file
+    /// and for a file in another mount namespace. The new descriptor shares neither position nor locks.
     ///
     /// # Errors
     /// It is closed by now, or we may not open it.
@@ -124,8 +122,8 @@ impl Processes {
             .open(self.of(pid, &format!("fd/{fd}")))
     }
 
-    /// The device of the file system that a mount shows, as the file system itself is numbered:
-    /// the files of a btrfs subvolume have another in `stat(2)`.
+    /// The device number of the file system of a mount. Files of a btrfs subvolume have another number in
+    /// `stat(2)`.
     pub fn device_of_mount(&self, pid: u32, mount: u64) -> Option<Device> {
         device_of_mount(&fs::read(self.of(pid, "mountinfo")).ok()?, mount)
     }
@@ -142,8 +140,7 @@ fn numbers(dir: &Path) -> io::Result<Vec<u32>> {
     Ok(entries.filter_map(number).collect())
 }
 
-/// Reads the host's memory where there is no cgroup2 to be asked through
-/// [`CgroupFs`](crate::CgroupFs).
+/// Reads the host's memory where there is no cgroup2 and hence no [`CgroupFs`](crate::CgroupFs).
 #[derive(Debug)]
 pub struct HostMemory(HostReader);
 
@@ -154,7 +151,7 @@ impl Default for HostMemory {
 }
 
 impl HostMemory {
-    /// What it is now. What cannot be read is `None`.
+    /// Its current state. A value that cannot be read is `None`.
     pub fn read(&self) -> Host {
         self.0.read()
     }

@@ -168,7 +168,7 @@ struct Scratch {
 
 impl Scratch {
     fn new(name: &str) -> Scratch {
-        // Another cgroup2 mount than the host's own, for a look on a hybrid host.
+        // A cgroup2 mount other than the host's own, for tests on a hybrid host.
         let mount = std::env::var_os("JUSTITIA_TEST_CGROUP2").map_or_else(
             || Mount::detect().unwrap().path().to_owned(),
             std::path::PathBuf::from,
@@ -212,7 +212,7 @@ fn the_kernel_takes_every_knob_and_gives_it_back() {
             assert_eq!(group.read_knob(knob), Ok(Some(Value::Weight(250))));
         }
     }
-    // Nothing to take from an empty group: asked for, answered, no error.
+    // An empty group has nothing to reclaim, and the write is still no error.
     group
         .write_knob(Knob::MemoryReclaim, Value::Reclaim(Bytes::mib(1)))
         .unwrap();
@@ -304,9 +304,9 @@ fn a_pressure_trigger_is_accepted_and_ends_with_its_group() {
     assert_eq!(woken, [Wake::Gone(group.id()), Wake::Gone(group.id())]);
 }
 
-/// What the guard's bound on the root cgroup rests on: it has `memory.reclaim`, and with the classic
-/// LRU reclaim there takes from who is not protected. What the other LRU takes is printed: it is not
-/// asked to.
+/// The guard's bound on the root cgroup needs this: the root has `memory.reclaim`, and with the classic LRU
+/// reclaim there takes from unprotected groups. For the multi-generational LRU the test only prints the
+/// amounts.
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn reclaim_from_the_root_takes_from_the_unprotected() {
@@ -328,7 +328,7 @@ fn reclaim_from_the_root_takes_from_the_unprotected() {
         let _ = std::fs::write(LRU_GEN, generations);
         rustix::fs::sync();
         std::fs::write("/proc/sys/vm/drop_caches", "1").unwrap();
-        // Who writes a file pays for it, whatever was left in the page cache before.
+        // The writer of a file is charged for it, whatever was left in the page cache before.
         for scratch in [&kept, &given] {
             let path = files.path().join(&scratch.name[1..]);
             let status = std::process::Command::new("sh")
@@ -380,7 +380,7 @@ fn one_handle_at_a_time_has_the_cgroups_whatever_others_lock() {
     std::fs::write(root.path().join("memory.reclaim"), "").unwrap();
     let first = RealFs::on_directory(root.path()).unwrap();
     let second = RealFs::on_directory(root.path()).unwrap();
-    // What any local user can do.
+    // Any local user can take this lock.
     let directory = std::fs::File::open(root.path()).unwrap();
     flock(&directory, FlockOperation::NonBlockingLockExclusive).unwrap();
     let claim = first.claim().unwrap();

@@ -1,4 +1,4 @@
-//! A host in memory: texts by path, and refusals on order.
+//! A host in memory: texts by path, and injected errors.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -37,7 +37,7 @@ impl FakeHost {
             .insert(path.to_owned(), Ok(text.to_owned()));
     }
 
-    /// Lets every access to a path fail.
+    /// Makes every access to a path fail.
     pub fn refuse(&self, path: &str, errno: Errno) {
         self.lock().files.insert(path.to_owned(), Err(errno));
     }

@@ -1,4 +1,4 @@
-//! One look at the host's own files.
+//! Reads the host's own files, once.
 
 use rustix::io::Errno;
 
@@ -22,13 +22,13 @@ pub struct Disk {
     pub name: String,
     /// Its number.
     pub device: Known<Device>,
-    /// What serves its queue.
+    /// The I/O scheduler of its queue.
     pub scheduler: Known<Scheduler>,
-    /// Whether it spins, or says so.
+    /// Whether it reports that it spins.
     pub rotational: Known<bool>,
 }
 
-/// What the host's files say. Sysctls are as their files hold them.
+/// The contents of the host's files. Sysctls are as their files hold them.
 #[derive(Debug, Clone)]
 pub struct HostFacts {
     /// The kernel's release; shown, never compared.
@@ -98,7 +98,7 @@ impl HostFacts {
         }
     }
 
-    /// What the disks did since boot: read twice for a rate.
+    /// I/O counters of the disks since boot; read twice for a rate.
     pub fn disk_counters(files: &dyn HostFiles) -> Known<Vec<DiskCounters>> {
         let mut reader = Reader {
             files,
@@ -107,7 +107,7 @@ impl HostFacts {
         reader.parsed("/proc/diskstats", |text| Some(diskstats(text)))
     }
 
-    /// Where cgroup2 is mounted; of several mounts the first that shows its root.
+    /// Where cgroup2 is mounted. Among several mounts, the first that shows the hierarchy's root.
     pub fn cgroup2(&self) -> Known<Option<&CgroupMount>> {
         match &self.cgroups {
             Ok(mounts) => Ok(cgroup2_of(mounts)),
@@ -150,7 +150,7 @@ impl Reader<'_> {
             .map_err(|errno| Unread::from_errno(path, errno))
     }
 
-    /// The file exists but refuses to be read where PSI is compiled in and switched off.
+    /// If PSI is compiled in and switched off, the file exists but reads fail.
     fn psi(&mut self) -> Known<bool> {
         let path = "/proc/pressure/memory";
         match self.files.read(path, &mut self.buffer) {

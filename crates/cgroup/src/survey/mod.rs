@@ -1,12 +1,12 @@
-//! What a host is like, for the one who looks once: memory, swap, sysctls, kernel features, mounts,
-//! disks. The agent's loop does not come here.
+//! Facts about a host, read once: memory, swap, sysctls, kernel features, mounts, disks. The agent's loop
+//! does not use this module.
 //!
-//! Every answer is [`Known`]: the value, or what could not be read and why. A file whose absence
-//! means something is `Ok(None)`. Kernel files: `/proc/meminfo`, `/proc/swaps`, `/proc/sys/vm`,
-//! `/proc/pressure`, `/proc/diskstats`, `/proc/self/mountinfo`, `/sys/kernel/mm/lru_gen`,
+//! Every fact is [`Known`]: the value, or the file that could not be read and why. Where the absence of a
+//! file means something, the fact is `Ok(None)`. Kernel files: `/proc/meminfo`, `/proc/swaps`,
+//! `/proc/sys/vm`, `/proc/pressure`, `/proc/diskstats`, `/proc/self/mountinfo`, `/sys/kernel/mm/lru_gen`,
 //! `/sys/kernel/btf`, `/sys/block`.
 //!
-//! [`HostFiles`] is where the texts come from: [`RealHost`] reads them, [`FakeHost`] holds them.
+//! [`HostFiles`] provides the texts: [`RealHost`] reads them, [`FakeHost`] holds them.
 
 mod fake;
 mod host;
@@ -27,9 +27,9 @@ pub type Known<T> = Result<T, Unread>;
 /// Something that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unread {
-    /// What: a file, with its owner.
+    /// The file, with its owner.
     pub what: String,
-    /// Why not.
+    /// Why it could not be read.
     pub why: String,
 }
 
@@ -93,7 +93,7 @@ impl Default for RealHost {
 }
 
 impl RealHost {
-    /// As on a host whose root is here.
+    /// A host whose root directory is this one.
     pub fn below(root: impl Into<PathBuf>) -> RealHost {
         RealHost { root: root.into() }
     }
@@ -124,7 +124,7 @@ impl HostFiles for RealHost {
     }
 }
 
-/// Bytes of a page of this host.
+/// Page size of this host, bytes.
 pub fn page_size() -> u64 {
     rustix::param::page_size() as u64
 }

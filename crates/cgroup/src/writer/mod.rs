@@ -1,16 +1,15 @@
-//! Writing without waiting.
+//! Writes knobs without blocking the caller.
 //!
 //! A write to `memory.high` or `memory.reclaim` reclaims in the kernel and may block for seconds.
 //! So writes are done by a pool of threads, each with a deadline:
 //!
 //! - one stuck cgroup never delays another: a worker past its deadline is written off and
 //!   replaced, up to [`WriterConfig::max_stuck`] of them;
-//! - writes to one group happen in the order they were submitted, one at a time, until one times
-//!   out: then newer ones go past it (raising `memory.high` is what frees a group that hangs in
-//!   reclaim);
+//! - writes to one group happen in the order they were submitted, one at a time, until one times out: then
+//!   newer ones go past it (raising `memory.high` frees a group that hangs in reclaim);
 //! - a newer value for a knob supersedes one that still waits in the queue;
-//! - every ticket has exactly one outcome, and a timed-out one a second, [`WriteResult::Late`],
-//!   when the kernel comes back.
+//! - every ticket has exactly one outcome, and a timed-out one a second, [`WriteResult::Late`], when the
+//!   kernel returns.
 //!
 //! Left out: cancelling. A write in the kernel cannot be taken back.
 
@@ -29,10 +28,10 @@ use justitia_policy::snapshot::GroupId;
 use crate::{Error, Group, Waker, Written};
 use queue::{Job, Queue};
 
-/// A worker holds no deep stacks.
+/// A worker needs no deep stack.
 const STACK_BYTES: usize = 128 << 10;
 
-/// Size and patience of the pool.
+/// Size and deadline of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriterConfig {
     /// Threads that write.
@@ -57,7 +56,7 @@ impl Default for WriterConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// Which write.
@@ -79,13 +78,13 @@ pub struct Outcome {
 pub enum WriteResult {
     /// Written.
     Done,
-    /// `memory.reclaim` found less than asked.
+    /// `memory.reclaim` reclaimed less than requested.
     Partial,
-    /// A newer value for the same knob took its place before it was begun.
+    /// A newer value for the same knob replaced it before it began.
     Superseded,
     /// Past its deadline. It may still happen: then a [`WriteResult::Late`] follows.
     TimedOut,
-    /// A timed-out write came back after all.
+    /// A timed-out write returned after all.
     Late(Result<Written, Error>),
     /// Not written.
     Failed(Error),
@@ -101,18 +100,18 @@ pub struct Writer {
 struct Shared {
     config: WriterConfig,
     state: Mutex<Queue>,
-    /// There is work, or the end.
+    /// Signaled for new work, and at the end.
     work: Condvar,
-    /// A write began, or the end: the monitor looks at deadlines.
+    /// Signaled to the monitor when a write begins, and at the end.
     begun: Condvar,
-    /// An outcome is there.
+    /// Signaled for each outcome.
     done: Condvar,
     waker: Option<Waker>,
 }
 
 impl Writer {
-    /// Starts the pool. `waker` is woken whenever there are outcomes to take. An error: the system
-    /// has no threads for it.
+    /// Starts the pool. `waker` is woken whenever there are outcomes to take. It is an error if the system
+    /// has no threads left.
     pub fn new(config: WriterConfig, waker: Option<Waker>) -> io::Result<Writer> {
         let shared = Arc::new(Shared {
             config,
@@ -122,7 +121,7 @@ impl Writer {
             done: Condvar::new(),
             waker,
         });
-        // Dropped on failure, which ends those that were started.
+        // Dropped on failure, which ends the threads that were started.
         let writer = Writer { shared };
         for _ in 0..config.workers.max(1) {
             start("justitia-write", &writer.shared, work)?;
@@ -149,13 +148,12 @@ impl Writer {
         self.outcomes_of(|_| true, out);
     }
 
-    /// The same of some groups; the others' stay.
+    /// Takes the outcomes of some groups; those of the others stay.
     pub fn outcomes_of(&self, concerns: impl Fn(GroupId) -> bool, out: &mut Vec<Outcome>) {
         self.shared.lock().take_outcomes(concerns, out);
     }
 
-    /// Waits until nothing is queued or running, timed-out writes not counted. `false`: out of
-    /// patience.
+    /// Waits until nothing is queued or running, timed-out writes not counted. `false`: `patience` ran out.
     pub fn drain(&self, patience: Duration) -> bool {
         let state = self.shared.lock();
         let (_state, timeout) = self
@@ -198,7 +196,7 @@ fn start(name: &str, shared: &Arc<Shared>, run: fn(&Arc<Shared>)) -> io::Result<
         .map(drop)
 }
 
-/// A worker: takes jobs until the end, or until it was written off while it hung.
+/// A worker: takes jobs until the end, or until it was replaced while it hung.
 fn work(shared: &Arc<Shared>) {
     loop {
         let Some(job) = next_job(shared) else { return };

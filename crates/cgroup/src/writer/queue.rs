@@ -42,7 +42,7 @@ struct Waiting {
     ready: bool,
 }
 
-/// Everything the pool shares.
+/// State that the pool shares.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     last_ticket: u64,
@@ -55,7 +55,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Queues a job, in the place of a waiting one for the same knob if there is one.
+    /// Queues a job. It takes the place of a waiting job for the same knob.
     pub(super) fn submit(&mut self, group: Group, knob: Knob, value: Value) -> Ticket {
         self.last_ticket += 1;
         let job = Job {
@@ -97,7 +97,7 @@ impl Queue {
         Some(job)
     }
 
-    /// A worker came back. `true`: it was replaced meanwhile and has to end.
+    /// A worker returned from the kernel. `true`: it was replaced meanwhile and has to end.
     pub(super) fn finish(&mut self, job: &Job, result: Result<Written, Error>) -> bool {
         let Some(running) = self.running.remove(&job.ticket) else {
             return false;
@@ -117,7 +117,8 @@ impl Queue {
         running.replaced
     }
 
-    /// Reports the writes past their deadline and lets their groups' next ones go. Says how many.
+    /// Reports the writes past their deadline, lets their groups' next writes begin, and returns how many
+    /// expired.
     pub(super) fn expire(&mut self, now: Instant, deadline: Duration) -> usize {
         let expired: Vec<(Job, Duration)> = self
             .running
@@ -135,15 +136,15 @@ impl Queue {
         expired.len()
     }
 
-    /// How many new workers to start for as many that hang now, with at most `max_stuck` written
-    /// off at any time.
+    /// How many new workers to start in place of workers that hang, with at most `max_stuck` replaced at any
+    /// time.
     pub(super) fn replacements(&self, expired: usize, max_stuck: usize) -> usize {
         let stuck = self.running.values().filter(|r| r.replaced).count();
         let allowed = max_stuck.saturating_sub(stuck).min(expired);
         self.hanging().count().min(allowed)
     }
 
-    /// So many new workers were started. One that came back meanwhile stays, too.
+    /// Marks the workers whose replacements were started. A worker that returned meanwhile stays, too.
     pub(super) fn replaced(&mut self, started: usize) {
         let hanging: Vec<Ticket> = self.hanging().take(started).collect();
         for ticket in hanging {
@@ -168,7 +169,7 @@ impl Queue {
             .min()
     }
 
-    /// Lets a group's next job go, if it has one and nothing is in its way.
+    /// Makes a group ready if it has a job and no running write is in its way.
     fn make_ready(&mut self, id: GroupId) {
         let Some(waiting) = self.groups.get_mut(&id) else {
             return;
@@ -207,7 +208,7 @@ impl Queue {
         self.outcomes = stay;
     }
 
-    /// Nothing queued and nothing running but what timed out.
+    /// Nothing is queued, and only timed-out writes are running.
     pub(super) fn is_idle(&self) -> bool {
         self.groups.is_empty() && self.running.values().all(|running| running.timed_out)
     }

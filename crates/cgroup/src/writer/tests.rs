@@ -1,5 +1,5 @@
-//! What the writer promises: nobody waits for a stuck group, order and news within one, one
-//! outcome for each ticket.
+//! Properties of the writer: no group waits for a stuck one; within a group, writes keep their order and
+//! newer values supersede; each ticket has one outcome.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ fn until(writer: &Writer, enough: impl Fn(&[Outcome]) -> bool) -> Vec<Outcome> {
     out
 }
 
-/// Waits until so many writers hang at the gate.
+/// Waits until `count` writers hang at the gate.
 fn until_waiting(gate: &Gate, count: usize) {
     let start = Instant::now();
     while gate.waiting() != count {
@@ -99,7 +99,7 @@ fn stuck_groups_never_delay_the_others() {
     for ticket in tickets {
         assert_eq!(of(&out, ticket), [WriteResult::Done]);
     }
-    // They hang, and nobody minded.
+    // They hang, and no other group waited.
     until_waiting(&gate, 4);
     gate.open();
 }

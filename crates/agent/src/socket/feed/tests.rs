@@ -1,4 +1,4 @@
-//! Who listens is told every step, says nothing that anybody reads, and holds nobody up.
+//! A client gets every step, nothing that it sends is read, and it delays nobody.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;

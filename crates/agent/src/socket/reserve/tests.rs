@@ -1,4 +1,4 @@
-//! What can be made free is reserved; what cannot is refused with its reason.
+//! An amount that can be made free is reserved; any other is refused with a reason.
 
 use super::*;
 use crate::socket::Server;

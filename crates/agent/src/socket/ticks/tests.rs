@@ -1,4 +1,4 @@
-//! Who listens gets every tick, or is told how many it missed; nobody holds up the board.
+//! A client gets every tick, or the number of ticks that it missed; no client delays the board.
 
 use serde_json::Value;
 
@@ -135,7 +135,7 @@ fn there_is_a_limit_to_listeners_and_one_that_leaves_makes_room() {
     let refused = follow(&rig.path).unwrap_err();
     assert!(refused.cause.contains("4 clients"), "{refused}");
     listeners.pop();
-    // The thread notices when it has something to tell.
+    // The thread notices the closed connection at its next write.
     let began = Instant::now();
     let mut count = 0;
     while follow(&rig.path).is_err() {
