@@ -171,8 +171,8 @@ impl Reuse {
     }
 
     /// The curve up to `most` page cache, and the age in ticks that pages reach in a cache of that size. The
-    /// curve is `None` while too little was observed, and the age where the observations do not reach that
-    /// size.
+    /// curve is `None` while too little was observed. The age is `None` where the observations do not reach
+    /// that size.
     pub(crate) fn curve(
         &self,
         page_bytes: u64,
