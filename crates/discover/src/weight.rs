@@ -1,6 +1,6 @@
 //! The weight of a group, from the first place that states one: configuration, xattr, pod annotation, OCI
-//! annotation, OCI blockIO, `io.weight` or `io.bfq.weight`, a pod's QoS class, 100. The owner of the group's
-//! directory decides which of these count ([`Standing`]).
+//! annotation, OCI blockIO, `io.weight` or `io.bfq.weight`, a pod's QoS class, 100. Which of these count
+//! depends on the owner of the group's directory ([`Standing`]).
 
 use std::collections::BTreeMap;
 

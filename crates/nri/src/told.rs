@@ -24,7 +24,7 @@ const UNIMPLEMENTED: i32 = 12;
 #[derive(Debug, Default)]
 pub struct Told {
     now: Lists,
-    /// The parts that have come of a list in several parts.
+    /// The parts received so far of a list that comes in several parts.
     coming: Lists,
     /// A whole list has come.
     synchronized: bool,
@@ -89,7 +89,7 @@ impl Told {
         Ok((response, changed))
     }
 
-    /// Takes a part of the whole list. The last part makes the list replace what was known.
+    /// Takes a part of the whole list. With its last part, the list replaces what was known.
     fn synchronize(&mut self, part: Synchronize) -> Result<(), DecodeError> {
         for pod in part.pods {
             self.coming.add_pod(PodSandbox::decode(pod)?);

@@ -8,7 +8,7 @@
 #ifndef JUSTITIA_RECORD_H
 #define JUSTITIA_RECORD_H
 
-/* What the CPUs of a lane counted of one group. Cumulative; two cache lines, so that lanes never share one. */
+/* What the CPUs of a lane counted of one group; cumulative. Two cache lines, so that lanes share none. */
 struct counters {
 	__u64 read_bytes;
 	__u64 write_bytes;
@@ -22,7 +22,7 @@ struct counters {
 	__u64 fetched_pages;
 	/* Pages that reads and faults brought into the page cache; at the tracepoint, also those of writes. */
 	__u64 inserted_pages;
-	/* Pages charged to the group that reclaim evicted. */
+	/* Pages charged to the group and evicted by reclaim. */
 	__u64 evicted_pages;
 	__u64 mmap_faults;
 	__u64 mmap_major_faults;

@@ -1,4 +1,4 @@
-//! Numbers in words.
+//! Formats numbers for people.
 
 /// A number with three significant digits or none after the point.
 pub fn number(value: f64) -> String {

@@ -16,7 +16,7 @@ pub struct RuntimeDirs {
 }
 
 impl RuntimeDirs {
-    /// This host's.
+    /// The places of this host.
     pub fn host() -> RuntimeDirs {
         RuntimeDirs::under("/")
     }
@@ -105,8 +105,7 @@ fn is_remapped(name: &str) -> bool {
         .is_some_and(|(uid, gid)| is_number(uid) && is_number(gid))
 }
 
-/// State directories of containerd: its own, that of the containerd which dockerd starts, and that of k3s and
-/// RKE2.
+/// State directories of containerd: its own, that of a containerd started by dockerd, and that of k3s and RKE2.
 const CONTAINERDS: [&str; 3] = [
     "run/containerd",
     "run/docker/containerd/daemon",

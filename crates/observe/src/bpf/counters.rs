@@ -26,7 +26,7 @@ pub struct Counters {
     /// Pages that the group's reads and faults brought into the page cache. Where only a tracepoint counts
     /// them, pages of writes are included.
     pub inserted: u64,
-    /// Pages charged to the group that reclaim evicted.
+    /// Pages charged to the group and evicted by reclaim.
     pub evicted: u64,
     /// Faults on mapped files that reached the file system's fault handler.
     pub mmap_faults: u64,

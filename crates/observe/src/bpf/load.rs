@@ -38,7 +38,7 @@ fn keep(level: PrintLevel, text: String) {
     said.drain(..excess);
 }
 
-/// Keeps what libbpf says off standard error.
+/// Keeps libbpf's messages off standard error.
 fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

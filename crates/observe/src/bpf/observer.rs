@@ -93,7 +93,7 @@ struct Account {
     blind: bool,
 }
 
-/// Reported less counted values of reads.
+/// The differences between reported and counted values of reads.
 #[derive(Debug, Clone, Copy, Default)]
 struct Beside {
     read_bytes: u64,
@@ -377,7 +377,7 @@ impl Observer {
         }
     }
 
-    /// Looks for files that several groups use now, even if the next look is not due.
+    /// Looks now for files that several groups use, even if the next look is not due.
     pub fn look_for_shared_files(&mut self) {
         let Some(sharing) = &mut self.sharing else {
             return;

@@ -360,7 +360,7 @@ impl Common {
     }
 }
 
-/// The least time of a read of a cached file, because disturbances only add time.
+/// The least measured time of a read of a cached file, because disturbances only add time.
 fn least_of_a_read() -> Option<Duration> {
     const ROUNDS: u32 = 8;
     const CALLS: u32 = 64;
