@@ -105,7 +105,8 @@ fn is_remapped(name: &str) -> bool {
         .is_some_and(|(uid, gid)| is_number(uid) && is_number(gid))
 }
 
-/// State directories of containerd: its own, that of a containerd started by dockerd, and that of k3s and RKE2.
+/// State directories of containerd: its own, that of a containerd started by dockerd, and that of k3s and
+/// RKE2.
 const CONTAINERDS: [&str; 3] = [
     "run/containerd",
     "run/docker/containerd/daemon",

@@ -29,8 +29,8 @@ const SPARSEST: u32 = 16;
 /// Sampled accesses per second, of a group and of all groups, above which the rate drops. One costs 0.1 us.
 const MOST_PER_S: f64 = 4000.0;
 const MOST_OF_ALL_PER_S: f64 = 16_000.0;
-/// Factor on the bounds above where reads are observed in windows, which cover less than 1/`IN_WINDOWS` of the
-/// time.
+/// Factor on the bounds above where reads are observed in windows, which cover less than 1/`IN_WINDOWS` of
+/// the time.
 const IN_WINDOWS: f64 = 8.0;
 /// The rate rises after PATIENCE readings without a change, by a factor of four or more. It then stays so low
 /// that the group is below half of its bound, and that its pages fill at most its share of one in ROOMY
