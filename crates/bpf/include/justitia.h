@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What all programs need before the kernel types of their own: the integers, the numbers of the BPF
+ * Definitions that all programs need before kernel types of their own: the integers, the constants of the BPF
  * ABI, libbpf's headers, and folios of the page cache.
  *
- * Kernel types have only the members that are read. Where a member really lies is found in the running
- * kernel's BTF when the programs are loaded (CO-RE). A name with ___ is a variant of a type whose shape
- * changed between kernels; which one holds is asked of the BTF, never of a version number.
+ * Kernel types have only the members that are read. When the programs are loaded, the running kernel's BTF
+ * tells where a member really lies (CO-RE). A name with ___ is a variant of a type whose shape changed
+ * between kernels. The BTF tells which variant holds, never a version number.
  */
 #ifndef JUSTITIA_H
 #define JUSTITIA_H
@@ -63,17 +63,17 @@ struct folio {
 	unsigned long memcg_data;
 };
 
-/* The order of a large folio is a byte of its own ... */
+/* Variant: the order of a large folio is a byte of its own. */
 struct folio___byte {
 	unsigned char _folio_order;
 };
 
-/* ... or the low byte of the second page's flags. */
+/* Variant: the order of a large folio is the low byte of the second page's flags. */
 struct folio___flags {
 	unsigned long _flags_1;
 };
 
-/* Flags within a structure of their own. */
+/* Variant: the flags are in a structure of their own. */
 struct folio___memdesc {
 	struct {
 		unsigned long f;

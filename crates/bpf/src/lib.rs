@@ -1,7 +1,6 @@
-//! Compiles BPF programs, for build scripts. `include/` has the kernel types that several programs look
-//! into.
+//! Compiles BPF programs, for build scripts. `include/` has the kernel types that several programs read.
 //!
-//! Programs are compiled with clang for the instructions of Linux 5.12 (`-mcpu=v3`); a warning is an
+//! Programs are compiled with clang for the instruction set of Linux 5.12 (`-mcpu=v3`); a warning is an
 //! error.
 
 use std::env;
@@ -10,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use libbpf_cargo::SkeletonBuilder;
 
-/// What generated types need not keep to.
+/// Lints that generated types need not pass.
 const GENERATED: &str = "#[allow(clippy::all, clippy::pedantic, dead_code, \
 single_use_lifetimes, unreachable_pub, unused_imports, unsafe_op_in_unsafe_fn)]\n";
 
@@ -19,8 +18,8 @@ single_use_lifetimes, unreachable_pub, unused_imports, unsafe_op_in_unsafe_fn)]\
 /// records in its submodule `types`.
 ///
 /// # Panics
-/// When a program does not compile, or the files cannot be written: a build script has nobody else to
-/// tell.
+/// If a program does not compile or the files cannot be written: a build script has no other way to report
+/// it.
 pub fn build(name: &str) {
     let Some(out) = env::var_os("OUT_DIR").map(PathBuf::from) else {
         return;
@@ -48,7 +47,7 @@ pub fn build(name: &str) {
         "{source}: {:?}\nclang, libelf-dev and zlib1g-dev are needed: scripts/setup installs them",
         result.err(),
     );
-    // Cargo sets OUT_DIR for the crate, too.
+    // Cargo also sets OUT_DIR for the crate itself.
     let module = format!(
         "{GENERATED}mod generated {{\n    include!(concat!(env!(\"OUT_DIR\"), \"/{name}.skel.rs\"));\n}}\n"
     );

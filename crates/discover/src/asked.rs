@@ -1,8 +1,8 @@
-//! What one cgroup is, and what weight its owner stated for it somewhere else than in the kernel's
-//! files: configuration, xattr, pod annotation, OCI annotation, OCI blockIO.
+//! Answers what one cgroup is, and what weight its owner stated for it outside the kernel's files: in
+//! configuration, xattr, pod annotation, OCI annotation or OCI blockIO.
 //!
-//! For those who look at every cgroup of a host once, as the doctor does; the agent's list of
-//! managed groups is kept by [`crate::Scanner`]. The order of preference is the same.
+//! It is for those who look at every cgroup of a host once, as the doctor does. [`crate::Scanner`] keeps the
+//! agent's list of managed groups, with the same order of preference.
 
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
@@ -14,7 +14,7 @@ use crate::{
     RuntimeDirs,
 };
 
-/// Knows what owners wrote down.
+/// The weights that owners stated.
 #[derive(Debug)]
 pub struct Owners {
     manage: Vec<Glob>,
@@ -42,8 +42,8 @@ impl Owners {
         })
     }
 
-    /// Whether somebody runs a workload in it: a container, a pod, a virtual machine, or what the
-    /// configuration has managed. `None`: nothing says so.
+    /// The kind of workload that a group holds: a container, a pod, a virtual machine, or a group that the
+    /// configuration manages. `None` if nothing shows that it holds one.
     pub fn workload(&self, path: &str) -> Option<Kind> {
         let named = kind::of_path(path).map(|named| named.kind);
         if self.manage.iter().any(|glob| glob.matches(path)) {
@@ -58,7 +58,7 @@ impl Owners {
             .or_else(recorded)
     }
 
-    /// The weight stated for it; `xattr` is the text of its `user.justitia.weight`.
+    /// The weight stated for a group; `xattr` is the text of its `user.justitia.weight`.
     pub fn weight(&self, path: &str, xattr: Option<&str>) -> Option<(Weight, WeightSource)> {
         if let Some((_, weight)) = self.weights.iter().find(|(glob, _)| glob.matches(path)) {
             return Some((*weight, WeightSource::Config));

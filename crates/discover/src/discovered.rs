@@ -1,4 +1,4 @@
-//! What a scan is told, and what it finds.
+//! The input and the results of a scan.
 
 use justitia_cgroup::{Error, Group, GroupId};
 use justitia_policy::snapshot::WeightSource;
@@ -6,14 +6,14 @@ use justitia_policy::units::Weight;
 
 use crate::{Kind, KubernetesConfig, PodNames};
 
-/// What the operator says about discovery.
+/// The operator's settings for discovery.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DiscoverConfig {
-    /// Globs of groups to manage; none: containers, pods and virtual machines.
+    /// Globs of groups to manage. Without any: containers, pods and virtual machines.
     pub manage: Vec<String>,
-    /// Globs of groups to manage beside these.
+    /// Globs of groups to manage in addition.
     pub manage_also: Vec<String>,
-    /// Globs of groups never to manage, nor what is below them.
+    /// Globs of groups that are never managed, nor anything below them.
     pub exclude: Vec<String>,
     /// Weights by glob; the first that matches counts.
     pub weights: Vec<(String, Weight)>,
@@ -23,10 +23,10 @@ pub struct DiscoverConfig {
     pub kubernetes: KubernetesConfig,
 }
 
-/// Something that a scan could not read or would not follow.
+/// Something that a scan could not read or did not follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// The cgroup, if it is about one.
+    /// The cgroup that it concerns, if any.
     pub group: Option<String>,
     /// What is wrong, one line.
     pub cause: String,
@@ -44,13 +44,12 @@ impl Trouble {
     }
 }
 
-/// A group that is not managed and has managed groups below it, which divide what its weight is entitled to:
-/// one that was given a weight, or the topmost directory of a subtree that root delegated.
+/// A group that is not managed, but has managed groups below it that divide its entitlement: one that was
+/// given a weight, or the topmost directory of a subtree that root delegated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Weighed {
-    /// Its path.
     pub path: String,
-    /// Its weight; of a delegated subtree by root's word, or the default.
+    /// Its weight; for a delegated subtree it is root's word, or the default.
     pub weight: Weight,
     /// Where the weight came from.
     pub source: WeightSource,
@@ -59,21 +58,16 @@ pub struct Weighed {
 /// A group to manage.
 #[derive(Debug, Clone)]
 pub struct Discovered {
-    /// The group itself.
     pub group: Group,
-    /// Its path.
     pub path: String,
-    /// Its id.
     pub id: GroupId,
-    /// What it is.
     pub kind: Kind,
-    /// What to call it.
+    /// The name to show.
     pub name: String,
-    /// What its owner calls it, if that is something else; of a pod `namespace/pod`.
+    /// Its owner's name for it, if that differs; `namespace/pod` for a pod.
     pub alias: Option<String>,
-    /// What Kubernetes calls it.
+    /// Its names in Kubernetes.
     pub pod: Option<PodNames>,
-    /// Its weight.
     pub weight: Weight,
     /// Where the weight came from.
     pub source: WeightSource,
@@ -83,21 +77,19 @@ pub struct Discovered {
     pub delegated: bool,
 }
 
-/// What a scan found to be different.
+/// The differences between two scans.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Groups that are new.
     pub added: Vec<GroupId>,
-    /// Groups that are gone, or no longer to be managed.
+    /// Groups that are gone, or no longer managed.
     pub removed: Vec<GroupId>,
-    /// Groups whose weight or its source changed, or their runtime's record of it.
+    /// Groups whose weight, its source or their runtime's record of it changed.
     pub reweighted: Vec<GroupId>,
-    /// Groups that are called otherwise.
+    /// Groups whose alias or pod names changed.
     pub renamed: Vec<GroupId>,
 }
 
 impl Changes {
-    /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
         [&self.added, &self.removed, &self.reweighted, &self.renamed]
             .iter()

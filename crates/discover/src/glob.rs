@@ -14,14 +14,13 @@ pub struct Glob {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("glob {glob:?}: {why}")]
 pub struct GlobError {
-    /// The pattern.
     pub glob: String,
-    /// What is wrong with it.
+    /// What is wrong with the pattern.
     pub why: &'static str,
 }
 
 impl Glob {
-    /// Reads a pattern. The slash at its beginning may be left out.
+    /// Parses a pattern. The slash at its beginning may be left out.
     pub fn new(text: &str) -> Result<Glob, GlobError> {
         let wrong = |why| GlobError {
             glob: text.to_owned(),
@@ -48,13 +47,12 @@ impl Glob {
         })
     }
 
-    /// Whether a path matches.
     pub fn matches(&self, path: &str) -> bool {
         let path: Vec<&str> = parts_of(path).collect();
         matches(&self.parts, &path)
     }
 
-    /// Whether something below a path might match, so that it is worth looking.
+    /// Whether something below a path might match.
     pub fn may_match_below(&self, path: &str) -> bool {
         let mut parts = self.parts.iter();
         for component in parts_of(path) {
@@ -81,15 +79,15 @@ fn parts_of(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !part.is_empty())
 }
 
-/// Greedy with one point of return: each `**` tries again one component later when what follows
-/// it does not match. Time is the product of the lengths, whatever the pattern.
+/// Greedy, with one point of return: each `**` tries again one component later when the rest does not match.
+/// The time is the product of the lengths, whatever the pattern.
 fn matches(parts: &[String], path: &[&str]) -> bool {
     let (mut part, mut at) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
     while at < path.len() || part < parts.len() {
         match parts.get(part) {
             Some(any) if any == "**" => {
-                // The last component of a pattern stands for something, not for nothing.
+                // At the end of a pattern, `**` stands for at least one component.
                 let least = usize::from(part + 1 == parts.len());
                 if at + least > path.len() {
                     return false;
@@ -123,7 +121,7 @@ fn matches(parts: &[String], path: &[&str]) -> bool {
     true
 }
 
-/// `*` and `?` within one component, bytewise, by the same method.
+/// Matches `*` and `?` within one component, bytewise, by the same method.
 fn component_matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
@@ -199,7 +197,7 @@ mod tests {
         "[ab]{1,3}"
     }
 
-    /// The plain definition, exponential but obviously right.
+    /// The plain definition: exponential, but obviously right.
     fn by_definition(parts: &[String], path: &[&str]) -> bool {
         match (parts.split_first(), path.split_first()) {
             (None, None) => true,

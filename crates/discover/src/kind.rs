@@ -1,4 +1,4 @@
-//! What a cgroup is, told by the names that runtimes and systemd give.
+//! What a cgroup is, by the names that runtimes and systemd give.
 //!
 //! | runtime | cgroup |
 //! |---|---|
@@ -23,15 +23,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// A container.
     Container,
-    /// A Kubernetes or Podman pod: containers inside.
+    /// A Kubernetes or Podman pod, with containers inside.
     Pod,
-    /// A systemd service; managed when a glob asks for it or it has a weight.
+    /// A systemd service; managed if a glob matches it or it has a weight.
     Service,
-    /// A virtual machine.
     Vm,
-    /// Anything else that a glob asked for.
+    /// Any other group that a glob matches.
     Group,
 }
 
@@ -47,16 +45,15 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a path's name says.
+/// What the name of a path tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
-    /// What it is.
     pub kind: Kind,
-    /// What to call it: the container's id in full, the machine's or service's name.
+    /// The name to show: the container's full ID, or the machine's or service's name.
     pub name: String,
 }
 
-/// Scopes of container runtimes: the prefix before the container's id.
+/// Prefixes of the scopes of container runtimes, before the container's ID.
 const SCOPES: [&str; 7] = [
     "docker",
     "libpod",
@@ -67,7 +64,7 @@ const SCOPES: [&str; 7] = [
     "runc",
 ];
 
-/// What a path's name says; `None` when it says nothing.
+/// Classifies a path by its name; `None` if the name tells nothing.
 pub fn of_path(path: &str) -> Option<Named> {
     let mut components = path.rsplit('/').filter(|part| !part.is_empty());
     let last = components.next()?;
@@ -78,7 +75,7 @@ pub fn of_path(path: &str) -> Option<Named> {
         .or_else(|| service(last))
 }
 
-/// What is managed once it is given a weight: a service, or a user's slice.
+/// Classifies a group that is managed once it is given a weight: a service, or a user's slice.
 pub fn managed_by_weight(path: &str) -> Option<Named> {
     let (parent, last) = path.rsplit_once('/')?;
     let of_user = || {
@@ -92,7 +89,7 @@ pub fn managed_by_weight(path: &str) -> Option<Named> {
     service(last).or_else(of_user)
 }
 
-/// Whether systemd may give it another weight while it lives (`systemctl set-property`, `virsh blkiotune`).
+/// Whether systemd may change its weight while it lives (`systemctl set-property`, `virsh blkiotune`).
 pub fn may_be_reweighted(path: &str) -> bool {
     let mut components = path.rsplit('/').filter(|part| !part.is_empty());
     let last = components.next().unwrap_or("");
@@ -136,7 +133,7 @@ fn pod(last: &str, path: &str) -> Option<Named> {
         return Some(named(Kind::Pod, id));
     }
     let uid = match unit {
-        // systemd: dashes of the uid became underscores.
+        // systemd turns dashes of the uid into underscores.
         Some(unit) if unit.split('-').any(|part| part == "kubepods") => {
             let (_, uid) = unit.rsplit_once("-pod")?;
             uid.replace('_', "-")
@@ -192,7 +189,7 @@ fn without_number(text: &str) -> &str {
     }
 }
 
-/// Undoes systemd's `\x2d`.
+/// Decodes systemd's `\x2d`.
 fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,11 +1,12 @@
-//! Kubernetes: what a pod is called, and what weight it has. Pure.
+//! Kubernetes: the names and the weight of a pod. Pure.
 //!
-//! A pod asks for a weight by the annotation `justitia.io/weight`, and for one of its containers, within the
-//! pod, by `justitia.io/weight.CONTAINER`. Whoever may create pods writes annotations: they are the tenant's
-//! text. So a pod gets no more than the cap that the configuration has for its namespace, or, without one, than
-//! the default of its QoS class. A container's weight divides what its pod is entitled to, and needs no cap.
+//! A pod asks for a weight by the annotation `justitia.io/weight`, and for the weight of one of its
+//! containers, within the pod, by `justitia.io/weight.CONTAINER`. Anyone who may create pods writes
+//! annotations, so they are the tenant's text. A pod therefore gets at most the cap that the configuration
+//! has for its namespace, or, without one, the default of its QoS class. A container's weight divides its
+//! pod's entitlement, and needs no cap.
 //!
-//! The kubelet does not tell a runtime the `PriorityClass` of a pod: it cannot count here.
+//! The kubelet does not pass a pod's `PriorityClass` to the runtime, so it cannot count here.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,25 +16,26 @@ use justitia_policy::units::Weight;
 use crate::weight::Stated;
 use crate::{kind, Kind};
 
-/// The annotation by which a pod asks for a weight. With a dot and a container's name: for that container.
+/// The annotation by which a pod asks for a weight. With a dot and a container's name, it is that
+/// container's.
 pub const ANNOTATION: &str = "justitia.io/weight";
 
-/// The key of the cap for every namespace that has none of its own.
+/// The key of the cap for every namespace without one of its own.
 pub const EVERY_NAMESPACE: &str = "*";
 
-/// Names of namespaces, pods and containers are no longer than this (RFC 1123 subdomain).
+/// Names of namespaces, pods and containers are at most this long (RFC 1123 subdomain).
 const LONGEST_NAME: usize = 253;
-/// Containers of one pod whose weights are kept.
+/// Containers of one pod whose weights are kept, at most.
 const MOST_WEIGHTS: usize = 64;
 
-/// What the operator says about pods.
+/// The operator's settings for pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubernetesConfig {
     /// The weight of a pod of QoS class `Guaranteed` that asks for none.
     pub guaranteed: Weight,
-    /// The same for `Burstable`.
+    /// The weight of a `Burstable` pod that asks for none.
     pub burstable: Weight,
-    /// The same for `BestEffort`.
+    /// The weight of a `BestEffort` pod that asks for none.
     pub best_effort: Weight,
     /// The highest weight of a pod, by namespace or [`EVERY_NAMESPACE`].
     pub caps: BTreeMap<String, Weight>,
@@ -60,13 +62,14 @@ impl KubernetesConfig {
         }
     }
 
-    /// What a pod may have at most. A pod whose namespace is not known has no cap but its class's.
+    /// The highest weight that a pod may have. A pod whose namespace is not known is capped at its class's
+    /// default.
     fn cap(&self, class: Qos, namespace: Option<&str>) -> Weight {
         let own = namespace.and_then(|name| self.caps.get(name).or(self.caps.get(EVERY_NAMESPACE)));
         own.copied().unwrap_or_else(|| self.default_of(class))
     }
 
-    /// What a pod's annotation gives it; `None`: it has none.
+    /// The weight that a pod's annotation gives it; `None` if it has none.
     pub(crate) fn asked(&self, class: Qos, pod: Option<&Pod>) -> Option<(Weight, WeightSource)> {
         let pod = pod?;
         let (asked, cap) = (pod.weight?, self.cap(class, Some(&pod.namespace)));
@@ -77,7 +80,7 @@ impl KubernetesConfig {
         })
     }
 
-    /// What a pod has for whose weight nobody said anything.
+    /// The weight of a pod for which nobody stated one.
     pub(crate) fn unasked(&self, class: Qos, pod: Option<&Pod>) -> (Weight, WeightSource) {
         let namespace = pod.map(|pod| pod.namespace.as_str());
         let weight = self.default_of(class).min(self.cap(class, namespace));
@@ -85,22 +88,22 @@ impl KubernetesConfig {
     }
 }
 
-/// The quality of service that the kubelet gives a pod; it makes a cgroup for each class but the first.
+/// The quality of service of a pod. The kubelet makes a cgroup for each class but the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Qos {
     /// Limits equal requests, for every container.
     Guaranteed,
     /// Some container has a request or a limit.
     Burstable,
-    /// None has any.
+    /// No container has a request or a limit.
     BestEffort,
 }
 
 impl Qos {
-    /// The class of the pod whose cgroup this is; `None`: the kubelet did not make it.
+    /// The class of the pod with this cgroup; `None` if the kubelet did not make the cgroup.
     ///
-    /// systemd: `…/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice`, cgroupfs:
-    /// `…/kubepods/burstable/pod<uid>`; of class `Guaranteed` right below `kubepods`.
+    /// systemd: `…/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice`; cgroupfs:
+    /// `…/kubepods/burstable/pod<uid>`. Pods of class `Guaranteed` are right below `kubepods`.
     pub fn of_pod(path: &str) -> Option<Qos> {
         let (above, last) = path.rsplit_once('/')?;
         let parent = above.rsplit('/').next().unwrap_or(above);
@@ -120,12 +123,10 @@ impl Qos {
     }
 }
 
-/// What is known of a pod beside its cgroup.
+/// What is known of a pod, besides its cgroup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pod {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// The weight it asks for.
     pub weight: Option<Weight>,
@@ -134,7 +135,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// A pod of these names and annotations; `None`: these are no names.
+    /// A pod with these names and annotations; `None` if the names are not valid.
     pub fn new<'a>(
         namespace: &str,
         name: &str,
@@ -157,7 +158,7 @@ impl Pod {
         }
     }
 
-    /// Takes the weights from annotations; a text that is no weight is none.
+    /// Takes the weights from annotations. A text that does not parse is no weight.
     fn read<'a>(&mut self, annotations: impl IntoIterator<Item = (&'a str, &'a str)>) {
         for (key, text) in annotations {
             let of = key.strip_prefix(ANNOTATION);
@@ -175,19 +176,17 @@ impl Pod {
     }
 }
 
-/// A name, if it can be one: it is shown to people and kept.
+/// A valid name, or `None`. Names are shown to people and kept.
 pub(crate) fn checked(name: &str) -> Option<String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     let good = !name.is_empty() && name.len() <= LONGEST_NAME && name.bytes().all(fits);
     good.then(|| name.to_owned())
 }
 
-/// What Kubernetes calls a group.
+/// The names that Kubernetes has for a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodNames {
-    /// The namespace.
     pub namespace: String,
-    /// The pod.
     pub pod: String,
     /// The container, if the group is one.
     pub container: Option<String>,
@@ -209,12 +208,12 @@ impl PodNames {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pods {
     pods: HashMap<String, Pod>,
-    /// The pod's uid and the container's name.
+    /// The pod's uid and the container's name, by container ID.
     containers: HashMap<String, (String, String)>,
 }
 
 impl Pods {
-    /// Adds a pod. Of one that is known already, weights that were not.
+    /// Adds a pod. If it is known already, adds only the weights that it lacks.
     pub fn add_pod(&mut self, uid: &str, pod: Pod) {
         match self.pods.get_mut(uid) {
             None => {
@@ -230,7 +229,7 @@ impl Pods {
         }
     }
 
-    /// Adds a container of a pod. A name that cannot be one is left out.
+    /// Adds a container of a pod, unless its name is not valid.
     pub fn add_container(&mut self, id: &str, uid: &str, name: &str) {
         if let Some(name) = checked(name) {
             let container = (uid.to_owned(), name);
@@ -238,31 +237,29 @@ impl Pods {
         }
     }
 
-    /// The pod of this uid.
     pub fn pod(&self, uid: &str) -> Option<&Pod> {
         self.pods.get(uid)
     }
 
-    /// The pod of the container with this id, and the container's name.
     pub fn container(&self, id: &str) -> Option<(&Pod, &str)> {
         let (uid, name) = self.containers.get(id)?;
         Some((self.pods.get(uid)?, name))
     }
 
-    /// How many pods and containers there are.
+    /// Number of pods and of containers.
     pub fn count(&self) -> (usize, usize) {
         (self.pods.len(), self.containers.len())
     }
 }
 
-/// What Kubernetes says of a group.
+/// What Kubernetes knows of a group.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     pub(crate) names: Option<PodNames>,
     pub(crate) stated: Stated,
 }
 
-/// What is known of a group in the kubelet's tree. The first of `sources` that knows a pod counts.
+/// What is known of a group in the kubelet's tree. The first of `sources` that knows the pod counts.
 pub(crate) fn known(config: &KubernetesConfig, sources: [&Pods; 2], path: &str) -> Known {
     let above = path.rsplit_once('/').map_or("", |(above, _)| above);
     match kind::of_path(path) {

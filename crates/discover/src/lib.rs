@@ -1,17 +1,16 @@
-//! Which cgroups to manage, and what weight their owner meant them to have.
+//! Which cgroups to manage, and the weight that each one's owner meant it to have.
 //!
-//! [`Scanner`] walks the tree of cgroups and keeps a list of [`Discovered`] groups: those that
-//! match the operator's globs, or, without globs, the containers, pods and virtual machines that
-//! their names or a container runtime's records give away. Weights are recovered from where the
-//! owner wrote them down, because the files in the cgroup may hold a distorted number (see
-//! [`oci`]).
+//! [`Scanner`] walks the cgroup tree and keeps a list of [`Discovered`] groups: those that match the
+//! operator's globs. Without globs, it lists the containers, pods and virtual machines that their names or a
+//! container runtime's records identify. A weight is read from the place where the owner stated it, because
+//! the files in the cgroup may hold a distorted number (see [`oci`]).
 //!
-//! Only root's word is a weight ([`scanner`] says whose a cgroup is): what is stated below a directory that
-//! root delegated divides what that directory is entitled to.
+//! Only root's word is a weight ([`scanner`] decides whose a cgroup is). A weight stated below a directory
+//! that root delegated divides that directory's entitlement.
 //!
-//! Invariants: discovering changes nothing on the host; a runtime's record that cannot be read or
-//! understood is no record; a weight out of range is no weight; one bad group or file keeps nobody else from
-//! being found, and nothing that a tenant can make costs more than a bound.
+//! Invariants: discovering changes nothing on the host. A runtime's record that cannot be read or parsed is
+//! no record, and a weight out of range is no weight. One bad group or file does not keep others from being
+//! found. Nothing that a tenant can make costs more than a bound.
 
 mod asked;
 mod discovered;

@@ -1,16 +1,16 @@
-//! Walking the tree and keeping the list.
+//! Walks the cgroup tree and keeps the list of groups to manage.
 //!
-//! A scan lists directories and asks one attribute of each managed group: about a microsecond for each
-//! cgroup. Of services, users' slices and groups above managed ones it reads the weight. Below a container
-//! or a virtual machine nothing is looked for: what is inside is its own business; below a pod are its
-//! containers. With globs, every place where one might match is looked at.
+//! A scan lists directories and reads one attribute of each managed group, which takes about a microsecond
+//! per cgroup. It also reads the weight of services, users' slices and groups above managed ones. It does not
+//! look below a container or a virtual machine, because what is inside is its own business; below a pod it
+//! finds the pod's containers. With globs, it looks at every place where one might match.
 //!
-//! A directory is root's if only root, or a user whom the configuration trusts, may write it. Below the
-//! topmost one that is not, everything is its owner's: groups are managed there, too, but the weights
-//! stated there divide what that topmost directory is entitled to ([`Weighed`]), and the walk below it
-//! has a bound, because its owner can make any number of cgroups.
+//! A directory is root's if only root, or a user whom the configuration trusts, may write it. The owner of
+//! the topmost directory that is not root's owns everything below it. Groups are managed there, too, but the
+//! weights stated there divide the entitlement of that topmost directory ([`Weighed`]). The walk below it has
+//! a bound, because its owner can make any number of cgroups.
 //!
-//! What cannot be read is one [`Trouble`], and the walk goes on; groups known below it stay.
+//! Something that cannot be read is one [`Trouble`], and the walk goes on. Known groups below it stay.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -28,11 +28,11 @@ use crate::{
     PodNames, Pods, RuntimeDirs, Trouble, Weighed,
 };
 
-/// Directories that are looked at below one delegated directory, ...
+/// Directories that are looked at below one delegated directory, at most.
 const MOST_DIRECTORIES: usize = 2000;
-/// ... and groups that are managed there.
+/// Groups that are managed below one delegated directory, at most.
 const MOST_GROUPS: usize = 256;
-/// Troubles that are told one by one.
+/// Troubles that are reported one by one, at most.
 const MOST_TROUBLES: usize = 8;
 
 /// Finds the groups to manage.
@@ -45,25 +45,25 @@ pub struct Scanner {
     trust: Vec<u32>,
     kubernetes: KubernetesConfig,
     records: Records,
-    /// What a runtime told of pods.
+    /// Pods that a runtime reported.
     pods: Arc<Pods>,
     groups: Vec<Discovered>,
     weighed: Vec<Weighed>,
     /// The topmost delegated directories with managed groups below them.
     tops: Vec<String>,
     troubles: Vec<Trouble>,
-    /// What the kernel's files said when a group was found.
+    /// The weight in the kernel's files when the group was found.
     files: HashMap<GroupId, Option<Weight>>,
     priors: Arc<Priors>,
 }
 
-/// What a path turned out to be in a walk.
+/// The result for a path in a walk.
 enum Found {
     Managed(Kind, String),
     Nothing,
 }
 
-/// A directory to look at.
+/// A directory to walk.
 #[derive(Default)]
 struct Place {
     path: String,
@@ -71,19 +71,19 @@ struct Place {
     top: Option<usize>,
 }
 
-/// A topmost delegated directory, as far as it was walked.
+/// A topmost delegated directory, and how much of it was walked.
 struct Top {
     path: String,
     directories: usize,
     groups: usize,
-    /// Something below it is a trouble already.
+    /// A trouble below it was already reported.
     told: bool,
 }
 
 /// One walk through the tree.
 #[derive(Default)]
 struct Walk {
-    /// Groups of the scan before that were not met yet.
+    /// Groups of the previous scan that were not met yet.
     known: HashMap<GroupId, Discovered>,
     changes: Changes,
     /// Paths below which nothing could be read.
@@ -92,7 +92,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Whether nothing could be read at this path, so that nothing is known of it.
+    /// Whether this path, or one above it, could not be read, so that its groups are unknown.
     fn is_unread(&self, path: &str) -> bool {
         let covers = |unread: &String| path == unread || is_below(path, unread);
         self.unread.iter().any(covers)
@@ -100,7 +100,6 @@ impl Walk {
 }
 
 impl Scanner {
-    /// A scanner that has not scanned yet.
     pub fn new(fs: Fs, config: DiscoverConfig, runtime: RuntimeDirs) -> Result<Scanner, GlobError> {
         let DiscoverConfig {
             manage,
@@ -134,7 +133,7 @@ impl Scanner {
         &self.groups
     }
 
-    /// The groups above managed ones that have a weight themselves.
+    /// The groups above managed ones that have a weight of their own.
     pub fn weighed(&self) -> &[Weighed] {
         &self.weighed
     }
@@ -144,13 +143,13 @@ impl Scanner {
         self.tops.iter().any(|top| is_below(path, top))
     }
 
-    /// What the last scan could not read, or would not follow; a bounded number of them.
+    /// What the last scan could not read, or did not follow; a bounded number of entries.
     pub fn troubles(&self) -> &[Trouble] {
         &self.troubles
     }
 
-    /// The group with this path or name; or the only one whose path ends so, or whose name begins
-    /// so (as container ids are shortened).
+    /// The group with this path or name. If there is none, the only group whose path ends with it, or whose
+    /// name begins with it (as container IDs are shortened).
     pub fn find(&self, what: &str) -> Option<&Discovered> {
         let path = format!("/{}", what.trim_matches('/'));
         let by_path = self.groups.iter().find(|group| group.path == path);
@@ -168,26 +167,26 @@ impl Scanner {
             })
     }
 
-    /// Corrects what the kernel's files are taken to have said before anybody here wrote to them:
-    /// the prior value from a journal, or what a foreign writer set since. Counts at the next
-    /// scan.
+    /// Corrects the weight that the kernel's files held before any agent wrote to them: the prior value from
+    /// a journal, or a value that a foreign writer set since. Counts at the next scan.
     pub fn set_file_weight(&mut self, group: GroupId, weight: Option<Weight>) {
         let weight = weight.filter(|weight| *weight != Weight::DEFAULT);
         self.files.insert(group, weight);
     }
 
-    /// What the knobs that an agent wrote held before: this one, one that runs beside us or one that crashed.
+    /// Sets the values that knobs held before an agent wrote them: this agent, one that runs beside it, or
+    /// one that crashed.
     pub fn set_priors(&mut self, priors: impl Into<Arc<Priors>>) {
         self.priors = priors.into();
     }
 
-    /// What a runtime told of pods; it comes before what is recorded, and counts at the next scan.
+    /// Sets the pods that a runtime reported. They come before recorded ones, and count at the next scan.
     pub fn set_pods(&mut self, pods: Arc<Pods>) {
         self.pods = pods;
     }
 
-    /// Takes over what another scanner knows of the kernel's files, which nobody can read there any
-    /// more once weights were written.
+    /// Takes over the weights that another scanner read from the kernel's files. They cannot be read there
+    /// again once weights were written.
     pub fn inherit_file_weights(&mut self, other: &mut Scanner) {
         self.files = std::mem::take(&mut other.files);
     }
@@ -198,8 +197,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Looks at the tree again. A group that vanishes meanwhile is left out; an error is about
-    /// the root.
+    /// Scans the tree again. A group that vanishes meanwhile is left out. An error concerns the root.
     pub fn rescan(&mut self) -> Result<Changes, Error> {
         self.troubles.clear();
         self.records.refresh(&mut self.troubles);
@@ -210,7 +208,7 @@ impl Scanner {
         };
         let result = self.walk(&mut walk);
         for (id, group) in std::mem::take(&mut walk.known) {
-            // What was not read says nothing about what is gone.
+            // A place that was not read does not tell which groups are gone.
             if result.is_err() || walk.is_unread(&group.path) {
                 self.groups.push(group);
             } else {
@@ -242,7 +240,7 @@ impl Scanner {
             let root = parent.path.is_empty();
             let path = if root { "/" } else { &parent.path };
             let most = parent.top.map_or(usize::MAX, |top| {
-                // One more tells that there are more.
+                // One more shows whether there are more.
                 MOST_DIRECTORIES + 1 - walk.tops[top].directories.min(MOST_DIRECTORIES)
             });
             let listed = self.fs.children(path, most, &mut children);
@@ -288,7 +286,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Whose a directory is. Notes a topmost delegated one.
+    /// Finds out whose a directory is. Records a topmost delegated one.
     fn standing(&self, place: &mut Place, tops: &mut Vec<Top>) -> Result<Standing, Error> {
         if place.top.is_some() {
             return Ok(Standing::Inside);
@@ -306,7 +304,7 @@ impl Scanner {
         Ok(Standing::DelegationRoot)
     }
 
-    /// What lies at and below this path cannot be read: the groups that are known there stay.
+    /// Records that this path cannot be read. Known groups at and below it stay.
     fn leave_unread(&mut self, walk: &mut Walk, top: Option<usize>, path: &str, error: &Error) {
         if !error.is_gone() {
             walk.unread.push(path.to_owned());
@@ -314,7 +312,7 @@ impl Scanner {
         }
     }
 
-    /// Tells a trouble: of each delegated subtree one, whatever its owner makes there.
+    /// Reports a trouble, but only one for each delegated subtree, whatever its owner makes there.
     fn tell(&mut self, walk: &mut Walk, top: Option<usize>, trouble: Trouble) {
         let told = top.is_some_and(|top| std::mem::replace(&mut walk.tops[top].told, true));
         if !told {
@@ -332,8 +330,8 @@ impl Scanner {
         self.tell(walk, Some(top), trouble);
     }
 
-    /// The weights of the groups above managed ones: of a topmost delegated directory in any case, of others
-    /// where somebody gave them one.
+    /// Reads the weights of the groups above managed ones: a topmost delegated directory always has one,
+    /// others only if somebody gave them one.
     fn weigh_ancestors(&mut self, walk: &mut Walk) {
         self.tops.retain(|top| walk.is_unread(top));
         let tops = walk.tops.iter().filter(|top| top.groups > 0);
@@ -387,7 +385,7 @@ impl Scanner {
         }
     }
 
-    /// What lies at a path; `known`: it was managed before.
+    /// Classifies the group at a path. `known`: it was managed before.
     fn classify(&self, path: &str, standing: Standing, known: bool) -> Found {
         let recorded = || {
             self.records
@@ -419,7 +417,8 @@ impl Scanner {
         }
     }
 
-    /// Whether root gave a group a weight in the kernel's files. Where they cannot be read it is as before.
+    /// Whether root gave a group a weight in the kernel's files. If they cannot be read, the previous answer
+    /// stands.
     fn states_weight(&self, path: &str, standing: Standing, known: bool) -> bool {
         if standing == Standing::Inside {
             return false;
@@ -437,7 +436,7 @@ impl Scanner {
         self.manage.is_empty() && !inside || globs.any(|glob| glob.may_match_below(path))
     }
 
-    /// Puts a group on the list, as it was or new. One whose weight cannot be read keeps the one it had.
+    /// Puts a group on the list, known or new. If its weight cannot be read, it keeps the weight it had.
     fn take(
         &mut self,
         place: &Place,
@@ -484,7 +483,7 @@ impl Scanner {
         let recorded = record.and_then(|record| record.block_io);
         let before = (entry.weight, entry.source, entry.recorded);
         entry.recorded = recorded;
-        // What systemd writes there may change while the group lives.
+        // systemd may write another weight there while the group lives.
         if was_known.is_some() && kind::may_be_reweighted(&place.path) {
             if let Ok(weight) = self.file_weight(&entry.group, standing) {
                 self.files.insert(entry.id, weight);
@@ -540,7 +539,8 @@ impl Scanner {
         })
     }
 
-    /// What Kubernetes calls a group, and what it and a runtime's record state of it.
+    /// The names that Kubernetes has for a group, and the weights that Kubernetes and a runtime's record
+    /// state.
     fn known(&self, path: &str, record: Option<&Record>, standing: Standing) -> Known {
         let mut known = match standing {
             Standing::Inside => Known::default(),
@@ -553,8 +553,8 @@ impl Scanner {
         known
     }
 
-    /// What the kernel's files say of a group. Files that a tenant may write say nothing to the outside,
-    /// whosever the directory is.
+    /// The weight in a group's kernel files. Files that a tenant may write do not count outside, even if the
+    /// directory is root's.
     fn file_weight(&self, group: &Group, standing: Standing) -> Result<Option<Weight>, Error> {
         let tenants = |file| {
             let owner = self.fs.owner(group.path(), Some(file));
@@ -579,7 +579,6 @@ fn weighted(weights: &[(String, Weight)]) -> Result<Vec<(Glob, Weight)>, GlobErr
         .collect()
 }
 
-/// Whether a path lies below another.
 fn is_below(path: &str, above: &str) -> bool {
     path.strip_prefix(above)
         .is_some_and(|rest| rest.starts_with('/'))
@@ -589,7 +588,7 @@ fn last(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The only item, if there is just one.
+/// The only item, if there is exactly one.
 fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
     let first = items.next();
     if items.next().is_some() {

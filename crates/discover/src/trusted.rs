@@ -1,9 +1,9 @@
-//! Reading the files of others: whose they are is checked on the open file, and nothing blocks.
+//! Reads files of other users. Their owner is checked on the open file, and nothing blocks.
 //!
-//! An unprivileged user may put anything below `/run/user/UID`: a FIFO, a device, a link to another file,
-//! a file without end, a mount of its own. A [`Place`] therefore holds an open directory; what lies below
-//! it is opened relative to that, without following links and without entering mounts, and only a regular
-//! file of the right owner and of bounded length is read.
+//! An unprivileged user may put anything below `/run/user/UID`: a FIFO, a device, a link to another file, a
+//! file without end, a mount of its own. A [`Place`] therefore holds an open directory. Files below it are
+//! opened relative to it, without following links or entering mounts. Only a regular file of the right owner
+//! and of bounded length is read.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ use serde::Deserialize;
 const LONGEST: u64 = 4 << 20;
 /// Longer files of an unprivileged user are not read.
 const LONGEST_OF_USER: u64 = 256 << 10;
-/// What is read of one unprivileged user's files in one scan.
+/// Bytes of one unprivileged user's files that are read in one scan, at most.
 const MOST_OF_USER: u64 = 1 << 20;
 
 /// Whose word a file is.
@@ -41,23 +41,23 @@ impl Author {
     }
 }
 
-/// Which version of a file there is: inode, seconds and nanoseconds of its last change.
+/// The version of a file: inode, and seconds and nanoseconds of its last change.
 pub(crate) type Stamp = (u64, i64, u64);
 
-/// An open directory, and whose word its files are.
+/// An open directory, and the author of its files.
 #[derive(Debug)]
 pub(crate) struct Place {
     directory: OwnedFd,
     pub(crate) path: PathBuf,
     pub(crate) author: Author,
-    /// Whom root's files belong to: root, but where a test imitates it.
+    /// The owner of root's files: root, except where a test imitates it.
     root: u32,
-    /// What may still be read of this author's files.
+    /// Bytes of this author's files that may still be read.
     left: Rc<Cell<u64>>,
 }
 
 impl Place {
-    /// A directory of root's. Links on the way to it are root's too, and followed.
+    /// A directory of root's. Links on the way to it are root's too, so they are followed.
     pub(crate) fn of_root(path: &Path, root: u32) -> Option<Place> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = fs::openat(CWD, path, flags, Mode::empty()).ok()?;
@@ -70,8 +70,8 @@ impl Place {
         })
     }
 
-    /// The directory `uid` below this one, which is that user's own. `None`, too, where the user mounted
-    /// a file system over it, whose server could keep us waiting.
+    /// The directory `uid` below this one, which is that user's own. `None` also if the user mounted a file
+    /// system over it, whose server could keep us waiting.
     pub(crate) fn of_user(&self, uid: u32) -> Option<Place> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = uid.to_string();
@@ -87,7 +87,6 @@ impl Place {
         })
     }
 
-    /// A directory below this one.
     pub(crate) fn below(&self, name: &OsStr) -> Option<Place> {
         let directory = self.open(Path::new(name), OFlags::PATH | OFlags::DIRECTORY)?;
         Some(Place {
@@ -125,19 +124,19 @@ impl Place {
         (names, false)
     }
 
-    /// Which version of a file of root's there is below this directory.
+    /// The version of a file of root's below this directory.
     pub(crate) fn stamp(&self, file: &Path) -> Option<Stamp> {
         let stat = fs::statat(&self.directory, file, fs::AtFlags::SYMLINK_NOFOLLOW).ok()?;
         Some((stat.st_ino, stat.st_ctime, stat.st_ctime_nsec))
     }
 
-    /// A JSON file below this directory.
+    /// Reads a JSON file below this directory.
     pub(crate) fn json<T: for<'de> Deserialize<'de>>(&self, file: &Path) -> Option<T> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         self.parse(self.open(file, flags)?)
     }
 
-    /// A JSON file anywhere, which a file of root's names.
+    /// Reads a JSON file anywhere that a file of root's names.
     pub(crate) fn json_at<T: for<'de> Deserialize<'de>>(&self, file: &Path) -> Option<T> {
         let flags =
             OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -164,7 +163,7 @@ impl Place {
         .ok()
     }
 
-    /// What an open file holds, if it is a regular file of the author's and not too long.
+    /// Parses an open file, if it is a regular file of the author's and not too long.
     fn parse<T: for<'de> Deserialize<'de>>(&self, file: OwnedFd) -> Option<T> {
         let stat = fs::fstat(&file).ok()?;
         let regular = fs::FileType::from_raw_mode(stat.st_mode).is_file();

@@ -1,6 +1,6 @@
 //! The weight of a group, from the first place that states one: configuration, xattr, pod annotation, OCI
 //! annotation, OCI blockIO, `io.weight` or `io.bfq.weight`, a pod's QoS class, 100. Which of these count
-//! depends on whose the group's directory is ([`Standing`]).
+//! depends on the owner of the group's directory ([`Standing`]).
 
 use std::collections::BTreeMap;
 
@@ -15,23 +15,23 @@ use crate::Glob;
 /// What knobs held before an agent wrote to them.
 pub type Priors = BTreeMap<(GroupId, Knob), Value>;
 
-/// Where a group lies, as seen by who may have a say about it.
+/// Who may state the weight of a group, by where the group lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// Its directory is root's.
     Roots,
-    /// Root delegated its directory, and its weight counts outside: only root's word is one.
+    /// Root delegated its directory, and its weight counts outside, so only root may state it.
     DelegationRoot,
-    /// It lies below a delegated directory: its weight counts inside, whoever stated it.
+    /// It lies below a delegated directory. Its weight counts inside, whoever stated it.
     Inside,
 }
 
-/// A weight that an attribute or a record states.
+/// Parses a weight in an attribute or a record.
 pub(crate) fn parse(text: &str) -> Option<Weight> {
     Weight::new(text.trim().parse().ok()?).ok()
 }
 
-/// What is stated of a group elsewhere than in the kernel: before its files count, and after.
+/// Weights stated for a group outside the kernel's files: `first` comes before these files, `last` after.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Stated {
     pub(crate) first: Option<(Weight, WeightSource)>,
@@ -39,7 +39,7 @@ pub(crate) struct Stated {
 }
 
 impl Stated {
-    /// By a runtime's record.
+    /// The weight that a runtime's record states.
     pub(crate) fn by(record: Option<&Record>) -> Option<(Weight, WeightSource)> {
         let record = record?;
         let annotation = record.annotation.map(|w| (w, WeightSource::OciAnnotation));
@@ -48,9 +48,9 @@ impl Stated {
     }
 }
 
-/// The places that may change while a group lives are asked at every scan; the kernel's files
-/// once, before we write to them ourselves. An attribute that is no weight is none. `stated`: by somebody
-/// who may have a say about the group.
+/// Reads at every scan the places that may change while a group lives. The kernel's files (`file`) are read
+/// once, before we write to them ourselves. An attribute that does not parse counts as none. `stated` comes
+/// from somebody who may state the group's weight.
 pub(crate) fn of_group(
     group: &Group,
     standing: Standing,
@@ -88,9 +88,9 @@ fn attribute(group: &Group, name: &'static str) -> Result<Option<Weight>, Error>
     Ok(parse(text.trim_end_matches('\0')).filter(|_| set))
 }
 
-/// What the kernel's files say, if they say more than the default. `io.weight` first: systemd
-/// writes it as it was meant and squeezes it into `io.bfq.weight`; runc writes only the latter
-/// where it exists and leaves the former at 100. Where an agent wrote, what was there before counts.
+/// The weight in the kernel's files, unless it is the default. `io.weight` comes first: systemd writes the
+/// intended value there and scales it into `io.bfq.weight`. Where the latter exists, runc writes only that
+/// one and leaves `io.weight` at 100. Where an agent wrote, the value before it counts.
 pub(crate) fn of_files(group: &Group, priors: &Priors) -> Result<Option<Weight>, Error> {
     for knob in Knob::weights() {
         let value = match priors.get(&(group.id(), knob)) {

@@ -1,50 +1,49 @@
-//! Frames: of the multiplexer, and of ttrpc in them. Pure.
+//! Frames of the multiplexer, and frames of ttrpc within them. Pure.
 //!
-//! Multiplexer: connection and length, each four bytes, then so many bytes of that connection. ttrpc (protocol
-//! 1.0): length and stream, four bytes each, type, flags, then so many bytes. Numbers are big-endian. A frame of
-//! one kind need not begin where one of the other kind does.
+//! Multiplexer: connection and length, four bytes each, then `length` bytes of that connection. ttrpc
+//! (protocol 1.0): length and stream, four bytes each, type, flags, then `length` bytes. Numbers are
+//! big-endian. A frame of one kind need not begin where one of the other kind does.
 
 /// The connection over which the runtime calls the plugin.
 pub const PLUGIN: u32 = 1;
 /// The connection over which the plugin calls the runtime.
 pub const RUNTIME: u32 = 2;
 
-/// The type of a call.
+/// The type of a call's frame.
 pub const REQUEST: u8 = 1;
-/// The type of its answer.
+/// The type of an answer's frame.
 pub const RESPONSE: u8 = 2;
 
 const OUTER: usize = 8;
 const INNER: usize = 10;
-/// What ttrpc takes at most.
+/// The longest message that ttrpc accepts.
 const LONGEST: usize = 4 << 20;
 
-/// What cannot be a frame.
+/// Why bytes are not a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// Longer than both protocols allow.
     #[error("a frame of {0} bytes")]
     TooLong(usize),
-    /// A plugin does not know this connection.
+    /// A plugin has no such connection.
     #[error("a frame for connection {0}")]
     NoConnection(u32),
 }
 
-/// One message of ttrpc.
+/// One ttrpc message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// [`PLUGIN`] or [`RUNTIME`].
     pub connection: u32,
-    /// Which call it belongs to.
+    /// The call that it belongs to.
     pub stream: u32,
     /// [`REQUEST`] or [`RESPONSE`].
     pub kind: u8,
-    /// The message.
     pub data: Vec<u8>,
 }
 
 impl Frame {
-    /// As it goes over the socket; no message of ours needs more than one frame of the multiplexer.
+    /// The bytes on the socket. None of our messages needs more than one frame of the multiplexer.
     pub fn encode(&self) -> Vec<u8> {
         let length = |bytes: usize| (bytes as u32).to_be_bytes();
         let mut bytes = Vec::with_capacity(OUTER + INNER + self.data.len());
@@ -58,16 +57,16 @@ impl Frame {
     }
 }
 
-/// Puts frames together from bytes as they come. Holds less than two of the longest messages.
+/// Assembles frames from bytes as they come. Holds less than two of the longest messages.
 #[derive(Debug, Default)]
 pub struct Frames {
     outer: Vec<u8>,
-    /// What came over each connection and is no whole message yet.
+    /// The bytes of each connection that are not a whole message yet.
     inner: [Vec<u8>; 2],
 }
 
 impl Frames {
-    /// Takes bytes and appends the messages that they complete.
+    /// Takes bytes, and appends the messages that they complete.
     pub fn push(&mut self, bytes: &[u8], messages: &mut Vec<Frame>) -> Result<(), FrameError> {
         self.outer.extend(bytes);
         let mut at = 0;
@@ -120,7 +119,7 @@ fn take_messages(
     Ok(())
 }
 
-/// The two numbers that a header of `length` bytes begins with, if it is whole.
+/// The two numbers at the start of a header of `length` bytes, if the header is complete.
 fn header(bytes: &[u8], length: usize) -> Option<(u32, u32)> {
     let (first, rest) = bytes.get(..length)?.split_first_chunk()?;
     let second = rest.first_chunk()?;

@@ -1,4 +1,4 @@
-//! The thread that holds the connection.
+//! The thread that holds the connection to the runtime.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -18,21 +18,21 @@ use crate::frame::{Frame, FrameError, Frames, PLUGIN, REQUEST, RESPONSE, RUNTIME
 use crate::message::{RegisterPlugin, Request, Response, RUNTIME_SERVICE};
 use crate::told::{Told, MOST_CONTAINERS, MOST_PODS};
 
-/// Where runtimes listen for plugins, unless configured otherwise.
+/// The default socket on which runtimes listen for plugins.
 pub const SOCKET: &str = "/run/nri/nri.sock";
 
-/// The plugin's name, and its place: behind those that change containers.
+/// The plugin's name and index: it is called after the plugins that change containers.
 const NAME: (&str, &str) = ("justitia", "90");
-/// How long a runtime may take to answer the registration, and to read what it is sent.
+/// Time that a runtime may take to answer the registration, and to read what we send.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two tries to connect, at first ...
+/// The first pause between two attempts to connect.
 const PAUSE: Duration = Duration::from_secs(1);
-/// ... and at most.
+/// The longest pause between two attempts to connect (backoff).
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Characters of a runtime's own words that are shown.
+/// Characters of a runtime's error message that are shown.
 const MOST_WORDS: usize = 120;
 
-/// Listens to a runtime on a thread of its own, as long as it is kept.
+/// Listens to a runtime on a separate thread until it is dropped.
 #[derive(Debug)]
 pub struct Listener {
     shared: Arc<Shared>,
@@ -49,19 +49,18 @@ struct State {
     pods: Arc<Pods>,
     trouble: Option<Trouble>,
     connection: Option<UnixStream>,
-    /// A runtime told all that it has, or could not be heard.
+    /// A runtime has reported all that it has, or could not be reached.
     settled: bool,
     stop: bool,
 }
 
-/// Why a connection ended.
 #[derive(Debug)]
 enum End {
-    /// Nobody listens, or who did is gone.
+    /// Nobody listens, or the runtime is gone.
     Absent,
     /// The socket is not root's.
     Foreign(u32),
-    /// The runtime's own words.
+    /// The runtime's error message.
     Refused(String),
     Silent,
     Frame(FrameError),
@@ -70,7 +69,7 @@ enum End {
 }
 
 impl Listener {
-    /// Begins to listen at a socket, and goes on until dropped. `required`: nobody there is a trouble, too.
+    /// Starts to listen at a socket. `required`: an absent runtime is a trouble, too.
     pub fn start(socket: &Path, required: bool) -> io::Result<Listener> {
         let shared = Arc::new(Shared::default());
         let listener = Listener {
@@ -84,20 +83,20 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Waits until a runtime told all that it has, or it is clear that none does; at most for so long.
+    /// Waits until a runtime has reported all that it has, or it is clear that none does; at most for `most`.
     pub fn settle(&self, most: Duration) {
         let state = self.shared.lock();
         let changed = &self.shared.changed;
         drop(changed.wait_timeout_while(state, most, |state| !state.settled));
     }
 
-    /// What the runtime told so far; another `Arc` whenever that changed. While no runtime is connected, what
-    /// the last one told.
+    /// What the runtime reported so far; a different `Arc` whenever that changed. While no runtime is
+    /// connected, it is what the last one reported.
     pub fn pods(&self) -> Arc<Pods> {
         Arc::clone(&self.shared.lock().pods)
     }
 
-    /// What keeps it from being told.
+    /// The reason why no pods are reported.
     pub fn trouble(&self) -> Option<Trouble> {
         self.shared.lock().trouble.clone()
     }
@@ -115,7 +114,7 @@ impl Drop for Listener {
 }
 
 impl Shared {
-    /// Nobody panics while holding it.
+    /// Takes the lock. Nobody panics while holding it.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -145,7 +144,7 @@ impl Shared {
         }
     }
 
-    /// One connection, from its begin to its end.
+    /// One connection, from start to end.
     fn hear(&self, socket: &Path, told: &mut Told) -> End {
         match self.converse(socket, told) {
             Ok(()) => End::Absent,
@@ -192,7 +191,7 @@ impl Shared {
                 }
             }
             if changed && told.is_synchronized() {
-                // From now on silence means that nothing happens.
+                // From now on, silence means that nothing happens.
                 stream.set_read_timeout(None)?;
                 self.tell(socket, told);
             }

@@ -1,4 +1,4 @@
-//! What the runtime's calls add up to, and what each is answered. Pure.
+//! What is known from the runtime's calls, and the answer to each call. Pure.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use crate::message::{
     Synchronize, Synchronized,
 };
 
-/// Pods that are kept, ...
+/// Pods that are kept, at most.
 pub const MOST_PODS: usize = 1024;
-/// ... and containers of all of them.
+/// Containers of all pods that are kept, at most.
 pub const MOST_CONTAINERS: usize = 8192;
-/// Longer ids of sandboxes and containers are none.
+/// Longer IDs of sandboxes and containers are not valid.
 const LONGEST_ID: usize = 128;
-/// gRPC's code for a method that is not there.
+/// gRPC's code for a method that does not exist.
 const UNIMPLEMENTED: i32 = 12;
 
-/// What is known by now.
+/// What is known so far.
 #[derive(Debug, Default)]
 pub struct Told {
     now: Lists,
-    /// What has come so far of a list in several parts.
+    /// The parts received so far of a list that comes in several parts.
     coming: Lists,
     /// A whole list has come.
     synchronized: bool,
@@ -32,16 +32,16 @@ pub struct Told {
 
 #[derive(Debug, Default)]
 struct Lists {
-    /// By sandbox: the pod's uid and what it is.
+    /// By sandbox: the pod's uid and the pod.
     pods: BTreeMap<String, (String, Pod)>,
-    /// By id: the sandbox and the name.
+    /// By ID: the sandbox and the container's name.
     containers: BTreeMap<String, (String, String)>,
     /// There were more than the bound.
     more: bool,
 }
 
 impl Told {
-    /// The answer to a call, and whether it changed what is known.
+    /// Returns the answer to a call, and whether the call changed what is known.
     ///
     /// # Errors
     /// The call's argument is not what its method takes.
@@ -89,7 +89,7 @@ impl Told {
         Ok((response, changed))
     }
 
-    /// Takes a part of the whole list, which replaces what was known once its last part is here.
+    /// Takes a part of the whole list. With its last part, the list replaces what was known.
     fn synchronize(&mut self, part: Synchronize) -> Result<(), DecodeError> {
         for pod in part.pods {
             self.coming.add_pod(PodSandbox::decode(pod)?);
@@ -104,17 +104,17 @@ impl Told {
         Ok(())
     }
 
-    /// Whether the runtime told of all that it has.
+    /// Whether the runtime has reported all that it has.
     pub fn is_synchronized(&self) -> bool {
         self.synchronized
     }
 
-    /// Whether there was more than is kept.
+    /// Whether there was more than the bound allows to keep.
     pub fn is_full(&self) -> bool {
         self.now.more
     }
 
-    /// The pods and containers by now.
+    /// The pods and containers that are known now.
     pub fn pods(&self) -> Pods {
         let mut pods = Pods::default();
         for (uid, pod) in self.now.pods.values() {
@@ -168,7 +168,7 @@ impl Lists {
     }
 }
 
-/// Whether there was room.
+/// Inserts an item unless the map is full; returns whether there was room.
 fn insert<T>(map: &mut BTreeMap<String, T>, id: String, item: T, most: usize) -> bool {
     let room = map.len() < most || map.contains_key(&id);
     if room {
@@ -315,7 +315,8 @@ mod tests {
             assert!(!changed);
         }
         let (answer, _) = call(&mut told, "Configure", &Event::default());
-        // RUN_POD_SANDBOX, REMOVE_POD_SANDBOX, POST_CREATE_CONTAINER, REMOVE_CONTAINER: none that may adjust.
+        // RUN_POD_SANDBOX, REMOVE_POD_SANDBOX, POST_CREATE_CONTAINER, REMOVE_CONTAINER: no call that may
+        // adjust.
         let events = Configured::decode(answer.payload).unwrap().events;
         assert_eq!(events, 0b100_0001_0101);
     }

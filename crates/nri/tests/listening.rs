@@ -1,4 +1,4 @@
-//! The listener beside a runtime that comes, goes and misbehaves.
+//! The listener with a runtime that comes, goes and misbehaves.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -21,7 +21,7 @@ struct Runtime {
     listener: UnixListener,
 }
 
-/// A plugin that is connected.
+/// A connected plugin.
 struct Plugin {
     stream: UnixStream,
     frames: Frames,
@@ -49,7 +49,7 @@ impl Runtime {
         }
     }
 
-    /// As a runtime does it: registers the plugin, configures it and tells it of one pod.
+    /// Acts as a runtime: registers the plugin, configures it, and reports one pod to it.
     fn accept_well(&self, name: &str) -> Plugin {
         let mut plugin = self.accept();
         let request = plugin.receive();
@@ -136,7 +136,7 @@ fn pod(name: &str) -> PodSandbox {
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Waits until the listener has it.
+/// Waits until the condition holds.
 fn until(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -172,7 +172,7 @@ fn pods_are_known_as_the_runtime_tells_them_and_while_it_is_restarted() {
         (1, 0),
         "what was handed out does not change"
     );
-    // No shorter than what a restart takes.
+    // At least as long as a restart takes.
     drop(plugin);
     until("the runtime is missed", || listener.trouble().is_some());
     assert!(listener.pods().container("c").is_some());

@@ -1,9 +1,9 @@
-//! What being observed costs a read: `cargo bench -p justitia-observe`, as root on a cgroup2 host.
+//! What the observer costs a read: `cargo bench -p justitia-observe`, as root on a cgroup2 host.
 //!
-//! Reads 4 KiB at random from a cached file, by one system call each, and prints the CPU time of a
-//! call: with nothing attached; with a program that does nothing behind `filemap_read`, which is
-//! the kernel's own price for looking there at all; with the observer, while another group is
-//! watched, and while the reader's own is, without and with a curve of it.
+//! Reads 4 KiB at random from a cached file, by one system call each, and prints the CPU time of a call. The
+//! cases are: nothing attached; a program behind `filemap_read` that does nothing, which is the kernel's own
+//! price; the observer while it watches another group; and the observer while it watches the reader's group,
+//! without and with a curve.
 
 use std::error::Error;
 use std::fs;
@@ -23,9 +23,9 @@ use rustix::time::{clock_gettime, ClockId};
 const BLOCK: usize = 4096;
 const BLOCKS: u64 = 16 << 10;
 const CALLS: u32 = 100_000;
-/// Rounds; the least of them counts, because everything that disturbs only adds.
+/// Rounds. The fastest one counts, because disturbances only add time.
 const ROUNDS: u32 = 5;
-/// After which the reads before are few a second, and the observer looks at curves.
+/// After this time the rate of reads is low again, and the observer looks at curves.
 const REST: Duration = Duration::from_secs(90);
 
 fn main() {
@@ -79,7 +79,7 @@ fn compare() -> Result<(), Box<dyn Error>> {
         observer.sample(&[watched], &mut Vec::new());
         say(what, call_ns(&file)?);
         if inside {
-            // So many reads in so little time would be sampled: let them be few.
+            // Reads at this rate would be sampled, so wait until the rate is low.
             sleep(REST);
             observer.sample(&[watched], &mut Vec::new());
             say("the observer, with a curve", call_ns(&file)?);
@@ -111,7 +111,7 @@ fn cpu_ns() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// Attaches the program of the probe that returns at once.
+/// Attaches the probe's program that returns at once.
 fn idle() -> Result<Link, Box<dyn Error>> {
     let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/probe.o"));
     let mut open = ObjectBuilder::default().open_memory(bytes)?;

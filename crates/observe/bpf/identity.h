@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * From a cgroup to the slot of the watched group it belongs to: itself or its nearest watched
- * ancestor. Three steps, each cheaper than the next:
+ * Maps a cgroup to the slot of the watched group that it belongs to: itself or its nearest watched ancestor.
+ * Three steps, each cheaper than the next:
  *
  *   last[cpu]   what this CPU resolved last: no helper call
- *   resolved    what anybody resolved lately
- *   watched     asked for the cgroup and each of its ancestors
+ *   resolved    what any CPU resolved lately
+ *   watched     looked up for the cgroup and each of its ancestors
  *
- * Invariants: ids of cgroups are never reused, so what was resolved is right as long as the
- * generation is the same. User space changes `watched` first and the generation after; a program
- * reads the generation first, so it may keep a new answer under an old generation, never an old
- * answer under a new one.
+ * Invariants: IDs of cgroups are never reused, so an answer is right as long as the generation is the same.
+ * User space changes `watched` first and the generation after. A program reads the generation first, so it
+ * may keep a new answer under an old generation, never an old answer under a new one.
  *
- * Context: any; programs do not migrate, but one may be preempted by another on the same CPU.
+ * Context: any. Programs do not migrate, but one may be preempted by another on the same CPU.
  */
 #ifndef JUSTITIA_IDENTITY_H
 #define JUSTITIA_IDENTITY_H
@@ -22,7 +21,10 @@
 
 /* Nobody watches this cgroup. */
 #define NO_SLOT 0xfffu
-/* Beyond these, CPUs share memories: slower, and as right, because each word checks itself. */
+/*
+ * Beyond this number, CPUs share entries of last[]: slower, but still right, because both words hold the
+ * cgroup's ID.
+ */
 #define MAX_CPUS 512
 
 const volatile struct settings settings = {};
@@ -48,7 +50,7 @@ struct {
 	__type(value, __u32);
 } watched SEC(".maps");
 
-/* slot -> cgroup id; 0 while the slot is nobody's. User space sizes it. */
+/* slot -> cgroup id; 0 while the slot is free. User space sizes it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -65,14 +67,16 @@ struct {
 } resolved SEC(".maps");
 
 /*
- * slot << 52 | 20 bits of the generation << 32 | low half of the cgroup's id. The id stands in
- * both words: where preemption left a word of another cgroup, they disagree.
+ * slot << 52 | 20 bits of the generation << 32 | low half of the cgroup's ID. Both words hold the ID: if
+ * preemption left a word of another cgroup, they disagree.
  */
 struct last {
 	__u64 cgroup;
 	__u64 packed;
-	/* Reads that the program behind filemap_read saw, of whomever. Only it writes this; CPUs that share the
-	 * record, or a read that another interrupts, may lose one. */
+	/*
+	 * Reads that the program behind filemap_read saw, of any group. Only that program writes this. CPUs
+	 * that share the record, or a read that another one interrupts, may lose a count.
+	 */
 	__u64 reads;
 	__u64 pad[5];
 };
@@ -93,7 +97,7 @@ static __always_inline void lose_event(void)
 	__sync_fetch_and_add(&control.lost, 1);
 }
 
-/* What can be computed with of a pointer: no arithmetic is allowed on it, but half of it may be copied. */
+/* The verifier allows no arithmetic on a pointer, but the copy of its lower half is a number. */
 static __always_inline __u32 lower_half(__u64 pointer)
 {
 	__u32 low;
@@ -108,16 +112,15 @@ static __always_inline __u64 hash(__u64 number)
 	return number * 0xff51afd7ed558ccdull;
 }
 
-/* On the way from a cgroup up to the root. */
+/* State of a climb from a cgroup up to the root. */
 struct climb {
 	/* The array of its ancestors, itself last. */
 	__u64 ancestors;
 	__u32 level;
-	/* What was found. */
 	__u32 slot;
 };
 
-/* Looks at the ancestor so many levels up; 1: found. */
+/* Looks up the ancestor `up` levels above; returns 1 if it is watched. */
 static long look_up(__u32 up, struct climb *climb)
 {
 	__u64 at = climb->ancestors + (__u64)(climb->level - up) * sizeof(struct cgroup *);
@@ -147,7 +150,7 @@ static __noinline __u32 nearest(struct cgroup *cgroup)
 	return climb.slot;
 }
 
-/* The slot of a cgroup with this id. */
+/* The slot of the cgroup with this ID. If `cgroup` is NULL, it is that of the current task. */
 static __noinline __u32 resolve(__u64 id, struct cgroup *cgroup, __u32 generation)
 {
 	__u64 *known = bpf_map_lookup_elem(&resolved, &id);
@@ -201,7 +204,7 @@ static __always_inline __u32 my_slot(__u32 cpu)
 	return slot;
 }
 
-/* The record of this CPU's lane of the current task's group; none if nobody watches it. */
+/* The record of this CPU's lane of the current task's group; NULL if nobody watches it. */
 static __always_inline struct counters *mine(void)
 {
 	__u32 cpu = bpf_get_smp_processor_id();

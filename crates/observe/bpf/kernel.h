@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The few kernel types that these programs look into, besides those of justitia.h. */
+/* The few kernel types that these programs read, besides those of justitia.h. */
 #ifndef JUSTITIA_KERNEL_H
 #define JUSTITIA_KERNEL_H
 
@@ -51,7 +51,7 @@ struct obj_cgroup {
 	struct mem_cgroup *memcg;
 };
 
-/* Where this member is, folios of the page cache name their owner through an obj_cgroup. */
+/* Where this member exists, folios of the page cache point to their owner through an obj_cgroup. */
 struct mem_cgroup_per_node {
 	struct obj_cgroup *objcg;
 };
@@ -164,10 +164,12 @@ struct bpf_iter__bpf_map_elem {
 
 #pragma clang attribute pop
 
-/* Since Linux 6.2; free of charge. */
+/* Since Linux 6.2; costs no instruction. */
 extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
 
-/* include/linux/sched.h: the task reclaims memory, or ends. Macros, so BTF does not know them. */
+/*
+ * include/linux/sched.h: the task reclaims memory, or exits. BTF does not have them, because they are macros.
+ */
 #define PF_MEMALLOC 0x00000800
 #define PF_EXITING 0x00000004
 /* include/uapi/linux/magic.h */

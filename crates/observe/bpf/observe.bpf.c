@@ -2,18 +2,18 @@
 /*
  * What groups do with the page cache, counted per CPU in the kernel.
  *
- * The hot path is one program behind filemap_read(), the function that every buffered read of
- * every file system goes through (read, pread, readv, preadv, io_uring; also sendfile before
- * Linux 6.5). It counts bytes and pages asked for and knows nothing of hits. Misses are found
- * where they are rare by nature: a read that misses enters the readahead code, and while it is in
- * there what comes in is counted, where the kernel has read_pages() by the run. So
+ * The hot path is one program behind filemap_read(), the function that every buffered read of every file
+ * system goes through (read, pread, readv, preadv, io_uring; also sendfile before Linux 6.5). It counts bytes
+ * and pages asked for, and knows nothing of hits. Misses are counted where they are rare by nature: a read
+ * that misses enters the readahead code, and the pages that come in during that call are counted, by the run
+ * where the kernel has read_pages(). The hit ratio
  *
  *   hit ratio = 1 - (missed + readahead) / asked
  *
- * exactly, without a look at any page that was there.
+ * is therefore exact, without a look at any page that was there.
  *
- * Direct I/O passes through none of these functions. Pages that a tmpfs holds are memory, not
- * cache: its reads do not come here, its writes are left out.
+ * Direct I/O passes through none of these functions. Pages of a tmpfs are memory, not cache: its reads do not
+ * come here, and its writes are left out.
  *
  * Context: fentry, fexit and BTF tracepoints; the programs never sleep.
  */
@@ -24,7 +24,7 @@
 #include "sharing.h"
 #include "threads.h"
 
-/* A read of `bytes` that ended at this position. */
+/* Counts a read of `bytes` that ended at position `end`. */
 static __always_inline void count_read(struct file *file, __u64 end, __u64 bytes)
 {
 	__u32 shift = settings.page_shift;
@@ -67,7 +67,7 @@ int BPF_PROG(filemap_splice_read, struct file *in, long long *position,
 /* Where ki_pos points when a write ends. */
 enum position {
 	AT_END,
-	/* At the start of the write, in kernels whose callers move it (until 6.5). */
+	/* At the start of the write, in kernels whose callers advance it (until 6.5). */
 	MOVED_LATER,
 	UNKNOWN,
 };
@@ -95,7 +95,7 @@ int BPF_PROG(generic_perform_write, struct kiocb *iocb, struct iov_iter *from, l
 	return 0;
 }
 
-/* The number of its arguments changed over time: the result is not at a fixed place. */
+/* The number of its arguments changed over time, so the result is not at a fixed place. */
 SEC("fexit/iomap_file_buffered_write")
 int BPF_PROG(iomap_file_buffered_write, struct kiocb *iocb)
 {
@@ -116,7 +116,7 @@ int BPF_PROG(btrfs_buffered_write, struct kiocb *iocb)
 	return 0;
 }
 
-/* FUSE that writes through; with a writeback cache its writes are generic ones. */
+/* FUSE that writes through. With a writeback cache, its writes go through generic_perform_write(). */
 SEC("fexit/fuse_perform_write")
 int BPF_PROG(fuse_perform_write, struct kiocb *iocb)
 {
@@ -182,8 +182,8 @@ int BPF_PROG(pages_read, struct readahead_control *ractl)
 }
 
 /*
- * Where readahead brought nothing, as under a memory limit, or what it read failed, a read fetches the
- * folio itself. It asked for at least a page of it.
+ * A read fetches the folio itself where readahead brought nothing, as under a memory limit, or where the I/O
+ * of readahead failed. The read asked for at least a page of it.
  */
 SEC("fentry/filemap_read_folio")
 int BPF_PROG(folio_read, struct file *file, void *filler, struct folio *folio)
@@ -191,7 +191,7 @@ int BPF_PROG(folio_read, struct file *file, void *filler, struct folio *folio)
 	struct doing *task = doing_now();
 	struct counters *count;
 
-	/* For a file system's own purposes, or a fault. */
+	/* For the file system's own purposes, or for a fault. */
 	if (!file || (task && task->faulting))
 		return 0;
 	count = mine();
@@ -203,7 +203,7 @@ int BPF_PROG(folio_read, struct file *file, void *filler, struct folio *folio)
 	return 0;
 }
 
-/* The same as pages_read page by page, and for writes, too: a program for each costs more. */
+/* Counts like pages_read, but page by page, and for writes, too. One program run per page costs more. */
 SEC("tp_btf/mm_filemap_add_to_page_cache")
 int BPF_PROG(page_added, struct folio *folio)
 {
@@ -226,7 +226,7 @@ static __always_inline void page_leaves(struct folio *folio)
 		add(&count->evicted_pages, folio_pages(folio));
 }
 
-/* What is truncated does not come here, but for single pages. */
+/* Truncation does not come here, except for single pages. */
 SEC("fentry/__filemap_remove_folio")
 int BPF_PROG(folio_removed, struct folio *folio)
 {
@@ -276,7 +276,7 @@ int BPF_PROG(filemap_fault_end, struct vm_fault *vmf, unsigned int ret)
 		quick = bpf_core_enum_value(enum fault_flag___vma, FAULT_FLAG_VMA_LOCK);
 	if (ret & major)
 		add(&count->mmap_major_faults, 1);
-	/* A fault may come twice: with only its mapping locked first, and after it gave up a lock. */
+	/* One fault may come twice: first with only its VMA locked, and again after it gave up a lock. */
 	if (flags & tried ||
 	    (quick && !(flags & quick) && task->retried_address == vmf->address)) {
 		task->retried_address = 0;
@@ -347,7 +347,7 @@ int BPF_PROG(memcg_reclaim_end)
 	return 0;
 }
 
-/* On the way back to user space, of a task whose group went above memory.high. */
+/* Runs on the way back to user space, in a task whose group went above memory.high. */
 static __always_inline void throttle_begins(void)
 {
 	struct doing *task;
@@ -361,7 +361,7 @@ static __always_inline void throttle_begins(void)
 	task->reclaimed_in_throttle = 0;
 }
 
-/* The time less the reclaim in it, which is counted as reclaim. */
+/* Counts the time less the reclaim in it, which is counted as reclaim. */
 static __always_inline void throttle_ends(void)
 {
 	struct doing *task = doing_now();
@@ -379,7 +379,7 @@ static __always_inline void throttle_ends(void)
 		add(&count->throttled_ns, ns);
 }
 
-/* The function has one of two names. */
+/* The kernel has this function under one of two names. */
 SEC("fentry/__mem_cgroup_handle_over_high")
 int BPF_PROG(over_high)
 {

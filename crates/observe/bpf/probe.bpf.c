@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Programs that do nothing: whether they can be loaded and attached says what this kernel allows.
+ * Programs that do nothing. Whether they can be loaded and attached tells what this kernel allows.
  */
 #include "kernel.h"
 

@@ -2,15 +2,15 @@
 /*
  * What a task is doing in the readahead code, and what readahead fetched for whom.
  *
- * A read that misses calls readahead with the range it asked for. While that call lasts, the
- * task's state says so, and each page it brings in is either one that was asked for (missed) or
- * one that was fetched ahead. The latter are remembered with the open file, a bit for each page in
- * blocks of 64: when one is asked for the first time it is neither hit nor miss, and its bit goes.
+ * A read that misses calls readahead with the range it asked for. During that call the task's state holds the
+ * range, and each page that comes in is either one that was asked for (missed) or one that was fetched ahead.
+ * Pages fetched ahead are remembered with the open file, as one bit per page in blocks of 64. When such a
+ * page is asked for the first time, it is neither hit nor miss, and its bit is cleared.
  *
- * A read must not pay for that when nothing was fetched ahead. So a file that never read ahead is
- * not looked up at all, and before a block is, one byte of a table tells whether there can be
- * anything. Two blocks that share a byte may hide each other: a few pages of readahead then count
- * as hits, as they may when two threads read one open file at the same time.
+ * A read must not pay for that when nothing was fetched ahead. A file that never read ahead is therefore not
+ * looked up at all. Before a block is looked up, one byte of a table tells whether it can hold anything. Two
+ * blocks that share a byte may hide each other: a few pages of readahead then count as hits. The same may
+ * happen when two threads read one open file at the same time.
  *
  * Units: page indexes; ranges are [lo, hi).
  */
@@ -22,7 +22,7 @@
 
 #define BLOCK_BITS 6
 #define BLOCK (1ull << BLOCK_BITS)
-/* Blocks of one call that are looked at: what was fetched ahead lies at its start. */
+/* Blocks of one call that are looked at, at most. Pages fetched ahead lie at its start. */
 #define MAX_BLOCKS 64
 
 struct range {
@@ -30,36 +30,38 @@ struct range {
 	__u64 hi;
 };
 
-/* What one task is in the middle of; all zero but for a moment. */
+/* What one task is in the middle of; all zero most of the time. */
 struct doing {
-	/* Whose place this is: thread group and thread; 0: nobody's. In the map it means nothing. */
+	/* Owner of the place: thread group and thread; 0: free. Means nothing in the map. */
 	__u64 thread;
-	/* The open file it reads ahead for; 0: none. Only compared and used as a key. */
+	/* The open file it reads ahead for; 0: none. Only compared, and used as a key. */
 	__u64 file;
 	__u64 mapping;
 	/* What its read asked for. */
 	struct range asked;
-	/* Pages that came in one after the other: not asked for, and asked for. */
+	/* The current run of pages that came in without being asked for. */
 	struct range ahead;
+	/* The current run of pages that came in and were asked for. */
 	struct range missed;
-	/* In direct reclaim since, and sleeping for memory.high since (ns); 0: not. */
+	/* In direct reclaim since (ns); 0: not. */
 	__u64 reclaiming_since;
+	/* Asleep for memory.high since (ns); 0: not. */
 	__u64 throttled_since;
 	__u64 reclaimed_in_throttle;
-	/* Where a fault has to be tried again with more locks held. */
+	/* Address of a fault that has to be tried again with more locks held; 0: none. */
 	__u64 retried_address;
-	/* In a file system's fault handler: its readahead is not a read's. */
+	/* In a file system's fault handler: readahead is then not that of a read. */
 	__u32 faulting;
 };
 
 /*
- * What a thread is doing has a place that the low bits of its number tell; where another one has it,
- * the thread's state is in a map, which costs several times as much. A place is given back when there
- * is nothing to remember. A thread that ends in the middle of something keeps its place: who comes
- * there later is slower, and as right.
+ * The low bits of a thread's number select a place for its state. If another thread has the place, the state
+ * is in a map, which costs several times as much. A place is given back when there is nothing to remember. A
+ * thread that ends in the middle of something keeps its place: a later thread with the same low bits is
+ * slower, but still right.
  *
- * Not task storage: that allocates memory, which is not possible here on every machine (Linux 7
- * needs cmpxchg16b for it).
+ * Not task storage: that allocates memory, which is not possible here on every machine (Linux 7 needs
+ * cmpxchg16b for it).
  */
 #define PLACES 4096
 /* In a section of its own, which user space makes shorter. */
@@ -72,7 +74,7 @@ struct {
 	__type(value, struct doing);
 } doing SEC(".maps");
 
-/* How many threads with these low bits of their number read ahead: the others need no look. */
+/* How many threads with these low bits of their number read ahead. Others need no lookup. */
 static __u32 busy[PLACES];
 
 struct block_key {
@@ -80,7 +82,7 @@ struct block_key {
 	__u64 block;
 };
 
-/* What was fetched ahead and not yet asked for. */
+/* Pages fetched ahead and not yet asked for. */
 struct block {
 	__u64 pages;
 	__u64 since_ns;
@@ -93,7 +95,7 @@ struct {
 	__type(value, struct block);
 } prefetched SEC(".maps");
 
-/* struct file * -> when it first read ahead; what is older is of a file that was there before. */
+/* struct file * -> when it first read ahead. Older blocks are of an earlier file at that address. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
@@ -130,7 +132,7 @@ static __always_inline struct doing *doing_now(void)
 	return doing_of(bpf_get_current_pid_tgid());
 }
 
-/* The current task's state, made if it has none. */
+/* The current task's state, created if there is none. */
 static __always_inline struct doing *doing_new(void)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
@@ -148,12 +150,12 @@ static __always_inline struct doing *doing_new(void)
 	return task;
 }
 
-/* Something ended: the place goes to the next one if there is nothing else to remember. */
+/* Something ended: gives the place back if there is nothing else to remember. */
 static __always_inline void done_with(struct doing *task)
 {
 	__u64 thread = task->thread;
 
-	/* All else must be seen to be zero before the place is: this swap orders them. */
+	/* All other fields must be seen as zero before the place is seen as free: this swap orders them. */
 	if (!task->file && !task->reclaiming_since && !task->throttled_since &&
 	    !task->retried_address && !task->faulting)
 		__sync_val_compare_and_swap(&task->thread, thread, 0);
@@ -184,7 +186,7 @@ static __always_inline __u64 ones(__u64 bits)
 	return bits * 0x0101010101010101ull >> 56;
 }
 
-/* Whether a block is of a file that was at this address before, or may have been used unseen. */
+/* Whether a block is of an earlier file at this address, or may have been used unseen. */
 static __always_inline bool is_stale(struct block *block, __u64 file)
 {
 	__u64 *first = bpf_map_lookup_elem(&readers, &file);
@@ -192,7 +194,7 @@ static __always_inline bool is_stale(struct block *block, __u64 file)
 	return (first && block->since_ns < *first) || block->since_ns < control.readahead_since_ns;
 }
 
-/* Takes the pages [lo, hi) out of those fetched ahead; returns how many there were. */
+/* Removes the pages [lo, hi) from those fetched ahead; returns how many of them there were. */
 static __noinline __u64 take(__u64 file, __u64 lo, __u64 hi)
 {
 	struct block_key key = { .file = file, .block = lo >> BLOCK_BITS };
@@ -264,7 +266,7 @@ static __always_inline void readahead_begins(struct readahead_control *ractl, un
 	__u64 key = (__u64)file;
 	struct doing *task;
 
-	/* Readahead for something else than the file's contents: directories of ext4. */
+	/* Readahead for something other than the file's contents, such as directories of ext4. */
 	if (!file || ractl->mapping != file->f_mapping || !mine())
 		return;
 	task = doing_new();
@@ -278,7 +280,7 @@ static __always_inline void readahead_begins(struct readahead_control *ractl, un
 	task->asked.hi = ractl->_index + wanted;
 	task->ahead.lo = task->ahead.hi = 0;
 	task->missed.lo = task->missed.hi = 0;
-	/* Nothing was ever fetched ahead: what we know is of a file that was at this address. */
+	/* This file never read ahead, so known blocks are of an earlier file at this address. */
 	if (!ractl->ra->size) {
 		__u64 now = bpf_ktime_get_ns();
 
@@ -297,7 +299,7 @@ static __always_inline void readahead_ends(void)
 	if (!task || !task->file)
 		return;
 	__sync_fetch_and_add(busy_with(thread), -1);
-	/* Fetched ahead once, taken by reclaim since, and missed now: missed it is. */
+	/* A page that was fetched ahead, evicted since and is missed now counts as missed. */
 	if (task->missed.hi)
 		take(task->file, task->missed.lo, task->missed.hi);
 	if (task->ahead.hi)
@@ -306,7 +308,7 @@ static __always_inline void readahead_ends(void)
 	done_with(task);
 }
 
-/* Pages of one kind come in one after the other; a gap ends the run. */
+/* Extends a run of pages of one kind. A gap ends the run. */
 static __always_inline void extend(struct range *run, __u64 lo, __u64 hi, __u64 file, bool ahead)
 {
 	if (lo >= hi)
@@ -339,7 +341,7 @@ static __always_inline void pages_came(struct counters *count, struct address_sp
 		return;
 	add(&count->fetched_pages, hi - lo);
 	touch(count, mapping->host, lo, hi, FETCHED);
-	/* The part that was asked for, empty at one end if there is none. */
+	/* The part that was asked for; if there is none, it is empty at one end. */
 	from = task->asked.lo < lo ? lo : task->asked.lo > hi ? hi : task->asked.lo;
 	to = task->asked.hi < from ? from : task->asked.hi > hi ? hi : task->asked.hi;
 	if (to > from)
@@ -350,8 +352,8 @@ static __always_inline void pages_came(struct counters *count, struct address_sp
 }
 
 /*
- * How large the file's last readahead was. Where the state is in a union, only a cast tells the
- * verifier which member is meant; it costs no instruction.
+ * Size of the file's last readahead. Where the state is in a union, only a cast tells the verifier which
+ * member is meant; it costs no instruction.
  */
 static __always_inline unsigned int readahead_size(struct file *file)
 {
@@ -362,7 +364,7 @@ static __always_inline unsigned int readahead_size(struct file *file)
 	return state->size;
 }
 
-/* Of the pages [lo, hi) that a read asked for, how many it got from its own readahead. */
+/* How many of the pages [lo, hi) that a read asked for came from the file's own readahead. */
 static __always_inline __u64 first_use(struct file *file, __u64 lo, __u64 hi)
 {
 	if (!readahead_size(file))

@@ -8,28 +8,30 @@
 #ifndef JUSTITIA_RECORD_H
 #define JUSTITIA_RECORD_H
 
-/* What the CPUs of a lane counted of one group. Cumulative; two cache lines, so that lanes never share one. */
+/* What the CPUs of a lane counted of one group; cumulative. Two cache lines, so that lanes share none. */
 struct counters {
 	__u64 read_bytes;
 	__u64 write_bytes;
 	/* Pages that buffered reads asked for. */
 	__u64 asked_pages;
-	/* Of those, pages that were not there when the call asked. */
+	/* Asked pages that were not there when the call asked. */
 	__u64 missed_pages;
-	/* Of those, pages that the same open file's readahead had fetched, asked for first. */
+	/* Asked pages that the same open file's readahead had fetched, when first asked for. */
 	__u64 readahead_pages;
 	/* Pages that reads had to fetch: missed, and fetched ahead. */
 	__u64 fetched_pages;
 	/* Pages that reads and faults brought into the page cache; at the tracepoint, also those of writes. */
 	__u64 inserted_pages;
-	/* Pages charged to the group that reclaim took. */
+	/* Pages charged to the group and evicted by reclaim. */
 	__u64 evicted_pages;
 	__u64 mmap_faults;
 	__u64 mmap_major_faults;
 	__u64 reclaim_ns;
 	__u64 throttled_ns;
-	/* Bytes that read-like system calls of threads returned, of whatever: the kernel's own count, as far
-	 * as the iterator over threads has looked. */
+	/*
+	 * Bytes that read-like system calls of threads returned, from any source: the kernel's own count, as
+	 * of the last run of the iterator over threads.
+	 */
 	__u64 rchar;
 	/* Written by user space, the same in each lane: sampling rate in 1/2^32 << 32 | SAMPLE_MISSES | the
 	 * group's number in `reuses`; 0: no sample. */
@@ -38,20 +40,20 @@ struct counters {
 };
 _Static_assert(sizeof(struct counters) == 128, "two cache lines");
 
-/* What user space decides before the programs are loaded. */
+/* Settings that user space writes before the programs are loaded. */
 struct settings {
-	/* Records of a slot, side by side, each for some of the CPUs; a power of two. */
+	/* Records of a slot, side by side, each shared by some of the CPUs; a power of two. */
 	__u32 lanes;
 	__u32 page_shift;
 	/* Places of threads, less one; a power of two less one. */
 	__u32 place_mask;
-	/* Bits of a hash that are left out where it tells a set of files. */
+	/* Right shift from a hash to the number of a set of files. */
 	__u32 set_shift;
 	/* Entries of asked_at less one: a power of two less one. */
 	__u32 asked_mask;
 };
 
-/* What both sides write while the programs run. */
+/* The record that both sides write while the programs run. */
 struct control {
 	/* Goes up after each change of the watched groups; what was resolved before is stale. */
 	__u32 generation;
@@ -61,7 +63,7 @@ struct control {
 	__u64 lost;
 	/* Threads that started later (ns) are counted from their start, others from the first look. */
 	__u64 threads_since_ns;
-	/* What readahead fetched before (ns) may have been used unseen. */
+	/* Pages fetched ahead before this (ns) may have been used unseen. */
 	__u64 readahead_since_ns;
 };
 
@@ -70,15 +72,18 @@ struct control {
 
 /* Reuse times of the sampled pages of one group. Counts only grow. */
 struct reuse {
-	/* Sampled accesses, which are the group's ticks, and the reads among them. */
+	/* Sampled accesses: the group's ticks. */
 	__u64 clock;
+	/* Sampled accesses that were reads. */
 	__u64 reads;
 	/* Written by user space: observation began after this tick. */
 	__u32 since;
 	__u32 reserved;
-	/* Pages asked for again by reads, by writes, and pages evicted from asked_at, by age. */
+	/* Pages asked for again by reads, by age. */
 	__u32 by_reads[REUSE_BINS];
+	/* Pages asked for again by writes, by age. */
 	__u32 by_writes[REUSE_BINS];
+	/* Pages evicted from asked_at, by age. */
 	__u32 lost[REUSE_BINS];
 };
 _Static_assert(sizeof(struct reuse) == 24 + 3 * 4 * REUSE_BINS, "read as words");
@@ -86,14 +91,15 @@ _Static_assert(sizeof(struct reuse) == 24 + 3 * 4 * REUSE_BINS, "read as words")
 #define USERS 8
 #define HOLDERS 8
 
-/* A file that several groups use: one of these for each, when user space asks. */
+/* A file that several groups use: written once for each such file, when user space asks. */
 struct shared_file {
-	/* Ids of the groups that use it; 0: none. */
+	/* IDs of the groups that use it; 0: none. */
 	__u64 users[USERS];
-	/* Page cache of the whole file, and how much of it was looked at. */
+	/* Page cache of the whole file. */
 	__u64 resident_pages;
+	/* Pages of it that were looked at. */
 	__u64 seen_pages;
-	/* Of that, what is charged to the groups in these slots. */
+	/* The pages looked at that are charged to the groups in these slots. */
 	struct holder {
 		__u64 slot;
 		__u64 pages;

@@ -34,7 +34,10 @@ enum access {
 	WRITTEN,
 };
 
-/* Until Linux 6.5 a write's position was moved by its callers; the same series took this member away. */
+/*
+ * Until Linux 6.5, the callers of a write advanced its position. The series that ended this removed this
+ * member.
+ */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct task_struct___old {
 	void *backing_dev_info;
@@ -69,8 +72,9 @@ static __always_inline __u64 mix(__u64 number)
 
 /*
  * The position of a block between 0 and 1, in 1/2^32; a block is in the sample if its position is below the
- * sampling rate. Multiples of the golden ratio spread evenly, so the sample has almost exactly its part of
- * each file's blocks. A random hash would vary, and all sizes of the curve would be wrong by as much.
+ * sampling rate. Multiples of the golden ratio spread evenly, so the sample has almost exactly its share of
+ * each file's blocks. With a random hash the share would vary, and all sizes of the curve would be wrong by
+ * as much.
  */
 static __always_inline __u32 lot_of(__u64 file, __u64 block)
 {
@@ -192,7 +196,7 @@ static __always_inline void touch(struct counters *count, struct inode *inode, _
 	bpf_loop(((hi - 1) >> SAMPLE_BITS) - (lo >> SAMPLE_BITS) + 1, touch_block, &touched, 0);
 }
 
-/* A write completed. Its position is still that of its start where callers move it. */
+/* A write completed. With `callers_move`, its position is still that of its start. */
 static __always_inline void touch_written(struct counters *count, struct kiocb *iocb, __u64 bytes,
 					  bool callers_move)
 {

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Files that several groups use, and to whom their pages are charged.
+ * Files that several groups use, and the groups that their pages are charged to.
  *
- * Who uses a file is learned when it is opened, and, for files that stay open or mapped, from
- * iterators that user space runs now and then. A use that is not seen again ages: that group is no
- * user any more, but may be charged for what it touched first. Whose pages they are is not kept at
- * all: when user space asks, the page cache of each shared file is walked and the charges are
- * counted. So the hot paths pay nothing for it, pages from before the observer count too, and there
- * is no book that could drift from the truth.
+ * A use of a file is noted when the file is opened and, for files that stay open or mapped, by iterators that
+ * user space runs now and then. A use that is not seen again ages: the group is then no user any more, but
+ * may still be charged for what it touched first. Charges are not recorded at all: when user space asks, the
+ * page cache of each shared file is walked and the charges are counted. The hot paths therefore pay nothing
+ * for them, pages from before the observer count too, and no record can drift from the truth.
  *
- * Identity: the inode's address, checked against device, number and generation at each use. A walk
- * reads memory that may be freed under it, only through probing reads, and believes a page only
- * if it says that it belongs to the file.
+ * Identity: the inode's address, checked against device, number and generation at each use. A walk reads
+ * memory that may be freed under it. It uses only probing reads, and believes a page only if the page says
+ * that it belongs to the file.
  *
  * Large files are sampled: every nth leaf of 64 pages, so that a look is bounded.
  */
@@ -28,7 +27,7 @@ struct file_user {
 	__u64 last_ns;
 };
 
-/* Which file: its inode's address, and what tells it from one that was there before. */
+/* A file: its inode's address, and what tells it from an earlier inode at that address. */
 struct identity {
 	__u64 inode;
 	__u64 ino;
@@ -37,21 +36,21 @@ struct identity {
 };
 
 struct file_uses {
-	/* Its inode is 0 where there is none, and while another one takes its place. */
+	/* Its inode is 0 where there is no file, and while another file takes the place. */
 	struct identity file;
 	__u64 last_ns;
-	/* In the first of a set: somebody changes the set. */
+	/* In the first entry of a set: a program is changing the set. */
 	__u64 taken;
 	struct file_user users[USERS];
 };
 
 /*
- * Who uses which file: sets of WAYS side by side, the set by a hash of the inode's address; in a full set
- * the file that was not used for longest goes. A map with LRU lists would forget as well, but costs
- * ten times as much for each file that is new, and on some hosts nearly every file is.
+ * Which groups use which file: sets of WAYS entries side by side. A hash of the inode's address selects the
+ * set. In a full set, the least recently used file is replaced. A map with LRU lists would forget as well,
+ * but costs ten times as much for each new file, and on some hosts nearly every file is new.
  */
 #define WAYS 4
-/* User space sizes it: so many sets. */
+/* User space multiplies max_entries by the number of sets. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, WAYS);
@@ -65,10 +64,11 @@ struct walk {
 	struct shared_file file;
 	__u64 head;
 	__u64 mapping;
-	/* Next page index, and leaves from one look to the next. */
+	/* Index of the next page. */
 	__u64 index;
+	/* Distance between leaves that are looked at, in leaves. */
 	__u64 stride;
-	/* What the last page was charged to. */
+	/* memcg_data of the last page, and the slot that it is charged to. */
 	__u64 data;
 	__u32 slot;
 };
@@ -86,7 +86,7 @@ static __always_inline bool same_file(struct identity *a, struct identity *b)
 	       a->generation == b->generation;
 }
 
-/* A task of this group uses this file. */
+/* Notes that a task of this group uses this file. */
 static __always_inline void add_user(struct file_uses *uses, __u64 group, __u64 now)
 {
 	__u64 oldest = ~0ull;
@@ -106,7 +106,7 @@ static __always_inline void add_user(struct file_uses *uses, __u64 group, __u64 
 	uses->users[place % USERS].last_ns = now;
 }
 
-/* The same of a file that is not known, in the place of one that is forgotten. */
+/* Notes the first use of a file, in the place of a forgotten one. */
 static __always_inline void first_user(struct file_uses *uses, struct identity *file, __u64 group,
 				       __u64 now)
 {
@@ -120,7 +120,7 @@ static __always_inline void first_user(struct file_uses *uses, struct identity *
 	*(volatile __u64 *)&uses->file.inode = file->inode;
 }
 
-/* A task of the group in this slot uses this file. */
+/* Notes that a task of the group in this slot uses this file. */
 static __noinline int note_use(struct identity *file, __u32 slot)
 {
 	__u32 index = (hash(lower_half(file->inode)) >> settings.set_shift) * WAYS;
@@ -131,7 +131,7 @@ static __noinline int note_use(struct identity *file, __u32 slot)
 
 	if (!group || !*group || !first)
 		return 0;
-	/* Whoever comes meanwhile is not noted: who uses a file does so again. */
+	/* A use that comes while the set is changed is not noted: a group that uses a file does so again. */
 	if (__sync_val_compare_and_swap(&first->taken, 0, 1))
 		return 0;
 	for (int way = 0; way < WAYS; way++, index++) {
@@ -153,7 +153,7 @@ static __noinline int note_use(struct identity *file, __u32 slot)
 	return 0;
 }
 
-/* The same of an open file, with the kernel's own pointers: loads that need no helper. */
+/* The same for an open file, with the kernel's own pointers: loads that need no helper. */
 static __always_inline void note_file(struct file *file, __u32 slot)
 {
 	struct inode *inode = file->f_inode;
@@ -182,7 +182,7 @@ int BPF_PROG(file_opened, struct file *file)
 	return 0;
 }
 
-/* The same of a task that an iterator came to. */
+/* The same for the task that an iterator visits. */
 static __always_inline void note_held(struct task_struct *task, struct file *file)
 {
 	__u32 generation = *(volatile __u32 *)&control.generation;
@@ -196,7 +196,7 @@ static __always_inline void note_held(struct task_struct *task, struct file *fil
 SEC("iter/task_file")
 int files_open(struct bpf_iter__task_file *ctx)
 {
-	/* Read once: each look into the context is another pointer that may be NULL. */
+	/* Read once: each access to the context is another pointer that may be NULL. */
 	struct task_struct *task = ctx->task;
 	struct file *file = ctx->file;
 
@@ -234,9 +234,9 @@ static __always_inline bool is_node(__u64 entry)
 }
 
 /*
- * Counts an entry of the tree if it is a page of the file; returns how many pages it spans. Not
- * static: the verifier then looks at it once, not once for each way to get here, of which the one
- * of Linux 6.1 finds a million.
+ * Counts an entry of the tree if it is a page of the file; returns how many pages it spans. Not static: the
+ * verifier then checks it once, and not once for each path to it. The verifier of Linux 6.1 finds a million
+ * such paths.
  */
 __noinline __u64 count_entry(__u64 entry)
 {
@@ -246,7 +246,7 @@ __noinline __u64 count_entry(__u64 entry)
 	__u64 pages = 1, data;
 	unsigned long flags;
 
-	/* Nothing, what is left of an evicted page, or the rest of a large one. */
+	/* Nothing, the shadow entry of an evicted page, or a sibling entry of a large folio. */
 	if (!walk || !entry || entry & 3 || (__u64)BPF_CORE_READ(folio, mapping) != walk->mapping)
 		return 0;
 	if (bpf_core_field_exists(folio->flags))
@@ -334,7 +334,7 @@ static long look_at_leaf(__u32 step, void *unused)
 	return 0;
 }
 
-/* The group that pays for the file's first page, by its slot. Global for the same reason. */
+/* The slot of the group that pays for the file's first page. Global for the same reason as count_entry(). */
 __noinline __u32 first_payer(void)
 {
 	struct walk *walk = walk_now();
@@ -356,7 +356,7 @@ __noinline __u32 first_payer(void)
 	return charged_to(BPF_CORE_READ(folio, memcg_data));
 }
 
-/* Whether another group than the file's one known user pays for it: it came and went unseen. */
+/* Whether a group other than the file's one known user pays for it: that group came and went unseen. */
 static __always_inline bool paid_by_another(struct file_uses *uses)
 {
 	__u32 slot = first_payer();
@@ -366,8 +366,8 @@ static __always_inline bool paid_by_another(struct file_uses *uses)
 }
 
 /*
- * Notes who uses the file in this place; returns how many do, and in the bits above 8 how many
- * ever did. Global for the same reason.
+ * Copies the current users of the file in this place to the walk. Returns their number, and in the bits from
+ * 8 up the number of users ever known. Global for the same reason as count_entry().
  */
 __noinline __u32 note_users(__u32 place)
 {
@@ -389,7 +389,7 @@ __noinline __u32 note_users(__u32 place)
 	return known << 8 | users;
 }
 
-/* Whether the file is still what lies at this address, which may be anything by now. */
+/* Whether the file's inode is still at this address, where anything may be by now. */
 static __always_inline bool is_still(struct identity *file, struct inode *inode)
 {
 	return file->ino == BPF_CORE_READ(inode, i_ino) &&
@@ -397,7 +397,7 @@ static __always_inline bool is_still(struct identity *file, struct inode *inode)
 	       file->generation == BPF_CORE_READ(inode, i_generation);
 }
 
-/* Run over `files`. */
+/* Runs over `files`. */
 SEC("iter/bpf_map_elem")
 int files_shared(struct bpf_iter__bpf_map_elem *ctx)
 {
@@ -420,7 +420,7 @@ int files_shared(struct bpf_iter__bpf_map_elem *ctx)
 		return 0;
 	walk->mapping = mapping;
 	walk->head = (__u64)BPF_CORE_READ((struct address_space *)mapping, i_pages.xa_head);
-	/* One that used it once may still be charged for it. */
+	/* A group that used the file once may still be charged for it. */
 	if (users >> 8 < 2 && !paid_by_another(uses))
 		return 0;
 	walk->file.resident_pages = BPF_CORE_READ((struct address_space *)mapping, nrpages);
@@ -432,7 +432,7 @@ int files_shared(struct bpf_iter__bpf_map_elem *ctx)
 	if (!leaves)
 		leaves = 1;
 	walk->stride = 1 + walk->file.resident_pages / 64 / leaves;
-	/* Twice: pages need not lie side by side, and what is empty takes steps too. */
+	/* Twice: the pages need not lie side by side, and empty ranges take steps too. */
 	if (walk->head)
 		bpf_loop(2 * leaves + 64, look_at_leaf, NULL, 0);
 	bpf_seq_write(ctx->meta->seq, &walk->file, sizeof(walk->file));

@@ -2,9 +2,9 @@
 /*
  * What threads read by the kernel's own count (task->ioac.rchar), while no program runs behind each read.
  *
- * User space runs the iterator now and then; a thread that ends is counted once more at its end. What a
- * thread had at the last look is swapped against what it has now, so whoever looks, each byte is counted
- * once. Never signal->ioac: there the totals of a child that was waited for land in its parent.
+ * User space runs the iterator now and then; a thread that ends is counted once more at its end. Each look
+ * swaps the thread's count of the last look for the present one, so each byte is counted once, whoever looks.
+ * signal->ioac is not used: the totals of a child that was waited for land there in its parent.
  *
  * A thread counts for the group it is in when it is looked at.
  */
@@ -18,7 +18,7 @@ struct thread {
 	__u64 rchar;
 };
 
-/* Thread id -> what it had at the last look; only of watched groups. */
+/* Thread ID -> its count at the last look; only for threads of watched groups. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

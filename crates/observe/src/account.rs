@@ -1,11 +1,11 @@
 //! Bookkeeping that keeps a child's bytes from being counted twice.
 //!
-//! When a process waits for a child, the kernel (`wait_task_zombie`) adds the child's I/O counters
-//! to its own. We have already counted what we saw of the child, so the parent owes us that much:
-//! it is taken off the parent's next difference, which then holds only what was new. This also
-//! recovers what the child did between our last look and its end. A child that nobody waits for
-//! (`SIGCHLD` ignored) is never added: a debt that no difference covers lapses. A parent that
-//! waits for some children and not for others may be misjudged by the bytes of those.
+//! When a process waits for a child, the kernel (`wait_task_zombie`) adds the child's I/O counters to those
+//! of the parent. We have already counted part of the child's I/O. That part is the parent's debt: it is
+//! subtracted from the parent's next difference, which then holds only new bytes. This also recovers what the
+//! child did between the last look and its end. The kernel never adds the counters of a child that nobody
+//! waits for (`SIGCHLD` ignored), so a debt that no difference covers lapses. If a parent waits for only some
+//! of its children, its traffic may be wrong by the bytes of the others.
 //!
 //! Units: as in [`ProcessIo`]. No I/O here.
 
@@ -13,8 +13,8 @@ use std::collections::HashMap;
 
 use justitia_cgroup::ProcessIo;
 
-/// Samples for which a debt stands: the one in which the child was missed, and the next, for a
-/// parent that was read before it waited.
+/// Samples for which a debt stands: the one in which the child was found missing, and the next, for a parent
+/// that was read before it waited.
 const STANDS: u8 = 2;
 
 /// `a - b`, never below zero.
@@ -27,7 +27,7 @@ pub(crate) fn difference(a: ProcessIo, b: ProcessIo) -> ProcessIo {
     }
 }
 
-/// Whether all of `part` may be within `whole`. Four counters at once rarely agree by chance.
+/// Whether `whole` may include `part`. Four counters at once rarely agree by chance.
 fn covers(whole: ProcessIo, part: ProcessIo) -> bool {
     whole.rchar >= part.rchar
         && whole.wchar >= part.wchar
@@ -47,8 +47,8 @@ struct Debt {
 pub(crate) struct Debts(Vec<Debt>);
 
 impl Debts {
-    /// A process ended whose counters we last saw at `io`. What it owed itself its parent owes
-    /// now: the kernel hands everything up.
+    /// A process ended, and we last saw its counters at `io`. Its own debts pass to its parent, because the
+    /// kernel hands all counters up.
     pub(crate) fn ended(&mut self, pid: u32, parent: u32, io: ProcessIo) {
         for debt in &mut self.0 {
             if debt.parent == pid {
@@ -64,15 +64,16 @@ impl Debts {
         }
     }
 
-    /// Who owes something.
+    /// Parents that owe something.
     pub(crate) fn debtors(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().map(|debt| debt.parent)
     }
 
-    /// Takes the debts off this sample's differences. A debtor that is not there is not ours and
-    /// owes nothing; one that was not read this time (`None`) owes on.
+    /// Subtracts the debts from this sample's differences. A debtor without an entry belongs to no watched
+    /// group, and its debt is dropped. A debtor that was not read this time (`None`) keeps its debt.
     pub(crate) fn settle(&mut self, deltas: &mut HashMap<u32, Option<ProcessIo>>) {
-        // Large ones first: a small one that nobody will pay must not break a large one's change.
+        // Large debts first: a small debt that is never paid must not reduce a difference that covers a large
+        // one.
         self.0
             .sort_by_key(|debt| std::cmp::Reverse(debt.io.rchar.saturating_add(debt.io.wchar)));
         self.0.retain_mut(|debt| {
@@ -105,7 +106,7 @@ mod tests {
         }
     }
 
-    /// What is left of a difference of process 1.
+    /// What remains of a difference of process 1.
     fn left(debts: &mut Debts, delta: u64) -> ProcessIo {
         let mut deltas = HashMap::from([(1, Some(io(delta)))]);
         debts.settle(&mut deltas);

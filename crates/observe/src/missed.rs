@@ -1,9 +1,9 @@
 //! Bytes that reads had to fetch from a device: `rbytes` of `io.stat`.
 //!
-//! That is misses and readahead, and also file-system metadata, direct reads and swap-ins: an
-//! upper bound of the page cache's misses. The bytes of a stacked device (device mapper, RAID,
-//! loop) appear again on the disks below it, so only disks count; a group that shows no disk at
-//! all counts its largest stacked device.
+//! These bytes include misses and readahead, and also file-system metadata, direct reads and swap-ins. They
+//! are an upper bound on the page cache's misses. The bytes of a stacked device (device mapper, RAID, loop)
+//! appear again on the disks below it, so only disks count. A group that shows no disk at all counts its
+//! largest stacked device.
 //!
 //! `io.stat` is hierarchical: what a group shows includes its descendants.
 
@@ -11,21 +11,21 @@ use std::collections::HashMap;
 
 use justitia_cgroup::{Buffer, CgroupFs, Device, Error, Group};
 
-/// What a group's `io.stat` said last.
+/// The last values of a group's `io.stat`.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceBytes {
     devices: Vec<(Device, u64)>,
-    /// The file was read before: a device that is new now counts from zero.
+    /// The file was read before. A device that appears after that counts from zero.
     begun: bool,
 }
 
-/// Which devices are stacked; asked once each.
+/// Which devices are stacked; each is looked up once.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks(HashMap<Device, bool>);
 
 impl DeviceBytes {
-    /// Bytes read by the group's subtree since the last call, none at the first. `None` without
-    /// the io controller.
+    /// Bytes that the group's subtree read since the last call, 0 at the first. `None` without the io
+    /// controller.
     pub(crate) fn advance(
         &mut self,
         group: &Group,
@@ -51,7 +51,7 @@ impl DeviceBytes {
 
     fn since_last(&mut self, device: Device, read: u64) -> u64 {
         if let Some((_, last)) = self.devices.iter_mut().find(|(known, _)| *known == device) {
-            // A counter that fell is a device that was replaced.
+            // A counter that fell means that the device was replaced.
             let delta = read.checked_sub(*last).unwrap_or(read);
             *last = read;
             return delta;

@@ -1,16 +1,16 @@
-//! Traffic from `/proc/PID/io`, on every kernel, without privileges beyond reading it.
+//! Traffic from `/proc/PID/io`, on every kernel. It needs no privilege but to read these files.
 //!
-//! A group's bytes read are the sum of `rchar` of its processes, bytes written of `wchar`. What
-//! this can and cannot tell:
+//! A group's bytes read are the sum of `rchar` over its processes, and its bytes written the sum of `wchar`.
+//! The limits of this source:
 //!
-//! - `rchar` and `wchar` count every read-like and write-like system call: pipes, sockets and
-//!   terminals too. Mapped files are not seen at all.
-//! - Processes that ended keep what they contributed. What one did after our last look is lost,
-//!   unless its parent in a watched group waited for it (see [`crate::account`]); so is a process
-//!   that lived only between two looks.
-//! - A process that moved keeps what it had brought to its old group; what it did since the last
-//!   look counts for the new one.
-//! - A process that was there before its group was first looked at counts from then on; one that
+//! - `rchar` and `wchar` count every read-like and write-like system call, including those on pipes, sockets
+//!   and terminals. Accesses to mapped files are not counted.
+//! - A process that ended keeps its contribution. What it did after the last look is lost, unless its parent
+//!   in a watched group waited for it (see [`crate::account`]). The same holds for a process that lived only
+//!   between two looks.
+//! - A process that moves leaves its earlier bytes with its old group. Its bytes since the last look count
+//!   for the new one.
+//! - A process that existed before the first look at its group counts from that look on. A process that
 //!   started later counts from its start.
 //! - One process that cannot be read makes its group's traffic unknown, not smaller.
 
@@ -25,11 +25,11 @@ use crate::account::{difference, Debts};
 use crate::missed::{DeviceBytes, Stacks};
 use crate::{is_list_of, Sample, TrafficSource, Watched};
 
-/// Samples for which a process that left its group is kept, to learn when its parent waited.
+/// A process that left its group is kept for this many samples, to notice when its parent waits for it.
 const LINGER: u16 = 60;
 /// Start times are in ticks of 10 ms.
 const TICK: Duration = Duration::from_millis(10);
-/// Cgroups below a group that are looked through for its processes: a container can make any number.
+/// Cgroups below a group that are searched for its processes, at most: a container can create any number.
 const MOST_BELOW: usize = 1000;
 
 /// Counts from `/proc/PID/io` and `io.stat`.
@@ -39,8 +39,9 @@ pub struct ProcIo {
     processes: HashMap<u32, Tracked>,
     debts: Debts,
     stacks: Stacks,
-    /// The groups of the last sample, and which of them each lies below.
+    /// The groups of the last sample, in its order.
     listed: Vec<GroupId>,
+    /// For each of them, the index of its nearest ancestor among them.
     above: Vec<Option<usize>>,
     /// Processes found in this sample.
     found: Vec<(u32, GroupId)>,
@@ -56,33 +57,31 @@ struct Account {
     read: u64,
     written: u64,
     missed: u64,
-    /// The io controller is there.
+    /// `io.stat` is there: the io controller is enabled.
     missed_known: bool,
     devices: DeviceBytes,
-    /// When it was last looked at; `None`: never.
+    /// Time since boot at the last look; `None` before the first.
     looked_at: Option<Duration>,
     /// Some process could not be read in the last look.
     unreadable: bool,
-    /// Last sample in which it was looked at.
+    /// The last sample that looked at it.
     sample: u64,
 }
 
-/// One process.
 struct Tracked {
     process: Box<dyn Process>,
     group: GroupId,
     parent: u32,
     last: ProcessIo,
-    /// What it did since the look before; `None`: not read in this sample.
+    /// I/O since the look before; `None` if it was not read in this sample.
     delta: Option<ProcessIo>,
     /// Last sample in which its group listed it.
     sample: u64,
-    /// It left its group this many samples ago.
+    /// Number of samples since it left its group.
     lingers: u16,
 }
 
 impl ProcIo {
-    /// A source for the groups of one host.
     pub fn new(fs: Fs) -> ProcIo {
         ProcIo {
             fs,
@@ -129,8 +128,8 @@ impl ProcIo {
             .collect();
     }
 
-    /// Finds the processes of a group's subtree, without the subtrees of other listed groups. False where
-    /// it cannot, or where the group has more cgroups below it than are looked at.
+    /// Finds the processes of a group's subtree, without the subtrees of other listed groups. Returns false
+    /// if it cannot, or if the group has more than `MOST_BELOW` cgroups below it.
     fn find(&mut self, group: &Group, listed: &HashSet<GroupId>) -> bool {
         let id = group.id();
         let mut pids = Vec::new();
@@ -141,7 +140,7 @@ impl ProcIo {
         let mut below: Vec<Child> = Vec::new();
         let mut open = vec![group.path().to_owned()];
         while let Some(path) = open.pop() {
-            // A subtree that vanishes under our hands has no processes any more.
+            // A subtree that vanished meanwhile has no processes.
             if self.fs.children(&path, left + 1, &mut below).is_err() {
                 continue;
             }
@@ -218,8 +217,8 @@ impl ProcIo {
         }
     }
 
-    /// Looks after the processes that their groups no longer list: ended, waiting to be waited
-    /// for, or moved away. What they did since the last look still counts, once.
+    /// Reads the processes that their groups no longer list: they ended, are zombies, or moved away. Their
+    /// I/O since the last look still counts, once.
     fn look_after_the_missing(&mut self) {
         let mut ended = Vec::new();
         for (&pid, tracked) in &mut self.processes {
@@ -238,7 +237,7 @@ impl ProcIo {
                 Err(_) => ended.push(pid),
             }
         }
-        // Children first: what they owe is handed up when their parent ended too.
+        // Children first: their debts are handed up when their parent ended, too.
         ended.sort_unstable_by(|a, b| b.cmp(a));
         for pid in ended {
             self.end(pid);
@@ -247,7 +246,7 @@ impl ProcIo {
             .retain(|_, tracked| tracked.lingers <= LINGER);
     }
 
-    /// Forgets a process that ended; its parent may owe us its counters now.
+    /// Forgets a process that ended. Its parent may now owe us its counters.
     fn end(&mut self, pid: u32) {
         if let Some(tracked) = self.processes.remove(&pid) {
             self.debts.ended(pid, tracked.parent, tracked.last);
@@ -255,7 +254,7 @@ impl ProcIo {
         }
     }
 
-    /// Children of processes that ended have another parent now.
+    /// Looks up the new parent of each process whose parent ended.
     fn find_new_parents(&mut self) {
         if self.ended.is_empty() {
             return;
@@ -276,7 +275,7 @@ impl ProcIo {
         }
     }
 
-    /// Puts the processes' differences on their groups' accounts.
+    /// Adds the processes' differences to their groups' accounts.
     fn book(&mut self) {
         let processes = &mut self.processes;
         let mut deltas: HashMap<u32, Option<ProcessIo>> = self
@@ -301,8 +300,8 @@ impl ProcIo {
         }
     }
 
-    /// Adds up what devices delivered. A group's file shows its descendants' bytes too: those of
-    /// other listed groups are taken off.
+    /// Adds what devices delivered. A group's `io.stat` includes its descendants, so the bytes of other
+    /// listed groups below it are subtracted.
     fn book_missed(&mut self, groups: &[Watched<'_>]) {
         let mut deltas = vec![None; groups.len()];
         for (watched, delta) in groups.iter().zip(&mut deltas) {
@@ -350,8 +349,8 @@ impl TrafficSource for ProcIo {
                 }
             }
         }
-        // Parents before children, so that a child that was waited for is found missing no later
-        // than its parent's jump is seen. Pids ascend but for a wrap-around.
+        // Parents before children: a child that was waited for is then found missing no later than its
+        // parent's jump is seen. Pids ascend, except where they wrap around.
         let mut found = std::mem::take(&mut self.found);
         found.sort_unstable();
         for &(pid, group) in &found {

@@ -1,36 +1,39 @@
 //! A curve of hit ratios from the reuse times of sampled pages. Pure.
 //!
 //! After Hu et al., Kinetic Modeling of Data Eviction in Cache (USENIX ATC 2016), on pages sampled in space
-//! (Waldspurger et al., SHARDS, FAST 2015). An access takes part of the cache until its page is asked for
-//! again or is evicted; so with P(t), the part of accesses whose page is not asked for again within t
-//! accesses, a cache in which pages live for T accesses holds the sum of P over t < T, and misses P(T). Stack
-//! distances would give the same, but need an ordered tree that every sampled access updates in user space.
-//! Reuse times need a histogram, which the BPF programs keep.
+//! (Waldspurger et al., SHARDS, FAST 2015). An access occupies a page of the cache until that page is asked
+//! for again or evicted. Let P(t) be the fraction of accesses whose page is not asked for again within t
+//! accesses. A cache in which pages live for T accesses then holds the sum of P over t < T, and misses P(T).
+//! Stack distances would give the same, but need an ordered tree that every sampled access updates in user
+//! space. Reuse times need only a histogram, which the BPF programs keep.
 //!
-//! P is a life table of the last minutes (Kaplan-Meier): the part of the pages reaching an age that was asked
-//! for at that age. Censored pages, those first seen late, those that lost their place and those still alive,
-//! count for the ages at which they were observed. A short window is therefore unbiased, but its curve ends
-//! at the window's length. The table follows a load that changes at the pace of its reuse times.
+//! P is a life table of the last minutes (Kaplan-Meier): of the pages that reach an age, it holds the
+//! fraction asked for at that age. Censored pages (those first seen late, those that lost their place, and
+//! those still alive) count for the ages at which they were observed. A short window is therefore unbiased,
+//! but its curve ends at the window's length. The table follows a load that changes at the pace of its reuse
+//! times.
 //!
 //! Writes fill the cache as reads do; the hit ratio is that of reads.
 //!
-//! The few hot blocks of a load are over- or underrepresented in a sample. The group's total of pages asked
-//! for is known exactly, so the misses of the sample are related to that total and not to the accesses of
-//! the sample (as in `SHARDS_adj`).
+//! A sample over- or underrepresents the few hot blocks of a load. The number of pages that the group asked
+//! for is known exactly, so the sample's misses are related to that number, not to the sample's accesses (as
+//! in `SHARDS_adj`).
 //!
-//! Units: ages in sampled accesses of the group (ticks), which are `rate` of all; sizes in sampled pages.
+//! Units: ages in ticks, the sampled accesses of the group (the fraction `rate` of all); sizes in sampled
+//! pages.
 
 use justitia_policy::units::Bytes;
 use justitia_policy::worth::{Curve, Point};
 
-/// Eighths of an octave: the programs' `REUSE_BINS`.
+/// Number of bins, an eighth of an octave each: the programs' `REUSE_BINS`.
 pub(crate) const BINS: usize = 192;
 /// Half-life of observations, seconds.
 const HALF_LIFE_S: f64 = 30.0;
-/// Least number of sampled accesses for a curve, and of pages at an age.
+/// Least number of sampled accesses, and of sampled reads, for a curve.
 const LEAST: f64 = 200.0;
+/// Least number of pages at an age; the curve ends where there are fewer.
 const LEAST_AT_AGE: f64 = 16.0;
-/// Part of misses below which the curve counts as flat.
+/// Fraction of misses below which the curve counts as flat.
 const CLOSED: f64 = 0.02;
 /// Points of a curve at most.
 const POINTS: usize = 24;
@@ -41,14 +44,17 @@ pub(crate) type Ages = [u32; BINS];
 /// The counts of a group at one moment. All but `alive` are cumulative and may wrap.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Look {
-    /// Sampled accesses, and those of them that were reads.
+    /// Sampled accesses.
     pub(crate) ticks: u64,
+    /// Sampled accesses that were reads.
     pub(crate) reads: u64,
-    /// Pages of all its accesses but writes, sampled or not.
+    /// Pages of all accesses except writes, sampled or not.
     pub(crate) asked: u64,
-    /// Pages asked for again by reads, by writes, and pages that lost their place.
+    /// Pages asked for again by a read.
     pub(crate) by_reads: Ages,
+    /// Pages asked for again by a write.
     pub(crate) by_writes: Ages,
+    /// Pages that lost their place.
     pub(crate) lost: Ages,
     /// Pages in the table now.
     pub(crate) alive: Ages,
@@ -62,13 +68,13 @@ pub(crate) struct Reuse {
     /// From here on: decayed sums.
     ticks: f64,
     reads: f64,
-    /// `reads` if the sample were exactly representative.
+    /// The value of `reads` in an exactly representative sample.
     expected_reads: f64,
     asked: f64,
     seconds: f64,
     by_reads: [f64; BINS],
     by_writes: [f64; BINS],
-    /// Pages that reached the age; one more than there are bins.
+    /// Pages that reached the age; one entry more than there are bins.
     reached: [f64; BINS + 1],
 }
 
@@ -81,7 +87,7 @@ pub(crate) fn bin_of(age: u32) -> usize {
     (octave * 8 + ((u64::from(age) << 3 >> octave) & 7) as usize).min(BINS - 1)
 }
 
-/// The least age in a bin; small ones are shared by several, all but the first of which are empty.
+/// The least age in a bin. Several bins share a small age; all but the last of them are empty.
 fn start_of(bin: usize) -> f64 {
     let eighths = (8 + bin as u64 % 8) << (bin / 8);
     eighths.div_ceil(8) as f64
@@ -104,7 +110,7 @@ impl Default for Reuse {
 }
 
 impl Reuse {
-    /// Observation begins: nothing that was asked for before counts.
+    /// Observation begins. Pages asked for before do not count.
     pub(crate) fn begin(&mut self, mut look: Look) {
         look.alive = [0; BINS];
         self.before = Some(look);
@@ -124,7 +130,8 @@ impl Reuse {
         self.expected_reads += asked * rate;
         self.asked += asked;
         self.seconds += seconds;
-        // Pages that reached an age: those that left at it or later, and the growth of those alive beyond it.
+        // Pages that reached an age: those that left at it or later, and the growth of those alive at it or
+        // later.
         let mut reached = 0.0;
         for bin in (0..BINS).rev() {
             let grown = |now: &Ages, before: &Ages| f64::from(now[bin].wrapping_sub(before[bin]));
@@ -144,7 +151,7 @@ impl Reuse {
         self.before = None;
     }
 
-    /// Decays the sums. `changes`: the life table too, because the group was active.
+    /// Decays the sums. With `changes`, the life table decays too, because the group was active.
     pub(crate) fn decay(&mut self, seconds: f64, changes: bool) {
         let left = 0.5f64.powf(seconds / HALF_LIFE_S);
         self.asked *= left;
@@ -163,8 +170,9 @@ impl Reuse {
             .for_each(|count| *count *= left);
     }
 
-    /// The curve up to `most` page cache, and the age in ticks that pages reach in a cache of that size;
-    /// `None` where the observations do not reach that far.
+    /// The curve up to `most` page cache, and the age in ticks that pages reach in a cache of that size. The
+    /// curve is `None` while too little was observed. The age is `None` where the observations do not reach
+    /// that size.
     pub(crate) fn curve(
         &self,
         page_bytes: u64,
@@ -182,8 +190,8 @@ impl Reuse {
             (1.0 - missed.clamp(0.0, 1.0) * weight).clamp(0.0, 1.0)
         };
         let mut points = vec![(1.0, hit_ratio(0.0))];
-        // `left`: part of accesses not asked for again before the bin.
-        // `hits`: part asked for again before it, by a read.
+        // `left`: fraction of accesses not asked for again before the bin.
+        // `hits`: fraction asked for again before it, by a read.
         let (mut left, mut hits, mut size) = (1.0, 0.0, 1.0);
         let mut at_most = None;
         for bin in 0..BINS - 1 {
@@ -222,7 +230,7 @@ impl Reuse {
     }
 }
 
-/// Removes points, one at a time, that change the shape least over the logarithm of sizes.
+/// Removes points one at a time, each time the one that changes the shape least over the logarithm of sizes.
 fn thin_out(points: &mut Vec<(f64, f64)>) {
     while points.len() > POINTS {
         let told = |three: &[(f64, f64)]| {

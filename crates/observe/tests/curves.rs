@@ -1,5 +1,5 @@
-//! Curves of hit ratios against hit ratios: a reader in a memory cgroup of one size sees what it would have
-//! at others, and then it gets them.
+//! Curves of hit ratios against measured hit ratios: a reader in a memory cgroup of one size yields a curve
+//! for other sizes, and then gets these sizes.
 
 mod common;
 
@@ -34,7 +34,7 @@ enum Load {
     /// Cumulative probabilities of ranks.
     Zipf(Vec<f64>),
     Loop,
-    /// One of the first eighth, mostly, and a scan of the rest.
+    /// Mostly a page of the first eighth, otherwise a scan of the rest.
     Mixed,
 }
 
@@ -64,7 +64,7 @@ impl Load {
     }
 }
 
-/// A group, its reader and who looks.
+/// A group, its reader and the observer.
 struct Reader<'a> {
     scratch: &'a Scratch,
     eye: Eye<Box<Observer>>,
@@ -72,12 +72,12 @@ struct Reader<'a> {
     load: Load,
     nth: u64,
     state: u64,
-    /// After each 64 reads.
+    /// Pause after each 64 reads.
     pause: Duration,
 }
 
 impl Reader<'_> {
-    /// Reads for so long, looked at as by the agent; returns what was counted.
+    /// Reads for `seconds`, sampled as by the agent; returns what was counted.
     fn read(&mut self, seconds: f64) -> Counters {
         let id = self.eye.groups[0].id();
         let (begun, mut looked) = (Instant::now(), Instant::now());
@@ -121,26 +121,27 @@ fn set_lru(multi_generational: bool) -> bool {
     path.exists() && fs::write(path, if multi_generational { "y" } else { "n" }).is_ok()
 }
 
-/// What a comparison needs beside the load.
+/// Parameters of a comparison, besides the load.
 struct Comparison<'a> {
     dir: &'a Path,
-    /// Seconds to learn the curve without a limit, and to measure with one; half of these to settle.
+    /// Seconds to learn the curve without a limit.
     learn: f64,
+    /// Seconds to measure with a limit; the first half is to settle.
     measure: f64,
-    /// Of the file.
+    /// Sizes, as fractions of the file.
     parts: &'a [f64],
-    /// So many reads a second that each is counted, or as many as possible.
+    /// Reads are few enough per second that each is counted; otherwise there are as many as possible.
     paced: bool,
 }
 
-/// Compares a load's curve with what is measured; returns how far it is off in the mean, over how many sizes.
+/// Compares a load's curve with what is measured. Returns the mean error, and over how many sizes.
 fn off(name: &str, load: Load, how: &Comparison<'_>) -> (f64, usize) {
     let path = how.dir.join("file");
     if !path.exists() {
         TestFile::cold(how.dir, "file", PAGES * PAGE);
     }
     let scratch = Scratch::new("curve");
-    // Before we enter: the observer's maps are charged to who makes them.
+    // The observer comes before we enter, because its maps are charged to the cgroup that makes them.
     let eye = Eye::fresh(vec![scratch.group()]);
     scratch.enter();
     let file = fs::File::open(&path).unwrap();
@@ -167,7 +168,7 @@ fn off(name: &str, load: Load, how: &Comparison<'_>) -> (f64, usize) {
     );
     let (mut sum, mut sizes) = (0.0, 0);
     for part in how.parts {
-        // Room for what is no page cache: kernel memory of the group.
+        // Room for memory of the group that is not page cache: kernel memory.
         let current = fs::read_to_string(scratch.dir.join("memory.current")).unwrap();
         let current: u64 = current.trim().parse().unwrap();
         let other = current.saturating_sub(reader.held());
@@ -177,7 +178,7 @@ fn off(name: &str, load: Load, how: &Comparison<'_>) -> (f64, usize) {
         let counted = reader.read(how.measure / 2.0);
         let held = reader.held();
         let truth = 1.0 - (counted.missed + counted.readahead) as f64 / counted.asked as f64;
-        // Who misses nothing would with more.
+        // A reader that misses nothing may hold less than its room, and would miss nothing with all of it.
         let misses = truth < 1.0;
         let room = (part * (PAGES * PAGE) as f64) as u64;
         let told = curve.hit_ratio(Bytes(if misses { held } else { room }));
@@ -232,7 +233,7 @@ impl Busy {
             let mut buffer = [0u8; 64];
             // SAFETY: the buffer is as long as said, and both files are open.
             unsafe {
-                // The observer's links would outlive it in the copies of its descriptors.
+                // Copies of the observer's descriptors in the child would keep its links alive.
                 libc::dup2(file.as_raw_fd(), 0);
                 libc::close_range(3, libc::c_uint::MAX, 0);
                 let procs = libc::open(procs.as_ptr(), libc::O_WRONLY);

@@ -1,9 +1,8 @@
 //! Bytes and pages against the truth: every way to read a file, cold, warm and half warm.
 //!
-//! The truth about each call is taken before it: a page that is not resident is missed; one that
-//! is, and was before the first call or was asked for already, is hit; one that is there for
-//! another reason was fetched ahead. Bytes must agree to the byte, pages to one percent of those
-//! that were asked for.
+//! The truth about each call is taken before it. A page that is not resident is missed. A resident page is
+//! hit if it was resident before the first call or was asked for already. A page that is resident for another
+//! reason was fetched ahead. Bytes must agree to the byte, pages to one percent of those that were asked for.
 
 mod common;
 
@@ -25,7 +24,7 @@ const FILE_BYTES: u64 = 8 << 20;
 enum State {
     Cold,
     Warm,
-    /// Every second stretch of 192 KiB.
+    /// Every second stretch of 192 KiB is warm.
     Half,
 }
 
@@ -68,8 +67,8 @@ struct Reader {
     file: File,
     buffer: Vec<u8>,
     null: File,
-    /// Only where it is used: what a ring leaves to be done later interrupts other calls, and a
-    /// `sendfile` that is interrupted reads twice.
+    /// Only where it is used: work that a ring leaves for later interrupts other calls, and an interrupted
+    /// `sendfile` reads twice.
     ring: Option<IoUring>,
     method: Method,
 }
@@ -347,7 +346,7 @@ fn small_files_are_misses_once_and_hits_after() {
     for counted in [&cold, &warm] {
         assert_eq!(counted.read_bytes, bytes, "{counted:?}");
     }
-    // A file is read by more than one call, so the page where one ends may be asked for twice.
+    // It takes more than one call to read a file, so the page where one call ends may be asked for twice.
     assert!(cold.asked >= pages, "{cold:?}");
     assert_within_a_point("absent", cold.missed + cold.readahead, pages, cold.asked);
     assert_eq!((warm.missed, warm.readahead), (0, 0), "{warm:?}");
@@ -387,8 +386,8 @@ fn mapped_reads_are_faults_and_ask_for_nothing() {
         assert!(counted.mmap_major <= counted.mmap_faults);
         assert!(counted.mmap_faults <= file.pages() + 16, "{counted:?}");
     }
-    // A fault for each window of readahead. Only the first has to wait for a page that is not
-    // there (major): the others find what was fetched ahead. All pages came in once.
+    // There is a fault for each window of readahead. Only the first one has to wait for an absent page
+    // (major); the others find pages fetched ahead. All pages came in once.
     assert!(cold.mmap_faults >= 8 && cold.mmap_major >= 1, "{cold:?}");
     assert_within_a_point("inserted", cold.inserted, file.pages(), file.pages());
     assert!(warm.mmap_major <= 2 && warm.inserted <= 2, "{warm:?}");
@@ -447,7 +446,7 @@ fn written_bytes_are_exact() {
     assert_eq!(counted.write_bytes, 1_000_003 + 5000 + 5077, "{counted:?}");
     assert_eq!(counted.read_bytes, 0);
     assert_eq!((counted.missed, counted.asked), (0, 0), "{counted:?}");
-    // Pages of writes are inserted for the tracepoint alone.
+    // Only the tracepoint counts the pages of writes as inserted.
     let pages = (1_000_003u64 + 5077).div_ceil(PAGE);
     assert!(
         counted.inserted == 0 || counted.inserted >= pages,
@@ -470,8 +469,8 @@ impl Tally {
     }
 }
 
-/// Reads the file's pages one by one, all of them twice after it was dropped, and as many bytes from /dev/zero. Little
-/// of each: a slow machine copies a page longer than all else takes, and has too few reads for estimates.
+/// Reads the file's pages one by one, 20 times after each drop, and as many bytes from /dev/zero. Each read
+/// is small: a slow machine copies a page longer than all else takes, and has too few reads for estimates.
 fn read_often(file: &TestFile, tally: &Tally) {
     let handle = file.open();
     advise(&handle, libc::POSIX_FADV_RANDOM);
@@ -510,7 +509,7 @@ fn reads_that_are_too_many_to_count_are_estimated_within_three_percent() {
     thread::scope(|scope| {
         scope.spawn(|| read_often(&file, &tally));
         let _stops = Stops(&tally.stop);
-        // Where the host has others to serve, the reader may be too slow for a while: then once more.
+        // If the host has others to serve, the reader may be too slow for a while; then it tries again.
         let window = (0..12).find_map(|_| {
             thread::sleep(Duration::from_secs(5));
             eye.look();
@@ -536,7 +535,7 @@ fn reads_that_are_too_many_to_count_are_estimated_within_three_percent() {
         println!("bytes {:+.2} %, hit ratio {ratio:+.4}", 100.0 * off);
         assert!(off.abs() <= 0.03 && ratio.abs() <= 0.02);
     });
-    // Nobody reads any more: each read is counted again, and exactly.
+    // Nobody reads any more, so each read is counted again, and exactly.
     let begun = Instant::now();
     while eye.observer.estimates() {
         assert!(

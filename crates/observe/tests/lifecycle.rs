@@ -1,5 +1,5 @@
-//! The observer over time: attaching and detaching, groups that come and go, who is counted for
-//! whom, what is taken away again, and files that several groups use.
+//! The observer over time: attaching and detaching, groups that come and go, the group that each event counts
+//! for, reclaim, and files that several groups use.
 
 mod common;
 
@@ -15,7 +15,7 @@ use justitia_cgroup::Group;
 use justitia_observe::bpf::{probe, Answer, Counters};
 use justitia_observe::{TrafficSource, Watched};
 
-/// What Debian's 6.1, 6.12 and 7.2 all have. A probe that does not see it is wrong.
+/// Features of all of Debian's 6.1, 6.12 and 7.2. A probe that does not see them is wrong.
 const ON_EVERY_STOCK_KERNEL: [&str; 15] = [
     "btf",
     "bpf",
@@ -183,7 +183,7 @@ fn a_thousand_groups_that_come_and_go_are_told_apart_and_leak_nothing() {
         let made: Vec<Scratch> = (0..PER_TICK).map(|i| make(&format!("c{i}"))).collect();
         eye.groups.extend(made.iter().map(Scratch::group));
         eye.look();
-        // Each is used by another amount, so that a mix-up shows.
+        // Each reads a different amount, so that a mix-up shows.
         for (i, scratch) in made.iter().enumerate() {
             scratch.enter();
             read(&handle, 4096 * (1 + i) + tick);
@@ -222,7 +222,7 @@ fn a_thousand_groups_that_come_and_go_are_told_apart_and_leak_nothing() {
         after["watched"], STANDING,
         "exactly the groups that are watched"
     );
-    // These two forget by themselves what was not used for longest.
+    // These two maps evict their least recently used entries by themselves.
     assert!(
         after["resolved"] <= 8192 && after["prefetched"] <= 8192,
         "{after:?}"
@@ -260,7 +260,7 @@ fn a_group_made_again_under_its_path_starts_from_nothing() {
     read(&handle, 65_536);
     assert_eq!(eye.counters(new).read_bytes, 65_536);
     assert_eq!(eye.observer.counters(old), None);
-    // The pages that the first one left behind are not the second's.
+    // Pages that the first group left behind do not count for the second.
     leave();
     file.cool();
     assert_eq!(eye.counters(new).evicted, 0);
@@ -288,7 +288,7 @@ fn the_nearest_watched_group_is_counted_and_the_root_is_nobody() {
     let traffic: Vec<Option<u64>> = eye.look().iter().map(|s| s.traffic.read_bytes).collect();
     assert_eq!(traffic, [Some(100), Some(23)]);
 
-    // The inner one is watched no longer: what is below it counts for the outer one from now on.
+    // The inner group is no longer watched: what is below it counts for the outer one from now on.
     eye.groups.truncate(1);
     eye.look();
     deep.enter();
@@ -331,7 +331,8 @@ fn however_deep_a_tenant_nests_its_cgroups_its_group_is_counted() {
 fn what_reclaim_takes_and_how_long_it_takes_is_counted() {
     let scratch = Scratch::new("reclaim");
     let id = scratch.group().id();
-    // Before we enter: the observer's maps are charged to who makes them, and cannot be reclaimed.
+    // The observer comes before we enter: its maps are charged to the cgroup that makes them, and cannot be
+    // reclaimed.
     let mut eye = Eye::on(vec![scratch.group()]);
     scratch.enter();
     let dir = TestFile::dir();
@@ -359,8 +360,8 @@ fn what_reclaim_takes_and_how_long_it_takes_is_counted() {
     let counted = eye.during(id, || file.cool());
     assert!(counted.evicted <= 16, "{counted:?}");
 
-    // A group above memory.high waits: here for its own page cache to be reclaimed, because other
-    // memory cannot be, and it would wait for ever.
+    // A group above memory.high waits. Here it waits for its own page cache to be reclaimed; other memory
+    // cannot be, and it would wait for ever.
     scratch.set("memory.high", "8M");
     let counted = eye.during(id, || file.warm(0..file.bytes));
     scratch.set("memory.high", "max");
@@ -373,7 +374,7 @@ fn what_reclaim_takes_and_how_long_it_takes_is_counted() {
 fn a_file_that_two_groups_use_is_known_with_who_pays() {
     let dir = TestFile::dir();
     let file = TestFile::cold(dir.path(), "file", 8 << 20);
-    // Not a TestFile: those are mapped, and who has a file mapped uses it.
+    // Not a TestFile, because those are mapped, and a process that maps a file uses it.
     let private = dir.path().join("private");
     std::fs::write(&private, vec![1; 8 << 20]).unwrap();
     let (payer, user) = (Scratch::new("payer"), Scratch::new("user"));
@@ -416,7 +417,7 @@ fn a_file_that_two_groups_use_is_known_with_who_pays() {
         "a private file is not shared: {with_private:?}"
     );
 
-    // The kernel charges anew who reads it after it was dropped.
+    // After the drop, the kernel charges the file to the group that reads it.
     file.cool();
     text.clear();
     file.open().read_to_end(&mut text).unwrap();

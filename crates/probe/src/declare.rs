@@ -1,8 +1,7 @@
-//! Where a color goes: the attribute `user.justitia.color` of a cgroup's directory, or nowhere.
+//! Declares a color in the attribute `user.justitia.color` of a cgroup's directory.
 //!
-//! The value is `COLOR N REASON`, printable ASCII, at most 255 bytes. N counts up with each
-//! declaration, so that whoever reads it sees that the probe is alive: a value that stays the same
-//! goes stale.
+//! The value is `COLOR N REASON`, printable ASCII, at most 255 bytes. N counts up with each declaration, so
+//! that a reader sees that the probe is alive: a value that stays the same goes stale.
 
 use justitia_cgroup::{xattr, Group};
 use justitia_policy::color::Color;
@@ -12,12 +11,11 @@ use justitia_report::error::{Error, Exit};
 /// Longest value, bytes.
 pub const MAX_BYTES: usize = 255;
 
-/// Takes declarations.
 pub trait Sink {
     /// Declares a value made by [`value`].
     fn declare(&mut self, value: &str) -> Result<(), Error>;
 
-    /// Takes back what was declared, as far as it is still ours.
+    /// Withdraws what was declared, if it is still ours.
     fn withdraw(&mut self) {}
 }
 
@@ -33,10 +31,9 @@ pub fn value(color: Color, count: u64, reason: &str) -> String {
     text
 }
 
-/// Finds the group anew, for one that was made again under its name.
+/// Finds the group again, for a group that was removed and made again under its name.
 pub type Find = Box<dyn Fn() -> Result<Group, Error>>;
 
-/// The attribute of a group.
 pub struct XattrSink {
     find: Find,
     group: Option<Group>,
@@ -44,7 +41,7 @@ pub struct XattrSink {
 }
 
 impl XattrSink {
-    /// The group that `find` finds, now and whenever the one found before is gone.
+    /// A sink for the group that `find` finds, now and whenever the group found before is gone.
     pub fn new(find: Find) -> Result<XattrSink, Error> {
         let group = find()?;
         Ok(XattrSink {
@@ -76,14 +73,14 @@ impl Sink for XattrSink {
         let (Some(group), Some(last)) = (&self.group, self.last.take()) else {
             return;
         };
-        // What somebody else declared since is theirs. A group that is gone needs nothing.
+        // A value that somebody else declared since is theirs. A group that is gone needs nothing.
         if matches!(group.xattr(xattr::COLOR), Ok(Some(now)) if now == last) {
             let _ = group.remove_xattr(xattr::COLOR);
         }
     }
 }
 
-/// The kernel's refusal, with what to do about it in a container.
+/// The kernel's refusal, with a remedy for a container.
 fn denied(error: &justitia_cgroup::Error) -> Error {
     use justitia_cgroup::Error as Cgroup;
     let remedy = match error {

@@ -1,4 +1,4 @@
-//! Which cgroup a probe speaks for: the one it is in, or one by name.
+//! Finds the cgroup that a probe speaks for: its own, or one by name.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ pub(super) fn own() -> Result<Group, Error> {
     )
 }
 
-/// A managed group by its name or path, or any by its path below the mount: `/` is the container's
-/// own top, seen from inside it.
+/// A managed group by its name or path, or any group by its path below the mount. `/` is the container's own
+/// top, seen from inside it.
 pub(super) fn named(name: &str, settings: &Settings) -> Result<Group, Error> {
     if let Some(group) = managed(name, settings) {
         return Ok(group);
@@ -36,7 +36,7 @@ pub(super) fn named(name: &str, settings: &Settings) -> Result<Group, Error> {
     })
 }
 
-/// Where groups cannot be discovered, as inside a container, none is.
+/// The managed group of this name. There is none where groups cannot be discovered, as inside a container.
 fn managed(name: &str, settings: &Settings) -> Option<Group> {
     let fs: Fs = run::open_host(Mode::Observe).ok()?;
     let mut scanner =

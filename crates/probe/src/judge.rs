@@ -1,21 +1,20 @@
-//! One color out of many measurements, so that one slow request does not flap it (the paper names
-//! this as future work). Pure; time is counted in periods.
+//! Makes one color of many measurements, so that one slow request does not flap it (the paper names this as
+//! future work). Pure; time is counted in periods.
 //!
-//! Two steps. The *window* is the last `n` measurements (odd, 5 unless told): each has its color
-//! under the objective, and the k-th worst of them, k = (n + 1) / 2, is the color of the window:
-//! the median. The *declared* color is the worst that the window had in the last `n` periods.
-//! What follows, with the numbers for n = 5:
+//! There are two steps. The *window* is the last `n` measurements (odd, 5 unless configured). Each has its
+//! color under the objective, and the color of the window is the k-th worst of them, k = (n + 1) / 2: the
+//! median. The *declared* color is the worst color that the window had in the last `n` periods. This has four
+//! effects, with the numbers for n = 5:
 //!
 //! - fewer than k (3) bad measurements within any n (5) change nothing;
 //! - a step to worse is followed after k (3) periods;
-//! - a step to better is followed after k + n - 1 (7) periods: memory is given away late, asked
-//!   for early;
-//! - once it got worse it does not get better for n (5) periods, whatever the input; input that
+//! - a step to better is followed after k + n - 1 (7) periods: memory is given away late and asked for early;
+//! - after the color got worse, it does not get better for n (5) periods, whatever the input; input that
 //!   alternates every k (3) periods or faster settles at its worse color.
 //!
-//! It starts red (the paper), until n + k - 1 measurements say otherwise. A measurement that does
-//! not know a value does not hold it against the target. After a gap of n periods without a
-//! measurement what was known is worth nothing and it starts again.
+//! The color starts red (the paper), until n + k - 1 measurements say otherwise. A measurement without a
+//! value does not hold that value against the target. After a gap of n periods without a measurement, the
+//! earlier ones are worthless, and the judge starts again.
 
 use std::collections::VecDeque;
 
@@ -24,32 +23,30 @@ use justitia_policy::color::Color;
 use crate::measure::Measurement;
 use crate::objective::{badness, worse, Objective};
 
-/// Measurements in the window, unless told.
+/// Default number of measurements in the window.
 pub const WINDOW: usize = 5;
 
-/// What is to be declared, and why.
+/// The color to declare, and why.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
-    /// The color.
     pub color: Color,
-    /// What speaks for it.
+    /// The measurement that decided it, in words.
     pub reason: String,
 }
 
-/// The state of one probe.
 #[derive(Debug, Clone)]
 pub struct Judge {
     objective: Objective,
     window: usize,
     seen: VecDeque<Measurement>,
-    /// Colors the window had, latest last, with what spoke for them.
+    /// Colors that the window had, latest last, each with its reason.
     had: VecDeque<Verdict>,
     declared: Color,
     missed: usize,
 }
 
 impl Judge {
-    /// A judge that knows nothing yet. An even window is made odd.
+    /// A judge without measurements. An even window is made odd.
     pub fn new(objective: Objective, window: usize) -> Judge {
         Judge {
             objective,
@@ -61,12 +58,11 @@ impl Judge {
         }
     }
 
-    /// What is compared with.
     pub fn objective(&self) -> &Objective {
         &self.objective
     }
 
-    /// Takes the measurement of a period and gives what to declare in it.
+    /// Takes the measurement of a period, and returns what to declare in it.
     pub fn judge(&mut self, seen: Measurement) -> Verdict {
         self.missed = 0;
         push(&mut self.seen, seen, self.window);
@@ -87,7 +83,7 @@ impl Judge {
         }
     }
 
-    /// The k-th worst measurement. Of the places not filled yet it counts as if they were red.
+    /// The k-th worst measurement. Places that are not filled yet count as red.
     fn of_window(&self) -> Verdict {
         let mut colors: Vec<(Color, usize)> = self
             .seen
@@ -95,7 +91,7 @@ impl Judge {
             .enumerate()
             .map(|(place, seen)| (self.objective.color(seen, self.declared), place))
             .collect();
-        // Worst first; among equals the latest speaks.
+        // Worst first; among equals, the latest gives the reason.
         colors.sort_by_key(|&(color, place)| std::cmp::Reverse((badness(color), place)));
         let empty = self.window - self.seen.len();
         let middle = self.window / 2;
@@ -114,7 +110,7 @@ impl Judge {
         })
     }
 
-    /// The worst of what the window had lately.
+    /// The worst color that the window had lately.
     fn verdict(&self) -> Verdict {
         let color = self
             .had

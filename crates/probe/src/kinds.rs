@@ -1,4 +1,4 @@
-//! From arguments to targets: where passwords come from, what is asked for, what is refused.
+//! Makes targets from arguments: finds passwords, sets objectives, and refuses unusable arguments.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,28 +15,27 @@ use justitia_args::probe::{
 
 use super::secure;
 
-/// What MySQL's own clients take when nobody says anything else. Not `localhost`: that means a
-/// socket to them.
+/// The default of MySQL's own clients. They take `localhost` for a socket, so it is not used.
 const MYSQL_HOST: &str = "127.0.0.1";
 const MYSQL_PORT: u16 = 3306;
 const REDIS_PORT: u16 = 6379;
-/// How much later than the command itself the probe gives it up.
+/// Time from the command's own timeout until the probe gives it up.
 const AFTER_EXEC: Duration = Duration::from_millis(500);
 
-/// A target that can be opened, what it is to achieve, and what to end when the probe ends.
+/// A target that can be opened, its objective, and the command to end when the probe ends.
 pub(super) struct Chosen {
     pub(super) open: Open,
     pub(super) objective: Objective,
     pub(super) timeout: Duration,
     pub(super) running: exec::Running,
-    /// Which check of the server's certificate is off; `None`: none is, or TLS is not used.
+    /// The check of the server's certificate that is off; `None` if none is, or if TLS is not used.
     pub(super) unchecked: Option<&'static str>,
 }
 
 /// The parts of [`Chosen`]: target, objective, TLS.
 type Made = (Open, Objective, Option<Tls>);
 
-/// What all kinds have.
+/// The arguments that all kinds have.
 pub(super) fn common(kind: &Kind) -> &CommonArgs {
     match kind {
         Kind::Mysql(args) => &args.common,
@@ -49,7 +48,6 @@ pub(super) fn common(kind: &Kind) -> &CommonArgs {
     }
 }
 
-/// The target and its objective.
 pub(super) fn choose(kind: &Kind) -> Result<Chosen, Error> {
     let common = common(kind);
     let slack = common.slack / 100.0;
@@ -98,14 +96,14 @@ fn of_limits(args: &ThresholdArgs) -> Objective {
     }
 }
 
-/// As many as the CPUs this process may use, which are the server's if it runs beside it.
+/// By default the number of CPUs that this process may use, which are the server's if it runs beside it.
 fn parallel(args: &WaitingArgs) -> f64 {
     args.parallel.unwrap_or_else(|| {
         std::thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64)
     })
 }
 
-/// A file in the home directory, if it is there.
+/// A file in the home directory, if it exists.
 pub(super) fn of_home(name: &str) -> Option<PathBuf> {
     let path = Path::new(&std::env::var_os("HOME")?).join(name);
     path.is_file().then_some(path)
@@ -156,7 +154,7 @@ fn of_postgres(args: &PostgresArgs, timeout: Duration) -> Result<Made, Error> {
     if password.is_none() {
         let file = std::env::var_os("PGPASSFILE").map(PathBuf::from);
         if let Some(path) = file.or_else(|| of_home(".pgpass")) {
-            // A socket in the standard place is called localhost there.
+            // libpq calls a socket in the standard place localhost there.
             let host = if args.host.starts_with('/') {
                 "localhost"
             } else {
@@ -217,7 +215,7 @@ fn of_redis(args: &RedisArgs, timeout: Duration) -> Result<Made, Error> {
     ))
 }
 
-/// Host, port and whether by TLS, of a host or a URL.
+/// Host, port and whether TLS is used, from a host or a URL.
 fn redis_address(text: &str) -> Result<(String, Option<u16>, bool), Error> {
     let (secure, rest) = match text.split_once("://") {
         None => return Ok((text.to_owned(), None, false)),
@@ -236,7 +234,7 @@ fn redis_address(text: &str) -> Result<(String, Option<u16>, bool), Error> {
         _ => (address, Some(REDIS_PORT)),
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    // A database changes nothing of what is measured.
+    // The number of a database does not change what is measured.
     match port {
         Some(port) if !host.is_empty() && database.parse::<u16>().is_ok() | database.is_empty() => {
             Ok((host.to_owned(), Some(port), secure))

@@ -1,17 +1,17 @@
-//! Probes: how well an application is, in its own measure.
+//! Probes measure how well an application is, by its own standard.
 //!
-//! MemOpLight, section IV-B: a probe collects, compares with an objective, communicates. Here:
-//! a [`Target`] measures ([`targets`]), the [`Objective`] gives one measurement a color, the
-//! [`Judge`] makes of these colors one that does not flap, [`run()`] declares it once a period
-//! through a [`Sink`], which is normally the extended attribute of a cgroup.
+//! MemOpLight, section IV-B: a probe collects, compares with an objective, communicates. Here, a [`Target`]
+//! measures ([`targets`]), the [`Objective`] gives one measurement a color, and the [`Judge`] combines these
+//! colors into one that does not flap. [`run()`] declares that color once a period through a [`Sink`], which
+//! is normally the extended attribute of a cgroup.
 //!
-//! Units: seconds as `f64` where a value may be infinite (a request that failed), [`Duration`]
-//! otherwise; rates per second; everything that waits is counted, not timed.
+//! Units: seconds as `f64` where a value may be infinite (a request that failed), [`Duration`] otherwise;
+//! rates per second. Work that waits is counted, not timed.
 //!
-//! Invariants: what was not measured is not declared, so a dead target's color goes stale; a
-//! target that hangs blocks its own thread only; [`judge`] and [`objective`] are pure.
+//! Invariants: a value that was not measured is not declared, so a dead target's color goes stale. A target
+//! that hangs blocks only its own thread. [`judge`] and [`objective`] are pure.
 //!
-//! Left out on purpose: deciding anything about memory.
+//! Left out on purpose: any decision about memory.
 //!
 //! [`Duration`]: std::time::Duration
 

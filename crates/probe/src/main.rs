@@ -1,7 +1,7 @@
 //! `justitia probe` as a program: measures an application and declares its color.
 //!
-//! What changed goes to stdout, what is wrong with the target to stderr, once. With `--dry-run`,
-//! `--json` and `--once` nothing is declared and stdout has a line for each period.
+//! Changes go to stdout, and problems with the target go to stderr, once each. With `--dry-run`, `--json` and
+//! `--once` nothing is declared, and stdout has a line for each period.
 
 mod group;
 mod kinds;
@@ -27,7 +27,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
-/// How often `--stats` speaks.
+/// Interval of the lines of `--stats`.
 const STATS_EVERY: Duration = Duration::from_secs(60);
 
 /// Measure an application and declare its color: green, yellow, red
@@ -107,7 +107,7 @@ fn run(args: &ProbeArgs) -> Result<(), Error> {
     done
 }
 
-/// Where the color goes.
+/// The sink for the color.
 fn sink(common: &CommonArgs) -> Result<Box<dyn Sink>, Error> {
     if common.dry_run || common.json {
         return Ok(Box::new(Nowhere));
@@ -122,7 +122,6 @@ fn sink(common: &CommonArgs) -> Result<Box<dyn Sink>, Error> {
     Ok(Box::new(sink?))
 }
 
-/// Declares nothing.
 struct Nowhere;
 
 impl Sink for Nowhere {
@@ -131,7 +130,7 @@ impl Sink for Nowhere {
     }
 }
 
-/// The second signal ends it at once.
+/// Ends the probe at the first signal; the second one ends the process at once.
 fn stop_on_signals(events: Sender<Event>) -> std::io::Result<()> {
     let stopping = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -237,7 +236,7 @@ impl Teller {
         }
     }
 
-    /// Who has closed our output wants no more of it.
+    /// Prints a line. A reader who closed our output wants no more of it, so the probe ends.
     fn say(&self, line: &str) {
         if !print(line) && (self.each || self.json) {
             let _ = self.stop.send(Event::Stop);
@@ -245,7 +244,7 @@ impl Teller {
     }
 }
 
-/// A line on stdout; `false` when nobody reads it any more.
+/// Prints a line on stdout; returns false if nobody reads it any more.
 fn print(line: &str) -> bool {
     !matches!(say::line(line), Ok(false))
 }

@@ -1,22 +1,22 @@
-//! What one look at a target tells. Units: seconds, units of work per second, counts.
+//! One measurement of a target. Units: seconds, units of work per second, counts.
 
 use justitia_policy::color::Color;
 use serde::Serialize;
 
-/// One look at a target. What the target does not tell is `None`, never zero.
+/// One measurement of a target. A value that the target does not tell is `None`, never zero.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Measurement {
-    /// Work finished per second since the look before.
+    /// Work finished per second since the previous measurement.
     pub per_second: Option<f64>,
-    /// How long work took, seconds; infinite: it failed (JSON has no such number: null).
+    /// How long work took, in seconds; infinite if it failed (JSON has no such number, so it is null there).
     pub latency_seconds: Option<f64>,
-    /// Work that is there but has to wait.
+    /// Work that has to wait.
     pub waiting: Option<f64>,
-    /// A number of the user's own choice.
+    /// A number that the user chose.
     pub value: Option<f64>,
-    /// A color that the target itself says.
+    /// A color that the target itself states.
     pub color: Option<Color>,
-    /// What else is worth knowing.
+    /// A remark for people.
     pub note: Option<String>,
 }
 
@@ -27,8 +27,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// The rate since the last call, given the counter and the time in seconds. `None`: the first
-    /// time, when no time has passed, and when the counter went back (a restart).
+    /// The rate since the last call, given the counter and the time in seconds. `None` at the first call,
+    /// when no time has passed, and when the counter went back (a restart).
     pub fn of(&mut self, counter: f64, at_seconds: f64) -> Option<f64> {
         let last = self.last.replace((counter, at_seconds));
         let (before, then) = last?;
@@ -36,7 +36,7 @@ impl Rate {
         (elapsed > 0.0 && counter >= before).then(|| (counter - before) / elapsed)
     }
 
-    /// Forgets the last value, after a connection was lost.
+    /// Forgets the last value after a connection was lost.
     pub fn forget(&mut self) {
         self.last = None;
     }

@@ -1,16 +1,16 @@
-//! The objective (SLO), and the color one measurement has under it. Pure.
+//! The objective (SLO), and the color of one measurement under it. Pure.
 //!
-//! Green: the objective is met and nothing waits. Yellow: met, but work waits. Red: missed
-//! (MemOpLight, section IV-A). Three rules follow from what can be known:
+//! Green: the objective is met and nothing waits. Yellow: met, but work waits. Red: missed (MemOpLight,
+//! section IV-A). Three rules follow from what can be known:
 //!
-//! - **Little work is not bad work.** A throughput objective counts as missed only while work
-//!   waits: when nothing waits, all the work there is has been done, however little it was. (The
-//!   paper's probe does the same: with low load, handling that load is green.) A target of which
-//!   it is not known whether work waits cannot miss a throughput objective.
-//! - **Unknown is not bad, and not zero.** What was not measured is not held against the target;
-//!   a target that does not tell what waits is never yellow for it (the paper's web server).
-//! - **The objective is where a miss ends, not where it begins.** To be missed it must be missed
-//!   by more than `slack`; once red, it must be met in full. In between the color stays.
+//! - **Little work is not bad work.** A throughput objective counts as missed only while work waits: when
+//!   nothing waits, all the work there is has been done, however little it was. (The paper's probe does the
+//!   same: with low load, handling that load is green.) A target that does not tell whether work waits cannot
+//!   miss a throughput objective.
+//! - **Unknown is not bad, and not zero.** A value that was not measured is not held against the target. A
+//!   target that does not tell what waits is never yellow for it (the paper's web server).
+//! - **The objective is where a miss ends, not where it begins.** The objective counts as missed once it is
+//!   missed by more than `slack`. Once red, it must be met in full. In between, the color stays (hysteresis).
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use justitia_policy::color::Color;
 use crate::measure::Measurement;
 use crate::words::{count, number, time};
 
-/// Whether a value is beyond a limit by more than this share of it.
+/// Whether a value is beyond a limit by more than `slack`, a fraction of the limit.
 fn is_beyond(limit: Threshold, value: f64, slack: f64) -> bool {
     match limit {
         Threshold::Above(limit) => value > limit + limit.abs() * slack,
@@ -28,7 +28,7 @@ fn is_beyond(limit: Threshold, value: f64, slack: f64) -> bool {
     }
 }
 
-/// A limit, for people.
+/// A limit in words.
 fn limit_words(limit: Threshold) -> String {
     match limit {
         Threshold::Above(limit) => format!("over {}", number(limit)),
@@ -39,17 +39,17 @@ fn limit_words(limit: Threshold) -> String {
 /// What the application is to achieve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Objective {
-    /// Work per second, as long as there is work.
+    /// Work per second, while work waits.
     pub min_per_second: Option<f64>,
     /// Longest time that work may take.
     pub max_latency: Option<Duration>,
-    /// More than this waiting is work that waits.
+    /// Work waits if more than this is waiting.
     pub max_waiting: f64,
-    /// Beyond it the target's own number is red.
+    /// Beyond this limit, the target's own number is red.
     pub red: Option<Threshold>,
-    /// Beyond it the target's own number is yellow.
+    /// Beyond this limit, the target's own number is yellow.
     pub yellow: Option<Threshold>,
-    /// By what part of the limit it must be missed before that counts.
+    /// Fraction of a limit by which it must be missed before that counts.
     pub slack: f64,
 }
 
@@ -85,7 +85,7 @@ pub fn worse(one: Color, other: Color) -> Color {
 }
 
 impl Objective {
-    /// The color of one measurement, seen from the color that is declared `now`.
+    /// The color of one measurement, given the color that is declared `now`.
     pub fn color(&self, seen: &Measurement, now: Color) -> Color {
         let said = seen.color.unwrap_or(Color::Green);
         let to_red = self.slack_towards(Color::Red, now);
@@ -108,7 +108,7 @@ impl Objective {
         worse(said, ours)
     }
 
-    /// Slack is only for what is not that bad yet.
+    /// The slack applies only until the color is that bad.
     fn slack_towards(&self, color: Color, now: Color) -> f64 {
         if badness(now) < badness(color) {
             self.slack
@@ -136,7 +136,7 @@ impl Objective {
             .is_some_and(|waiting| waiting > self.max_waiting)
     }
 
-    /// What was seen against what is wanted, in words.
+    /// The measurement and the objective, in words.
     pub fn describe(&self, seen: &Measurement) -> String {
         let mut parts = Vec::new();
         if let Some(latency) = seen.latency_seconds {

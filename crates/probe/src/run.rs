@@ -1,10 +1,9 @@
-//! The loop of a probe: once a period measure, judge, declare.
+//! The loop of a probe: once a period it measures, judges and declares.
 //!
-//! A period declares at most once: as soon as its measurement is there, or at its end when the
-//! measurement is still under way but has already taken longer than the latency objective allows
-//! (a slow answer is an answer; only one slower than the timeout is none). A period without either
-//! declares nothing, so the color goes stale. What happened is told to a closure; nothing here
-//! prints.
+//! A period declares at most once. It declares as soon as its measurement is there, or at its end if the
+//! measurement is still under way but has already taken longer than the latency objective allows (a slow
+//! answer is an answer; only one slower than the timeout is none). A period without either declares nothing,
+//! so the color goes stale. Events are reported to a closure; nothing here prints.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -20,58 +19,53 @@ use justitia_report::error::{Error, Exit};
 
 use justitia_policy::color::Color;
 
-/// How a probe runs.
 pub struct Config {
-    /// Makes the target.
     pub open: Open,
-    /// What it is to achieve.
+    /// The target's objective.
     pub objective: Objective,
     /// Measurements in the judge's window.
     pub window: usize,
     /// Time from one measurement to the next.
     pub interval: Duration,
-    /// After this long a measurement hangs.
+    /// A measurement that takes longer than this hangs.
     pub timeout: Duration,
 }
 
-/// What the loop tells of itself.
+/// An event of the loop.
 #[derive(Debug)]
 pub enum Happening<'a> {
     /// A period ended, with a declaration.
     Period {
         /// Number of the declaration.
         count: u64,
-        /// What was measured.
         seen: &'a Measurement,
-        /// What is declared.
         verdict: &'a Verdict,
     },
     /// A period ended without anything to declare.
     Silent(&'a Trouble),
-    /// The declared color is another one than before.
+    /// The declared color changed.
     Changed {
-        /// Before; `None` at the start.
+        /// The color before; `None` at the start.
         from: Option<Color>,
-        /// Now.
+        /// The color now, and why.
         verdict: &'a Verdict,
     },
-    /// The target cannot be measured; told once, and again when the cause is another one.
+    /// The target cannot be measured. Reported once, and again if the cause changes.
     Lost(&'a Trouble),
-    /// It can be measured again.
+    /// The target can be measured again.
     Found {
-        /// How long it could not.
+        /// How long it could not be measured.
         after: Duration,
     },
-    /// The color could not be declared; told once.
+    /// The color could not be declared; reported once.
     Undeclared(&'a Error),
-    /// It can be declared again.
+    /// The color can be declared again.
     Declared,
 }
 
-/// How often another cause is told while a target stays lost.
+/// Number of different causes that are reported while a target stays lost.
 const MOST_CAUSES: u32 = 3;
 
-/// The target's absence.
 struct Outage {
     since: Instant,
     cause: String,
@@ -88,7 +82,7 @@ struct Loop<'a> {
     undeclared: bool,
 }
 
-/// Probes until [`Event::Stop`]. An error: the color cannot be declared at all.
+/// Probes until [`Event::Stop`]. Returns an error if the color cannot be declared at all.
 pub fn run(
     config: &Config,
     sink: &mut dyn Sink,
@@ -106,7 +100,7 @@ pub fn run(
         outage: None,
         undeclared: false,
     };
-    // The paper's start color; and a probe that has no right to declare ends here.
+    // The paper's start color. A probe that may not declare ends here.
     course.sink.declare(&value(Color::Red, 0, "starting"))?;
     let mut next = Instant::now();
     loop {
@@ -120,7 +114,7 @@ pub fn run(
     Ok(())
 }
 
-/// One period, until `end`; `false` when the probe is to end.
+/// One period, until `end`; returns false if the probe has to end.
 fn period(
     config: &Config,
     course: &mut Loop<'_>,
@@ -158,7 +152,7 @@ fn period(
     true
 }
 
-/// A period in which no answer came.
+/// Ends a period in which no answer came.
 fn unanswered(config: &Config, course: &mut Loop<'_>, sampler: &mut Sampler) {
     let now = Instant::now();
     let Some(taken) = sampler.under_way(now) else {
@@ -171,7 +165,7 @@ fn unanswered(config: &Config, course: &mut Loop<'_>, sampler: &mut Sampler) {
             "see whether the server hangs; the probe goes on trying",
         ));
     }
-    // Neither an answer nor a miss: it may still come.
+    // Neither an answer nor a miss: the answer may still come.
     let too_slow = config.objective.max_latency.is_some_and(|max| taken > max);
     if too_slow && course.outage.is_none() {
         course.measured(&Measurement {
@@ -235,7 +229,7 @@ impl Loop<'_> {
         (self.tell)(Happening::Silent(trouble));
     }
 
-    /// Between two tries.
+    /// A period in the pause between two tries.
     fn silent(&mut self) {
         self.judge.miss();
         let cause = self.outage.as_ref().map_or("not measured", |o| &o.cause);
@@ -244,7 +238,7 @@ impl Loop<'_> {
     }
 }
 
-/// The start of the next period: one interval after the last, or from now on when that is past.
+/// The start of the next period: one interval after the last one, or one interval from now if that is past.
 fn following(last: Instant, interval: Duration, now: Instant) -> Instant {
     let next = last + interval;
     if next > now {
@@ -254,7 +248,7 @@ fn following(last: Instant, interval: Duration, now: Instant) -> Instant {
     }
 }
 
-/// Measures once, twice if the first time is only a base for what grows.
+/// Measures once, or twice if the first measurement is only a base for counters.
 pub fn once(config: &Config, events: (Sender<Event>, &Receiver<Event>)) -> Result<Verdict, Error> {
     let (sender, receiver) = events;
     let twice = (config.open)().needs_two();

@@ -1,9 +1,9 @@
-//! Measures on a thread of its own, so that a target that hangs blocks nobody else.
+//! Measures on a separate thread, so that a target that hangs blocks nobody else.
 //!
-//! One measurement is under way at a time. One that takes longer than the timeout is given up: its
-//! thread is left to end by itself (every client has time limits of its own) and the next
-//! measurement gets a new thread and a new connection, but never more than [`MOST_THREADS`] at a
-//! time. After a failure the next try waits 1, 2, 4, then 8 s.
+//! One measurement is under way at a time. A measurement that takes longer than the timeout is given up. Its
+//! thread is left to end by itself (every client has time limits of its own), and the next measurement gets a
+//! new thread and a new connection, but never more than [`MOST_THREADS`] at a time. After a failure, the next
+//! try waits 1, 2, 4, then 8 s (backoff).
 
 use std::sync::mpsc::{sync_channel, Sender, SyncSender};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::error::Trouble;
 use crate::measure::Measurement;
 use crate::targets::Target;
 
-/// Makes a target, not connected yet, for a new thread.
+/// Makes an unconnected target for a new thread.
 pub type Open = Arc<dyn Fn() -> Box<dyn Target> + Send + Sync>;
 
 /// What wakes the loop.
@@ -21,12 +21,11 @@ pub type Open = Arc<dyn Fn() -> Box<dyn Target> + Send + Sync>;
 pub enum Event {
     /// A measurement came to an end.
     Answer {
-        /// Which thread it was.
+        /// The thread that measured.
         worker: u64,
-        /// What it says.
         result: Result<Measurement, Trouble>,
     },
-    /// The probe is to end.
+    /// The probe has to end.
     Stop,
 }
 
@@ -37,20 +36,20 @@ const MOST_BACKOFF: u32 = 3;
 /// Clients need little stack.
 const STACK_BYTES: usize = 1 << 20;
 
-/// A thread that measures when it is told to.
+/// A thread that measures when asked to.
 struct Worker {
     ask: SyncSender<()>,
     number: u64,
     asked: Option<Instant>,
 }
 
-/// Starts measurements and keeps count of those that hang.
+/// Starts measurements, and counts the threads that hang.
 pub(crate) struct Sampler {
     open: Open,
     events: Sender<Event>,
     worker: Option<Worker>,
     started: u64,
-    /// Held by each thread: its count is how many there are, and one.
+    /// Held by each thread: its strong count is the number of threads plus one.
     threads: Arc<()>,
     failures: u32,
     not_before: Option<Instant>,
@@ -82,7 +81,7 @@ impl Sampler {
         if let Some(worker) = &mut self.worker {
             match worker.ask.try_send(()) {
                 Ok(()) => worker.asked = Some(now),
-                // The thread is gone: a new one next time.
+                // The thread is gone; the next call starts a new one.
                 Err(_) => self.worker = None,
             }
         }
@@ -128,8 +127,8 @@ impl Sampler {
         Some(now.saturating_duration_since(asked))
     }
 
-    /// Whether this answer is that of the measurement under way, which then is over. One of a
-    /// thread that was given up is not.
+    /// Whether this answer is that of the measurement under way; if so, that measurement is over. The answer
+    /// of a thread that was given up is not.
     pub(crate) fn answered(&mut self, number: u64) -> bool {
         match &mut self.worker {
             Some(worker) if worker.number == number => worker.asked.take().is_some(),
@@ -143,15 +142,15 @@ impl Sampler {
         self.not_before = None;
     }
 
-    /// It did not: pauses.
+    /// The measurement failed: backs off.
     pub(crate) fn failed(&mut self, now: Instant) {
         let pause = Duration::from_secs(1 << self.failures.min(MOST_BACKOFF));
         self.failures = self.failures.saturating_add(1);
-        // A little less than whole periods, so that the try falls into the period it is due in.
+        // A little less than whole periods, so that the try falls into the period in which it is due.
         self.not_before = Some(now + pause.mul_f64(0.9));
     }
 
-    /// Leaves a measurement that hangs.
+    /// Gives up a measurement that hangs.
     pub(crate) fn give_up(&mut self, now: Instant) {
         self.worker = None;
         self.failed(now);

@@ -1,12 +1,12 @@
-//! Passwords, from where other users cannot read them: a file, the environment, or the file the
-//! server's own client uses. Never the command line, which every user of the machine can list.
+//! Reads passwords from places that other users cannot read: a file, the environment, or the file that the
+//! server's own client uses. Never from the command line, which every user of the machine can list.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use justitia_report::error::{Error, Exit};
 
-/// A password; not shown by `{:?}`.
+/// A password. `{:?}` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 
@@ -16,7 +16,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The first line of a file.
+/// Reads a password from the first line of a file.
 pub fn of_file(path: &Path) -> Result<Secret, Error> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         Error::new(
@@ -28,7 +28,7 @@ pub fn of_file(path: &Path) -> Result<Secret, Error> {
     Ok(Secret(text.lines().next().unwrap_or_default().to_owned()))
 }
 
-/// From the file if one is named, else from the environment variable.
+/// Reads a password from the file if one is named, otherwise from the environment variable.
 pub fn find(file: Option<&Path>, variable: &str) -> Result<Option<Secret>, Error> {
     match file {
         Some(path) => of_file(path).map(Some),
@@ -36,7 +36,6 @@ pub fn find(file: Option<&Path>, variable: &str) -> Result<Option<Secret>, Error
     }
 }
 
-/// Refuses an address that carries a password.
 pub fn refuse_in_address(address: &str) -> Result<(), Error> {
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -49,32 +48,23 @@ pub fn refuse_in_address(address: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the `[client]` sections of MySQL's option files say.
+/// The options of the `[client]` sections of MySQL's option files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MysqlDefaults {
-    /// `user`.
     pub user: Option<String>,
-    /// `password`.
     pub password: Option<Secret>,
-    /// `host`.
     pub host: Option<String>,
-    /// `port`.
     pub port: Option<u16>,
-    /// `socket`.
     pub socket: Option<PathBuf>,
-    /// `ssl-mode`, and what MariaDB has for it.
+    /// `ssl-mode`, or what MariaDB's options mean in its terms.
     pub ssl_mode: Option<String>,
-    /// `ssl-ca`.
     pub ssl_ca: Option<PathBuf>,
-    /// `ssl-cert`.
     pub ssl_cert: Option<PathBuf>,
-    /// `ssl-key`.
     pub ssl_key: Option<PathBuf>,
 }
 
 impl MysqlDefaults {
-    /// Reads an option file. Later lines win, as in the server's own clients. `!include` is not
-    /// followed.
+    /// Parses an option file. Later lines win, as in the server's own clients. `!include` is not followed.
     pub fn parse(text: &str) -> MysqlDefaults {
         let mut found = MysqlDefaults::default();
         let mut ours = false;
@@ -120,7 +110,7 @@ fn is_on(value: &str) -> bool {
     !["0", "off", "false"].contains(&value.to_ascii_lowercase().as_str())
 }
 
-/// Without a pair of quotes around it; unquoted, without what follows ` #`.
+/// Removes the pair of quotes around a value. Without quotes, removes a comment from ` #` on.
 fn unquoted(value: &str) -> &str {
     for quote in ['"', '\''] {
         if let Some(rest) = value.strip_prefix(quote) {
@@ -132,7 +122,7 @@ fn unquoted(value: &str) -> &str {
     value.split(" #").next().unwrap_or(value).trim()
 }
 
-/// With `\b`, `\t`, `\n`, `\r`, `\s` (a space), `\\` and escaped quotes undone, as `my_print_defaults` does
+/// Decodes `\b`, `\t`, `\n`, `\r`, `\s` (a space), `\\` and escaped quotes, as `my_print_defaults` does
 /// (`mysys/my_default.c`); any other backslash stays.
 fn unescaped(value: &str) -> String {
     let mut text = String::with_capacity(value.len());
@@ -161,7 +151,7 @@ fn unescaped(value: &str) -> String {
     text
 }
 
-/// The password of PostgreSQL's `.pgpass`: `host:port:database:user:password`, where `*` matches
+/// Finds the password in PostgreSQL's `.pgpass`: `host:port:database:user:password`, where `*` matches
 /// everything and `\` escapes `:` and `\`. The first line that matches counts.
 pub fn pgpass(text: &str, host: &str, port: u16, database: &str, user: &str) -> Option<Secret> {
     let port = port.to_string();

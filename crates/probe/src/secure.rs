@@ -1,6 +1,7 @@
 //! TLS settings from arguments, environment and client files.
 //!
-//! The default for a database is no TLS on the same machine, and TLS with all checks to any other host.
+//! By default a database on the same machine is reached without TLS, and on any other host with TLS and all
+//! checks.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use justitia_probe::{Error, Tls};
 
 use super::kinds::of_home;
 
-/// For MySQL: the arguments, then the option file.
+/// TLS for MySQL: the arguments, then the option file.
 pub(super) fn of_mysql(
     mode: Option<SslMode>,
     args: &TlsArgs,
@@ -36,7 +37,7 @@ pub(super) fn of_mysql(
     Ok(of_mode(mode, ca, identity))
 }
 
-/// For PostgreSQL: the arguments, then libpq's environment, then its files in the home directory.
+/// TLS for PostgreSQL: the arguments, then libpq's environment, then its files in the home directory.
 pub(super) fn of_postgres(
     mode: Option<SslMode>,
     args: &TlsArgs,
@@ -54,7 +55,7 @@ pub(super) fn of_postgres(
     let mut certificate = from(&args.tls_cert, "PGSSLCERT");
     let mut key = from(&args.tls_key, "PGSSLKEY");
     let mode = mode.unwrap_or(default_mode(host, ca.as_ref().or(certificate.as_ref())));
-    // libpq's files in the home directory are used with TLS; they do not turn it on.
+    // libpq's files in the home directory are used with TLS, but do not turn it on.
     ca = ca.or_else(|| of_home(".postgresql/root.crt"));
     ca = ca.filter(|ca| ca != Path::new("system"));
     certificate = certificate.or_else(|| of_home(".postgresql/postgresql.crt"));
@@ -64,7 +65,7 @@ pub(super) fn of_postgres(
     Ok(of_mode(mode, ca, identity(certificate, key)?))
 }
 
-/// For Redis: as redis-cli, TLS only if asked for.
+/// TLS for Redis: only if requested, as in redis-cli.
 pub(super) fn of_redis(args: &RedisArgs, secure_url: bool) -> Result<Option<Tls>, Error> {
     let TlsArgs {
         tls_ca, tls_cert, ..
@@ -79,7 +80,7 @@ pub(super) fn of_redis(args: &RedisArgs, secure_url: bool) -> Result<Option<Tls>
     Ok(asked.then_some(of_url(args.insecure, &args.tls)?))
 }
 
-/// For HTTPS.
+/// TLS for HTTPS.
 pub(super) fn of_url(insecure: bool, args: &TlsArgs) -> Result<Tls, Error> {
     Ok(Tls {
         check: if insecure {
@@ -97,7 +98,7 @@ fn of_mode(mode: SslMode, ca: Option<PathBuf>, identity: Option<Identity>) -> Op
     let check = match mode {
         SslMode::Disable => return None,
         SslMode::Prefer => Check::Nothing,
-        // As libpq: a CA file turns `require` into `verify-ca`.
+        // As in libpq, a CA file turns `require` into `verify-ca`.
         SslMode::Require if ca.is_none() => Check::Nothing,
         SslMode::Require | SslMode::VerifyCa => Check::Chain,
         SslMode::VerifyFull => Check::Full,

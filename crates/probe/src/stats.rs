@@ -1,11 +1,11 @@
-//! What the probe itself costs. Units: CPU seconds of this process (not of commands it starts),
-//! resident bytes.
+//! The cost of the probe itself. Units: CPU seconds of this process (not of commands it starts), resident
+//! bytes.
 
 use std::time::{Duration, Instant};
 
 use rustix::time::{clock_gettime, ClockId};
 
-/// Measures this process from now on.
+/// Measures this process since the start.
 #[derive(Debug)]
 pub struct Stats {
     since: Instant,
@@ -13,7 +13,6 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Starts.
     #[must_use]
     pub fn start() -> Stats {
         Stats {

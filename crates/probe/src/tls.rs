@@ -1,7 +1,7 @@
-//! TLS to probed servers: trusted authorities, the probe's own certificate, errors in words.
+//! TLS to probed servers: trusted authorities, the probe's own certificate, and errors in words.
 //!
-//! Chain and name are checked by default, against the system's store or a given file. Files are read for each
-//! connection, so a renewed certificate counts from the next one on.
+//! By default the chain and the name are checked, against the system's store or a given file. Files are read
+//! for each connection, so a renewed certificate counts from the next connection on.
 
 use std::error::Error as StdError;
 use std::fs;
@@ -21,42 +21,40 @@ use rustls::{
 
 use crate::error::Trouble;
 
-/// What is checked of a server's certificate.
+/// The checks of a server's certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Check {
-    /// Who signed it, its dates, and that it is for the server's name.
+    /// Its signer, its dates, and the server's name in it.
     #[default]
     Full,
-    /// Who signed it and its dates: whoever else they signed for passes for the server.
+    /// Its signer and its dates: any server with a certificate of the same signer passes.
     Chain,
-    /// Nothing: everybody passes for the server.
+    /// Nothing: any server passes.
     Nothing,
 }
 
-/// How TLS is spoken to a server.
+/// TLS settings for a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// What is checked.
     pub check: Check,
-    /// A server that knows no TLS is spoken to without. For PostgreSQL and MySQL.
+    /// Use no TLS if the server does not support it. For PostgreSQL and MySQL.
     pub optional: bool,
     /// PEM file of authorities; `None`: the system's store.
     pub ca: Option<PathBuf>,
-    /// Our own certificate, if the server wants one.
+    /// Our own certificate, if the server requires one.
     pub identity: Option<Identity>,
 }
 
-/// Our own certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// PEM file of the certificate, and of those between it and a CA that the server knows.
     pub certificate: PathBuf,
-    /// PEM file of its key.
+    /// PEM file of the certificate's key.
     pub key: PathBuf,
 }
 
 impl Tls {
-    /// Which check of the server's certificate is off, in words; `None`: none is.
+    /// The check of the server's certificate that is off, in words; `None` if none is.
     pub fn note(&self) -> Option<&'static str> {
         match (self.optional, self.check) {
             (true, _) => Some("TLS only if the server has it, and its certificate is not checked"),
@@ -66,7 +64,7 @@ impl Tls {
         }
     }
 
-    /// The note after another one.
+    /// Appends the note on TLS to another note.
     pub(crate) fn noted(tls: Option<&Tls>, note: Option<String>) -> Option<String> {
         match (note, tls.and_then(Tls::note)) {
             (Some(note), Some(ours)) => Some(format!("{note}, {ours}")),
@@ -107,7 +105,7 @@ impl Tls {
         Ok(Some((chain, key)))
     }
 
-    /// For clients that take a configuration of rustls.
+    /// The configuration for clients that use rustls.
     pub(crate) fn config(&self) -> Result<ClientConfig, Trouble> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -135,7 +133,6 @@ impl Tls {
     }
 }
 
-/// What a file holds.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Trouble> {
     fs::read(path).map_err(|error| {
         Trouble::new(
@@ -164,7 +161,8 @@ fn unusable(error: &Error) -> Trouble {
     )
 }
 
-/// A verifier that ignores the certificate's name, or all of the certificate. The server must always hold the key.
+/// A verifier that ignores the certificate's name, or the whole certificate. The server must always hold the
+/// key.
 #[derive(Debug)]
 struct Lenient {
     chain: Option<Arc<WebPkiServerVerifier>>,
@@ -172,7 +170,7 @@ struct Lenient {
 }
 
 impl Lenient {
-    /// `roots`: authorities, at least one of them usable; `None`: no certificate is checked.
+    /// `roots`: authorities, at least one of them usable. `None`: no certificate is checked.
     fn new(
         roots: Option<RootCertStore>,
         provider: Arc<CryptoProvider>,
@@ -205,7 +203,7 @@ impl ServerCertVerifier for Lenient {
         let Some(chain) = &self.chain else {
             return Ok(ServerCertVerified::assertion());
         };
-        // The verifier checks the name last, so chain and dates are right here.
+        // The verifier checks the name last, so chain and dates are good here.
         match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             Err(Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
                 Ok(ServerCertVerified::assertion())
@@ -241,7 +239,7 @@ impl ServerCertVerifier for Lenient {
     }
 }
 
-/// The TLS error within a client's error, in words; `None`: there is none. `server`: its kind and address.
+/// The TLS error within a client's error, in words; `None` if there is none. `server`: its kind and address.
 pub(crate) fn said(server: &str, error: &(dyn StdError + 'static)) -> Option<Trouble> {
     let (what, remedy) = match of_rustls(error)? {
         Error::InvalidCertificate(error) => of_certificate(error),
@@ -267,7 +265,7 @@ pub(crate) fn no_tls() -> (String, &'static str) {
     )
 }
 
-/// The error of rustls within those of a client and of I/O.
+/// The rustls error within errors of a client and of I/O.
 fn of_rustls<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
     type Shared = Arc<dyn StdError + Send + Sync>;
     let mut next = Some(error);
@@ -275,7 +273,7 @@ fn of_rustls<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
         if let Some(found) = error.downcast_ref::<Error>() {
             return Some(found);
         }
-        // Neither gives the wrapped error as its source.
+        // Neither type returns the wrapped error as its source.
         next = if let Some(wrapped) = error.downcast_ref::<io::Error>() {
             wrapped.get_ref().map(|inner| inner as _)
         } else if let Some(shared) = error.downcast_ref::<Shared>() {
@@ -330,7 +328,7 @@ fn of_certificate(error: &CertificateError) -> (String, &'static str) {
             "the server's certificate is for another name".to_owned(),
             "name the server as its certificate does, or give it a certificate for this name",
         ),
-        // The signature is bad when an authority of the same name is trusted, one made anew most likely.
+        // The signature is bad if another authority of the same name is trusted, most likely one made anew.
         E::UnknownIssuer | E::BadSignature => (
             "nobody who is trusted here signed the server's certificate".to_owned(),
             "name the PEM file of the authority that signed it with --tls-ca",
@@ -346,7 +344,7 @@ fn of_certificate(error: &CertificateError) -> (String, &'static str) {
     }
 }
 
-/// The name in `DnsName("db")` or `IpAddress(10.0.0.1)`, as the library gives them.
+/// The name in `DnsName("db")` or `IpAddress(10.0.0.1)`, which is how the library gives it.
 fn unwrapped(name: &str) -> &str {
     let inner = name
         .split_once('(')
@@ -354,7 +352,7 @@ fn unwrapped(name: &str) -> &str {
     inner.unwrap_or(name).trim_matches('"')
 }
 
-/// The first name that a certificate is for, if its own name was all that a client had against it.
+/// The first name in a certificate, if a client refused it only for its name.
 pub(crate) fn presented(error: &(dyn StdError + 'static)) -> Option<String> {
     match of_rustls(error)? {
         Error::InvalidCertificate(CertificateError::NotValidForNameContext {

@@ -1,4 +1,4 @@
-//! Numbers for people.
+//! Formats numbers for people.
 
 /// A number with three significant digits or none after the point.
 pub fn number(value: f64) -> String {
@@ -16,12 +16,11 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// A count.
 pub fn count(value: f64) -> String {
     format!("{value:.0}")
 }
 
-/// A time in seconds, in the unit that suits it.
+/// A time in seconds, in the unit that fits.
 pub fn time(seconds: f64) -> String {
     if seconds.is_infinite() {
         "failed".to_owned()

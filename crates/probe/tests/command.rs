@@ -28,7 +28,7 @@ fn running(arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Ends by itself, soon.
+/// Waits for the child's end, which must come soon.
 fn ends(child: &mut Child) -> std::process::ExitStatus {
     let start = Instant::now();
     loop {
@@ -154,7 +154,7 @@ fn the_signal_that_ends_it_ends_a_command_that_hangs() {
     };
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert!(ends(&mut child).success());
-    // Who adopts it may reap it late: dead counts.
+    // The process that adopts it may reap it late, so a zombie counts as gone.
     let status = format!("/proc/{}/status", pid.as_raw_nonzero());
     let gone = (0..1000).any(|_| {
         std::thread::sleep(Duration::from_millis(20));

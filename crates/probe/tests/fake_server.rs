@@ -13,7 +13,7 @@ const TIMEOUT: Duration = Duration::from_millis(300);
 /// A client may take somewhat longer than the probe's timeout, but not much.
 const LIMIT: Duration = Duration::from_secs(4);
 
-/// A server that does this with each connection; its port.
+/// Starts a server that treats each connection this way; returns its port.
 fn server(treat: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -158,7 +158,7 @@ fn a_server_that_talks_nonsense_is_trouble() {
 fn a_server_that_drips_is_given_up_by_those_with_one_limit_for_everything() {
     let port = server(drips);
     for (name, mut target) in targets(port) {
-        // The others have a limit for each read; the sampler gives them up.
+        // The other clients limit only each read; the sampler gives them up.
         if ["postgres", "http", "prometheus"].contains(&name) {
             let start = Instant::now();
             target.measure().expect_err(name);

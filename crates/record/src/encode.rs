@@ -1,4 +1,4 @@
-//! From sessions and ticks to frames.
+//! Encodes sessions and ticks as frames.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use crate::frame::{self, frame};
 use crate::model::{Session, Tick};
 use crate::KEYFRAME_EVERY;
 
-/// What a frame holds, as `MessagePack` with the names of fields, so that fields may come and go.
+/// The contents of a frame, as `MessagePack` with the names of fields, so that fields may come and go.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Entry<S = Session, T = Box<Tick>> {
@@ -20,16 +20,15 @@ pub(crate) enum Entry<S = Session, T = Box<Tick>> {
     End,
 }
 
-/// Turns sessions and ticks into the bytes of a record. Does no I/O.
+/// Encodes sessions and ticks as the bytes of a record. Does no I/O.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// The contents of the frame before; empty: the next one is a key frame.
+    /// The contents of the previous frame. If they are empty, the next frame is a key frame.
     before: Vec<u8>,
     since_key: u64,
 }
 
 impl Encoder {
-    /// An encoder that has written nothing.
     pub fn new() -> Encoder {
         Encoder::default()
     }
@@ -45,8 +44,8 @@ impl Encoder {
         frame(&contents(&Entry::Session(session))?, &[])
     }
 
-    /// The frame of a tick: a key frame if it says what the policy remembered, after a gap, and
-    /// once in a while.
+    /// The frame of a tick. It is a key frame if the tick holds what the policy remembered, after a gap, and
+    /// at least every [`KEYFRAME_EVERY`] ticks.
     pub fn tick(&mut self, tick: &Tick) -> io::Result<Vec<u8>> {
         self.since_key += 1;
         if tick.missed > 0 || tick.before.is_some() || self.since_key >= KEYFRAME_EVERY {
@@ -61,14 +60,14 @@ impl Encoder {
         Ok(frame)
     }
 
-    /// The frame that ends a session in good order.
+    /// The frame that ends a session properly.
     pub fn end() -> io::Result<Vec<u8>> {
         frame(&contents(&Entry::End)?, &[])
     }
 
     #[doc(hidden)]
-    /// A frame that decodes, for tests that mean to go deeper than the checksum: the payload of a
-    /// session (kind 1), of a tick (2), or just these bytes.
+    /// A frame that decodes, for tests that go deeper than the checksum. It holds the payload of a session
+    /// (kind 1), of a tick (2), or just these bytes.
     pub fn frame_around(kind: u8, payload: &[u8]) -> Vec<u8> {
         // A map of one field.
         let entry = match kind {

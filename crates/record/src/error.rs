@@ -1,20 +1,20 @@
-//! Errors: a cause, a remedy, and what kind of failure it is.
+//! Errors: a cause, a remedy, and a kind of failure.
 
 use std::io;
 use std::path::Path;
 
-/// What kind of failure it is.
+/// A kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The request was wrong: another file, another option.
+    /// The request was wrong; another file or option is needed.
     Usage,
-    /// It failed.
+    /// The operation failed.
     Failed,
     /// Permission is missing.
     Denied,
 }
 
-/// Why a record cannot be written or read. Displays as the cause alone.
+/// Why a record could not be written or read. Displays only the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{cause}")]
 pub struct Error {
@@ -22,11 +22,9 @@ pub struct Error {
     pub cause: String,
     /// What to do about it.
     pub remedy: String,
-    /// What kind of failure it is.
     pub kind: Kind,
 }
 
-/// What functions of this crate return.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -39,7 +37,6 @@ impl Error {
         }
     }
 
-    /// A file operation that failed.
     pub(crate) fn io(doing: &str, name: &str, error: &io::Error) -> Error {
         let text = error.to_string();
         let words = text.split(" (os error ").next().unwrap_or(&text);
@@ -74,7 +71,7 @@ impl Error {
         )
     }
 
-    /// The format itself is of a later version.
+    /// The format is of a later version.
     pub(crate) fn newer_format(name: &str, format: u16) -> Error {
         Error::new(
             Kind::Failed,
@@ -86,7 +83,7 @@ impl Error {
         )
     }
 
-    /// The format itself is of a former version.
+    /// The format is of an earlier version.
     pub(crate) fn older_format(name: &str, format: u16) -> Error {
         Error::new(
             Kind::Failed,
@@ -98,7 +95,7 @@ impl Error {
         )
     }
 
-    /// Something in it is needed and not understood.
+    /// The record holds something necessary that this version does not understand.
     pub(crate) fn newer(name: &str, what: &str, offset: u64, written_by: &str) -> Error {
         Error::new(
             Kind::Failed,

@@ -1,14 +1,14 @@
-//! The container: zstd frames behind a preamble.
+//! The container of a record: zstd frames after a preamble.
 //!
 //! ```text
 //! file    magic[8]  format u16  reserved u16  frame...
 //! frame   a zstd frame (RFC 8878) with content size and checksum
 //! ```
 //!
-//! A frame is compressed with the contents of the frame before it as its prefix, so that only what
-//! changed takes bytes; a **key frame** does without. Frames are read in order: one that does not
-//! decode is damaged, or builds on one that is. The reader then looks for the next frame that
-//! decodes by itself, byte by byte. If there is none, what is left is a torn end.
+//! A frame is compressed with the contents of the previous frame as its prefix, so that only changes take
+//! bytes. A **key frame** has no prefix. Frames are read in order. A frame that does not decode is damaged,
+//! or builds on a damaged one. The reader then searches, byte by byte, for the next frame that decodes by
+//! itself. If there is none, the rest is a torn end.
 //!
 //! Memory is bounded by [`LONGEST`], whatever a frame claims.
 
@@ -17,19 +17,18 @@ use std::io::{self, Read};
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{find_frame_compressed_size, get_frame_content_size, CParameter, DCtx};
 
-/// What every record begins with. The high bit and the line breaks find out about transports that
-/// are not made for bytes.
+/// The start of every record. The high bit and the line breaks reveal a transport that is not binary-safe.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89JREC\r\n\x1a";
 /// Bytes before the first frame.
 pub(crate) const PREAMBLE: usize = 12;
-/// The most a frame holds, and the most bytes it is. A group takes 1.3 KB, and as much again where the
-/// policy's memory is recorded: a step of some 6,000 groups.
+/// Largest contents and largest size of a frame, bytes. A group takes 1.3 KB, and as much again where the
+/// policy's memory is recorded, so this is a step of some 6,000 groups.
 pub(crate) const LONGEST: usize = 16 << 20;
 
 /// zstd's default: higher levels cost four times the CPU and save 3 %.
 const LEVEL: i32 = 3;
 const FRAME_MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
-/// In the low bits of a frame's descriptor: a checksum, no dictionary.
+/// The low bits of a frame's descriptor: a checksum, no dictionary.
 const CHECKED: u8 = 4;
 
 /// The start of a file.
@@ -40,14 +39,14 @@ pub(crate) fn preamble(format: u16) -> [u8; PREAMBLE] {
     bytes
 }
 
-/// The format of a file that begins like this; `None`: it is not a record.
+/// The format of a file with this start; `None` if it is not a record.
 pub(crate) fn format_of(preamble: &[u8]) -> Option<u16> {
     let rest = preamble.strip_prefix(&MAGIC)?;
     Some(u16::from_le_bytes([*rest.first()?, *rest.get(1)?]))
 }
 
-/// One frame as it goes to the file. `before`: the contents of the frame that it builds on; empty
-/// for a key frame.
+/// Encodes one frame for the file. `before`: the contents of the frame that it builds on, empty for a key
+/// frame.
 pub(crate) fn frame(contents: &[u8], before: &[u8]) -> io::Result<Vec<u8>> {
     if contents.len() > LONGEST {
         return Err(io::Error::other(format!(
@@ -62,32 +61,32 @@ pub(crate) fn frame(contents: &[u8], before: &[u8]) -> io::Result<Vec<u8>> {
     compressor.compress(contents)
 }
 
-/// What a file is made of.
+/// A part of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     /// A frame that decodes.
     Frame {
-        /// Where it begins.
+        /// Offset of the frame.
         offset: u64,
         contents: Vec<u8>,
     },
-    /// Bytes that do not decode, with a frame behind them that does.
+    /// Bytes that do not decode, followed by a frame that does.
     Damaged { offset: u64, bytes: u64 },
-    /// Bytes that do not decode, with nothing behind them that does.
+    /// Bytes that do not decode, followed by none that do.
     Torn { offset: u64, bytes: u64 },
 }
 
-/// The pieces of a file behind its preamble.
+/// The pieces of a file after its preamble.
 #[derive(Debug)]
 pub(crate) struct Frames<R> {
     input: R,
-    /// Bytes read and not yet used: from `start`.
+    /// Bytes that were read; those from `start` on are not used yet.
     buffer: Vec<u8>,
     start: usize,
-    /// Where in the file `start` is.
+    /// Offset of `start` in the file.
     offset: u64,
     ended: bool,
-    /// The contents of the frame before; empty: it is missing.
+    /// The contents of the previous frame; empty if they are missing.
     before: Vec<u8>,
 }
 
@@ -104,7 +103,7 @@ impl<R: Read> Frames<R> {
         }
     }
 
-    /// Where in the file it is.
+    /// Offset of the next piece in the file.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
@@ -116,7 +115,7 @@ impl<R: Read> Frames<R> {
             let found = self.decode()?;
             let bytes = self.offset - began;
             match found {
-                // Decoded again when it is its turn.
+                // It is decoded again at its turn.
                 Some(_) if bytes > 0 => {
                     return Ok(Some(Piece::Damaged {
                         offset: began,
@@ -148,7 +147,7 @@ impl<R: Read> Frames<R> {
         }
     }
 
-    /// The length and the contents of a frame that begins here and decodes.
+    /// The length and contents of the frame that begins here, if it decodes.
     fn decode(&mut self) -> io::Result<Option<(usize, Vec<u8>)>> {
         self.fill(FRAME_MAGIC.len())?;
         if !self.available().starts_with(&FRAME_MAGIC) {
@@ -191,7 +190,7 @@ impl<R: Read> Frames<R> {
         self.offset += bytes as u64;
     }
 
-    /// Makes at least `wanted` bytes available, if there are as many.
+    /// Makes at least `wanted` bytes available, if the input has them.
     fn fill(&mut self, wanted: usize) -> io::Result<()> {
         const CHUNK: usize = 64 << 10;
         while self.available().len() < wanted && !self.ended {

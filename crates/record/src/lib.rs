@@ -1,24 +1,24 @@
-//! Records: what the agent saw and decided, step by step, in a file, and the policy run over it
-//! again.
+//! Records of what the agent saw and decided, step by step, in a file; and a replay of the policy over them.
 //!
 //! ```text
 //! write: Tick -> MessagePack -> zstd frame, with the tick before as its prefix -> file
 //! read:  file -> zstd frame -> MessagePack -> Tick
 //! ```
 //!
-//! The format is described in `docs/record-format.md`; `tests/fixtures` holds a file that must stay
-//! readable. Invariants:
+//! The format is described in `docs/record-format.md`; `tests/fixtures` holds a file that must stay readable.
+//! Invariants:
 //!
-//! - A record describes itself: it names its fields. A field that a reader does not know is
-//!   ignored, one that a writer did not know yet gets its default. So **a field that is added to
-//!   [`Snapshot`](justitia_policy::Snapshot) or [`Plan`](justitia_policy::Plan) needs
-//!   `#[serde(default)]`** (an `Option` has it already), and one that is there is not renamed.
+//! - A record describes itself: it names its fields. A field that a reader does not know is ignored. A field
+//!   that the writer did not know yet gets its default. Therefore **a field that is added to
+//!   [`Snapshot`](justitia_policy::Snapshot) or [`Plan`](justitia_policy::Plan) needs `#[serde(default)]`**
+//!   (an `Option` has it already), and an existing field is not renamed.
 //! - Numbers come back bit for bit, floating-point numbers too.
-//! - Every step is one frame and one `write(2)`: whoever is killed loses the step it was writing.
-//! - No bytes make the reader panic or take more memory than a large step does; what is damaged is
-//!   said, with its place.
+//! - Every step is one frame and one `write(2)`: a recorder that is killed loses the step that it was
+//!   writing.
+//! - No input makes the reader panic or take more memory than a large step does. Damage is reported with its
+//!   place.
 //!
-//! What it leaves out: whence ticks come (the agent's socket) and how a replay is shown (the CLI).
+//! Left out: the source of ticks (the agent's socket) and the display of a replay (the CLI).
 
 mod encode;
 mod error;
@@ -39,5 +39,5 @@ pub use writer::{Existing, Writer};
 
 /// The version of the format that this crate writes and reads.
 pub const FORMAT: u16 = 2;
-/// At least every so many ticks comes a key frame, where a reader can start.
+/// A key frame, at which a reader can start, comes at least once in this many ticks.
 pub const KEYFRAME_EVERY: u64 = 60;

@@ -1,7 +1,6 @@
-//! What is recorded: sessions and ticks.
+//! The contents of a record: sessions and ticks.
 //!
-//! Units: names end in them; times of day are since 1970. A tick is also what the agent streams
-//! on its socket, as JSON.
+//! Units are in the names; times of day are since 1970. The agent also streams ticks on its socket, as JSON.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,81 +8,80 @@ use justitia_policy::{Config, Plan, Snapshot, State, STATE_VERSION};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// Where ticks come from.
+/// The source of ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// An agent that was running.
+    /// A running agent.
     Agent,
-    /// The recorder's own eyes; nothing was written to the host.
+    /// The recorder itself, which wrote nothing to the host.
     #[default]
     Own,
 }
 
-/// A stretch of ticks recorded in one go.
+/// A series of ticks recorded in one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Session {
     /// The version of justitia that wrote it.
     pub written_by: String,
-    /// The version of the agent whose ticks these are, if it told.
+    /// The version of the agent whose ticks these are, if it is known.
     pub agent: Option<String>,
-    /// Which boot of the host.
+    /// The host's boot.
     pub boot_id: String,
     /// The kernel's release.
     pub kernel: String,
-    /// When it began, milliseconds.
+    /// Start of the session, milliseconds.
     pub started_unix_ms: u64,
     /// Time between two steps, seconds.
     pub interval_s: f64,
-    /// Where ticks come from.
     pub source: Source,
 }
 
-/// One step of the policy: what it was given and what it made of that.
+/// One step of the policy: its input and its decisions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tick {
-    /// Steps since the agent began, this one included.
+    /// Number of steps since the agent began, including this one.
     pub count: u64,
-    /// Steps since the tick before this one that were not recorded.
+    /// Number of steps between the previous tick and this one that were not recorded.
     #[serde(default)]
     pub missed: u64,
-    /// When it was, milliseconds.
+    /// Time of the step, milliseconds.
     #[serde(default)]
     pub at_unix_ms: u64,
-    /// Time since the step before, as the policy was told, nanoseconds.
+    /// Time since the previous step, as the policy was told, nanoseconds.
     #[serde(default)]
     pub elapsed_ns: u64,
-    /// What the operator had decided.
+    /// The operator's decisions then.
     #[serde(default, deserialize_with = "known_keys")]
     pub config: Config,
-    /// What was seen.
+    /// The policy's input.
     pub snapshot: Snapshot,
-    /// What was decided.
+    /// The policy's decisions.
     pub plan: Plan,
     /// What the policy remembered before this step. Not in every tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Remembered>,
 }
 
-/// A state of the policy with the number of what it means.
+/// A state of the policy, with the version of its meaning.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Remembered {
-    /// [`STATE_VERSION`] of who wrote it.
+    /// The [`STATE_VERSION`] of the writer.
     pub version: u32,
-    /// The state. Not typed, so that another version's does not make the tick unreadable.
+    /// The state. It is not typed, so that the state of another version does not make the tick unreadable.
     pub state: Value,
 }
 
 impl Tick {
-    /// Time since the step before.
+    /// Time since the previous step.
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.elapsed_ns)
     }
 }
 
 impl Remembered {
-    /// For a record.
+    /// Wraps a state for a record.
     pub fn new(state: &State) -> Option<Remembered> {
         Some(Remembered {
             version: STATE_VERSION,
@@ -100,7 +98,7 @@ impl Remembered {
     }
 }
 
-/// A time of day as records keep it; before 1970 is 1970.
+/// A time of day as records keep it; times before 1970 become 1970.
 pub(crate) fn unix_ms(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -113,8 +111,8 @@ impl Tick {
     }
 }
 
-/// A configuration file with a key that nobody knows is wrong; a record with one is of a later
-/// version.
+/// Drops unknown keys. An unknown key in a configuration file is an error, but in a record it is a key of a
+/// later version.
 fn known_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Config, D::Error> {
     use serde::de::Error as _;
     let mut config = Value::deserialize(deserializer)?;

@@ -1,7 +1,7 @@
-//! Reads a record: sessions and ticks in order, and notes of what could not be read.
+//! Reads a record: sessions and ticks in order, and notes on the parts that could not be read.
 //!
-//! Damage costs the ticks up to the next keyframe, and is said with its place. Only what is of a
-//! later version, or no record at all, is an error.
+//! Damage costs the ticks up to the next key frame, and is reported with its place. Only a file of a later
+//! version, or one that is not a record, is an error.
 
 use std::fmt;
 use std::fs::File;
@@ -16,37 +16,37 @@ use crate::frame::{format_of, Frames, Piece, PREAMBLE};
 use crate::model::{Session, Tick};
 use crate::FORMAT;
 
-/// How deep values nest at most; a tick's are ten deep.
+/// Deepest nesting of values; those of a tick are ten deep.
 const DEEPEST: usize = 64;
 
-/// What a record holds.
+/// An item of a record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Item {
     /// A session begins.
     Session(Session),
     /// A tick.
     Tick(Box<Tick>),
-    /// What could not be read.
+    /// A part that could not be read.
     Note(Note),
-    /// The recorder ended in good order.
+    /// The recorder ended properly.
     End,
 }
 
-/// What could not be read.
+/// A part of a record that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
-    /// Bytes in the middle are damaged, or build on what is.
+    /// Bytes in the middle are damaged, or build on damaged ones.
     Damaged {
-        /// Where they begin.
+        /// Offset of the first of them.
         offset: u64,
-        /// How many they are. Reading went on behind them.
+        /// Number of them. Reading went on after them.
         bytes: u64,
     },
-    /// Nothing at the end decodes: the recorder was killed, or the disk was full.
+    /// Nothing up to the end decodes: the recorder was killed, or the disk was full.
     Torn {
-        /// Where the end begins.
+        /// Offset of the torn end.
         offset: u64,
-        /// How many bytes were dropped.
+        /// Number of bytes that were dropped.
         bytes: u64,
     },
 }
@@ -67,7 +67,6 @@ impl fmt::Display for Note {
     }
 }
 
-/// A record that is being read.
 #[derive(Debug)]
 pub struct Reader<R> {
     name: String,
@@ -77,7 +76,6 @@ pub struct Reader<R> {
 }
 
 impl Reader<File> {
-    /// Opens a file.
     pub fn open(path: &Path) -> Result<Reader<File>> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|error| Error::io("open", &name, &error))?;
@@ -86,7 +84,7 @@ impl Reader<File> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads from anywhere; `name` is for messages.
+    /// Reads from any input; `name` is for messages.
     pub fn new(mut input: R, name: &str) -> Result<Reader<R>> {
         check_preamble(&mut input, name)?;
         Ok(Reader {
@@ -97,7 +95,7 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// Bytes of the file read so far.
+    /// Number of bytes of the file that were read so far.
     pub fn offset(&self) -> u64 {
         self.frames.offset()
     }
@@ -115,7 +113,8 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// What a frame holds. Its checksum is right: what is not understood is of a later version.
+    /// Decodes the contents of a frame. Its checksum is right, so contents that do not parse are of a later
+    /// version.
     fn item(&mut self, offset: u64, contents: &[u8]) -> Result<Item> {
         let mut deserializer = rmp_serde::Deserializer::from_read_ref(contents);
         deserializer.set_max_depth(DEEPEST);
@@ -146,7 +145,7 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
-/// Reads the start of a file and refuses what is no record of a format that is known.
+/// Reads the start of a file, and refuses a file that is not a record of a known format.
 pub(crate) fn check_preamble(input: &mut impl Read, name: &str) -> Result<()> {
     let mut start = Vec::new();
     let read = input.take(PREAMBLE as u64).read_to_end(&mut start);

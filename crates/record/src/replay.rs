@@ -1,16 +1,16 @@
-//! Runs the policy over a record.
+//! Replays the policy over a record.
 //!
-//! With what was decided then (configuration, weights) the plans come out as they were, to the
-//! last bit, if the record says what the policy remembered before its first tick and this version's
-//! policy is the one of then. With anything else a replay is **open loop**: the policy decides
-//! anew at each tick, but the host of the record goes on as it did. Its counters and gauges answer
-//! the decisions of then. Only the knobs follow: from the first tick that is decided otherwise,
-//! a knob holds what the replay last wrote to it, or what the operator had set.
+//! With the recorded decisions of the operator (configuration, weights), the plans come out as recorded, to
+//! the last bit. This holds if the record has what the policy remembered before its first tick, and if this
+//! version's policy is the recorded one. With other decisions a replay is **open loop**: the policy decides
+//! anew at each tick, but the host of the record goes on as it did. Its counters and gauges respond to the
+//! recorded decisions. Only the knobs follow: from the first tick that is decided differently, a knob holds
+//! what the replay last wrote to it, or what the operator had set.
 //!
-//! After a gap the policy goes on from what the record says it remembered; a replay that decides
-//! otherwise keeps its own memory and is told that more time has passed.
+//! After a gap, the policy continues from what the record says it remembered. A replay with other decisions
+//! keeps its own memory, and is told that more time has passed.
 //!
-//! Reads no clock: the same record and options give the same steps.
+//! It reads no clock: the same record and options give the same steps.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,22 +23,22 @@ use justitia_policy::{step, State};
 
 use crate::model::{Remembered, Tick};
 
-/// What is to be decided otherwise than it was.
+/// The decisions to change.
 pub struct Options<'a> {
-    /// A whole configuration instead of the recorded one.
+    /// A configuration that replaces the recorded one.
     pub config: Option<Config>,
-    /// How much of the policy is in force.
+    /// The mode that replaces the recorded one.
     pub mode: Option<Mode>,
-    /// What the feedback aims at.
+    /// The objective that replaces the recorded one.
     pub objective: Option<Objective>,
-    /// Another weight for a group.
+    /// The weight that replaces a group's recorded one.
     pub weight: &'a dyn Fn(&Group) -> Option<Weight>,
     /// Page cache for a group beyond its share; changes no decision.
     pub more: &'a dyn Fn(&Group) -> Option<Bytes>,
 }
 
 impl Options<'_> {
-    /// Everything as it was.
+    /// All decisions as recorded.
     pub fn as_recorded() -> Options<'static> {
         Options {
             config: None,
@@ -60,40 +60,40 @@ impl std::fmt::Debug for Options<'_> {
     }
 }
 
-/// One tick, as it was and as it would have been.
+/// One tick, as recorded and as replayed.
 #[derive(Debug, Clone)]
 pub struct Step {
     /// Seconds since the first tick of the record.
     pub at_s: f64,
-    /// Seconds since the step before, as the policy was told.
+    /// Seconds since the previous step, as the policy was told.
     pub elapsed_s: f64,
-    /// As it was.
+    /// As recorded.
     pub tick: Tick,
-    /// What the policy was given now, if not what it was given then.
+    /// The policy's input in the replay, if it differs from the recorded one.
     pub given: Option<Snapshot>,
-    /// Under which configuration.
+    /// The configuration in the replay.
     pub config: Config,
-    /// What it makes of it.
+    /// The plan in the replay.
     pub plan: Plan,
     /// See [`Options::more`].
     pub more: BTreeMap<GroupId, Bytes>,
-    /// What the policy remembered before this tick is not known: it began anew.
+    /// The policy began anew, because what it remembered before this tick is not known.
     pub began_anew: bool,
 }
 
 impl Step {
-    /// What the policy was given.
+    /// The policy's input in the replay.
     pub fn snapshot(&self) -> &Snapshot {
         self.given.as_ref().unwrap_or(&self.tick.snapshot)
     }
 
-    /// The plan is the one of then.
+    /// Whether the plan is the recorded one.
     pub fn same(&self) -> bool {
         self.plan == self.tick.plan
     }
 
-    /// Writes of then that would not be made now, and the other way round, and those with another
-    /// value; ordered by group and knob.
+    /// The writes that only one of the recorded and the replayed plan has, and those with another value;
+    /// ordered by group and knob.
     pub fn differences(&self) -> Vec<Difference> {
         let mut knobs: BTreeMap<(GroupId, Knob), [Option<&Write>; 2]> = BTreeMap::new();
         for (side, plan) in [&self.tick.plan, &self.plan].into_iter().enumerate() {
@@ -116,22 +116,21 @@ impl Step {
     }
 }
 
-/// A knob of one tick that would be written otherwise.
+/// A knob that the replay would write differently in one tick.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
     /// Seconds since the first tick of the record.
     pub at_s: f64,
     /// Path of the group, or of the disk.
     pub group: String,
-    /// Its file.
     pub knob: Knob,
-    /// What was written then.
+    /// The recorded write.
     pub then: Option<Write>,
-    /// What would be written now.
+    /// The write in the replay.
     pub now: Option<Write>,
 }
 
-/// Path of a group or disk, or its number.
+/// The path of a group or disk, or its number if it has none.
 pub fn path_of(snapshot: &Snapshot, id: GroupId) -> String {
     let group = snapshot.groups.iter().find(|group| group.id == id);
     let disk = snapshot.devices.iter().find(|disk| disk.id == id);
@@ -140,23 +139,22 @@ pub fn path_of(snapshot: &Snapshot, id: GroupId) -> String {
     path.map_or_else(|| id.to_string(), Clone::clone)
 }
 
-/// Runs the policy over one tick after the other.
+/// Runs the policy over ticks, one after the other.
 #[derive(Debug)]
 pub struct Replayer<'a> {
     options: Options<'a>,
     state: Option<State>,
-    /// What is decided is no longer what was decided then.
+    /// The decisions are no longer the recorded ones.
     diverged: bool,
-    /// What the replay wrote.
+    /// The values that the replay wrote.
     written: BTreeMap<(GroupId, Knob), Value>,
-    /// Ticks are missing before the next one.
+    /// Ticks before the next one are missing.
     gap: bool,
     at: Duration,
     last_at_unix_ms: Option<u64>,
 }
 
 impl<'a> Replayer<'a> {
-    /// A replay that has seen nothing.
     pub fn new(options: Options<'a>) -> Replayer<'a> {
         Replayer {
             options,
@@ -169,7 +167,7 @@ impl<'a> Replayer<'a> {
         }
     }
 
-    /// A session begins: what comes has nothing to do with what was.
+    /// A session begins. The ticks that follow are unrelated to the earlier ones.
     pub fn session(&mut self) {
         self.state = None;
         self.diverged = false;
@@ -177,12 +175,12 @@ impl<'a> Replayer<'a> {
         self.gap = true;
     }
 
-    /// Part of the record could not be read.
+    /// Notes that part of the record could not be read.
     pub fn lost(&mut self) {
         self.gap = true;
     }
 
-    /// The next tick.
+    /// Replays the next tick.
     pub fn step(&mut self, tick: Tick) -> Step {
         let gap = std::mem::take(&mut self.gap) || tick.missed > 0;
         let passed = self.passed(&tick, gap);
@@ -225,7 +223,7 @@ impl<'a> Replayer<'a> {
         }
     }
 
-    /// Time since the tick before: as the agent measured it, or by the clock after a gap.
+    /// Time since the previous tick: as the agent measured it, or by the clock after a gap.
     fn passed(&mut self, tick: &Tick, gap: bool) -> Duration {
         let last = self.last_at_unix_ms.replace(tick.at_unix_ms);
         let Some(last) = last else {
@@ -245,7 +243,7 @@ impl<'a> Replayer<'a> {
         config
     }
 
-    /// Gives groups their other weights. Whether any is another one.
+    /// Sets the groups' other weights. Returns whether any weight changed.
     fn reweigh(&self, snapshot: &mut Snapshot) -> bool {
         let mut changed = false;
         for group in &mut snapshot.groups {
@@ -261,7 +259,7 @@ impl<'a> Replayer<'a> {
         changed
     }
 
-    /// The knobs as they would stand if the replay had been in charge.
+    /// Sets the knobs to the values that they would hold if the replay had been in charge.
     fn hold_own_knobs(&self, snapshot: &mut Snapshot) {
         for group in &mut snapshot.groups {
             let knobs = &mut group.knobs;
@@ -269,7 +267,7 @@ impl<'a> Replayer<'a> {
                 let own = self.written.get(&(group.id, knob)).copied();
                 let operator = knobs.operator.limit(knob).and_then(|limit| *limit);
                 let held = own.or(operator.map(Value::Limit));
-                // A file that is not there was not there.
+                // A file that did not exist then does not exist now.
                 if let (Some(_), Some(held)) = (knobs.get(knob), held) {
                     knobs.set(knob, held);
                 }

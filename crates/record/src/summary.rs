@@ -1,8 +1,8 @@
-//! What a replay comes to: for each group what it got, what it should have got, what was and what
-//! would have been done about it, and what its curve makes of the page cache that it would be entitled to.
+//! The results of a replay. For each group: what it got, what it should have got, what the agent did about it
+//! and what the replay would have done, and the effect of its page-cache entitlement by its curve.
 //!
-//! Bandwidth is what happened; a replay does not change it. Means are over time. Unknown is `None`:
-//! a group whose bandwidth was never known has none.
+//! Bandwidth is what happened; a replay does not change it. Means are over time. Unknown is `None`: a group
+//! whose bandwidth was never known has none.
 
 use std::collections::BTreeMap;
 
@@ -15,65 +15,65 @@ use serde::Serialize;
 
 use crate::replay::{Difference, Step};
 
-/// One group.
+/// The results for one group.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GroupSummary {
     /// Path relative to the cgroup2 mount.
     pub path: String,
     /// The cgroup id.
     pub id: u64,
-    /// Its weight in the replay, the last one.
+    /// Its last weight in the replay.
     pub weight: Option<u32>,
-    /// Its weight in the record, the last one.
+    /// Its last weight in the record.
     pub recorded_weight: Option<u32>,
-    /// Bandwidth that it had, while that was known.
+    /// Its mean bandwidth, over the time in which it was known.
     pub bytes_per_s: Option<f64>,
-    /// Its part of all groups' bytes, 0 to 1.
+    /// Its share of all groups' bytes, 0 to 1.
     pub share: Option<f64>,
-    /// Its part of the weight, 0 to 1.
+    /// Its share of the weights, 0 to 1.
     pub ideal_share: Option<f64>,
     /// Mean threshold in the replay.
     pub threshold_bytes: Option<u64>,
-    /// Mean threshold then.
+    /// Mean threshold in the record.
     pub recorded_threshold_bytes: Option<u64>,
-    /// Mean entitlement to page cache in the replay, with what it is to have beyond that.
+    /// Mean entitlement to page cache in the replay, including what the group has beyond its share.
     pub entitlement_bytes: Option<u64>,
-    /// Mean entitlement then.
+    /// Mean entitlement in the record.
     pub recorded_entitlement_bytes: Option<u64>,
-    /// Hit ratio of its reads with that much page cache, by its curve, 0 to 1; `None`: no curve covers it.
+    /// Hit ratio of its reads with that much page cache, by its curve, 0 to 1; `None` if no curve covers it.
     pub hit_ratio: Option<f64>,
-    /// The same with the entitlement of then.
+    /// The same with the entitlement in the record.
     pub recorded_hit_ratio: Option<f64>,
-    /// What its reads would fetch from disks, by its curve.
+    /// Bytes per second that its reads would fetch from disks, by its curve.
     pub fetched_bytes_per_s: Option<f64>,
-    /// The same with the entitlement of then.
+    /// The same with the entitlement in the record.
     pub recorded_fetched_bytes_per_s: Option<f64>,
     /// Mean gain in the replay.
     pub gain: Option<f64>,
-    /// Mean gain then.
+    /// Mean gain in the record.
     pub recorded_gain: Option<f64>,
     /// Knob writes in the replay.
     pub writes: u64,
-    /// Knob writes then.
+    /// Knob writes in the record.
     pub recorded_writes: u64,
 }
 
-/// All of it.
+/// The results for the whole range.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// Ticks in the range.
     pub ticks: u64,
-    /// Seconds that the policy was told they cover.
+    /// Seconds that the ticks cover, as the policy was told.
     pub seconds: f64,
-    /// Ticks within that were not recorded.
+    /// Ticks within the range that were not recorded.
     pub missed: u64,
-    /// Ticks whose plan is the one of then.
+    /// Ticks whose plan is the recorded one.
     pub same: u64,
-    /// Seconds of the first tick whose plan is not.
+    /// Time of the first tick whose plan differs, seconds.
     pub first_difference_s: Option<f64>,
-    /// Ticks before which what the policy remembered is not known.
+    /// Ticks at which the policy began anew, because what it remembered is not known.
     pub began_anew: u64,
-    /// Something was decided otherwise than then: from there on the replay is open loop.
+    /// A decision differed from the recorded one, so from there on the replay is open loop.
     pub open_loop: bool,
     /// Proportionality variation of what happened, among the groups that contended.
     pub pv: Option<f64>,
@@ -81,11 +81,11 @@ pub struct Summary {
     pub share_error: Option<f64>,
     /// Knob writes in the replay.
     pub writes: u64,
-    /// Knob writes then.
+    /// Knob writes in the record.
     pub recorded_writes: u64,
-    /// Knobs written otherwise, counted once a tick.
+    /// Knobs that were written differently, counted once a tick.
     pub differences: u64,
-    /// Groups, by path.
+    /// The groups, by path.
     pub groups: Vec<GroupSummary>,
     #[serde(skip)]
     first: Vec<Difference>,
@@ -119,7 +119,7 @@ impl Mean {
     }
 }
 
-/// Of one group. Pairs: of the replay and of then.
+/// Sums of one group. Pairs: in the replay and in the record.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Sums {
     path: String,
@@ -139,7 +139,7 @@ const REPLAYED: usize = 0;
 const RECORDED: usize = 1;
 
 impl Summary {
-    /// Of nothing yet; remembers the first `keep` differences.
+    /// An empty summary; keeps the first `keep` differences.
     pub fn new(keep: usize) -> Summary {
         Summary {
             keep,
@@ -147,12 +147,11 @@ impl Summary {
         }
     }
 
-    /// The first differences, in the order of time.
+    /// The first differences, in order of time.
     pub fn first_differences(&self) -> &[Difference] {
         &self.first
     }
 
-    /// Takes in a step.
     pub fn add(&mut self, step: &Step) {
         let seconds = step.elapsed_s;
         self.ticks += 1;
@@ -204,7 +203,7 @@ impl Summary {
             }
         }
         for write in &plan.writes {
-            // Writes to ancestors and disks count for the whole only.
+            // Writes to ancestors and disks count only for the whole range.
             if let Some(sums) = self.sums.get_mut(&write.group) {
                 sums.writes[side] += 1;
             }
@@ -217,7 +216,7 @@ impl Summary {
         }
     }
 
-    /// Works out what the whole comes to; after the last step.
+    /// Computes the results, after the last step.
     #[must_use]
     pub fn finish(mut self) -> Summary {
         let total: f64 = self.sums.values().map(|sums| sums.bandwidth.sum).sum();
@@ -249,7 +248,7 @@ impl Sums {
         }
     }
 
-    /// What so much page cache is worth to it.
+    /// Adds the entitlement to this much page cache, and its effect by the curve.
     fn value(&mut self, side: usize, cache: Bytes, curve: Option<&Curve>, seconds: f64) {
         self.entitlement[side].add(Some(cache.as_f64()), seconds);
         let Some(curve) = curve.filter(|curve| curve.tells(cache)) else {

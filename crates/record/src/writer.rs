@@ -1,8 +1,8 @@
-//! Writes a record: one `write(2)` for each tick, behind what is whole.
+//! Writes a record: one `write(2)` for each tick, after the whole frames.
 //!
-//! What is written survives the writer at once (it is the kernel's) and the machine a second or so
-//! later: a thread of its own calls `fdatasync(2)`, so that a slow disk does not hold up the ticks.
-//! A frame that could not be written whole (a full disk) is taken back.
+//! Written data survives the writer at once (it is in the page cache), and the machine about a second later:
+//! a separate thread calls `fdatasync(2)`, so that a slow disk does not delay the ticks. A frame that could
+//! not be written whole (a full disk) is removed again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -20,36 +20,35 @@ use crate::frame::{Frames, Piece, PREAMBLE};
 use crate::model::{Session, Tick};
 use crate::reader::check_preamble;
 
-/// How often what was written is brought to the disk.
+/// Interval of `fdatasync`.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
-/// What to do with a file that is there already.
+/// What to do with an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// Leave it alone.
+    /// Do not touch it.
     Refuse,
-    /// Go on with it, if it is a record.
+    /// Append to it, if it is a record.
     Append,
 }
 
-/// A record that is being written.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
     file: File,
     encoder: Encoder,
-    /// Bytes of the file that are whole.
+    /// Length of the file's whole frames, bytes.
     length: u64,
-    /// Bytes of a torn end that were cut off to go on with the file.
+    /// Bytes of a torn end that were cut off before appending.
     dropped: u64,
-    /// The file was not there before.
+    /// The file did not exist before.
     made: bool,
     syncer: Option<Syncer>,
     synced_at: Instant,
 }
 
 impl Writer {
-    /// Makes the file, or opens it to go on with it.
+    /// Creates the file, or opens it to append.
     pub fn open(path: &Path, existing: Existing) -> Result<Writer> {
         let name = path.display().to_string();
         let mut options = OpenOptions::new();
@@ -85,14 +84,13 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Begins a session; before its first tick.
+    /// Begins a session. Must precede its first tick.
     pub fn session(&mut self, session: &Session) -> Result<()> {
         let frame = self.encoder.session(session);
         let frame = frame.map_err(|error| self.io("encode a step for", &error))?;
         self.append(&frame)
     }
 
-    /// Appends a tick.
     pub fn tick(&mut self, tick: &Tick) -> Result<()> {
         let frame = self.encoder.tick(tick);
         let frame = frame.map_err(|error| self.io("encode a step for", &error))?;
@@ -106,7 +104,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Says that it ended in good order, and brings everything to the disk.
+    /// Marks the end of the session, and syncs everything to the disk.
     pub fn finish(mut self) -> Result<()> {
         let frame = Encoder::end().map_err(|error| self.io("encode the end of", &error))?;
         self.append(&frame)?;
@@ -115,24 +113,24 @@ impl Writer {
         synced.map_err(|error| self.io("sync", &error))
     }
 
-    /// Nothing came of it: a file that was not there before goes again.
+    /// Gives up the record, and removes the file if it did not exist before.
     pub fn abandon(self) {
         if self.made {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 
-    /// Bytes of the file.
+    /// Length of the file, bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Bytes of a torn end that were cut off to go on with the file.
+    /// Bytes of a torn end that were cut off before appending.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Finds where what is whole ends, and cuts off the rest.
+    /// Finds the end of the whole frames, and cuts off the rest.
     fn find_end(&mut self) -> Result<()> {
         let name = self.path.display().to_string();
         let size = self
@@ -163,12 +161,12 @@ impl Writer {
         self.cut()
     }
 
-    /// One `write(2)`; what of it did not fit is taken back.
+    /// Appends a frame with one `write(2)`, and removes a partial frame.
     fn append(&mut self, frame: &[u8]) -> Result<()> {
         if let Err(error) = self.file.write_all(frame) {
-            // If that fails too, the end is torn: readers drop it.
+            // If that fails, too, the end is torn, and readers drop it.
             let _ = self.cut();
-            // What comes next must not build on what is not there.
+            // The next frame must not build on a frame that is not there.
             self.encoder = Encoder::new();
             return Err(self.io("write", &error));
         }
@@ -176,7 +174,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the file where it is whole.
+    /// Truncates the file to its whole frames.
     fn cut(&mut self) -> Result<()> {
         let cut = self.file.set_len(self.length);
         let cut = cut.and_then(|()| self.file.seek(SeekFrom::Start(self.length)));
@@ -189,7 +187,7 @@ impl Writer {
     }
 }
 
-/// The thread that brings the file to the disk.
+/// The thread that syncs the file to the disk.
 #[derive(Debug)]
 struct Syncer {
     asked: Option<SyncSender<()>>,
@@ -202,8 +200,8 @@ impl Syncer {
         let (asked, answers) = sync_channel(1);
         let thread = thread::Builder::new().name("sync".into()).spawn(move || {
             while answers.recv().is_ok() {
-                // What does not reach the disk is still in the page cache; the last sync, at the
-                // end, tells of errors.
+                // Data that does not reach the disk is still in the page cache. The last sync, at the end,
+                // reports errors.
                 let _ = file.sync_data();
             }
         })?;
@@ -213,7 +211,7 @@ impl Syncer {
         })
     }
 
-    /// Does not wait, not even if it is still at it.
+    /// Requests a sync. Does not wait, even while one is in progress.
     fn ask(&self) {
         if let Some(asked) = &self.asked {
             let _ = asked.try_send(());

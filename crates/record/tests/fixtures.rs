@@ -1,4 +1,4 @@
-//! Records stay readable. A fixture is never written again: a new format gets a new file.
+//! Records stay readable. A fixture is never rewritten: a new format gets a new file.
 
 mod simulated;
 
@@ -54,7 +54,7 @@ fn a_record_of_format_2_is_read() {
     assert_eq!(heavy.cache.throttled_us, Some(854_124));
     assert_eq!(heavy.knobs.low, Some(Limit::Bytes(Bytes(387_121_152))));
     assert_eq!(heavy.memory.refault_pages, Some(10_048));
-    // Numbers that were left out, and numbers that were not, to the last bit.
+    // Numbers that were omitted, and numbers that were not, to the last bit.
     let light = &last.plan.verdicts[0];
     assert_eq!(light.gain.to_bits(), 4_607_391_098_456_694_477);
     assert_eq!(light.bytes_per_s, Some(3_398_980.121_845_108));
@@ -69,7 +69,7 @@ fn a_record_of_format_2_is_read() {
         matches!(reasons[0], Reason::AboveShare { .. }),
         "{reasons:?}"
     );
-    // It can be replayed by any policy, if not to the same plans.
+    // Any policy can replay it, if not to the same plans.
     let mut replayer = Replayer::new(Options::as_recorded());
     let steps = ticks.into_iter().map(|tick| replayer.step(tick));
     assert_eq!(
@@ -78,7 +78,7 @@ fn a_record_of_format_2_is_read() {
     );
 }
 
-/// How `v2.jrec` was made. Refuses to make it again.
+/// The code that made `v2.jrec`. It refuses to make the file again.
 #[test]
 #[ignore = "makes the fixture of a new format"]
 fn make() {

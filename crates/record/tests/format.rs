@@ -1,4 +1,4 @@
-//! The file: exact, compact, and whole up to where it was cut or damaged.
+//! The file is exact and compact, and whole up to a cut or damage.
 
 mod simulated;
 
@@ -38,7 +38,7 @@ fn ticks_come_back_to_the_last_bit() {
     assert_eq!(found.len(), given.len());
     for (found, given) in found.iter().zip(&given) {
         assert_eq!(found, given);
-        // Equality takes -0.0 for 0.0; JSON does not.
+        // Equality takes -0.0 for 0.0, but JSON does not.
         let json = |tick: &Tick| serde_json::to_string(tick).unwrap();
         assert_eq!(json(found), json(given));
     }
@@ -50,7 +50,7 @@ fn cpu_ms() -> f64 {
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-/// Bytes for each group and tick.
+/// Bytes per group and tick.
 fn cost(groups: usize, counted: bool, count: usize) -> f64 {
     let weights: Vec<u32> = EIGHT.into_iter().cycle().take(groups).collect();
     let mut run = Run::new(Config::default(), &weights);

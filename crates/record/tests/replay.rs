@@ -1,4 +1,4 @@
-//! A replay comes to the plans of then, or says where it does not.
+//! A replay reproduces the recorded plans, or says where it does not.
 
 mod simulated;
 
@@ -71,7 +71,7 @@ fn curves_and_what_was_lent_for_them_come_out_too() {
         stakes.filter(|stake| stake.lends > stake.needs).count()
     };
     assert!(lends(&steps[30]) > 0);
-    // A scan of half of the weight would have less to lend.
+    // A scan with half of the weight would have less to lend.
     let given_scan = given[0].snapshot.groups[2].id;
     let weight = |group: &Group| Weight::new(50).ok().filter(|_| group.id == given_scan);
     let options = Options {
@@ -110,7 +110,7 @@ fn what_more_page_cache_would_bring_is_told_by_the_curve() {
     let none = with(Bytes::ZERO);
     assert_eq!(told(&none), (Some(0.0), Some(40e6)));
     assert_eq!(none.hit_ratio, none.recorded_hit_ratio);
-    // The curve is a cliff: all of it or nothing.
+    // The curve is a cliff: the scan hits everything or nothing.
     let all = with(known);
     assert_eq!(told(&all), (Some(1.0), Some(0.0)));
     assert_eq!(all.recorded_fetched_bytes_per_s, Some(40e6));
@@ -127,7 +127,7 @@ fn a_recording_that_began_in_the_middle_comes_out_too() {
     given.extend(run.ticks(10));
     let steps = replay(&recorded(&given), Options::as_recorded());
     assert!(steps.iter().all(Step::same));
-    // Without what the policy remembered it does not, and that is said.
+    // Without what the policy remembered, the plans differ, and the replay says so.
     given[0].before = None;
     let steps = replay(&recorded(&given), Options::as_recorded());
     assert!(steps[0].began_anew && !steps[1].same());

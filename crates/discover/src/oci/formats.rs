@@ -1,10 +1,10 @@
-//! Formats of what runtimes record of one container.
+//! Formats of the records that runtimes keep of a container.
 //!
-//! The files in the cgroup distort the owner's number: runc maps `blockIO.weight` 10..1000 to
-//! `io.weight` 1..10000 by 1 + (w - 10) * 9999 / 990, and writes it raw where BFQ's file exists.
-//! The bundle's `config.json` has it as it was meant, so nothing needs to be undone. What an update changes
-//! is in the manager's own record, written anew before the cgroup's files are: Docker's `hostconfig.json`,
-//! Podman's `config.json` (5.4 writes it, 4.3 does not).
+//! The files in the cgroup distort the owner's number: runc maps `blockIO.weight` 10..1000 to `io.weight`
+//! 1..10000 by 1 + (w - 10) * 9999 / 990, and writes it raw where BFQ's file exists. The bundle's
+//! `config.json` has the intended number, so nothing needs to be undone. An update is in the manager's own
+//! record, which is rewritten before the cgroup's files are: Docker's `hostconfig.json`, Podman's
+//! `config.json` (5.4 writes it, 4.3 does not).
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -19,7 +19,8 @@ use crate::trusted::{Author, Place, Stamp};
 /// The annotation by which a container states its weight.
 pub const ANNOTATION: &str = "io.justitia.weight";
 
-/// How CRI implementations record which pod a container is of: uid, namespace, name, the container's name.
+/// Annotations by which CRI implementations record the pod of a container: uid, namespace, name, the
+/// container's name.
 const POD_ANNOTATIONS: [[&str; 4]; 2] = [
     [
         "io.kubernetes.cri.sandbox-uid",
@@ -35,7 +36,7 @@ const POD_ANNOTATIONS: [[&str; 4]; 2] = [
     ],
 ];
 
-/// CRI-O's record of the annotations that the kubelet gave, as JSON.
+/// CRI-O's record of the annotations that the kubelet passed, as JSON.
 const CRIO_ANNOTATIONS: &str = "io.kubernetes.cri-o.Annotations";
 
 /// Longer paths in a record are not kept.
@@ -44,7 +45,7 @@ const LONGEST_PATH: usize = 1024;
 /// Longer names of a scope are not kept.
 const LONGEST_NAME: usize = 255;
 
-/// How a container's directory is laid out.
+/// The layout of a container's directory.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Layout {
     /// `config.json` in it.
@@ -53,14 +54,14 @@ pub(super) enum Layout {
     Crun,
     /// `state.json`, which names the bundle and has the cgroup's path.
     Runc,
-    /// `userdata/config.json`, written anew by each `podman update`.
+    /// `userdata/config.json`, rewritten by each `podman update`.
     UserData,
-    /// `hostconfig.json`, written anew by each `docker update`, and `config.v2.json`.
+    /// `hostconfig.json`, rewritten by each `docker update`, and `config.v2.json`.
     Docker,
 }
 
 impl Layout {
-    /// The file in a container's directory that a manager writes anew while the container lives.
+    /// The file in a container's directory that a manager rewrites while the container lives.
     fn changes(self) -> Option<&'static str> {
         match self {
             Layout::UserData => Some("userdata/config.json"),
@@ -70,45 +71,43 @@ impl Layout {
     }
 }
 
-/// What one container's record says.
+/// The record of one container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Whose word it is.
     pub author: Author,
-    /// The container's id.
     pub id: String,
-    /// The cgroup's path, as far as it is recorded.
+    /// The cgroup's path, if it is recorded.
     pub cgroup: Option<String>,
-    /// The name of its systemd scope.
+    /// The name of its systemd scope, if it has one.
     pub scope: Option<String>,
     /// The annotation `io.justitia.weight`.
     pub annotation: Option<Weight>,
     /// `linux.resources.blockIO.weight`, or Docker's `BlkioWeight`.
     pub block_io: Option<Weight>,
-    /// What its owner calls it.
+    /// Its owner's name for it.
     pub name: Option<String>,
-    /// The Kubernetes pod that it is of.
+    /// Its Kubernetes pod.
     pub pod: Option<PodRecord>,
-    /// The version of a manager's record, which changes.
+    /// The version of a manager's record, which changes while the container lives.
     pub(super) stamp: Option<Stamp>,
 }
 
-/// What a container's record says of its pod.
+/// The pod in a container's record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodRecord {
-    /// The pod's uid.
     pub(super) uid: String,
     pub(super) pod: Pod,
     /// The container's name; a sandbox has none.
     pub(super) container: Option<String>,
 }
 
-/// Which version of a manager's record of a container there is.
+/// The version of a manager's record of a container.
 pub(super) fn stamp(dir: &Place, id: &OsStr, layout: Layout) -> Option<Stamp> {
     dir.stamp(&Path::new(id).join(layout.changes()?))
 }
 
-/// `stamp`: taken before.
+/// Reads a record. `stamp` was taken before.
 pub(super) fn read_record(dir: &Place, stamp: Option<Stamp>, layout: Layout) -> Option<Record> {
     let id = dir.path.file_name()?.to_str()?.to_owned();
     let config = Path::new("config.json");
@@ -173,8 +172,8 @@ fn read_docker(dir: &Place, stamp: Option<Stamp>, id: String) -> Option<Record> 
     })
 }
 
-/// The configuration of a bundle that a record names. A path that an unprivileged user wrote is not
-/// followed: it could lead to a file system that keeps its readers waiting.
+/// The configuration of a bundle that a record names. A path that an unprivileged user wrote is not followed:
+/// it could lead to a file system that keeps its readers waiting.
 fn named(record: &Place, bundle: &Path) -> Option<Spec> {
     match record.author {
         Author::Root => record.json_at(&bundle.join("config.json")),
@@ -222,7 +221,7 @@ struct BlockIo {
     weight: Option<u32>,
 }
 
-/// `null` where an object may be.
+/// Accepts `null` in place of an object.
 fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -232,8 +231,7 @@ where
 }
 
 impl Spec {
-    /// `linux.cgroupsPath` as a path, or as the scope that `slice:prefix:name` makes systemd
-    /// create.
+    /// `linux.cgroupsPath` as a path, or the scope that systemd creates for `slice:prefix:name`.
     fn cgroup(&self) -> (Option<String>, Option<String>) {
         let Some(path) = self.linux.cgroups_path.as_deref() else {
             return (None, None);
@@ -249,7 +247,7 @@ impl Spec {
         }
     }
 
-    /// The pod that the annotations of a CRI implementation tell of.
+    /// The pod in the annotations of a CRI implementation.
     fn pod(&self) -> Option<PodRecord> {
         let text = |key| self.annotations.get(key).map(String::as_str);
         let keys = POD_ANNOTATIONS
@@ -324,7 +322,7 @@ struct RuncCgroups {
 }
 
 impl RuncConfig {
-    /// What runc keeps of the bundle's configuration: annotations are labels.
+    /// The bundle's configuration as far as runc keeps it: annotations are labels.
     fn spec(&self) -> Spec {
         let annotation = |label: &String| {
             let (key, value) = label.split_once('=')?;

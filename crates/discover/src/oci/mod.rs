@@ -1,14 +1,14 @@
-//! What container runtimes recorded: the OCI configuration behind a cgroup.
+//! Records of container runtimes: the OCI configuration behind a cgroup.
 //!
-//! A manager's own record comes before what the runtime's says, which is of the container's start. Of other
-//! runtimes' containers say a new weight by xattr or configuration. Names are in Docker's record and in Podman's
-//! storage.
+//! A manager's own record comes before the runtime's record, which holds the state at the container's start.
+//! For containers of other runtimes, state a new weight by xattr or configuration. Names are in Docker's
+//! record and in Podman's storage.
 //!
-//! Records are found in the runtimes' state directories and matched to a cgroup by its path or by
-//! the container's id. All of it is other people's text: what does not parse is no record. A record of an
-//! unprivileged user's runtime (`/run/user/UID`) counts only for cgroups below that user's slice that lie in
-//! a directory that root delegated, where it comes after every record of root's; how these files are read
-//! says [`crate::trusted`].
+//! Records are found in the runtimes' state directories, and matched to a cgroup by its path or by the
+//! container's ID. All of them are other people's text: a record that does not parse is no record. A record
+//! of an unprivileged user's runtime (`/run/user/UID`) counts only for cgroups below that user's slice that
+//! lie in a directory that root delegated, and it comes after every record of root's. [`crate::trusted`]
+//! describes how these files are read.
 
 mod formats;
 mod places;
@@ -24,9 +24,9 @@ use crate::kubernetes::Pods;
 use crate::trusted::{Author, Place, Stamp};
 use crate::Trouble;
 
-/// Entries that are looked at in one directory of an unprivileged user's records, ...
+/// Entries that are looked at in one directory of an unprivileged user's records, at most.
 const MOST_OF_USER: usize = 256;
-/// ... and how many that are not known yet, or are no records, in one scan.
+/// Entries of such a directory that one scan reads at most because they are not known yet, or are no records.
 const NEW_OF_USER: usize = 32;
 
 /// The records of all runtimes, read once each.
@@ -41,8 +41,8 @@ pub(crate) struct Records {
     names: BTreeMap<PathBuf, Names>,
 }
 
-/// The files in a storage's directory of containers that name them: those that last, and those that go when they
-/// end. Each is written anew when a container comes, goes or is renamed.
+/// The files with container names in a storage's directory of containers: lasting containers, and those that
+/// are removed when they end. Each file is rewritten when a container comes, goes or is renamed.
 const NAMES: [&str; 2] = ["containers.json", "volatile-containers.json"];
 
 /// Names of containers, by id.
@@ -53,7 +53,7 @@ struct Names {
 }
 
 impl Names {
-    /// Reads the files where one has changed.
+    /// Reads the files again if one has changed.
     fn refresh(&mut self, dir: &Place) {
         let stamps = NAMES.map(|file| dir.stamp(file.as_ref()));
         if stamps == self.stamps {
@@ -79,13 +79,13 @@ impl Records {
         }
     }
 
-    /// What root's records say of pods.
+    /// The pods in root's records.
     pub(crate) fn pods(&self) -> &Pods {
         &self.pods
     }
 
-    /// Reads the records that are new and forgets those whose container is gone. Lists
-    /// directories only, when nothing changed. Appends what is in the way.
+    /// Reads the new records, and forgets those of containers that are gone. If nothing changed, it only
+    /// lists directories. Appends problems to `troubles`.
     pub(crate) fn refresh(&mut self, troubles: &mut Vec<Trouble>) {
         let mut current = BTreeMap::new();
         let dirs = self.dirs.state_dirs();
@@ -127,10 +127,10 @@ impl Records {
                     new = new.checked_sub(1)?;
                     read_record(&dir.below(&name)?, stamp(&dir, &name, layout), layout)
                 };
-                // One that is being written says nothing new.
+                // A record that cannot be read now may be half written: the known one stands.
                 let record = if stands { known } else { read().or(known) };
                 if let Some(mut record) = record {
-                    // CRI-O has such a storage too; a pod's container is known by its pod.
+                    // CRI-O has such a storage, too, but a pod's container is named by its pod.
                     if matches!(layout, Layout::UserData) && record.pod.is_none() {
                         let mut names = self.names.values();
                         record.name = names.find_map(|of| of.by_id.get(&record.id).cloned());
@@ -139,7 +139,7 @@ impl Records {
                 }
             }
         }
-        // Docker's or Podman's present record comes before the bundle, which is of the start.
+        // The present record of Docker or Podman comes before the bundle, which holds the state at the start.
         let managers = current.values().filter(|record| record.stamp.is_some());
         let managers: HashMap<String, Record> = managers
             .map(|record| (record.id.clone(), record.clone()))
@@ -174,21 +174,20 @@ impl Records {
         }
     }
 
-    /// How many records there are.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.by_directory.len()
     }
 
-    /// Of the paths that are kept.
+    /// Length of the longest path that is kept.
     #[cfg(test)]
     pub(crate) fn longest_path(&self) -> usize {
         let paths = self.by_directory.values().flat_map(|record| &record.cgroup);
         paths.map(String::len).max().unwrap_or(0)
     }
 
-    /// The record of the container in a cgroup: by the whole path, by the scope's name, or by the
-    /// id in its name. Root's word comes before a user's, which counts for what is `delegated` only.
+    /// The record of the container in a cgroup: by the whole path, by the scope's name, or by the ID in its
+    /// name. Root's record comes before a user's, which counts only in a `delegated` directory.
     pub(crate) fn of_cgroup(
         &self,
         path: &str,
@@ -205,14 +204,15 @@ impl Records {
         })
     }
 
-    /// Whether a runtime says that this very cgroup is a container.
+    /// Whether a runtime recorded that this very cgroup is a container.
     pub(crate) fn is_container(&self, path: &str, delegated: bool) -> bool {
         authors(path, delegated)
             .any(|author| self.by_cgroup.contains_key(&(author, path.to_owned())))
     }
 }
 
-/// Who may have a say about a cgroup: root, and where root delegated it, below a user's slice, that user.
+/// Who may make statements about a cgroup: root, and, where root delegated it below a user's slice, that
+/// user.
 fn authors(path: &str, delegated: bool) -> impl Iterator<Item = Author> {
     let uid = path
         .strip_prefix("/user.slice/user-")
@@ -226,8 +226,8 @@ fn authors(path: &str, delegated: bool) -> impl Iterator<Item = Author> {
     .flatten()
 }
 
-/// Two runtimes' directories may describe the same container (Podman's storage and crun's
-/// state): the one that states a weight wins.
+/// Indexes a record. Two runtimes' directories may describe the same container (Podman's storage and crun's
+/// state); the one that states a weight wins.
 fn keep_best(
     records: &BTreeMap<PathBuf, Record>,
     index: &mut HashMap<(Author, String), PathBuf>,

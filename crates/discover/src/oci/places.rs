@@ -1,4 +1,4 @@
-//! Directories in which container runtimes keep one directory for each container.
+//! The directories in which container runtimes keep one directory for each container.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,33 +9,32 @@ use serde::Deserialize;
 use super::formats::Layout;
 use crate::trusted::Place;
 
-/// Where runtimes keep their records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeDirs {
-    /// The root of the file system, or of a test's imitation.
+    /// The root of the file system, or of an imitation in a test.
     root: Option<PathBuf>,
 }
 
 impl RuntimeDirs {
-    /// This host's.
+    /// The places of this host.
     pub fn host() -> RuntimeDirs {
         RuntimeDirs::under("/")
     }
 
-    /// None: no record is ever found.
+    /// No places: no record is ever found.
     pub fn none() -> RuntimeDirs {
         RuntimeDirs { root: None }
     }
 
-    /// As on a host whose root is here.
+    /// The places of a host whose root is `root`.
     pub fn under(root: impl Into<PathBuf>) -> RuntimeDirs {
         RuntimeDirs {
             root: Some(root.into()),
         }
     }
 
-    /// Directories that hold one directory for each container, and how to find its configuration
-    /// in it.
+    /// Directories that hold one directory for each container, with the layout in which each has its
+    /// configuration.
     pub(super) fn state_dirs(&self) -> Vec<(Place, Layout)> {
         let Some(root) = &self.root else {
             return Vec::new();
@@ -85,7 +84,7 @@ impl RuntimeDirs {
     }
 }
 
-/// The directories below a place whose names are wanted.
+/// The directories below a place whose names `wanted` accepts.
 fn below<'a>(
     place: Option<&'a Place>,
     wanted: impl Fn(&str) -> bool + 'a,
@@ -99,21 +98,22 @@ fn below<'a>(
     })
 }
 
-/// Whether Docker keeps its data in a directory of this name with `userns-remap`: `UID.GID`.
+/// Whether Docker with `userns-remap` keeps its data in a directory of this name: `UID.GID`.
 fn is_remapped(name: &str) -> bool {
     let is_number = |text: &str| text.parse::<u32>().is_ok();
     name.split_once('.')
         .is_some_and(|(uid, gid)| is_number(uid) && is_number(gid))
 }
 
-/// State directories of containerd: its own, of the one that dockerd starts, of those in k3s and RKE2.
+/// State directories of containerd: its own, that of a containerd started by dockerd, and that of k3s and
+/// RKE2.
 const CONTAINERDS: [&str; 3] = [
     "run/containerd",
     "run/docker/containerd/daemon",
     "run/k3s/containerd",
 ];
 
-/// What matters of `/etc/docker/daemon.json`.
+/// The keys of `/etc/docker/daemon.json` that matter here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 struct DockerDaemon {

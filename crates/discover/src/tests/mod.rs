@@ -55,7 +55,7 @@ fn write(root: &Path, file: &str, text: &str) {
     std::fs::write(file, text).unwrap();
 }
 
-/// An unprivileged user: 1000 where the tests run as root, otherwise who runs them.
+/// An unprivileged user: 1000 if the tests run as root, otherwise the user who runs them.
 fn user() -> u32 {
     match rustix::process::getuid().as_raw() {
         0 => 1000,

@@ -21,7 +21,7 @@ fn of_kubernetes(fs: &Arc<FakeFs>, root: &Path, caps: &[(&str, u32)]) -> Scanner
 
 type Seen = (String, u32, WeightSource, Option<String>);
 
-/// Of each group: path, weight, its source and what it is called.
+/// Path, weight, source of the weight, and alias of each group.
 fn seen(scanner: &mut Scanner) -> Vec<Seen> {
     scanner.rescan().unwrap();
     let groups = scanner.groups().iter();
@@ -77,7 +77,7 @@ fn an_annotation_of_a_pod_counts_up_to_the_cap_of_its_namespace() {
             "{caps:?}"
         );
     }
-    // Where only containers are managed, the pod's weight bounds them all the same.
+    // If only containers are managed, the pod's weight still bounds them.
     let config = DiscoverConfig {
         manage: vec!["/kubepods.slice/**/*.scope".into()],
         ..DiscoverConfig::default()

@@ -1,4 +1,4 @@
-//! What weights and names a scan takes from runtimes and the kernel.
+//! Weights and names that a scan takes from runtimes and the kernel.
 
 use super::*;
 
@@ -203,7 +203,7 @@ fn a_running_machines_weight_by_virsh_blkiotune_counts_at_the_next_look() {
 #[test]
 fn docker_update_counts_at_the_next_look_and_a_container_is_found_by_its_name() {
     let root = tempfile::tempdir().unwrap();
-    // The containerd of dockerd, and Docker's data where its configuration says.
+    // The containerd of dockerd, and Docker's data at the place that its configuration names.
     let task = "run/docker/containerd/daemon/io.containerd.runtime.v2.task/moby";
     write(
         root.path(),

@@ -118,7 +118,7 @@ fn a_group_above_managed_ones_has_the_weight_that_it_was_given_and_loses_it() {
     assert_eq!(weighed(&scanner), [("/app/vip".to_owned(), 250)]);
     vip.remove_xattr(xattr::WEIGHT).unwrap();
     scanner.rescan().unwrap();
-    // An agent wrote the file: what was there before counts.
+    // An agent wrote the file, so the value before it counts.
     fs.update("/app/vip", |group| group.io_weight = Some(77));
     scanner.set_priors(Priors::from([(
         (vip.id(), Knob::IoWeight),
@@ -161,7 +161,7 @@ fn services_are_managed_beside_containers_when_a_glob_or_their_weight_says_so() 
     let found = &scanner.groups()[0];
     assert_eq!((found.kind, found.weight), (Kind::Service, weight(800)));
     assert_eq!(found.source, WeightSource::IoWeight);
-    // systemctl set-property, while an agent holds the other file.
+    // Like systemctl set-property, while an agent holds the other file.
     let id = found.id;
     fs.update(db, |group| {
         group.io_weight = Some(300);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The part of the tree that root delegated to that user.
+/// The part of the tree that root delegated to [`user`].
 fn delegated() -> String {
     format!("/user.slice/user-{0}.slice/user@{0}.service", user())
 }
@@ -12,7 +12,7 @@ fn records() -> String {
     format!("run/user/{}/crun", user())
 }
 
-/// What a scan of a host with these groups finds, where [`user`] has its own records below `root`.
+/// A scan of a host with these groups, where [`user`] has its own records below `root`.
 fn scanned(fs: &Arc<FakeFs>, root: &Path) -> Scanner {
     let mut scanner = scanner(fs, &[], RuntimeDirs::under(root));
     scanner.rescan().unwrap();
@@ -109,7 +109,7 @@ fn what_is_read_and_kept_of_a_users_records_has_a_bound() {
     give_to_user(root.path());
     let mut found = oci::Records::new(RuntimeDirs::under(root.path()));
     found.refresh(&mut Vec::new());
-    // Of 6 MiB one is read; of what is read no path is kept.
+    // One of the 6 MiB is read, and no path from it is kept.
     assert!((1..=6).contains(&found.count()), "{}", found.count());
     assert!(found.longest_path() <= 1024, "{}", found.longest_path());
 }
@@ -189,7 +189,7 @@ fn neither_a_fifo_nor_a_device_nor_a_link_nor_a_large_file_of_a_user_is_read() {
     let elsewhere = root.path().join("elsewhere.json");
     std::fs::write(&elsewhere, record("link")).unwrap();
     std::os::unix::fs::symlink(&elsewhere, dir("link").join("config.json")).unwrap();
-    // One that leaves neither the mount nor the user's files.
+    // A link that leaves neither the mount nor the user's files.
     std::fs::write(dir("near").join("other"), record("near")).unwrap();
     std::os::unix::fs::symlink("other", dir("near").join("config.json")).unwrap();
     let padding = " ".repeat(1 << 20);

@@ -1,4 +1,4 @@
-//! Which programs to run, by what the kernel offers. Pure.
+//! Chooses the programs to run from what the kernel offers. Pure.
 
 use super::features::{Answer, Coverage};
 use super::points::{Kind, Point, POINTS};
@@ -13,12 +13,11 @@ pub enum Tier {
     Tracepoints,
 }
 
-/// Which programs to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) tier: Tier,
     pub(crate) programs: Vec<&'static str>,
-    /// Of those, programs in modules: what the modules hold is known only when they are loaded.
+    /// Those of `programs` that attach to modules. What a module holds is known only when it is loaded.
     pub(crate) in_modules: Vec<&'static str>,
 }
 
@@ -75,7 +74,7 @@ mod tests {
     use super::super::features::Feature;
     use super::*;
 
-    /// A kernel that has everything but these.
+    /// A kernel that has everything except these.
     fn all_but(missing: &[&str]) -> Coverage {
         let general = ["btf", "bpf", "tracing", "fentry"];
         let names = general.into_iter().chain(POINTS.iter().map(|p| p.target));

@@ -13,24 +13,24 @@ use super::types;
 pub struct Counters {
     /// Bytes that buffered reads returned.
     pub read_bytes: u64,
-    /// Bytes that buffered writes took, tmpfs left out.
+    /// Bytes that buffered writes took, except to tmpfs.
     pub write_bytes: u64,
-    /// Pages that buffered reads asked for: of each call, the pages its bytes lie in.
+    /// Pages that buffered reads asked for: each call counts the pages its bytes lie in.
     pub asked: u64,
-    /// Of those, pages that were not there when the call asked.
+    /// Pages of `asked` that were not there when the call asked.
     pub missed: u64,
-    /// Of those, pages asked for the first time after the same open file's readahead fetched them.
+    /// Pages of `asked` that were asked for the first time after the same open file's readahead fetched them.
     pub readahead: u64,
     /// Pages that reads had to fetch: missed ones and those fetched ahead.
     pub fetched: u64,
-    /// Pages that the group's reads and faults brought into the page cache; where only a tracepoint tells,
-    /// also those of writes.
+    /// Pages that the group's reads and faults brought into the page cache. Where only a tracepoint counts
+    /// them, pages of writes are included.
     pub inserted: u64,
-    /// Page cache charged to the group that reclaim took.
+    /// Pages charged to the group and evicted by reclaim.
     pub evicted: u64,
     /// Faults on mapped files that reached the file system's fault handler.
     pub mmap_faults: u64,
-    /// Of those, faults that waited for the disk.
+    /// Those of `mmap_faults` that waited for the disk.
     pub mmap_major: u64,
     /// Microseconds in direct reclaim, for the host or for a limit.
     pub reclaim_us: u64,
@@ -39,8 +39,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// What happened between two readings. Counters only go up; the programs of other CPUs may be
-    /// between two of them.
+    /// The growth of each counter since `base`. Counters only go up, but programs on other CPUs may have
+    /// updated one and not yet another.
     pub(crate) fn since(now: &types::counters, base: &types::counters) -> Counters {
         let micros = |now: u64, base: u64| now.saturating_sub(base) / 1000;
         Counters {
@@ -59,14 +59,13 @@ impl Counters {
         }
     }
 
-    /// Of the pages that buffered reads asked for, the share that was there; `None` if they asked
-    /// for none.
+    /// Fraction of the pages asked for by buffered reads that were there; `None` if they asked for none.
     pub fn hit_ratio(&self) -> Option<f64> {
         let absent = self.missed.saturating_add(self.readahead);
         (self.asked > 0).then(|| 1.0 - absent.min(self.asked) as f64 / self.asked as f64)
     }
 
-    /// What the policy is told, of what the attached programs count.
+    /// The counters that the policy gets; `None` where no attached program counts.
     pub(crate) fn cache(&self, counts: &dyn Fn(&str) -> bool, reads: bool) -> CacheCounters {
         let faults = counts("filemap_fault");
         let known = |counted: bool, value: u64| counted.then_some(value);

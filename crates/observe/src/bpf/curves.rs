@@ -5,9 +5,10 @@
 //! where its pages are many, to bound memory.
 //!
 //! A group that misses nearly all that it asks for, such as a scan, is sampled at the pages that its reads
-//! fetch. These are observed all the time, so such a group is known while reads are seen in windows only.
+//! fetch. Fetched pages are always observed, so such a group is known even while reads are observed in
+//! windows only.
 //!
-//! Invariant: an age never spans a change of what is sampled or a time in which that was not observed.
+//! Invariant: an age never spans a change of what is sampled, or a time in which that was not observed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,23 +29,25 @@ const SPARSEST: u32 = 16;
 /// Sampled accesses per second, of a group and of all groups, above which the rate drops. One costs 0.1 us.
 const MOST_PER_S: f64 = 4000.0;
 const MOST_OF_ALL_PER_S: f64 = 16_000.0;
-/// Where reads are observed in windows, the bounds above are larger by this factor: a window covers less than
-/// this part of the time.
+/// Factor on the bounds above where reads are observed in windows, which cover less than 1/`IN_WINDOWS` of
+/// the time.
 const IN_WINDOWS: f64 = 8.0;
-/// The rate rises after PATIENCE readings without a change, by a factor of four or more, to where the group
-/// stays below half of its bound and its pages fill no more than its part of one in ROOMY places.
+/// The rate rises after PATIENCE readings without a change, by a factor of four or more. It then stays so low
+/// that the group is below half of its bound, and that its pages fill at most its share of one in ROOMY
+/// places.
 const PATIENCE: u32 = 3;
 const ROOMY: u32 = 8;
 /// A change of the rate empties the histograms. The old curve stays until the new one covers as much, or for
 /// this many readings.
 const STANDS: u32 = 6;
-/// Between windows, observations decay at this part of the normal speed.
+/// Between windows, observations decay at this fraction of the normal speed.
 const UNSEEN: f64 = 0.5;
-/// A group is sampled at what it fetches if it hits less than the first part of what it asks for, until it hits
-/// more than the second. Fewer pages than this say nothing.
+/// A group is sampled at what it fetches if its hit ratio is below the first value, until it is above the
+/// second.
 const HITS_NOTHING: (f64, f64) = (0.02, 0.05);
+/// Fewer pages asked for than this tell no hit ratio.
 const LEAST_ASKED: u64 = 64;
-/// In `counters.sample`: it is sampled at what it fetches (`bpf/reuse.h`).
+/// In `counters.sample`: the group is sampled at what it fetches (`bpf/reuse.h`).
 const SAMPLE_MISSES: u64 = 0x100;
 /// A group without a read in this many readings gives its number to another.
 const IDLE: u32 = 60;
@@ -82,28 +85,30 @@ struct Sampled {
     /// Its number in the programs' maps.
     number: u32,
     octave: u32,
-    /// It is sampled at what it fetches.
+    /// Whether it is sampled at what it fetches.
     by_misses: bool,
-    /// Pages that its reads asked for, and of these misses, when reads were last observed.
+    /// Pages that its reads asked for, and how many of them missed, when reads were last observed.
     asked: (u64, u64),
     reuse: Reuse,
     curve: Option<Curve>,
     /// Age in ticks beyond which pages are dropped.
     oldest: u32,
-    /// The tick at which observation began, and the tick of the last reading.
+    /// The tick at which observation began.
     since: u32,
+    /// The tick of the last reading.
     clock: u64,
     /// Time of the last reading.
     looked_at: Instant,
-    /// Its pages in `asked_at`.
+    /// Number of its pages in `asked_at`.
     alive: u32,
-    /// Readings since its rate changed, and since its last read.
+    /// Readings since its rate changed.
     steady: u32,
+    /// Readings since its last read.
     idle: u32,
 }
 
 impl Sampled {
-    /// Sampled at its reads from now on. `asked`: as in the field.
+    /// A group that is sampled at its reads from now on. `asked`: as in the field.
     fn new(number: u32, asked: (u64, u64)) -> Sampled {
         Sampled {
             number,
@@ -173,7 +178,7 @@ impl Curves {
         self.looked_at.is_none_or(|at| at.elapsed() >= EVERY)
     }
 
-    /// Reads are observed from now on.
+    /// Begins to observe reads.
     pub(super) fn begin(&mut self) {
         for (&slot, sampled) in &mut self.groups {
             sampled.asked = asked_by(&self.counters, slot);
@@ -278,7 +283,8 @@ impl Curves {
             .collect()
     }
 
-    /// Changes rates that cost too much or could be higher. `times`: factor on the bounds per second.
+    /// Lowers rates that cost too much, and raises those that could be higher. `times`: factor on the bounds
+    /// per second.
     fn adapt(&mut self, ticks_per_s: &BTreeMap<u32, f64>, times: f64) {
         let places = self.memory.places();
         let alive: u32 = self.groups.values().map(|sampled| sampled.alive).sum();
@@ -310,8 +316,9 @@ impl Curves {
         }
     }
 
-    /// Gives numbers to waiting groups: to all while most numbers are free, then to those that read since the
-    /// last reading, which may replace an idle group. `goes_on`: their reads are observed from now on.
+    /// Gives numbers to waiting groups: to all while most numbers are free, then only to those that read
+    /// since the last reading. These may replace an idle group. `goes_on`: their reads are observed from now
+    /// on.
     pub(super) fn admit(&mut self, goes_on: bool) {
         let waiting = std::mem::take(&mut self.waiting);
         for (slot, before) in waiting {
@@ -362,13 +369,13 @@ fn adapted(now: &Sampled, part: f64, least: u32, room: u32) -> u32 {
     now.octave - if denser >= 2 { denser } else { 0 }
 }
 
-/// `counters.sample`.
+/// The value of `counters.sample`.
 fn sample_of(sampled: &Sampled) -> u64 {
     let misses = if sampled.by_misses { SAMPLE_MISSES } else { 0 };
     1 << (64 - sampled.octave) | misses | u64::from(sampled.number)
 }
 
-/// Pages that the reads of a slot asked for, and of these misses.
+/// Pages that the reads of a slot asked for, and how many of them missed.
 fn asked_by(counters: &CounterMemory, slot: u32) -> (u64, u64) {
     counters.read(slot).map_or((0, 0), |counted| {
         let missed = counted.missed_pages.wrapping_add(counted.readahead_pages);
@@ -376,7 +383,7 @@ fn asked_by(counters: &CounterMemory, slot: u32) -> (u64, u64) {
     })
 }
 
-/// Whether a group is to be sampled at what it fetches. `before`: `asked` when observation of reads began.
+/// Whether to sample a group at what it fetches. `before`: `asked` when observation of reads began.
 fn by_misses(sampled: &Sampled, before: (u64, u64)) -> bool {
     let asked = sampled.asked.0.wrapping_sub(before.0);
     let missed = sampled.asked.1.wrapping_sub(before.1);

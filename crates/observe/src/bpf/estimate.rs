@@ -1,21 +1,21 @@
-//! What a group read while no program ran behind its reads. Pure.
+//! Estimates what a group read while no program ran behind its reads. Pure.
 //!
-//! The kernel's own count of what read-like calls returned (`rchar`) goes on for free; it includes pipes and
-//! sockets, and leaves out `io_uring`. Windows in which reads are counted one by one tell which part of it are
-//! bytes of files, and how many pages these bytes lie in. What exceeds `rchar` by far did not come by system
-//! calls, and goes on at the rate that the windows saw.
+//! The kernel's own count of the bytes that read-like calls returned (`rchar`) goes on for free. It includes
+//! pipes and sockets, and leaves out `io_uring`. Windows in which reads are counted one by one tell what
+//! fraction of it is bytes of files, and in how many pages these bytes lie. Bytes of files that exceed
+//! `rchar` by far did not come by system calls; they go on at the rate that the windows saw.
 //!
-//! Invariants: an estimate is never negative; of a group that no window saw nothing is known; a group that
-//! reads files alone, by system calls alone, has exactly its `rchar`.
+//! Invariants: an estimate is never negative. Nothing is known of a group that no window saw. A group that
+//! reads only files, and only by system calls, has exactly its `rchar`.
 
-/// How much an earlier window counts beside the next: the ratios are those of about the last three.
+/// Weight of each window relative to the next one: the ratios are those of about the last three.
 const KEPT: f64 = 0.7;
-/// The two counts of a window are not taken at one instant. A share this near to one is one ...
+/// The two counts of a window are not taken at one instant, so a fraction above this counts as one.
 const WHOLE: f64 = 0.98;
-/// ... and more bytes of files than calls returned are more only beyond this factor.
+/// For the same reason, bytes of files exceed `rchar` only beyond this factor.
 const BESIDE: f64 = 1.2;
 
-/// What a group did in a time in which reads were counted one by one.
+/// What a group did in a window in which reads were counted one by one.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Seen {
     /// Bytes that buffered reads returned.
@@ -24,11 +24,11 @@ pub(crate) struct Seen {
     pub(crate) asked: u64,
     /// Bytes that read-like system calls returned.
     pub(crate) rchar: u64,
-    /// How long it was.
+    /// Length of the window.
     pub(crate) seconds: f64,
 }
 
-/// What is known of one group's ratios.
+/// The ratios of one group, as learned from windows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Estimator {
     read_bytes: f64,
@@ -50,7 +50,7 @@ impl Estimator {
         }
     }
 
-    /// Bytes read and pages asked for in a time in which read-like calls returned so many bytes. `None`
+    /// Bytes read and pages asked for in `seconds` in which read-like calls returned `rchar` bytes. `None`
     /// before the first window.
     pub(crate) fn reads(&self, rchar: u64, seconds: f64) -> Option<(f64, f64)> {
         if self.seconds <= 0.0 {
@@ -112,7 +112,8 @@ mod tests {
     }
 
     proptest! {
-        /// Windows of 100 ms in 5 s of a group whose share of file bytes and rate are steady but noisy.
+        /// Windows of 100 ms every 5 s, of a group whose rate and fraction of file bytes are steady but
+        /// noisy.
         #[test]
         fn steady_traffic_is_within_three_percent_over_ten_seconds(
             share in 0.05f64..1.0,

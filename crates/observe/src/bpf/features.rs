@@ -1,7 +1,7 @@
 //! What this kernel offers to BPF programs, and what is lost without it.
 //!
-//! Facts only, found by trying (load and attach a program that does nothing) and by looking into
-//! the kernel's BTF; never by comparing versions. What cannot be found out is [`Answer::Unknown`].
+//! The facts come from loading and attaching programs that do nothing, and from the kernel's BTF, never from
+//! version comparisons. A fact that cannot be found out is [`Answer::Unknown`].
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -25,18 +25,17 @@ pub enum Answer {
     Unknown,
 }
 
-/// Something the observer would use.
+/// A kernel feature that the observer uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Feature {
     /// Its name: `btf`, `bpf`, `tracing`, `fentry`, or that of a function or tracepoint.
     pub name: &'static str,
-    /// Whether it is there.
     pub answer: Answer,
     /// What its absence costs, in one line.
     pub needed_for: &'static str,
 }
 
-/// What was found.
+/// The answers of one probe.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// Every feature, general ones first.
@@ -44,14 +43,14 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Whether a feature is there; unknown if nobody asked.
+    /// The answer for a feature; unknown if it was not probed.
     pub fn answer(&self, name: &str) -> Answer {
         let feature = self.features.iter().find(|feature| feature.name == name);
         feature.map_or(Answer::Unknown, |feature| feature.answer)
     }
 
-    /// One line for each loss, none if nothing is missing. A loss that something else makes up for
-    /// is none, and where a general feature is missing the particular ones do not matter.
+    /// One line for each loss; none if nothing is missing. A missing feature with a working alternative is no
+    /// loss. If a general feature is missing, only that one is listed.
     pub fn summary(&self) -> Vec<String> {
         let there = |cost: &str| {
             let mut others = self.features.iter();
@@ -103,7 +102,7 @@ impl fmt::Display for Coverage {
     }
 }
 
-/// What everything else rests on, in this order, and what its absence costs.
+/// The features that all others rest on, in this order, and what the absence of each costs.
 const GENERAL: [(&str, &str); 4] = [
     (
         "btf",
@@ -121,7 +120,7 @@ const GENERAL: [(&str, &str); 4] = [
     ),
 ];
 
-/// Places of which one is enough.
+/// Pairs of places of which one is enough.
 const ALTERNATIVES: [[&str; 2]; 3] = [
     [
         "__mem_cgroup_handle_over_high",
@@ -134,7 +133,7 @@ const ALTERNATIVES: [[&str; 2]; 3] = [
     ],
 ];
 
-/// Finds out. Never fails: what goes wrong is an answer.
+/// Probes the kernel. Never fails: a failure is an answer.
 pub fn probe() -> Coverage {
     load::forget_said();
     let yes = |found: bool| if found { Answer::Yes } else { Answer::No };
@@ -169,7 +168,7 @@ pub fn probe() -> Coverage {
     Coverage { features }
 }
 
-/// Whether a map can be made: the smallest thing bpf(2) does.
+/// Whether a map can be created: the smallest operation of bpf(2).
 fn may_use_bpf() -> bool {
     let opts = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
@@ -178,8 +177,8 @@ fn may_use_bpf() -> bool {
     MapHandle::create(MapType::Array, Some("probe"), 4, 8, 1, &opts).is_ok()
 }
 
-/// Which programs of `probe.bpf.c` can be loaded and attached. Both at once if they can be: each
-/// loading costs a look through the kernel's whole BTF.
+/// The programs of `probe.bpf.c` that can be loaded and attached. Tries both at once first, because each load
+/// searches the kernel's whole BTF.
 fn attached() -> Vec<&'static str> {
     let both = ["probe_tracepoint", "probe_function"];
     let loaded = load_probe(&both).or_else(|| load_probe(&both[..1]));
@@ -204,25 +203,25 @@ fn load_probe(programs: &[&str]) -> Option<Object> {
     object.load().ok()
 }
 
-/// What an iterator's function is called.
+/// BTF name of an iterator's function.
 fn iterator(target: &str) -> String {
     format!("bpf_iter_{target}")
 }
 
-/// What a tracepoint's type is called.
+/// BTF name of a tracepoint's type.
 fn tracepoint(target: &str) -> String {
     format!("btf_trace_{target}")
 }
 
-/// Of the names that matter here, those that the kernel has.
+/// The names wanted by `POINTS` that the kernel has.
 struct Names {
     functions: HashSet<String>,
     types: HashSet<String>,
 }
 
 impl Names {
-    /// Reads them off the kernel's BTF, and lets go of it: it is large. By kind, because the first
-    /// type of a name need not be the function.
+    /// Reads the names from the kernel's BTF, and frees the BTF, which is large. Looks by kind, because the
+    /// first type with a name need not be the function.
     fn read() -> Option<Names> {
         let btf = Btf::from_vmlinux().ok()?;
         let wanted: HashSet<String> = POINTS

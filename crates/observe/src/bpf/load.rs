@@ -1,4 +1,4 @@
-//! Between the embedded objects and the kernel: opening, loading, and what libbpf says meanwhile.
+//! Opens the embedded BPF objects, and keeps what libbpf says while they are loaded.
 
 use std::sync::{Mutex, Once, PoisonError};
 
@@ -13,17 +13,15 @@ static OBSERVE: &Aligned<{ include_bytes!(concat!(env!("OUT_DIR"), "/observe.o")
 static PROBE: &Aligned<{ include_bytes!(concat!(env!("OUT_DIR"), "/probe.o")).len() }> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/probe.o")));
 
-/// The programs that observe.
 pub(crate) fn observe_object() -> &'static [u8] {
     &OBSERVE.0
 }
 
-/// The programs that find out what is allowed.
 pub(crate) fn probe_object() -> &'static [u8] {
     &PROBE.0
 }
 
-/// Lines of libbpf's that are kept for an error message.
+/// Lines of libbpf's output that are kept for an error message.
 const KEPT: usize = 400;
 
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -40,7 +38,7 @@ fn keep(level: PrintLevel, text: String) {
     said.drain(..excess);
 }
 
-/// Keeps what libbpf says off standard error.
+/// Keeps libbpf's messages off standard error.
 fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -54,14 +52,14 @@ pub(crate) fn forget_said() {
     SAID.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
-/// What libbpf said, the verifier's log in it.
+/// What libbpf said, including the verifier's log.
 pub(crate) fn said() -> String {
     SAID.lock()
         .unwrap_or_else(PoisonError::into_inner)
         .join("\n")
 }
 
-/// The line that says why: the verifier's last before its statistics, or else libbpf's first.
+/// The line with the reason: the verifier's last one before its statistics, or else libbpf's first failure.
 pub(crate) fn reason(said: &str) -> Option<String> {
     let lines: Vec<&str> = said.lines().map(str::trim).collect();
     let verdict = lines
@@ -73,7 +71,6 @@ pub(crate) fn reason(said: &str) -> Option<String> {
     Some(line.trim_start_matches("libbpf: ").to_owned())
 }
 
-/// Opens an object under a name.
 pub(crate) fn open(name: &str, object: &[u8]) -> libbpf_rs::Result<OpenObject> {
     listen();
     let mut builder = ObjectBuilder::default();

@@ -1,8 +1,8 @@
-//! Maps of the programs, mapped into our memory: a look at a group costs no system call, and the
-//! generation changes in one store that no program can see half-done.
+//! Maps of the programs, mapped into our memory. A look at a group costs no system call, and the generation
+//! changes in one store that no program can see half-done.
 //!
-//! Layout (`bpf/record.h`, `bpf/identity.h`): the counters are records, a slot's lanes side by side.
-//! Programs write each word with atomic additions; here each is read as one.
+//! Layout (`bpf/record.h`, `bpf/identity.h`): the counters are records, with a slot's lanes side by side.
+//! Programs add to each word atomically, and we read each word in one load.
 
 use std::io;
 use std::mem::offset_of;
@@ -56,7 +56,7 @@ impl Drop for Mapping {
     }
 }
 
-/// The counters of all slots, read; and the sampling rate of each, written.
+/// The counters of all slots, which are read, and their sampling rates, which are written.
 #[derive(Debug)]
 pub(crate) struct CounterMemory {
     mapping: Mapping,
@@ -90,7 +90,7 @@ impl CounterMemory {
         }
     }
 
-    /// A slot's counters, all lanes together. `None` for a slot that there is not.
+    /// A slot's counters, summed over its lanes. `None` if there is no such slot.
     pub(crate) fn read(&self, slot: u32) -> Option<types::counters> {
         if slot >= self.slots {
             return None;
@@ -109,7 +109,7 @@ impl CounterMemory {
     }
 }
 
-/// How many reads the programs saw, of whomever.
+/// The number of reads that the programs saw, by any process.
 #[derive(Debug)]
 pub(crate) struct ReadMemory {
     mapping: Mapping,
@@ -117,7 +117,7 @@ pub(crate) struct ReadMemory {
 }
 
 impl ReadMemory {
-    /// Maps the records of so many CPUs.
+    /// Maps the records of `cpus` CPUs.
     pub(crate) fn map(fd: BorrowedFd<'_>, cpus: u32) -> io::Result<ReadMemory> {
         let records = (cpus as usize).min(MAX_CPUS);
         Ok(ReadMemory {
@@ -174,17 +174,14 @@ impl ReuseMemory {
         })
     }
 
-    /// Number of groups.
     pub(crate) fn groups(&self) -> u32 {
         self.groups
     }
 
-    /// Number of places.
     pub(crate) fn places(&self) -> u32 {
         self.places
     }
 
-    /// The counts of a group.
     pub(crate) fn read(&self, group: u32) -> types::reuse {
         let record = group.min(self.groups - 1) as usize * size_of::<types::reuse>();
         let clock: &AtomicU64 = self.reuses.word(record + offset_of!(types::reuse, clock));
@@ -205,7 +202,7 @@ impl ReuseMemory {
         }
     }
 
-    /// Observation of a group began after this tick.
+    /// Records that observation of a group began after this tick.
     pub(crate) fn set_since(&self, group: u32, tick: u32) {
         let record = group.min(self.groups - 1) as usize * size_of::<types::reuse>();
         let since: &AtomicU32 = self.reuses.word(record + offset_of!(types::reuse, since));
@@ -229,42 +226,41 @@ impl ReuseMemory {
     }
 }
 
-/// What both sides write.
+/// The control record, which both sides write.
 #[derive(Debug)]
 pub(crate) struct ControlMemory(Mapping);
 
 impl ControlMemory {
-    /// Maps the control record.
     pub(crate) fn map(fd: BorrowedFd<'_>) -> io::Result<ControlMemory> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         Mapping::new(fd, size_of::<types::control>(), protection).map(ControlMemory)
     }
 
-    /// From here on the programs ask the map of watched cgroups again.
+    /// Makes the programs look into the map of watched cgroups again.
     pub(crate) fn next_generation(&self) {
         let generation: &AtomicU32 = self.0.word(offset_of!(types::control, generation));
         generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How closely the next look at shared files looks: leaves of 64 pages of each.
+    /// Bounds the next look at shared files: leaves of 64 pages of each file.
     pub(crate) fn set_leaves(&self, count: u32) {
         let leaves: &AtomicU32 = self.0.word(offset_of!(types::control, leaves));
         leaves.store(count, Ordering::Relaxed);
     }
 
-    /// Threads that start from now on (ns of the monotonic clock) are counted from their start.
+    /// Counts threads that start later than this (ns of the monotonic clock) from their start.
     pub(crate) fn count_threads_since(&self, ns: u64) {
         let since: &AtomicU64 = self.0.word(offset_of!(types::control, threads_since_ns));
         since.store(ns, Ordering::Relaxed);
     }
 
-    /// What was fetched ahead before (ns of the monotonic clock) may have been read unseen.
+    /// Distrusts pages fetched ahead before this (ns of the monotonic clock): they may have been read unseen.
     pub(crate) fn trust_readahead_since(&self, ns: u64) {
         let since: &AtomicU64 = self.0.word(offset_of!(types::control, readahead_since_ns));
         since.store(ns, Ordering::Relaxed);
     }
 
-    /// Events that found no room.
+    /// Events that were not counted, because a map was full or memory short.
     pub(crate) fn lost(&self) -> u64 {
         let lost: &AtomicU64 = self.0.word(offset_of!(types::control, lost));
         lost.load(Ordering::Relaxed)

@@ -1,17 +1,16 @@
 //! The observer in the kernel: BPF programs count per group and per CPU, and user space reads the
 //! sums once a tick.
 //!
-//! Three steps, each of its own kind: [`probe`] finds out what this kernel offers (facts, never a
-//! version number), `choice::choose` decides which programs to run (pure), [`Observer::open`]
-//! loads and attaches them.
+//! Three steps: [`probe`] finds out what this kernel offers (facts, never a version number), `choice::choose`
+//! decides which programs to run (pure), and [`Observer::open`] loads and attaches them.
 //!
-//! Two tiers. With fentry (kernels built with direct calls: all of Debian's) everything is counted
-//! in the kernel. Without it the tracepoints remain: pages inserted and evicted, time in reclaim;
-//! bytes then come from `/proc`, as without BPF.
+//! There are two tiers. With fentry (kernels built with direct calls, as all of Debian's are), everything is
+//! counted in the kernel. Without it, the tracepoints remain: pages inserted and evicted, and time in
+//! reclaim. Bytes then come from `/proc`, as without BPF.
 //!
-//! The programs are in `bpf/*.bpf.c`; their comments define each counter. Invariants: nothing
-//! stays attached when the [`Observer`] is dropped; a cgroup id names one cgroup for ever, so a
-//! recycled path is another group; what is not counted is `None`.
+//! The programs are in `bpf/*.bpf.c`; their comments define each counter. Invariants: nothing stays attached
+//! when the [`Observer`] is dropped. A cgroup ID is never reused, so a recycled path is another group. A
+//! value that is not counted is `None`.
 
 mod choice;
 mod counters;
@@ -39,7 +38,7 @@ pub use observer::Observer;
 /// Why BPF cannot observe here.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The probe found something missing that every tier needs.
+    /// The kernel lacks something that every tier needs.
     #[error("{0}")]
     Missing(String),
     /// The kernel refused the programs.
@@ -47,10 +46,10 @@ pub enum Error {
     Load {
         /// Why, in one line.
         reason: String,
-        /// The last words of libbpf and the verifier.
+        /// The last output of libbpf and the verifier.
         log: String,
     },
-    /// A program was accepted and could not be attached.
+    /// The kernel accepted a program, but it could not be attached.
     #[error("cannot attach the BPF program {0}: {1}")]
     Attach(String, String),
     /// A map could not be used.
@@ -78,14 +77,13 @@ impl Error {
     }
 }
 
-/// A map by its name.
+/// Finds a map by its name.
 fn find<'obj>(object: &'obj Object, name: &'static str) -> Result<Map<'obj>, Error> {
     let mut maps = object.maps();
     maps.find(|map| map.name() == name)
         .ok_or_else(|| Error::Map(name, "it is not there".into()))
 }
 
-/// Attaches a program of this name.
 fn attach_one(object: &Object, name: &str) -> Result<Link, Error> {
     let failed = |why: String| Error::Attach(name.to_owned(), why);
     let program = object.progs_mut().find(|program| program.name() == name);
@@ -93,7 +91,7 @@ fn attach_one(object: &Object, name: &str) -> Result<Link, Error> {
     program.attach().map_err(|error| failed(error.to_string()))
 }
 
-// The definitions of the records in `bpf/record.h`.
+// The Rust types of the records in `bpf/record.h`.
 include!(concat!(env!("OUT_DIR"), "/observe.rs"));
 
 pub(crate) use generated::types;

@@ -1,11 +1,11 @@
 //! The running observer: which groups the programs know, and what they counted of each.
 //!
-//! A tick reads each active group's counters once, from mapped memory. The list of groups goes to
-//! the kernel only when it changes: first the map of watched cgroups, then the generation that
-//! makes the programs look again.
+//! A tick reads each active group's counters once, from mapped memory. The list of groups goes to the kernel
+//! only when it changes: first the map of watched cgroups, then the generation that makes the programs look
+//! again.
 //!
-//! Invariants: links are dropped before the maps they use, and nothing is pinned, so nothing
-//! outlives the observer; a group that found no slot is unknown, not idle.
+//! Invariants: links are dropped before the maps they use, and nothing is pinned, so nothing outlives the
+//! observer. A group that found no slot is unknown, not idle.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem::offset_of;
@@ -47,23 +47,22 @@ const HASHES: [&str; 6] = [
     "readers",
     THREADS,
 ];
-/// What threads had read, while reads are sampled.
+/// The bytes that each thread had read, while reads are sampled.
 const THREADS: &str = "threads";
 /// The section in which reads of each CPU are counted.
 const LAST: &str = ".data.last";
 
 /// Counts traffic and page-cache use by BPF programs.
 pub struct Observer {
-    /// Before the object: programs are detached first.
+    /// Dropped before the object, so that programs are detached first.
     links: Vec<Link>,
     sharing: Option<Sharing>,
-    /// In the tier that counts reads.
+    /// `None` in the tier that does not count reads.
     reads: Option<Reads>,
     curves: Option<Arc<Mutex<Curves>>>,
     memory: Arc<CounterMemory>,
     control: ControlMemory,
     object: Arc<Object>,
-    /// When the last sample was taken.
     sampled_at: Instant,
     choice: Choice,
     slots: Slots,
@@ -73,7 +72,7 @@ pub struct Observer {
     waiting: bool,
     samples: u64,
     page_bytes: u64,
-    /// Where bytes come from in the tier that does not count them.
+    /// Source of bytes in the tier that does not count them.
     proc: Option<ProcIo>,
     proc_samples: Vec<Sample>,
 }
@@ -82,19 +81,19 @@ pub struct Observer {
 #[derive(Debug)]
 struct Account {
     slot: u32,
-    /// What its slot held when the group came.
+    /// What its slot held when the group was added.
     base: types::counters,
     last: Option<Sample>,
     /// What its slot held in the last sample.
     seen: types::counters,
-    /// What estimates add to what was counted of reads; wraps.
+    /// What estimates add to the counted reads; wraps.
     beside: Beside,
     estimator: Estimator,
     /// Reads of the last step are neither counted nor estimated.
     blind: bool,
 }
 
-/// Of reads, what is told less what was counted.
+/// The differences between reported and counted values of reads.
 #[derive(Debug, Clone, Copy, Default)]
 struct Beside {
     read_bytes: u64,
@@ -115,7 +114,7 @@ impl Account {
         }
     }
 
-    /// What happened since the group came, of what its slot holds now.
+    /// Counters since the group was added, if its slot holds `now`.
     fn told(&self, now: &types::counters) -> Counters {
         let mut counters = Counters::since(now, &self.base);
         let Beside {
@@ -129,13 +128,13 @@ impl Account {
         counters
     }
 
-    /// A step of so many seconds in which reads were sampled ended.
+    /// A step of `seconds` ended in which reads were sampled.
     fn estimate(&mut self, now: &types::counters, seconds: f64) {
         let step = Counters::since(now, &self.seen);
         let rchar = now.rchar.saturating_sub(self.seen.rchar);
         let (bytes, asked) = self.estimator.reads(rchar, seconds).unwrap_or_default();
         self.blind = self.estimator.reads(0, seconds).is_none();
-        // What was fetched ahead is taken for used once.
+        // Each page fetched ahead is taken to be used once.
         let readahead = step.fetched.saturating_sub(step.missed);
         for (beside, told, counted) in [
             (&mut self.beside.read_bytes, bytes as u64, step.read_bytes),
@@ -149,7 +148,7 @@ impl Account {
 }
 
 impl Observer {
-    /// Loads and attaches what the coverage allows. `fs` is for bytes, where BPF does not count
+    /// Loads and attaches what the coverage allows. `fs` is the source of bytes where BPF does not count
     /// them.
     pub fn open(fs: Fs, coverage: &Coverage) -> Result<Observer, Error> {
         let mut choice = choose(coverage)?;
@@ -236,7 +235,7 @@ impl Observer {
         self.choice.tier
     }
 
-    /// Programs that are attached.
+    /// Number of attached programs.
     pub fn attached(&self) -> usize {
         self.links.len() + self.reads.as_ref().map_or(0, Reads::attached)
     }
@@ -246,13 +245,13 @@ impl Observer {
         self.reads.as_ref().is_some_and(Reads::sampled)
     }
 
-    /// Reads a second up to which each is counted. `None`: each is, however many there are.
+    /// Rate of reads up to which each is counted. `None`: each is counted at any rate.
     pub fn most_reads_per_s(&self) -> Option<f64> {
         self.reads.as_ref().and_then(Reads::most_per_s)
     }
 
-    /// Events that were not counted, because a program was interrupted by itself or memory was
-    /// short. `None` if the kernel does not say.
+    /// Events that were not counted, because a program was interrupted by itself or memory was short. `None`
+    /// if the kernel does not tell.
     pub fn missed_events(&self) -> Option<u64> {
         let mut missed = self.control.lost();
         for program in self.object.progs_mut() {
@@ -271,12 +270,12 @@ impl Observer {
             .collect()
     }
 
-    /// What was counted of a group of the last sample, up to now. `None` if it is not watched.
+    /// Counters of a group of the last sample, up to now. `None` if it is not watched.
     pub fn counters(&self, id: GroupId) -> Option<Counters> {
         let account = self.groups.get(&id)?;
         let mut now = self.memory.read(account.slot)?;
         if self.estimates() {
-            // What windows count is no part of what is told.
+            // Reads counted in windows are not reported; estimates are.
             now.read_bytes = account.seen.read_bytes;
             now.asked_pages = account.seen.asked_pages;
             now.readahead_pages = account.seen.readahead_pages;
@@ -297,7 +296,7 @@ impl Observer {
         let changes = self.slots.assign(&self.listed, self.samples);
         let groups_map = find(&self.object, "groups");
         let name_slot = |slot: u32, id: u64| {
-            // Without it the group's use of files is not known; nothing else depends on it.
+            // Without it, the group's use of files is not known; nothing else depends on it.
             let _ = groups_map
                 .as_ref()
                 .map(|map| map.update(&slot.to_ne_bytes(), &id.to_ne_bytes(), MapFlags::ANY));
@@ -319,7 +318,7 @@ impl Observer {
         }
         if let Ok(watched) = find(&self.object, "watched") {
             for id in &changes.removed {
-                // It may never have got in.
+                // It may never have been inserted.
                 let _ = watched.delete(&id.0.to_ne_bytes());
             }
             for (id, slot) in &changes.added {
@@ -340,7 +339,7 @@ impl Observer {
         }
     }
 
-    /// Counts what was read since the last sample, if programs did not.
+    /// Estimates the reads since the last sample, if programs did not count them all.
     fn count_reads(&mut self) {
         let seconds = self.sampled_at.elapsed().as_secs_f64();
         self.sampled_at = Instant::now();
@@ -378,7 +377,7 @@ impl Observer {
         }
     }
 
-    /// Looks now for files that several groups use, instead of when it is time to.
+    /// Looks now for files that several groups use, even if the next look is not due.
     pub fn look_for_shared_files(&mut self) {
         let Some(sharing) = &mut self.sharing else {
             return;
@@ -531,7 +530,8 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Attaches the chosen programs but the iterators and those of reads; what was attached before a failure is detached with it.
+/// Attaches the chosen programs except the iterators and those of reads. If one fails, those attached before
+/// it are detached.
 fn attach(object: &Object, choice: &Choice) -> Result<Vec<Link>, Error> {
     let mut links = Vec::new();
     for program in object.progs_mut() {
@@ -545,8 +545,8 @@ fn attach(object: &Object, choice: &Choice) -> Result<Vec<Link>, Error> {
     Ok(links)
 }
 
-/// libbpf has read the kernel's type information and freed it; the allocator keeps the memory for a next
-/// time that does not come.
+/// Returns memory to the kernel. libbpf has read the kernel's type information and freed it, but the
+/// allocator would keep that memory for a reuse that never comes.
 fn return_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it only gives back pages that nothing uses.
@@ -555,7 +555,7 @@ fn return_freed_memory() {
     }
 }
 
-/// How often a program was not run because it was running on that CPU.
+/// How often a program was not run because it was already running on that CPU.
 fn recursion_misses(program: &libbpf_rs::ProgramMut<'_>) -> Option<u64> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut length = size_of::<libbpf_sys::bpf_prog_info>() as u32;

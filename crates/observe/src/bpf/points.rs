@@ -1,13 +1,12 @@
 //! Where programs attach, and what each place is needed for.
 
-/// What a place to attach to is.
+/// A kind of place to attach to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A function of the kernel, or of this module of it.
+    /// A kernel function, in the named module if there is one.
     Function(Option<&'static str>),
-    /// A tracepoint.
     Tracepoint,
-    /// What user space runs over all objects of a kind, when it wants to.
+    /// An iterator, which user space runs over all objects of a kind when it wants to.
     Iterator,
 }
 
@@ -19,11 +18,11 @@ pub(crate) struct Point {
     pub(crate) kind: Kind,
     /// Programs of `observe.bpf.c` that attach there.
     pub(crate) programs: &'static [&'static str],
-    /// The tier cannot do without it.
+    /// The fentry tier cannot do without it.
     pub(crate) required: bool,
     /// What its absence costs.
     pub(crate) cost: &'static str,
-    /// A function that tells the same for less, where programs can attach to it.
+    /// A function that tells the same at less cost, where programs can attach to it.
     pub(crate) cheaper: Option<&'static str>,
 }
 
@@ -213,7 +212,7 @@ pub(crate) const POINTS: &[Point] = &[
     iterator("bpf_map_elem", &["files_shared"], SHARED),
     iterator("task", &["threads_read"], SAMPLED),
     tracepoint("sched_process_exit", &["thread_ends"], false, SAMPLED),
-    // One of the two is there.
+    // A kernel has one of these two.
     function(
         "__mem_cgroup_handle_over_high",
         &["over_high", "over_high_end"],

@@ -1,12 +1,14 @@
-//! When each read is counted, and when only a sample of them.
+//! Decides when each read is counted, and when only a sample of reads.
 //!
-//! A program behind `filemap_read` costs some hundred nanoseconds a call, most of it the kernel's own. What it
-//! costs here is measured when it is attached. While reads times that stay below [`BUDGET`] of a CPU it stays
-//! attached and every read is counted. Above, it is attached for a [`WINDOW`] in each [`EVERY`], at a random
-//! phase, by a thread of its own, because detaching can take a second. In and between windows the kernel's
-//! own count (`rchar`, `bpf/threads.h`) goes on, and [`super::estimate`] makes of both what the group read.
+//! A program behind `filemap_read` costs some hundred nanoseconds per call, most of it the kernel's own
+//! overhead. Its cost on this host is measured when it is attached. While the rate of reads times that cost
+//! stays below [`BUDGET`] of a CPU, the program stays attached and every read is counted. Above the budget,
+//! it is attached for one [`WINDOW`] in each [`EVERY`], at a random phase. A thread of its own does this,
+//! because detaching can take a second. The kernel's own count (`rchar`, `bpf/threads.h`) goes on in and
+//! between windows, and [`super::estimate`] computes from both what the group read.
 //!
-//! Each window is one for curves ([`super::curves`]), too; every [`STRETCH_EVERY`] one is longer for them.
+//! Each window also observes reads for curves ([`super::curves`]). Every [`STRETCH_EVERY`], one window is
+//! longer for them.
 //!
 //! Attaching changes the kernel's text on all CPUs, so a host with `nohz_full` CPUs has no windows.
 
@@ -29,25 +31,26 @@ use super::memory::{CounterMemory, ReadMemory};
 use super::sharing::run;
 use super::{attach_one, Error};
 
-/// Of one CPU's time.
+/// Fraction of one CPU's time.
 const BUDGET: f64 = 0.008;
 const WINDOW: Duration = Duration::from_millis(100);
 const EVERY: Duration = Duration::from_secs(5);
-/// A curve ends at the length of a window. So now and then one is longer: as long as all of them take this part
-/// of the load's CPU time, up to a length.
+/// A curve ends at the length of a window, so one window per `STRETCH_EVERY` is longer. Its length is such
+/// that these windows cost `STRETCH_BUDGET` of the load's CPU time, but at most `STRETCH`.
 const STRETCH: Duration = Duration::from_millis(2500);
 const STRETCH_EVERY: Duration = Duration::from_secs(100);
 const STRETCH_BUDGET: f64 = 0.003;
-/// After so many windows in a row with less than half of what the budget allows each read is counted again.
+/// Each read is counted again after this many windows in a row with less than half of what the budget allows.
 const CALM: u32 = 3;
 /// The programs that run for each read.
 pub(super) const PROGRAMS: [&str; 2] = ["filemap_read", "filemap_splice_read"];
 /// Counts a thread's reads when it ends.
 pub(super) const ENDS: &str = "thread_ends";
-/// Counts those of all others.
+/// Counts the reads of all other threads.
 pub(super) const LOOKS: &str = "threads_read";
-/// What a read is taken to cost where it cannot be measured, and between what the measure must lie.
+/// Assumed cost of the program per read, where it cannot be measured.
 const PRICE: Duration = Duration::from_nanos(400);
+/// Bounds on the measured cost.
 const PRICES: (Duration, Duration) = (Duration::from_nanos(50), Duration::from_micros(2));
 
 /// What the thread and the observer share.
@@ -55,18 +58,18 @@ struct Common {
     object: Arc<Object>,
     counters: Arc<CounterMemory>,
     reads: ReadMemory,
-    /// The iterator over threads; `None`: no windows here.
+    /// The iterator over threads. `None`: no windows on this host.
     looks: Option<Link>,
-    /// Those of the programs that were chosen.
+    /// Those of `PROGRAMS` that were chosen.
     programs: Vec<&'static str>,
-    /// What one CPU may spend on it, in reads a second.
+    /// Reads per second that fit into the budget.
     most_per_s: f64,
-    /// Slots that are somebody's.
+    /// Slots in use.
     slots: Mutex<Vec<u32>>,
     /// What windows saw, by slot, until the observer takes it.
     seen: Mutex<Vec<(u32, Seen)>>,
     curves: Arc<Mutex<Curves>>,
-    /// How long a window for curves may be.
+    /// Length of the longer window for curves.
     stretch: Duration,
 }
 
@@ -74,35 +77,35 @@ struct Common {
 pub(super) struct Reads {
     common: Arc<Common>,
     mode: Mode,
-    /// Reads so far, when they were last looked at.
+    /// Number of reads at the last step, and its time.
     last: (u64, Instant),
 }
 
 enum Mode {
     /// Each read is counted.
     Always {
-        /// None: they could not be attached again.
+        /// Empty if the programs could not be attached again.
         links: Vec<Link>,
     },
     Windows {
         stop: Sender<()>,
-        /// Ends with the links where windows are no longer needed.
+        /// Ends when windows are no longer needed, and returns the links.
         thread: Option<JoinHandle<Vec<Link>>>,
-        /// Held, not used.
+        /// Keeps the program `ENDS` attached.
         _ends: Link,
     },
 }
 
-/// What a step does about reads.
+/// How reads were counted in a step, and how they are from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// They were counted since the last step, and are.
+    /// Counted before, and from now on.
     Counted,
-    /// They were counted until now, and are no longer.
+    /// Counted before, sampled from now on.
     CountedLast,
-    /// They were not.
+    /// Sampled before, and from now on.
     Sampled,
-    /// They were not, and are from now on.
+    /// Sampled before, counted from now on.
     SampledLast,
 }
 
@@ -144,7 +147,7 @@ impl Reads {
         };
         let price = price.clamp(PRICES.0, PRICES.1);
         common.most_per_s = BUDGET / price.as_secs_f64();
-        // The load spends at least a bare read on each.
+        // Each read costs the load at least as much as a bare read.
         let part = price.as_secs_f64() / bare.unwrap_or(price).max(price).as_secs_f64();
         common.stretch = STRETCH.min(STRETCH_EVERY.mul_f64(STRETCH_BUDGET / part));
         let last = (common.reads.total(), Instant::now());
@@ -155,7 +158,7 @@ impl Reads {
         })
     }
 
-    /// Reads a second that are counted one by one at most. `None`: all are.
+    /// Rate of reads up to which each is counted. `None`: each is counted at any rate.
     pub(super) fn most_per_s(&self) -> Option<f64> {
         self.common.looks.as_ref().map(|_| self.common.most_per_s)
     }
@@ -170,7 +173,7 @@ impl Reads {
         !matches!(&self.mode, Mode::Always { links } if links.is_empty())
     }
 
-    /// Programs that are attached now, without those of windows.
+    /// Number of programs that are attached now, without those of windows.
     pub(super) fn attached(&self) -> usize {
         match &self.mode {
             Mode::Always { links } => links.len(),
@@ -178,15 +181,15 @@ impl Reads {
         }
     }
 
-    /// Which slots windows are to look at.
+    /// Sets the slots that windows read.
     pub(super) fn watch(&self, slots: impl Iterator<Item = u32>) {
         let mut watched = locked(&self.common.slots);
         watched.clear();
         watched.extend(slots);
     }
 
-    /// Once a step: whether to go on as before. Where reads are or were sampled, the kernel's own count is
-    /// brought up to now. `prepare` is called before the first look at threads.
+    /// Decides once a step whether to go on as before. Where reads are or were sampled, it brings the
+    /// kernel's own count up to date. `prepare` is called before the first look at threads.
     pub(super) fn turn(&mut self, prepare: impl FnOnce()) -> Turn {
         let now = (self.common.reads.total(), Instant::now());
         let per_s = now.0.saturating_sub(self.last.0) as f64
@@ -202,13 +205,13 @@ impl Reads {
                 }
             }
             Mode::Windows { thread, .. } => {
-                // Where it fails, the count stands: estimates are late, not wrong.
+                // If this fails, the old count stands: estimates are late, not wrong.
                 let _ = self.common.look();
                 if thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
                     return Turn::Sampled;
                 }
                 let links = thread.take().and_then(|thread| thread.join().ok());
-                // It panicked: what it held is detached.
+                // If the thread panicked, the links that it held are detached.
                 let links = links.or_else(|| self.common.attach().ok());
                 self.mode = Mode::Always {
                     links: links.unwrap_or_default(),
@@ -224,7 +227,7 @@ impl Reads {
         std::mem::take(&mut *locked(&self.common.seen))
     }
 
-    /// From counting each read to windows; the links that there are serve the first one.
+    /// Changes from counting each read to windows. The present links serve the first window.
     fn leave(&mut self, prepare: impl FnOnce()) -> io::Result<()> {
         prepare();
         let ends = attach_one(&self.common.object, ENDS).map_err(io::Error::other)?;
@@ -264,7 +267,7 @@ impl Common {
             .map_or(Ok(()), |link| run(link).map(drop))
     }
 
-    /// Of each watched slot what was counted until now.
+    /// The counters of each watched slot, up to now.
     fn counted(&self) -> io::Result<Vec<(u32, super::types::counters)>> {
         self.look()?;
         let slots = locked(&self.slots);
@@ -279,14 +282,14 @@ impl Common {
         names.map(|name| attach_one(&self.object, name)).collect()
     }
 
-    /// Looks through windows, the first of them now, until reads are few or it is stopped.
+    /// Runs windows, the first of them now, until reads are few or the observer stops it.
     fn windows(&self, mut links: Vec<Link>, stopped: &Receiver<()>) -> Vec<Link> {
         let mut calm = 0;
-        // The first one goes on with what was observed before.
+        // The first window continues what was observed before.
         let mut goes_on = true;
         locked(&self.curves).admit(true);
         let mut stretched = Instant::now();
-        // Periods follow each other; where in its period a window lies is random.
+        // Periods follow one another; the position of the window in its period is random.
         let mut period = Instant::now();
         loop {
             let (since, reads) = (Instant::now(), self.reads.total());
@@ -330,7 +333,7 @@ impl Common {
         }
     }
 
-    /// One window. An error if it is to be the last.
+    /// Runs one window. Returns an error if it is to be the last.
     fn window(&self, length: Duration, stopped: &Receiver<()>) -> io::Result<()> {
         let since = Instant::now();
         let before = self.counted()?;
@@ -357,7 +360,7 @@ impl Common {
     }
 }
 
-/// What a read of a cached file takes at least: what disturbs only adds.
+/// The least measured time of a read of a cached file, because disturbances only add time.
 fn least_of_a_read() -> Option<Duration> {
     const ROUNDS: u32 = 8;
     const CALLS: u32 = 64;

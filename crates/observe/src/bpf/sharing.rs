@@ -1,10 +1,10 @@
-//! Files that several groups use, and whom their pages are charged to.
+//! Files that several groups use, and the groups that their pages are charged to.
 //!
-//! Every [`EVERY`] three iterators run in the kernel (`bpf/sharing.h`): over open files, over
-//! mapped files, and over what was learned of each file, walking the page cache of those that two
-//! groups or more have used. Large files are sampled; what was seen is scaled to the whole.
+//! Every [`EVERY`], three iterators run in the kernel (`bpf/sharing.h`): over open files, over mapped files,
+//! and over what was learned of each file. The last one walks the page cache of files that two groups or more
+//! have used. Large files are sampled, and the counts are scaled to the whole.
 //!
-//! Units: pages in the records, bytes in what is told.
+//! Units: pages in the records, bytes in what the policy gets.
 
 use std::io::{self, Read as _};
 use std::os::fd::AsFd as _;
@@ -22,11 +22,11 @@ use super::{attach_one, find, types, Error};
 const EVERY: Duration = Duration::from_secs(5);
 /// Leaves of 64 pages in one look, all files together: some ten milliseconds.
 const LEAVES: usize = 8192;
-/// Leaves that each file gets at least, and at most.
+/// Least and greatest number of leaves for each file.
 const LEAVES_OF_A_FILE: (usize, usize) = (16, 2048);
-/// Files that are told, the largest first.
+/// Number of files that are reported, the largest first.
 const TOLD: usize = 1024;
-/// Reads of an iterator that may give nothing yet: it stops after every million objects.
+/// Reads of an iterator that may return nothing yet: it stops after every million objects.
 const PATIENCE: usize = 64;
 
 const WORDS: usize = size_of::<types::shared_file>() / size_of::<u64>();
@@ -37,12 +37,12 @@ pub(crate) struct Sharing {
     mapped_files: Link,
     shared_files: Link,
     looked_at: Option<Instant>,
-    /// `None`: not looked yet, or the last look failed.
+    /// `None` before the first look, or if the last look failed.
     files: Option<Vec<SharedFile>>,
 }
 
 impl Sharing {
-    /// `None` where the kernel has not all of the iterators.
+    /// `None` where the kernel lacks one of the iterators.
     pub(crate) fn start(object: &Object, choice: &Choice) -> Result<Option<Sharing>, Error> {
         let chosen = |name: &str| choice.programs.contains(&name);
         if !["files_open", "files_mapped", "files_shared"]
@@ -68,17 +68,17 @@ impl Sharing {
         }))
     }
 
-    /// What was found last, if the last look found out.
+    /// The files of the last look; `None` if it failed.
     pub(crate) fn files(&self) -> Option<&[SharedFile]> {
         self.files.as_deref()
     }
 
-    /// Whether the last look is old.
+    /// Whether the next look is due.
     pub(crate) fn is_due(&self) -> bool {
         self.looked_at.is_none_or(|at| at.elapsed() >= EVERY)
     }
 
-    /// Looks again. After a look that fails nothing is known.
+    /// Looks again. If the look fails, nothing is known.
     pub(crate) fn look(
         &mut self,
         control: &ControlMemory,
@@ -132,7 +132,7 @@ fn records_of(bytes: &[u8]) -> Vec<types::shared_file> {
         .collect()
 }
 
-/// From records to what the policy is told: groups instead of slots, bytes instead of pages.
+/// Turns records into what the policy gets: groups instead of slots, bytes instead of pages.
 fn told(
     records: &[types::shared_file],
     page_bytes: u64,
@@ -168,7 +168,7 @@ fn told(
             .collect();
         let size = held.iter().map(|(_, bytes)| bytes.0).sum();
         let others = users.iter().chain(held.iter().map(|(id, _)| id));
-        // Nobody who is watched pays for any of it, or its only user pays for all of it.
+        // Leaves out a file that no watched group pays for, or whose only user pays for all of it.
         if size > 0 && others.into_iter().any(|id| *id != users[0]) {
             files.push((size, SharedFile { users, held }));
         }

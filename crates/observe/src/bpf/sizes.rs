@@ -1,24 +1,24 @@
-//! How large the programs' maps are: in proportion to the host's memory, up to what a host of 8 or
-//! 16 GiB has.
+//! Sizes of the programs' maps: in proportion to the host's memory, up to what a host of 8 or 16 GiB has.
 //!
-//! The kernel allocates them whole when the programs are loaded, some 9 MB at full size, and up to 8 MiB more
-//! for the counters where there are many CPUs. Groups, open files and pages fetched ahead each take memory, so
-//! their number grows with the host's. A map that is too small forgets sooner (`LRU_HASH`, the files) or is slower (the places); only a group
-//! without a slot is not counted, so there are more of these than groups fit into memory.
+//! The kernel allocates the maps whole when the programs are loaded: some 9 MB at full size, and up to 8 MiB
+//! more for the counters where there are many CPUs. Groups, open files and pages fetched ahead each take
+//! memory, so their number grows with the host's. A map that is too small forgets sooner (`LRU_HASH`, the
+//! files) or is slower (the places). Only a group without a slot is not counted, so there are more slots than
+//! groups that fit into memory.
 
 use justitia_policy::units::Bytes;
 
 /// Groups that can be watched at once; the programs' `NO_SLOT` is beyond.
 const MAX_SLOTS: u64 = 4095;
-/// Records of a group that CPUs count in at most: every addition is atomic, and CPUs share a record only to
+/// Records of a group that CPUs count in, at most. Every addition is atomic, and CPUs share a record only to
 /// keep the counters of all groups within 8 MiB.
 const MAX_LANES: u32 = 16;
 /// The programs' `PLACES`.
 const MAX_PLACES: u64 = 4096;
-/// A byte of an entry in `asked_at` tells the group; 0 is nobody.
+/// A byte of an entry in `asked_at` identifies the group; 0 is no group.
 const MAX_REUSES: u64 = 256;
-/// An LRU map's CPUs each hold back up to 128 entries (`kernel/bpf/bpf_lru_list.c`); with fewer than
-/// twice that it forgets what was used just now.
+/// Each CPU holds back up to 128 entries of an LRU map (`kernel/bpf/bpf_lru_list.c`). With fewer than twice
+/// that many per CPU, the map forgets entries that were used just now.
 const LRU_PER_CPU: u64 = 256;
 
 /// Entries of each map.
@@ -26,7 +26,7 @@ const LRU_PER_CPU: u64 = 256;
 pub(super) struct Sizes {
     /// Groups.
     pub(super) slots: u32,
-    /// Records of each group, for some of the CPUs each; a power of two.
+    /// Records of each group, each shared by some of the CPUs; a power of two.
     pub(super) lanes: u32,
     /// Cgroups whose group was looked up.
     pub(super) resolved: u32,
@@ -34,9 +34,9 @@ pub(super) struct Sizes {
     pub(super) prefetched: u32,
     /// Open files that read ahead.
     pub(super) readers: u32,
-    /// Threads that are in the middle of something, beyond the places.
+    /// Threads whose state found no place.
     pub(super) doing: u32,
-    /// Places of such threads; a power of two.
+    /// Places for the state of threads; a power of two.
     pub(super) places: u32,
     /// Sets of files; a power of two.
     pub(super) sets: u32,
@@ -47,10 +47,10 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// For a host with this much memory; `None`, not known, is much.
+    /// Sizes for a host with this much memory. `None` (unknown) counts as much memory.
     pub(super) fn of(memory: Option<Bytes>, cpus: u32) -> Sizes {
         let cpus = u64::from(cpus);
-        // One for each so many MiB.
+        // One entry for each `mib` MiB.
         let per = |mib: u64| memory.map_or(u64::MAX, |memory| memory.0 / Bytes::mib(mib).0);
         let lru = |entries: u64, most: u64| small(entries.max(LRU_PER_CPU * cpus).min(most));
         let power_of_two = |entries: u64, least: u64, most: u64| {
@@ -71,7 +71,7 @@ impl Sizes {
     }
 }
 
-/// Each is bounded by a constant far below.
+/// Never saturates: the constant that bounds each size is far below `u32::MAX`.
 fn small(entries: u64) -> u32 {
     u32::try_from(entries).unwrap_or(u32::MAX)
 }

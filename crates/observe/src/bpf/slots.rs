@@ -1,41 +1,39 @@
 //! Which slot of the counters belongs to which group.
 //!
-//! A slot is given back when its group is no longer watched, rests for [`RESTS`] samples, and may
-//! then be another group's. Programs that resolved the old group a moment ago have ended long
-//! since: they take microseconds, a sample is a tick apart. No I/O here.
+//! A slot is given back when its group is no longer watched. It then rests for [`RESTS`] samples before
+//! another group may have it. Programs that resolved the old group have ended by then: they take
+//! microseconds, and samples are a tick apart. No I/O here.
 
 use std::collections::{HashMap, HashSet};
 
 use justitia_policy::snapshot::GroupId;
 
-/// Samples for which a slot is nobody's.
+/// Samples for which a slot rests.
 pub(crate) const RESTS: u64 = 2;
 
-/// The slots and their owners.
 #[derive(Debug)]
 pub(crate) struct Slots {
     capacity: u32,
-    /// Slots below this were used at some time.
+    /// Slots below this have been used.
     used: u32,
     free: Vec<u32>,
-    /// Slots given back, and in which sample.
+    /// Slots given back, and the sample in which each was.
     resting: Vec<(u32, u64)>,
     owners: HashMap<GroupId, u32>,
-    /// The same the other way round.
+    /// The inverse of `owners`.
     groups: HashMap<u32, GroupId>,
 }
 
-/// What changed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// Groups that are watched from now on, and where.
+    /// Groups that are watched from now on, and their slots.
     pub(crate) added: Vec<(GroupId, u32)>,
     /// Groups that are no longer watched.
     pub(crate) removed: Vec<GroupId>,
 }
 
 impl Slots {
-    /// So many slots, all free.
+    /// Makes `capacity` slots, all free.
     pub(crate) fn new(capacity: u32) -> Slots {
         Slots {
             capacity,
@@ -47,19 +45,17 @@ impl Slots {
         }
     }
 
-    /// The slot of a group, if it has one.
     #[cfg(test)]
     fn of(&self, group: GroupId) -> Option<u32> {
         self.owners.get(&group).copied()
     }
 
-    /// The group in a slot, if it is somebody's.
     pub(crate) fn owner(&self, slot: u32) -> Option<GroupId> {
         self.groups.get(&slot).copied()
     }
 
-    /// Gives these groups slots, and those of others back. A group that finds none has to ask
-    /// again.
+    /// Gives slots to these groups, and takes back those of all others. A group that finds no free slot has
+    /// to ask again.
     pub(crate) fn assign(&mut self, groups: &[GroupId], sample: u64) -> Changes {
         let mut changes = Changes::default();
         let listed: HashSet<GroupId> = groups.iter().copied().collect();

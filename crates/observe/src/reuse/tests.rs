@@ -1,4 +1,4 @@
-//! Curves against an exact simulation of LRU, on streams of which the whole is known.
+//! Curves against an exact simulation of LRU, on streams that are known as a whole.
 
 use std::collections::HashMap;
 
@@ -37,11 +37,11 @@ enum Load {
     Zipf(u64, f64),
     Loop(u64),
     Scan,
-    /// One of the first, with this probability, or the second.
+    /// The first load with this probability, or else the second.
     Mix(f64, Box<Load>, Box<Load>),
 }
 
-/// Where its pages are, and how far it got.
+/// A load's pages, and how far it got.
 struct Stream {
     load: Load,
     at: u64,
@@ -103,7 +103,7 @@ impl Stream {
     }
 }
 
-/// What the BPF programs do, for one group, with every access a tick that is in the sample.
+/// What the BPF programs do for one group, where each sampled access is a tick.
 struct Sampler {
     rate: f64,
     /// Direct-mapped: page and tick.
@@ -170,7 +170,7 @@ impl Sampler {
         self.reuse.go_on(look, 5.0, self.rate);
     }
 
-    /// What is asked for until the next window is not seen.
+    /// Ends a window: accesses until the next window are not seen.
     fn close(&mut self) {
         self.step();
         self.reuse.rest();
@@ -188,13 +188,13 @@ impl Sampler {
     }
 }
 
-/// How often a read hits, by distance: for each size at once, because LRU holds what a smaller one holds.
+/// How often a read hits, by distance. One pass covers all sizes, because LRU holds what a smaller one holds.
 struct Exact {
-    /// A Fenwick tree of who was last asked for when, over all accesses.
+    /// A Fenwick tree of the last access to each page, over all accesses.
     tree: Vec<i32>,
     last: HashMap<u64, usize>,
     now: usize,
-    /// Reads by distance in pages; the last are those of pages never asked for before.
+    /// Reads by distance in pages; the first access to a page has none.
     distances: HashMap<u64, u64>,
     reads: u64,
 }
@@ -250,7 +250,7 @@ impl Exact {
     }
 }
 
-/// The mean of how far a curve is off, at 64 sizes up to what is known.
+/// Mean error of a curve, at 64 sizes up to what is known.
 fn off(curve: &Curve, exact: &Exact, upto_pages: u64) -> f64 {
     const SIZES: u64 = 64;
     let upto = (curve.known().0 / PAGE).min(upto_pages);
@@ -264,7 +264,7 @@ fn off(curve: &Curve, exact: &Exact, upto_pages: u64) -> f64 {
     (1..=SIZES).map(of_size).sum::<f64>() / SIZES as f64
 }
 
-/// Runs a load for so many accesses, the first half of them to warm up the truth, a look each `every`.
+/// Runs a load for `accesses`, with a look after each `every`. The first half warms up the truth.
 fn run(
     load: &Load,
     accesses: usize,
@@ -357,7 +357,7 @@ fn a_short_window_is_silent_beyond_its_length_and_right_within() {
         for nth in 0..40_000 {
             let page = stream.next(&mut random);
             exact.access(page, window >= 10);
-            // A quarter of the time it is seen, less than a page takes to come again.
+            // The load is seen a quarter of the time, for less than a page takes to come again.
             if nth < 10_000 {
                 sampler.access(page, true);
             }
@@ -381,7 +381,7 @@ fn a_change_of_phase_shows_within_two_minutes() {
         let curve = sampler.curve().expect("enough was seen");
         curve.hit_ratio(Bytes(pages * PAGE)).unwrap_or(1.0)
     };
-    // A set that fits, then one that needs four times as much.
+    // First a set that fits, then one that needs four times as much.
     for (pages, looks) in [(8000, 30), (32_000, 24)] {
         let mut stream = Stream::of(&Load::Uniform(pages), 0);
         for _ in 0..looks {
@@ -441,7 +441,7 @@ fn what_is_written_again_is_no_hit() {
 
 #[test]
 fn writes_fill_the_cache() {
-    // Each page of a loop is written, and only every fourth read before it is written again.
+    // Each page of a loop is written, and only every fourth is read before it is written again.
     let mut sampler = Sampler::new(3, 1 << 14);
     let mut exact = Exact::new(800_000);
     for nth in 0..200_000u64 {
@@ -475,7 +475,7 @@ fn little_is_not_enough_and_nothing_is_not_zero() {
     }
     sampler.step();
     assert!(sampler.curve().is_some());
-    // Long after the last access it is as it was, and asks for nothing.
+    // Long after the last access the curve is unchanged, but the rate of accesses is down.
     let before = sampler.curve().expect("as asserted");
     for _ in 0..60 {
         sampler.step();

@@ -1,5 +1,5 @@
-//! What the tests of the observer share: a cgroup of their own, files whose residency they control
-//! and know, and the observer watching.
+//! What the tests of the observer share: a cgroup of their own, files whose residency they control and know,
+//! and an observer.
 //!
 //! The truth about pages comes from `mincore(2)`, which every kernel has and which changes nothing:
 //! on a mapping that is never touched it says of each page whether it is in the page cache and read
@@ -104,7 +104,7 @@ pub(crate) struct Eye<O = MutexGuard<'static, Observer>> {
 }
 
 impl Eye {
-    /// Watches these groups through the observer that a program's tests share: to attach one takes an
+    /// Watches these groups through the observer that all tests of a program share: attaching one takes an
     /// emulated machine many seconds.
     pub(crate) fn on(groups: Vec<Group>) -> Eye {
         static SHARED: OnceLock<Mutex<Observer>> = OnceLock::new();
@@ -267,7 +267,7 @@ impl TestFile {
         self.bytes.div_ceil(PAGE)
     }
 
-    /// Of each page in the range whether it is resident, I/O under way waited for.
+    /// Whether each page in the range is resident. Waits for I/O under way.
     pub(crate) fn resident(&self, pages: Range<u64>) -> Vec<bool> {
         self.wait_for_disk();
         self.map.resident(pages)
@@ -285,7 +285,7 @@ impl TestFile {
         let path = format!("/sys/dev/block/{major}:{minor}/inflight");
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {
-            // Only reads matter: a journal that is written does no harm.
+            // Only reads matter: writes to a journal do no harm.
             let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
             if text.split_whitespace().next() == Some("0") {
                 return;
@@ -330,7 +330,7 @@ impl Map {
             )
         };
         assert_ne!(address, libc::MAP_FAILED, "mmap");
-        // Or khugepaged reads the file behind the test's back to make huge pages of it (Linux 7).
+        // Otherwise khugepaged reads the file behind the test's back to make huge pages of it (Linux 7).
         // SAFETY: advice on the mapping just made; it changes none of its contents.
         let answer = unsafe { libc::madvise(address, length, libc::MADV_NOHUGEPAGE) };
         assert_eq!(answer, 0, "madvise: {}", std::io::Error::last_os_error());
@@ -369,7 +369,7 @@ impl Drop for Map {
     }
 }
 
-/// Ends a load when the test is done with it or fails: a scope waits for its threads.
+/// Ends a load when the test is done with it or fails, because a scope waits for its threads.
 pub(crate) struct Stops<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Stops<'_> {

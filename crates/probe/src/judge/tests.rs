@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const COLORS: [Color; 3] = [Color::Green, Color::Yellow, Color::Red];
 
-/// A judge of targets that say their color.
+/// A judge of targets that state their color.
 fn judge(window: usize) -> Judge {
     Judge::new(Objective::default(), window)
 }
@@ -18,7 +18,7 @@ fn says(color: Color) -> Measurement {
     }
 }
 
-/// Feeds until the start is over and the color is declared.
+/// Feeds measurements until the start is over and the color is declared.
 fn settle(judge: &mut Judge, color: Color) {
     for _ in 0..3 * judge.window {
         judge.judge(says(color));

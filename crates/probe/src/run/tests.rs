@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 const TICK: Duration = Duration::from_millis(40);
 
-/// Does what the script says at each measurement, given how many there were before.
+/// A target that runs the script at each measurement, with the number of earlier ones.
 struct Scripted(
     Arc<dyn Fn(u64) -> Result<Measurement, Trouble> + Send + Sync>,
     Arc<AtomicU64>,
@@ -62,7 +62,7 @@ fn config(script: impl Fn(u64) -> Result<Measurement, Trouble> + Send + Sync + '
     }
 }
 
-/// Runs for so long: what was declared and what was told.
+/// Runs for `time`; returns what was declared and what was reported.
 fn run_for(config: &Config, ear: &Ear, time: Duration) -> (Vec<String>, Vec<String>) {
     let (sender, receiver) = channel();
     let stop = sender.clone();

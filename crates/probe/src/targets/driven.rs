@@ -1,4 +1,4 @@
-//! Clients that are asynchronous, driven by the thread that measures.
+//! Drives asynchronous clients on the thread that measures.
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use tokio::runtime::{Builder, Runtime};
 use crate::error::Trouble;
 use crate::words::time;
 
-/// For one connection: its half that reads and writes is a task, which ends with it.
+/// The runtime of one connection. The connection's half that reads and writes is a task of it, which ends
+/// with it.
 pub(super) fn runtime(server: &str) -> Result<Runtime, Trouble> {
     // One thread: the one that measures.
     Builder::new_current_thread()
@@ -22,7 +23,7 @@ pub(super) fn runtime(server: &str) -> Result<Runtime, Trouble> {
         })
 }
 
-/// Does the work, but no longer than that: these clients themselves have no limits.
+/// Does the work within a time limit: these clients have no limits of their own.
 pub(super) fn within<T, E>(
     runtime: &Runtime,
     limit: Duration,

@@ -1,8 +1,8 @@
-//! Any command: its exit code is a color (0 green, 1 yellow, 2 red), or the first number it prints
-//! is compared with thresholds.
+//! Any command. Its exit code is a color (0 green, 1 yellow, 2 red), or the first number that it prints is
+//! compared with thresholds.
 //!
-//! It runs in a process group of its own, without input. When it takes longer than the timeout,
-//! or ended and left something behind, the whole group is killed; the probe's end kills it too.
+//! The command runs in a process group of its own, without input. The whole group is killed when the command
+//! takes longer than the timeout, when it ended and left something behind, and when the probe ends.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,28 +19,28 @@ use super::Target;
 use crate::error::Trouble;
 use crate::measure::Measurement;
 
-/// Read of what a command prints, at most.
+/// Bytes of a command's output that are read, at most.
 const MOST_BYTES: usize = 64 << 10;
 
-/// What to run.
+/// The command and how to run it.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Program and arguments.
     pub command: Vec<OsString>,
-    /// Whether the number it prints counts and not its exit code.
+    /// Whether the number that it prints counts, instead of its exit code.
     pub prints: bool,
-    /// When it is killed.
+    /// Time after which it is killed.
     pub timeout: Duration,
-    /// Where it is noted while it runs.
+    /// Holds its process group while it runs.
     pub running: Running,
 }
 
-/// The process group of the command that runs, shared with whoever has to end it.
+/// The process group of the running command, shared with the code that has to end it.
 #[derive(Debug, Clone, Default)]
 pub struct Running(Arc<Mutex<Option<Pid>>>);
 
 impl Running {
-    /// Kills the command that runs, if one does.
+    /// Kills the running command, if there is one.
     pub fn end(&self) {
         let group = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(group) = *group {
@@ -53,11 +53,9 @@ impl Running {
     }
 }
 
-/// A command.
 pub struct Exec(Config);
 
 impl Exec {
-    /// Not run yet.
     pub fn new(config: Config) -> Exec {
         Exec(config)
     }
@@ -81,14 +79,14 @@ impl Exec {
             })
     }
 
-    /// Runs it to its end: what it printed, and how it ended; `None` when it was killed for time.
+    /// Runs the command to its end. Returns its output and exit status, or `None` if it was killed for time.
     fn run(&self) -> Result<Option<(Vec<u8>, ExitStatus)>, Trouble> {
         let deadline = Instant::now() + self.0.timeout;
         let mut child = self.start()?;
         let group = Pid::from_child(&child);
         self.0.running.note(Some(group));
         let waited = child_ended(&mut child, group, deadline);
-        // Before it is waited for: until then nobody else can have its number.
+        // Before it is waited for: until then, no other process can have its number.
         let _ = kill_process_group(group, Signal::KILL);
         self.0.running.note(None);
         let status = child.wait();
@@ -115,7 +113,7 @@ impl Target for Exec {
     }
 }
 
-/// Reads what the child prints until it ends; `None`: not before the deadline. Closes the pipe.
+/// Reads what the child prints until it ends; `None` if it does not end before the deadline. Closes the pipe.
 fn child_ended(
     child: &mut Child,
     group: Pid,
@@ -145,7 +143,7 @@ fn child_ended(
             Err(errno) => return Err(errno),
         }
         let ended = !polled[0].revents().is_empty();
-        // What it printed before it ended is in the pipe by now.
+        // What the command printed before it ended is in the pipe by now.
         let closed = match &pipe {
             Some(pipe) => drain(pipe, &mut printed),
             None => false,
@@ -159,7 +157,7 @@ fn child_ended(
     }
 }
 
-/// Reads what is there; `true` at the end.
+/// Reads what is available; returns true at the end of the stream.
 fn drain(pipe: impl AsFd, printed: &mut Vec<u8>) -> bool {
     let mut block = [0; 4096];
     loop {
@@ -283,7 +281,7 @@ mod tests {
         assert!(exec.measure().unwrap_err().cause.contains("/nonexistent"));
     }
 
-    /// Whether nobody is left in the group whose leader wrote its number into the file.
+    /// Whether no process is left in the group whose leader wrote its number into the file.
     fn group_is_gone(file: &std::path::Path) -> bool {
         let text = std::fs::read_to_string(file).unwrap();
         let group = Pid::from_raw(text.trim().parse().unwrap()).unwrap();

@@ -1,10 +1,10 @@
 //! A URL, and nginx's counters.
 //!
-//! - Latency: of a GET of the URL, its body included, on a connection that is kept. A status of
-//!   500 or more is a request that failed, so it is slower than any objective; one of 400 to 499
-//!   says that the URL is wrong for a probe.
-//! - With the URL of nginx's `stub_status`: throughput is the growth of its requests, waiting is
-//!   what is being read or written beyond what may be at once (without our own request).
+//! - Latency: that of a GET of the URL, including its body, on a connection that is kept. A status of 500 or
+//!   more is a failed request, so it is slower than any objective. A status of 400 to 499 means that the URL
+//!   is not suitable for a probe.
+//! - With the URL of nginx's `stub_status`, throughput is the growth of its requests. Waiting is the number
+//!   of requests being read or answered beyond those that may be at once (without our own request).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,11 @@ use crate::tls::{self, Check, Tls};
 /// Longest body that is read, bytes.
 const MOST_BYTES: u64 = 8 << 20;
 
-/// What to get.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The URL, `http://` or `https://`.
     pub url: String,
-    /// TLS, if the URL is of `https`.
+    /// TLS, if the URL is `https://`.
     pub tls: Tls,
     /// URL of nginx's `stub_status`.
     pub status_url: Option<String>,
@@ -44,7 +43,6 @@ pub struct Http {
 }
 
 impl Http {
-    /// Not connected yet.
     pub fn new(config: Config) -> Http {
         Http {
             client: HttpClient::new(config.tls.clone(), config.timeout),
@@ -54,7 +52,7 @@ impl Http {
     }
 }
 
-/// A client that takes every status for an answer, and goes where it is told and no further.
+/// A client that accepts every status as an answer, and follows no redirects.
 pub(super) struct HttpClient {
     tls: Tls,
     timeout: Duration,
@@ -70,7 +68,7 @@ impl HttpClient {
         }
     }
 
-    /// Status and body. After an error it begins anew, and reads the files of TLS again.
+    /// Gets status and body. After an error, the next call reconnects and reads the TLS files again.
     pub(super) fn get(&mut self, url: &str) -> Result<(u16, String), Trouble> {
         let agent = match self.agent.take() {
             Some(agent) => agent,
@@ -100,12 +98,12 @@ impl HttpClient {
     }
 }
 
-/// Whether it is a URL of HTTPS.
+/// Whether a URL is `https://`.
 pub fn is_secure(url: &str) -> bool {
     url.starts_with("https://")
 }
 
-/// TLS in the client's words.
+/// TLS settings for the client.
 fn of_tls(tls: &Tls) -> Result<TlsConfig, Trouble> {
     let mut config = TlsConfig::builder()
         .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
@@ -133,7 +131,6 @@ fn of_tls(tls: &Tls) -> Result<TlsConfig, Trouble> {
     Ok(config.build())
 }
 
-/// Status and body.
 fn get(agent: &Agent, url: &str) -> Result<(u16, String), Trouble> {
     let fetch = || -> Result<(u16, String), Error> {
         let mut response = agent.get(url).call()?;
@@ -180,18 +177,18 @@ impl Target for Http {
     }
 }
 
-/// What `stub_status` tells.
+/// The counters of `stub_status`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Stub {
-    /// Since the server started.
+    /// Requests since the server started.
     requests: f64,
-    /// Being read or answered now, this one included.
+    /// Requests being read or answered now, including this one.
     working: f64,
 }
 
 impl Stub {
-    /// `server accepts handled requests` stands above three numbers; `Reading:` and so on before
-    /// theirs. nginx's own `Waiting` counts idle connections: nothing that waits.
+    /// `server accepts handled requests` is above three numbers; `Reading:` and the others are before theirs.
+    /// nginx's own `Waiting` counts idle connections, which do not wait for the server.
     fn parse(text: &str) -> Option<Stub> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let after = |word: &str, places: usize| -> Option<f64> {
@@ -206,7 +203,7 @@ impl Stub {
 }
 
 fn said(url: &str, error: &Error) -> Trouble {
-    // The client's error does not name what is within it.
+    // The client's error does not return the error within it.
     let within: &(dyn std::error::Error + 'static) = match error {
         Error::Io(error) => error,
         Error::Rustls(error) => error,

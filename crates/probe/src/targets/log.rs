@@ -1,10 +1,10 @@
 //! The access log of a web server: nginx or Apache, or any log with one line for each request.
 //!
 //! - Throughput: lines per second.
-//! - Latency: a percentile of the times in the lines since the last look. A request with a status
-//!   of 500 or more counts as slower than any.
-//! - Waiting: a log does not tell; requests show only once they are answered. A server that hangs
-//!   writes nothing, which looks like no requests: probe a URL to see that.
+//! - Latency: a percentile of the times in the lines since the last look. A request with a status of 500 or
+//!   more counts as slower than any other.
+//! - Waiting: a log does not tell, because requests appear only once they are answered. A server that hangs
+//!   writes nothing, which looks like no requests: probe a URL to detect that.
 
 mod line;
 mod tail;
@@ -17,20 +17,19 @@ use crate::measure::{percentile, Measurement, Rate};
 pub use line::{Field, Unit};
 use tail::Tail;
 
-/// What to read.
+/// What to read, and how.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The file; it may be renamed and made anew, or truncated.
+    /// The file. It may be renamed and made again, or truncated.
     pub path: PathBuf,
-    /// Where in a line the time stands.
+    /// Place of the time in a line.
     pub field: Field,
-    /// In what unit.
+    /// Unit of the time.
     pub unit: Unit,
-    /// Which percentile counts.
+    /// The percentile that counts.
     pub percentile: f64,
 }
 
-/// A log.
 pub struct Log {
     config: Config,
     tail: Tail,
@@ -40,7 +39,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Reads what comes from the first measurement on.
+    /// A log that is read from the first measurement on.
     pub fn new(config: Config) -> Log {
         Log {
             tail: Tail::new(config.path.clone()),

@@ -1,6 +1,6 @@
-//! What can be probed. A target connects when it is first measured, drops its connection after an
-//! error, and connects anew the next time. Its clients have time limits of their own, somewhat
-//! longer than the probe's timeout, so that a thread that was given up comes to an end.
+//! The targets that can be probed. A target connects when it is first measured, drops its connection after an
+//! error, and reconnects the next time. Its clients have time limits of their own, somewhat longer than the
+//! probe's timeout, so that a thread that was given up comes to an end.
 
 mod driven;
 pub mod exec;
@@ -17,29 +17,28 @@ use std::time::{Duration, Instant};
 use crate::error::Trouble;
 use crate::measure::Measurement;
 
-/// Something that can be measured.
 pub trait Target: Send {
     /// Measures now. May block.
     fn measure(&mut self) -> Result<Measurement, Trouble>;
 
-    /// Whether the first measurement is only the base of what grows.
+    /// Whether the first measurement is only a base for counters.
     fn needs_two(&self) -> bool {
         false
     }
 }
 
-/// The query when nobody names one. It reads nothing, so memory hardly matters to it.
+/// The default query. It reads nothing, so memory hardly matters to it.
 pub(crate) const CANARY: &str = "SELECT 1";
-/// What is said then.
+/// The note on a measurement with this query.
 pub(crate) const CANARY_NOTE: &str = "latency of SELECT 1 only";
 
-/// Seconds on a clock that only goes forward.
+/// Seconds on a monotonic clock.
 pub(crate) fn now_seconds() -> f64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_secs_f64()
 }
 
-/// What is beyond what may run at once waits.
+/// The work that waits: what runs beyond `parallel`.
 pub(crate) fn beyond(running: f64, parallel: f64) -> f64 {
     (running - parallel).max(0.0)
 }
@@ -49,7 +48,7 @@ pub(crate) fn client_limit(timeout: Duration) -> Duration {
     timeout + Duration::from_secs(1)
 }
 
-/// Takes the time of something that may fail.
+/// Measures the time of something that may fail.
 pub(crate) fn timed<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<(T, f64), E> {
     let start = Instant::now();
     work().map(|result| (result, start.elapsed().as_secs_f64()))

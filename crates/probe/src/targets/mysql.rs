@@ -1,12 +1,12 @@
 //! MySQL and MariaDB.
 //!
-//! - Throughput: growth of a counter of `SHOW GLOBAL STATUS`, `Com_commit` unless told.
-//! - Latency: of a query of the user's; else the mean of all statements since the last look, where
-//!   the performance schema is on (times there are picoseconds); else of `SELECT 1`, which tells
+//! - Throughput: growth of a counter of `SHOW GLOBAL STATUS`, `Com_commit` by default.
+//! - Latency: that of a query of the user's; otherwise the mean of all statements since the last look, where
+//!   the performance schema is on (times there are picoseconds); otherwise that of `SELECT 1`, which tells
 //!   little more than that the server answers.
-//! - Waiting: statements running beyond those that may run at once (`Threads_running` without our
-//!   own), pages being read (`Innodb_data_pending_reads`), or transactions that wait for row locks
-//!   (`Innodb_row_lock_current_waits`), whichever are most: they overlap, so they are not added.
+//! - Waiting: statements running beyond those that may run at once (`Threads_running` without our own), pages
+//!   being read (`Innodb_data_pending_reads`), or transactions that wait for row locks
+//!   (`Innodb_row_lock_current_waits`). The largest of these counts: they overlap, so they are not added.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -38,19 +38,17 @@ pub struct Config {
     pub port: u16,
     /// Path of the server's socket.
     pub socket: Option<PathBuf>,
-    /// User.
     pub user: Option<String>,
-    /// Password.
     pub password: Option<Secret>,
-    /// TLS; never to a socket.
+    /// TLS; never used on a socket.
     pub tls: Option<Tls>,
     /// Database the query runs in.
     pub database: Option<String>,
-    /// Status counter that counts the work.
+    /// Status counter of the work.
     pub count: String,
     /// Query whose latency counts.
     pub query: Option<String>,
-    /// Whether somebody asks for the latency.
+    /// Whether the latency is needed.
     pub latency: bool,
     /// Statements that may run at once before more of them wait.
     pub parallel: f64,
@@ -58,26 +56,24 @@ pub struct Config {
     pub timeout: Duration,
 }
 
-/// A connection, and what drives it.
+/// A connection, and the runtime that drives it.
 struct Session {
     connection: Conn,
     runtime: Runtime,
     limit: Duration,
 }
 
-/// A server.
 pub struct Mysql {
     config: Config,
     session: Option<Session>,
     work: Rate,
-    /// Statements and their total time when last looked.
+    /// Number of statements and their total time at the last look.
     statements: Option<(f64, f64)>,
-    /// Whether the performance schema tells, once known.
+    /// Whether the performance schema is on, once known.
     schema: Option<bool>,
 }
 
 impl Mysql {
-    /// Not connected yet.
     pub fn new(config: Config) -> Mysql {
         Mysql {
             config,
@@ -96,8 +92,8 @@ impl Mysql {
             .ip_or_hostname(config.host.clone())
             .tcp_port(config.port)
             .socket(config.socket.as_ref().map(|path| path.to_string_lossy()))
-            // Otherwise the client moves from TCP to a socket that the server names, which in a
-            // container is somebody else's path.
+            // Otherwise the client moves from TCP to a socket that the server names. In a container that is
+            // another container's path.
             .prefer_socket(false)
             .user(config.user.clone())
             .pass(config.password.clone().map(|secret| secret.0))
@@ -113,8 +109,8 @@ impl Mysql {
                     return Conn::new(options).await;
                 }
             }
-            // The client cannot leave the name out. The name is checked last, so the chain is good: the name
-            // that the certificate has is as good as ours.
+            // The client cannot skip the check of the name. The name is checked last, so the chain is good,
+            // and the name in the certificate is as good as ours.
             let name = any_name.then(|| tls::presented(&error)).flatten();
             let (Some(name), Some(secure)) = (name, secure) else {
                 return Err(error);
@@ -206,7 +202,8 @@ impl Session {
     }
 }
 
-/// TLS in the client's words. What it reads itself it says in its own words, so the files are read here, too.
+/// TLS settings for the client. The files are read here, too, because the client's own errors for them are
+/// unclear.
 fn of_tls(tls: &Tls) -> Result<SslOpts, Trouble> {
     let unchecked = tls.check == Check::Nothing;
     let mut options = SslOpts::default().with_danger_accept_invalid_certs(unchecked);
@@ -246,7 +243,7 @@ impl Target for Mysql {
     }
 }
 
-/// The mean time since the last totals; `None` when there was no last time or no statement.
+/// The mean time per statement since the last totals; `None` if there are none, or no new statement.
 fn mean(last: &mut Option<(f64, f64)>, count: f64, time: f64) -> Option<f64> {
     let (before, then) = last.replace((count, time))?;
     (count > before && time >= then).then(|| (time - then) / (count - before))
@@ -259,7 +256,7 @@ fn numbers(rows: &[(String, String)]) -> HashMap<String, f64> {
         .collect()
 }
 
-/// What waits; `None` without `Threads_running`.
+/// Work that waits; `None` without `Threads_running`.
 fn waiting(status: &HashMap<String, f64>, parallel: f64) -> Option<f64> {
     let of = |name: &str| status.get(&name.to_lowercase()).copied();
     let others = of(RUNNING)? - 1.0;

@@ -1,10 +1,10 @@
 //! PostgreSQL 10 and later.
 //!
 //! - Throughput: growth of `xact_commit` of one database, or of all.
-//! - Latency: of a query of the user's, else of `SELECT 1`.
-//! - Waiting: client statements active beyond those that may run at once, or those that wait for a
-//!   lock, a buffer or the disk (`wait_event_type`), whichever are more. Other users' sessions show
-//!   only to members of `pg_monitor`; without that right what waits is not known.
+//! - Latency: that of a query of the user's, otherwise that of `SELECT 1`.
+//! - Waiting: client statements active beyond those that may run at once, or those that wait for a lock, a
+//!   buffer or the disk (`wait_event_type`). The larger of the two counts. Only members of `pg_monitor` see
+//!   other users' sessions; without that right, it is not known what waits.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -38,19 +38,17 @@ pub struct Config {
     pub host: String,
     /// Port, also part of the socket's name.
     pub port: u16,
-    /// User.
     pub user: String,
-    /// Password.
     pub password: Option<Secret>,
-    /// TLS; never to a socket.
+    /// TLS; never used on a socket.
     pub tls: Option<Tls>,
     /// Database to connect to.
     pub database: String,
-    /// Whether only that database's work counts.
+    /// Whether only the work of that database counts.
     pub one_database: bool,
     /// Query whose latency counts.
     pub query: Option<String>,
-    /// Whether somebody asks for the latency.
+    /// Whether the latency is needed.
     pub latency: bool,
     /// Statements that may run at once before more of them wait.
     pub parallel: f64,
@@ -66,7 +64,6 @@ struct Session {
     runtime: Runtime,
 }
 
-/// A server.
 pub struct Postgres {
     config: Config,
     session: Option<Session>,
@@ -74,7 +71,6 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Not connected yet.
     pub fn new(config: Config) -> Postgres {
         Postgres {
             config,
@@ -108,7 +104,7 @@ impl Postgres {
             Some(false) => SslMode::Require,
         };
         let tls = config.tls.clone().unwrap_or_default();
-        // Of a socket the client asks for no TLS, and the system's store may be missing.
+        // The client requests no TLS on a socket, and the system's store may be missing.
         let tls = if mode == SslMode::Disable || config.host.starts_with('/') {
             Tls {
                 check: Check::Nothing,

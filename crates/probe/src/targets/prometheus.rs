@@ -1,6 +1,6 @@
-//! An instant query to Prometheus (or what speaks its API): one number, against thresholds.
+//! An instant query to Prometheus (or a server with its API): one number, compared with thresholds.
 //!
-//! A query without a result, with several, or with NaN has no number: nothing is declared then.
+//! A query without a result, with several results, or with NaN has no number, so nothing is declared.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,27 +13,23 @@ use crate::error::Trouble;
 use crate::measure::Measurement;
 use crate::tls::Tls;
 
-/// What to ask.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Address of the server, `http://host:9090`.
     pub url: String,
     /// TLS, if it is `https://`.
     pub tls: Tls,
-    /// The query.
     pub query: String,
     /// The probe's timeout.
     pub timeout: Duration,
 }
 
-/// A query.
 pub struct Prometheus {
     url: String,
     client: HttpClient,
 }
 
 impl Prometheus {
-    /// Not connected yet.
     pub fn new(config: &Config) -> Prometheus {
         let base = config.url.trim_end_matches('/');
         Prometheus {
@@ -55,7 +51,7 @@ impl Target for Prometheus {
     }
 }
 
-/// Percent-encodes all but letters, digits and `-._~`.
+/// Percent-encodes all characters except letters, digits and `-._~`.
 fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {

@@ -1,12 +1,12 @@
 //! Redis and Valkey.
 //!
 //! - Throughput: growth of `total_commands_processed`.
-//! - Latency: of a PING. Redis serves one command after the other, so a PING waits behind whatever
-//!   waits: its time is that of everybody's commands. While the dataset is loading no command is
+//! - Latency: that of a PING. Redis serves one command after the other, so a PING waits behind all commands
+//!   that wait, and its time is that of everybody's commands. While the dataset is loading, no command is
 //!   served, and the PING counts as failed.
-//! - Waiting: writes that had to wait for the disk since the last look (`aof_delayed_fsync`), and,
-//!   if told, clients in a blocking command (`blocked_clients`). These mostly wait for another
-//!   client and not for the server, so they do not count unless told.
+//! - Waiting: writes that had to wait for the disk since the last look (`aof_delayed_fsync`), and, if
+//!   configured, clients in a blocking command (`blocked_clients`). These mostly wait for another client and
+//!   not for the server, so they do not count by default.
 
 use std::time::Duration;
 
@@ -26,11 +26,10 @@ pub struct Config {
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// User of the access control list; none: the default user.
+    /// User of the access control list; `None`: the default user.
     pub user: Option<String>,
-    /// Password.
     pub password: Option<Secret>,
-    /// TLS; never to a socket.
+    /// TLS; never used on a socket.
     pub tls: Option<Tls>,
     /// Whether clients in blocking commands count as work that waits.
     pub blocked: bool,
@@ -38,7 +37,6 @@ pub struct Config {
     pub timeout: Duration,
 }
 
-/// A server.
 pub struct Redis {
     config: Config,
     connection: Option<Connection>,
@@ -47,7 +45,6 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Not connected yet.
     pub fn new(config: Config) -> Redis {
         Redis {
             config,
@@ -73,7 +70,7 @@ impl Redis {
         } else {
             ConnectionAddr::Tcp(host.clone(), *port)
         };
-        // Nothing is said while connecting, where no limit of time holds yet.
+        // The client must not send a command while it connects, because no time limit holds yet.
         let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
         let said = |error| self.said(&error);
         let info = address.into_connection_info().map_err(said)?;
@@ -103,7 +100,8 @@ impl Redis {
         begin().map_err(|error| self.said(&error))
     }
 
-    /// TLS shakes hands at the first command. A server without it waits for the end of what it takes for one.
+    /// The error in words. TLS shakes hands at the first command, and a server without TLS then waits for the
+    /// end of what it takes for a command.
     fn said(&self, error: &RedisError) -> Trouble {
         let server = format!("Redis at {}:{}", self.config.host, self.config.port);
         if self.config.tls.is_some() && error.is_timeout() {
@@ -161,7 +159,7 @@ impl Target for Redis {
     }
 }
 
-/// Files as the client takes them. Its own words for one that is none say nothing of its path.
+/// The files for the client, checked here: the client's own error for a bad file does not name its path.
 fn certificates(tls: &Tls) -> Result<TlsCertificates, Trouble> {
     if tls.check != Check::Nothing {
         tls.roots()?;
@@ -180,7 +178,7 @@ fn certificates(tls: &Tls) -> Result<TlsCertificates, Trouble> {
     })
 }
 
-/// What we read of the text of INFO.
+/// The values that we read from the text of INFO.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Info {
     commands: Option<f64>,
@@ -189,7 +187,7 @@ struct Info {
 }
 
 impl Info {
-    /// Lines are `key:value`; sections begin with `#`.
+    /// Parses lines of `key:value`; sections begin with `#`.
     fn parse(text: &str) -> Info {
         let mut info = Info::default();
         for line in text.lines() {
@@ -207,8 +205,8 @@ impl Info {
         info
     }
 
-    /// What waits, given the delayed writes at the last look. Without an append-only file no
-    /// write waits for it; without anything that we count nothing is known.
+    /// Work that waits, given the delayed writes at the last look. Without an append-only file, no write
+    /// waits for it. Without any value that we count, nothing is known.
     fn waiting(self, last: &mut Option<f64>, blocked: bool) -> Option<f64> {
         let delayed = self.delayed.map(|delayed| {
             let before = last.replace(delayed).unwrap_or(delayed);

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::start::NOBODY;
 
-/// An authority with its files. All have the same name, as one made anew has.
+/// An authority with its files. All authorities have the same name, as one made anew has.
 pub(crate) struct Authority {
     dir: TempDir,
     issuer: Issuer<'static, KeyPair>,
@@ -34,7 +34,7 @@ impl Authority {
         self.dir.path().join("ca.pem")
     }
 
-    /// Signs a certificate for 127.0.0.1 and nothing else; expired, it was good until 2020.
+    /// Signs a certificate for 127.0.0.1 and nothing else; an expired one was valid until 2020.
     fn signed(&self, expired: bool) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
@@ -47,7 +47,7 @@ impl Authority {
         (certificate.pem(), key.serialize_pem())
     }
 
-    /// A client's.
+    /// Makes a client's certificate.
     pub(crate) fn client(&self) -> Identity {
         let (certificate, key) = self.signed(false);
         let identity = Identity {
@@ -59,14 +59,14 @@ impl Authority {
         identity
     }
 
-    /// Gives a server its own, and the authority's for those of its clients.
+    /// Gives a server its own certificate, and the authority's to check those of its clients.
     pub(crate) fn equip(&self, server: &Path, expired: bool) {
         let (certificate, key) = self.signed(expired);
         let ca = fs::read_to_string(self.file()).unwrap();
         for (name, text) in [("tls.pem", certificate), ("tls.key", key), ("ca.pem", ca)] {
             let path = server.join(name);
             fs::write(&path, text).unwrap();
-            // PostgreSQL takes no key that others may read.
+            // PostgreSQL accepts no key that others may read.
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
             if geteuid().is_root() {
                 chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();

@@ -1,8 +1,8 @@
 //! Probes against real servers, started for the test in a directory that vanishes with it.
 //!
 //! `make test` runs these (they are ignored otherwise); `scripts/setup --test` installs the servers.
-//! What each shows: work is counted, waiting work is seen, a wrong password says so, so does a wrong
-//! certificate, and a server that is stopped, killed or started again never blocks the probe and is found again.
+//! Each one shows that work is counted, that waiting work is seen, and that a wrong password or certificate
+//! is reported. A server that is stopped, killed or restarted never blocks the probe, and is found again.
 
 mod certificates;
 mod mariadb;
@@ -46,7 +46,7 @@ fn ready(target: &mut dyn Target) {
     until(target, |_| true);
 }
 
-/// Fails, soon.
+/// Measures; it must fail soon.
 fn fails(target: &mut dyn Target) -> Trouble {
     let start = Instant::now();
     let trouble = target.measure().unwrap_err();
@@ -143,7 +143,7 @@ fn goes_stale_and_recovers(server: &mut start::Server, open: Open) {
     let told = told.lock().unwrap();
     let lost = told.iter().filter(|line| line.starts_with("lost")).count();
     let found = told.iter().filter(|line| *line == "found").count();
-    // Once for each outage; while a server starts it may say another cause.
+    // Once for each outage; while a server starts, it may report another cause.
     assert!((2..=6).contains(&lost), "{told:?}");
     assert!((2..=4).contains(&found), "{told:?}");
 }

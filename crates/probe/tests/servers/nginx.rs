@@ -38,7 +38,7 @@ fn configuration(dir: &Path, port: u16, tls: Option<&str>) -> String {
     )
 }
 
-/// Lets it speak TLS, from its next start on.
+/// Makes the server speak TLS from its next start on.
 pub(crate) fn secure(server: &Server, config: &Config, clients: bool) {
     let dir = server.dir.path();
     let port = config.url.rsplit(':').next().unwrap().trim_end_matches('/');
@@ -101,7 +101,7 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Waits until so many lines of a log contain this: nginx writes them after its answers.
+/// Waits until this many lines of a log contain the request: nginx writes them after its answers.
 fn logged(path: &Path, request: &str, lines: usize) {
     wait_until(request, || {
         let log = fs::read_to_string(path).unwrap_or_default();

@@ -129,7 +129,7 @@ fn postgres_counts_transactions_and_sees_who_waits() {
 
     let theirs = config.clone();
     let sleeper = thread::spawn(move || now(&theirs, &["SELECT pg_sleep(2)"]));
-    // Running and not waiting is not waiting, and without a right it is not known.
+    // A running statement does not wait. Without the right, it is not known what waits.
     let busy = until(&mut target, |seen| seen.waiting.is_some());
     assert_eq!(busy.waiting, Some(0.0));
     now(&config, &["CREATE ROLE probe LOGIN"]);

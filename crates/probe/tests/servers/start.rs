@@ -13,7 +13,7 @@ pub(crate) const STOP: Signal = Signal::STOP;
 pub(crate) const CONTINUE: Signal = Signal::CONT;
 pub(crate) const REOPEN_LOGS: Signal = Signal::USR1;
 
-/// The user nobody, when the test runs as root: most servers refuse that.
+/// The user nobody, for tests that run as root: most servers refuse to run as root.
 pub(crate) const NOBODY: u32 = 65534;
 
 /// A directory that servers may write to.
@@ -45,7 +45,7 @@ pub(crate) fn program(name: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("{name} is not installed: run scripts/setup --test"))
 }
 
-/// A command without rights that ends when the thread that started it ends.
+/// A command without privileges that ends when the thread that started it ends.
 pub(crate) fn command(name: &str) -> Command {
     let mut command = Command::new(program("setpriv"));
     command.args(["--pdeathsig", "KILL"]);
@@ -90,14 +90,14 @@ impl Server {
         self.dir.path().join(name)
     }
 
-    /// To the server and all its processes: PostgreSQL's each have a group of their own.
+    /// Signals the server and all its processes: each of PostgreSQL's has a process group of its own.
     pub(crate) fn signal(&self, signal: Signal) {
         for pid in family(Pid::from_child(&self.child)) {
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// Ends it the hard way.
+    /// Kills the server and waits for its end.
     pub(crate) fn kill(&mut self) {
         self.signal(Signal::KILL);
         let _ = self.child.wait();
@@ -120,7 +120,7 @@ fn family(pid: Pid) -> Vec<Pid> {
     all
 }
 
-/// What it says goes to a file in its directory.
+/// Starts a server whose output goes to a file in its directory.
 fn spawn(mut command: Command, dir: &Path) -> Child {
     let log = fs::File::create(dir.join("server.log")).unwrap();
     command

@@ -14,7 +14,7 @@ use crate::certificates::Authority;
 use crate::start::Server;
 use crate::{mariadb, nginx, postgres, ready, redis};
 
-/// A target at this host, spoken to like that.
+/// Makes a target at this host with these TLS settings.
 type Make<'a> = &'a dyn Fn(&str, Option<Tls>) -> Box<dyn Target>;
 
 const HOST: &str = "127.0.0.1";
@@ -34,14 +34,14 @@ fn refused(seen: Result<Measurement, Trouble>, cause: &str, remedy: &str) {
     assert!(trouble.remedy.contains(remedy), "{trouble:?}");
 }
 
-/// With another certificate, or after what the server reads at its start has changed.
+/// Restarts the server with another certificate, or after a change of what it reads at its start.
 fn starts_again(server: &mut Server, make: Make<'_>, tls: &Tls) {
     server.kill();
     server.start_again();
     ready(&mut *make(HOST, Some(tls.clone())));
 }
 
-/// What every kind holds, of a server that speaks no TLS yet. At its end the server has a certificate for
+/// The properties of every kind. The server speaks no TLS at first. At the end it has a certificate for
 /// 127.0.0.1 that the authority signed.
 fn holds(server: &mut Server, ours: &Authority, make: Make<'_>, before: impl Fn(&Server)) {
     let checked = Tls {
@@ -79,7 +79,7 @@ fn holds(server: &mut Server, ours: &Authority, make: Make<'_>, before: impl Fn(
         ca: Some(stranger.file()),
         ..Tls::default()
     };
-    // Neither another authority nor those that the system trusts.
+    // The certificate is refused under another authority, and under those that the system trusts.
     for others in [&other, &Tls::default()] {
         refused(
             measured(make, HOST, others),
@@ -98,7 +98,7 @@ fn holds(server: &mut Server, ours: &Authority, make: Make<'_>, before: impl Fn(
     );
 }
 
-/// For those whose clients can leave the name out.
+/// The properties of kinds whose clients can skip the check of the name.
 fn name_or_chain(ours: &Authority, make: Make<'_>) {
     let chain = |authority: &Authority| Tls {
         check: Check::Chain,
@@ -127,7 +127,7 @@ fn without_certificate(ours: &Authority) -> Tls {
     }
 }
 
-/// Signed by somebody whom the server does not know.
+/// Settings with a certificate of an authority that the server does not know.
 fn with_strange_certificate(ours: &Authority, strange: &Authority) -> Tls {
     Tls {
         identity: Some(strange.client()),

@@ -1,4 +1,4 @@
-//! Frames find their own damage and the way on, in bounded memory.
+//! Frames detect their own damage and resume after it, in bounded memory.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn pieces(bytes: &[u8]) -> Vec<Piece> {
     std::iter::from_fn(|| frames.next().unwrap()).collect()
 }
 
-/// A key frame, one that builds on it, and a key frame that holds what looks like the start of one.
+/// A key frame, a frame that builds on it, and a key frame whose contents look like the start of a frame.
 fn three() -> (Vec<u8>, [usize; 3]) {
     let first = b"the first of three, and the second is much like it";
     let mut bytes = frame(first, &[]).unwrap();

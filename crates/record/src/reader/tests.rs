@@ -1,4 +1,4 @@
-//! Formats change: fields come and go, what is not understood is named.
+//! Formats change: fields come and go, and a part that is not understood is named.
 
 use serde_json::{json, Value};
 

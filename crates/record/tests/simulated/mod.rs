@@ -25,7 +25,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Writers of these weights.
+    /// A run with writers of these weights.
     pub fn new(config: Config, weights: &[u32]) -> Run {
         let mut host = PageCacheHost::new(Bytes::mib(600), 40_000_000);
         for &weight in weights {
@@ -47,14 +47,14 @@ impl Run {
         }
     }
 
-    /// The same with page-cache counters.
+    /// The same run with page-cache counters.
     #[must_use]
     pub fn counted(mut self) -> Run {
         self.counted = true;
         self
     }
 
-    /// The same with a reader and a scan whose curves are known.
+    /// The same run with a reader and a scan whose curves are known.
     #[must_use]
     pub fn with_curves(mut self) -> Run {
         let (set, scanned) = (3200, 16_000);
@@ -67,17 +67,17 @@ impl Run {
         self
     }
 
-    /// Other decisions from now on.
+    /// Changes the configuration from now on.
     pub fn decide(&mut self, config: Config) {
         self.config = config;
     }
 
-    /// One more group; one less.
+    /// Adds a writer.
     pub fn add(&mut self, weight: u32) -> u64 {
         self.host.add(weight, Load::Write)
     }
 
-    /// See [`Run::add`].
+    /// Removes a group.
     pub fn remove(&mut self, id: u64) {
         self.host.remove(id);
     }
@@ -140,7 +140,7 @@ impl Run {
         }
     }
 
-    /// So many ticks.
+    /// The next `count` ticks.
     pub fn ticks(&mut self, count: usize) -> Vec<Tick> {
         (0..count).map(|_| self.tick(false)).collect()
     }
@@ -167,13 +167,12 @@ pub fn frames(ticks: &[Tick]) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Everything in it that can be read.
+/// All items of a record that can be read.
 pub fn items(bytes: &[u8]) -> Vec<Item> {
     let reader = Reader::new(bytes, "test").unwrap();
     reader.map(|item| item.unwrap()).collect()
 }
 
-/// The ticks among these.
 pub fn ticks(items: &[Item]) -> Vec<Tick> {
     let ticks = items.iter().filter_map(|item| match item {
         Item::Tick(tick) => Some((**tick).clone()),

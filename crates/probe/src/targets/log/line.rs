@@ -2,7 +2,7 @@
 
 pub use justitia_args::probe::{Field, Unit};
 
-/// The time in a line, seconds. `None`: none there, as with nginx's `-`.
+/// The time in a line, seconds. `None` if there is none, as with nginx's `-`.
 pub(super) fn seconds(field: &Field, line: &str, unit: Unit) -> Option<f64> {
     let word = match field {
         Field::Last => line.split_whitespace().next_back()?,
@@ -21,7 +21,7 @@ pub(super) fn seconds(field: &Field, line: &str, unit: Unit) -> Option<f64> {
     })
 }
 
-/// Whether the status after the quoted request is 500 or more. A line without one did not fail.
+/// Whether the status after the quoted request is 500 or more. A line without a status did not fail.
 pub(super) fn failed(line: &str) -> bool {
     let Some((_, rest)) = line.split_once('"') else {
         return false;

@@ -1,9 +1,8 @@
-//! Follows a file that grows, is truncated, or is renamed and made anew (logrotate).
+//! Follows a file that grows, is truncated, or is renamed and made again (logrotate).
 //!
-//! Reading starts at the end of the file that is there at the first look, and at the beginning of
-//! each later one. When the name leads to another file, what is left of the old one is read before. A line
-//! counts once its end is there. Per look no more than [`MOST_BYTES`] are read; what is skipped is
-//! counted.
+//! Reading starts at the end of the file that exists at the first look, and at the beginning of each later
+//! file. When the name leads to another file, the rest of the old one is read first. A line counts once it is
+//! complete. A look reads at most [`MOST_BYTES`]; bytes that are skipped are counted.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -12,11 +11,11 @@ use std::path::PathBuf;
 
 use crate::error::Trouble;
 
-/// Read at one look, at most.
+/// Bytes that are read at one look, at most.
 const MOST_BYTES: u64 = 16 << 20;
-/// Read at once.
+/// Bytes of one read call.
 const BLOCK_BYTES: usize = 64 << 10;
-/// Longest line; what comes after belongs to no line.
+/// Longest line; the rest of a longer line is dropped.
 const MOST_LINE_BYTES: usize = 64 << 10;
 
 struct Open {
@@ -28,9 +27,9 @@ struct Open {
 pub(super) struct Tail {
     path: PathBuf,
     open: Option<Open>,
-    /// Whether there was a first look: what was there then is old.
+    /// Whether there was a first look. What was in the file then is old.
     begun: bool,
-    /// The line whose end is not there yet.
+    /// The last line, while it is incomplete.
     partial: Vec<u8>,
 }
 
@@ -44,13 +43,13 @@ impl Tail {
         }
     }
 
-    /// Bytes of the line whose end is not there yet.
+    /// Length of the incomplete line.
     #[cfg(test)]
     pub(super) fn pending(&self) -> usize {
         self.partial.len()
     }
 
-    /// Hands each new line to `each`; gives the bytes that were skipped.
+    /// Passes each new line to `each`; returns the number of bytes that were skipped.
     pub(super) fn read(&mut self, mut each: impl FnMut(&str)) -> Result<u64, Trouble> {
         let mut skipped = 0;
         if let Some(open) = &mut self.open {
@@ -73,7 +72,7 @@ impl Tail {
                 }
                 Ok(skipped)
             }
-            // Between renaming and making anew: the old one is still open.
+            // Between rename and creation, the old file is still open.
             Err(error) if error.kind() == ErrorKind::NotFound && self.open.is_some() => Ok(skipped),
             Err(error) => {
                 self.begun |= error.kind() == ErrorKind::NotFound;
@@ -96,7 +95,7 @@ impl Tail {
 }
 
 impl Open {
-    /// Reads to the end.
+    /// Reads to the end of the file; returns the number of bytes that were skipped.
     fn rest(&mut self, partial: &mut Vec<u8>, each: &mut impl FnMut(&str)) -> io::Result<u64> {
         let length = self.file.metadata()?.len();
         if length < self.at {
