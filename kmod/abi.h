@@ -23,7 +23,7 @@
 
 #define JUSTITIA_LENGTHS 12
 
-/* Why the gate is open (lets everybody pass); 0: it is closed */
+/* Why the gate is open (lets everybody pass); 0: closed */
 #define JUSTITIA_OPEN_DISABLED 1	/* nobody enabled it */
 #define JUSTITIA_OPEN_HEARTBEAT 2	/* no heartbeat in time */
 #define JUSTITIA_OPEN_THRESHOLDS 3	/* the kernel's dirty thresholds are not known */
@@ -37,7 +37,7 @@ struct justitia_info {
 	__u64 freerun_pages;
 	__u64 setpoint_pages;		/* of all devices together */
 	__u64 calls;			/* to the redirected function while the gate was closed */
-	__u64 passed;			/* of these, let pass: contexts that must not wait, groups without weight */
+	__u64 passed;			/* of these, passed: must not wait, or group without weight */
 	__u64 heartbeats;
 	__u64 heartbeats_lost;
 	__u64 devices_refused;		/* calls for devices that got no slot */
