@@ -16,14 +16,14 @@
 
 #define JUSTITIA_GATE_VERSION 1
 
-/* Order of the queue (queue.h) */
+/* Order of the queue (queue.h). */
 #define JUSTITIA_FIFO 0
 #define JUSTITIA_AGING 1
 #define JUSTITIA_STRIDE 2
 
 #define JUSTITIA_LENGTHS 12
 
-/* Why the gate is open (lets everybody pass); 0: closed */
+/* Why the gate is open (lets everybody pass); 0: closed. */
 #define JUSTITIA_OPEN_DISABLED 1	/* nobody enabled it */
 #define JUSTITIA_OPEN_HEARTBEAT 2	/* no heartbeat in time */
 #define JUSTITIA_OPEN_THRESHOLDS 3	/* the kernel's dirty thresholds are not known */

@@ -21,10 +21,10 @@
 
 #include "queue.h"
 
-/* Smallest charge, in pages */
+/* Smallest charge, in pages. */
 #define JC_CHUNK 16u
 
-/* A task's counters at one time */
+/* A task's counters at one time. */
 struct jc_counts {
 	u32 written, dirtied, looked;
 };
@@ -47,7 +47,7 @@ static inline u32 jc_pending(struct jc_counts then, struct jc_counts now)
 	return dirtied < JQ_COST_MAX ? dirtied : JC_CHUNK;
 }
 
-/* A task's wait, in jiffies */
+/* A task's wait, in jiffies. */
 struct jc_wait {
 	u32 write;		/* writes that had finished */
 	u32 waited;		/* in the write after them */

@@ -13,7 +13,7 @@
 
 #include "justitia.h"
 
-/* Records that one call may ask for */
+/* Records that one call may ask for. */
 #define LIST_MAX 65536
 
 static int control_open(struct inode *inode, struct file *file)

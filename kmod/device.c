@@ -35,7 +35,7 @@
 #ifndef FORGOTTEN
 #define FORGOTTEN (60 * HZ)
 #endif
-/* Runs of the clock per second */
+/* Runs of the clock per second. */
 #define LOOKS 5
 
 struct jg_device jg_devices[JG_DEVICES];
@@ -116,7 +116,7 @@ struct jg_device *jg_device_of(struct backing_dev_info *bdi)
 	return found;
 }
 
-/* Any context; under RCU or with a reference to the device */
+/* Any context; under RCU or with a reference to the device. */
 struct jg_counts jg_device_count(struct jg_device *device)
 {
 	struct jg_counts pages = { 0 };

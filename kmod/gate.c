@@ -52,7 +52,7 @@
 #define RESTS (HZ / 5)
 /* Groups and bdi_writebacks that one jiffy's look may visit; with more, counts are less frequent. */
 #define VISITS 64
-/* How often a sleeping writer checks whether somebody waits for its locks */
+/* How often a sleeping writer checks whether somebody waits for its locks. */
 #define LOOK (HZ / 10)
 
 static struct jg_device *device_of(struct jq_queue *queue)
@@ -75,7 +75,7 @@ static void jq_unlock(struct jq_queue *queue)
 	spin_unlock_bh(&device_of(queue)->lock);
 }
 
-/* The latest time at which a writer that holds these locks must continue */
+/* The latest time at which a writer that holds these locks must continue. */
 static u64 until(const struct jq_sleeper *sleeper, u64 deadline)
 {
 	if (READ_ONCE(sleeper->inode->i_sb->s_writers.frozen) != SB_UNFROZEN)
@@ -92,7 +92,7 @@ static enum jq_wakeup jq_park(struct jq_waiter *waiter, u64 deadline)
 	if (jq_granted(waiter) || left <= 0 || fatal_signal_pending(current))
 		__set_current_state(TASK_RUNNING);
 	else
-		/* Accounted as waiting for I/O, as in the original */
+		/* Accounted as waiting for I/O, as in the original. */
 		io_schedule_timeout(min_t(long, left, LOOK));
 	if (fatal_signal_pending(current))
 		return JQ_KILLED;
@@ -204,7 +204,7 @@ static void look(struct jg_device *device)
 		next ? next->cost : READ_ONCE(jg.config.batch_pages));
 }
 
-/* Exact, but cached for a while, because it reads each CPU's counters */
+/* Exact, but cached for a while, because it reads each CPU's counters. */
 static bool rests(struct jg_device *device)
 {
 	if (!time_before(jiffies, device->rests_at)) {

@@ -166,7 +166,7 @@ int jg_group_set(u64 id, u32 weight)
 		if (!group)
 			return -ENOENT;
 		hide(group);
-		/* Together with all others that are removed meanwhile */
+		/* Together with all others that are removed meanwhile. */
 		jg_put_away();
 	} else if (group) {
 		change(group, weight);

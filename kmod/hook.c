@@ -55,7 +55,7 @@ struct entry {
 };
 static struct entry tasks[1 << TASKS_SHIFT];
 
-/* The last task that called on this CPU */
+/* The last task that called on this CPU. */
 struct last {
 	struct task_struct *task;	/* compared only */
 	u64 settled;			/* as in struct entry, in bytes */
@@ -121,7 +121,7 @@ static __always_inline bool nothing_to_charge(void)
 	       current->ioac.write_bytes - this_cpu_read(last.settled) < JC_CHUNK * PAGE_SIZE;
 }
 
-/* Pages that the current task has dirtied and was not charged for */
+/* Pages that the current task has dirtied and was not charged for. */
 static u32 pages_pending(const struct entry *entry, bool known)
 {
 	struct jc_counts then = { (u32)READ_ONCE(entry->settled), READ_ONCE(entry->dirtied),
@@ -131,7 +131,7 @@ static u32 pages_pending(const struct entry *entry, bool known)
 	return known ? jc_pending(then, now) : min_t(u32, now.written, JC_CHUNK);
 }
 
-/* Jiffies that the current task has waited in its current write(2) */
+/* Jiffies that the current task has waited in its current write(2). */
 static u32 waited_already(const struct entry *entry, bool known)
 {
 	struct jc_wait then = { READ_ONCE(entry->wait.write), READ_ONCE(entry->wait.waited),
@@ -202,7 +202,7 @@ static noinline int jg_insert(struct address_space *mapping, struct folio *folio
 	return ret;
 }
 
-/* The name before Linux 6.2 */
+/* The name before Linux 6.2. */
 #ifdef ftrace_instruction_pointer_set
 #define ftrace_regs_set_instruction_pointer(fregs, ip) ftrace_instruction_pointer_set(fregs, ip)
 #endif
@@ -274,14 +274,14 @@ bool jg_hook_empty(void)
 /* After this nobody runs or sleeps in this module's text on behalf of the hook. The gate is open. */
 void jg_hook_detach(void)
 {
-	/* Waits for tasks that were redirected but have not counted themselves in yet */
+	/* Waits for tasks that were redirected but have not counted themselves in yet. */
 	unregister_ftrace_function(&ops);
 	ftrace_free_filter(&ops);
 	/* Tasks may have entered after the module was found empty. No new ones enter, so the sum is never
 	 * smaller than the true count. */
 	while (!jg_hook_empty())
 		schedule_timeout_uninterruptible(HZ / 50);
-	/* Waits for tasks that have counted themselves out but have not returned yet */
+	/* Waits for tasks that have counted themselves out but have not returned yet. */
 	synchronize_rcu_tasks();
 }
 

@@ -78,7 +78,7 @@ struct jg_group {
 	struct rcu_head rcu;
 };
 
-/* A device's progress at one time */
+/* A device's progress at one time. */
 struct jg_progress {
 	unsigned long at;		/* jiffies */
 	u64 turn;			/* grants of its queue */
@@ -92,7 +92,7 @@ struct jg_counts {
 	u32 visited;			/* bdi_writebacks */
 };
 
-/* Pages that have left the device since it appeared: written, or dropped with deleted files */
+/* Pages that have left the device since it appeared: written, or dropped with deleted files. */
 static inline s64 jg_left(const struct jg_counts *pages)
 {
 	return (s64)(pages->dirtied - pages->dirty - pages->writeback);
@@ -125,7 +125,7 @@ struct jg_device {
 	struct task_struct *holder;	/* of the turn to insert; compared only */
 	u64 timed_out, killed, opened;
 	u64 longest_wait_ns;
-	/* Written by the clock only */
+	/* Written by the clock only. */
 	u64 setpoint;			/* read with READ_ONCE */
 	unsigned long looked_at;	/* jiffies */
 	struct jg_counts looked;	/* its pages at the clock's last look */

@@ -14,7 +14,7 @@
 
 #include "justitia.h"
 
-/* Interval at which devices and the heartbeat are checked */
+/* Interval at which devices and the heartbeat are checked. */
 #define JG_CLOCK_MS 200
 
 static const struct justitia_config unset = {

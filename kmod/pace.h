@@ -32,7 +32,7 @@ static inline u64 div64_u64(u64 a, u64 b)
 #define JP_FREE S64_MAX
 /* Unused pace is kept for this many jiffies. */
 #define JP_KEPT 2
-/* Denominator of jp_rates.share */
+/* Denominator of jp_rates.share. */
 #define JP_WHOLE 1024u
 
 struct jp_rates {
@@ -75,7 +75,7 @@ static inline void jp_pass(struct jp_budget *b, const struct jp_rates *r, u64 el
 	b->pace = jp_kept(b->pace == JP_FREE ? 0 : b->pace, rate, elapsed, cost);
 }
 
-/* Pages that may be granted */
+/* Pages that may be granted. */
 static inline s64 jp_available(const struct jp_budget *b)
 {
 	s64 now = b->pace < b->budget ? b->pace : b->budget;

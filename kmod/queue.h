@@ -77,7 +77,7 @@ typedef int64_t s64;
 #define JQ_AGING_MAX 10000u
 #define JQ_STRIDE_ONE (1u << 26)
 #define JQ_STALE_TURNS (1u << 20)
-/* Catch-up of a group of weight 100, in pages */
+/* Catch-up of a group of weight 100, in pages. */
 #define JQ_LAG_DEFAULT 1024u
 #define JQ_LAG_MAX (1u << 20)
 /* Bins of the histogram of queue lengths: 1, 2-3, 4-7, ... */
@@ -165,7 +165,7 @@ static inline void jq_group_init(struct jq_group *g, u32 weight)
 	*g = (struct jq_group){ .weight = weight, .stride = JQ_STRIDE_ONE / weight };
 }
 
-/* Whether it was granted: without the lock a hint, with it reliable */
+/* Whether it was granted: without the lock a hint, with it reliable. */
 static inline bool jq_granted(const struct jq_waiter *w)
 {
 	return jq_load_acquire(&w->state) == JQ_GRANTED;
@@ -336,7 +336,7 @@ static inline void jq_unlink(struct jq_queue *q, struct jq_waiter *w)
 	q->length--;
 }
 
-/* The next waiter; NULL: nobody waits */
+/* The next waiter; NULL: nobody waits. */
 static inline struct jq_waiter *jq_peek(const struct jq_queue *q)
 {
 	return q->root ? q->root->first : NULL;

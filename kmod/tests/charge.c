@@ -126,7 +126,7 @@ static void a_wait_is_bounded_for_a_write_and_not_for_each_charge_in_it(void)
 	CHECK(wait_for(1000, 1, false, false) == MOST, "one large write");
 	CHECK(wait_for(1000, 1, true, false) == 1000 * EACH, "each charge in a write of its own");
 	CHECK(wait_for(1000, 1, false, true) == 1000 * EACH, "each charge in a fault of its own");
-	/* Calls without a count: the same amount in each while */
+	/* Calls without a count: the same amount in each while. */
 	CHECK(wait_for(10000, 1, false, false) >= 3 * MOST, "a worker is not let off for ever");
 	CHECK(wait_for(10000, 1, false, false) <= 10000 / WHILE * 2 * MOST, "a worker is bounded too");
 }

@@ -13,5 +13,5 @@
 	WARN_ON_ONCE(!(wb)->stat[WB_WRITEBACK].counters); \
 } while (0)
 
-/* Time for a task to find a device while it is being forgotten */
+/* Time for a task to find a device while it is being forgotten. */
 #define jg_inject_forget() msleep(300)

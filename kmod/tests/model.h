@@ -23,7 +23,7 @@ struct model {
 	struct jq_queue q;
 	struct jq_group groups[GROUPS];
 	struct jq_waiter waiters[WAITERS];
-	/* The model's own state */
+	/* The model's own state. */
 	bool waits[WAITERS];
 	long arrival[WAITERS];
 	wide priority[WAITERS];		/* weight + N for every turn passed over */
@@ -32,7 +32,7 @@ struct model {
 	long arrivals;
 };
 
-/* Start of the queue's virtual time: soon to wrap */
+/* Start of the queue's virtual time: soon to wrap. */
 #define START (0 - ((u64)1 << 40))
 
 static inline void model_start(struct model *m)

@@ -56,7 +56,7 @@ static void count(unsigned bytes)
 	__atomic_fetch_add(&written, bytes, __ATOMIC_RELAXED);
 }
 
-/* The thread's next file, which replaces one it made before */
+/* The thread's next file, which replaces one it made before. */
 static int next_file(long thread, unsigned long file, unsigned kept)
 {
 	char path[4096];
