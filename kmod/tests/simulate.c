@@ -6,7 +6,7 @@
  * checks the claims of queue.h; `simulate table` prints what the paper's aging makes of weights.
  *
  * The closed form of aging. Let c be the turns between an arrival and its deadline being reached by
- * the front of the queue. A customer of weight w then comes round every c - w/N turns, and all
+ * the front of the queue. A customer of weight w then returns every c - w/N turns, and all
  * together take one turn per turn:
  *
  *     sum over customers of 1 / (c - w_i/N) = 1

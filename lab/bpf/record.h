@@ -58,7 +58,7 @@ struct control {
 	__u64 end_ns;
 	/* The programs do nothing from now on. */
 	__u64 stopped;
-	/* Waits that were not recorded because a map was full. */
+	/* Waits that found no room in a map. */
 	__u64 lost;
 };
 

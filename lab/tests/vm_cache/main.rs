@@ -371,7 +371,7 @@ fn what_a_guest_flushed_is_on_the_disk_when_its_power_is_cut_while_pages_are_dro
             "dd if=$data of=/dev/null bs=64k skip={read} count=4 iflag=direct status=none"
         ));
     }
-    // In the middle of a write that nobody was told of.
+    // The guest ends in the middle of a write that it never acknowledged.
     writeln!(guest.stdin, "write 1000 {CHUNKS}").unwrap();
     drop(guest);
     sleep(Duration::from_secs(1));
