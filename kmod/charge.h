@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * How many pages a task has dirtied since it was charged last, and how long it has waited for them.
+ * How many pages a task has dirtied since its last charge, and how long it has waited for them.
  *
- * The kernel counts twice what a task dirties. `written` (ioac.write_bytes, in pages) goes on for ever, but has
- * in it what the task writes past the page cache (O_DIRECT). `dirtied` (nr_dirtied) has only dirtied pages, but
- * is set back when the kernel looks whether to throttle, which `looked` (dirty_paused_when) tells; pages that
- * tasks left behind which are gone may be added to it. All of them go round.
+ * The kernel has two counters for the pages that a task dirties. `written` (ioac.write_bytes, in pages) is
+ * never reset, but includes writes past the page cache (O_DIRECT). `dirtied` (nr_dirtied) counts dirtied
+ * pages only. The kernel resets it when it checks whether to throttle, which changes `looked`
+ * (dirty_paused_when), and may add pages that exited tasks left behind. All three wrap.
  *
- * Not each call of the kernel's looks here: a call before which fewer than JC_CHUNK pages were written goes
- * straight on, and the counts may be set back in it.
+ * Not every call of the kernel's function gets here. A call with fewer than JC_CHUNK pages written before it
+ * goes straight to the original, which may reset the counters.
  *
- * A wait is bounded for a write(2), in which a task may be charged often. Which one it is in the kernel's count of
- * those that ended tells (ioac.syscw). Page faults are no part of one. Where the kernel does not count (io_uring's
- * workers, splice), waits less than a while apart are taken for one write's.
+ * A wait is bounded per write(2), and one write(2) may be charged many times. The kernel's count of finished
+ * writes (ioac.syscw) identifies the write. Page faults belong to no write. Where the kernel does not count
+ * (io_uring's workers, splice), waits less than a while apart count as those of one write.
  *
  * Pure: the module and tests/charge.c compile it.
  */
@@ -21,39 +21,40 @@
 
 #include "queue.h"
 
-/* So many pages are charged at once, at least. */
+/* Smallest charge, in pages. */
 #define JC_CHUNK 16u
 
-/* The counts of a task at one time. */
+/* A task's counters at one time. */
 struct jc_counts {
 	u32 written, dirtied, looked;
 };
 
-/* Of the pages written between two times, those that were dirtied: exactly, but for JC_CHUNK - 1 that were
- * written past the cache, for each time that the count was set back. */
+/* The pages among those written between two times that were dirtied. Exact, except that for each reset of the
+ * counter up to JC_CHUNK - 1 pages written past the cache are included. */
 static inline u32 jc_pending(struct jc_counts then, struct jc_counts now)
 {
 	u32 written = now.written - then.written, dirtied = now.dirtied - then.dirtied;
 
 	if ((int)dirtied < 0 || now.looked != then.looked) {
-		/* Set back in a call that went straight on: before it came fewer than JC_CHUNK. */
+		/* Reset in a call that went straight to the original: fewer than JC_CHUNK pages came before
+		 * it. */
 		u32 before = written > now.dirtied ? written - now.dirtied : 0;
 
 		dirtied = now.dirtied + (before < JC_CHUNK ? before : JC_CHUNK - 1);
 	}
 	dirtied = written < dirtied ? written : dirtied;
-	/* So many between two calls are another task's, for which this one was taken. */
+	/* A larger number between two calls means that the entry was another task's. */
 	return dirtied < JQ_COST_MAX ? dirtied : JC_CHUNK;
 }
 
-/* What a task has waited, in jiffies. */
+/* A task's wait, in jiffies. */
 struct jc_wait {
-	u32 write;		/* writes that had ended */
-	u32 waited;		/* in the one after them */
-	u32 ended;		/* when the last wait did */
+	u32 write;		/* writes that had finished */
+	u32 waited;		/* in the write after them */
+	u32 ended;		/* end of the last wait */
 };
 
-/* Jiffies waited already in the write that a task is in; `fault`: it is in none. */
+/* Jiffies that a task has already waited in its current write; `fault`: it is in no write. */
 static inline u32 jc_waited(struct jc_wait then, u32 write, bool fault, u32 now, u32 a_while)
 {
 	return fault || then.write != write || now - then.ended > a_while ? 0 : then.waited;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /dev/justitia: who holds it open for writing decides what the gate does; who reads is told.
+ * /dev/justitia: the process that holds it open for writing controls the gate; readers may query it.
  *
- * abi.h is the contract. The holder's end is the gate's end: when its last file descriptor is closed,
- * by kill -9 too, the gate opens, and weights and settings are forgotten.
+ * abi.h is the contract. The gate does not outlive its holder: when the holder's last file descriptor is
+ * closed, also by kill -9, the gate opens, and weights and settings are dropped.
  */
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
@@ -13,7 +13,7 @@
 
 #include "justitia.h"
 
-/* Records of a list that one call may ask for. */
+/* Records that one call may ask for. */
 #define LIST_MAX 65536
 
 static int control_open(struct inode *inode, struct file *file)
@@ -75,13 +75,13 @@ static long tell_info(void __user *to)
 		.devices_refused = atomic64_read(&jg.devices_refused),
 	};
 
-	/* The clock notices a lost heartbeat a little later than writers do. */
+	/* Writers notice a lost heartbeat a little earlier than the clock does. */
 	if (!info.open_reason && !jg_closed())
 		info.open_reason = JUSTITIA_OPEN_HEARTBEAT;
 	return copy_to_user(to, &info, sizeof(info)) ? -EFAULT : 0;
 }
 
-/* With jg_mutex: the device is not forgotten meanwhile. */
+/* With jg_mutex, so the device keeps its slot. */
 static void describe(struct jg_device *device, struct justitia_device *to)
 {
 	const struct jq_stats *stats = &device->queue.stats;
@@ -108,7 +108,7 @@ static void describe(struct jg_device *device, struct justitia_device *to)
 	};
 	memcpy(to->lengths, stats->lengths, sizeof(to->lengths));
 	spin_unlock_bh(&device->lock);
-	/* The name of a block device's backing device is its number. */
+	/* The backing device of a block device is named after its number. */
 	if (sscanf(device->bdi->dev_name, "%u:%u", &to->major, &to->minor) != 2)
 		to->major = to->minor = 0;
 }
@@ -196,7 +196,7 @@ static long change(unsigned int command, void __user *argument)
 	case JUSTITIA_IOC_HEARTBEAT:
 		jg.heartbeats++;
 		WRITE_ONCE(jg.deadline, jiffies + msecs_to_jiffies(jg.config.heartbeat_ms));
-		/* They follow what memory is available. Reading them is some 40 us. */
+		/* The thresholds follow available memory. Reading them takes about 40 us. */
 		if (jg.enabled && time_after(jiffies, jg.thresholds_at + HZ / 2))
 			jg_read_thresholds();
 		jg_decide_open();

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Backing devices: their dirty pages, and how many they should have.
+ * Backing devices: their dirty pages, and the setpoint of each.
  *
- * The setpoint of all devices together lies between the kernel's background threshold, above which
- * flushers write, and its freerun ceiling ((background + limit) / 2), above which it throttles writers
- * itself: flushers always have work, and the kernel's throttle rests. Both are the kernel's own figures,
- * from /proc/vmstat, because the functions behind them are not exported; the file is opened on behalf of the
- * process that holds the gate, never by a worker, which may have no root to look in. Each device that was used in
- * the last seconds gets its part of that in the ratio of what it writes, as the kernel divides its own
- * limit and about as slowly (some 3 s); a device that has not written yet gets a sixteenth, or all when
- * it is the only one.
+ * The setpoint of all devices together lies between the kernel's background threshold, above which flushers
+ * write, and its freerun ceiling ((background + limit) / 2), above which the kernel throttles writers itself.
+ * So flushers always have work and the kernel's throttle stays idle. Both figures are the kernel's own, from
+ * /proc/vmstat, because the functions behind them are not exported. The file is opened on behalf of the
+ * process that holds the gate, never by a worker, which may have no root directory. Each device used in the
+ * last seconds gets a part of the setpoint in proportion to its writeout rate, as the kernel divides its own
+ * limit, and about as slowly (some 3 s). A device that has not written yet gets a sixteenth, or all if it is
+ * the only one.
  *
- * Pages are counted in the device's bdi_writebacks (one per cgroup), by their counters without what is still
- * at the CPUs. These are part of the bdi_writeback, which is freed under RCU; what is at the CPUs goes
- * earlier, and wants a reference.
+ * Pages are counted over the device's bdi_writebacks (one per cgroup), without the per-CPU deltas of their
+ * counters. The totals are part of the bdi_writeback, which is freed under RCU. The per-CPU deltas are freed
+ * earlier, so reading them takes a reference.
  */
 #include <linux/cgroup.h>
 #include <linux/fs.h>
@@ -30,12 +30,12 @@
 #define jg_inject_forget() do { } while (0)
 #endif
 
-/* A device that nobody wrote to for this long gives up its part, and for that long its slot. */
+/* An unused device loses its part of the setpoint after IDLE, and its slot after FORGOTTEN. */
 #define IDLE (2 * HZ)
 #ifndef FORGOTTEN
 #define FORGOTTEN (60 * HZ)
 #endif
-/* Looks of the clock in a second. */
+/* Runs of the clock per second. */
 #define LOOKS 5
 
 struct jg_device jg_devices[JG_DEVICES];
@@ -82,7 +82,7 @@ static void begin(struct jg_device *device, struct backing_dev_info *bdi, bool a
 	smp_store_release(&device->bdi_id, bdi->id);
 }
 
-/* The slot of a device, claimed if it has none; NULL when all are taken. Under RCU, does not sleep. */
+/* The slot of a device, claimed if it has none; NULL when all are taken. Under RCU; does not sleep. */
 struct jg_device *jg_device_of(struct backing_dev_info *bdi)
 {
 	struct jg_device *free = NULL, *found = NULL;
@@ -96,7 +96,7 @@ struct jg_device *jg_device_of(struct backing_dev_info *bdi)
 	for (i = 0; i < JG_DEVICES && !found; i++) {
 		if (jg_devices[i].bdi == bdi) {
 			found = &jg_devices[i];
-			/* On its way out, perhaps. It must not get another slot. */
+			/* It may be on its way out, and must not get a second slot. */
 			if (found->bdi_id != bdi->id) {
 				spin_unlock(&devices_lock);
 				return NULL;
@@ -134,12 +134,12 @@ struct jg_counts jg_device_count(struct jg_device *device)
 	return pages;
 }
 
-/* What a bdi_writeback has in flight, exactly; nothing, if it is on its way out. Under RCU. */
+/* Exact number of pages that a bdi_writeback has in flight; 0 if it is being released. Under RCU. */
 static s64 in_flight(struct bdi_writeback *wb)
 {
 	s64 pages;
 
-	/* The counters at the CPUs are freed with the last reference, before the grace period. */
+	/* The per-CPU counters are freed with the last reference, before the grace period. */
 	if (!wb_tryget(wb))
 		return 0;
 	jg_inject_before_sum(wb);
@@ -148,8 +148,8 @@ static s64 in_flight(struct bdi_writeback *wb)
 	return pages;
 }
 
-/* Whether nothing is in flight, exactly: the quick counts err by some pages for each CPU and cgroup, and a
- * few that are not there would say for ever that writeback is under way. Any context. */
+/* Whether nothing is in flight, exactly. The fast counts are off by some pages per CPU and cgroup; a few
+ * nonexistent pages would then look like endless writeback. Any context. */
 bool jg_device_rests(struct jg_device *device)
 {
 	struct bdi_writeback *wb;
@@ -165,14 +165,15 @@ bool jg_device_rests(struct jg_device *device)
 	return rests;
 }
 
-/* Takes a device's slot back unless somebody is there. With jg_mutex. */
+/* Frees a device's slot unless somebody uses it. With jg_mutex. */
 static bool forget(struct jg_device *device)
 {
 	u64 id = device->bdi_id;
 	struct backing_dev_info *bdi = device->bdi;
 
 	WRITE_ONCE(device->bdi_id, 0);
-	/* Who found it before is a user, or gone, after this; and nobody finds it. */
+	/* After this, each task that found the slot has counted itself as a user or has left, and no new one
+	 * finds it. */
 	synchronize_rcu();
 	jg_inject_forget();
 	if (atomic_read(&device->users) || READ_ONCE(device->queue.length)) {
@@ -182,7 +183,7 @@ static bool forget(struct jg_device *device)
 	timer_delete_sync(&device->timer);
 	jg_members_drop(device);
 	device->setpoint = 0;
-	/* From here the slot is free: whoever claims it looks at this under its lock. */
+	/* From here the slot is free. A new owner inspects it under devices_lock. */
 	spin_lock(&devices_lock);
 	device->bdi = NULL;
 	spin_unlock(&devices_lock);
@@ -190,8 +191,8 @@ static bool forget(struct jg_device *device)
 	return true;
 }
 
-/* Pages that were charged at a device since the last look, and the weights of the groups that were there.
- * With jg_mutex. */
+/* Pages charged at a device since the last look; adds up the weights of the groups that were active. With
+ * jg_mutex. */
 static s64 look_at_members(struct jg_device *device, u64 *weights)
 {
 	struct jg_member *member;
@@ -210,19 +211,19 @@ static s64 look_at_members(struct jg_device *device, u64 *weights)
 	return charged;
 }
 
-/* What was written, what left, and what others dirtied since the last look. Counters of cgroups that went
- * away are missing from the sums: nothing, then. With jg_mutex. */
+/* Rates of pages that were written, left, or were dirtied by others since the last look. The sums lose the
+ * counters of cgroups that went away; a negative difference counts as 0. With jg_mutex. */
 static void look_at_speed(struct jg_device *device)
 {
 	struct jg_counts now = jg_device_count(device), before = device->looked;
-	/* A rest of the flushers while writers wait says nothing of how fast the device is. Taken for
-	 * slowness it would lower the setpoint, below which the flushers rest the more. */
+	/* Idle flushers while writers wait say nothing about the device's speed. Counted as slowness, they
+	 * would lower the setpoint, and below it the flushers idle even more. */
 	bool rests = now.written == before.written && READ_ONCE(device->queue.length) &&
 		     jg_device_rests(device);
 	u64 weights = 0, leaves, others;
 	s64 charged = look_at_members(device, &weights);
 
-	/* What left in a long pause is not what leaves in a look. */
+	/* Pages that left during a long pause are not the rate of one look. */
 	if (before.written && !time_after(jiffies, device->looked_at + HZ)) {
 		if (!rests)
 			device->rate = jp_smoothed(device->rate, (s64)(now.written - before.written), 16);
@@ -241,7 +242,7 @@ static void look_at_speed(struct jg_device *device)
 	spin_unlock_bh(&device->lock);
 }
 
-/* Whether anybody came to a device lately, or one waits to be forgotten. With jg_mutex. */
+/* Whether a device was used lately, or an unused one still has to be forgotten. With jg_mutex. */
 bool jg_devices_in_use(void)
 {
 	int i;
@@ -254,7 +255,8 @@ bool jg_devices_in_use(void)
 	return false;
 }
 
-/* Setpoints, from what devices wrote since the last look; slots that nobody needs. With jg_mutex. */
+/* Sets the setpoints from the pages that devices wrote since the last look, and frees unused slots. With
+ * jg_mutex. */
 void jg_devices_look(void)
 {
 	u64 all = 0;
@@ -291,7 +293,7 @@ void jg_devices_look(void)
 	}
 }
 
-/* Every queue follows the settings. With jg_mutex. */
+/* Applies the settings to every queue. With jg_mutex. */
 void jg_devices_order(void)
 {
 	int i;
@@ -323,7 +325,7 @@ static u64 field(const char *text, const char *name)
 	return value;
 }
 
-/* The thresholds and the setpoint between them; none of them when one does not make sense. With
+/* Reads the thresholds and places the setpoint between them; the setpoint is 0 if they make no sense. With
  * jg_mutex, on behalf of the holder; sleeps. */
 bool jg_read_thresholds(void)
 {

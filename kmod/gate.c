@@ -2,36 +2,37 @@
 /*
  * Credits: who passes, who waits, who is granted.
  *
- * A group has a pool of credits at each device, in pages. Its writers take from it what they have
- * dirtied; one that finds it short waits in the device's queue for a batch. What may be granted is
+ * A group has a pool of credits at each device, in pages. Its writers take from the pool what they have
+ * dirtied. A writer that finds the pool short waits in the device's queue for a batch. The amount that may be
+ * granted is
  *
  *     budget = setpoint - (dirty + in flight) - credits granted and not yet dirtied
  *
- * counted while somebody waits (there is no hook where writeback completes): each jiffy, and the more groups
- * there are the more seldom, with what is known to leave the device added in between. As long as the budget
- * lasts nobody waits.
+ * counted while somebody waits (there is no hook where writeback completes): every jiffy, or less often with
+ * many groups. Between two counts, the pages known to leave the device are added. While the budget lasts,
+ * nobody waits.
  *
- * Budget comes in bursts (a commit of the journal stops all writers while the device goes on), and in
- * a burst nobody waits, so nobody is ordered. Hence a pace, between the background threshold and the
- * setpoint: pace.h. Like the kernel's own position control it holds the device at the setpoint. Below the
- * background threshold, where the flushers rest and nothing need leave, there is no limit.
+ * Budget comes in bursts (a commit of the journal stops all writers while the device continues). Nobody waits
+ * in a burst, so nobody is ordered. Between the background threshold and the setpoint a pace therefore limits
+ * the rate (pace.h). Like the kernel's own position control, it holds the device at the setpoint. Below the
+ * background threshold, where the flushers are idle and no page need leave, there is no limit.
  *
- * Writers that nobody can make wait may hold the device over its setpoint for ever. Groups then have their
- * part of what leaves, by weight, the others together being one more group.
+ * Writers that cannot be made to wait may hold the device above its setpoint forever. Groups then share the
+ * pages that leave the device by weight; those writers together count as one more group.
  *
- * A wait is under the locks of the writer's caller: the inode's, and the file system's against a freeze.
- * So it is bounded for a write(2), not for each charge in it; it is short when others want the inode; and it
- * ends when the file system is to be frozen. Who passes so is charged like everybody.
+ * A writer waits under locks of its caller: the inode's, and the file system's against a freeze. The wait is
+ * therefore bounded per write(2), not per charge; it is short when others want the inode; and it ends when
+ * the file system is about to be frozen. A writer that passes this way is charged all the same.
  *
- * Opens by itself: over the setpoint with nothing in flight one writer a jiffy is let through, until the
- * flusher has enough to start, by the kernel's own measure; after STUCK of that the device opens for a
- * second. The same after HUNG of waits that ended by time-out and in which nobody was granted and no page
- * left. A time-out alone lets that writer pass; its group pays for what it takes. A slow device must not
- * open lightly: its writers fill in a moment what the writers of all devices may dirty. Credits that lie
- * still for RESTS go back.
+ * A device opens by itself when it makes no progress. Above the setpoint with nothing in flight, one writer
+ * per jiffy is let through until the flusher, by the kernel's own measure, has enough pages to start. After
+ * STUCK of that the device opens for a second. It also opens after HUNG of waits that timed out while nobody
+ * was granted and no page left. A single time-out lets only that writer pass, and its group pays for what it
+ * takes. A slow device must not open too easily: its writers quickly fill the dirty limit of all devices.
+ * Credits unused for RESTS are returned.
  *
- * With the hook at insertion there is no budget: one task at a time has the turn, for one folio, and passes
- * it on. Queue, groups, time-outs and what is told of them are the same.
+ * With the hook at insertion there is no budget: one task at a time has the turn, for one folio, and then
+ * passes it on. Queue, groups, time-outs and statistics are the same.
  */
 #include <linux/fs.h>
 #include <linux/jiffies.h>
@@ -49,9 +50,9 @@
 #define HUNG (5 * HZ)
 #define OPEN_FOR HZ
 #define RESTS (HZ / 5)
-/* A jiffy's look may visit so many groups and bdi_writebacks; with more of them it is not each jiffy's. */
+/* Groups and bdi_writebacks that one jiffy's look may visit; with more, counts are less frequent. */
 #define VISITS 64
-/* A writer that sleeps looks this often whether somebody waits for what it holds. */
+/* How often a sleeping writer checks whether somebody waits for its locks. */
 #define LOOK (HZ / 10)
 
 static struct jg_device *device_of(struct jq_queue *queue)
@@ -74,7 +75,7 @@ static void jq_unlock(struct jq_queue *queue)
 	spin_unlock_bh(&device_of(queue)->lock);
 }
 
-/* When a writer that holds these locks must go on at the latest. */
+/* The latest time at which a writer that holds these locks must continue. */
 static u64 until(const struct jq_sleeper *sleeper, u64 deadline)
 {
 	if (READ_ONCE(sleeper->inode->i_sb->s_writers.frozen) != SB_UNFROZEN)
@@ -87,18 +88,18 @@ static enum jq_wakeup jq_park(struct jq_waiter *waiter, u64 deadline)
 	s64 left = (s64)(until(&waiter->sleeper, deadline) - get_jiffies_64());
 
 	set_current_state(TASK_KILLABLE);
-	/* The wake-up comes after the grant: whoever has not seen it here is woken. */
+	/* The wake-up comes after the grant, so a waiter that missed the grant here is woken. */
 	if (jq_granted(waiter) || left <= 0 || fatal_signal_pending(current))
 		__set_current_state(TASK_RUNNING);
 	else
-		/* Counts as waiting for I/O, as in the original. */
+		/* Accounted as waiting for I/O, as in the original. */
 		io_schedule_timeout(min_t(long, left, LOOK));
 	if (fatal_signal_pending(current))
 		return JQ_KILLED;
 	return (s64)(until(&waiter->sleeper, deadline) - get_jiffies_64()) > 0 ? JQ_WOKEN : JQ_TIMED_OUT;
 }
 
-/* A granted waiter's credits and its wake-up. With the device's lock. */
+/* Adds a granted waiter's credits and wakes it. With the device's lock. */
 static void jq_wake(struct jq_waiter *waiter)
 {
 	struct jg_member *member = member_of(waiter);
@@ -119,7 +120,7 @@ static void let_go(struct jg_device *device, struct jq_waiter *waiter)
 		wake_up_process(waiter->sleeper.task);
 }
 
-/* Everybody passes, and nobody owes or owns. With the device's lock. */
+/* Everybody passes, and all pools become 0. With the device's lock. */
 static void let_all_go(struct jg_device *device)
 {
 	struct jg_member *member;
@@ -148,7 +149,7 @@ static bool is_open(struct jg_device *device)
 	return device->open;
 }
 
-/* Credits that nobody uses go back. With the device's lock. */
+/* Takes unused credits back. With the device's lock. */
 static void sweep(struct jg_device *device)
 {
 	struct jg_member *member;
@@ -185,7 +186,7 @@ void jg_refresh(struct jg_device *device)
 	device->count_at = jiffies + device->every;
 }
 
-/* Once a jiffy. With the device's lock; any context. */
+/* At most once per jiffy. With the device's lock; any context. */
 static void look(struct jg_device *device)
 {
 	unsigned long elapsed = jiffies - device->stamp;
@@ -203,7 +204,7 @@ static void look(struct jg_device *device)
 		next ? next->cost : READ_ONCE(jg.config.batch_pages));
 }
 
-/* As exactly as can be, but seldom: it looks at each CPU's counters. */
+/* Exact, but cached for a while, because it reads each CPU's counters. */
 static bool rests(struct jg_device *device)
 {
 	if (!time_before(jiffies, device->rests_at)) {
@@ -213,7 +214,7 @@ static bool rests(struct jg_device *device)
 	return device->rests;
 }
 
-/* Over the setpoint and no writeback that would change it. With the device's lock. */
+/* Over the setpoint, and no writeback in flight that would change it. With the device's lock. */
 static void look_whether_stuck(struct jg_device *device)
 {
 	struct jq_waiter *next = jq_peek(&device->queue);
@@ -232,7 +233,7 @@ static void look_whether_stuck(struct jg_device *device)
 		jq_wake(jq_grant(&device->queue));
 }
 
-/* Gives the turn to the next if nobody has it. With the device's lock. */
+/* Gives the turn to the next waiter unless somebody has it. With the device's lock. */
 static void pass_turn(struct jg_device *device)
 {
 	struct jq_waiter *next = device->holder ? NULL : jq_grant(&device->queue);
@@ -274,8 +275,8 @@ void jg_tick(struct timer_list *timer)
 	jq_unlock(&device->queue);
 }
 
-/* What a writer asks for: a batch, or what it dirtied if that is more; never so much that it could not
- * be granted. */
+/* The pages that a writer asks for: a batch, or what it dirtied if that is more, but never too many to be
+ * granted. */
 static u32 cost_of(struct jg_device *device, long pages)
 {
 	u64 setpoint = READ_ONCE(device->setpoint);
@@ -300,7 +301,7 @@ static bool moved_since(struct jg_device *device, const struct jg_progress *then
 	return device->queue.turn != then->turn || jg_left(&device->pages) > then->left;
 }
 
-/* A writer takes what it was not granted: its group pays for it all the same. With the device's lock. */
+/* A writer takes pages without a grant; its group pays for them all the same. With the device's lock. */
 static void pass_unasked(struct jg_device *device, struct jg_member *member, u32 cost)
 {
 	device->timed_out++;
@@ -311,7 +312,6 @@ static void pass_unasked(struct jg_device *device, struct jg_member *member, u32
 	atomic_long_add(cost, &member->pool);
 }
 
-/* What a wait came to. */
 static void account(struct jg_device *device, struct jg_member *member, struct jq_waiter *waiter,
 		    enum jq_end end, u64 waited_ns, const struct jg_progress *before)
 {
@@ -334,9 +334,9 @@ static void account(struct jg_device *device, struct jg_member *member, struct j
 	jq_unlock(queue);
 }
 
-/* Waits until the group's account is in order again. Sleeps, killably and until it has waited for so long
- * in this write(2), `waited` jiffies so far; with `nowait` not at all: false, if it would have to. The caller
- * holds the group and is a user of the device. */
+/* Waits until the group's pool is no longer negative. Sleeps, killably, at most until the wait in this
+ * write(2), `*waited` jiffies so far, reaches its limit. With `nowait` it never sleeps, and returns false if
+ * it would have to. The caller holds a reference to the group and is a user of the device. */
 static bool wait_turn(struct jg_device *device, struct jg_member *member, struct inode *inode, long pages,
 		      bool nowait, u32 *waited)
 {
@@ -353,7 +353,7 @@ static bool wait_turn(struct jg_device *device, struct jg_member *member, struct
 		jq_unlock(queue);
 		return true;
 	}
-	/* Somebody else's grant may have come in between. */
+	/* Another writer's grant may have come in between. */
 	if (!jg.insertion && atomic_long_read(&member->pool) >= 0) {
 		jq_unlock(queue);
 		return true;
@@ -386,8 +386,8 @@ static bool wait_turn(struct jg_device *device, struct jg_member *member, struct
 	return true;
 }
 
-/* The account of the calling task's group at a device; NULL when it is nobody's business: no weight, no
- * room, a file system without writeback or with limits of its own. Under RCU. */
+/* The account of the calling task's group at a device; NULL: the gate does not apply, because of no weight,
+ * no free slot or memory, or a file system without writeback or with limits of its own. Under RCU. */
 static struct jg_member *account_of_current(struct address_space *mapping)
 {
 	struct backing_dev_info *bdi = inode_to_bdi(mapping->host);
@@ -403,8 +403,8 @@ static struct jg_member *account_of_current(struct address_space *mapping)
 	return device ? jg_member_of(group, device) : NULL;
 }
 
-/* A writer that dirtied pages: takes credits, or waits for them; 0 when it may go on. -ENOENT when it is
- * nobody's business, -EAGAIN when it must not wait (`nowait`) and would have to. `waited`: jiffies that it
+/* Charges a writer for the pages it dirtied, and waits if the pool is short. 0: it may continue; -ENOENT: the
+ * gate does not apply; -EAGAIN: it must not wait (`nowait`) and would have to. `waited`: jiffies that it has
  * waited in this write(2). May sleep. */
 int jg_admit(struct address_space *mapping, long pages, bool nowait, u32 *waited)
 {
@@ -435,9 +435,8 @@ int jg_admit(struct address_space *mapping, long pages, bool nowait, u32 *waited
 	return admitted ? 0 : -EAGAIN;
 }
 
-/* Somebody who brings pages into the page cache: waits for the turn to do it. Returns the device, to be given
- * back with jg_turn_end() whether the turn came or the wait ended otherwise; NULL when it is nobody's
- * business. May sleep. */
+/* Waits for the turn of a task that brings pages into the page cache. Returns the device, for jg_turn_end(),
+ * also when the wait ended without the turn; NULL: the gate does not apply. May sleep. */
 struct jg_device *jg_turn_begin(struct address_space *mapping, long pages)
 {
 	struct jg_device *device;
@@ -454,7 +453,7 @@ struct jg_device *jg_turn_begin(struct address_space *mapping, long pages)
 	group = member->group;
 	device = member->device;
 	atomic64_add(pages, &member->pages);
-	/* What the grant adds. */
+	/* The grant adds them. */
 	atomic_long_sub(pages, &member->pool);
 	atomic_inc(&device->users);
 	rcu_read_unlock();
@@ -482,7 +481,7 @@ void jg_let_everybody_go(struct jg_device *device)
 	jq_unlock(&device->queue);
 }
 
-/* The group has lost its weight: its writers pass, and nobody enqueues in it again. */
+/* The group has lost its weight: its writers pass, and no new one enqueues. */
 void jg_let_group_go(struct jg_member *member)
 {
 	struct jg_device *device = member->device;

@@ -2,9 +2,9 @@
 /*
  * Weights by cgroup id, and a group's account at each device it writes to.
  *
- * A writer belongs to the nearest ancestor of its cgroup (its own included) that has a weight; without
- * one it passes freely. A weight for the root cgroup holds for everybody who has no other. Groups are
- * looked up by id, never by path: a cgroup that is made anew is another one.
+ * A writer belongs to the nearest ancestor of its cgroup (including that cgroup) that has a weight; without
+ * one it passes freely. The weight of the root cgroup applies to every writer without another. Groups are
+ * looked up by id, never by path: a cgroup that is created anew is another one.
  */
 #include <linux/cgroup.h>
 #include <linux/hashtable.h>
@@ -13,7 +13,7 @@
 #include "justitia.h"
 
 static DEFINE_HASHTABLE(groups, 10);
-/* Removed, and perhaps still in somebody's hands. With jg_mutex. */
+/* Removed, perhaps still in use. With jg_mutex. */
 static struct jg_group *hidden;
 
 /* Under RCU. */
@@ -27,7 +27,7 @@ static struct jg_group *find(u64 id)
 	return NULL;
 }
 
-/* The group of the current task; NULL: passes. Under RCU. */
+/* The group of the current task; NULL: it passes. Under RCU. */
 struct jg_group *jg_group_of_current(void)
 {
 	struct cgroup *cgroup;
@@ -41,7 +41,7 @@ struct jg_group *jg_group_of_current(void)
 	return NULL;
 }
 
-/* The group's account at a device, opened if there is none; NULL without memory. Under RCU. */
+/* The group's account at a device, created if there is none; NULL: no memory. Under RCU. */
 struct jg_member *jg_member_of(struct jg_group *group, struct jg_device *device)
 {
 	struct jg_member **place = &group->members[device->slot];
@@ -93,7 +93,7 @@ static void find_heaviest(void)
 	WRITE_ONCE(jg.heaviest, heaviest);
 }
 
-/* The weight of a cgroup; 0: it has none. Any context. */
+/* The weight of a cgroup; 0: none. Any context. */
 u32 jg_group_weight(u64 id)
 {
 	struct jg_group *group;
@@ -106,7 +106,7 @@ u32 jg_group_weight(u64 id)
 	return weight;
 }
 
-/* Not found any more by who looks from now on. With jg_mutex. */
+/* New lookups no longer find the group. With jg_mutex. */
 static void hide(struct jg_group *group)
 {
 	hash_del_rcu(&group->node);
@@ -115,8 +115,8 @@ static void hide(struct jg_group *group)
 	hidden = group;
 }
 
-/* Of all groups that were removed: who waits passes; who still has one in hand finds it dead. One grace
- * period for all of them, after which nobody opens another account. With jg_mutex; sleeps. */
+/* Retires all removed groups after one common grace period, after which nobody opens another account. Their
+ * waiters pass; a task that still holds a reference finds the account dead. With jg_mutex; sleeps. */
 void jg_groups_retire(void)
 {
 	struct jg_group *group;
@@ -151,7 +151,7 @@ static void change(struct jg_group *group, u32 weight)
 	}
 }
 
-/* Sets, changes or (weight 0) removes. With jg_mutex; sleeps. */
+/* Sets or changes a weight; weight 0 removes the group. With jg_mutex; sleeps. */
 int jg_group_set(u64 id, u32 weight)
 {
 	struct jg_group *group;
@@ -166,7 +166,7 @@ int jg_group_set(u64 id, u32 weight)
 		if (!group)
 			return -ENOENT;
 		hide(group);
-		/* With all others that are removed in the meantime. */
+		/* Together with all others that are removed meanwhile. */
 		jg_put_away();
 	} else if (group) {
 		change(group, weight);
@@ -199,7 +199,7 @@ void jg_groups_forget(void)
 	find_heaviest();
 }
 
-/* Closes all accounts at a device that nobody uses any more. With jg_mutex. */
+/* Closes all accounts at a device that is no longer used. With jg_mutex. */
 void jg_members_drop(struct jg_device *device)
 {
 	struct jg_member *member, *next;
@@ -213,7 +213,7 @@ void jg_members_drop(struct jg_device *device)
 	spin_unlock_bh(&device->lock);
 }
 
-/* Accounts of groups that have a weight; how many there are. With jg_mutex. */
+/* Lists accounts of groups that have a weight; returns how many there are. With jg_mutex. */
 u32 jg_members_list(struct justitia_member *to, u32 capacity)
 {
 	struct jg_group *group;

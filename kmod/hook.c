@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The redirected function, and what it may do where. Which of two it is the module is told when it is
- * loaded.
+ * The redirected function, and where it may make a task wait. A module parameter chooses one of two functions
+ * at load time.
  *
  * Dirty throttling (the default). Every buffered write calls balance_dirty_pages_ratelimited_flags()
  * (mm/page-writeback.c) after it has dirtied pages, where sleeping is expected. ftrace enters jg_balance()
- * instead (FTRACE_OPS_FL_IPMODIFY, as live patches do); it lets the writer wait for its turn and then calls
- * the original, through its exported symbol: a call that comes from this module is not redirected. The
- * original's own throttling stays as it is.
+ * instead (FTRACE_OPS_FL_IPMODIFY, as live patches do). jg_balance() lets the writer wait for its turn and
+ * then calls the original through its exported symbol; a call from this module is not redirected. The
+ * original's own throttling is unchanged.
  *
- * Pages, not calls: charge.h. Up to where a task was charged is kept in a table of fixed size, indexed by task;
- * a task that lost its place there is charged a little less than it dirtied.
+ * Pages are charged, not calls (charge.h). A hash table of fixed size remembers the page up to which each
+ * task was charged. A task that lost its entry is charged a little less than it dirtied.
  *
- * A call that has nothing to charge goes straight on, without a detour through this module: with writes of
- * 4 KB that is all but one in JC_CHUNK. Who called last on a CPU is remembered there, so that telling takes a
- * dozen instructions.
+ * A call with nothing to charge goes straight to the original without a detour through this module: with
+ * writes of 4 KB, all but one in JC_CHUNK. Each CPU remembers its last caller, so this check takes a dozen
+ * instructions.
  *
- * A call that must not block (BDP_ASYNC: io_uring and RWF_NOWAIT on XFS and btrfs) is charged too. Where it would
- * have to wait it gets what the original would say, -EAGAIN, and comes back from a context that may.
+ * A call that must not block (BDP_ASYNC: io_uring and RWF_NOWAIT on XFS and btrfs) is charged too. If it
+ * would have to wait, it returns -EAGAIN, as the original would, and is retried from a context that may
+ * block.
  *
- * Insertion (insert_hook=1, to compare with the paper and for nothing else). Every folio comes into the page
- * cache through filemap_add_folio() (mm/filemap.c); jg_insert() lets one task at a time through it, in
- * the queue's order, as if the paper's lock (MSST 2020, III.B.1) were still there.
+ * Insertion (insert_hook=1, only for comparison with the paper). Every folio enters the page cache through
+ * filemap_add_folio() (mm/filemap.c). jg_insert() lets one task at a time through it, in the queue's order,
+ * as if the paper's lock (MSST 2020, III.B.1) were still there.
  */
 #include <asm/syscall.h>
 #include <linux/ftrace.h>
@@ -45,16 +46,16 @@
 #error "this kernel's ftrace cannot redirect a function (x86-64, or arm64 from Linux 6.2 on)"
 #endif
 
-/* What is known of a task. Another with the same place may write at the same time: then it is charged a
+/* A task's state. Another task with the same entry may write at the same time; the task is then charged a
  * little more or less. */
 struct entry {
-	u64 settled;		/* tag in the upper half, pages written up to which it was charged in the lower */
+	u64 settled;		/* upper half: tag; lower half: pages written, up to which it was charged */
 	u32 dirtied, looked;	/* the kernel's counts at that page (charge.h) */
 	struct jc_wait wait;
 };
 static struct entry tasks[1 << TASKS_SHIFT];
 
-/* The task that came here last on a CPU. */
+/* The last task that called on this CPU. */
 struct last {
 	struct task_struct *task;	/* compared only */
 	u64 settled;			/* as in struct entry, in bytes */
@@ -65,7 +66,7 @@ static DEFINE_PER_CPU(long, inside);
 static DEFINE_PER_CPU(u64, calls);
 static DEFINE_PER_CPU(u64, passes);
 
-/* Pages that the current task has written since it began, past the page cache too; goes round. */
+/* Pages that the current task has written since it began, also past the page cache; wraps. */
 static u32 pages_written(void)
 {
 	return (u32)(current->ioac.write_bytes >> PAGE_SHIFT);
@@ -76,7 +77,7 @@ static u32 task_tag(void)
 	return (u32)current->pid ^ (u32)(current->start_time >> 10) * 0x9e3779b1u;
 }
 
-/* The task's entry; `known` says whether it was its own already. */
+/* The task's entry; `known`: it already was this task's. */
 static struct entry *task_entry(u32 tag, bool *known)
 {
 	u32 at = hash_ptr(current, TASKS_SHIFT);
@@ -90,18 +91,18 @@ static struct entry *task_entry(u32 tag, bool *known)
 	return &tasks[at ^ (tag & 1)];
 }
 
-/* Whether a task may be made to wait here. The caller of the original may sleep already; the rest is
- * what must get on so that others can, and what would not be fair to hold. */
+/* Whether a task may be made to wait here. The caller of the original may sleep. Exempt are tasks that others
+ * depend on for progress, and tasks that it would be unfair to delay. */
 static bool may_wait(struct address_space *mapping)
 {
 	const struct inode *inode = mapping->host;
 
-	/* Writers may wait for the process that keeps the gate. */
+	/* Writers may wait for the gate's holder. */
 	if (task_tgid(current) == READ_ONCE(jg.holder))
 		return false;
 	if (current->flags & (PF_KTHREAD | PF_MEMALLOC | PF_EXITING | PF_LOCAL_THROTTLE))
 		return false;
-	/* Holds a transaction of a journal: others wait for it. */
+	/* It holds a journal transaction, and others wait for that. */
 	if (current->journal_info)
 		return false;
 	if (in_atomic() || irqs_disabled())
@@ -111,11 +112,11 @@ static bool may_wait(struct address_space *mapping)
 	return !fatal_signal_pending(current);
 }
 
-/* Whether a call of the current task surely has nothing to charge. Any context. Nearly all calls get no further:
- * it is in bytes because that saves an instruction. */
+/* Whether a call of the current task certainly has nothing to charge. Any context. Nearly all calls end here;
+ * counting in bytes saves an instruction. */
 static __always_inline bool nothing_to_charge(void)
 {
-	/* Another task in the memory of one that is gone has dirtied less. */
+	/* A new task at the address of an exited one has dirtied less. */
 	return this_cpu_read(last.task) == current &&
 	       current->ioac.write_bytes - this_cpu_read(last.settled) < JC_CHUNK * PAGE_SIZE;
 }
@@ -130,7 +131,7 @@ static u32 pages_pending(const struct entry *entry, bool known)
 	return known ? jc_pending(then, now) : min_t(u32, now.written, JC_CHUNK);
 }
 
-/* Jiffies that the current task has waited in the write(2) it is in. */
+/* Jiffies that the current task has waited in its current write(2). */
 static u32 waited_already(const struct entry *entry, bool known)
 {
 	struct jc_wait then = { READ_ONCE(entry->wait.write), READ_ONCE(entry->wait.waited),
@@ -141,8 +142,8 @@ static u32 waited_already(const struct entry *entry, bool known)
 				 msecs_to_jiffies(READ_ONCE(jg.config.timeout_ms)) * JG_TIMEOUT_FACTOR) : 0;
 }
 
-/* Takes the call of a writer that may have to be charged. Context: the original's; may sleep, killably and
- * for a bounded time. */
+/* Stands in for the original for a writer that may have to be charged. Context: the original's; may sleep,
+ * killably and for a bounded time. */
 static noinline int jg_balance(struct address_space *mapping, unsigned int flags)
 {
 	u32 tag, pending, settled, waited, before;
@@ -160,7 +161,7 @@ static noinline int jg_balance(struct address_space *mapping, unsigned int flags
 		ret = may_wait(mapping) ? jg_admit(mapping, pending, flags & BDP_ASYNC, &waited) : -ENOENT;
 		if (ret == -ENOENT)
 			this_cpu_inc(passes);
-		/* Charged or let off: it does not count again. */
+		/* Charged or exempt: these pages do not count again. */
 		pending = 0;
 	}
 	settled = pages_written() - pending;
@@ -171,18 +172,18 @@ static noinline int jg_balance(struct address_space *mapping, unsigned int flags
 		WRITE_ONCE(entry->wait.ended, (u32)jiffies);
 	if (ret != -EAGAIN)
 		ret = balance_dirty_pages_ratelimited_flags(mapping, flags);
-	/* Pages that wait to be charged are dirty, and counted before this. */
+	/* Uncharged pages are dirty, and were counted before this point. */
 	WRITE_ONCE(entry->dirtied, (u32)current->nr_dirtied - pending);
 	WRITE_ONCE(entry->looked, (u32)current->dirty_paused_when);
 	this_cpu_write(last.settled, (current->ioac.write_bytes & PAGE_MASK) - ((u64)pending << PAGE_SHIFT));
 	this_cpu_write(last.task, current);
-	/* Also keeps the call above from being a jump, which would be redirected again. */
+	/* Also prevents a tail call above, which would be redirected again. */
 	this_cpu_dec(inside);
 	return ret;
 }
 
-/* Takes the call of whoever brings a folio into the page cache. Context: the original's, which may sleep
- * where `gfp` allows it; the folio is new and locked, and nobody else knows it. */
+/* Stands in for the original when a folio is brought into the page cache. Context: the original's, which may
+ * sleep where `gfp` allows it; the folio is new and locked, and nobody else knows it. */
 static noinline int jg_insert(struct address_space *mapping, struct folio *folio, pgoff_t index, gfp_t gfp)
 {
 	struct jg_device *device = NULL;
@@ -201,12 +202,12 @@ static noinline int jg_insert(struct address_space *mapping, struct folio *folio
 	return ret;
 }
 
-/* Its name until Linux 6.2. */
+/* The name before Linux 6.2. */
 #ifdef ftrace_instruction_pointer_set
 #define ftrace_regs_set_instruction_pointer(fregs, ip) ftrace_instruction_pointer_set(fregs, ip)
 #endif
 
-/* The two below: context: entry of the traced function. Touch nothing but the registers. */
+/* Context of the next two: entry of the traced function. They change only registers. */
 static noinline void notrace divert(unsigned long parent_ip, struct ftrace_regs *fregs)
 {
 	if (!within_module(parent_ip, THIS_MODULE))
@@ -217,7 +218,7 @@ static noinline void notrace divert(unsigned long parent_ip, struct ftrace_regs 
 static void notrace redirect(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops,
 			     struct ftrace_regs *fregs)
 {
-	/* Who would wait looks at the heartbeat too. */
+	/* A task that would wait checks the heartbeat as well. */
 	if (!READ_ONCE(jg.open_reason) && !nothing_to_charge())
 		divert(parent_ip, fregs);
 }
@@ -228,7 +229,7 @@ static struct ftrace_ops ops = {
 	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT,
 };
 
-/* All or nothing: says why not. */
+/* All or nothing; on failure it logs the reason. */
 int jg_hook_attach(void)
 {
 	static char throttling[] = "balance_dirty_pages_ratelimited_flags";
@@ -262,9 +263,9 @@ static long count_inside(void)
 	return sum;
 }
 
-/* Whether nobody runs or sleeps in this module's text on behalf of the hook, nor in the original's own
- * throttling on its way back there. Any context; with the gate open it stays so, but for who is just coming
- * in. */
+/* Whether nobody runs or sleeps in this module's text on behalf of the hook, nor in the original's throttling
+ * on its way back there. Any context. With the gate open a true result stays true, except for tasks just
+ * entering. */
 bool jg_hook_empty(void)
 {
 	return !count_inside();
@@ -273,14 +274,14 @@ bool jg_hook_empty(void)
 /* After this nobody runs or sleeps in this module's text on behalf of the hook. The gate is open. */
 void jg_hook_detach(void)
 {
-	/* Waits for whoever was redirected and has not got to count itself. */
+	/* Waits for tasks that were redirected but have not counted themselves in yet. */
 	unregister_ftrace_function(&ops);
 	ftrace_free_filter(&ops);
-	/* Who came in while the module was found empty. As nobody comes in any more, the sum is never smaller
-	 * than the truth. */
+	/* Tasks may have entered after the module was found empty. No new ones enter, so the sum is never
+	 * smaller than the true count. */
 	while (!jg_hook_empty())
 		schedule_timeout_uninterruptible(HZ / 50);
-	/* ... and for whoever has counted itself out and has not returned. */
+	/* Waits for tasks that have counted themselves out but have not returned yet. */
 	synchronize_rcu_tasks();
 }
 

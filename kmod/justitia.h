@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the parts of the module share.
+ * Declarations that the parts of the module share.
  *
- *   main.c     load and unload, the gate's state, the clock that watches over it
+ *   main.c     load and unload, the gate's state, the clock that supervises it
  *   hook.c     the redirected functions; who must not wait; pages dirtied by a task
- *   gate.c     credits: who passes, who waits, who is granted; opens when it does not get on
+ *   gate.c     credits: who passes, who waits, who is granted; opens a device without progress
  *   device.c   backing devices, their dirty pages and setpoints
  *   group.c    weights by cgroup, and a group's account at a device
  *   control.c  /dev/justitia
- *   queue.h    the order of those who wait
- *   pace.h     how many of them may go now
+ *   queue.h    the order of the waiters
+ *   pace.h     how many pages may be granted now
  *   charge.h   how many pages a task has dirtied
  *
- * Locks, outermost first: jg_mutex (settings, groups, devices come and go), devices_lock (a slot is
- * claimed), jg_device.lock (queue and accounts; taken from softirq by the timer, so with _bh
- * elsewhere). RCU protects groups, members and the claim on a device slot against readers in the hook.
+ * Locks, outermost first: jg_mutex (settings; groups and devices come and go), devices_lock (a slot is
+ * claimed), jg_device.lock (queue and accounts; the timer takes it in softirq, so everywhere else takes it
+ * with _bh). RCU protects groups, members and the claim on a device slot against readers in the hook.
  */
 #ifndef JUSTITIA_H
 #define JUSTITIA_H
@@ -31,11 +31,11 @@
 
 #include "abi.h"
 
-/* The queue's shell is in gate.c alone, which defines JQ_SHELL. */
+/* Only gate.c uses the queue's shell; it defines JQ_SHELL. */
 #define JQ_SLEEPER
 struct jq_sleeper {
 	struct task_struct *task;
-	struct inode *inode;		/* that it writes to */
+	struct inode *inode;		/* the file it writes */
 	u64 alone;			/* jiffies until which it may wait while others want the inode */
 };
 #include "queue.h"
@@ -43,7 +43,7 @@ struct jq_sleeper {
 
 #define JG_DEVICES 64
 #define JG_GROUPS_MAX 8192
-/* A light group's writers wait longer than the heaviest's, up to this factor. */
+/* Writers of a light group wait longer than those of the heaviest, up to this factor. */
 #define JG_TIMEOUT_FACTOR 10
 
 #undef pr_fmt
@@ -59,9 +59,9 @@ struct jg_member {
 	atomic_long_t pool;		/* pages granted and not yet dirtied; negative: owed */
 	atomic64_t pages;
 	struct list_head node;		/* in jg_device.members, device lock */
-	bool dead;			/* device lock: nobody may enqueue any more */
-	s64 swept_pages;		/* pages when it was last looked whether credits rest */
-	s64 looked_pages;		/* pages when the clock looked last */
+	bool dead;			/* device lock: no new waiters */
+	s64 swept_pages;		/* pages at the last check for unused credits */
+	s64 looked_pages;		/* pages at the clock's last look */
 	u64 waits;
 	u64 wait_ns;
 	u64 timed_out;
@@ -73,12 +73,12 @@ struct jg_group {
 	u32 weight;
 	refcount_t refs;
 	struct hlist_node node;		/* jg_mutex; read under RCU */
-	struct jg_group *next_hidden;	/* jg_mutex, when it is removed */
+	struct jg_group *next_hidden;	/* jg_mutex, once it is removed */
 	struct jg_member *members[JG_DEVICES];
 	struct rcu_head rcu;
 };
 
-/* How far a device had come at some time. */
+/* A device's progress at one time. */
 struct jg_progress {
 	unsigned long at;		/* jiffies */
 	u64 turn;			/* grants of its queue */
@@ -88,11 +88,11 @@ struct jg_progress {
 /* Pages of a device, over all its bdi_writebacks. */
 struct jg_counts {
 	u64 dirty, writeback;
-	u64 dirtied, written;		/* since ever */
+	u64 dirtied, written;		/* since the device appeared */
 	u32 visited;			/* bdi_writebacks */
 };
 
-/* Pages that have left since the device was there, written or dropped with deleted files. */
+/* Pages that have left the device since it appeared: written, or dropped with deleted files. */
 static inline s64 jg_left(const struct jg_counts *pages)
 {
 	return (s64)(pages->dirtied - pages->dirty - pages->writeback);
@@ -104,34 +104,34 @@ struct jg_device {
 	int slot;
 	atomic_t users;			/* tasks between leaving RCU and their last look */
 	spinlock_t lock;
-	/* Everything below with the lock. */
+	/* The lock protects everything below. */
 	struct jq_queue queue;
 	struct timer_list timer;
 	struct list_head members;
 	unsigned long stamp;		/* jiffies of the last look */
 	unsigned long count_at;		/* when its pages are counted again */
-	unsigned long every;		/* ... and how many jiffies lie in between */
+	unsigned long every;		/* jiffies from one count to the next */
 	struct jp_budget budget;
-	struct jp_rates rates;		/* the clock's, for each jiffy */
-	struct jg_counts pages;		/* as counted last */
+	struct jp_rates rates;		/* written by the clock, per jiffy */
+	struct jg_counts pages;		/* at the last count */
 	u64 unspent;
 	unsigned long sweep_at;
-	unsigned long stuck_since;	/* over the setpoint with nothing in flight; 0: is not */
-	struct jg_progress hung;	/* when the first of the waits began in which nothing moved */
-	unsigned long rests_at;		/* when it is looked again whether nothing is in flight */
+	unsigned long stuck_since;	/* jiffies; over the setpoint with nothing in flight; 0: not stuck */
+	struct jg_progress hung;	/* at the start of the first of the waits without progress */
+	unsigned long rests_at;		/* next check whether nothing is in flight */
 	bool rests;
 	unsigned long open_until;
 	bool open;
 	struct task_struct *holder;	/* of the turn to insert; compared only */
 	u64 timed_out, killed, opened;
 	u64 longest_wait_ns;
-	/* The clock's alone. */
+	/* Written by the clock only. */
 	u64 setpoint;			/* read with READ_ONCE */
 	unsigned long looked_at;	/* jiffies */
-	struct jg_counts looked;	/* its pages at the last look */
+	struct jg_counts looked;	/* its pages at the clock's last look */
 	u64 rate;			/* written, in 1/256 pages per look, smoothed over seconds */
-	u64 drained;			/* written or dropped, over less than one */
-	u64 outside;			/* dirtied by those who are not charged */
+	u64 drained;			/* written or dropped, same unit, smoothed over less than a second */
+	u64 outside;			/* dirtied by tasks that are not charged, same unit */
 	unsigned long used_at;		/* jiffies of the last call, written by the hook */
 };
 
@@ -143,10 +143,10 @@ struct jg_state {
 	u32 heaviest;			/* weight */
 	u32 groups;
 	bool enabled;
-	bool pinned;			/* a reference to the module for those who may be inside */
-	struct pid *holder;		/* process that holds the device; jg_mutex, compared without */
-	unsigned long thresholds_at;	/* when the thresholds were read, jiffies */
-	bool insertion;			/* which function is redirected; set once, before it is */
+	bool pinned;			/* holds a module reference for tasks that may be inside */
+	struct pid *holder;		/* process that holds the device; jg_mutex, compared without it */
+	unsigned long thresholds_at;	/* jiffies; when the thresholds were read */
+	bool insertion;			/* which function is redirected; set once, before the redirection */
 	u64 heartbeats, heartbeats_lost;
 	atomic64_t devices_refused;
 };
@@ -155,7 +155,7 @@ extern struct jg_state jg;
 extern struct mutex jg_mutex;
 extern struct jg_device jg_devices[JG_DEVICES];
 
-/* Whether the gate orders anybody now. Any context. */
+/* Whether the gate is closed now. Any context. */
 static inline bool jg_closed(void)
 {
 	return !READ_ONCE(jg.open_reason) && time_before(jiffies, READ_ONCE(jg.deadline));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The gate as a whole: when it is closed, and that it opens.
+ * The gate as a whole: when it is closed, and when it opens.
  *
- * Closed means that writers of groups with a weight wait for credits in the queue's order. It is
- * closed only while somebody enabled it, sends heartbeats, and the kernel's dirty thresholds are known.
- * Whatever is missing opens it: everybody passes at once, as on a kernel without the module.
- * docs/gate.md is the description for users.
+ * While the gate is closed, writers of groups with a weight wait for credits in the queue's order. It is
+ * closed only while it is enabled, heartbeats arrive, and the kernel's dirty thresholds are known. If any of
+ * these is missing, it opens: everybody passes at once, as on a kernel without the module. docs/gate.md
+ * describes it for users.
  */
 #include <linux/init.h>
 #include <linux/jiffies.h>
@@ -14,7 +14,7 @@
 
 #include "justitia.h"
 
-/* How often devices and the heartbeat are looked at. */
+/* Interval at which devices and the heartbeat are checked. */
 #define JG_CLOCK_MS 200
 
 static const struct justitia_config unset = {
@@ -39,7 +39,7 @@ static DECLARE_DELAYED_WORK(clock_work, clock);
 static DECLARE_WORK(put_away_work, put_away);
 static bool leaving;
 
-/* Opens or closes, as things are. With jg_mutex. */
+/* Opens or closes the gate as the state requires. With jg_mutex. */
 void jg_decide_open(void)
 {
 	int reason = 0, i;
@@ -57,7 +57,7 @@ void jg_decide_open(void)
 		pr_warn("no heartbeat for %u ms: the gate is open\n", jg.config.heartbeat_ms);
 	}
 	WRITE_ONCE(jg.open_reason, reason);
-	/* Who read the old value and waits only now is found by its device's timer. */
+	/* The device's timer finds a task that read the old value and starts to wait only now. */
 	for (i = 0; reason && i < JG_DEVICES; i++)
 		jg_let_everybody_go(&jg_devices[i]);
 }
@@ -65,8 +65,9 @@ void jg_decide_open(void)
 void jg_set_enabled(bool enabled)
 {
 	jg.enabled = enabled;
-	/* Writers sleep in this module's text, and go on in the kernel's own throttling from there: as long as
-	 * one is inside it cannot be unloaded, instead of an rmmod that nobody can end. */
+	/* Writers sleep in this module's text, and continue from there into the kernel's own throttling.
+	 * While one is inside, the module cannot be unloaded; otherwise an rmmod could hang and could not be
+	 * killed. */
 	if (enabled && !jg.pinned) {
 		__module_get(THIS_MODULE);
 		jg.pinned = true;
@@ -80,7 +81,7 @@ void jg_set_enabled(bool enabled)
 		jg_put_away();
 }
 
-/* As if nobody had ever held it. With jg_mutex; sleeps. */
+/* As if no process had ever held it. With jg_mutex; sleeps. */
 void jg_forget(void)
 {
 	jg_set_enabled(false);
@@ -89,7 +90,7 @@ void jg_forget(void)
 	jg_devices_order();
 }
 
-/* What is no longer needed goes as soon as nobody has it in hand. */
+/* Frees what is no longer needed once nobody uses it. */
 void jg_put_away(void)
 {
 	schedule_work(&put_away_work);
@@ -101,7 +102,7 @@ static void put_away(struct work_struct *work)
 	jg_groups_retire();
 	if (jg.pinned && !jg.enabled && jg_hook_empty()) {
 		jg.pinned = false;
-		/* Not the last that keeps this text: unloading waits for this work to end. */
+		/* Not the last thing that keeps this text: unloading waits for this work item. */
 		module_put(THIS_MODULE);
 	}
 	mutex_unlock(&jg_mutex);
@@ -140,7 +141,7 @@ static int __init justitia_init(void)
 
 static void __exit justitia_exit(void)
 {
-	/* The device cannot be open here, nor the gate closed: an open file holds the module. */
+	/* An open file holds the module, so here the device is not open and the gate not closed. */
 	jg_control_exit();
 	WRITE_ONCE(leaving, true);
 	cancel_delayed_work_sync(&clock_work);
@@ -150,7 +151,7 @@ static void __exit justitia_exit(void)
 	jg_devices_forget();
 	jg_groups_forget();
 	mutex_unlock(&jg_mutex);
-	/* kfree_rcu() needs nothing of this module, so there is no barrier to wait for. */
+	/* kfree_rcu() needs nothing from this module, so no rcu_barrier() is necessary. */
 }
 
 module_init(justitia_init);

@@ -2,17 +2,17 @@
 /*
  * How many pages may be granted at a device now.
  *
- * Three numbers, in 1/256 pages:
+ * Three amounts, in 1/256 pages:
  *   budget  setpoint - (dirty + in flight + credits not yet dirtied). Counted now and then; between two
- *           counts it grows by what leaves the device, as that is known, and shrinks by what is granted.
- *   pace    the limit of the rate between the background threshold and the setpoint: what leaves, times
- *           (1 + budget / room). JP_FREE below the background threshold, and while nothing is known.
- *   due     what groups have a right to over the setpoint. Writers that nobody can order (kernel
- *           threads, block devices, tasks without a weight) may hold the device there for ever; those
- *           with a weight then share what leaves with them by weight. Zero without such writers.
- * What may be granted is the smaller of budget and pace, but not less than what is due.
+ *           counts it grows by the pages estimated to leave the device, and shrinks by those granted.
+ *   pace    limits the rate between the background threshold and the setpoint: what leaves, times
+ *           (1 + budget / room). JP_FREE below the background threshold, and while the rate is unknown.
+ *   due     what groups are entitled to above the setpoint. Writers that cannot be ordered (kernel
+ *           threads, block devices, tasks without a weight) may hold the device there forever; groups
+ *           then share with them, by weight, what leaves. Zero without such writers.
+ * The smaller of budget and pace may be granted, but not less than what is due.
  *
- * Units: a rate is in 1/256 pages for each jiffy. Pure: the module and tests/pace.c compile it.
+ * Units: a rate is in 1/256 pages per jiffy. Pure: the module and tests/pace.c compile it.
  */
 #ifndef JUSTITIA_PACE_H
 #define JUSTITIA_PACE_H
@@ -30,15 +30,15 @@ static inline u64 div64_u64(u64 a, u64 b)
 #endif
 
 #define JP_FREE S64_MAX
-/* Pace that was not used is kept for so many jiffies. */
+/* Unused pace is kept for this many jiffies. */
 #define JP_KEPT 2
-/* Parts of which jp_rates.share counts. */
+/* Denominator of jp_rates.share. */
 #define JP_WHOLE 1024u
 
 struct jp_rates {
-	u64 leaves;		/* written, or dropped with deleted files; 0: not known */
+	u64 leaves;		/* written, or dropped with deleted files; 0: unknown */
 	s64 room;		/* pages between the background threshold and the setpoint */
-	u32 share;		/* of JP_WHOLE: what is due to groups of what leaves */
+	u32 share;		/* of JP_WHOLE: the groups' share of what leaves */
 };
 
 struct jp_budget {
@@ -47,7 +47,7 @@ struct jp_budget {
 	s64 due;
 };
 
-/* What is kept of a rate: of JP_KEPT jiffies, and what waits for the next grant to be whole. */
+/* A saved-up rate, capped at JP_KEPT jiffies plus the next grant, which must fit as a whole. */
 static inline s64 jp_kept(s64 kept, u64 rate, u64 elapsed, u32 cost)
 {
 	u64 most = rate * JP_KEPT + ((u64)cost << 8);
@@ -56,8 +56,8 @@ static inline s64 jp_kept(s64 kept, u64 rate, u64 elapsed, u32 cost)
 	return now < (s64)most ? now : (s64)most;
 }
 
-/* `elapsed` jiffies have passed. `counted`: the budget was counted just now. `cost` is the next grant's, or
- * a batch. */
+/* Advances by `elapsed` jiffies. `counted`: the budget was just counted. `cost`: the next grant's, or a
+ * batch. */
 static inline void jp_pass(struct jp_budget *b, const struct jp_rates *r, u64 elapsed, bool counted, u32 cost)
 {
 	s64 room = r->room << 8;
@@ -83,7 +83,7 @@ static inline s64 jp_available(const struct jp_budget *b)
 	return (now > b->due ? now : b->due) >> 8;
 }
 
-/* So many pages were granted. */
+/* Accounts for granted pages. */
 static inline void jp_take(struct jp_budget *b, u32 pages)
 {
 	s64 taken = (s64)pages << 8;
@@ -94,7 +94,7 @@ static inline void jp_take(struct jp_budget *b, u32 pages)
 	b->due = b->due > taken ? b->due - taken : 0;
 }
 
-/* Follows a count of pages by one part of the way; in 1/256 pages for each time it is called. */
+/* Exponential smoothing: moves by 1/part toward a count of pages; in 1/256 pages per call. */
 static inline u64 jp_smoothed(u64 rate, s64 pages, u64 part)
 {
 	u64 now = pages > 0 ? (u64)pages * 256 : 0;
@@ -102,9 +102,9 @@ static inline u64 jp_smoothed(u64 rate, s64 pages, u64 part)
 	return rate ? rate + div64_u64(now, part) - div64_u64(rate, part) : now;
 }
 
-/* What is due to groups of this weight all together: with writers that nobody orders, who count as one
- * more group of weight `others`, their share. Nothing while those take less than half of theirs: then
- * the device comes back below its setpoint. Both rates in the same unit. */
+/* The share due to groups with this total weight. Writers that cannot be ordered count as one more group of
+ * weight `others`. Zero while they take less than half of their share, because the device then returns below
+ * its setpoint. Both rates are in the same unit. */
 static inline u32 jp_share(u64 weights, u32 others, u64 outside_rate, u64 leaves)
 {
 	if (!weights || outside_rate * 2 * (weights + others) <= leaves * others)

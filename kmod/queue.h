@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The weighted waiting queue: who of those that wait goes next.
+ * The weighted wait queue: which waiter goes next.
  *
- * Waiters belong to groups, and a group has a weight. The same header is compiled into the kernel
- * module and, in user space, into every test of kmod/tests; there is no second copy.
+ * Waiters belong to groups, and a group has a weight. The kernel module and all tests in kmod/tests compile
+ * this same header; there is no second copy.
  *
  * Units: a cost is in pages, a weight is 1..10000, a turn is one grant. No floating point, no 64-bit
  * division, no allocation: waiters live on their stacks, groups with their owner.
@@ -11,43 +11,43 @@
  * Orders
  *   fifo    First come, first served.
  *   aging   Algorithm 1 of the Justitia paper (MSST 2020): the highest weight goes next, and every
- *           waiter that is passed over gains N (100). All who wait gain alike, so who is first
- *           changes only by arrivals: the order by (weight + N * turns waited), highest first, is
- *           the order by (turn of arrival * N - weight), lowest first: earliest deadline first with
- *           deadline = arrival - weight / N turns. Nobody's key ever changes, so nobody is touched.
- *           It follows that weight 800 is ahead of weight 100 by at most seven turns, however many
- *           wait: with n waiters the ratio of their shares tends to 1 as n grows. N = 0 is the paper's
+ *           waiter that is passed over gains N (100). All waiters gain alike, so only arrivals change
+ *           who is first. The order by (weight + N * turns waited), highest first, equals the order by
+ *           (turn of arrival * N - weight), lowest first: earliest deadline first with deadline =
+ *           arrival - weight / N turns. A waiter's key never changes, so no waiter is updated.
+ *           It follows that weight 800 is at most seven turns ahead of weight 100, whatever the
+ *           number of waiters n: the ratio of their shares tends to 1 as n grows. N = 0 is the paper's
  *           arm without aging: the highest weight always goes next, and others may starve.
- *   stride  Start-time fair queueing: a group has a virtual time that moves by cost / weight with
+ *   stride  Start-time fair queueing: a group has a virtual time that advances by cost / weight with
  *           every grant, and the group that is furthest behind goes next. Shares of groups that
  *           always wait are proportional to weight. The queue's virtual time V is the latest start
- *           that was granted; it never passes a group that waits, so nobody starves. A group that
- *           comes back is lifted to V - lag: being idle earns at most `lag`.
- * Within a group the oldest waiter goes first under each of them, so a group is ordered by its
- * oldest waiter, and the queue is a heap of groups (pairing heap: insertion O(1), removal O(log n)
- * amortised, no recursion).
+ *           that was granted. It never passes a waiting group, so nobody starves. A group that
+ *           returns is lifted to V - lag: being idle earns at most `lag`.
+ * Within a group the oldest waiter goes first in every order. A group is therefore ordered by its oldest
+ * waiter, and the queue is a heap of groups (pairing heap: insertion O(1), removal O(log n) amortized, no
+ * recursion).
  *
  * Wrapping: keys are compared by the sign of their difference. Live keys are less than 2^63 apart: a
  * turn moves V by at most JQ_COST_MAX * JQ_STRIDE_ONE = 2^42, and a group that was away for more than
  * JQ_STALE_TURNS = 2^20 turns starts at V.
  *
  * Context and ordering rules
- *   Every function here wants the caller's lock of this queue, except jq_granted() and jq_wait().
+ *   Every function here needs the caller's lock of this queue, except jq_granted() and jq_wait().
  *   A waiter belongs to the queue from jq_enqueue() until jq_grant(), jq_release() or jq_cancel().
- *   A granted waiter is still the granter's until the lock is dropped: it may be woken after it was
- *   marked, because whoever waits takes the lock once more before its frame goes away (jq_wait()).
- *   So a grant is never lost: a time-out or a signal that comes together with it finds it made.
+ *   A granted waiter still belongs to the granter until the lock is dropped. It may be woken after it
+ *   was marked, because the waiter takes the lock once more before its frame goes away (jq_wait()).
+ *   A grant is therefore never lost: a simultaneous time-out or signal finds it already made.
  *
- * jq_wait() and jq_pump() are the shell around this. They exist when JQ_SHELL is defined, and then the
- * including file has defined, before it includes this header,
- *   struct jq_sleeper                 what waking needs; part of each waiter (in a file of the same
- *                                     program that has no use for the shell: JQ_SLEEPER)
- * and defines
+ * jq_wait() and jq_pump() are the shell around this. They exist when JQ_SHELL is defined. The including file
+ * then defines, before it includes this header,
+ *   struct jq_sleeper                 what waking needs; part of each waiter (a file of the same program
+ *                                     that does not use the shell defines JQ_SLEEPER instead)
+ * and also defines
  *   void jq_lock(struct jq_queue *), void jq_unlock(struct jq_queue *)
  *   enum jq_wakeup jq_park(struct jq_waiter *, u64 deadline)
- *                                     sleeps unless jq_granted() already; called without the lock.
+ *                                     sleeps unless already jq_granted(); called without the lock.
  *                                     A jq_wake() that comes before it sleeps must not be lost. May
- *                                     return JQ_WOKEN for no reason.
+ *                                     return JQ_WOKEN spuriously.
  *   void jq_wake(struct jq_waiter *)  called with the lock, after the waiter was granted
  */
 #ifndef JUSTITIA_QUEUE_H
@@ -77,16 +77,15 @@ typedef int64_t s64;
 #define JQ_AGING_MAX 10000u
 #define JQ_STRIDE_ONE (1u << 26)
 #define JQ_STALE_TURNS (1u << 20)
-/* What a group of weight 100 may catch up, in pages. */
+/* Catch-up of a group of weight 100, in pages. */
 #define JQ_LAG_DEFAULT 1024u
 #define JQ_LAG_MAX (1u << 20)
-/* Bins of the histogram of lengths: 1, 2-3, 4-7, ... */
+/* Bins of the histogram of queue lengths: 1, 2-3, 4-7, ... */
 #define JQ_LENGTHS 12
 
 enum jq_order { JQ_FIFO, JQ_AGING, JQ_STRIDE };
 enum jq_state { JQ_AWAY, JQ_WAITING, JQ_GRANTED };
 enum jq_wakeup { JQ_WOKEN, JQ_TIMED_OUT, JQ_KILLED };
-/* How a wait ended. */
 enum jq_end { JQ_END_GRANTED, JQ_END_TIMED_OUT, JQ_END_KILLED };
 
 struct jq_group;
@@ -94,10 +93,10 @@ struct jq_group;
 struct jq_waiter {
 	struct jq_waiter *next;		/* in its group, towards the youngest */
 	struct jq_waiter *prev;
-	struct jq_waiter *younger;	/* in the queue */
+	struct jq_waiter *younger;	/* in the queue, of all groups */
 	struct jq_waiter *older;
 	struct jq_group *group;
-	u64 seq;			/* of arrival, never twice the same */
+	u64 seq;			/* of arrival, unique */
 	u64 turn;			/* of arrival */
 	u32 cost;
 	int state;			/* enum jq_state; read without the lock by jq_granted() */
@@ -114,11 +113,11 @@ struct jq_group {
 	struct jq_waiter *first;
 	struct jq_waiter *last;
 	u64 vtime;
-	u64 seen_turn;			/* when vtime was last right */
+	u64 seen_turn;			/* when vtime was last valid */
 	u32 weight;
 	u32 stride;			/* JQ_STRIDE_ONE / weight */
 	u32 waiting;
-	bool known;			/* vtime means something */
+	bool known;			/* vtime is valid */
 };
 
 struct jq_stats {
@@ -126,12 +125,12 @@ struct jq_stats {
 	u64 granted;
 	u64 cancelled;
 	u64 reordered;			/* grants that passed over an older waiter */
-	u64 lengths[JQ_LENGTHS];	/* as an arriving waiter leaves it, itself included */
+	u64 lengths[JQ_LENGTHS];	/* after each arrival, the new waiter included */
 	u32 longest;
 };
 
 struct jq_queue {
-	struct jq_group *root;		/* the heap of groups that wait */
+	struct jq_group *root;		/* the heap of waiting groups */
 	struct jq_waiter *oldest;
 	struct jq_waiter *youngest;
 	u64 seq;
@@ -166,7 +165,7 @@ static inline void jq_group_init(struct jq_group *g, u32 weight)
 	*g = (struct jq_group){ .weight = weight, .stride = JQ_STRIDE_ONE / weight };
 }
 
-/* Whether it was granted. A hint without the lock, the truth with it. */
+/* Whether it was granted: without the lock a hint, with it reliable. */
 static inline bool jq_granted(const struct jq_waiter *w)
 {
 	return jq_load_acquire(&w->state) == JQ_GRANTED;
@@ -181,7 +180,7 @@ static inline bool jq_before(const struct jq_group *a, const struct jq_group *b)
 	return (s64)(a->first->seq - b->first->seq) < 0;
 }
 
-/* Two roots become one. */
+/* Merges two roots. */
 static inline struct jq_group *jq_meld(struct jq_group *a, struct jq_group *b)
 {
 	struct jq_group *low;
@@ -200,7 +199,7 @@ static inline struct jq_group *jq_meld(struct jq_group *a, struct jq_group *b)
 	return low;
 }
 
-/* The children of a removed root become one heap: pairs from the left, then all from the right. */
+/* Merges the children of a removed root: pairs from the left, then all from the right. */
 static inline struct jq_group *jq_meld_children(struct jq_group *child)
 {
 	struct jq_group *pairs = NULL, *root = NULL, *next;
@@ -263,7 +262,7 @@ static inline void jq_heap_insert(struct jq_queue *q, struct jq_group *g)
 
 /* ---- arrivals and departures ---- */
 
-/* Virtual time of a group that comes back: not before V - lag, and V for one that was never here. */
+/* Virtual time of a group that returns: not before V - lag; V for a new group. */
 static inline void jq_lift(struct jq_queue *q, struct jq_group *g)
 {
 	u64 floor = q->vtime - q->lag;
@@ -311,7 +310,7 @@ static inline void jq_enqueue(struct jq_queue *q, struct jq_group *g, struct jq_
 	q->stats.lengths[bin]++;
 }
 
-/* Takes a waiter out of its lists. The heap is the caller's business. */
+/* Removes a waiter from its lists. The caller maintains the heap. */
 static inline void jq_unlink(struct jq_queue *q, struct jq_waiter *w)
 {
 	struct jq_group *g = w->group;
@@ -337,13 +336,13 @@ static inline void jq_unlink(struct jq_queue *q, struct jq_waiter *w)
 	q->length--;
 }
 
-/* Who goes next; NULL when nobody waits. */
+/* The next waiter; NULL: nobody waits. */
 static inline struct jq_waiter *jq_peek(const struct jq_queue *q)
 {
 	return q->root ? q->root->first : NULL;
 }
 
-/* Grants the next waiter and returns it; NULL when nobody waits. The caller wakes it. */
+/* Grants the next waiter and returns it; NULL: nobody waits. The caller wakes it. */
 static inline struct jq_waiter *jq_grant(struct jq_queue *q)
 {
 	struct jq_waiter *w = jq_peek(q);
@@ -367,12 +366,12 @@ static inline struct jq_waiter *jq_grant(struct jq_queue *q)
 	return w;
 }
 
-/* Takes a waiter out that was not granted. */
+/* Removes a waiter that was not granted. */
 static inline void jq_cancel(struct jq_queue *q, struct jq_waiter *w)
 {
 	struct jq_group *g = w->group;
 
-	/* Only the oldest of a group stands for it in the heap. */
+	/* Only a group's oldest waiter represents it in the heap. */
 	if (g->first == w) {
 		jq_heap_remove(q, g);
 		jq_unlink(q, w);
@@ -385,14 +384,14 @@ static inline void jq_cancel(struct jq_queue *q, struct jq_waiter *w)
 	jq_store_release(&w->state, JQ_AWAY);
 }
 
-/* Lets a waiter go without a turn: it finds itself granted. The caller wakes it. */
+/* Lets a waiter go without a turn: to it this looks like a grant. The caller wakes it. */
 static inline void jq_release(struct jq_queue *q, struct jq_waiter *w)
 {
 	jq_cancel(q, w);
 	jq_store_release(&w->state, JQ_GRANTED);
 }
 
-/* A group took pages without waiting for a grant: it pays for them all the same. */
+/* Charges a group for pages that it took without a grant. */
 static inline void jq_charge(struct jq_queue *q, struct jq_group *g, u32 pages)
 {
 	if (g->waiting)
@@ -404,7 +403,7 @@ static inline void jq_charge(struct jq_queue *q, struct jq_group *g, u32 pages)
 		jq_heap_insert(q, g);
 }
 
-/* A group gives back pages it was granted and did not use. */
+/* Refunds pages that a group was granted and did not use. */
 static inline void jq_refund(struct jq_queue *q, struct jq_group *g, u32 pages)
 {
 	if (g->waiting)
@@ -424,8 +423,8 @@ static inline void jq_set_weight(struct jq_queue *q, struct jq_group *g, u32 wei
 		jq_heap_insert(q, g);
 }
 
-/* Changes the order with whoever waits. Virtual times stay: what was granted under another order was
- * paid for too. `aging` is N, `lag` what a group of weight 100 may catch up, in pages. */
+/* Changes the order, also while waiters are queued. Virtual times stay: grants under another order were paid
+ * for too. `aging` is N, `lag` the catch-up of a group of weight 100, in pages. */
 static inline void jq_set_order(struct jq_queue *q, enum jq_order order, u32 aging, u32 lag)
 {
 	struct jq_group *all = NULL, *g;
@@ -453,8 +452,8 @@ static void jq_unlock(struct jq_queue *q);
 static enum jq_wakeup jq_park(struct jq_waiter *w, u64 deadline);
 static void jq_wake(struct jq_waiter *w);
 
-/* Grants while the budget lasts; returns what is left of it. With the lock. The waiter that goes next
- * is not passed over because it asks for more than there is: others would take its pages for ever. */
+/* Grants while the budget lasts; returns the rest. With the lock. If the next waiter asks for more than there
+ * is, nobody passes it: others would take its pages forever. */
 static inline s64 jq_pump(struct jq_queue *q, s64 budget)
 {
 	struct jq_waiter *w;

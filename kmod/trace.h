@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Tracepoints: a writer begins to wait, is granted, gives up. /sys/kernel/tracing/events/justitia */
+/* Tracepoints: a writer starts to wait, is granted, times out. /sys/kernel/tracing/events/justitia. */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM justitia
 

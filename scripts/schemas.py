@@ -1,8 +1,8 @@
 """Schemas that kubeconform can read, for scripts/setup.
 
-kubernetes FROM TO: of the kinds that the chart has, each file with all that it refers to.
+kubernetes FROM TO: one self-contained file for each kind that the chart has.
 operator: the schema on standard input.
-In each a key that is not named is a mistake.
+Every schema rejects unknown keys.
 """
 
 import json
@@ -41,6 +41,6 @@ match sys.argv[1:]:
         kubernetes(source, target)
     case ["operator"]:
         schema = strict(json.load(sys.stdin))
-        # The API server knows what metadata has.
+        # The API server defines the fields of metadata.
         schema["properties"]["metadata"] = {"type": "object"}
         json.dump(schema, sys.stdout)

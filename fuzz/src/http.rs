@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use justitia_report::feed::DEFAULT_LISTEN;
 use justitia_web::http::{parse, Names, Parsed, Request, Status, LONGEST_HEAD};
 
-/// Any bytes as a request: nothing panics; a verdict stays the same however much comes behind what it
-/// was made of, so it does not matter in which pieces a request comes; a head that is as long as is kept has
-/// a verdict; and what is answered asks to read, by a `Host` that nobody else can point here.
+/// Any bytes as a request. Nothing panics. A verdict does not change when more bytes follow, so the pieces in
+/// which a request arrives do not matter. A head of the maximum length has a verdict. Every accepted request
+/// is a read, with a `Host` that nobody else can point here.
 pub fn http(bytes: &[u8]) {
     let names = Names::new(DEFAULT_LISTEN, Some("node7".into()));
     let bytes = &bytes[..bytes.len().min(LONGEST_HEAD)];
@@ -27,7 +27,7 @@ pub fn http(bytes: &[u8]) {
     }
 }
 
-/// Reads the head once more, in the plainest way.
+/// Parses the head again, in the plainest way.
 fn asks_us_to_read(bytes: &[u8], request: &Request) {
     let head = String::from_utf8_lossy(bytes);
     let mut lines = head

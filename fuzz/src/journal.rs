@@ -4,10 +4,10 @@ use justitia_agent::journal::{push_line, rewritten};
 
 const BOOT: &str = "1e5d3c7a-2f7e-4a63-9c7b-3b1f0a9d8e11";
 
-/// Any bytes as a journal: nothing panics; what is written anew of it is undamaged, says the same (it is
-/// written anew as itself), and is no longer than what was read makes it; and a journal that is torn
-/// anywhere has no more damaged lines than it has whole. The first byte chooses: the bytes as they are, or
-/// each line with its checksum, below a header of this boot (a checksum is not found by chance).
+/// Any bytes as a journal. Nothing panics. The rewritten journal is undamaged, says the same (rewriting it
+/// again changes nothing), and is at most a header longer than the input. A journal that is torn anywhere has
+/// no more damaged lines than the whole one. The first byte chooses between the bytes as they are, and each
+/// line with its checksum, below a header of this boot (a checksum is not found by chance).
 pub fn journal(bytes: &[u8]) {
     let Some((how, bytes)) = crate::choice(bytes) else {
         return;
@@ -31,7 +31,7 @@ pub fn journal(bytes: &[u8]) {
         rewritten(anew.as_bytes(), BOOT).ok(),
         Some((anew.clone(), 0))
     );
-    // A number can be written shorter than it was read, and never longer; a header is always written.
+    // A number may be written shorter than it was read, never longer. The header is always written.
     assert!(
         anew.len() <= text.len() + HEADER,
         "{} of {}",
@@ -47,10 +47,10 @@ pub fn journal(bytes: &[u8]) {
     }
 }
 
-/// Bytes of a header: a checksum, the name and the version of the format, the boot.
+/// Bytes of a header: a checksum, the format's name and version, the boot.
 const HEADER: usize = 16 + 1 + "justitia-journal 1 ".len() + BOOT.len() + 1;
 
-/// Where to tear a text of this length: everywhere, or at some twenty places of a long one.
+/// Where to tear a text of this length: everywhere, or at some twenty places of a long text.
 fn cuts(length: usize) -> impl Iterator<Item = usize> {
     (0..length).step_by(1 + length / 20)
 }

@@ -8,9 +8,9 @@
 //!
 //! Both run over `corpus/NAME`; `README.md` lists the targets and says how to run them.
 //!
-//! What a crate keeps to itself is reached through a few `#[doc(hidden)] pub` functions of it. A feature
-//! would have to be compiled for the harness once more, with everything that depends on it, and `cargo
-//! test --workspace` would test with it what is shipped without it.
+//! Private parts of a crate are reached through a few `#[doc(hidden)] pub` functions. A cargo feature instead
+//! would compile the crate and all its dependents once more for the harness, and `cargo test --workspace`
+//! would test with the feature what is shipped without it.
 
 mod http;
 mod journal;
@@ -32,7 +32,7 @@ use justitia_cgroup::parse as kernel;
 use justitia_discover::{kind, Glob};
 use justitia_vm::qcow2::{self as image, Header};
 
-/// Panics where a property does not hold for these bytes.
+/// Panics if a property does not hold for these bytes.
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its program and of its corpus.
@@ -50,12 +50,12 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("secret", secret),
 ];
 
-/// Any bytes, every parser of kernel files: nothing panics.
+/// Any bytes, every parser of kernel files. Nothing panics.
 pub fn parse(text: &[u8]) {
     kernel::everything(text);
 }
 
-/// Any bytes as a declared color: nothing panics, and what is shown of it is short and harmless.
+/// Any bytes as a declared color. Nothing panics, and the text shown is short and harmless.
 pub fn color(text: &[u8]) {
     let Ok(said) = kernel::color::declaration(text) else {
         return;
@@ -68,7 +68,7 @@ pub fn color(text: &[u8]) {
     assert_eq!(kernel::color::reason(&said.reason), said.reason);
 }
 
-/// A line with a glob, then a path: nothing panics, and a match is never ruled out from above.
+/// A line with a glob, then a path. Nothing panics, and if a path matches, its parent is not pruned.
 pub fn names(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Some((glob, path)) = text.split_once('\n') else {
@@ -83,8 +83,8 @@ pub fn names(bytes: &[u8]) {
     }
 }
 
-/// Any bytes as the head of a disk image: nothing panics, whatever is read lies within what the format
-/// allows, and a header that was understood is understood the same with more bytes behind it.
+/// Any bytes as the head of a disk image. Nothing panics, parsed values are within the format's limits, and
+/// more bytes after a parsed header do not change the result.
 pub fn qcow2(head: &[u8]) {
     let parsed = image::parse(head);
     let Some(Ok(Header {
@@ -102,7 +102,7 @@ pub fn qcow2(head: &[u8]) {
     assert_eq!(image::parse(&longer), parsed);
 }
 
-/// The first byte chooses how the others are to be taken.
+/// The first byte chooses how to interpret the others.
 fn choice(bytes: &[u8]) -> Option<(u8, &[u8])> {
     bytes.split_first().map(|(&first, rest)| (first, rest))
 }

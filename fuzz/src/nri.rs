@@ -1,12 +1,12 @@
-//! What a container runtime sends over NRI.
+//! Messages of a container runtime over NRI.
 
 use justitia_nri::frame::{Frame, Frames};
 use justitia_nri::message::Request;
 use justitia_nri::told::{Told, MOST_CONTAINERS, MOST_PODS};
 use prost::Message as _;
 
-/// Any bytes as what comes over the socket: nothing panics, what is kept is bounded, and it does not depend on
-/// how the bytes are cut, which the first one says.
+/// Any bytes as the input of the socket. Nothing panics, the state is bounded, and it does not depend on how
+/// the bytes are cut. The first byte is the size of a piece.
 pub fn nri(bytes: &[u8]) {
     let Some((cut, bytes)) = crate::choice(bytes) else {
         return;

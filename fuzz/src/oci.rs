@@ -13,11 +13,11 @@ use justitia_policy::units::Weight;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Any bytes as the files of a container's record, separated by `0xff` (which is in no JSON): nothing
-/// panics, a second look finds nothing new, and a user's record changes nothing outside of that user's own
-/// slice: not what is managed there, nor as what, nor its weight. The first byte chooses the runtime and whether the
-/// record is root's or a user's. The groups of the host are those that the record speaks of, beside some
-/// that nobody should.
+/// Any bytes as the files of a container's record, separated by `0xff` (which cannot occur in JSON). Nothing
+/// panics. A second scan finds nothing new. A user's record changes nothing outside that user's own slice:
+/// neither which groups are managed, nor their kind, nor their weight. The first byte chooses the runtime and
+/// whether the record is root's or a user's. The groups of the host are those that the record names, and some
+/// that none should name.
 pub fn oci(bytes: &[u8]) {
     let Some((how, bytes)) = crate::choice(bytes) else {
         return;
@@ -71,7 +71,7 @@ fn write(root: &TempDir, (dir, files): &(String, [&str; 2]), first: &[u8], secon
     for (name, text) in files.iter().zip([first, second]) {
         let file = dir.join(name);
         fs::create_dir_all(file.parent().unwrap_or(Path::new("/"))).expect("a directory");
-        // runc's state names the bundle: the one that was just written.
+        // runc's state names the bundle, the one written here.
         let bundle = dir.join("bundle").display().to_string();
         let text = replaced(text, b"@BUNDLE@", bundle.as_bytes());
         fs::write(file, text).expect("a file");
@@ -85,10 +85,9 @@ fn replaced(text: &[u8], what: &[u8], by: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A group: its path, what it is, and its weight.
 type Seen = (String, Kind, Weight, WeightSource);
 
-/// What two looks at a host with these groups find.
+/// Result of a scan of a host with these groups; a second scan finds nothing new.
 fn look(tree: &Arc<FakeFs>, runtime: RuntimeDirs) -> Vec<Seen> {
     let mut scanner =
         Scanner::new(Arc::clone(tree) as Fs, DiscoverConfig::default(), runtime).expect("no globs");
@@ -100,7 +99,7 @@ fn look(tree: &Arc<FakeFs>, runtime: RuntimeDirs) -> Vec<Seen> {
         .collect()
 }
 
-/// Groups of others, of the user, and all that these texts speak of.
+/// Groups of other users, of this user, and all that these texts name.
 fn tree(own: &str, texts: &[&[u8]]) -> Arc<FakeFs> {
     let tree = FakeFs::new();
     let mut paths = BTreeSet::from([
@@ -121,7 +120,7 @@ fn tree(own: &str, texts: &[&[u8]]) -> Arc<FakeFs> {
     tree
 }
 
-/// Adds the cgroups that a record names, by path or as `slice:prefix:name`. A few of them.
+/// Adds the cgroups that a record names, by path or as `slice:prefix:name`, up to a limit.
 fn named(value: &Value, paths: &mut BTreeSet<String>) {
     match value {
         Value::String(text) => {

@@ -1,10 +1,10 @@
-//! Records of what the policy was given.
+//! Records of the policy's inputs.
 
 use justitia_record::{Encoder, Item, Options, Reader, Replayer, Tick};
 
-/// Any bytes as the frames of a record: nothing panics, and every tick that comes out can be
-/// replayed and encoded again. The first byte chooses: as they are, or as payloads of valid frames
-/// (a checksum is not found by chance).
+/// Any bytes as the frames of a record. Nothing panics, and every tick that is read can be replayed and
+/// encoded again. The first byte chooses between the bytes as they are, and the bytes as payloads of valid
+/// frames (a checksum is not found by chance).
 pub fn record(bytes: &[u8]) {
     let Some((how, bytes)) = crate::choice(bytes) else {
         return;
@@ -32,7 +32,7 @@ pub fn record(bytes: &[u8]) {
     }
 }
 
-/// What is done with ticks that were read: they are encoded and replayed.
+/// Encodes and replays the ticks that were read.
 pub(crate) struct Again {
     encoder: Encoder,
     replayer: Replayer<'static>,

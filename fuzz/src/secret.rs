@@ -1,8 +1,9 @@
-//! Passwords in the files of servers' own clients.
+//! Passwords in the configuration files of database clients.
 
 use justitia_probe::secret::{pgpass, MysqlDefaults, Secret};
 
-/// The first byte chooses: `.pgpass` or an option file, as it is or made of what is to be found in it.
+/// The first byte chooses `.pgpass` or an option file, and whether the bytes are the file or the values to
+/// write into one.
 pub fn secret(bytes: &[u8]) {
     let Some((how, bytes)) = crate::choice(bytes) else {
         return;
@@ -16,8 +17,8 @@ pub fn secret(bytes: &[u8]) {
     }
 }
 
-/// Any text as `.pgpass`: nothing panics, each line counts by itself and the first one that matches, and
-/// a password is part of its line.
+/// Any text as `.pgpass`. Nothing panics, lines count independently and the first match wins, and a password
+/// is part of its line.
 fn any_pgpass(text: &str) {
     for user in ["probe", "*", ""] {
         let find = |text: &str| pgpass(text, "localhost", 5432, "shop", user);
@@ -29,7 +30,7 @@ fn any_pgpass(text: &str) {
     }
 }
 
-/// What is written by the rules is found, whatever is in it.
+/// A line written by the rules is found, whatever its fields contain.
 fn written_pgpass(text: &str) {
     let mut words = text.lines();
     let mut word = || words.next().unwrap_or_default();
@@ -49,8 +50,8 @@ fn written_pgpass(text: &str) {
     assert_eq!(find(5433), None, "{line}");
 }
 
-/// Any text as an option file: nothing panics, what is found is part of a line, and what stands in
-/// sections of others is not found.
+/// Any text as an option file. Nothing panics, each value found is part of a line, and nothing is found in
+/// sections of other programs.
 fn any_options(text: &str) {
     let longest = text.lines().map(str::len).max().unwrap_or(0);
     let found = MysqlDefaults::parse(text);
@@ -60,7 +61,7 @@ fn any_options(text: &str) {
         host,
         port: _,
         socket,
-        // MariaDB's switches are shorter than the modes that they stand for.
+        // MariaDB's switches are shorter than the modes they stand for.
         ssl_mode: _,
         ssl_ca,
         ssl_cert,
@@ -76,7 +77,7 @@ fn any_options(text: &str) {
     assert_eq!(MysqlDefaults::parse(&others), MysqlDefaults::default());
 }
 
-/// A password in quotes is found, whatever is in it, and the last one counts.
+/// A password in quotes is found, whatever it contains, and the last one wins.
 fn written_option(text: &str) {
     let password = text.lines().next().unwrap_or_default();
     let escaped = password.replace('\\', "\\\\");

@@ -1,4 +1,4 @@
-//! The agent's socket: what is asked, and what is answered.
+//! The agent's socket: requests and answers.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -15,13 +15,13 @@ use serde::Serialize;
 
 use crate::record::Again;
 
-/// Any bytes on the socket, in either direction: nothing panics. The first byte chooses.
+/// Any bytes on the socket, in either direction. Nothing panics. The first byte chooses.
 ///
-/// As a request: it gets one line, which the client understands; what it leaves for the next step is about
-/// groups that are managed or whose whole path it gave, for a bounded time, and harmless to print.
+/// As a request: it gets one line, which the client understands. What it leaves for the next step concerns
+/// groups that are managed or whose full path it gave, has a bounded lifetime, and is harmless to print.
 ///
-/// As an answer or a line of ticks: what was understood is understood the same once it was written again, and a
-/// tick can be recorded and replayed.
+/// As an answer or a line of ticks: what was parsed survives a round trip, and a tick can be recorded and
+/// replayed.
 pub fn socket(bytes: &[u8]) {
     let Some((how, bytes)) = crate::choice(bytes) else {
         return;
@@ -112,7 +112,7 @@ fn board() -> Board {
     board
 }
 
-/// What these bytes say; it must say the same once it was written again.
+/// Parses the bytes; the result must survive a round trip.
 fn same_again<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     let said: T = serde_json::from_slice(bytes).ok()?;
     let once = serde_json::to_string(&said).expect("what was read can be written");

@@ -1,5 +1,5 @@
-//! Every target over its corpus and over mutations of it: the same ones every time, as many as take a
-//! second or so. What fails is kept as a file that libFuzzer takes.
+//! Runs every target over its corpus and over mutations of it: the same ones every time, about as many as
+//! take a second. An input that fails is kept as a file for libFuzzer.
 
 use std::fs;
 use std::panic::catch_unwind;
@@ -7,10 +7,10 @@ use std::path::Path;
 
 use justitia_fuzz::TARGETS;
 
-/// A corpus is a handful of files.
+/// A corpus is a handful of files, bytes in total.
 const LARGEST_CORPUS: usize = 64 << 10;
 
-/// A corpus, in the order of its names.
+/// The files of a corpus, sorted by name.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("corpus")
@@ -48,8 +48,8 @@ fn holds_for_its_corpus_and(mutations: usize, name: &str) {
     }
 }
 
-/// One test for each target, so that they run side by side, with so many mutations that it takes half a
-/// second of an unoptimized build; and one that none is forgotten.
+/// One test per target, so that they run in parallel, with as many mutations as take half a second in an
+/// unoptimized build; and one test that no target is forgotten.
 macro_rules! targets {
     ($($name:ident $mutations:literal,)*) => {
         $(#[test]
@@ -84,11 +84,11 @@ targets! {
     secret 10000,
 }
 
-/// A generator of numbers (xorshift64*), and of mutations: the same ones every time.
+/// Deterministic random numbers (xorshift64*) and mutations.
 struct Random(u64);
 
 impl Random {
-    /// Below `end`, which is not zero.
+    /// Below `end`, which must not be zero.
     fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -96,7 +96,7 @@ impl Random {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % end
     }
 
-    /// One of the corpus with a few changes.
+    /// An input of the corpus with a few changes.
     fn mutation(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = corpus[self.below(corpus.len())].clone();
         for _ in 0..=self.below(4) {
@@ -106,7 +106,7 @@ impl Random {
     }
 
     fn change(&mut self, bytes: &mut Vec<u8>, corpus: &[Vec<u8>]) {
-        /// What parsers trip over.
+        /// Inputs that often break parsers.
         const WORDS: [&[u8]; 12] = [
             b"",
             b"0",
@@ -127,7 +127,7 @@ impl Random {
             0 => bytes.truncate(at),
             1 if at < bytes.len() => bytes[at] ^= 1 << self.below(8),
             2 if at < bytes.len() => bytes[at] = self.below(256) as u8,
-            // A piece is there twice, or gives way to a piece of another file, or to a word.
+            // A piece is duplicated, or replaced by a piece of another file, or by a word.
             3 => {
                 let piece = bytes[at..end].to_vec();
                 bytes.splice(at..at, piece);

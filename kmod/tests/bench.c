@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * What the order costs: the queue, under each order, beside a FIFO MCS lock with parked waiters.
+ * The cost of ordering: the queue, in each order, against a FIFO MCS lock with parked waiters.
  *
- * Each thread takes its turn, holds it for a moment and comes back. In both the waiter parks on a
- * futex and whoever ends its turn wakes the next; the MCS queue is one atomic exchange and knows no
- * weights, the weighted queue takes a lock around its heap. `make -C kmod bench`.
+ * Each thread takes its turn, holds it for a moment and queues again. In both queues the waiter parks on a
+ * futex, and the thread that ends its turn wakes the next. The MCS queue is one atomic exchange and has no
+ * weights; the weighted queue takes a lock around its heap. Run with `make -C kmod bench`.
  */
 #include <linux/futex.h>
 #include <pthread.h>

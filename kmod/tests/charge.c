@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * What a task is charged beside what it dirties, with the kernel's counters as balance_dirty_pages() keeps them.
+ * What a task is charged compared with what it dirties, with the kernel's counters as balance_dirty_pages()
+ * keeps them.
  *
- * The task writes through the page cache and past it in random turns. Each buffered write is followed by
- * a call of the redirected function, as in the module's hook.
+ * The task writes through the page cache and past it in random turns. A call of the redirected function
+ * follows each buffered write, as in the module's hook.
  */
 #include "check.h"
 #include "../charge.h"
 
 struct task {
-	struct jc_counts now;		/* as the kernel counts */
-	struct jc_counts settled;	/* as the hook remembers */
+	struct jc_counts now;		/* the kernel's counters */
+	struct jc_counts settled;	/* the hook's copy */
 	u64 dirtied, charged;
-	u32 pause;			/* pages after which the kernel looks */
+	u32 pause;			/* pages after which the kernel checks */
 };
 
-/* The kernel's part of the call: looks, and sets back. */
+/* The kernel's part of the call: checks, and resets. */
 static void original(struct task *t, u32 jiffies, unsigned long long *seed)
 {
 	if (draw(seed) % 64 == 0)
-		t->now.dirtied += (u32)(draw(seed) % 8);	/* left behind by a task that is gone */
+		t->now.dirtied += (u32)(draw(seed) % 8);	/* left behind by an exited task */
 	if (t->now.dirtied < t->pause)
 		return;
 	t->now.dirtied = 0;
@@ -46,7 +47,8 @@ static void hook(struct task *t, u32 jiffies, unsigned long long *seed)
 	t->settled.looked = t->now.looked;
 }
 
-/* `direct`: pages of a write past the cache, after each `every`th buffered one; `folio`: most pages at once. */
+/* `direct`: pages per write past the cache, after each `every`th buffered write; `folio`: most pages per
+ * write. */
 static struct task play(unsigned long long seed, u32 direct, u32 every, u32 folio)
 {
 	struct task t = { .now = { .written = 0u - 5000, .dirtied = 7 }, .pause = 32 };
@@ -65,7 +67,7 @@ static struct task play(unsigned long long seed, u32 direct, u32 every, u32 foli
 	return t;
 }
 
-/* Two looks of the kernel in one jiffy seem one: so a few pages may be missing. */
+/* Two of the kernel's checks in one jiffy look like one, so a few pages may be missing. */
 static void what_is_dirtied_is_charged(void)
 {
 	for (unsigned long long seed = 1; seed <= 20; seed++) {
@@ -95,8 +97,9 @@ static void what_goes_past_the_cache_is_not_charged(void)
 
 enum { MOST = 250, EACH = 100, WHILE = 2500 };
 
-/* A task that is charged so often, each time ready to wait EACH jiffies and `think` jiffies apart, waits as the
- * module lets it; `new_write` and `fault` say what it is in at each charge. Returns the jiffies waited. */
+/* A task is charged `charges` times, `think` jiffies apart. Each time it would wait EACH jiffies, and waits
+ * as long as the module allows. `new_write` and `fault` say what it is in at each charge. Returns the jiffies
+ * waited. */
 static u32 wait_for(int charges, u32 think, bool new_write, bool fault)
 {
 	struct jc_wait then = { 0 };
@@ -123,7 +126,7 @@ static void a_wait_is_bounded_for_a_write_and_not_for_each_charge_in_it(void)
 	CHECK(wait_for(1000, 1, false, false) == MOST, "one large write");
 	CHECK(wait_for(1000, 1, true, false) == 1000 * EACH, "each charge in a write of its own");
 	CHECK(wait_for(1000, 1, false, true) == 1000 * EACH, "each charge in a fault of its own");
-	/* Calls that are not counted: as much in each while. */
+	/* Calls without a count: the same amount in each while. */
 	CHECK(wait_for(10000, 1, false, false) >= 3 * MOST, "a worker is not let off for ever");
 	CHECK(wait_for(10000, 1, false, false) <= 10000 / WHILE * 2 * MOST, "a worker is bounded too");
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What the tests of the queue share: a check that ends the program, and a small generator. */
+/* Shared by the tests of the queue: a check that aborts the program, and a small generator of random
+ * numbers. */
 #ifndef JUSTITIA_TESTS_CHECK_H
 #define JUSTITIA_TESTS_CHECK_H
 

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * A model check of the shell: every interleaving of a few threads, on the code itself.
+ * A model check of the shell: every interleaving of a few threads, run on the real code.
  *
- * The real jq_wait(), jq_pump() and queue run as coroutines that can be interrupted where another
- * thread could see a difference: before the lock is taken, between a grant and its wake-up, between a
- * waiter's look at its grant and its saying that it will sleep, and between that and sleeping. A run is
- * determined by its choices (who goes on, whether a sleeper times out, is killed or wakes for nothing);
- * all sequences of choices are tried, depth first, by replay. Sequential consistency only: what weaker
- * ordering could do is what ThreadSanitizer looks for in torture.c.
+ * The real jq_wait(), jq_pump() and queue run as coroutines. They can be interrupted wherever another thread
+ * could see a difference: before the lock is taken, between a grant and its wake-up, between a waiter's check
+ * for a grant and its announcement to sleep, and between that and sleeping. The choices (which thread
+ * continues, whether a sleeper times out, is killed or wakes spuriously) determine a run. All sequences of
+ * choices are tried, depth first, by replay. The model is sequentially consistent; torture.c under
+ * ThreadSanitizer covers weaker ordering.
  *
- * explore [WAITERS [PREEMPTIONS]] (2, 3). 2 and 1000 are all there are, in some minutes.
+ * Usage: explore [WAITERS [PREEMPTIONS]] (2, 3). With 2 and 1000 it tries all interleavings, in some minutes.
  *
- * Sleeping is modelled as the kernel does it: a task says that it will sleep, looks once more, and a
- * wake-up that comes after it said so makes the sleep return at once.
+ * Sleeping is modeled after the kernel: a task announces that it will sleep, then checks once more. A wake-up
+ * after the announcement makes the sleep return at once.
  *
- * Checked in every run: nobody sleeps for ever although it was granted (no lost wake-up); a frame is
- * not touched by others once its wait has returned; the pages the pump gave are those that waits
- * received; who was not granted is no longer in the queue; all ends.
+ * Checked in every run: no granted waiter sleeps forever (no lost wake-up); no other thread touches a frame
+ * once its wait has returned; the pages that the pump granted are those that the waits received; a waiter
+ * that was not granted is no longer in the queue; every thread ends.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -27,7 +27,7 @@
 #define JQ_SHELL
 struct jq_sleeper {
 	int thread;
-	bool asleep;		/* said that it will sleep, and nobody has woken it since */
+	bool asleep;		/* announced its sleep, and nobody has woken it since */
 };
 #include "../queue.h"
 
@@ -42,10 +42,10 @@ static enum { READY, SLEEPING, BLOCKED, ENDED } states[THREADS];
 static int running, holder;
 static int choices[DEPTH], limits[DEPTH], depth;
 static unsigned long long runs, steps;
-/* How often a thread that could go on is stopped for another; a switch that must be is free. */
+/* Switches away from a thread that could continue; a forced switch is free. */
 static int preemptions, most_preemptions;
 
-/* One of n, by the run's plan; new places begin with 0. */
+/* One of n, by the run's plan; a new choice starts with 0. */
 static int choose(int n)
 {
 	CHECK(depth < DEPTH, "a run of more than %d choices", DEPTH);
@@ -53,7 +53,7 @@ static int choose(int n)
 	return choices[depth++];
 }
 
-/* To the next sequence of choices; false when all were tried. */
+/* Advances to the next sequence of choices; false when all were tried. */
 static bool advance(void)
 {
 	for (int i = depth - 1; i >= 0; i--) {
@@ -78,7 +78,7 @@ static struct jq_queue queue;
 static struct jq_group groups[2];
 static bool framed[THREADS];	/* the thread's waiter is alive */
 static u64 given, received;
-static int spurious;		/* wake-ups for nothing that may still come */
+static int spurious;		/* spurious wake-ups still to come */
 
 static void jq_lock(struct jq_queue *q)
 {
@@ -104,7 +104,7 @@ static void jq_unlock(struct jq_queue *q)
 static void jq_wake(struct jq_waiter *w)
 {
 	CHECK(holder == running, "woken without the lock");
-	/* Marked and not yet woken: who looks now sees its grant and must not go away. */
+	/* Marked, not yet woken: a waiter that looks now sees its grant and must not leave. */
 	interrupted();
 	CHECK(framed[w->sleeper.thread], "a frame that is gone was touched");
 	w->sleeper.asleep = false;
@@ -122,8 +122,8 @@ static enum jq_wakeup jq_park(struct jq_waiter *w, u64 deadline)
 	}
 	interrupted();
 	if (w->sleeper.asleep) {
-		/* What ends this sleep: a wake-up, or one of these. The queue does not tell a time-out
-		 * from a signal, so some threads have the one and some the other. */
+		/* A wake-up ends this sleep, or one of these. The queue does not distinguish a time-out from
+		 * a signal, so some threads get the one and some the other. */
 		switch (choose(spurious ? 3 : 2)) {
 		case 1:
 			return running % 2 ? JQ_TIMED_OUT : JQ_KILLED;
@@ -157,7 +157,7 @@ static void waiter(int thread)
 	memset(&w, 0x5a, sizeof(w));
 }
 
-/* Grants one at a time, until nobody is left to come. */
+/* Grants one at a time until no waiter is left. */
 static void pump(int thread)
 {
 	bool others = true;
@@ -170,8 +170,8 @@ static void pump(int thread)
 		others = false;
 		for (int i = 1; i < THREADS; i++)
 			others |= states[i] != ENDED;
-		/* Its rounds matter only when something waits: else it rests until something does.
-		 * Should the waiter be gone when it has the lock, that is a round of its own. */
+		/* A round matters only when something waits; until then the pump sleeps. If the waiter has
+		 * left by the time the pump has the lock, that is a round of its own. */
 		if (others && !queue.length) {
 			states[0] = SLEEPING;
 			interrupted();
@@ -186,7 +186,7 @@ static void thread_main(int thread)
 	interrupted();
 }
 
-/* One run. Who can go on: not who sleeps, and not who was found to want a held lock. */
+/* One run. A thread can continue unless it sleeps or is blocked on a held lock. */
 static void run(int threads)
 {
 	volatile bool begun = false;
@@ -215,7 +215,7 @@ static void run(int threads)
 		for (int i = 1; i < threads; i++) {
 			if (states[i] == READY)
 				ready[count++] = i;
-			/* The last has ended: the pump may see that. */
+			/* The last waiter has ended: the pump may notice. */
 			pumps &= states[i] == ENDED;
 		}
 		if (states[0] == SLEEPING && (queue.length || pumps))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * Any bytes are a sequence of operations on which queue and model agree. Built with libFuzzer:
- * `make -C kmod fuzz` runs it for a minute, SECONDS=N for longer; `make check` only for a moment.
+ * Queue and model agree on any sequence of operations, decoded from bytes. Built with libFuzzer: `make -C
+ * kmod fuzz` runs it for a minute, SECONDS=N for longer; `make check` runs it briefly.
  */
 #include "model.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The queue beside a naive model of it, under any sequence of operations.
+ * The queue against a naive model of it, under any sequence of operations.
  *
- * The model is the definition, taken literally: waiters in an array, the next one found by looking at
- * all of them; aging adds N to everybody who was passed over, as the paper's algorithm 1 does;
- * virtual times are 128 bits wide and never wrap, while the queue's begin just before they do.
- * play() takes its operations from bytes, so a generator and a fuzzer can both drive it. After every
- * operation the queue's structure is checked as a whole.
+ * The model is the definition, taken literally. Waiters are in an array, and the next one is found by looking
+ * at all of them. Aging adds N to every waiter that was passed over, as in the paper's algorithm 1. Virtual
+ * times are 128 bits wide and never wrap, while the queue's start just before they do. play() decodes its
+ * operations from bytes, so that a generator and a fuzzer can both drive it. After every operation the whole
+ * structure of the queue is checked.
  */
 #ifndef JUSTITIA_TESTS_MODEL_H
 #define JUSTITIA_TESTS_MODEL_H
@@ -23,7 +23,7 @@ struct model {
 	struct jq_queue q;
 	struct jq_group groups[GROUPS];
 	struct jq_waiter waiters[WAITERS];
-	/* The model's own. */
+	/* The model's own state. */
 	bool waits[WAITERS];
 	long arrival[WAITERS];
 	wide priority[WAITERS];		/* weight + N for every turn passed over */
@@ -32,7 +32,7 @@ struct model {
 	long arrivals;
 };
 
-/* Where the queue's virtual time begins: soon to wrap. */
+/* Start of the queue's virtual time: soon to wrap. */
 #define START (0 - ((u64)1 << 40))
 
 static inline void model_start(struct model *m)
@@ -192,7 +192,7 @@ static inline void play_weight(struct model *m, int g, u32 weight)
 			m->priority[i] += (wide)m->groups[g].weight - before;
 }
 
-/* Another order, or other constants. What was gained by waiting counts anew with a new N. */
+/* Another order, or other constants. A new N revalues what waiters have gained so far. */
 static inline void play_order(struct model *m, enum jq_order order, u32 aging, u32 lag)
 {
 	jq_set_order(&m->q, order, aging, lag);
@@ -206,7 +206,7 @@ static inline void play_order(struct model *m, enum jq_order order, u32 aging, u
 			m->vtime[g] = m->v - m->lag;
 }
 
-/* Operations from bytes: four each. */
+/* Decodes operations from bytes, four each. */
 static inline void play(struct model *m, const unsigned char *bytes, size_t length)
 {
 	for (; length >= 4; bytes += 4, length -= 4) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * What groups get of a device that others write to as well, in a simulation by jiffies.
+ * The groups' share of a device that others write to as well, in a simulation by jiffies.
  *
- * A disk takes DRAIN pages off the dirty ones each jiffy while more than the background threshold are
- * dirty. Groups always wait, in the module's own queue; writers outside dirty all that the kernel's
- * throttle lets them, up to `hold` pages in all. The real jp_ functions decide what is granted.
+ * A disk cleans DRAIN pages per jiffy while more than the background threshold are dirty. Groups always wait,
+ * in the module's own queue. Writers outside dirty all that the kernel's throttle lets them, up to `hold`
+ * pages in total. The real jp_ functions decide what is granted.
  */
 #include "check.h"
 #include "../pace.h"
@@ -17,16 +17,16 @@
 #define JIFFIES 50000
 
 struct result {
-	double inside;		/* of what was drained */
+	double inside;		/* share of what was drained */
 	double share[GROUPS];
 	s64 most;		/* dirty, in the second half */
 };
 
 struct scene {
-	s64 hold;		/* what writers outside keep dirty; 0: nobody is outside */
+	s64 hold;		/* pages that writers outside keep dirty; 0: none outside */
 	u32 cost;		/* of a grant */
 	int every;		/* jiffies from one count to the next */
-	s64 begin;		/* dirty pages */
+	s64 begin;		/* dirty pages at the start */
 	u32 others;		/* weight of those outside */
 };
 
@@ -62,7 +62,7 @@ static struct result play(struct scene scene)
 			outside += (u64)(scene.hold - dirty);
 			dirty = scene.hold;
 		}
-		/* The clock looks each 200 ms, as the module's does. */
+		/* The clock looks every 200 ms, as the module's does. */
 		if (now % 50 == 49) {
 			rate = jp_smoothed(rate, (s64)(left - seen_left), 4);
 			others = jp_smoothed(others, (s64)(outside - seen_outside), 16);
@@ -103,8 +103,8 @@ static void check_ratios(struct result r)
 	}
 }
 
-/* Writers that nobody orders hold the device over its setpoint for ever: groups have their share of what
- * leaves by weight. */
+/* Writers that cannot be ordered hold the device above its setpoint forever: groups have their share, by
+ * weight, of what leaves. */
 static void writers_outside_do_not_starve_those_inside(void)
 {
 	static const u32 others[] = { 100, 1500 };
@@ -123,7 +123,7 @@ static void writers_outside_do_not_starve_those_inside(void)
 	}
 }
 
-/* Nobody outside: all that leaves, however seldom it is counted, and the setpoint is kept. */
+/* Nobody outside: groups have all that leaves, however seldom it is counted, and the setpoint holds. */
 static void alone_they_have_all_and_keep_the_setpoint(void)
 {
 	static const int every[] = { 1, 4, 32 };
@@ -143,7 +143,7 @@ static void alone_they_have_all_and_keep_the_setpoint(void)
 	}
 }
 
-/* Somebody outside who writes less than a share keeps nobody from the setpoint. */
+/* Outside writers that write less than a share do not keep the device from its setpoint. */
 static void a_trickle_outside_is_no_reason_to_pass_the_setpoint(void)
 {
 	CHECK(!jp_share(1500, 100, 300, 10000), "a trickle");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * The queue does what its definition says, for random sequences of operations.
+ * The queue follows its definition in random sequences of operations.
  *
- * properties [SEEDS]: plays that many sequences (2000) against the model. A failure names its seed.
+ * Usage: properties [SEEDS]: plays that many sequences (2000) against the model. A failure names its seed.
  */
 #include <signal.h>
 #include <unistd.h>
@@ -32,7 +32,7 @@ int main(int argc, char **argv)
 		for (size_t i = 0; i < length; i++)
 			bytes[i] = (unsigned char)draw(&state);
 		model_start(&m);
-		/* Most orders change in the middle; a third stays with one from the start. */
+		/* Half of the runs change the order on the way; the others keep the one they start with. */
 		play_order(&m, seed % 3, JQ_AGING_DEFAULT, JQ_LAG_DEFAULT);
 		if (seed % 2)
 			for (size_t i = 0; i < length; i += 4)

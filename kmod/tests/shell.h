@@ -12,12 +12,12 @@ struct jq_sleeper {
 	pthread_mutex_t mutex;
 	pthread_cond_t cond;
 	bool woken;
-	int killed;		/* atomic: what a signal would do */
+	int killed;		/* atomic: stands for a signal */
 };
 #include "../queue.h"
 
 struct gate {
-	struct jq_queue queue;	/* first: a queue is its gate */
+	struct jq_queue queue;	/* first: cast between the two */
 	pthread_mutex_t lock;
 };
 

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * What the orders do to shares and waits, in a deterministic simulation of one server.
+ * The effect of the orders on shares and waits, in a deterministic simulation of one server.
  *
- * A customer waits, is granted one turn, thinks for a while and waits again. simulate without
- * arguments checks the claims of queue.h; `simulate table` prints what the aging of the paper makes
- * of weights.
+ * A customer waits, is granted one turn, thinks for a while and waits again. simulate without arguments
+ * checks the claims of queue.h; `simulate table` prints what the paper's aging makes of weights.
  *
  * The closed form of aging. Let c be the turns between an arrival and its deadline being reached by
- * the front of the queue. A customer of weight w then comes round every c - w/N turns, and all
+ * the front of the queue. A customer of weight w then returns every c - w/N turns, and all
  * together take one turn per turn:
  *
  *     sum over customers of 1 / (c - w_i/N) = 1
  *
- * which fixes c, and with it the ratio of shares (c - w_min/N) / (c - w_max/N). With N = 100 and
- * weights 100..800 it is 2.36 with 8 customers, 1.24 with 32, 1.06 with 128, where the weights ask
- * for 8. It is an upper bound: ties go to the older, and customers that never think can fall into
- * step (with 8 classes they take turns exactly, 1:1).
+ * which determines c, and with it the ratio of shares (c - w_min/N) / (c - w_max/N). With N = 100 and weights
+ * 100..800 the ratio is 2.36 with 8 customers, 1.24 with 32, 1.06 with 128; the weights ask for 8. It is an
+ * upper bound: ties go to the older, and customers that never think can fall into lockstep (with 8 classes
+ * they take turns exactly, 1:1).
  */
 #include <string.h>
 
@@ -28,11 +27,11 @@
 struct outcome {
 	double share[CLASSES];		/* turns per customer of the class */
 	u64 longest[CLASSES];		/* turns waited */
-	u64 yielded;			/* most turns any waiter was passed over by younger ones */
+	u64 yielded;			/* most turns in which younger waiters passed over one */
 };
 
 struct customer {
-	struct jq_waiter waiter;	/* first: a waiter is its customer */
+	struct jq_waiter waiter;	/* first: cast between the two */
 	int class;
 	u64 back;			/* when it waits again */
 	u64 overtaken;
@@ -75,11 +74,11 @@ static struct outcome simulate(enum jq_order order, u32 n_aging, const u32 *weig
 			if (all[i].waits && all[i].waiter.seq < c->waiter.seq &&
 			    ++all[i].overtaken > outcome.yielded)
 				outcome.yielded = all[i].overtaken;
-		/* The first tenth is for settling. */
+		/* The first tenth is warm-up. */
 		if (now < turns / 10)
 			continue;
 		outcome.share[c->class] += 1;
-		/* Turns counts grants, q.turn is after this one. */
+		/* The turn is a count of grants; q.turn already includes this one. */
 		if (q.turn - 1 - c->waiter.turn > outcome.longest[c->class])
 			outcome.longest[c->class] = q.turn - 1 - c->waiter.turn;
 	}
@@ -110,7 +109,7 @@ static double ratio(struct outcome o, int classes)
 	return o.share[classes - 1] / o.share[0];
 }
 
-/* The paper's aging: weight 800 is ahead by at most seven turns, and the ratio dies with the length. */
+/* The paper's aging: weight 800 is at most seven turns ahead, and the ratio shrinks as the queue grows. */
 static void aging_flattens(void)
 {
 	for (int n = 8; n <= 128; n *= 4) {
@@ -120,7 +119,8 @@ static void aging_flattens(void)
 		CHECK(seen <= bound * 1.01, "n=%d: %.3f above the closed form's %.3f", n, seen, bound);
 		CHECK(seen - 1 >= (bound - 1) * 0.7, "n=%d: %.3f far below %.3f", n, seen, bound);
 	}
-	/* One customer of 800 arrives behind many of 100: it passes those of the last seven turns. */
+	/* One customer of weight 800 arrives behind many of weight 100: it passes those of the last seven
+	 * turns. */
 	struct jq_group low, high;
 	struct jq_waiter many[40], one;
 	struct jq_queue q;
@@ -142,7 +142,7 @@ static void aging_flattens(void)
 	CHECK(before == 20 - 7, "it overtook %d of 20", 20 - before);
 }
 
-/* No N is right: it is a choice between no weight and starvation. */
+/* No N is right: the choice is between ignoring weights and starvation. */
 static void no_constant_of_aging_is_right(void)
 {
 	double at_100 = ratio(simulate(JQ_AGING, 100, eight, CLASSES, 32, 8, 400000), CLASSES);
@@ -152,7 +152,7 @@ static void no_constant_of_aging_is_right(void)
 	CHECK(at_1 > 12, "%.2f", at_1);
 }
 
-/* The paper's arm without aging: who weighs less goes when nobody heavier waits. */
+/* The paper's arm without aging: a lighter waiter goes only when no heavier one waits. */
 static void without_aging_the_heaviest_always_goes_next(void)
 {
 	static const u32 two[2] = { 100, 800 };
@@ -183,8 +183,8 @@ static void stride_is_proportional(void)
 	}
 }
 
-/* Each waits at most until everybody else had what is theirs: with k customers in its group,
- * k * W / w turns and one for every group, and what JQ_STRIDE_ONE / weight loses to rounding. */
+/* Each waits at most until everybody else had their share: with k customers in its group, k * W / w turns,
+ * one for every group, and the rounding error of JQ_STRIDE_ONE / weight. */
 static void stride_starves_nobody(void)
 {
 	static const u32 uneven[CLASSES] = { 1, 1000, 1000, 1000, 1000, 1000, 1000, 10000 };

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * Threads that enqueue, time out, are killed, change weights and orders, all at once.
+ * Threads that enqueue, time out, are killed, and change weights and orders concurrently.
  *
- * Built twice, with ThreadSanitizer and with AddressSanitizer: waiters live on stacks that go away
- * as soon as jq_wait() returns. Credits are conserved: every page granted is accounted for by the
- * thread that waited for it.
- * torture [MILLISECONDS] (1500)
+ * Built twice, with ThreadSanitizer and with AddressSanitizer: waiters live on stacks that go away as soon as
+ * jq_wait() returns. Credits are conserved: the thread that waited for a page accounts for it.
+ * Usage: torture [MILLISECONDS] (1500)
  */
 #include <unistd.h>
 

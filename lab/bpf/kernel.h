@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The few kernel types that these programs look into, besides those of justitia.h. */
+/* The few kernel types that these programs access, besides those of justitia.h. */
 #ifndef JUSTITIA_LAB_KERNEL_H
 #define JUSTITIA_LAB_KERNEL_H
 

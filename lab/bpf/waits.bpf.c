@@ -2,21 +2,21 @@
 /*
  * Where the tasks of the load spend a window of time: on a CPU, waiting for one, blocked, spinning.
  *
- * Each task has one state at a time, from which the scheduler's tracepoints take it to the next, and the
- * time in between is added to the place it was spent at. So the times of a task add up to the window,
- * but for tasks that did not move before it. A place is what the task did and, where it was blocked, the
- * kernel's stack at that moment; user space gives stacks their meaning.
+ * Each task has one state at a time. The scheduler's tracepoints move it to the next state, and the time in
+ * between is added to its place. The times of a task therefore add up to the window, except for tasks that
+ * did not switch before it began. A place is what the task did and, if it was blocked, the kernel stack at
+ * that moment; user space interprets the stacks.
  *
  *   RUNNING --switched out, preempted--> RUNNABLE --switched in--> RUNNING
  *   RUNNING --switched out, asleep-----> BLOCKED --woken--> RUNNABLE
  *
- * Spinning is apart, and within RUNNING: it is the time in the slow path of queued spinlocks. The
- * tracepoint lock:contention_begin would not do: it is silent for the first waiter, who spins on the
- * pending bit, and with two CPUs there is no other.
+ * Spinning is counted separately, and is part of RUNNING: it is the time in the slow path of queued
+ * spinlocks. The tracepoint lock:contention_begin would miss the first waiter, who spins on the pending bit,
+ * and with two CPUs there is no other.
  *
- * Context: tracepoints with the run queue's lock held; fentry and fexit wherever the kernel takes a
- * spinlock, on exit with that lock held. Maps have their memory from the start. The programs at the slow
- * path do nothing while another one runs on their CPU: the lock may be one of our own maps'.
+ * Context: tracepoints with the run queue's lock held; fentry and fexit wherever the kernel takes a spinlock,
+ * on exit with that lock held. Maps are preallocated. The programs at the slow path do nothing while another
+ * one runs on their CPU, because the lock may be one of our own maps'.
  */
 #include "kernel.h"
 #include "record.h"
@@ -42,7 +42,7 @@ struct {
 	__type(value, struct spent);
 } places SEC(".maps");
 
-/* thread -> what it does; threads of the load alone */
+/* Thread -> what it does; only threads of the load. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);
@@ -50,7 +50,7 @@ struct {
 	__type(value, struct state);
 } states SEC(".maps");
 
-/* One for each context that can interrupt another: the queue of spinlocks has as many. */
+/* One for each context that can interrupt another; queued spinlocks have the same number of nodes per CPU. */
 #define CONTEXTS 4
 
 struct spinning {
@@ -67,7 +67,8 @@ struct {
 	__type(value, struct spinning);
 } spinning SEC(".maps");
 
-/* How many of our programs run on a CPU; beyond these, CPUs share and some spinning goes unseen. */
+/* Number of our programs that run on a CPU. With more CPUs than this, CPUs share a counter and some spinning
+ * is missed. */
 #define MAX_CPUS 512
 static __u32 inside[MAX_CPUS];
 
@@ -97,7 +98,7 @@ static __always_inline __s32 stack_now(void *ctx)
 	return stack < 0 ? NO_STACK : stack;
 }
 
-/* Adds what of this time is in the window. */
+/* Adds the part of this time that is in the window. */
 static __always_inline void spend(enum doing doing, __s32 stack, __u64 from, __u64 to)
 {
 	struct place place = { .stack = stack, .doing = doing };
@@ -179,7 +180,7 @@ int BPF_PROG(woken, struct task_struct *task)
 		return 0;
 	*running += 1;
 	state = bpf_map_lookup_elem(&states, &thread);
-	/* One that is on its way to sleep has not left its CPU yet. */
+	/* A task on its way to sleep has not left its CPU yet. */
 	if (state && state->doing == BLOCKED)
 		goes_to(state, RUNNABLE, NO_STACK, bpf_ktime_get_ns());
 	*running -= 1;
@@ -198,7 +199,7 @@ int BPF_PROG(spin_begins, struct qspinlock *lock)
 	if (!spins || !is_of_the_load(bpf_get_current_task_btf()))
 		return 0;
 	for (int i = 0; i < CONTEXTS; i++) {
-		/* A place whose end was missed is taken again when its lock is. */
+		/* A slot whose end was missed is reused when its lock is taken again. */
 		if (spins->on[i].lock && spins->on[i].lock != (__u64)lock)
 			continue;
 		spins->on[i].since_ns = bpf_ktime_get_ns();

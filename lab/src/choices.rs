@@ -1,4 +1,4 @@
-//! The choices that all experiments of `justitia lab run` share: resolved, checked and recorded.
+//! The choices that all experiments of `justitia lab run` share: resolved, validated and recorded.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,29 +10,26 @@ use justitia_machine::error::LabError;
 use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
 
-/// Least memory of a guest that runs containers.
+/// Minimum memory of a guest that runs containers.
 const MIN_MEMORY_BYTES: u64 = 256 << 20;
 
-/// Part of result.json.
+/// The shared part of the settings in result.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choices {
     /// Series of the stock kernel.
     pub kernel_series: String,
-    /// Policies, in the order they are run.
+    /// In the order of the runs.
     pub policies: Vec<Policy>,
-    /// Guest memory.
     pub memory_bytes: u64,
-    /// Virtual CPUs.
     pub cpus: u32,
     /// Bandwidth of the data disk.
     pub disk_mb_per_s: u32,
-    /// Where the guest's time comes from.
     #[serde(default)]
     pub clock: Clock,
     pub lru: Lru,
     /// Block scheduler of the data disk.
     pub scheduler: Scheduler,
-    /// How often all policies are run.
+    /// How many times each policy is run.
     pub runs: u32,
     /// Seed of the first run.
     pub seed: u64,
@@ -40,7 +37,7 @@ pub struct Choices {
     pub agent_args: Vec<String>,
 }
 
-/// What an experiment has unless the command line says otherwise.
+/// An experiment's defaults; the command line overrides them.
 #[derive(Debug, Clone, Copy)]
 pub struct Defaults {
     pub memory_bytes: u64,
@@ -49,11 +46,11 @@ pub struct Defaults {
 }
 
 impl Choices {
-    /// Resolves and checks a command line; the policies are those that the experiment runs by default
-    /// and those that it has.
+    /// Resolves and validates a command line; `default` are the policies that the experiment runs by default,
+    /// `possible` all that it has.
     ///
     /// # Errors
-    /// A usage error for the first value that makes no sense.
+    /// A usage error for the first invalid value.
     pub fn from_args(
         args: &RunArgs,
         experiment: &str,
@@ -91,13 +88,12 @@ impl Choices {
         })
     }
 
-    /// The seed of run `run`, counted from 0.
     pub fn seed_of(&self, run: u32) -> u64 {
         self.seed.wrapping_add(u64::from(run))
     }
 }
 
-/// Refuses a kernel that there is none of.
+/// Rejects an unknown kernel series.
 fn known_kernel(kernel: &str) -> Result<(), LabError> {
     let series = Series::ALL.map(Series::name);
     if series.contains(&kernel) {
@@ -109,10 +105,10 @@ fn known_kernel(kernel: &str) -> Result<(), LabError> {
     ))
 }
 
-/// Refuses a number outside `least..=most`.
+/// Rejects a number outside `least..=most`.
 ///
 /// # Errors
-/// Names the option and the range.
+/// The error names the option and the range.
 pub fn in_range(
     option: &str,
     value: impl Into<u64>,
@@ -161,13 +157,13 @@ impl From<LruArg> for Lru {
     }
 }
 
-/// Refuses a number of CPUs that a guest of this kernel does not come up with.
+/// Rejects a number of CPUs with which a guest of this kernel does not boot.
 ///
 /// # Errors
-/// Says what to use.
+/// The error says what to use.
 pub fn cpus_start(cpus: u32, clock: Clock, kernel: &str) -> Result<(), LabError> {
     in_range("--cpus", cpus, 1, 64)?;
-    // It waits for its second CPU without letting the emulator take turns (QEMU 7.2; 6.12 and 7.2 do not).
+    // 6.1 waits for its second CPU without letting the emulator take turns (QEMU 7.2); 6.12 and 7.2 do not.
     if clock != Clock::Host && cpus > 1 && kernel == Series::V6_1.name() {
         return Err(LabError::usage(
             format!(
@@ -179,7 +175,6 @@ pub fn cpus_start(cpus: u32, clock: Clock, kernel: &str) -> Result<(), LabError>
     Ok(())
 }
 
-/// The guest's clock.
 fn clock(arg: ClockArg) -> Clock {
     match arg {
         ClockArg::Host => Clock::Host,

@@ -17,16 +17,16 @@ use crate::policy::Policy;
 use crate::protocol::Job;
 use justitia_machine::error::LabError;
 
-/// Facts a guest reports that differ from one boot to the next.
+/// Facts in a guest's report that differ from boot to boot.
 const OWN_FACTS: [&str; 3] = ["prepare_s", "agent_ended_in_time", "kernel_complaints"];
 
-/// The settings of one kind of comparison, and what follows from them.
+/// The settings of one kind of comparison, with everything that depends on them.
 pub trait Compared: Clone + Serialize + 'static {
-    /// What a guest answers.
+    /// A guest's answer.
     type Report: DeserializeOwned;
-    /// What is kept of it.
+    /// The part of the report that is kept.
     type Record: Clone;
-    /// A result may be written before all policies of a run are complete.
+    /// Whether a result may be written before all policies of a run are complete.
     const EACH_POLICY: bool;
 
     fn choices(&self) -> &Choices;
@@ -38,11 +38,11 @@ pub trait Compared: Clone + Serialize + 'static {
     /// # Errors
     /// See [`Plan::machine`].
     fn machine(&self, out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError>;
-    /// The facts that a guest reports, and the names of its containers with their number of samples.
+    /// The facts in a guest's report, and the names of its containers with their number of samples.
     fn told(report: &Self::Report) -> (&BTreeMap<String, String>, Vec<(&str, usize)>);
     fn containers(&self) -> Vec<&str>;
     fn record(run: Run, report: Self::Report) -> Self::Record;
-    /// What a boot came to, in one line.
+    /// The outcome of a boot, in one line.
     fn line(&self, record: &Self::Record) -> String;
     fn analysis(
         environment: Environment<Self>,
@@ -50,14 +50,13 @@ pub trait Compared: Clone + Serialize + 'static {
     ) -> Box<dyn Analysis>;
 }
 
-/// A comparison under way.
+/// A comparison in progress.
 pub struct Comparison<S: Compared> {
     environment: Environment<S>,
     records: BTreeMap<Policy, Vec<S::Record>>,
 }
 
 impl<S: Compared> Comparison<S> {
-    /// One that has not begun.
     pub fn new(settings: S, command: String) -> Self {
         Self {
             environment: environment(settings, command),
@@ -65,7 +64,7 @@ impl<S: Compared> Comparison<S> {
         }
     }
 
-    /// The boots in their order: policy, and run counted from 0.
+    /// The boots in order: policy, and run counted from 0.
     fn order(&self) -> impl Iterator<Item = (Policy, u32)> + '_ {
         let choices = self.environment.settings.choices();
         (0..choices.runs).flat_map(|run| choices.policies.iter().map(move |policy| (*policy, run)))

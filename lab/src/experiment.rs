@@ -1,8 +1,8 @@
 //! The shape of an experiment: arguments -> plan -> jobs -> analysis -> page.
 //!
-//! An [`Experiment`] only describes. It resolves a command line into a [`Plan`]; the runner boots a guest
-//! for each of the plan's jobs and hands the answers back; the plan analyzes them, and an [`Analysis`] is
-//! the record, the page and the table. Experiments that compare policies share one plan,
+//! An [`Experiment`] only describes. It resolves a command line into a [`Plan`]. The runner boots a guest for
+//! each of the plan's jobs and returns the answers. The plan analyzes them into an [`Analysis`]: the record,
+//! the page and the table. Experiments that compare policies share one plan,
 //! [`comparison`](crate::comparison).
 
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use justitia_machine::error::LabError;
 /// Name of the record of an experiment that compares policies.
 pub const RESULT: &str = "result.json";
 
-/// Reads a record; says what is wrong with one that cannot be read.
+/// Parses a record; the error says what is wrong with it.
 pub type Read = fn(&str) -> Result<Box<dyn Analysis>, String>;
 
 /// An experiment of `justitia lab run`.
@@ -26,48 +26,46 @@ pub trait Experiment: Sync {
     fn name(&self) -> &'static str;
     /// What it shows, one line.
     fn claim(&self) -> &'static str;
-    /// Policies unless the command line names others.
+    /// Default policies.
     fn policies(&self) -> &'static [Policy];
-    /// Options of the load and of the agent that it understands, without their dashes.
+    /// Supported options of the load and of the agent, without their dashes.
     fn options(&self) -> Vec<&'static str>;
-    /// More about it, for `justitia lab list --json`.
+    /// Further facts, for `justitia lab list --json`.
     fn facts(&self) -> Value;
-    /// Resolves and checks a command line.
+    /// Resolves and validates a command line.
     ///
     /// # Errors
-    /// A usage error for the first value that makes no sense.
+    /// A usage error for the first invalid value.
     fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError>;
-    /// Reads its result.json.
+    /// Parses its result.json.
     ///
     /// # Errors
-    /// Says where the text is not a result.
+    /// The error says where the text is not a result.
     fn read(&self, text: &str) -> Result<Box<dyn Analysis>, String>;
 }
 
-/// An experiment with every choice made.
 pub trait Plan {
-    /// Its boots, in their order.
+    /// In order.
     fn boots(&self) -> Vec<Boot>;
-    /// The machine of its boots; what has to be made first is made here. `out`: the experiment's directory.
+    /// The machine of its boots; also makes its prerequisites. `out`: the experiment's directory.
     ///
     /// # Errors
-    /// Environment, if a program or the kernel module is missing; those of a guest.
+    /// Environment: a program or the kernel module is missing. Also the errors of a guest.
     fn machine(&self, out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError>;
-    /// Keeps what the boot at this place reported. Answers what it came to, in one line.
+    /// Keeps the report of a boot, given by its index. Returns the outcome in one line.
     ///
     /// # Errors
     /// The report is not one of this experiment.
     fn keep(&mut self, boot: usize, answer: Answer) -> Result<String, LabError>;
-    /// Analyzes what was kept; `None`: not enough to be written yet.
+    /// Analyzes the kept reports; `None`: too few to be written yet.
     fn analysis(&self) -> Option<Box<dyn Analysis>>;
 }
 
-/// One boot of a guest.
 #[derive(Debug)]
 pub struct Boot {
     /// Shown while it runs.
     pub name: String,
-    /// Where its console is kept, below the experiment's directory.
+    /// Path of its console log, below the experiment's directory.
     pub console: PathBuf,
     pub job: Job,
 }
@@ -84,12 +82,12 @@ pub trait Analysis {
     fn summary(&self) -> Value {
         self.record()
     }
-    /// report.html; `None`: the table says it all.
+    /// report.html; `None`: the table is enough.
     fn page(&self) -> Option<String> {
         None
     }
-    /// For a terminal.
+    /// Text for a terminal.
     fn table(&self) -> String;
-    /// The same record analyzed again, with another warm-up where one is given and there is one.
+    /// Analyzes the same record again, with another warm-up if one is given and the experiment has one.
     fn again(self: Box<Self>, warmup_s: Option<f64>) -> Box<dyn Analysis>;
 }

@@ -1,7 +1,7 @@
-//! Synthetic guests for tests: reports of the right form whose figures are known roughly.
+//! Synthetic guests for tests: well-formed reports with roughly known figures.
 //!
-//! Nothing here is a measurement. Bandwidth follows weight to a power that depends on the policy,
-//! with a little noise from a fixed sequence.
+//! Nothing here is a measurement. Bandwidth follows weight to a power that depends on the policy, with a
+//! little noise from a fixed sequence.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(crate) struct Cli {
     lab: LabArgs,
 }
 
-/// What `justitia lab LINE` asks for.
+/// The parsed command of `justitia lab LINE`.
 pub(crate) fn command(line: &str) -> LabCommand {
     let words = std::iter::once("lab").chain(line.split_whitespace());
     let cli = Cli::try_parse_from(words).expect("clap takes it");
@@ -45,7 +45,7 @@ pub(crate) fn run_args(line: &str) -> RunArgs {
     *run
 }
 
-/// Settings of `justitia lab run LINE`, or why there are none.
+/// Settings of `justitia lab run LINE`, or the error.
 pub(crate) fn asked(line: &str) -> Result<Settings, LabError> {
     let args = run_args(line);
     let found = experiments::description(&args.experiment);
@@ -59,7 +59,7 @@ pub(crate) fn settings(line: &str) -> Settings {
     asked(line).expect("valid settings")
 }
 
-/// A run that nothing disturbed.
+/// An undisturbed run.
 pub(crate) fn head(run: u32) -> Run {
     Run {
         run,
@@ -117,7 +117,7 @@ pub(crate) fn document(line: &str) -> Document {
     Document::analyze(environment, records)
 }
 
-/// What a synthetic guest answers to a job.
+/// A synthetic guest's answer to a job.
 pub(crate) fn report(job: &GuestJob) -> GuestReport {
     let agent = job.policy.runs_agent();
     let knobs = BTreeMap::from([("app/w100/memory.low".to_owned(), "0".to_owned())]);
@@ -149,7 +149,6 @@ pub(crate) fn report(job: &GuestJob) -> GuestReport {
     }
 }
 
-/// A tenant that attacked without success.
 fn attacked(job: &GuestJob) -> Option<TenantReport> {
     job.surroundings.attacks.as_ref()?;
     Some(TenantReport {
@@ -159,7 +158,7 @@ fn attacked(job: &GuestJob) -> Option<TenantReport> {
     })
 }
 
-/// How strongly bandwidth follows weight, and the total relative to conventional.
+/// The exponent with which bandwidth follows weight, and the total relative to conventional.
 fn shape(policy: Policy) -> (f64, f64) {
     match policy {
         Policy::Conventional | Policy::Observe | Policy::GateFifo => (0.3, 1.0),
@@ -223,7 +222,7 @@ fn containers(job: &GuestJob) -> Vec<ContainerReport> {
                     memory_full_us: u64::from(second) * 20_000,
                     io_some_us: u64::from(second) * 400_000,
                 });
-                // The policy takes hold over the first ten seconds.
+                // The policy takes effect over the first ten seconds.
                 let power = 0.3 + (power - 0.3) * (f64::from(second) / 10.0).min(1.0);
                 let share = strength(container, power) / sum(power);
                 let step = 60e6 * total * share * noise.around(1.0, 0.12);
@@ -245,7 +244,7 @@ fn containers(job: &GuestJob) -> Vec<ContainerReport> {
         .collect()
 }
 
-/// The phases of a load that has some: under pressure a tenth of the bandwidth, unless guarded.
+/// The phases of a load that has some: under pressure, a tenth of the bandwidth unless guarded.
 fn phases(policy: Policy, load: &Load) -> Vec<PhaseReport> {
     let Load::Guard(GuardRole::Starter { .. } | GuardRole::Server { .. }) = load else {
         return Vec::new();
@@ -263,7 +262,7 @@ fn phases(policy: Policy, load: &Load) -> Vec<PhaseReport> {
     vec![phase("quiet", 1), phase("pressed", pressed)]
 }
 
-/// The shared file, if there is one: it stays under proportional and is halved by others.
+/// The shared file, if there is one: it stays under proportional, and the other policies halve it.
 fn files(job: &GuestJob) -> Vec<FileReport> {
     let Some(Load::Sharing(load)) = job.containers.first().map(|c| &c.load) else {
         return Vec::new();

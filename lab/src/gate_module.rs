@@ -1,5 +1,5 @@
-//! The kernel module `justitia.ko` for a guest: its sources travel in this program, and it is built
-//! against the headers of the kernel that will be booted.
+//! The kernel module `justitia.ko` for a guest: this program contains its sources and builds it against the
+//! headers of the kernel that will be booted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ macro_rules! sources {
     };
 }
 
-/// The files of `kmod` that the module is made of.
+/// The files of `kmod` that make up the module.
 const SOURCES: &[(&str, &str)] = sources!(
     "Kbuild" "abi.h" "charge.h" "control.c" "device.c" "gate.c" "group.c" "hook.c" "justitia.h" "main.c" "pace.h"
     "queue.h" "trace.h"
 );
 
-/// Builds the module for a series and puts it into `out`.
+/// Builds the module for a series and writes it to `out`.
 ///
 /// # Errors
-/// As [`build_module`].
+/// See [`build_module`].
 pub fn build(
     series: Series,
     out: &Path,
@@ -57,7 +57,7 @@ mod tests {
             .map(|entry| entry.unwrap().path())
             .filter(|path| is_source(path))
             .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
-            // What a build leaves behind.
+            // Excludes what a build leaves behind.
             .filter(|name| !name.contains(".mod."))
             .collect();
         there.sort();

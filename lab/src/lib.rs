@@ -1,4 +1,4 @@
-//! The lab: experiments in guests, from arguments to a page.
+//! The lab: runs experiments in guests, from arguments to a page.
 
 pub mod analysis;
 pub mod choices;

@@ -1,7 +1,7 @@
-//! The guest of an experiment: sizes its virtual machine and boots it.
+//! The guest of an experiment: determines the size of its virtual machine and boots it.
 //!
-//! [`Guest`] is what the runner needs from whoever does its jobs; [`Machine`] does so in QEMU,
-//! and tests answer from a synthetic one. Sizes in bytes.
+//! [`Guest`] is what the runner needs to execute jobs. [`Machine`] implements it with QEMU; tests use a
+//! synthetic one. Sizes in bytes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,11 @@ use justitia_machine::host::{HostSeen, Watch};
 use justitia_machine::qemu::Clock;
 use justitia_machine::vm::{self, VmSpec};
 
-/// Does jobs.
 pub trait Guest {
-    /// Does one job; `console` is where the guest's console is kept.
+    /// Executes one job; `console` is the path of the guest's console log.
     ///
     /// # Errors
-    /// What kept the guest from reporting.
+    /// The reason why the guest did not report.
     fn run(
         &mut self,
         job: &Job,
@@ -30,26 +29,25 @@ pub trait Guest {
     ) -> Result<Answer, LabError>;
 }
 
-/// What came back.
 #[derive(Debug)]
 pub struct Answer {
     /// The guest's report, in JSON.
     pub report: Vec<u8>,
-    /// Boots that failed before.
+    /// Boots that failed before this one.
     pub failed_boots: u32,
-    /// The host meanwhile.
+    /// The host during the boot.
     pub host: HostSeen,
     /// Facts about the virtual machine.
     pub machine: BTreeMap<String, String>,
-    /// Where the guest's console is kept.
+    /// Path of the guest's console log.
     pub console: PathBuf,
 }
 
 impl Answer {
-    /// The report.
+    /// Parses the report.
     ///
     /// # Errors
-    /// It is not one.
+    /// The text is not a report of this type.
     pub fn report<T: DeserializeOwned>(&self) -> Result<T, LabError> {
         understood(&self.report)
     }
@@ -59,7 +57,7 @@ impl Answer {
 #[derive(Debug)]
 pub struct Machine {
     spec: VmSpec,
-    /// Holds what the machine is made of.
+    /// Holds the files of the machine.
     _dir: Option<TempDir>,
 }
 
@@ -70,7 +68,7 @@ impl From<VmSpec> for Machine {
 }
 
 impl Machine {
-    /// A machine that needs a directory as long as it is used.
+    /// A machine that needs a directory while it is used.
     pub fn with_dir(spec: VmSpec, dir: Option<TempDir>) -> Self {
         Self { spec, _dir: dir }
     }
@@ -104,21 +102,21 @@ impl Guest for Machine {
     }
 }
 
-/// Memory of a guest: that of its disk comes on top.
+/// Memory of a guest, with that of its disk on top.
 pub(crate) fn with_disk(memory_bytes: u64, disk: Option<&MemoryDisk>) -> u64 {
-    // The driver keeps its pages in a radix tree, with a word for each.
+    // The driver keeps its pages in a radix tree, with a word for each page.
     memory_bytes + disk.map_or(0, |disk| disk.bytes + disk.bytes / 64)
 }
 
-/// The kernel modules of a guest that measures.
+/// The kernel modules of a measuring guest.
 pub(crate) fn guest_modules() -> Vec<String> {
     ["bfq", "null_blk"].map(str::to_owned).to_vec()
 }
 
-/// Host seconds that a second of a clock of instructions takes at most.
+/// Upper bound of host seconds per second of a clock of instructions.
 const HOST_S_PER_S: u64 = 20;
 
-/// The host's time that so many seconds of the guest's take at most.
+/// Upper bound of the host's time for this many seconds of the guest's time.
 pub(crate) fn host_time(clock: Clock, guest_s: u64) -> Duration {
     let slower = match clock {
         Clock::Host => 1,
@@ -127,12 +125,10 @@ pub(crate) fn host_time(clock: Clock, guest_s: u64) -> Duration {
     Duration::from_secs(guest_s * slower)
 }
 
-/// A job as the guest reads it.
 fn job_text(job: &Job) -> Result<Vec<u8>, LabError> {
     serde_json::to_vec(job).map_err(|error| not_understood(&error))
 }
 
-/// A report as the guest wrote it.
 fn understood<T: DeserializeOwned>(report: &[u8]) -> Result<T, LabError> {
     serde_json::from_slice(report).map_err(|error| not_understood(&error))
 }
@@ -144,7 +140,7 @@ fn not_understood(error: &serde_json::Error) -> LabError {
     )
 }
 
-/// A program that was built or installed beside this one.
+/// A program built or installed beside this one.
 pub(crate) fn program(name: &str) -> Result<PathBuf, LabError> {
     let missing = |where_: &str| {
         LabError::environment(

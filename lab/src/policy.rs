@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use justitia_machine::error::LabError;
 
-/// What is in force while a load is measured. Reports list them in this order.
+/// The policy in force while a load is measured. Reports list them in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
@@ -28,7 +28,6 @@ pub enum Policy {
     GateLoop,
 }
 
-/// One policy.
 struct Row {
     policy: Policy,
     /// Name on the command line and in result.json.
@@ -107,7 +106,7 @@ const ROWS: [Row; 18] = [
 ];
 
 impl Policy {
-    /// All, in the order they are reported.
+    /// In the order of the reports.
     pub fn all() -> impl Iterator<Item = Self> {
         ROWS.iter().map(|row| row.policy)
     }
@@ -116,32 +115,26 @@ impl Policy {
         &ROWS[self as usize]
     }
 
-    /// Its name on the command line and in result.json.
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// What it does, one line.
     pub fn meaning(self) -> &'static str {
         self.row().meaning
     }
 
-    /// The mode of its agent; `None`: no agent runs.
     pub fn agent_mode(self) -> Option<&'static str> {
         self.row().mode
     }
 
-    /// The configuration file of its agent; empty for none.
     pub fn agent_config(self) -> &'static str {
         self.row().config
     }
 
-    /// Whether the agent runs.
     pub fn runs_agent(self) -> bool {
         self.agent_mode().is_some()
     }
 
-    /// Whether the kernel module is loaded.
     pub fn has_gate(self) -> bool {
         self.agent_config().starts_with("[gate]")
     }
@@ -150,7 +143,7 @@ impl Policy {
 /// The policies that a command line names, or `default`. `possible`: those of the experiment.
 ///
 /// # Errors
-/// Names the nearest one that the experiment has.
+/// The error names the nearest policy that the experiment has.
 pub fn chosen(
     experiment: &str,
     names: &[String],
@@ -181,7 +174,7 @@ pub fn chosen(
     Ok(policies)
 }
 
-/// "did you mean 'x'?" when a valid name is near, otherwise the whole list.
+/// "did you mean 'x'?" if a valid name is near, otherwise the whole list.
 pub fn did_you_mean(wrong: &str, valid: &[&str]) -> String {
     let list = format!("use one of: {}", valid.join(", "));
     valid

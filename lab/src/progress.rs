@@ -1,7 +1,7 @@
-//! Progress of a run on standard error: which policy, which phase, how long.
+//! Progress of a run on standard error: policy, phase, elapsed time.
 //!
-//! On a terminal one line is overwritten in place; elsewhere each phase gets one plain line. A
-//! phase is what a message says without its numbers, so a counter does not fill a log.
+//! On a terminal one line is overwritten in place; elsewhere each phase gets one plain line. A phase is a
+//! message without its numbers, so a counter does not fill a log.
 
 use std::io::{IsTerminal, Write};
 use std::time::Instant;
@@ -17,7 +17,7 @@ pub struct Progress<W: Write> {
 }
 
 impl Progress<std::io::Stderr> {
-    /// Progress on standard error, in place if that and standard output are a terminal.
+    /// Progress on standard error, in place if both standard error and standard output are terminals.
     pub fn stderr() -> Self {
         let in_place = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
         Self::new(std::io::stderr(), in_place)
@@ -25,7 +25,6 @@ impl Progress<std::io::Stderr> {
 }
 
 impl<W: Write> Progress<W> {
-    /// Progress on `out`.
     pub fn new(out: W, in_place: bool) -> Self {
         Self {
             out,
@@ -37,7 +36,7 @@ impl<W: Write> Progress<W> {
         }
     }
 
-    /// Names what the following messages belong to.
+    /// Names the step of the following messages.
     pub fn step(&mut self, name: &str) {
         name.clone_into(&mut self.step);
         self.phase.clear();
@@ -71,7 +70,7 @@ impl<W: Write> Progress<W> {
         let _ = self.out.flush();
     }
 
-    /// Ends the current line with a message that stays.
+    /// Ends the current line with a permanent message.
     pub fn done(&mut self, message: &str) {
         self.phase.clear();
         self.say(message);
@@ -87,7 +86,7 @@ impl<W: Write> Progress<W> {
 }
 
 impl<W: Write> Drop for Progress<W> {
-    /// Whatever follows, an error too, begins on a line of its own.
+    /// Subsequent output, including an error, starts on a new line.
     fn drop(&mut self) {
         self.end_line();
     }

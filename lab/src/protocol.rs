@@ -1,8 +1,9 @@
-//! What the host hands a guest and what the guest hands back.
+//! Jobs that the host hands to a guest, and reports that the guest returns.
 //!
-//! One boot of a virtual machine runs one [`Job`], mostly a [`GuestJob`] (one policy of one
-//! experiment), and answers with one [`GuestReport`]. Both travel as JSON over the job disk ([`justitia_machine::job_disk`]); progress travels as
-//! console lines that begin with [`PROGRESS_PREFIX`](justitia_machine::vm::PROGRESS_PREFIX).
+//! One boot of a virtual machine runs one [`Job`], mostly a [`GuestJob`] (one policy of one experiment), and
+//! answers with one [`GuestReport`]. Both travel as JSON over the job disk ([`justitia_machine::job_disk`]).
+//! Progress travels as console lines that start with
+//! [`PROGRESS_PREFIX`](justitia_machine::vm::PROGRESS_PREFIX).
 //!
 //! Units: `_bytes` bytes, `_s` seconds, `_us` microseconds, `mb` means 10^6 bytes.
 
@@ -30,13 +31,12 @@ pub use overhead::{Observing, OverheadJob, OverheadLoad, OverheadReport, Program
 pub use tenant::{Attack, Attacks, TenantReport, TENANT};
 pub use wait_profile::{Doing, Place, WaitProfile};
 
-/// What a guest is asked to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Job {
     /// One policy of one experiment; answered with a [`GuestReport`].
     Experiment(GuestJob),
-    /// What observing costs; answered with an [`OverheadReport`].
+    /// The cost of observing; answered with an [`OverheadReport`].
     Overhead(OverheadJob),
     /// One policy with databases; answered with a [`DatabasesReport`](crate::protocol::databases::DatabasesReport).
     Databases(DatabasesJob),
@@ -44,15 +44,15 @@ pub enum Job {
     PrepareDatabases(PrepareJob),
 }
 
-/// What one boot of a guest does.
+/// The work of one boot of a guest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestJob {
-    /// Which policy is in force during the measured phase.
+    /// The policy in force during the measured phase.
     pub policy: Policy,
-    /// The containers, in the order they are reported.
+    /// In the order of the report.
     pub containers: Vec<ContainerJob>,
-    /// Weights of groups below `/app` that hold others; `None`: the sums of what is below them.
+    /// Weights of groups below `/app` that contain others; `None`: the sum of the weights below them.
     #[serde(default)]
     pub group_weights: Option<Vec<(String, u32)>>,
     /// Seconds of the measured phase.
@@ -61,21 +61,21 @@ pub struct GuestJob {
     pub lru: Lru,
     /// The block scheduler of the data disk.
     pub scheduler: Scheduler,
-    /// The disk that the guest makes of its own memory; `None`: the one that is attached to it.
+    /// The memory disk that the guest creates; `None`: it uses the attached disk.
     pub memory_disk: Option<MemoryDisk>,
     /// Mount options of the data file system (ext4), for example `noauto_da_alloc`; may be empty.
     pub mount_options: String,
     /// Extra arguments for `justitia run`, for example `--interval 1s`.
     pub agent_args: Vec<String>,
-    /// Bytes the host writes between caching and re-reading (reread only).
+    /// Bytes that the host writes between caching and re-reading (reread only).
     pub polluter_bytes: Option<u64>,
-    /// Kill the agent with SIGKILL after this many measured seconds and start it again one second
-    /// later (the crash experiment); `None` leaves it alone.
+    /// Kills the agent with SIGKILL after this many measured seconds and restarts it one second later (the
+    /// crash experiment); `None`: no kill.
     pub kill_agent_at_s: Option<u32>,
-    /// What happens around the containers.
+    /// Activity around the containers.
     #[serde(default)]
     pub surroundings: Surroundings,
-    /// Sees where tasks wait in the second half of the measured phase.
+    /// Profiles where tasks wait in the second half of the measured phase.
     #[serde(default)]
     pub profile_waits: bool,
     pub seed: u64,
@@ -88,86 +88,82 @@ pub struct ContainerJob {
     pub name: String,
     /// I/O weight, 1 to 10000; written to the OCI configuration as `blockIO.weight`.
     pub weight: u32,
-    /// What is declared as its color each second; `None`: nothing.
+    /// The false color that is declared each second; `None`: nothing.
     #[serde(default)]
     pub lie: Option<Lie>,
-    /// The unprivileged user whose it is, below whose slice it then lies; `None`: root's.
+    /// The unprivileged user who owns the container, which is then below that user's slice; `None`: root's.
     #[serde(default)]
     pub user: Option<u32>,
-    /// What it runs.
     pub load: Load,
 }
 
-/// What one boot measured.
+/// The measurement of one boot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestReport {
     /// `uname -r`.
     pub kernel: String,
-    /// Facts the guest read back: LRU, scheduler, mount options, `MemTotal` in bytes, CPUs.
+    /// Facts that the guest read back: LRU, scheduler, mount options, `MemTotal` in bytes, CPUs.
     pub environment: BTreeMap<String, String>,
     /// Per container, in the order of the job.
     pub containers: Vec<ContainerReport>,
-    /// Seconds the measured phase really took.
+    /// Actual length of the measured phase.
     pub seconds: f64,
-    /// Part of the guest's CPU time that was not idle during the measured phase, 0 to 1.
+    /// Fraction of the guest's CPU time that was not idle during the measured phase, 0 to 1.
     #[serde(default)]
     pub cpu_busy: Option<f64>,
     /// Every knob (path relative to the cgroup mount -> value) before the agent started.
     pub knobs_before: BTreeMap<String, String>,
     /// The same after the agent ended. Must equal `knobs_before`.
     pub knobs_after: BTreeMap<String, String>,
-    /// The agent's CPU seconds (user + system) and peak resident memory in bytes.
     pub agent: Option<AgentCost>,
     /// The last lines of the agent's log.
     pub agent_log: String,
     /// `justitia status --json` taken two thirds through the measured phase.
     pub agent_status: Option<serde_json::Value>,
-    /// Residency of the files of interest (sharing); none for other loads.
+    /// Residency of the watched files (sharing); empty for other loads.
     #[serde(default)]
     pub files: Vec<FileReport>,
-    /// Where tasks waited, if the job asked.
+    /// Where tasks waited, if the job requested it.
     #[serde(default)]
     pub waits: Option<WaitProfile>,
-    /// What was seen around a tenant, if there is one.
+    /// Observations around a tenant, if there is one.
     #[serde(default)]
     pub tenant: Option<TenantReport>,
 }
 
-/// How much of a file was in the page cache.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileReport {
     /// `shared file`, or the container whose own file it is.
     pub name: String,
     pub bytes: u64,
-    /// One look a second, the first at the start of the measured phase.
+    /// One sample per second, the first at the start of the measured phase.
     pub samples: Vec<FileSample>,
 }
 
-/// One look at a file.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FileSample {
     /// Seconds since the start of the measured phase.
     pub at_s: f64,
-    /// Bytes in the page cache; `None` if the kernel did not say.
+    /// Bytes in the page cache; `None` if the kernel did not tell.
     pub resident_bytes: Option<u64>,
 }
 
-/// What one container did.
+/// The measurement of one container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContainerReport {
     pub name: String,
     pub weight: u32,
-    /// One sample a second, the first at the start of the measured phase (all zero traffic).
+    /// One sample per second, the first at the start of the measured phase (all zero traffic).
     pub samples: Vec<Sample>,
-    /// Operations whose latency was over two seconds, and the longest one in microseconds.
+    /// Operations with a latency over two seconds.
     pub slow_ops: u64,
     /// Longest operation, microseconds.
     pub max_latency_us: u64,
-    /// Seconds into the measured phase at which the container had done all its work; `None` for
-    /// loads without an end (fileserver, readmix) and for those that were stopped before it.
+    /// Seconds into the measured phase at which the container had done all its work; `None` for loads without
+    /// an end (fileserver, readmix) and for those that were stopped before it.
     #[serde(default)]
     pub finished_at_s: Option<f64>,
-    /// The phases of its load, for loads that have some.
+    /// The phases of its load, if it has any.
     #[serde(default)]
     pub phases: Vec<PhaseReport>,
 }

@@ -1,4 +1,4 @@
-//! All experiments of `justitia lab run`.
+//! The registry of all experiments of `justitia lab run`.
 
 use serde_json::{json, Value};
 
@@ -8,7 +8,7 @@ use crate::experiments::databases::scenario;
 use crate::policy::did_you_mean;
 use justitia_machine::error::LabError;
 
-/// In the order they are listed.
+/// In the order of the list.
 pub fn all() -> impl Iterator<Item = &'static dyn Experiment> {
     let weighted = crate::experiments::ALL.into_iter();
     let databases = scenario::ALL.into_iter();
@@ -19,14 +19,14 @@ pub fn all() -> impl Iterator<Item = &'static dyn Experiment> {
 /// The plan of a command line.
 ///
 /// # Errors
-/// A usage error for the first word that makes no sense.
+/// A usage error for the first invalid word.
 pub fn plan(args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError> {
     let experiment = find(&args.experiment)?;
     options_fit(args, experiment)?;
     experiment.plan(args, command)
 }
 
-/// Refuses options that the experiment would silently ignore.
+/// Rejects options that the experiment would silently ignore.
 fn options_fit(args: &RunArgs, experiment: &dyn Experiment) -> Result<(), LabError> {
     let mut given = json!({
         "weights": args.weights,
@@ -63,7 +63,7 @@ fn options_fit(args: &RunArgs, experiment: &dyn Experiment) -> Result<(), LabErr
 /// Finds an experiment.
 ///
 /// # Errors
-/// Names the nearest experiment there is.
+/// The error names the nearest existing experiment.
 pub fn find(name: &str) -> Result<&'static dyn Experiment, LabError> {
     all()
         .find(|experiment| experiment.name() == name)

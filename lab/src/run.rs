@@ -1,8 +1,8 @@
-//! `justitia lab`: boots a guest for each job of an experiment, analyzes what they report, writes the
-//! record and the page and prints the table.
+//! `justitia lab`: boots a guest for each job of an experiment, analyzes the reports, writes the record and
+//! the page and prints the table.
 //!
-//! Files are replaced whole, never half: an interrupted experiment leaves what was there before or
-//! the result of the runs that were complete.
+//! Files are replaced atomically: an interrupted experiment leaves the previous result, or the result of the
+//! runs that were complete.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -24,7 +24,7 @@ use justitia_machine::error::LabError;
 /// Name of the page in an experiment's directory.
 pub const REPORT: &str = "report.html";
 
-/// Does what `justitia lab ...` asks for.
+/// Executes `justitia lab ...`.
 ///
 /// # Errors
 /// One line of cause, one of remedy and an exit code; see [`LabError`].
@@ -42,7 +42,7 @@ pub fn main(args: &LabArgs) -> Result<(), LabError> {
     }
 }
 
-/// Does all jobs of a plan in QEMU and shows what came out.
+/// Executes all jobs of a plan in QEMU and prints the outcome.
 fn perform(mut plan: Box<dyn Plan>, output: &OutputArgs) -> Result<(), LabError> {
     let out = output.out.as_path();
     fs::create_dir_all(out).map_err(|error| LabError::io("create", out, error))?;
@@ -54,7 +54,7 @@ fn perform(mut plan: Box<dyn Plan>, output: &OutputArgs) -> Result<(), LabError>
     show(&*analysis, out, output.json)
 }
 
-/// Does all jobs of a plan and writes the analysis as often as there is a new one.
+/// Executes all jobs of a plan and writes each new analysis.
 ///
 /// # Errors
 /// That of the first guest that failed; what was analyzed before it is written.
@@ -91,7 +91,7 @@ fn write_page(analysis: &dyn Analysis, out: &Path) -> Result<(), LabError> {
     }
 }
 
-/// Prints the figures and where there is more.
+/// Prints the figures and the paths of further output.
 fn show(analysis: &dyn Analysis, out: &Path, json: bool) -> Result<(), LabError> {
     if json {
         return print(&layout::render(&analysis.summary()));
@@ -133,7 +133,7 @@ fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
     print(&text)
 }
 
-/// Analyzes the record in a directory again, with the rules of today.
+/// Analyzes the record in a directory again, with the current rules.
 fn report_again(args: &ReportArgs) -> Result<(), LabError> {
     let others: [(&str, Read); 2] = [
         (wait_profile::FILE, wait_profile::read),
@@ -162,7 +162,7 @@ fn report_again(args: &ReportArgs) -> Result<(), LabError> {
     show(&*analysis, &args.dir, args.json)
 }
 
-/// Reads the result of the experiment that it names.
+/// Parses the result of the experiment that it names.
 fn read_result(text: &str) -> Result<Box<dyn Analysis>, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let name = value["experiment"]
@@ -183,7 +183,7 @@ fn print(text: &str) -> Result<(), LabError> {
     }
 }
 
-/// Replaces a file: all of the new text or all of the old.
+/// Replaces a file atomically.
 fn write_whole(path: &Path, text: &str) -> Result<(), LabError> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let failed = |error: std::io::Error| LabError::io("write", path, error);
@@ -194,7 +194,7 @@ fn write_whole(path: &Path, text: &str) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Minutes of measuring are not spent on a directory that cannot take the result.
+/// Checks that the directory is writable, before minutes of measuring.
 fn probe_writable(dir: &Path) -> Result<(), LabError> {
     temporary_in(dir)
         .map(drop)
@@ -209,7 +209,7 @@ fn temporary_in(dir: &Path) -> std::io::Result<tempfile::NamedTempFile> {
         .tempfile_in(dir)
 }
 
-/// The command as one could type it again, with DIR in place of the directory that was named.
+/// The command in a repeatable form, with DIR in place of the directory that was named.
 fn command_line(arguments: impl Iterator<Item = String>, out: &Path) -> String {
     let out = out.display().to_string();
     let mut words = vec!["justitia".to_owned(), "lab".to_owned()];

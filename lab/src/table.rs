@@ -1,4 +1,4 @@
-//! The table at the end of an experiment: containers down, policies across, figures beneath.
+//! The table at the end of an experiment: a row per container, a column per policy, figures beneath.
 //!
 //! Plain text, aligned by character count, no wider than its numbers need.
 
@@ -33,7 +33,7 @@ const FOOTER: [Footer; 9] = [
     ("mean latency ms", |f| f.mean_latency_ms, 2),
 ];
 
-/// The table with a line on the setup above it and notes beneath.
+/// The table, with a line on the setup above it and notes beneath.
 pub fn render(document: &Document) -> String {
     let mut text = setup(document);
     text.push('\n');
@@ -159,7 +159,7 @@ fn phases(results: &[&PolicyResult]) -> Vec<Vec<String>> {
     rows
 }
 
-/// What stayed of each watched file: the least and, beneath `ratio`, the part of the file.
+/// Residency of each watched file: the least and, in column `ratio`, as a fraction of the file.
 fn residency(results: &[&PolicyResult]) -> Vec<Vec<String>> {
     let Some(first) = results.first() else {
         return Vec::new();
@@ -179,8 +179,8 @@ fn residency(results: &[&PolicyResult]) -> Vec<Vec<String>> {
     first.figures.files.iter().enumerate().map(row).collect()
 }
 
-/// Pads every column to its widest cell. The first heading names groups of two columns. A first
-/// cell may run over the fixed columns when they are empty.
+/// Pads every column to its widest cell. The first header line names groups of two columns. A row's first
+/// cell may run over the fixed columns if they are empty.
 fn align([groups, columns]: &[Vec<String>; 2], rows: &[Vec<String>]) -> String {
     let length = |text: &str| text.chars().count();
     let mut widths: Vec<usize> = columns.iter().map(|cell| length(cell)).collect();

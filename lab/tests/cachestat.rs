@@ -1,9 +1,6 @@
-//! bcc's `cachestat` and `cachetop` on stock kernels, beside what is known to have happened: a cold
-//! and a warm scan of one file. They infer misses from functions that the page cache no longer calls
-//! as it did; `docs/experiments/observer.md` has what ours counts.
-//!
-//! Look and judge only that they ran; not part of `make test`:
-//! `cargo test --release -p justitia-lab --test cachestat -- --ignored --nocapture`.
+//! bcc's `cachestat` and `cachetop` on stock kernels, compared with known activity: a cold and a warm scan of
+//! one file. The tools infer misses from functions that the page cache no longer calls as it did;
+//! `docs/experiments/observer.md` describes what our observer counts.
 
 mod common;
 
@@ -14,16 +11,15 @@ use justitia_machine::architecture::Architecture;
 use justitia_machine::cache::Cache;
 use justitia_machine::kernels::{self, Series};
 
-/// What compiles a tool of bcc, in Debian's packages: the lab takes them by name, without what they
-/// depend on.
+/// Debian packages to compile a bcc tool. The lab takes them by name, without their dependencies.
 const COMPILER: &str = "bpfcc-tools python3-bpfcc python3-netaddr libbpfcc libbpf1 libclang-cpp14 \
     libllvm14 libelf1 libgcc-s1 libstdc++6 python3 python3-minimal python3.11 python3.11-minimal \
     libpython3.11-minimal libpython3.11-stdlib libpython3-stdlib libexpat1 libffi8 libedit2 libbsd0 \
     libmd0 libxml2 libicu72 libz3-4 libgmp10 libtinfo6 zlib1g liblzma5 libssl3 libbz2-1.0 media-types";
 
-/// Scans 64 MB, which is 16,384 pages, cold and then warm, while the tool named by the job prints a
-/// line every three seconds. It is compiled and attached when its first line is there; that takes
-/// minutes when emulated.
+/// Scans 64 MB, which is 16,384 pages, cold and then warm, while the job's tool prints a line every three
+/// seconds. The tool is compiled and attached once its first line appears, which takes minutes under
+/// emulation.
 const SCRIPT: &str = r#"
 set_up
 mount -t debugfs none /sys/kernel/debug || give_up "no debugfs"
@@ -47,13 +43,13 @@ until grep -q '^ *[0-9]' /run/seen || ! kill -0 $tool_pid 2>/dev/null; do sleep 
 } | report
 "#;
 
-/// A terminal, for a tool that draws on it: `tmux` has one without a person, and tells what is on it.
+/// A terminal for a tool that draws on it: `tmux` provides one without a person, and can report its content.
 const TERMINAL: &str = "tmux libevent-core-2.1-7 libutempter0 libncursesw6 ncurses-base libc-bin";
 
-/// The same two scans, each by a process of its own, while the tool named by the job draws a screen of
-/// processes every thirty seconds. A scan begins when a screen was just drawn, so that it fits in the
-/// time of the next one; its process is then looked for on the two that follow. What the disk delivered
-/// tells the truth. Whoever looks at the screen is on it too, so nobody looks often.
+/// The same two scans, each in a process of its own, while the job's tool draws a screen of processes every
+/// thirty seconds. A scan starts right after a screen was drawn, so that it ends before the next one. Its
+/// process is then looked for on the following two. The disk's own counters give the true value. Reading the
+/// screen puts the reader on it too, so it is read rarely.
 const SCRIPT_FOR_SCREENS: &str = r#"
 set_up
 mount -t debugfs none /sys/kernel/debug || give_up "no debugfs"
@@ -141,8 +137,8 @@ fn what_cachestat_compiled_ahead_says_about_a_cold_and_a_warm_scan() {
     }
 }
 
-/// The version in Python compiles for the running kernel, and needs its headers: on 6.1, which is
-/// of the same Debian as the guest's root.
+/// The Python version compiles for the running kernel and needs its headers: on 6.1, which comes from the
+/// same Debian release as the guest's root.
 fn show_compiled_there(script: &str, tool: &str, packages: &str) {
     let cache = Cache::open().unwrap();
     let mut progress = |line: &str| eprintln!("{line}");

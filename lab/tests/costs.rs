@@ -1,7 +1,7 @@
-//! What Justitia costs, in instructions: its benchmarks in a guest whose clock counts them (two
-//! nanoseconds each), so that neither the emulation nor the host's other work shows.
+//! The cost of Justitia in instructions: its benchmarks in a guest whose clock counts them (two nanoseconds
+//! each), so that neither the emulation nor the host's other work has an effect.
 //!
-//! Look and judge only that they ran; not part of `make test`:
+//! For inspection: it asserts only that they ran. Not part of `make test`:
 //! `cargo test --release -p justitia-lab --test costs -- --ignored --nocapture`.
 
 mod common;
@@ -13,7 +13,6 @@ use common::{built, machine, report_of, PROLOGUE};
 use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
 
-/// Runs the job's command line.
 const SCRIPT: &str = r#"
 set_up
 export TMPDIR=/data
@@ -25,9 +24,9 @@ job | while read -r program arguments; do
 done | report
 "#;
 
-/// Runs `justitia doctor` over as many cgroups as each of the job's lines says, each with a process
-/// and a little page cache, and prints what it took (bash counts in milliseconds); then the agent,
-/// with and without BPF, for a minute, and prints its memory.
+/// Runs `justitia doctor` over as many cgroups as each line of the job says, each with a process and a little
+/// page cache, and prints the time (bash counts in milliseconds). Then runs the agent, with and without BPF,
+/// for a minute, and prints its memory.
 const PROGRAM: &str = r#"
 set_up
 export TMPDIR=/data HOME=/run TIMEFORMAT='%R s elapsed, %U s user, %S s system'
@@ -61,7 +60,7 @@ job | while read -r groups; do
 done | report
 "#;
 
-/// Builds a benchmark and says where it is.
+/// Builds a benchmark and returns its path.
 fn benchmark(package: &str, name: &str) -> PathBuf {
     built(&["bench", "-p", package, "--bench", name])
         .iter()
@@ -70,7 +69,7 @@ fn benchmark(package: &str, name: &str) -> PathBuf {
         .expect("an executable")
 }
 
-/// Runs a benchmark once with each of these arguments; returns what it printed.
+/// Runs a benchmark once with each of these arguments; returns its output.
 fn count(package: &str, name: &str, arguments: &[&str]) -> String {
     let program = benchmark(package, name);
     let file = program.file_name().unwrap().to_string_lossy().into_owned();
@@ -78,7 +77,7 @@ fn count(package: &str, name: &str, arguments: &[&str]) -> String {
     counted(SCRIPT, program, &lines.concat())
 }
 
-/// Runs a script, with a program beside it, in the guest that counts.
+/// Runs a script, with a program beside it, in the guest that counts instructions.
 fn counted(script: &str, program: PathBuf, job: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     let mut spec = machine(Series::V6_12, &format!("{PROLOGUE}{script}"), dir.path());

@@ -1,5 +1,5 @@
-//! What the lab says of a guest that fails. That guests boot and answer is held by every other test
-//! that boots one.
+//! The lab's errors for a failing guest. Every other test that boots a guest checks that guests boot and
+//! answer.
 //!
 //! Slow, so ignored by default; `make test` runs it:
 //! `cargo test --release -p justitia-lab --test failing_guest -- --ignored --nocapture`.

@@ -1,11 +1,11 @@
-//! Runs the workspace's tests that need root on a cgroup2 host, in guests with stock kernels: all
-//! of them on one kernel; on every kernel those of BPF programs, which look into the kernel's own
-//! types, and of the doctor, which judges what kernels make of their knobs. The doctor has pitfalls,
-//! too, that only a boot brings: each such test has a guest of its own.
+//! Runs the workspace's tests that need root on a cgroup2 host, in guests with stock kernels. All of them run
+//! on one kernel. Tests of BPF programs, which access the kernel's own types, and of the doctor, which judges
+//! what kernels make of their knobs, run on every kernel. The doctor also has pitfalls that only a boot
+//! causes: each such test has a guest of its own.
 //!
-//! Which they are is read off the sources: every crate that marks a test with [`MARK`]. They run as
-//! their unoptimized test binaries, so that arithmetic is checked, and all of them must have run.
-//! Slow, so ignored by default:
+//! The tests are found in the sources: every crate that marks a test with [`MARK`]. They run as their
+//! unoptimized test binaries, so that arithmetic is checked, and all of them must have run. Slow, so ignored
+//! by default:
 //! `cargo test --release -p justitia-lab --test root_tests -- --ignored --nocapture --test-threads=1`.
 //! `JUSTITIA_TEST_FILTER` runs only the tests whose names contain it, and does not count them.
 
@@ -21,26 +21,26 @@ use common::{built, built_by, machine, report_of, PROLOGUE};
 use justitia_machine::architecture::Architecture;
 use justitia_machine::kernels::Series;
 
-/// How a test says that it belongs here.
+/// Marks a test for this runner.
 const MARK: &str = "#[ignore = \"needs root on a cgroup2 host";
 
 /// Precedes a program's exit status in the report.
 const STATUS: &str = "exit status of ";
 
-/// The packages whose tests run on every kernel.
+/// Packages whose tests run on every kernel.
 const EVERYWHERE: [&str; 3] = ["justitia-doctor", "justitia-observe", "justitia-vm"];
 
-/// The packages whose tests run on another processor.
+/// Packages whose tests run on another processor.
 const ON_ARM64: [&str; 3] = ["justitia-agent", "justitia-cgroup", "justitia-observe"];
 
-/// Slow, and the kernel has little part in it: not run on every kernel.
+/// Slow and hardly dependent on the kernel: not run on every kernel.
 const ONCE: &str = "a_thousand_groups";
 
-/// The same of a whole program: what the host keeps of images is the same policy on every kernel,
-/// and the programs that count for it are looked at everywhere.
+/// The same for a whole program: the policy of the image cache is the same on every kernel, and the programs
+/// that count for it are tested on every kernel.
 const PROGRAM_ONCE: &str = "keeping-";
 
-/// The package with tests that need a boot of their own, and the module they are in.
+/// The package with tests that need a boot of their own, and their module.
 const BOOTED_PACKAGE: &str = "justitia-doctor";
 const BOOTS: &str = "boots::";
 
@@ -52,7 +52,7 @@ const BOOTED: [(&str, Series, &[&str], Option<u32>); 2] = [
         &["psi=0", "cgroup_disable=memory"],
         Some(5),
     ),
-    // Debian builds newer kernels without the memory controller of v1.
+    // Debian builds newer kernels without v1's memory controller.
     (
         "boots::hybrid_boot",
         Series::V6_1,
@@ -61,22 +61,22 @@ const BOOTED: [(&str, Series, &[&str], Option<u32>); 2] = [
     ),
 ];
 
-/// What the guests need besides BFQ: another scheduler, mounts of files, a file system without
-/// cgroup writeback.
+/// Modules that the guests need besides BFQ: another scheduler, mounts of files, a file system without cgroup
+/// writeback.
 const MODULES: [&str; 5] = ["mq-deadline", "loop", "vfat", "nls_cp437", "nls_ascii"];
 
-/// How often programs are attached and detached under load. One thread of emulation needs some ten
-/// seconds for each; `JUSTITIA_TEST_ROUNDS=100` is for an evening.
+/// How many times programs are attached and detached under load. One thread of emulation needs some ten
+/// seconds for each; `JUSTITIA_TEST_ROUNDS=100` takes an evening.
 const ROUNDS: &str = "1";
 
-/// Comes before [`SCRIPT`] where the controllers are to be cgroup2's.
+/// Precedes [`SCRIPT`] where cgroup2 is to have the controllers.
 const CONTROLLERS: &str = r#"
 echo "+memory +io" >/sys/fs/cgroup/cgroup.subtree_control || give_up "no controllers"
 "#;
 
-/// Runs the programs whose names are the job's lines, with what stands behind the name: a filter,
-/// and how often to attach and detach. Temporary files go to the data disk: pages of a tmpfs could
-/// not be reclaimed. The guest has bash, but nothing under the name of `sh`.
+/// Runs the programs named by the job's lines, with the arguments after the name: a filter, and the number of
+/// attach and detach rounds. Temporary files go to the data disk, because pages of a tmpfs could not be
+/// reclaimed. The guest has bash, but no program named `sh`.
 const SCRIPT: &str = r#"
 mkdir /run/bin && ln -s "$(command -v bash)" /run/bin/sh || give_up "no sh"
 export PATH=/run/bin:$PATH TMPDIR=/data JUSTITIA_TEST_CGROUP2=/sys/fs/cgroup RUST_BACKTRACE=1
@@ -102,7 +102,7 @@ fn contains_mark(path: &Path) -> bool {
         && fs::read_to_string(path).unwrap().contains(MARK)
 }
 
-/// The package in this folder: they are named alike.
+/// The package in this folder; folders and packages have the same names.
 fn package_in(folder: &Path) -> String {
     format!(
         "justitia-{}",
@@ -120,8 +120,8 @@ fn packages() -> BTreeSet<String> {
         .collect()
 }
 
-/// Where the packages' test binaries are. All of the workspace are built: of some packages alone,
-/// their dependencies would have fewer features, and be compiled once more.
+/// Paths of the packages' test binaries. The whole workspace is built, because for some packages alone the
+/// dependencies would have fewer features and be compiled again.
 fn build(packages: &BTreeSet<String>) -> Vec<PathBuf> {
     test_binaries(packages, &built(&["test", "--workspace"]))
 }
@@ -139,14 +139,14 @@ fn test_binaries(packages: &BTreeSet<String>, messages: &[serde_json::Value]) ->
         .collect()
 }
 
-/// The name of a test program without the hash of its build.
+/// The name of a test program without its build hash.
 fn stem(binary: &Path) -> String {
     let name = binary.file_name().unwrap_or_default().to_string_lossy();
     name.rsplit_once('-')
         .map_or_else(|| name.to_string(), |(stem, _)| stem.to_owned())
 }
 
-/// The ignored tests of a binary that no word in `skipped` is a part of.
+/// The ignored tests of a binary whose names contain no word of `skipped`.
 fn ignored_tests(binary: &Path, skipped: &[&str]) -> Vec<String> {
     let output = Command::new(binary)
         .args(["--list", "--ignored", "--format=terse"])
@@ -169,33 +169,33 @@ fn passed(line: &str) -> Option<usize> {
     count.parse().ok()
 }
 
-/// What to run, and in what kind of guest.
+/// What to run, and in which guest.
 struct Run<'a> {
     architecture: Architecture,
     series: Series,
     binaries: Vec<PathBuf>,
-    /// Of how many tests; `None` where a filter of the caller's decides.
+    /// Number of tests; `None` if the caller's filter decides.
     expected: Option<usize>,
     /// For the test programs: which tests.
     arguments: String,
-    /// What the guest does before.
+    /// Preparation in the guest.
     preparation: &'a str,
     cmdline: &'a [&'a str],
     disk_mbps: Option<u32>,
 }
 
 impl Run<'_> {
-    /// Boots and runs; every program must end well, and every test must have run.
+    /// Boots and runs. Every program must succeed, and every test must have run.
     fn go(&self) {
         let dir = tempfile::tempdir().unwrap();
-        // Passed on to the doctor's table.
+        // For the doctor's table.
         let row = std::env::var("JUSTITIA_TEST_ROW").unwrap_or_default();
         let row = format!("export JUSTITIA_TEST_ROW='{row}'\n");
         let script = format!("{PROLOGUE}\nset_up\n{}{row}{SCRIPT}", self.preparation);
         let mut spec = machine(self.series, &script, dir.path());
         spec.architecture = self.architecture;
         spec.memory_bytes = 1 << 30;
-        // Files that fill the memory, twice over; sparse.
+        // Room for files of twice the memory size; sparse.
         spec.data_bytes = 4 << 30;
         spec.disk_mbps = self.disk_mbps;
         spec.patches_text = true;
@@ -233,8 +233,7 @@ impl Run<'_> {
     }
 }
 
-/// Runs the marked tests of these packages on a kernel, without those whose name contains a word of
-/// `skipped`.
+/// Runs the marked tests of these packages on a kernel, except those whose names contain a word of `skipped`.
 fn run(series: Series, packages: &BTreeSet<String>, skipped: &[&str]) {
     let count = |binary: &PathBuf| ignored_tests(binary, skipped).len();
     let mut binaries = build(packages);
@@ -263,7 +262,7 @@ fn run(series: Series, packages: &BTreeSet<String>, skipped: &[&str]) {
     .go();
 }
 
-/// The tests of a few packages, on a kernel on which the others do not run.
+/// Runs the tests of the packages in [`EVERYWHERE`] on a kernel on which the others do not run.
 fn run_everywhere(series: Series) {
     let everywhere = BTreeSet::from(EVERYWHERE.map(str::to_owned));
     let missing: Vec<_> = everywhere.difference(&packages()).cloned().collect();
@@ -289,8 +288,8 @@ fn the_tests_for_every_kernel_pass_on_7_2() {
     run_everywhere(Series::V7_2);
 }
 
-/// Those of the agent and of what it counts with, built by `scripts/arm64`. Programs of another processor do not
-/// run here, so this machine's own are asked how many tests they have.
+/// The tests of the agent and of the observer's counting, built by `scripts/arm64`. Programs for another
+/// processor do not run here, so the number of tests comes from this machine's own.
 #[test]
 #[ignore = "builds for another processor and boots it"]
 fn tests_that_need_root_pass_on_arm64() {

@@ -1,5 +1,5 @@
-//! Whether the programs of `justitia lab waits` run on each kernel and account for all time: a group of
-//! a few shells that write and sleep, looked at for some seconds.
+//! Whether the programs of `justitia lab waits` run on each kernel and account for all time: profiles a group
+//! of a few shells that write and sleep, for some seconds.
 //!
 //! Slow, so ignored by default:
 //! `cargo test --release -p justitia-lab --test waits -- --ignored --nocapture --test-threads=1`.
@@ -13,10 +13,10 @@ use common::{machine, report_of, PROLOGUE};
 use justitia_lab::protocol::{Doing, WaitProfile};
 use justitia_machine::kernels::Series;
 
-/// The program under its own name is the script.
+/// Name of the program under test; the script takes its usual name.
 const TRACER: &str = "tracer";
 
-/// Tasks of the group, each with a file that it writes again and again, and one that sleeps.
+/// Tasks of the group: some that each rewrite a file, and one that sleeps.
 const SCRIPT: &str = r#"
 set_up
 mkdir -p /sys/fs/cgroup/app/load || give_up "no cgroup"
@@ -41,7 +41,7 @@ fn look(series: Series) {
     let tracer = dir.path().join(TRACER);
     fs::copy(env!("CARGO_BIN_EXE_justitia-lab-guest"), &tracer).unwrap();
     spec.binaries.push(tracer);
-    // Programs come while a load runs.
+    // Programs are attached while a load runs.
     spec.timeout = Duration::from_secs(900);
     let (output, report) = report_of(&spec, "");
     let seen: WaitProfile = serde_json::from_str(&report)
@@ -57,7 +57,7 @@ fn look(series: Series) {
     let window = seen.seconds * seen.tasks as f64;
     let accounted = spent(Doing::Running) + spent(Doing::Runnable) + spent(Doing::Blocked);
     println!("{}: {accounted:.2} of {window:.2} s", output.kernel_release);
-    // Tasks that come and go are there for a part of the window only.
+    // Tasks that come and go exist for a part of the window only.
     assert!(accounted <= window * 1.001);
     assert!(accounted > seen.seconds * 4.0 * 0.95);
     assert!(spent(Doing::Running) > 0.0 && spent(Doing::Runnable) > 0.0);

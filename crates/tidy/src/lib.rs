@@ -1,2 +1,2 @@
-//! No code, only tests: those invariants of `ARCHITECTURE.md` that can be checked by reading the
-//! tree. They live in `tests/invariants.rs`.
+//! Tests only: invariants of `ARCHITECTURE.md` that can be checked from the source tree
+//! (`tests/invariants.rs`), and checks of the pages (`tests/docs.rs`).

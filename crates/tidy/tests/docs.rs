@@ -1,4 +1,4 @@
-//! What the pages say of each other, and of what they describe, read off the tree.
+//! Checks the pages against each other and against what they describe, from the source tree.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Every page that is kept or about to be, relative to the root.
+/// Every page that is tracked or could be, relative to the root.
 fn pages() -> Vec<String> {
     let output = Command::new("git")
         .current_dir(root())
@@ -32,7 +32,7 @@ fn pages() -> Vec<String> {
     names
 }
 
-/// The lines outside of code blocks, without code in backquotes.
+/// The lines outside code blocks, without inline code.
 fn prose(text: &str) -> impl Iterator<Item = String> + '_ {
     let mut code = false;
     text.lines().filter_map(move |line| {
@@ -45,9 +45,8 @@ fn prose(text: &str) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// The targets of the links of a page.
 fn links(text: &str) -> Vec<String> {
-    // A link may be wrapped between its words, never within its target.
+    // A link may wrap between its words, never within its target.
     prose(text)
         .flat_map(|line| {
             let targets = line.split("](").skip(1);

@@ -1,4 +1,4 @@
-//! The invariants of `ARCHITECTURE.md`, read off the tree.
+//! Checks the invariants of `ARCHITECTURE.md` from the source tree.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ fn root() -> PathBuf {
         .expect("the workspace")
 }
 
-/// Every file below `dir` with this ending, with its text.
+/// Every file below `dir` with this suffix, with its text.
 fn files(dir: &str, ending: &str) -> Vec<(String, String)> {
     let root = root();
     let mut found = Vec::new();
@@ -96,7 +96,7 @@ fn policy_never_does_io_reads_a_clock_or_logs() {
         "rustix",
         "libc",
     ];
-    // The policy of disk images lives with the virtual machines, and is as pure.
+    // The policy of disk images lives in crates/vm and is just as pure.
     for place in ["crates/policy/src", "crates/vm/src/policy"] {
         let found = offenders(&files(place, ".rs"), &words, &[]);
         assert!(found.is_empty(), "{found:#?}");
@@ -107,14 +107,14 @@ fn policy_never_does_io_reads_a_clock_or_logs() {
     );
 }
 
-/// The module of a file of the policy: `share::water` of `.../src/share/water.rs`.
+/// The module of a policy file: `share::water` for `.../src/share/water.rs`.
 fn module_of(file: &str) -> String {
     let path = file.trim_start_matches("crates/policy/src/");
     let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
     path.replace('/', "::")
 }
 
-/// The modules that a module names: by its path in the crate, or as its child or sibling.
+/// The modules that a module names, by path in the crate or as child or sibling.
 fn named<'a>(module: &str, text: &str, modules: &'a [String]) -> Vec<&'a String> {
     let parent = module.rsplit_once("::").map_or("", |(parent, _)| parent);
     let lines = code(text).lines().map(|line| line.split("//").next());
@@ -137,7 +137,7 @@ fn named<'a>(module: &str, text: &str, modules: &'a [String]) -> Vec<&'a String>
     found
 }
 
-/// Arrows of a circle, or on the way to one.
+/// Edges that are part of a cycle, or lead to one.
 fn circles<'a>(mut arrows: Vec<(&'a str, &'a str)>) -> Vec<(&'a str, &'a str)> {
     arrows.retain(|(from, to)| from != to);
     loop {
@@ -217,7 +217,7 @@ fn data_flows_one_way_through_the_crates() {
     }
 }
 
-/// The packages that are linked into a package's programs, by their names.
+/// Names of the packages that are linked into a package's programs.
 fn linked(package: &str) -> Vec<String> {
     let output = Command::new(env!("CARGO"))
         .current_dir(root())
@@ -309,8 +309,8 @@ fn only_cgroup_names_the_kernels_files() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// The table of knobs and their fields; a knob's file; what the fake does with that. One more decides when the
-/// knob is written.
+/// The table of knobs and their fields; a knob's file; its behavior in the fake. A fourth file decides when
+/// the knob is written.
 const A_KNOB_TOUCHES: [&str; 3] = [
     "crates/policy/src/knob.rs",
     "crates/cgroup/src/file.rs",
@@ -320,7 +320,8 @@ const A_KNOB_TOUCHES: [&str; 3] = [
 #[test]
 fn a_knob_is_a_row_of_one_table_and_touches_four_files() {
     let mut sources = files("crates", ".rs");
-    // A view or a check that is about one knob names it; no knob needs one. The example is sample data.
+    // A view or a check of one knob names that knob; no knob needs a view or a check. The example is sample
+    // data.
     let aside = [
         "crates/tidy/",
         "crates/cli/",
@@ -357,10 +358,10 @@ fn a_knob_is_a_row_of_one_table_and_touches_four_files() {
 #[test]
 fn only_apply_and_restore_write_to_the_host() {
     let everywhere = ["crates/cgroup/", "/tests/", "tests.rs", "benches/"];
-    // Weights and colors are the user's or the application's: only what sets them for these touches
-    // the attributes.
+    // Weights and colors belong to the user or the application: only the code that sets them on behalf of
+    // these writes the attributes.
     let rules: [(&[&str], &[&str]); 3] = [
-        // The kernel module's gate: only the agent's applier tells it anything.
+        // Only the agent's applier sends anything to the kernel module's gate.
         (
             &[".feed(", ".beat(", ".set_config("],
             &["agent/src/apply/gate.rs"],
@@ -421,7 +422,7 @@ fn one_place_prints_and_one_logs() {
         "write!(io::std",
         "write!(std::io::std",
     ];
-    // Build scripts speak to cargo on stdout.
+    // Build scripts talk to cargo on stdout.
     let allowed = [
         "cli/src/output.rs",
         "report/src/log.rs",

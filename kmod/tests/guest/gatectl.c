@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Speaks to /dev/justitia, for the tests in a guest: the agent's part in a page of C.
+ * A client of /dev/justitia for the tests in a guest: the agent's part in a page of C.
  *
  * gatectl hold [KEY=VALUE]... DIR:WEIGHT...   sets, enables, sends heartbeats until it is killed
- *     KEY is a field of struct justitia_config, `beats` (stop sending after so many; then stays),
- *     `enable` (0: only hold) or `listen` (1: DIR:WEIGHT comes in lines of standard input too)
- * gatectl set DIR:WEIGHT                      with a refusal expected: prints the error
- * gatectl status                              everything there is to know, one record a line
+ *     KEY is a field of struct justitia_config, `beats` (number of heartbeats; afterwards it only holds),
+ *     `enable` (0: only hold) or `listen` (1: also reads DIR:WEIGHT lines from standard input)
+ * gatectl set DIR:WEIGHT                      expects a refusal: prints the error
+ * gatectl status                              all state, one record per line
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +55,7 @@ static __u32 *setting(struct justitia_config *config, const char *name)
 	exit(2);
 }
 
-/* Waits for so long, and does what standard input says meanwhile. */
+/* Waits this long, and executes what arrives on standard input meanwhile. */
 static void listen_for(int fd, int milliseconds)
 {
 	struct pollfd input = { .fd = 0, .events = POLLIN };
@@ -71,7 +71,7 @@ static void listen_for(int fd, int milliseconds)
 
 static int hold(int count, char **arguments)
 {
-	/* Lines one by one, so that poll() sees those that are left. */
+	/* Unbuffered, so that poll() sees the lines that are left. */
 	setvbuf(stdin, NULL, _IONBF, 0);
 
 	int fd = open("/dev/justitia", O_RDWR | O_CLOEXEC);

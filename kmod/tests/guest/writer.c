@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Writes through the page cache for a while and says how much: writer DIR SECONDS THREADS [KIND [NUMBER]]
+ * Writes through the page cache for a while and reports the throughput.
+ * Usage: writer DIR SECONDS THREADS [KIND [NUMBER]]
  *
- *   files [KEPT]       new files of 4 MB by writes of 64 KB; each takes the place of one deleted, of KEPT
- *                      (16) for each thread, so that neither truncation (auto_da_alloc) nor a full disk
- *                      plays a part. With few kept they are deleted while they are dirty.
+ *   files [KEPT]       new files of 4 MB by writes of 64 KB. Each replaces a deleted one, of KEPT (16) per
+ *                      thread, so neither truncation (auto_da_alloc) nor a full disk interferes. With few
+ *                      kept, files are deleted while they are dirty.
  *   mmap               the same files, dirtied by page faults of a shared mapping
- *   uring              the same files, by writes of an io_uring with four of them under way
+ *   uring              the same files, by io_uring with four writes in flight
  *   trickle [KB/S]     the same files, each thread at this rate (256)
- *   overwrite [MB]     4 KB at random places of one file of so many MB (8) for each thread
- *   direct [KB]        200 times so many KB (1024) past the page cache, then 64 KB through it; then nothing. Only
- *                      the latter count
- *   big [MB]           new files, each by a single write(2) of so many MB (32)
- *   append             64 KB at the end of DIR/shared, which others append to as well
- *   freeze             freezes the file system of DIR and thaws it, each second
+ *   overwrite [MB]     4 KB at random places of one file of this size (8) per thread
+ *   direct [KB]        200 times this many KB (1024) past the page cache, then 64 KB through it; then
+ *                      nothing. Only the latter count.
+ *   big [MB]           new files, each by a single write(2) of this size (32)
+ *   append             64 KB at the end of DIR/shared, to which others append as well
+ *   freeze             freezes the file system of DIR and thaws it, every second
  *
- * Prints bytes per second once at the end, and with PROGRESS set also every second. Of what it writes in the
- * first WARM_UP seconds (0), which come before SECONDS, nothing is counted: as long as few pages are dirty
- * nobody waits, and the first files take the place of others that may still be dirty. `freeze` prints the longest
- * time that a freeze took, in milliseconds.
+ * Prints bytes per second at the end, and with PROGRESS set also the bytes so far every second. The first
+ * WARM_UP seconds (0), which come before SECONDS, are not counted: nobody waits while few pages are dirty,
+ * and the first files replace others that may still be dirty. `freeze` prints the duration of the longest
+ * freeze, in milliseconds.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -55,7 +56,7 @@ static void count(unsigned bytes)
 	__atomic_fetch_add(&written, bytes, __ATOMIC_RELAXED);
 }
 
-/* The thread's next file, in the place of one it made before. */
+/* The thread's next file, which replaces one it made before. */
 static int next_file(long thread, unsigned long file, unsigned kept)
 {
 	char path[4096];
@@ -155,7 +156,7 @@ static void *overwrite(void *argument)
 		if (write(fd, bytes, WRITE_BYTES) != WRITE_BYTES)
 			fail("write");
 	while (!stop) {
-		/* Knuth's MMIX generator; the upper bits are the good ones. */
+		/* Knuth's MMIX generator; its upper bits are the good ones. */
 		random = random * 6364136223846793005ull + 1442695040888963407ull;
 		if (pwrite(fd, bytes, 4096, (off_t)((random >> 33) % pages) << 12) != 4096)
 			fail("pwrite");
@@ -290,7 +291,7 @@ static struct ring open_ring(void)
 	return ring;
 }
 
-/* Submits a write, and waits until fewer than DEPTH are under way, or none if `bytes` is NULL. */
+/* Submits a write, and waits until fewer than DEPTH are in flight, or until none are if `bytes` is NULL. */
 static void ring_write(struct ring *ring, unsigned *under_way, int fd, const char *bytes, unsigned offset)
 {
 	unsigned least = *under_way, head;
@@ -388,7 +389,7 @@ int main(int argc, char **argv)
 			fprintf(stderr, "%d %llu\n", i + 1, __atomic_load_n(&written, __ATOMIC_RELAXED));
 	}
 	if (body == freeze) {
-		/* Nothing stays frozen. */
+		/* Leave nothing frozen. */
 		stop = 1;
 		pthread_join(thread, NULL);
 	}

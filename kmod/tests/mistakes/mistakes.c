@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Does on purpose what must not be done, one thing each time it is loaded, so that a kernel that looks for
- * errors is seen to report it. Never load it anywhere else.
+ * Makes one mistake on purpose each time it is loaded, to show that a debugging kernel reports it. Never load
+ * it anywhere else.
  *
  *   insmod mistakes.ko what=rcu|order|asleep|list|freed
  */
@@ -58,7 +58,7 @@ static void read_without_rcu(void)
 	OPTIMIZER_HIDE_VAR(value);
 }
 
-/* CONFIG_PROVE_LOCKING, which looks no further after its first report. */
+/* CONFIG_PROVE_LOCKING, which stops checking after its first report. */
 static void lock_in_both_orders(void)
 {
 	mutex_lock(&one);

@@ -1,17 +1,15 @@
-//! The processors that a guest can have, and what each is called.
+//! The processors that a guest can have, and the name of each in Debian, QEMU and the kernel.
 
 /// A Debian architecture.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Architecture {
-    /// 64-bit x86.
     #[default]
     Amd64,
-    /// 64-bit Arm. Always emulated: the lab's hosts are amd64.
+    /// Always emulated: the lab's hosts are amd64.
     Arm64,
 }
 
 impl Architecture {
-    /// Debian's name.
     pub fn debian(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",
@@ -19,7 +17,6 @@ impl Architecture {
         }
     }
 
-    /// QEMU's program.
     pub fn qemu(self) -> &'static str {
         match self {
             Self::Amd64 => "qemu-system-x86_64",
@@ -27,7 +24,7 @@ impl Architecture {
         }
     }
 
-    /// QEMU's board: one with PCI Express, which the disks need.
+    /// QEMU's board: it has PCI Express, which the disks need.
     pub(crate) fn board(self) -> &'static str {
         match self {
             Self::Amd64 => "q35",
@@ -43,7 +40,7 @@ impl Architecture {
         }
     }
 
-    /// The name of what is cached: of amd64 without a suffix.
+    /// The name of a cached artifact; for amd64 it has no suffix.
     pub(crate) fn name(self, of: &str) -> String {
         match self {
             Self::Amd64 => of.to_owned(),

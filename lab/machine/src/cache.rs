@@ -5,12 +5,12 @@
 //! apt/SUITE/      private apt state, one per suite
 //! kernels/SERIES/ vmlinuz, modules/, manifest.json with the SHA-256 of each
 //! images/         root and tools images, each with its SHA-256 in NAME.sha256
-//! run/            disks of running guests; removed with the run, or by the next one
+//! run/            disks of running guests; removed with the run, or by the next run
 //! ```
 //!
-//! Invariants: a finished artifact has its final name and its checksum (it is built under another
-//! name and renamed); its checksum is verified at every use; a wrong one is thrown away and made
-//! again. Whoever wants a newer kernel removes its directory.
+//! Invariants: a finished artifact has its final name and its checksum (it is built under another name and
+//! renamed). Its checksum is verified at every use; a damaged artifact is discarded and rebuilt. To get a
+//! newer kernel, remove its directory.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -23,17 +23,16 @@ use sha2::{Digest, Sha256};
 
 use crate::error::LabError;
 
-/// Images that nobody used for this long are removed.
+/// Images unused for this long are removed.
 const IMAGE_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Beyond this much of the disk, the images unused for longest are removed, bytes. A full set of
-/// roots, databases and tools is about 3 GB; every build of the tools adds 10 to 300 MB.
+/// Above this size in total, the longest-unused images are removed, bytes. A full set of roots, databases and
+/// tools is about 3 GB; every build of the tools adds 10 to 300 MB.
 const IMAGES_KEPT: u64 = 8 << 30;
 
-/// An image used this recently may be that of a run that is about to start.
+/// An image used this recently may belong to a run that is about to start.
 const IMAGE_IN_USE: Duration = Duration::from_secs(3600);
 
-/// The cache directory.
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
@@ -53,7 +52,6 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// Where it is.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -73,7 +71,7 @@ impl Cache {
         Self::at(&base.join("justitia").join("lab"))
     }
 
-    /// A cache at a place of the caller's choice.
+    /// A cache at the given path.
     pub fn at(root: &Path) -> Result<Self, LabError> {
         let cache = Self {
             root: root.to_owned(),
@@ -85,12 +83,11 @@ impl Cache {
         Ok(cache)
     }
 
-    /// A path inside the cache.
     pub fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.root.join(relative)
     }
 
-    /// Waits for the cache to be free and holds it.
+    /// Waits until the cache is free and locks it.
     pub fn lock(&self, progress: &mut dyn FnMut(&str)) -> Result<CacheLock, LabError> {
         let path = self.path("lock");
         let file = File::options()
@@ -107,7 +104,7 @@ impl Cache {
         Ok(CacheLock { _file: file })
     }
 
-    /// Fresh scratch space. Also removes what runs that were killed left behind.
+    /// Creates scratch space. Also removes leftovers of runs that were killed.
     pub fn run_dir(&self) -> Result<RunDir, LabError> {
         let base = self.path("run");
         self.sweep_runs(&base);
@@ -123,8 +120,8 @@ impl Cache {
         Ok(RunDir { dir, _lock: lock })
     }
 
-    /// A run directory whose lock nobody holds belongs to a run that was killed. The minute of
-    /// grace covers the moment between its creation and its lock.
+    /// Removes the directories of killed runs: those whose lock nobody holds. The minute of grace covers the
+    /// time between the creation of a directory and its lock.
     #[allow(clippy::unused_self)]
     fn sweep_runs(&self, base: &Path) {
         for entry in fs::read_dir(base).into_iter().flatten().flatten() {
@@ -134,13 +131,13 @@ impl Cache {
                 Err(error) => error.kind() == io::ErrorKind::NotFound,
             };
             if free && older_than(&path, Duration::from_secs(60)) {
-                // Somebody else may sweep at the same time; what is gone is gone.
+                // Another run may sweep at the same time.
                 let _ = fs::remove_dir_all(&path);
             }
         }
     }
 
-    /// The image `name` if it is there and its checksum is right; it counts as used now.
+    /// The image `name` if it exists and its checksum is right; marks it as used now.
     pub fn verified_image(&self, name: &str) -> Result<Option<PathBuf>, LabError> {
         let path = self.path("images").join(name);
         let Ok(expected) = fs::read_to_string(sums_path(&path)) else {
@@ -149,7 +146,7 @@ impl Cache {
         if !path.exists() || sha256_file(&path)? != expected.trim() {
             return Ok(None);
         }
-        // Only the pruning below reads these times; a failure costs a rebuild at worst.
+        // Only the pruning below reads these times; at worst, a failure costs a rebuild.
         let _ = File::options()
             .append(true)
             .open(&path)
@@ -157,7 +154,7 @@ impl Cache {
         Ok(Some(path))
     }
 
-    /// Moves a finished image to its name and records its checksum; prunes images long unused.
+    /// Moves a finished image to its name and records its checksum; prunes long-unused images.
     pub fn adopt_image(&self, built: &Path, name: &str) -> Result<PathBuf, LabError> {
         let images = self.path("images");
         prune(&images, IMAGES_KEPT);
@@ -170,8 +167,8 @@ impl Cache {
     }
 }
 
-/// Removes images nobody used for [`IMAGE_LIFETIME`], and beyond `kept` bytes of disk those unused
-/// for longest, except the ones that may be in use.
+/// Removes images unused for [`IMAGE_LIFETIME`], and above `kept` bytes in total the longest-unused ones,
+/// except those that may be in use.
 fn prune(images: &Path, kept: u64) {
     let mut found: Vec<(PathBuf, Duration, u64)> = fs::read_dir(images)
         .into_iter()
@@ -181,9 +178,9 @@ fn prune(images: &Path, kept: u64) {
         .filter(|path| path.extension().is_some_and(|extension| extension == "img"))
         .filter_map(|path| {
             let metadata = fs::metadata(&path).ok()?;
-            // A time in the future is one just set on a clock that was set back.
+            // A time in the future was set before the clock was set back.
             let unused = metadata.modified().ok()?.elapsed().unwrap_or_default();
-            // Images are sparse: what they take of the disk is in their blocks of 512 bytes.
+            // Images are sparse: their disk usage is their blocks of 512 bytes.
             Some((path, unused, metadata.blocks() * 512))
         })
         .collect();

@@ -1,9 +1,8 @@
 //! Runs QEMU, follows its console and ends it: on time, on a signal, or with this process.
 //!
-//! Invariants: when [`watch`] returns, QEMU is gone; when this process dies, QEMU dies with it; the
-//! whole console is in the log. QEMU runs in its own process group, so a terminal's interrupt
-//! reaches only us, and we end it. While no guest runs, SIGINT and SIGTERM do what they do by
-//! default.
+//! Invariants: when [`watch`] returns, QEMU has ended; when this process dies, QEMU dies with it; the log has
+//! the whole console. QEMU runs in its own process group, so a terminal's interrupt reaches only this
+//! process, which then ends QEMU. While no guest runs, SIGINT and SIGTERM have their default effect.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -20,39 +19,36 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::error::LabError;
 
-/// A guest that panicked still prints where; then it is ended.
+/// Time for a guest that panicked to print where; then it is ended.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// How often signals and the deadline are looked at.
+/// Interval at which signals and the deadline are checked.
 const POLL: Duration = Duration::from_millis(100);
 
 /// How a guest ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// QEMU exited by itself without a complaint.
+    /// QEMU exited on its own without an error.
     PoweredOff,
-    /// The kernel panicked; the first line that said so.
+    /// The kernel panicked; the first line that reported it.
     Panicked(String),
     /// The deadline passed and QEMU was killed.
     TimedOut,
     /// SIGINT or SIGTERM arrived and QEMU was killed.
     Interrupted,
-    /// QEMU exited with an error; the first line of its complaint.
+    /// QEMU exited with an error; the first line of its message.
     QemuFailed(String),
     /// The line handler asked to stop and QEMU was killed.
     Stopped,
 }
 
-/// What the line handler wants next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Go on.
     Continue,
-    /// Kill the guest.
     Stop,
 }
 
-/// Runs `command` until it ends, with each console line in `log` and given to `on_line`.
+/// Runs `command` until it ends, writes each console line to `log` and passes it to `on_line`.
 pub fn watch(
     command: &mut Command,
     log: &Path,
@@ -115,14 +111,14 @@ pub fn watch(
         }
     };
     if ending != Ending::PoweredOff {
-        // Already gone is as good as killed.
+        // It may have ended already.
         let _ = child.0.kill();
     }
     let status = child
         .0
         .wait()
         .map_err(|error| LabError::io("wait for QEMU of", log, error))?;
-    // The reader ends with the pipe and its only result is the log.
+    // The reader ends with the pipe; its only result is the log.
     let _ = reader.join();
     Ok(match (ending, panic) {
         (Ending::Interrupted, _) => Ending::Interrupted,
@@ -134,7 +130,7 @@ pub fn watch(
     })
 }
 
-/// Copies the console to the log as it comes and hands on its lines.
+/// Copies the console to the log as it arrives and passes on its lines.
 fn copy_lines(from: impl std::io::Read, mut log: File, to: &mpsc::Sender<String>) {
     let mut reader = BufReader::new(from);
     let mut line = Vec::new();
@@ -153,7 +149,7 @@ fn copy_lines(from: impl std::io::Read, mut log: File, to: &mpsc::Sender<String>
     }
 }
 
-/// Lines with which a kernel says that it is broken. Programs' output is not meant to contain them.
+/// Lines with which a kernel reports that it is broken. Programs are not expected to print them.
 fn is_panic(line: &str) -> bool {
     [
         "Kernel panic - not syncing",
@@ -176,7 +172,7 @@ fn first_line(mut file: File) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// A child that does not outlive its owner.
+/// Kills the child when dropped.
 struct Reaped(Child);
 
 impl Drop for Reaped {
@@ -186,7 +182,7 @@ impl Drop for Reaped {
     }
 }
 
-/// SIGINT and SIGTERM become a flag while a guest runs, and keep their default effect otherwise.
+/// Turns SIGINT and SIGTERM into a flag while a guest runs; otherwise they keep their default effect.
 struct GuestSignals {
     handlers: &'static Handlers,
 }

@@ -1,14 +1,13 @@
 //! The lab's errors: what went wrong, and what to do about it.
 //!
-//! Every error is two lines, one of cause and one of remedy, because the command line prints
-//! exactly these. The variant decides the exit code (design contract): 1 the lab ran and failed,
-//! 2 the command was wrong, 69 this environment cannot run it. A guest that panics or hangs is the
-//! environment's failure, not the experiment's.
+//! Every error is two lines, one of cause and one of remedy, because the command line prints exactly these.
+//! The variant determines the exit code (design contract): 1 the lab ran and failed, 2 the command was wrong,
+//! 69 this environment cannot run it. A guest that panics or hangs is a failure of the environment, not of
+//! the experiment.
 
 use std::fmt::Display;
 use std::path::Path;
 
-/// Why the lab could not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LabError {
     /// The machine lacks something, or the virtual machine broke. Exit code 69.
@@ -19,7 +18,7 @@ pub enum LabError {
         /// One line: what to do next.
         remedy: String,
     },
-    /// The experiment ran and did not work. Exit code 1.
+    /// The experiment ran and failed. Exit code 1.
     #[error("{cause}; {remedy}")]
     Failed {
         /// One line: what is wrong.
@@ -38,7 +37,6 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// Something this machine cannot do.
     pub fn environment(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Environment {
             cause: one_line(cause.into()),
@@ -46,7 +44,6 @@ impl LabError {
         }
     }
 
-    /// Something that ran and failed.
     pub fn failed(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Failed {
             cause: one_line(cause.into()),
@@ -54,7 +51,6 @@ impl LabError {
         }
     }
 
-    /// Something the caller got wrong.
     pub fn usage(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Usage {
             cause: one_line(cause.into()),
@@ -62,7 +58,7 @@ impl LabError {
         }
     }
 
-    /// An input or output error on a file of the lab's own.
+    /// An I/O error on one of the lab's own files.
     pub fn io(action: &str, path: &Path, error: impl Display) -> Self {
         Self::environment(
             format!("cannot {action} {}: {error}", path.display()),
@@ -70,7 +66,6 @@ impl LabError {
         )
     }
 
-    /// One line of cause.
     pub fn cause(&self) -> &str {
         match self {
             Self::Environment { cause, .. }
@@ -79,7 +74,6 @@ impl LabError {
         }
     }
 
-    /// One line of remedy.
     pub fn remedy(&self) -> &str {
         match self {
             Self::Environment { remedy, .. }
@@ -88,7 +82,6 @@ impl LabError {
         }
     }
 
-    /// The exit code of the command that met this error.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Environment { .. } => 69,

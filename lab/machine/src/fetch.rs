@@ -1,10 +1,9 @@
 //! Debian packages through the machine's own apt, without touching the machine.
 //!
-//! A [`World`] is a private apt: its own index, its own (empty) list of installed packages, its own
-//! sources, all below the cache. The archive's address, its keys, proxies and everything else in
-//! `apt.conf.d` are the machine's. apt verifies signatures and hashes; hooks of the machine
-//! are switched off because they act on the machine's own package cache.
-//!
+//! A [`World`] is a private apt below the cache, with its own index, its own (empty) list of installed
+//! packages and its own sources. The archive's address, its keys, proxies and everything else in `apt.conf.d`
+//! come from the machine. apt verifies signatures and hashes. The machine's hooks are disabled because they
+//! act on the machine's own package cache.
 //! Callers hold the cache lock.
 
 use std::fs;
@@ -20,32 +19,27 @@ pub mod sources;
 
 use sources::Source;
 
-/// What to do when the archive does not answer.
 const REMEDY_ARCHIVE: &str =
     "check the network and that `apt-get update` works on this machine, then run this again";
 
-/// A package at a version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Package {
-    /// Its name.
     pub name: String,
-    /// Its Debian version.
     pub version: String,
 }
 
-/// A private apt that sees some suites.
+/// A private apt for some suites.
 #[derive(Debug)]
 pub struct World {
     dir: PathBuf,
 }
 
 impl World {
-    /// Creates the configuration for `suites` (the first names the directory) of an architecture and fetches the
-    /// index.
+    /// Creates the configuration of an architecture for `suites` (the first names the directory) and fetches
+    /// the index.
     ///
-    /// # Errors
-    /// An environment error when no Debian archive is configured or it does not answer. Suites that
-    /// end in `-security` are left out when the machine has no security archive.
+    /// An environment error when no Debian archive is configured or it does not answer. Suites that end in
+    /// `-security` are skipped when the machine has no security archive.
     pub fn open(
         cache: &Cache,
         architecture: Architecture,
@@ -81,7 +75,7 @@ impl World {
         Ok(world)
     }
 
-    /// All versions of packages whose names begin with `prefix`, in the index's order.
+    /// All versions of packages whose names start with `prefix`, in the index's order.
     pub fn packages_with_prefix(&self, prefix: &str) -> Result<Vec<Package>, LabError> {
         let names = tools::run(
             self.apt("apt-cache")?.args(["pkgnames", prefix]),
@@ -100,7 +94,7 @@ impl World {
         Ok(parse_madison(&String::from_utf8_lossy(&table.stdout)))
     }
 
-    /// What installing `names` on an empty system would bring, sorted.
+    /// The packages that installing `names` on an empty system would bring, sorted.
     pub fn closure(&self, names: &[String]) -> Result<Vec<Package>, LabError> {
         let output = tools::run(
             self.apt("apt-get")?

@@ -1,13 +1,13 @@
 //! Headers of a cached kernel, and modules built against them.
 //!
-//! The packages (`linux-headers-RELEASE`, its `-common` part and `linux-kbuild-…`) come from the suite
-//! the kernel came from, at the kernel's own ABI: a module of another ABI is refused by it. They are
-//! kept below the cache as they were fetched, with their SHA-256, and unpacked afresh for each build,
-//! into a directory that vanishes; nothing is installed. Debian's headers name `/usr/src` in one
-//! Makefile, which is turned to where they were unpacked.
+//! The packages (`linux-headers-RELEASE`, its `-common` part and `linux-kbuild-…`) come from the kernel's
+//! suite, at the kernel's own ABI, because a kernel refuses a module of another ABI. The cache keeps them as
+//! fetched, with their SHA-256. Each build unpacks them into a temporary directory; nothing is installed. One
+//! Makefile of Debian's headers names `/usr/src`; it is rewritten to the place where they were unpacked.
 //!
-//! The tools in `linux-kbuild` are programs of their suite: those of Debian 13 (kernel 7.2) do not run
-//! on Debian 12, and its compiler is another one. Then the suite's own are used ([`toolchain`]).
+//! The tools in `linux-kbuild` are programs of their suite: those of Debian 13 (kernel 7.2) do not run on
+//! Debian 12, and the kernel's compiler is another one. The build then uses the suite's own tools
+//! ([`toolchain`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::tools;
 /// Modules are built for the host's processor.
 const ARCHITECTURE: Architecture = Architecture::Amd64;
 
-/// The packages that hold the headers of `release`, out of an index.
+/// The packages in an index that hold the headers of `release`.
 fn packages_of(index: &[Package], release: &str) -> Option<Vec<Package>> {
     let find = |name: String| index.iter().find(|package| package.name == name).cloned();
     let abi = release.strip_suffix(&flavor(ARCHITECTURE))?;
@@ -38,8 +38,8 @@ fn packages_of(index: &[Package], release: &str) -> Option<Vec<Package>> {
     ])
 }
 
-/// The packages of a kernel's headers: from the cache, if each is what was fetched. `None`: the archive
-/// has gone on to another ABI.
+/// The packages of a kernel's headers, from the cache if intact. `None`: the archive has moved on to another
+/// ABI.
 fn obtain(
     cache: &Cache,
     _lock: &CacheLock,
@@ -61,8 +61,8 @@ fn obtain(
     keep(cache, &world, &packages, &dir).map(Some)
 }
 
-/// The headers of the cached kernel; when the archive no longer has them, those of the series' newest
-/// kernel, which takes the cached one's place.
+/// The headers of the cached kernel. If the archive no longer has them, those of the series' newest kernel,
+/// which replaces the cached one.
 fn obtain_with_kernel(
     cache: &Cache,
     lock: &CacheLock,
@@ -89,10 +89,11 @@ fn obtain_with_kernel(
     Ok((kernel, debs))
 }
 
-/// Builds the module whose sources are in `source` for a kernel, and puts `NAME.ko` into `out`.
+/// Builds the module whose sources are in `source` for a kernel, and writes `NAME.ko` to `out`.
 ///
 /// # Errors
-/// Environment: the headers or the suite's compiler cannot be had, or do not run here. Failed: the compiler refuses the sources; its messages are in the cause.
+/// Environment: the headers or the suite's compiler cannot be obtained or do not run here. Failed: the
+/// compiler rejects the sources; the cause contains its messages.
 pub fn build_module(
     wanted: &Wanted,
     source: &Path,
@@ -117,7 +118,7 @@ pub fn build_module(
             (kernel, make_here(headers, &work)?)
         }
     };
-    // What is left to do is this run's alone.
+    // The rest needs no lock: it works on this run's own files.
     drop(lock);
     let output = command
         .output()
@@ -138,7 +139,7 @@ pub fn build_module(
     Ok(target)
 }
 
-/// `make` with the headers in these packages, which are unpacked into `tree`.
+/// `make` with the headers of these packages, which it unpacks into `tree`.
 fn make_with(
     cache: &Cache,
     series: Series,
@@ -170,7 +171,7 @@ fn make_here(headers: &Path, work: &Path) -> Result<Command, LabError> {
     Ok(make)
 }
 
-/// Replaces `/usr/src` in a Makefile of the headers by the same below `tree`.
+/// Replaces `/usr/src` in a Makefile of the headers by its counterpart below `tree`.
 fn turn_to(makefile: &Path, tree: &Path) -> Result<(), LabError> {
     let text =
         fs::read_to_string(makefile).map_err(|error| LabError::io("read", makefile, error))?;
@@ -178,26 +179,26 @@ fn turn_to(makefile: &Path, tree: &Path) -> Result<(), LabError> {
     fs::write(makefile, turned).map_err(|error| LabError::io("write", makefile, error))
 }
 
-/// What `make` is told.
+/// Arguments of `make`.
 fn make_arguments(headers: &Path, work: &Path) -> Vec<String> {
     vec![
         "--silent".to_owned(),
         "-C".to_owned(),
         headers.display().to_string(),
         format!("M={}", work.display()),
-        // Its types are for BPF programs only, and describing them takes another program (pahole).
+        // The module's types are for BPF programs only, and generating them needs another program (pahole).
         "CONFIG_DEBUG_INFO_BTF_MODULES=".to_owned(),
         "modules".to_owned(),
     ]
 }
 
-/// Whether the suite's build tools run on this machine, and the kernel's compiler is here.
+/// Whether the suite's build tools run on this machine, and the kernel's compiler is installed.
 fn runs_here(headers: &Path) -> Result<bool, LabError> {
     if !toolchain::is_here(headers) {
         return Ok(false);
     }
     let modpost = headers.join("scripts/mod/modpost");
-    // Without arguments it does nothing, and succeeds or complains; a loader that fails says 127 or 1
+    // Without arguments it succeeds or complains without doing anything; a failing loader exits with 127 or 1
     // and names GLIBC.
     let output = Command::new(&modpost)
         .output()
@@ -205,7 +206,7 @@ fn runs_here(headers: &Path) -> Result<bool, LabError> {
     Ok(!String::from_utf8_lossy(&output.stderr).contains("GLIBC_"))
 }
 
-/// The files of a source directory, without its subdirectories and without what an earlier build left.
+/// Copies the files of a source directory, without subdirectories and output of an earlier build.
 fn copy_sources(from: &Path, to: &Path) -> Result<(), LabError> {
     fs::create_dir_all(to).map_err(|error| LabError::io("create", to, error))?;
     let entries = fs::read_dir(from).map_err(|error| LabError::io("list", from, error))?;

@@ -1,13 +1,13 @@
-//! What the host's CPUs were worth while a guest ran.
+//! Measures how much CPU the host had to offer while a guest ran.
 //!
-//! An emulated guest is bound by the host's CPUs. When something else takes them, a policy looks
-//! slower or faster than another for no reason of its own, so each run records what others took
-//! and the notes on a result say when that was too much. Ticks of `/proc/stat` and
-//! `/proc/self/stat`; only their ratio is used, so the length of a tick does not matter.
+//! An emulated guest is bound by the host's CPUs. When something else takes them, a policy looks slower or
+//! faster than another without cause. Each run therefore records what others took, and the notes on a result
+//! say when that was too much. The source is ticks of `/proc/stat` and `/proc/self/stat`; only their ratio is
+//! used, so the length of a tick does not matter.
 //!
-//! Who shares cores with neighbours on another virtual machine sees nothing of them there: its CPUs are not
-//! stolen, they are slower. So a thread does a fixed piece of work every now and then and looks how
-//! much CPU time it takes. Its speed has no meaning beyond this host; the ratio between two runs has.
+//! A virtual host that shares cores with neighbors does not see them: its CPUs are not stolen, they are
+//! slower. A thread therefore does a fixed piece of work at intervals and measures its CPU time. The speed
+//! has no meaning beyond this host; the ratio between two runs does.
 
 use std::fs;
 use std::hint::black_box;
@@ -17,18 +17,17 @@ use std::time::Duration;
 
 use rustix::time::{clock_gettime, ClockId};
 
-/// Time between two looks at the speed. With a piece of work of some tenths of a millisecond that
-/// takes about a thousandth of a CPU.
+/// Interval of speed measurements. A piece of work of some tenths of a millisecond then takes about a
+/// thousandth of a CPU.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Steps of the piece of work.
 const STEPS: u32 = 200_000;
 
-/// The host while one guest ran.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct HostSeen {
-    /// Part of its CPU time that others took, 0 to 1; `None`: not known.
+    /// Fraction of its CPU time that others took, 0 to 1; `None`: unknown.
     pub busy_with_others: Option<f64>,
-    /// Median speed of its CPUs: millions of steps per second of CPU time; `None`: not known.
+    /// Median speed of its CPUs: millions of steps per second of CPU time; `None`: unknown.
     pub speed: Option<f64>,
 }
 
@@ -41,7 +40,6 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins.
     pub fn start() -> Self {
         let (stop, stopped) = mpsc::channel();
         let looks = thread::spawn(move || {
@@ -58,7 +56,7 @@ impl Watch {
         }
     }
 
-    /// Ends; what was seen.
+    /// Stops watching and returns what was seen.
     pub fn end(self) -> HostSeen {
         let after = CpuTime::read();
         drop(self.stop);
@@ -73,12 +71,12 @@ impl Watch {
     }
 }
 
-/// Millions of steps per second of CPU time, from one piece of work.
+/// Millions of steps per second of CPU time, for one piece of work.
 fn speed_now() -> f64 {
     let before = thread_s();
     let mut x = 1_u32;
     for _ in 0..STEPS {
-        // Each step waits for the one before it; nothing can be computed in advance.
+        // Each step depends on the previous one, so nothing can be computed in advance.
         x = black_box(x ^ (x << 13));
         x ^= x >> 17;
         x ^= x << 5;
@@ -96,11 +94,11 @@ fn thread_s() -> f64 {
 /// CPU time so far, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuTime {
-    /// Of all CPUs, idle or not.
+    /// All CPUs, idle or not.
     all: u64,
-    /// Of all CPUs, not idle.
+    /// All CPUs, not idle.
     busy: u64,
-    /// Of this process and its children that have ended.
+    /// This process and its children that have ended.
     own: u64,
 }
 
@@ -112,13 +110,13 @@ impl CpuTime {
         Some(Self { all, busy, own })
     }
 
-    /// Part of all CPU time since `earlier` that was not idle, 0 to 1.
+    /// Fraction of all CPU time since `earlier` that was not idle, 0 to 1.
     pub fn busy_since(&self, earlier: &Self) -> Option<f64> {
         let all = self.all.checked_sub(earlier.all).filter(|all| *all > 0)?;
         Some((self.busy.saturating_sub(earlier.busy) as f64 / all as f64).min(1.0))
     }
 
-    /// Part of the host's CPU time since `earlier` that others took, 0 to 1.
+    /// Fraction of the host's CPU time since `earlier` that others took, 0 to 1.
     pub fn others_since(&self, earlier: &Self) -> Option<f64> {
         let all = self.all.checked_sub(earlier.all).filter(|all| *all > 0)?;
         let busy = self.busy.saturating_sub(earlier.busy);
@@ -127,8 +125,8 @@ impl CpuTime {
     }
 }
 
-/// All and busy ticks of the first line: user nice system idle iowait irq softirq steal. Guest
-/// time is part of user. Stolen time counts as busy: it was not ours.
+/// All and busy ticks of the first line: user nice system idle iowait irq softirq steal. Guest time is part
+/// of user. Stolen time counts as busy, because this host did not have it.
 fn parse_stat(text: &str) -> Option<(u64, u64)> {
     let mut words = text.lines().next()?.split_whitespace();
     if words.next()? != "cpu" {

@@ -1,12 +1,12 @@
 //! Disk images of a guest: the root made of Debian packages, and the tools under test.
 //!
-//! The root is a Debian release ([`RELEASE`]) whatever the host is, read-only, and shared by all runs; it is built
-//! from package contents alone (no maintainer script runs), so it needs no privileges. Its
-//! partition has a fixed identity ([`ROOT_PARTUUID`]) because NVMe devices are probed in parallel
-//! and get their numbers in any order. The tools image carries what changes: our binaries and the
-//! modules of the chosen kernel.
+//! The root is a Debian release ([`RELEASE`]) whatever the host is. It is read-only and shared by all runs.
+//! It is built from package contents alone (no maintainer script runs), so it needs no privileges. Its
+//! partition has a fixed identity ([`ROOT_PARTUUID`]), because the kernel probes NVMe devices in parallel and
+//! numbers them in any order. The tools image carries what changes: our binaries and the modules of the
+//! chosen kernel.
 //!
-//! Invariants: an image's name is the hash of what is in it; files inside belong to root.
+//! Invariants: an image's name is the hash of its content; files inside belong to root.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -30,10 +30,9 @@ pub use tools_disk::tools_image;
 
 use ext4::{make_ext4, room_for, write_file, write_partition_table, PARTITION_START};
 
-/// The release that guests are made of, unless they ask for another.
+/// The release of guests that do not ask for another.
 pub const RELEASE: &str = "bookworm";
 
-/// What every guest needs.
 pub const BASE_PACKAGES: &[&str] = &[
     "base-files",
     "bash",
@@ -79,7 +78,7 @@ const UNUSED_PATHS: &[&str] = &[
     "./usr/share/bug",
 ];
 
-/// Counts up when the root image's making changes, so that cached ones are not used any more.
+/// Incremented when the construction of the root image changes, to invalidate cached images.
 const LAYOUT: u32 = 1;
 
 const INIT: &str = include_str!("init.sh");
@@ -106,14 +105,15 @@ const DIRECTORIES: &[&str] = &[
     "var/log",
 ];
 
-/// What a root image was made of.
+/// The inputs of a root image.
 #[derive(Debug, Serialize, Deserialize)]
 struct Recipe {
     image: String,
     packages: Vec<String>,
 }
 
-/// The read-only root image with [`BASE_PACKAGES`] and `extra` packages of a release; built when not cached.
+/// The read-only root image with [`BASE_PACKAGES`] and `extra` packages of a release; built if it is not
+/// cached.
 pub fn root_image(
     cache: &Cache,
     _lock: &CacheLock,
@@ -209,7 +209,7 @@ fn build_root(
     cache.adopt_image(&image, name)
 }
 
-/// The merged-/usr directory tree that packages are unpacked into.
+/// The merged-/usr directory tree into which packages are unpacked.
 fn skeleton(tree: &Path) -> Result<(), LabError> {
     for dir in DIRECTORIES {
         let path = tree.join(dir);
@@ -270,7 +270,7 @@ fn extract(deb: &Path, tree: &Path) -> Result<(), LabError> {
     ))
 }
 
-/// What maintainer scripts would have made, as far as a guest needs it, and our init.
+/// Adds what maintainer scripts would have made, as far as a guest needs it, and our init.
 fn finish_tree(tree: &Path) -> Result<(), LabError> {
     for (path, text, mode) in [
         (

@@ -1,19 +1,18 @@
 //! The job disk carries the job into the guest and the report out of it.
 //!
-//! A message is its length, 8 bytes little-endian, and its bytes. The job lies at [`JOB_OFFSET`],
-//! the report at [`REPORT_OFFSET`]; a length of zero means there is none. The same functions serve
-//! both sides: the host works on the file, the guest on the block device whose serial is
-//! [`SERIAL_JOB`](crate::qemu::SERIAL_JOB).
+//! A message is its length, 8 bytes little-endian, and its bytes. The job is at [`JOB_OFFSET`], the report at
+//! [`REPORT_OFFSET`]; length zero means no message. Both sides use the same functions: the host on the file,
+//! the guest on the block device whose serial is [`SERIAL_JOB`](crate::qemu::SERIAL_JOB).
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Where the job lies, in bytes.
+/// Offset of the job, in bytes.
 pub const JOB_OFFSET: u64 = 0;
 
-/// Where the report lies, in bytes.
+/// Offset of the report, in bytes.
 pub const REPORT_OFFSET: u64 = 1 << 20;
 
 /// Size of the disk in bytes; it is sparse.
@@ -33,10 +32,10 @@ pub fn create(path: &Path, job: &[u8]) -> io::Result<()> {
     write_message(&file, JOB_OFFSET, job)
 }
 
-/// Writes a message and makes it durable. The length goes last: a torn message is no message.
+/// Writes a message and makes it durable. The length is written last, so a torn message counts as none.
 ///
 /// # Errors
-/// `InvalidInput` when the message does not fit, else what the file says.
+/// `InvalidInput` when the message does not fit, else the file's error.
 pub fn write_message(file: &File, offset: u64, message: &[u8]) -> io::Result<()> {
     if message.len() as u64 > room(offset) {
         return Err(io::Error::new(
@@ -56,7 +55,7 @@ pub fn write_message(file: &File, offset: u64, message: &[u8]) -> io::Result<()>
 /// Reads a message; `None` when there is none.
 ///
 /// # Errors
-/// `InvalidData` when the length is impossible, else what the file says.
+/// `InvalidData` when the length is impossible, else the file's error.
 pub fn read_message(file: &File, offset: u64) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; LENGTH_BYTES as usize];
     file.read_exact_at(&mut length, offset)?;

@@ -1,15 +1,15 @@
-//! Stock kernels: which Debian package holds the newest of a series, fetched once and kept.
+//! Stock kernels: finds the Debian package with the newest kernel of a series, fetches it once and keeps it.
 //!
-//! A series is a stable branch of Linux as one Debian suite ships it, in the `cloud` flavor of an architecture
-//! (NVMe, ext4 and PCI are built in, so it boots without an initrd). Nothing is installed: packages
-//! are unpacked into the cache. Newer suites split the kernel over several packages; both layouts
-//! are known here.
+//! A series is a stable branch of Linux as one Debian suite ships it, in the `cloud` flavor of an
+//! architecture (NVMe, ext4 and PCI are built in, so it boots without an initrd). Nothing is installed:
+//! packages are unpacked into the cache. Newer suites split the kernel over several packages; this module
+//! handles both layouts.
 //!
-//! Invariant: a cached kernel's manifest lists the SHA-256 of the kernel and of every module, and
-//! whoever uses one of these files verifies it first.
+//! Invariant: a cached kernel's manifest lists the SHA-256 of the kernel and of every module, and each of
+//! these files is verified before use.
 //!
-//! A kernel that was built on this machine can take the place of a stock one ([`Wanted::Built`]): it is
-//! booted from the tree it was built in, and modules are built against that tree.
+//! A kernel built on this machine can replace a stock one ([`Wanted::Built`]): it is booted from its build
+//! tree, and modules are built against that tree.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,15 +26,15 @@ use crate::error::LabError;
 use crate::fetch::{Package, World};
 use crate::tools;
 
-/// How the names of an architecture's kernels end.
+/// Suffix of the names of an architecture's kernels.
 pub(crate) fn flavor(architecture: Architecture) -> String {
     format!("-cloud-{}", architecture.debian())
 }
 
-/// An index may list a version that the archive has just dropped; older ones are tried then.
+/// An index may list a version that the archive has just dropped; then older ones are tried.
 const DOWNLOAD_ATTEMPTS: usize = 3;
 
-/// A kernel series the lab knows how to obtain.
+/// A kernel series that the lab can obtain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Series {
     /// Debian 12's own kernel.
@@ -49,7 +49,7 @@ pub enum Series {
 }
 
 impl Series {
-    /// All of them, oldest first.
+    /// Oldest first.
     pub const ALL: [Self; 3] = [Self::V6_1, Self::V6_12, Self::V7_2];
 
     /// As written on the command line.
@@ -61,7 +61,7 @@ impl Series {
         }
     }
 
-    /// The suites that carry the tools and the compiler it was built with, the first one's release.
+    /// The suites with the tools and the compiler of its build; the first one names the release.
     pub(crate) fn tool_suites(self) -> &'static [&'static str] {
         match self {
             Self::V6_1 | Self::V6_12 => &["bookworm", "bookworm-backports"],
@@ -69,7 +69,6 @@ impl Series {
         }
     }
 
-    /// The suites that carry it.
     pub(crate) fn suites(self) -> &'static [&'static str] {
         match self {
             Self::V6_1 => &["bookworm", "bookworm-security"],
@@ -101,13 +100,12 @@ impl FromStr for Series {
     }
 }
 
-/// Which kernel a guest boots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
     /// The stock kernel of a series.
     Series(Series),
-    /// The one in this tree, of sources that were configured and built. Its own modules are not looked
-    /// for: what a guest needs is built in.
+    /// The kernel in this tree of configured and built sources. Its modules are not used: everything that a
+    /// guest needs is built in.
     Built(PathBuf),
 }
 
@@ -118,10 +116,10 @@ impl From<Series> for Wanted {
 }
 
 impl Wanted {
-    /// The kernel, fetched if need be.
+    /// Obtains the kernel, fetching it if necessary.
     ///
     /// # Errors
-    /// Environment: it cannot be fetched, or the tree holds no kernel.
+    /// Environment: it cannot be fetched, or the tree contains no kernel.
     pub fn obtain(
         &self,
         cache: &Cache,
@@ -136,7 +134,7 @@ impl Wanted {
     }
 }
 
-/// A kernel in the cache, or one that was built here.
+/// A kernel in the cache, or one built here.
 #[derive(Debug, Clone)]
 pub struct Kernel {
     /// `uname -r`.
@@ -146,7 +144,7 @@ pub struct Kernel {
     files: BTreeMap<String, String>,
 }
 
-/// What `manifest.json` holds.
+/// Content of `manifest.json`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Manifest {
@@ -157,7 +155,7 @@ struct Manifest {
 }
 
 impl Kernel {
-    /// The image QEMU boots, verified.
+    /// The image that QEMU boots, verified.
     pub fn image(&self) -> Result<PathBuf, LabError> {
         self.verified(self.image)
     }
@@ -170,12 +168,12 @@ impl Kernel {
             .filter(|path| path.contains(".ko"))
     }
 
-    /// The list of modules built into the kernel, one path a line; empty when the packages brought none.
+    /// The list of modules built into the kernel, one path per line; empty when the packages have none.
     pub fn builtin_modules(&self) -> String {
         fs::read_to_string(self.dir.join("modules.builtin")).unwrap_or_default()
     }
 
-    /// The absolute path of one file, after its checksum was found right.
+    /// The absolute path of a file whose checksum was verified.
     pub fn verified(&self, relative: &str) -> Result<PathBuf, LabError> {
         let path = self.dir.join(relative);
         let expected = self.files.get(relative);
@@ -192,7 +190,7 @@ impl Kernel {
     }
 }
 
-/// The cached kernel of a series, fetched when there is none or it is damaged.
+/// The cached kernel of a series, fetched when it is missing or damaged.
 pub fn obtain(
     cache: &Cache,
     lock: &CacheLock,
@@ -221,7 +219,7 @@ pub fn obtain(
     })
 }
 
-/// The kernel in a tree it was built in.
+/// The kernel in a build tree.
 fn built(tree: &Path) -> Result<Kernel, LabError> {
     let image = "arch/x86/boot/bzImage";
     let release = fs::read_to_string(tree.join("include/config/kernel.release"));
@@ -289,7 +287,7 @@ fn fetch(
             Ok(debs) => {
                 let staging = scratch.path().join("kernel");
                 unpack(&candidate, &flavor, &debs, scratch.path(), &staging)?;
-                // Gone or half gone: the rename below needs the name free.
+                // Already gone or half removed: the rename below needs the name free.
                 let _ = fs::remove_dir_all(dir);
                 return fs::rename(&staging, dir)
                     .map_err(|error| LabError::io("create", dir, error));
@@ -300,7 +298,6 @@ fn fetch(
     Err(last_error)
 }
 
-/// A kernel the archive offers.
 #[derive(Debug, PartialEq, Eq)]
 struct Candidate {
     /// ABI name, for example `6.12.95+deb12`.
@@ -315,7 +312,7 @@ fn candidates(index: &[Package], series: &str, flavor: &str) -> Vec<Candidate> {
         let rest = abi.strip_prefix(series)?;
         (rest.starts_with(['.', '-', '+']) && !abi.contains("unsigned")).then(|| abi.to_owned())
     };
-    // Of two versions of one package, the index lists the newer first.
+    // If a package has two versions, the index lists the newer first.
     let find = |name: String| index.iter().find(|package| package.name == name).cloned();
     let mut found: Vec<Candidate> = Vec::new();
     for package in index {
@@ -341,14 +338,14 @@ fn candidates(index: &[Package], series: &str, flavor: &str) -> Vec<Candidate> {
     found
 }
 
-/// The numbers in a name, for comparing: `6.12.90+deb12.1` -> 6, 12, 90, 12, 1.
+/// The numbers in a name, for comparison: `6.12.90+deb12.1` -> 6, 12, 90, 12, 1.
 fn numbers(text: &str) -> Vec<u64> {
     text.split(|c: char| !c.is_ascii_digit())
         .filter_map(|part| part.parse().ok())
         .collect()
 }
 
-/// Unpacks and arranges a kernel in `staging`, with its manifest.
+/// Unpacks a kernel into `staging`, in the cache's layout, with its manifest.
 fn unpack(
     candidate: &Candidate,
     flavor: &str,
@@ -385,7 +382,7 @@ fn unpack(
     for (from, to) in [(image, "vmlinuz"), (modules.join("kernel"), "modules")] {
         fs::rename(&from, staging.join(to)).map_err(|error| LabError::io("move", &from, error))?;
     }
-    // Optional, for people who look: what is built in and how it was configured.
+    // Optional, for information: the list of built-in modules and the configuration.
     for (from, to) in [
         (modules.join("modules.builtin"), "modules.builtin"),
         (modules.join("config"), "config"),

@@ -1,8 +1,8 @@
-//! Kernel modules for a guest: found, decompressed and put into load order.
+//! Kernel modules for a guest: finds and decompresses them and determines the load order.
 //!
-//! The packages carry no `modules.dep` (Debian makes it at installation), so the order is derived
-//! from each module's own `depends=` field in its `.modinfo` section. A module that is built into
-//! the kernel needs nothing and is left out.
+//! The packages contain no `modules.dep` (Debian generates it at installation), so the order is derived from
+//! the `depends=` field in each module's `.modinfo` section. A module that is built into the kernel has no
+//! dependencies and is skipped.
 
 use std::fs;
 use std::path::Path;
@@ -21,10 +21,10 @@ pub struct Module {
     pub content: Vec<u8>,
 }
 
-/// The named modules and all they depend on, dependencies first.
+/// The named modules and all their dependencies, dependencies first.
 ///
 /// # Errors
-/// An environment error when the kernel neither has nor contains a module.
+/// An environment error when the kernel neither has a module nor has it built in.
 pub fn collect(kernel: &Kernel, names: &[String]) -> Result<Vec<Module>, LabError> {
     let mut ordered = Vec::new();
     let builtin = kernel.builtin_modules();

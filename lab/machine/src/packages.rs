@@ -1,4 +1,4 @@
-//! Debian packages that the cache keeps as they were fetched, with their SHA-256.
+//! Debian packages that the cache keeps as fetched, with their SHA-256.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ struct Manifest {
     packages: BTreeMap<String, String>,
 }
 
-/// Downloads packages into `dir` of the cache, with a manifest beside them.
+/// Downloads packages into `dir` of the cache, with a manifest.
 pub(crate) fn keep(
     cache: &Cache,
     world: &World,
@@ -40,7 +40,7 @@ pub(crate) fn keep(
     let text = serde_json::to_string_pretty(&manifest).expect("a manifest is plain data");
     let path = staging.join("manifest.json");
     fs::write(&path, text).map_err(|error| LabError::io("write", &path, error))?;
-    // Gone or damaged: the rename needs the name free, and its parent.
+    // Already gone or damaged: the rename needs the name free, and its parent.
     let _ = fs::remove_dir_all(dir);
     let parent = dir.parent().unwrap_or(dir);
     fs::create_dir_all(parent).map_err(|error| LabError::io("create", parent, error))?;
@@ -53,7 +53,7 @@ pub(crate) fn keep(
     })
 }
 
-/// Packages that are kept in `dir`, if each is what was fetched.
+/// The packages kept in `dir`, if all are intact.
 pub(crate) fn cached(dir: &Path) -> Option<Vec<PathBuf>> {
     let text = fs::read_to_string(dir.join("manifest.json")).ok()?;
     let manifest: Manifest = serde_json::from_str(&text).ok()?;
@@ -64,7 +64,6 @@ pub(crate) fn cached(dir: &Path) -> Option<Vec<PathBuf>> {
     manifest.packages.into_iter().map(intact).collect()
 }
 
-/// Unpacks a package.
 pub(crate) fn unpack(deb: &Path, tree: &Path) -> Result<(), LabError> {
     let mut command = Command::new(tools::find("dpkg-deb")?);
     command.arg("--extract").arg(deb).arg(tree);

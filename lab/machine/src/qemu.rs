@@ -1,19 +1,18 @@
-//! The QEMU command line of a guest: a pure function of [`Machine`], and what it depends on.
+//! The QEMU command line of a guest, as a pure function of [`Machine`], and the facts it depends on.
 //!
-//! Disks are NVMe because stock kernels have that driver built in. The guest tells them apart by
-//! serial ([`SERIAL_ROOT`] and so on, in `/sys/block/nvme*/device/serial`), never by number: the
-//! kernel probes NVMe devices in parallel.
+//! Disks are NVMe because stock kernels have that driver built in. The guest identifies them by serial
+//! ([`SERIAL_ROOT`] and so on, in `/sys/block/nvme*/device/serial`), never by number, because the kernel
+//! probes NVMe devices in parallel.
 //!
-//! Every disk is `cache=unsafe`: the disk the guest measures is the throttle, and nothing else.
-//! Writes land in the host's page cache and flushes cost nothing beyond the throttle, so a slow or
-//! busy host disk does not leak into the result; the files are thrown away after the run, so
-//! nothing is lost. `cache=none` would make the host's device the second bottleneck.
+//! Every disk is `cache=unsafe`: the throttle alone determines the speed of the disk that the guest measures.
+//! Writes go to the host's page cache and flushes cost nothing beyond the throttle, so a slow or busy host
+//! disk does not affect the result. The files are thrown away after the run, so no data is lost. `cache=none`
+//! would make the host's device a second bottleneck.
 //!
-//! Facts about emulation: QEMU before 10 mis-emulates cmpxchg16b under multi-threaded TCG and the
-//! guest then panics at random in the slab allocator, so the instruction is hidden there. It also
-//! runs into a breakpoint that is no longer there when one CPU patches kernel text that another
-//! one executes; a guest that does so over and over ([`Machine::patches_text`]) gets one thread
-//! for all its CPUs.
+//! Facts about emulation: QEMU before 10 mis-emulates cmpxchg16b under multi-threaded TCG, and the guest then
+//! panics at random in the slab allocator; the instruction is therefore hidden there. It also runs into a
+//! breakpoint that is no longer there when one CPU patches kernel text that another one executes. A guest
+//! that does so over and over ([`Machine::patches_text`]) gets one thread for all its CPUs.
 
 use std::fmt;
 use std::fs;
@@ -36,7 +35,6 @@ pub const SERIAL_JOB: &str = "job";
 /// Serial of the empty, throttled data disk.
 pub const SERIAL_DATA: &str = "data";
 
-/// What to do about a QEMU that does not work.
 const REMEDY: &str = "reinstall QEMU's packages";
 
 /// How the guest's instructions are executed.
@@ -49,7 +47,7 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// As written in results.
+    /// The name used in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kvm => "kvm",
@@ -65,13 +63,13 @@ pub struct Disk {
     pub path: PathBuf,
     /// Serial the guest sees; also the name of the drive.
     pub serial: &'static str,
-    /// Is the image shared and must not change?
+    /// The image is shared and must not change.
     pub read_only: bool,
     /// Reads and writes together, in 10^6 bytes per second; `None` is unlimited.
     pub mbps: Option<u32>,
     /// Requests per second, reads and writes together; `None` is unlimited.
     pub iops: Option<u32>,
-    /// Is what the guest writes thrown away, and the image left as it is?
+    /// Writes of the guest are thrown away, and the image does not change.
     pub forgets: bool,
 }
 
@@ -101,12 +99,10 @@ impl Disk {
     }
 }
 
-/// Everything the command line depends on.
+/// The inputs of the command line.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// Its processor.
     pub architecture: Architecture,
-    /// How to execute.
     pub accelerator: Accelerator,
     /// Major version of QEMU.
     pub qemu_major: u32,
@@ -118,11 +114,10 @@ pub struct Machine {
     pub kernel: PathBuf,
     /// Disks, in order of attachment.
     pub disks: Vec<Disk>,
-    /// More words for the kernel command line.
+    /// Additional words for the kernel command line.
     pub cmdline: Vec<String>,
-    /// The guest patches its kernel's text all the time: attaches and detaches BPF programs.
+    /// The guest often patches its kernel's text: it attaches and detaches BPF programs.
     pub patches_text: bool,
-    /// Where the guest's time comes from.
     pub clock: Clock,
 }
 
@@ -133,14 +128,15 @@ pub enum Clock {
     /// From the host.
     #[default]
     Host,
-    /// Each instruction takes it this much further, all CPUs of the guest in turn: what a program costs is
-    /// then its instructions, and the host's other work hardly shows. Such a guest is always emulated.
+    /// Each instruction advances the time by a fixed amount, all CPUs of the guest in turn. The cost of a
+    /// program is then its instructions, and the host's other work hardly shows. Such a guest is always
+    /// emulated.
     Instructions {
         /// Nanoseconds as a power of two: 0 is one nanosecond, 1 is two.
         shift: u8,
-        /// While all CPUs are idle it jumps to the next timer; otherwise it goes with real time, and a
-        /// host that is late for the guest's timers shows after all. Where the guest waits for the host
-        /// itself (its root disk), any time may pass meanwhile.
+        /// While all CPUs are idle, time jumps to the next timer. Without this, idle time passes in real
+        /// time, and a host that is late for the guest's timers affects the result. Where the guest waits for
+        /// the host itself (its root disk), any amount of time may pass.
         #[serde(default)]
         jumps: bool,
     },
@@ -158,7 +154,7 @@ impl fmt::Display for Clock {
     }
 }
 
-/// What runs the guest, and which processor it sees.
+/// The accelerator and the processor that the guest sees.
 fn processor(machine: &Machine) -> (&'static str, String) {
     if machine.accelerator == Accelerator::Kvm {
         return ("kvm", "host".into());
@@ -174,8 +170,8 @@ fn processor(machine: &Machine) -> (&'static str, String) {
         cpu.push_str(",la57=off,cx16=off");
     }
     if counts && !arm {
-        // An instruction that moves a string counts once for each item; without those that move
-        // bytes, kernel and libc move words, which is nearer to what a processor does.
+        // A string instruction counts once per item. Without instructions that move bytes, kernel and libc
+        // move words, which is closer to a real processor.
         cpu.push_str(",erms=off,fsrm=off");
     }
     let single = counts || old && machine.patches_text;
@@ -221,7 +217,7 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
     arguments.extend(["-kernel".into(), machine.kernel.display().to_string()]);
     let mut cmdline = machine.cmdline.clone();
     if let Clock::Instructions { jumps: true, .. } = machine.clock {
-        // A request to the root disk takes no time of the guest's, or much.
+        // A request to the root disk takes no guest time, or a lot.
         cmdline.push("nvme_core.io_timeout=1000000".into());
     }
     arguments.extend([
@@ -236,9 +232,9 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
     arguments
 }
 
-/// Quiet unless something breaks; a panic or an oops ends the guest at once; pressure information
-/// is on whatever the build's default, and cgroup v1 is out of the way. A word of the caller's takes
-/// the place of ours of the same key: of `cgroup_no_v1=` the kernel adds up all that it is given.
+/// The kernel is quiet unless something breaks. A panic or an oops ends the guest at once, pressure
+/// information is on whatever the build's default, and cgroup v1 is disabled. A word from the caller replaces
+/// ours with the same key, because the kernel accumulates all values of `cgroup_no_v1=`.
 fn kernel_command_line(console: &str, extra: &[String]) -> String {
     let ours = format!(
         "root=PARTUUID={ROOT_PARTUUID} rootwait ro rootfstype=ext4 init=/sbin/lab-init \
@@ -254,7 +250,7 @@ fn kernel_command_line(console: &str, extra: &[String]) -> String {
 }
 
 fn drive(disk: &Disk) -> String {
-    // A comma separates options in this notation; a doubled one is a comma.
+    // A comma separates options in this notation; a doubled comma is literal.
     let path = disk.path.display().to_string().replace(',', ",,");
     let text = format!(
         "if=none,id={},format=raw,cache=unsafe,file={path}",
@@ -275,7 +271,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// The version QEMU reports, as (major version, whole first line).
+/// QEMU's version, as (major version, whole first line).
 pub fn version(architecture: Architecture) -> Result<(u32, String), LabError> {
     let output = tools::run(
         Command::new(tools::find(architecture.qemu())?).arg("--version"),
@@ -300,7 +296,7 @@ fn parse_major(line: &str) -> Option<u32> {
         .ok()
 }
 
-/// May this user open the device at all? Whether a guest boots on it is another question.
+/// Whether this user may open the device. This does not show that a guest boots on it.
 pub fn kvm_is_accessible() -> bool {
     fs::OpenOptions::new()
         .read(true)
@@ -309,7 +305,7 @@ pub fn kvm_is_accessible() -> bool {
         .is_ok()
 }
 
-/// Identifies this boot of the machine with this QEMU, for remembering what was probed.
+/// Identifies this boot of the machine with this QEMU, as a key for the result of the probe.
 pub fn probe_identity(version_line: &str) -> String {
     let boot = fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
     format!("{} {version_line}", boot.trim())

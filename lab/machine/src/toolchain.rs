@@ -1,8 +1,8 @@
-//! The compiler and the tools of a suite that is not this machine's, for building a module in a root of
-//! their own: packages unpacked beside the kernel's headers, entered by `chroot` in a user namespace, so
-//! that nothing needs privileges and nothing is installed.
+//! The compiler and tools of another suite than this machine's, in a root of their own, to build a module.
+//! Packages are unpacked beside the kernel's headers, and the build enters them by `chroot` in a user
+//! namespace, so it needs no privileges and installs nothing.
 //!
-//! The packages are kept below the cache like those of the headers.
+//! The cache keeps the packages as it keeps those of the headers.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::kernels::Series;
 use crate::packages::{cached, keep, unpack};
 use crate::tools;
 
-/// What the kernel's Makefiles call besides the compiler.
+/// Programs that the kernel's Makefiles need besides the compiler.
 const PROGRAMS: [&str; 9] = [
     "base-files",
     "coreutils",
@@ -30,20 +30,20 @@ const PROGRAMS: [&str; 9] = [
     "sed",
 ];
 
-/// In the new root: nothing from outside but devices, for `/dev/null`, and processes, for `objtool`.
+/// From outside, the new root has only devices, for `/dev/null`, and processes, for `objtool`.
 const ENTER: &str = "mount --rbind /dev \"$0/dev\" && mount --rbind /proc \"$0/proc\" && \
      exec chroot \"$0\" /usr/bin/env -i PATH=/usr/bin \"$@\"";
 
-/// Whether the compiler that the headers name is installed; one they do not name is left to them.
+/// Whether the compiler that the headers name is installed; true if they name none.
 pub(crate) fn is_here(headers: &Path) -> bool {
     let text = fs::read_to_string(headers.join(".kernelvariables")).unwrap_or_default();
     compiler(&text).is_none_or(|name| tools::find(&format!("x86_64-linux-gnu-{name}")).is_ok())
 }
 
-/// Unpacks the suite's compiler and tools into `tree`, beside the `headers` that were unpacked there.
+/// Unpacks the suite's compiler and tools into `tree`, beside the unpacked `headers`.
 ///
 /// # Errors
-/// Environment, if they cannot be had.
+/// Environment: they cannot be obtained.
 pub(crate) fn install(
     cache: &Cache,
     series: Series,
@@ -72,7 +72,7 @@ pub(crate) fn install(
         let world = World::open(cache, Architecture::Amd64, suites)?;
         let mut wanted: Vec<String> = PROGRAMS.iter().map(ToString::to_string).collect();
         wanted.push(compiler.to_owned());
-        // For the libraries it needs; the package itself is here already.
+        // For the libraries it needs; the package itself is already here.
         let kbuild = kbuild_package(debs);
         wanted.extend(kbuild.clone());
         let mut closure = world.closure(&wanted)?;
@@ -92,10 +92,10 @@ pub(crate) fn install(
     Ok(())
 }
 
-/// `make` with these arguments, in the root.
+/// `make` with these arguments, in the new root.
 ///
 /// # Errors
-/// Environment, if `unshare` is missing.
+/// Environment: `unshare` is missing.
 pub(crate) fn make(tree: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Command, LabError> {
     let mut command = Command::new(tools::find("unshare")?);
     command
@@ -106,7 +106,7 @@ pub(crate) fn make(tree: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Comma
     Ok(command)
 }
 
-/// The compiler's package, as Debian's headers name it: `gcc-14`.
+/// The compiler's package, as named by Debian's headers: `gcc-14`.
 fn compiler(variables: &str) -> Option<&str> {
     let is_part = |c: char| !(c.is_ascii_alphanumeric() || c == '-');
     variables.split(is_part).find(|word| {
@@ -123,7 +123,7 @@ fn kbuild_package(debs: &[PathBuf]) -> Option<String> {
     found.map(|(package, _)| package.to_owned())
 }
 
-/// `/bin` and the like as links before anything is unpacked into them.
+/// Links such as `/bin`, before anything is unpacked into them.
 fn merge_usr(tree: &Path) -> Result<(), LabError> {
     for name in ["bin", "sbin", "lib", "lib64"] {
         let target = tree.join("usr").join(name);
@@ -137,7 +137,7 @@ fn merge_usr(tree: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
-/// What the packages' own scripts would have set up: `sh` and `awk`.
+/// Sets up `sh` and `awk`, as the packages' own scripts would.
 fn shell(tree: &Path) -> Result<(), LabError> {
     for (name, program) in [("sh", "dash"), ("awk", "mawk")] {
         let link = tree.join("usr/bin").join(name);

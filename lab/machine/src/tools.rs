@@ -1,7 +1,7 @@
-//! The programs the lab calls, where they are, and which Debian package brings each.
+//! The programs that the lab calls, their paths, and the Debian package of each.
 //!
-//! Nothing here needs privileges. An ordinary user's PATH on Debian lacks the `sbin` directories
-//! where `mke2fs` lives, so they are searched too.
+//! No privileges are needed. The PATH of an ordinary user on Debian lacks the `sbin` directories that contain
+//! `mke2fs`, so they are searched too.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -21,10 +21,10 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("zstd", "zstd"),
 ];
 
-/// Emulates a processor that few guests have.
+/// Emulates a processor that few guests use.
 const OTHER_QEMU: (&str, &str) = ("qemu-system-aarch64", "qemu-system-arm");
 
-/// Gives files of an ordinary user to root inside an image; root does not need it.
+/// Makes files of an ordinary user belong to root inside an image; root does not need it.
 const FAKEROOT: (&str, &str) = ("fakeroot", "fakeroot");
 
 /// The path of a program, or an error that names the package to install.
@@ -48,10 +48,10 @@ pub fn check_all() -> Result<(), LabError> {
     }
 }
 
-/// Runs a command to its end, without input, in the C locale.
+/// Runs a command to completion, without input, in the C locale.
 ///
 /// # Errors
-/// An environment error with the first line of the command's complaint when it fails.
+/// An environment error with the most informative line of its stderr when it fails.
 pub fn run(command: &mut Command, remedy: &str) -> Result<Output, LabError> {
     let name = Path::new(command.get_program())
         .file_name()
@@ -71,12 +71,11 @@ pub fn run(command: &mut Command, remedy: &str) -> Result<Output, LabError> {
     ))
 }
 
-/// Is the effective user root?
 pub fn running_as_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The line of a program's stderr that tells most: an `E:` line, else the first that says anything.
+/// The most informative line of a program's stderr: an `E:` line, else the first that is not empty.
 fn first_complaint(stderr: &str) -> String {
     let lines = || {
         stderr

@@ -1,16 +1,16 @@
-//! One boot of a guest: prepare what it needs, hand it a job, follow it, take its report.
+//! One boot of a guest: prepares its inputs, hands it a job, follows it, collects its report.
 //!
-//! Works for any user. Preparation (kernel, root image, tools image, choice of accelerator) happens
-//! under the cache's lock and costs nothing but checksums when all is there; the disks of a run are
-//! its own and vanish with it.
+//! Works for any user. Preparation (kernel, root image, tools image, choice of accelerator) happens under the
+//! cache's lock and costs only checksums when everything is cached. The disks of a run are its own and are
+//! removed with it.
 //!
-//! A guest that panics is the machine's failure (emulation has rare faults of its own), so it is
-//! started once more and [`GuestOutput::retries`] says so. A second panic, or a guest that passes
-//! its time limit, is an environment error that names the console's log.
+//! A panic of a guest is a failure of the machine (emulation has rare faults of its own), so the guest is
+//! started once more and [`GuestOutput::retries`] records it. A second panic, or a guest that exceeds its
+//! time limit, is an environment error that names the console's log.
 //!
-//! Conventions of the console: a line that begins with [`PROGRESS_PREFIX`] goes to the caller; one
-//! that begins with [`FAILURE_PREFIX`] says why the guest program gave up, and is the error when
-//! no report follows.
+//! Conventions of the console: a line that starts with [`PROGRESS_PREFIX`] goes to the caller. A line that
+//! starts with [`FAILURE_PREFIX`] says why the guest program gave up, and becomes the error when no report
+//! follows.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -28,24 +28,22 @@ use crate::qemu::{
 };
 use crate::{image, tools};
 
-/// A console line that begins with this tells the caller what the guest is doing.
+/// A console line with this prefix tells the caller what the guest is doing.
 pub const PROGRESS_PREFIX: &str = "@lab ";
 
-/// A console line that begins with this says in one line why the guest program gave up.
+/// A console line with this prefix says in one line why the guest program gave up.
 pub const FAILURE_PREFIX: &str = "@lab-error ";
 
 /// Printed by the guest's init as its first act.
 const INIT_IS_UP: &str = "lab-init: up";
 
-/// A guest that does not reach its init on KVM within this does not run on it.
+/// A guest that does not reach its init on KVM within this time does not run on KVM.
 const KVM_PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What to boot.
 #[derive(Debug, Clone)]
 pub struct VmSpec {
-    /// Its processor.
     pub architecture: Architecture,
-    /// Which kernel.
     pub kernel: Wanted,
     /// Guest memory in bytes.
     pub memory_bytes: u64,
@@ -57,30 +55,29 @@ pub struct VmSpec {
     pub disk_iops: Option<u32>,
     /// Size of the empty data disk in bytes; 0 for none.
     pub data_bytes: u64,
-    /// Where the data disk comes from and what becomes of it.
+    /// The source of the data disk and its fate.
     pub data: DataDisk,
     /// Programs put into `/opt/lab`; the guest runs the first one.
     pub binaries: Vec<PathBuf>,
-    /// Kernel modules put into `/opt/lab/modules`, with what they depend on.
+    /// Kernel modules put into `/opt/lab/modules`, with their dependencies.
     pub modules: Vec<String>,
-    /// The Debian release that the root is made of.
+    /// The Debian release of the root.
     pub release: &'static str,
     /// Debian packages in the root besides [`image::BASE_PACKAGES`].
     pub extra_packages: Vec<String>,
     /// Limit for the whole boot, from power-on to power-off.
     pub timeout: Duration,
-    /// Where the console is kept.
+    /// Path of the console log.
     pub console_log: PathBuf,
-    /// More words for the kernel command line.
+    /// Additional words for the kernel command line.
     pub cmdline: Vec<String>,
     /// See [`Machine::patches_text`].
     pub patches_text: bool,
-    /// Where its time comes from.
     pub clock: Clock,
 }
 
 impl VmSpec {
-    /// A guest of two CPUs and 1 GiB on the host's clock, without a data disk and its limits.
+    /// A guest with two CPUs and 1 GiB on the host's clock, without a data disk and its limits.
     pub fn new(kernel: impl Into<Wanted>, binaries: Vec<PathBuf>, timeout: Duration) -> Self {
         Self {
             architecture: Architecture::default(),
@@ -104,30 +101,27 @@ impl VmSpec {
     }
 }
 
-/// Where a guest's data disk comes from and what becomes of it.
+/// The source of a guest's data disk and its fate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum DataDisk {
-    /// Empty, and gone with the run.
+    /// Empty; removed with the run.
     #[default]
     Scratch,
-    /// Empty, at this path, and kept.
+    /// Empty; created at this path and kept.
     MadeAt(PathBuf),
-    /// This image; what the guest writes is thrown away.
+    /// This image; writes of the guest are thrown away.
     From(PathBuf),
 }
 
-/// What a guest left.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GuestOutput {
-    /// The report, as the guest wrote it.
     pub report: Vec<u8>,
     /// The console of the boot that wrote it.
     pub console_log: PathBuf,
-    /// Boots that panicked before the one that did not.
+    /// Boots that panicked before the one that succeeded.
     pub retries: u32,
-    /// Seconds from power-on to the guest's init; `None` when it did not say so.
+    /// Seconds from power-on to the guest's init; `None` when it did not report it.
     pub boot_s: Option<f64>,
-    /// How it was executed.
     pub accelerator: Accelerator,
     /// `uname -r` of the kernel booted.
     pub kernel_release: String,
@@ -135,7 +129,6 @@ pub struct GuestOutput {
     pub qemu_version: String,
 }
 
-/// What a boot needs from the cache.
 #[derive(Debug)]
 pub struct Prepared {
     cache: Cache,
@@ -176,7 +169,7 @@ pub fn prepare(spec: &VmSpec, progress: &mut dyn FnMut(&str)) -> Result<Prepared
         qemu_major,
         qemu_version,
     };
-    // Only the emulator counts instructions, and it alone has another processor than the host.
+    // Only the emulator can count instructions, and only it can run another architecture than the host's.
     if spec.clock == Clock::Host && architecture == Architecture::default() {
         prepared.accelerator = choose_accelerator(&prepared, &lock, progress)?;
     }
@@ -186,8 +179,8 @@ pub fn prepare(spec: &VmSpec, progress: &mut dyn FnMut(&str)) -> Result<Prepared
 /// Boots a guest with a job and returns its report.
 ///
 /// # Errors
-/// Environment (exit code 69): something is missing, the guest panicked twice or passed its time
-/// limit. Failed (1): the guest program gave up, or the lab was interrupted.
+/// Environment (exit code 69): something is missing, or the guest panicked twice or exceeded its time limit.
+/// Failed (1): the guest program gave up, or the lab was interrupted.
 pub fn run_guest(
     spec: &VmSpec,
     job: &[u8],
@@ -347,8 +340,8 @@ fn empty(path: PathBuf, bytes: u64) -> Result<PathBuf, LabError> {
     Ok(path)
 }
 
-/// KVM only where this kernel really reaches its init on it; the answer is kept until the machine
-/// boots again or QEMU changes.
+/// Chooses KVM only if this kernel actually reaches its init on it. The answer is kept until the machine
+/// reboots or QEMU changes.
 fn choose_accelerator(
     prepared: &Prepared,
     _lock: &CacheLock,

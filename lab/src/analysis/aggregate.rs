@@ -1,19 +1,16 @@
-//! From several runs to one set of figures: the median of each number, and its spread.
+//! Aggregates several runs into one set of figures: the median of each number, and its spread.
 //!
-//! Works on the JSON form, number by number, so a figure added later is aggregated too. A number
-//! that is unknown in some runs is the median of those that know it.
+//! Works on the JSON form, number by number, so a figure added later is aggregated too. A number that is
+//! unknown in some runs is the median over the other runs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::figures::Figures;
 
-/// Least and greatest value over the runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Range {
-    /// Least.
     pub min: f64,
-    /// Greatest.
     pub max: f64,
 }
 
@@ -38,7 +35,6 @@ impl Range {
     }
 }
 
-/// Spread of the summary figures over the runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// See [`Figures`], here and below.
@@ -57,7 +53,6 @@ pub struct Spread {
     pub container_normalized: Vec<Option<Range>>,
 }
 
-/// Spread over runs.
 pub fn spread(runs: &[Figures]) -> Spread {
     let range = |field: fn(&Figures) -> Option<f64>| Range::of(runs.iter().map(field));
     let count = runs
@@ -84,7 +79,7 @@ pub fn spread(runs: &[Figures]) -> Spread {
     }
 }
 
-/// Median of every number over runs; default figures for no runs.
+/// Median of every number over the runs; default figures for no runs.
 pub fn medians(runs: &[Figures]) -> Figures {
     let values: Vec<Value> = runs
         .iter()

@@ -1,5 +1,5 @@
-//! result.json: the whole experiment, its environment, its figures and its record. The same for all
-//! experiments that compare policies; their settings and the figures of a policy differ.
+//! result.json: the whole experiment, its environment, its figures and its record. The layout is the same for
+//! all experiments that compare policies; their settings and the figures of a policy differ.
 
 use std::collections::BTreeMap;
 
@@ -9,34 +9,32 @@ use serde::{Deserialize, Serialize};
 use super::hostile::HostileFigures;
 use crate::policy::Policy;
 
-/// Version of the layout; readers refuse a newer one.
+/// Version of the layout; a reader refuses a newer one.
 pub const SCHEMA: u32 = 1;
 
-/// result.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Document<S, R> {
     pub schema: u32,
     pub experiment: String,
     /// `uname -r` of the guest.
     pub kernel: String,
-    /// All that is needed to make it again.
+    /// Everything needed to reproduce the result.
     pub environment: Environment<S>,
     /// Figures and record of each policy.
     pub policies: BTreeMap<Policy, R>,
-    /// What a hostile tenant did to the others.
+    /// Effects of a hostile tenant on the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostile: Option<HostileFigures>,
 }
 
-/// Where and how an experiment was run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Environment<S> {
-    /// The command that made it.
+    /// The command that produced it.
     pub command: String,
     pub justitia_version: String,
-    /// When it ended, seconds since 1970.
+    /// End of the experiment, seconds since 1970.
     pub recorded_at_s: u64,
-    /// Facts the guest read back.
+    /// Facts that the guest read back.
     pub guest: BTreeMap<String, String>,
     /// Facts about the virtual machine.
     pub machine: BTreeMap<String, String>,
@@ -49,10 +47,10 @@ impl<S, R> Document<S, R>
 where
     Self: DeserializeOwned,
 {
-    /// Reads result.json.
+    /// Parses result.json.
     ///
     /// # Errors
-    /// Says where the text is not a result.
+    /// The error says where the text is not a result.
     pub fn parse(text: &str) -> Result<Self, String> {
         let document: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if document.schema > SCHEMA {
@@ -65,7 +63,7 @@ where
     }
 }
 
-/// The environment of an experiment that has not begun.
+/// The environment of an experiment that has not started.
 pub fn environment<S>(settings: S, command: String) -> Environment<S> {
     Environment {
         command,

@@ -1,11 +1,11 @@
-//! What the kernel module's gate counted under a policy, in a line: from the agent's report two thirds
+//! Counters of the kernel module's gate under a policy, in one line, from the agent's report two thirds
 //! through the measured phase.
 
 use serde_json::Value;
 
 use super::weighted::Document;
 
-/// A line for each policy that had a gate, of its last run.
+/// One line for each policy that had a gate, from its last run.
 pub fn lines(document: &Document) -> Vec<String> {
     let lines = document.in_order().filter_map(|(policy, result)| {
         let status = result.runs.last()?.record.agent_status.as_ref()?;

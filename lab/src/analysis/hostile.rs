@@ -1,5 +1,5 @@
-//! What a hostile tenant did to the others: bandwidth beside it over bandwidth beside an honest one, and
-//! whether the agent kept within its bounds.
+//! Effects of a hostile tenant on the others: bandwidth beside it over bandwidth beside an honest one, and
+//! whether the agent stayed within its bounds.
 
 use std::collections::BTreeMap;
 
@@ -10,37 +10,35 @@ use crate::experiments::hostile::AGENT_MEMORY_MAX;
 use crate::experiments::settings::Settings;
 use crate::protocol::{Policy, TenantReport};
 
-/// Everything of interest, of all runs under `hostile`.
+/// The figures over all runs under `hostile`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostileFigures {
-    /// Per honest container; null where the control was not run.
+    /// Per honest container; null if the control was not run.
     pub honest: Vec<HonestFigures>,
-    /// Bandwidth of all honest ones together over that in the control.
+    /// Total bandwidth of the honest containers over that in the control.
     pub honest_ratio: Option<f64>,
     /// The agent's bound, 10^6 bytes.
     pub agent_bound_mb: f64,
-    /// The most that the agent's cgroup was charged, page cache and kernel memory too.
+    /// Peak charge of the agent's cgroup, with page cache and kernel memory.
     pub agent_charged_peak_mb: Option<f64>,
-    /// Problems in `status` two thirds through, at most; null if it did not answer.
+    /// Largest number of problems in `status` two thirds through; null if it did not answer.
     pub problems: Option<usize>,
     /// Settings that changed in cgroups that are nobody's to manage.
     pub unmanaged_written: Vec<String>,
-    /// Characters that a terminal obeys, in what commands printed and the agent logged.
+    /// Characters that a terminal would interpret, in the output of commands and the agent's log.
     pub control_characters: u64,
-    /// What the tenant did: the least of the runs.
+    /// Numbers of the tenant's attacks: the least of the runs.
     pub attacks: BTreeMap<String, u64>,
 }
 
-/// One honest container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HonestFigures {
-    /// Its name.
     pub name: String,
     /// Its bandwidth beside the hostile tenant over that beside the honest one.
     pub ratio: Option<f64>,
 }
 
-/// Figures of the policies of an experiment; `None` where no tenant attacked.
+/// Figures of the policies of an experiment; `None` if no tenant attacked.
 pub fn figures(
     settings: &Settings,
     policies: &BTreeMap<Policy, PolicyResult>,
@@ -98,7 +96,7 @@ pub fn figures(
     })
 }
 
-/// The same for a person.
+/// The same as text.
 pub fn lines(figures: &HostileFigures) -> Vec<String> {
     let percent = |ratio: Option<f64>| {
         ratio.map_or("unknown".to_owned(), |r| {

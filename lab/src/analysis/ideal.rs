@@ -1,18 +1,18 @@
-//! What each container was entitled to: its share by weight among those who worked.
+//! The entitlement of each container: its share by weight among the containers that worked.
 //!
-//! For containers that always work this is `w_i / W`, nested or not: the guest gives a group that
-//! holds containers the sum of their weights. Pausing changes it: whoever pauses lends its share,
-//! to its siblings first, so the entitlement is counted second by second among those whose duty
+//! For containers that always work this is `w_i / W`, nested or not: the guest gives a group that contains
+//! containers the sum of their weights. Pauses change it: a container that pauses lends its share, to its
+//! siblings first. The entitlement is therefore counted second by second among the containers whose duty
 //! cycle has them working, in proportion to the bytes moved.
 
 use std::collections::BTreeMap;
 
 use crate::experiments::containers::ContainerSpec;
 
-/// Shares become the integer weights of the metrics at this resolution.
+/// Resolution at which shares become the integer weights of the metrics.
 const RESOLUTION: f64 = 1_000_000.0;
 
-/// Share of each container among those that work, 0 to 1; all 0 if nobody works.
+/// Share of each container among those that work, 0 to 1; all 0 if none works.
 pub fn shares(containers: &[ContainerSpec], working: &[bool]) -> Vec<f64> {
     let members: Vec<Member<'_>> = containers
         .iter()
@@ -38,7 +38,7 @@ struct Member<'a> {
     working: bool,
 }
 
-/// Divides `share` among the children at one level of the tree in which somebody works.
+/// Divides `share` among the children at one level of the tree, those with a working container.
 fn divide(members: &[&Member<'_>], level: usize, share: f64, shares: &mut [f64]) {
     let mut children: BTreeMap<&str, Vec<&Member<'_>>> = BTreeMap::new();
     for member in members {
@@ -56,7 +56,7 @@ fn divide(members: &[&Member<'_>], level: usize, share: f64, shares: &mut [f64])
     }
 }
 
-/// Whether the duty cycle of a container has it working at a time.
+/// Whether the duty cycle of a container has it working at the given time.
 pub fn works_at(container: &ContainerSpec, time_s: f64) -> bool {
     match container.duty_s {
         None | Some(0) => true,
@@ -64,7 +64,7 @@ pub fn works_at(container: &ContainerSpec, time_s: f64) -> bool {
     }
 }
 
-/// Entitled share of each container over intervals of `(middle in seconds, bytes moved by all)`.
+/// Entitlement of each container over intervals of `(middle in seconds, bytes moved by all)`.
 pub fn over_time(containers: &[ContainerSpec], intervals: &[(f64, f64)]) -> Vec<f64> {
     if containers
         .iter()
@@ -89,8 +89,8 @@ pub fn over_time(containers: &[ContainerSpec], intervals: &[(f64, f64)]) -> Vec<
     entitled
 }
 
-/// Weights for the metrics: the containers' own where shares follow from them directly, otherwise
-/// the shares in millionths.
+/// Weights for the metrics: the containers' own if shares follow from them directly, otherwise the shares in
+/// millionths.
 pub fn effective_weights(containers: &[ContainerSpec], shares: &[f64]) -> Vec<u32> {
     if containers
         .iter()

@@ -1,12 +1,12 @@
-//! Layout of result.json: objects one key a line, a list of plain values on one line.
+//! Layout of result.json: one line per key of an object, one line per list of plain values.
 //!
-//! A run has thousands of samples; pretty-printed the usual way each would take a line of its own.
+//! A run has thousands of samples; with the usual pretty-printing each would take its own line.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// Renders a value, with a newline at the end.
+/// Renders a value, with a trailing newline.
 pub fn render(value: &Value) -> String {
     let mut text = String::new();
     write_value(&mut text, value, 0);

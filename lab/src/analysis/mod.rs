@@ -1,11 +1,11 @@
-//! The analysis: from recorded series to figures. Pure; runs as often as one likes on one record.
+//! The analysis computes figures from recorded series. It is pure, so a record can be analyzed any number of
+//! times.
 //!
-//! [`record`] keeps what a guest measured, [`ideal`] says what each container was entitled to,
-//! [`window`] turns one run into [`figures`], [`aggregate`] turns runs into medians with their
-//! spread, [`document`] is result.json and [`json`] its layout, [`notes`] what a reader
-//! must know before believing a figure. Rates in 10^6 bytes per second
-//! (`mb_per_s`), sizes in 10^6 bytes (`mb`), times as their names say. Unknown is `None` (null),
-//! never zero.
+//! [`record`] keeps what a guest measured, [`ideal`] computes the entitlement of each container, [`window`]
+//! turns one run into [`figures`], [`aggregate`] turns runs into medians with their spread, [`document`] is
+//! result.json and [`json`] its layout, and [`notes`] finds reasons to doubt a figure. Rates are in 10^6
+//! bytes per second (`mb_per_s`), sizes in 10^6 bytes (`mb`), times as their names say. Unknown is `None`
+//! (null), never zero.
 
 pub mod aggregate;
 pub mod document;

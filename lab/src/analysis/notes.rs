@@ -1,4 +1,4 @@
-//! What a reader must know before believing a figure, found in the record itself.
+//! Notes on the validity of a figure, derived from the record itself.
 
 use super::record::RunRecord;
 use super::result::{AnalyzedRun, PolicyResult};
@@ -7,20 +7,20 @@ use crate::experiments::Measure;
 use crate::protocol::Policy;
 use justitia_machine::qemu::Clock;
 
-/// A run whose disk is idle more than this is not contended for it.
+/// A disk used at less than this fraction of its bandwidth is not contended.
 const CONTENDED_FROM: f64 = 0.85;
-/// A guest whose host is busier than this with other work is not measured but hindered.
+/// If the host is busier than this with other work, it distorts the measurement.
 const QUIET_BELOW: f64 = 0.1;
-/// Runs on a host this fast, of the fastest, can be compared with it.
+/// Runs whose host had at least this fraction of the fastest speed are comparable.
 const SAME_SPEED_FROM: f64 = 0.85;
 /// A guest this busy has no CPU time to spare.
 const SHORT_FROM: f64 = 0.95;
 
-/// Notes on a document, the most doubtful first. Empty when nothing stands out.
+/// Notes on a document, the most serious first. Empty if nothing stands out.
 pub fn notes(document: &Document) -> Vec<String> {
     let settings = &document.environment.settings;
     let mut notes = Vec::new();
-    // A clock of instructions does not see the host.
+    // With a clock of instructions the guest is independent of the host.
     if settings.choices.clock == Clock::Host {
         notes.extend(busy_host(document));
         notes.extend(slow_host(document));
@@ -79,7 +79,7 @@ pub fn notes(document: &Document) -> Vec<String> {
     notes
 }
 
-/// The policies of which a run has this figure at or above `from`, with the highest.
+/// The policies with a run whose figure is at least `from`, with the highest value.
 fn policies_from(
     document: &Document,
     from: f64,
@@ -93,7 +93,7 @@ fn policies_from(
     all.filter(|(_, most)| *most >= from).collect()
 }
 
-/// A host that others use makes policies differ for no reason of their own.
+/// On a host with other work, policies differ without cause.
 fn busy_host(document: &Document) -> Option<String> {
     let busy = policies_from(document, QUIET_BELOW, |record| {
         record.head.host_busy_with_others
@@ -111,7 +111,7 @@ fn busy_host(document: &Document) -> Option<String> {
     })
 }
 
-/// A host whose CPUs change their speed does too, and nobody there is to be seen.
+/// The same holds if the host's CPUs change their speed, although no other work is visible there.
 fn slow_host(document: &Document) -> Option<String> {
     let speeds = || {
         document.in_order().flat_map(|(policy, result)| {
@@ -134,7 +134,7 @@ fn slow_host(document: &Document) -> Option<String> {
     })
 }
 
-/// A guest without CPU time to spare is no faster for what a policy does with memory and disk.
+/// A guest without CPU time to spare does not get faster by what a policy does with memory and disk.
 fn short_of_cpu(document: &Document) -> Option<String> {
     let busy: Vec<String> = policies_from(document, SHORT_FROM, |record| record.guest_cpu_busy)
         .iter()
@@ -149,7 +149,7 @@ fn short_of_cpu(document: &Document) -> Option<String> {
     })
 }
 
-/// A disk with time to spare does not make anybody compete.
+/// On a disk with time to spare nobody competes.
 fn uncontended(document: &Document, name: &str) -> Option<String> {
     let figures = &document.policies.get(&Policy::Conventional)?.figures;
     let used = figures.device_read_mb_per_s? + figures.device_write_mb_per_s?;
@@ -163,7 +163,7 @@ fn uncontended(document: &Document, name: &str) -> Option<String> {
     })
 }
 
-/// Operations over two seconds that conventional does not have.
+/// Operations over two seconds that do not occur under conventional.
 fn slower_operations(document: &Document) -> Option<String> {
     let slow = |policy: Policy| document.policies.get(&policy)?.figures.slow_ops;
     let base = slow(Policy::Conventional)?;

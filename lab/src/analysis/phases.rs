@@ -1,29 +1,24 @@
-//! The phases of a load: how fast, and how long its operations took.
+//! Figures of the phases of a load: throughput and latency.
 
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::PhaseReport;
 
-/// One phase of one container.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseFigures {
     /// `quiet` or `pressed`.
     pub name: String,
-    /// Its length.
     pub seconds: Option<f64>,
     /// Bytes read, or of anonymous memory touched, over its length.
     pub mb_per_s: Option<f64>,
-    /// Operations.
     pub ops: Option<f64>,
-    /// Half of them took no longer; likewise below.
+    /// Percentiles and maximum of the latency.
     pub p50_ms: Option<f64>,
-    /// Ninety-nine of a hundred.
     pub p99_ms: Option<f64>,
     pub max_ms: Option<f64>,
 }
 
 impl PhaseFigures {
-    /// The figures of a phase.
     pub fn of(report: &PhaseReport) -> Self {
         let ms = |us: Option<u64>| us.map(|us| us as f64 / 1e3);
         let seconds = report.seconds.filter(|seconds| *seconds > 0.0);

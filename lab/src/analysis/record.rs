@@ -1,7 +1,7 @@
-//! The record of one run: what a guest measured, kept in full so that it can be analyzed again.
+//! The record of one run: everything that a guest measured, so that it can be analyzed again.
 //!
-//! Series are stored by column, which is a third of the size and what a plot wants. Counters are
-//! cumulative since the start of the measured phase.
+//! Series are stored by column, which takes a third of the size and suits a plot. Counters are cumulative
+//! since the start of the measured phase.
 
 use std::collections::BTreeMap;
 
@@ -12,35 +12,33 @@ use super::run::Run;
 use crate::experiments::Measure;
 use crate::protocol::{AgentCost, ContainerReport, GuestReport, PhaseReport, Sample, TenantReport};
 
-/// One policy of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     #[serde(flatten)]
     pub head: Run,
     /// `uname -r`.
     pub kernel: String,
-    /// Seconds the measured phase really took.
+    /// Actual length of the measured phase.
     pub seconds: f64,
-    /// Seconds the guest took to prepare the files; `None` if it did not say.
+    /// Time that the guest took to prepare the files; `None` if it did not report it.
     #[serde(default)]
     pub prepare_s: Option<f64>,
-    /// Part of the guest's CPU time that was not idle, 0 to 1; `None` if unknown.
+    /// Fraction of the guest's CPU time that was not idle, 0 to 1; `None` if unknown.
     #[serde(default)]
     pub guest_cpu_busy: Option<f64>,
-    /// What the agent cost; `None` if none ran or it could not be measured.
+    /// Cost of the agent; `None` if none ran or it could not be measured.
     pub agent: Option<AgentCost>,
-    /// Knobs whose value after the run is not that before it.
+    /// Knobs whose value after the run differs from that before it.
     pub knob_differences: Vec<KnobDifference>,
     /// Last lines of the agent's log.
     pub agent_log: String,
     /// `justitia status --json` two thirds through.
     pub agent_status: Option<serde_json::Value>,
-    /// Raw series.
     pub series: Vec<Series>,
-    /// Residency of the files of interest.
+    /// Residency of the watched files.
     #[serde(default)]
     pub files: Vec<FileSeries>,
-    /// What was seen around a tenant.
+    /// Observations around a tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<TenantReport>,
 }
@@ -50,9 +48,9 @@ pub struct RunRecord {
 pub struct KnobDifference {
     /// Path relative to the cgroup mount.
     pub knob: String,
-    /// Value before the agent started; `None` if it was not there.
+    /// Value before the agent started; `None` if the knob did not exist.
     pub before: Option<String>,
-    /// Value after it ended; `None` if it was not there.
+    /// Value after the agent ended; `None` if the knob did not exist.
     pub after: Option<String>,
 }
 
@@ -63,9 +61,8 @@ pub struct Series {
     pub weight: u32,
     /// Operations over two seconds.
     pub slow_ops: u64,
-    /// Longest operation.
     pub max_latency_us: u64,
-    /// When its fixed job was done.
+    /// Time at which its fixed job was done.
     pub finished_at_s: Option<f64>,
     /// Phases that the load timed itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -79,13 +76,10 @@ pub struct Series {
     pub device_read_bytes: Vec<u64>,
     /// Bytes written to the device.
     pub device_write_bytes: Vec<u64>,
-    /// Operations.
     pub ops: Vec<u64>,
     /// Sum of latencies.
     pub latency_us: Vec<u64>,
-    /// Page cache.
     pub file_bytes: Vec<u64>,
-    /// Anonymous memory.
     pub anon_bytes: Vec<u64>,
     /// memory.low, `None` for max.
     pub low_bytes: Vec<Option<u64>>,
@@ -98,7 +92,6 @@ pub struct Series {
 }
 
 impl Series {
-    /// The columns of a report.
     pub fn of(report: &ContainerReport) -> Self {
         fn column<T>(samples: &[Sample], field: impl Fn(&Sample) -> T) -> Vec<T> {
             samples.iter().map(field).collect()
@@ -127,7 +120,6 @@ impl Series {
         }
     }
 
-    /// Bytes read and written, by sample.
     pub fn all_bytes(&self) -> Vec<u64> {
         self.read_bytes
             .iter()
@@ -136,7 +128,7 @@ impl Series {
             .collect()
     }
 
-    /// A cumulative counter at a time between two samples; `None` outside the record.
+    /// A cumulative counter at a time between two samples, interpolated; `None` outside the record.
     pub fn at(&self, column: &[u64], time_s: f64) -> Option<f64> {
         let after = self.at_s.iter().position(|&t| t >= time_s)?;
         let value = *column.get(after)? as f64;
@@ -151,16 +143,15 @@ impl Series {
         Some(before + (value - before) * (time_s - t0) / (t1 - t0))
     }
 
-    /// Time of the last sample.
     pub fn end_s(&self) -> Option<f64> {
         self.at_s.last().copied()
     }
 }
 
 impl RunRecord {
-    /// About how long the agent lived, which is what its CPU time is spread over. It starts with
-    /// the measured phase where that has a window, and before the files are written where reclaim
-    /// while they are is part of the experiment. `None` if that is not known.
+    /// Approximate lifetime of the agent, over which its CPU time is averaged. The agent starts with the
+    /// measured phase if the measure is a window, and before the files are written if reclaim during that is
+    /// part of the experiment. `None` if unknown.
     pub fn agent_alive_s(&self, measure: Measure) -> Option<f64> {
         let alive_s = match measure {
             Measure::Window | Measure::Phases => self.seconds,
@@ -169,7 +160,6 @@ impl RunRecord {
         (alive_s > 0.0).then_some(alive_s)
     }
 
-    /// Keeps a report.
     pub fn of(head: Run, report: &GuestReport) -> Self {
         Self {
             head,
@@ -191,7 +181,7 @@ impl RunRecord {
     }
 }
 
-/// Knobs that differ, in the order of their paths.
+/// Knobs that differ, sorted by path.
 fn differences(
     before: &BTreeMap<String, String>,
     after: &BTreeMap<String, String>,

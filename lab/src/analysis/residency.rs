@@ -1,7 +1,7 @@
-//! What stayed in the page cache of the files that a guest watched.
+//! How much of the watched files stayed in the page cache.
 //!
-//! Sizes in 10^6 bytes. *Before* is the last look before the pollution, *least* the lowest value
-//! after it, *end* the last look. Unknown is `None`.
+//! Sizes in 10^6 bytes. *Before* is the last sample before the pollution, *least* the lowest value after it,
+//! *end* the last sample. Unknown is `None`.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,14 +13,12 @@ pub struct FileSeries {
     /// Name: `shared file`, or the container whose own file it is.
     pub name: String,
     pub bytes: u64,
-    /// Time of each look.
     pub at_s: Vec<f64>,
     /// Bytes in the page cache.
     pub resident_bytes: Vec<Option<u64>>,
 }
 
 impl FileSeries {
-    /// The columns of a report.
     pub fn of(report: &FileReport) -> Self {
         Self {
             name: report.name.clone(),
@@ -31,7 +29,7 @@ impl FileSeries {
     }
 }
 
-/// What stayed of one file.
+/// The residency of one file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileFigures {
     /// See [`FileSeries`].
@@ -46,7 +44,7 @@ pub struct FileFigures {
 }
 
 impl FileFigures {
-    /// The figures of a file when pollution begins at `from_s`.
+    /// The figures of a file if pollution begins at `from_s`.
     pub fn of(series: &FileSeries, from_s: f64) -> Self {
         let looks = || series.at_s.iter().zip(&series.resident_bytes);
         let mb = |bytes: u64| bytes as f64 / 1e6;
@@ -66,7 +64,7 @@ impl FileFigures {
         }
     }
 
-    /// Part of it that was resident at the lowest point, 0 to 1.
+    /// Fraction of it that was resident at the lowest point, 0 to 1.
     pub fn least_part(&self) -> Option<f64> {
         Some(self.least_mb? / self.size_mb.filter(|size| *size > 0.0)?)
     }

@@ -1,7 +1,7 @@
-//! What the runs of one policy come to.
+//! The result of the runs of one policy.
 //!
-//! Top-level figures are medians over the runs, after the warm-up; `whole_run` holds the same without
-//! leaving anything out.
+//! Top-level figures are medians over the runs, without the warm-up; `whole_run` has the same figures for the
+//! whole runs.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,18 +14,18 @@ use crate::experiments::settings::Settings;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PolicyResult {
-    /// Medians over the runs, after the warm-up.
+    /// Medians over the runs, without the warm-up.
     #[serde(flatten)]
     pub figures: Figures,
     /// Spread of the same over the runs.
     pub spread: Spread,
-    /// Medians over the runs, nothing left out.
+    /// Medians over the whole runs.
     pub whole_run: Figures,
-    /// What the agent cost; null if none ran.
+    /// Cost of the agent; null if none ran.
     pub agent: Option<AgentFigures>,
-    /// Every knob had its prior value after every run.
+    /// Whether every knob had its prior value after every run.
     pub knobs_restored: bool,
-    /// Those that had not.
+    /// The knobs that did not.
     pub knob_differences: Vec<KnobDifference>,
     /// Runs, each with its own figures and raw series.
     pub runs: Vec<AnalyzedRun>,
@@ -34,18 +34,16 @@ pub struct PolicyResult {
 /// Cost of the agent: median of the runs for CPU, maximum for memory.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct AgentFigures {
-    /// CPU time over the agent's life, percent of one core of the guest; null if not known.
+    /// CPU time over the agent's life, percent of one core of the guest; null if unknown.
     pub cpu_percent: Option<f64>,
     /// Peak resident memory, 10^6 bytes.
     pub peak_rss_mb: f64,
 }
 
-/// One run with the figures of its window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AnalyzedRun {
-    /// Figures after the warm-up.
+    /// Figures without the warm-up.
     pub figures: Figures,
-    /// What was measured.
     #[serde(flatten)]
     pub record: RunRecord,
 }

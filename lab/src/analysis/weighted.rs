@@ -1,4 +1,4 @@
-//! The document of an experiment with weighted containers, computed from its records: a result can be
+//! The document of an experiment with weighted containers, computed from its records. A result can be
 //! analyzed again with another warm-up or newer rules.
 
 use std::collections::BTreeMap;
@@ -11,9 +11,7 @@ use crate::experiments::settings::Settings;
 use crate::experiments::Measure;
 use crate::policy::Policy;
 
-/// result.json.
 pub type Document = document::Document<Settings, PolicyResult>;
-/// Where and how it was run.
 pub type Environment = document::Environment<Settings>;
 
 impl Document {
@@ -38,7 +36,7 @@ impl Document {
         }
     }
 
-    /// Analyzes the same records again, with another warm-up if one is given.
+    /// Analyzes the same records again, with another warm-up if `warmup_s` is given.
     #[must_use]
     pub fn analyze_again(self, warmup_s: Option<f64>) -> Self {
         let mut environment = self.environment;
@@ -58,7 +56,7 @@ impl Document {
         Self::analyze(environment, records)
     }
 
-    /// Policies in the order they were run.
+    /// Policies in the order of the runs.
     pub fn in_order(&self) -> impl Iterator<Item = (Policy, &PolicyResult)> {
         let policies = self.environment.settings.choices.policies.iter();
         policies.filter_map(|policy| self.policies.get(policy).map(|result| (*policy, result)))

@@ -1,13 +1,14 @@
-//! From one run to its figures.
+//! Computes the figures of one run.
 //!
-//! [`Measure::Window`]: bandwidth is the bytes moved in the window over its length.
-//! [`Measure::Completion`]: bandwidth is a container's bytes over the time until its job was done;
-//! the total is all bytes over the time until the last one was done, so it is less than the sum.
-//! Even a disk divided exactly by weight does not give PV 0 then, because whoever is done leaves
-//! it to the others; `pv_while_all_work` is the PV until the first was done.
-//! [`Measure::Residency`]: what stayed of the watched files; bandwidth is that of the window, and
-//! its ratios are not compared.
-//! [`Measure::Phases`]: likewise; what counts are the phases that the load timed itself.
+//! - [`Measure::Window`]: bandwidth is the bytes moved in the window over its length.
+//! - [`Measure::Completion`]: bandwidth is a container's bytes over the time until its job was done; the
+//!   total is all bytes over the time until the last job was done, so it is less than the sum. Even a disk
+//!   divided exactly by weight does not give PV 0 then, because a container that is done leaves it to the
+//!   others; `pv_while_all_work` is the PV until the first was done.
+//! - [`Measure::Residency`]: how much of the watched files stayed; bandwidth is that of the window, and its
+//!   ratios are not compared.
+//! - [`Measure::Phases`]: likewise; the relevant figures are those of the phases that the load timed itself.
+//!
 //! PV, share error and utility come from `justitia_policy::metrics`.
 
 use justitia_policy::metrics::{proportionality_variation, share_error, utility};
@@ -22,7 +23,7 @@ use crate::experiments::settings::Settings;
 use crate::experiments::Measure;
 
 const MB: f64 = 1e6;
-/// Samples are a second apart; less than this many say little.
+/// Samples are a second apart; a shorter competition has too few of them.
 const SHORTEST_COMPETITION_S: f64 = 3.0;
 
 /// Figures of a run from `from_s` to its end.
@@ -95,7 +96,7 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
     let sum = |part: fn(&Tally) -> f64| tallies.iter().map(part).sum::<f64>();
     let per_second = |part: fn(&Tally) -> f64| ratio(sum(part) / MB, seconds);
     let in_window = settings.measure != Measure::Completion;
-    // Who shares files does not compete for bandwidth.
+    // Containers that share files do not compete for bandwidth.
     let compared = !matches!(settings.measure, Measure::Residency | Measure::Phases);
     let pv = |rates: &[f64]| {
         compared
@@ -129,7 +130,7 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
     }
 }
 
-/// What one container did in a window, in bytes, microseconds and operations.
+/// Totals of one container in a window: bytes, microseconds and operations.
 #[derive(Debug, Clone, Default)]
 struct Tally {
     seconds: f64,
@@ -153,7 +154,7 @@ impl Tally {
     fn of(series: &Series, from_s: f64, to_s: f64) -> Self {
         let moved = |column: &[u64]| {
             let start = series.at(column, from_s).unwrap_or(0.0);
-            // A job that ends between the last sample and the end moved what the last one says.
+            // If a job ends between the last sample and the end, the last sample has its bytes.
             let end = series
                 .at(column, to_s)
                 .or_else(|| column.last().map(|&value| value as f64))
@@ -196,9 +197,9 @@ impl Tally {
         }
     }
 
-    /// A job that was done at a known time. Its counters are those of the last sample: between
-    /// two samples a counter is taken to grow evenly, but the end of a file that is still cached
-    /// is read in an instant, so the value at the time it was done would come out too small.
+    /// A job with a known end. Its counters are those of the last sample. Interpolation assumes even growth
+    /// between two samples, but the end of a cached file is read in an instant, so the interpolated value at
+    /// the end would be too small.
     fn whole_job(series: &Series, done_s: f64) -> Self {
         let whole = Self::of(series, 0.0, series.end_s().unwrap_or(done_s));
         let until_done = Self::of(series, 0.0, done_s);
@@ -214,7 +215,7 @@ impl Tally {
         }
     }
 
-    /// The figures that need nobody else's.
+    /// The figures that do not depend on other containers.
     fn container(&self) -> ContainerFigures {
         let percent = |us: f64| ratio(us / 1e4, self.seconds);
         ContainerFigures {
@@ -234,8 +235,8 @@ impl Tally {
     }
 }
 
-/// When a fixed job was done: as the guest said, or the sample at which its bytes stopped growing.
-/// `None` while they still grew at the last sample.
+/// Time at which a fixed job was done: as the guest reported it, or the sample at which its bytes stopped
+/// growing. `None` if they still grew at the last sample.
 fn finished_at_s(series: &Series) -> Option<f64> {
     if series.finished_at_s.is_some() {
         return series.finished_at_s;
@@ -246,8 +247,8 @@ fn finished_at_s(series: &Series) -> Option<f64> {
     (index + 1 < bytes.len()).then(|| series.at_s[index])
 }
 
-/// PV of the bytes moved until the first container was done: what the policy did while everybody
-/// competed. `None` if that was too short for samples a second apart, or if nothing ends.
+/// PV of the bytes moved until the first container was done, while all competed. `None` if that was too short
+/// for samples a second apart, or if no container ends.
 fn while_all_work(
     settings: &Settings,
     record: &RunRecord,
@@ -262,7 +263,7 @@ fn while_all_work(
         .iter()
         .filter_map(finished_at_s)
         .fold(to_s, f64::min);
-    // Samples lie about a second apart; the one in which the first ended is left out.
+    // Samples are about a second apart; the one in which the first container ended is excluded.
     let until_s = first_s.floor();
     if until_s < SHORTEST_COMPETITION_S {
         return None;
@@ -275,7 +276,7 @@ fn while_all_work(
     proportionality_variation(weights, &rates)
 }
 
-/// Middle and bytes of all containers of each sampling interval inside a window.
+/// Middle of each sampling interval inside a window, and the bytes of all containers in it.
 fn intervals(record: &RunRecord, from_s: f64, to_s: f64) -> Vec<(f64, f64)> {
     let columns: Vec<(&Series, Vec<u64>)> = record
         .series

@@ -1,4 +1,4 @@
-//! `justitia lab` as a program: what `justitia` hands over to.
+//! `justitia lab` as a program of its own; `justitia` executes it.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The containers of an experiment: weights, names, and what one of them does differently.
+//! The containers of an experiment: weights, names, and individual differences.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,36 +8,34 @@ use crate::policy::did_you_mean;
 use crate::protocol::Lie;
 use justitia_machine::error::LabError;
 
-/// Most containers in one guest.
+/// Maximum number of containers in one guest.
 pub const MAX_CONTAINERS: usize = 64;
-/// Working and pausing time of `--idle NAME` without a number.
+/// Working and pausing time for `--idle NAME` without a number.
 const DEFAULT_DUTY_S: u32 = 15;
-/// Growth of `--anon-growth NAME` without a number.
+/// Growth for `--anon-growth NAME` without a number.
 const DEFAULT_ANON_GROWTH: u64 = 8 << 20;
 
-/// One container of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerSpec {
     /// Name; slashes nest.
     pub name: String,
     /// I/O weight, 1 to 10000.
     pub weight: u32,
-    /// Works for this long, then pauses as long; `None` works all the time.
+    /// Works for this long, then pauses as long; `None`: works all the time.
     pub duty_s: Option<u32>,
-    /// Growth of its anonymous memory.
     pub anon_growth_bytes_per_s: u64,
-    /// What it declares as its color each second; `None`: nothing.
+    /// The false color that it declares each second; `None`: nothing.
     #[serde(default)]
     pub lie: Option<Lie>,
-    /// The unprivileged user whose it is; `None`: root's.
+    /// The unprivileged user who owns it; `None`: root's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<u32>,
 }
 
-/// The containers a command line asks for, with `default` weights unless it names some.
+/// The containers of a command line, with `default` weights unless it names some.
 ///
 /// # Errors
-/// A usage error for the first weight, name or option of a container that makes no sense.
+/// A usage error for the first invalid weight, name or option of a container.
 pub fn containers(args: &RunArgs, default: &[u32]) -> Result<Vec<ContainerSpec>, LabError> {
     let weights: Vec<u32> = match args.containers {
         Some(count) => {
@@ -102,7 +100,7 @@ pub fn containers(args: &RunArgs, default: &[u32]) -> Result<Vec<ContainerSpec>,
     Ok(specs)
 }
 
-/// Given names, checked, or `w100`, `w200`, ... with a number appended where weights repeat.
+/// Given names, validated, or `w100`, `w200`, ... with a number appended if weights repeat.
 fn names(args: &RunArgs, weights: &[u32]) -> Result<Vec<String>, LabError> {
     if args.names.is_empty() {
         return Ok(weights

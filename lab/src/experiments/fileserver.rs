@@ -1,8 +1,8 @@
 //! Fileserver: writers of different weights over one page cache (the paper's figures 4, 8a, 12a).
 //!
-//! Filebench's fileserver personality: create and write a new file, append to a file, read a
-//! whole file, delete one, stat one. Nearly everything is absorbed by the page cache, so the
-//! weights of the block layer never see it. Sizes in bytes.
+//! Filebench's fileserver personality: create and write a new file, append to a file, read a whole file,
+//! delete one, stat one. The page cache absorbs nearly everything, so the block layer's weights have no
+//! effect on it. Sizes in bytes.
 
 use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
@@ -13,7 +13,6 @@ use crate::load::Load;
 use crate::policy::Policy;
 use justitia_machine::error::LabError;
 
-/// What stays the same whatever the command line says.
 pub const DESCRIPTION: Description = Description {
     name: "fileserver",
     claim: "buffered writers of weight 100 to 800 get bandwidth in the ratio of their weights",
@@ -50,10 +49,10 @@ pub const DESCRIPTION: Description = Description {
 };
 
 impl Parameters {
-    /// The parameters a command line asks for.
+    /// The parameters of a command line.
     ///
     /// # Errors
-    /// Refuses empty and oversized loads.
+    /// Empty and oversized loads are rejected.
     pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
         let default = Self::default();
         let parameters = Self {

@@ -1,10 +1,10 @@
-//! The guard: three pitfalls of memory limits, from a post of an operator, scaled down, with and without it.
+//! The guard: three pitfalls of memory limits, from an operator's post, scaled down, with and without the
+//! guard.
 //!
-//! *startup*: an application asks for most of memory while the page cache is full of dirty pages.
-//! *stolen*: the anonymous memory of a group with a limit takes the place of its own page cache.
-//! *root*: the root cgroup, which has no limit, takes the page cache of a group that is within its
-//! own. Each container measures itself in a quiet phase and in one under pressure. Sizes in bytes,
-//! times in seconds after the common start.
+//! *startup*: an application needs most of memory while the page cache is full of dirty pages. *stolen*: the
+//! anonymous memory of a group with a limit displaces its own page cache. *root*: the root cgroup, which has
+//! no limit, displaces the page cache of a group within its limit. Each container measures itself in a quiet
+//! phase and in one under pressure. Sizes in bytes, times in seconds after the common start.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +85,6 @@ pub const ROOT: Description = Description {
     workload: |_, _| Ok(Workload::Guard(Parameters::of(Pitfall::Root))),
 };
 
-/// Which of the three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pitfall {
@@ -97,38 +96,35 @@ pub enum Pitfall {
     Root,
 }
 
-/// Parameters of the load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// Which of the three.
     pub pitfall: Pitfall,
     /// Anonymous memory of the first container.
     pub anon_bytes: u64,
-    /// Its file; startup: the file that the second one writes.
+    /// Its file; for startup, the file that the second container writes.
     pub file_bytes: u64,
     /// Its `memory.max`.
     pub memory_max_bytes: Option<u64>,
-    /// What requests ask for; 0: there are none.
+    /// Request rate; 0: no requests.
     pub bytes_per_s: u64,
-    /// What the root cgroup reads.
+    /// Size of the file that the root cgroup reads.
     pub root_bytes: Option<u64>,
-    /// When the pressure begins.
+    /// Start of the pressure.
     pub pressure_at_s: u32,
-    /// When the phase under pressure begins.
+    /// Start of the phase under pressure.
     pub pressed_at_s: u32,
 }
 
-/// What requests ask for, and the size of one.
+/// Rate of the requests, and size of one.
 const RATE: u64 = 48_000_000;
 const BLOCK: u32 = 64 << 10;
 
-/// When memory is reserved, and how much more than is asked for: the application has page tables
-/// and stacks too.
+/// Time of the reservation, and the extra amount: the application also has page tables and stacks.
 const RESERVE_AT_S: u32 = 25;
 const RESERVE_MORE: u64 = 24 << 20;
 
 impl Parameters {
-    /// The parameters of one of the three; there is nothing to choose.
+    /// The parameters of one pitfall; there is nothing to choose.
     pub fn of(pitfall: Pitfall) -> Self {
         let none = Self {
             pitfall,
@@ -215,8 +211,8 @@ impl Setup for Parameters {
             Pitfall::Stolen => vec![command(1, &["warm", &*own, "--group", &*second])],
             Pitfall::Root => Vec::new(),
         };
-        // A page cache that is full of dirty pages: the kernel's default lets a fifth of it be
-        // dirty, profiles for throughput and older systems more.
+        // A page cache full of dirty pages: by the kernel's default a fifth of it may be dirty, with
+        // throughput profiles and older systems more.
         let vm = match self.pitfall {
             Pitfall::Startup => [("dirty_background_ratio", "60"), ("dirty_ratio", "70")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))

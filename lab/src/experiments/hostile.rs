@@ -1,7 +1,7 @@
-//! Hostile: a tenant that attacks the agent and its neighbors with all that a delegated cgroup allows.
+//! Hostile: a tenant attacks the agent and its neighbors with everything that a delegated cgroup allows.
 //!
-//! The last container belongs to an unprivileged user and lies below that user's slice; all run the
-//! fileserver load. Under `hostile` the tenant attacks beside its load. Sizes in bytes.
+//! The last container belongs to an unprivileged user and is below that user's slice. All run the fileserver
+//! load. Under `hostile` the tenant attacks in addition to its load. Sizes in bytes.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,6 @@ use crate::args::LoadArgs;
 use crate::protocol::{Attacks, Load, Policy, Surroundings, TENANT};
 use justitia_machine::error::LabError;
 
-/// What stays the same whatever the command line says.
 pub const DESCRIPTION: Description = Description {
     name: "hostile",
     claim: "a hostile tenant hurts neither its neighbors nor the agent",
@@ -45,29 +44,28 @@ pub const DESCRIPTION: Description = Description {
     workload: |args, memory| Ok(Workload::Hostile(Parameters::from_args(args, memory)?)),
 };
 
-/// `MemoryMax=` of the agent's unit, in force here too.
+/// `MemoryMax=` of the agent's unit, enforced here too.
 pub const AGENT_MEMORY_MAX: u64 = 192 << 20;
 
-/// Files of a container by default: three sets together are more than memory holds.
+/// Default number of files of a container: three sets together exceed memory.
 const FILES: u32 = 2100;
 
-/// What the tenant's attacks need on the disk beside the file sets.
+/// Disk space for the tenant's attacks, in addition to the file sets.
 const ROOM: u64 = 64 << 20;
 
-/// Parameters of the load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// What all containers run.
+    /// The load of all containers.
     pub fileserver: fileserver::Parameters,
-    /// What the tenant does beside it under `hostile`.
+    /// The tenant's attacks under `hostile`.
     pub attacks: Attacks,
 }
 
 impl Parameters {
-    /// The parameters a command line asks for, in a guest with this much memory.
+    /// The parameters of a command line, in a guest with this much memory.
     ///
     /// # Errors
-    /// Refuses empty and oversized loads.
+    /// Empty and oversized loads are rejected.
     pub fn from_args(args: &LoadArgs, memory_bytes: u64) -> Result<Self, LabError> {
         let mut fileserver = fileserver::Parameters::from_args(args)?;
         fileserver.files = args.files.unwrap_or(FILES);

@@ -1,6 +1,7 @@
-//! Nested: containers of different depth in groups of unequal sums, one of which has a weight of its own.
+//! Nested: containers at different depths in groups of unequal sums, one of which has its own weight.
 //!
-//! A disk's scheduler compares siblings only. The inner groups hold weights that flat code does not write.
+//! A disk's scheduler compares siblings only, so inner groups need weights, which code for a flat hierarchy
+//! does not write.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +20,6 @@ const EXPECTED: &str =
     kernel serves groups without a weight alike, whatever is inside.";
 const POLICIES: &[Policy] = &[Policy::Conventional, Policy::Proportional];
 
-/// Writers.
 pub const WRITERS: Description = Description {
     name: "nested",
     claim: "buffered writers get their shares by weight in any tree of groups",
@@ -36,7 +36,7 @@ pub const WRITERS: Description = Description {
     workload: |args, _| Ok(Workload::Nested(Parameters::writers(args)?)),
 };
 
-/// Readers of what is not cached.
+/// Readers of uncached data.
 pub const READERS: Description = Description {
     name: "nested-readers",
     claim: "readers of what is not cached get their shares by weight in any tree of groups",
@@ -60,12 +60,11 @@ const NAMES: [&str; 10] = [
     "vip/b",
 ];
 const WEIGHTS: [u32; 10] = [400, 100, 100, 200, 200, 200, 100, 300, 400, 200];
-/// The group that has a weight, ...
+/// The group with its own weight.
 const WEIGHED: &str = "vip";
-/// ... and by how much its containers state less than that makes them worth.
+/// Factor by which the containers in [`WEIGHED`] understate their weights.
 const UNDERSTATED: u32 = 4;
 
-/// What the containers run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Parameters {
@@ -77,7 +76,7 @@ pub enum Parameters {
 
 impl Parameters {
     /// # Errors
-    /// Refuses empty and oversized loads.
+    /// Empty and oversized loads are rejected.
     fn writers(args: &LoadArgs) -> Result<Self, LabError> {
         let mut args = args.clone();
         args.threads.get_or_insert(2);
@@ -85,7 +84,7 @@ impl Parameters {
     }
 
     /// # Errors
-    /// Refuses empty and oversized loads.
+    /// Empty and oversized loads are rejected.
     fn readers(args: &LoadArgs) -> Result<Self, LabError> {
         let readers = readmix::Parameters::from_args(args)?;
         Ok(Self::Readers(readmix::Parameters {
@@ -126,7 +125,7 @@ impl Setup for Parameters {
         (container.weight / if weighed { UNDERSTATED } else { 1 }).max(1)
     }
 
-    /// The sum of what the containers of the weighed group are worth.
+    /// The sum of the entitled weights in the weighed group.
     fn group_weights(&self, containers: &[ContainerSpec]) -> Option<Vec<(String, u32)>> {
         let inside = containers.iter().filter(|c| is_weighed(c));
         let weight: u32 = inside.map(|container| container.weight).sum();
@@ -134,7 +133,7 @@ impl Setup for Parameters {
         Some(weighed.into_iter().collect())
     }
 
-    /// Puts the containers into their groups, unless the command line names them.
+    /// Moves the containers into their groups, unless the command line names them.
     fn settle(&self, containers: &mut [ContainerSpec], named: bool) {
         if !named {
             for (container, name) in containers.iter_mut().zip(NAMES) {

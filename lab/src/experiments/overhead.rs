@@ -1,13 +1,12 @@
-//! `justitia lab overhead`: what observing costs the observed.
+//! `justitia lab overhead`: the cost of observing.
 //!
-//! One guest runs each load again and again under three conditions in turn: nothing observes, the
-//! agent observes through `/proc`, the agent observes through eBPF. The agent only looks
-//! (`--mode observe`). A *pair* is one window of each condition, next to each other in time, the
-//! order turned round from pair to pair, so that what drifts falls on all of them alike. [`analysis`]
-//! takes the differences within pairs.
+//! One guest runs each load repeatedly under three conditions in turn: nothing observes, the agent observes
+//! through `/proc`, the agent observes through eBPF. The agent only observes (`--mode observe`). A *pair* is
+//! one window of each condition, adjacent in time. The order is reversed from pair to pair, so that drift
+//! affects all conditions alike. [`analysis`] computes the differences within pairs.
 //!
-//! Kept apart from the experiments: those compare policies, each in a guest of its own, and
-//! differences of one percent drown in what differs between two boots.
+//! Separate from the experiments: those compare policies, each in a guest of its own, and a difference of one
+//! percent is smaller than the difference between two boots.
 
 pub mod analysis;
 
@@ -26,19 +25,19 @@ use justitia_machine::vm::VmSpec;
 
 /// Name of the record.
 pub const FILE: &str = "overhead.json";
-/// Memory of the guest: everything that is read stays cached.
+/// Memory of the guest, enough that all data read stays cached.
 const MEMORY_BYTES: u64 = 1 << 30;
-/// The disk is not to be what limits the fileserver.
+/// Fast enough that the disk does not limit the fileserver.
 const DISK_MB_PER_S: u32 = 1000;
-/// Two nanoseconds an instruction.
+/// Two nanoseconds per instruction.
 const CLOCK: Clock = Clock::Instructions {
     shift: 1,
     jumps: false,
 };
-/// What starting the agent, fio and the kernel's programs takes for one window, at most.
+/// Upper bound of the time to start the agent, fio and the kernel's programs for one window.
 const AROUND_A_WINDOW_S: u64 = 20;
 
-/// Reads overhead.json.
+/// Parses overhead.json.
 ///
 /// # Errors
 /// It is not a record.
@@ -51,7 +50,7 @@ pub fn read(text: &str) -> Result<Box<dyn Analysis>, String> {
 /// The plan of a command line.
 ///
 /// # Errors
-/// A usage error for the first value that makes no sense.
+/// A usage error for the first invalid value.
 pub fn plan(args: &OverheadArgs) -> Result<Box<dyn Plan>, LabError> {
     let (series, job) = job(args)?;
     Ok(Box::new(Overhead {
@@ -89,7 +88,7 @@ impl Plan for Overhead {
             data_bytes: 4 << 30,
             modules: vec!["bfq".to_owned()],
             extra_packages: vec!["bpftool".to_owned()],
-            // Programs come and go with every window.
+            // Programs are attached and detached with every window.
             patches_text: true,
             clock: CLOCK,
             ..VmSpec::new(

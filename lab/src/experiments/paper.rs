@@ -1,26 +1,23 @@
-//! The published figures that ours stand beside: values printed in the text of Justitia (MSST'20).
+//! Published figures for comparison: values printed in the text of Justitia (MSST'20).
 //!
-//! Bandwidths are normalized to the lowest-weighted container. Values that the paper only draws
-//! are not guessed: where the text gives no more than a PV, the figure has no bars for it.
+//! Bandwidths are normalized to the lowest-weighted container. Values that the paper only draws are not
+//! guessed: if the text gives only a PV, the figure has no bars for it.
 
-/// One series of a published figure.
 #[derive(Debug)]
 pub struct PaperSeries {
-    /// The policy here whose color it is drawn in.
+    /// The policy here whose color it has.
     pub color: &'static str,
     /// Its name in the paper.
     pub label: &'static str,
-    /// Normalized bandwidth of each container; empty where the text gives only the PV.
+    /// Normalized bandwidth of each container; empty if the text gives only the PV.
     pub normalized: &'static [f64],
-    /// Its PV as the text states it or, where it does not, as equation 2 gives it from the bars.
+    /// Its PV as the text states it; otherwise as equation 2 gives it for the bars.
     pub pv: f64,
 }
 
-/// A published figure.
 #[derive(Debug)]
 pub struct PaperFigure {
     pub number: &'static str,
-    /// What it shows.
     pub caption: &'static str,
     /// Weights of its containers.
     pub weights: &'static [u32],
@@ -113,8 +110,8 @@ pub const FIGURE_9A: PaperFigure = PaperFigure {
     ],
 };
 
-/// Figure 12a: one light container against seven heavy ones. Without aging the text states a PV of
-/// 2.31, while its bars give 2.43.
+/// Figure 12a: one light container against seven heavy ones. Without aging the text states a PV of 2.31, but
+/// its bars give 2.43.
 pub const FIGURE_12A: PaperFigure = PaperFigure {
     number: "12a",
     caption: "Fileserver, one container of weight 100 against seven of 1000, kernel 4.19 with the \
@@ -136,7 +133,7 @@ pub const FIGURE_12A: PaperFigure = PaperFigure {
     ],
 };
 
-/// The published figures closest to an experiment with these weights, the best first.
+/// The published figures closest to an experiment with these weights, best match first.
 pub fn figures(experiment: &str, weights: &[u32]) -> Vec<&'static PaperFigure> {
     match experiment {
         "fileserver" if weights == FIGURE_12A.weights => vec![&FIGURE_12A],
@@ -147,7 +144,7 @@ pub fn figures(experiment: &str, weights: &[u32]) -> Vec<&'static PaperFigure> {
     }
 }
 
-/// Why an experiment has no published figure beside it.
+/// Why an experiment has no published figure for comparison.
 pub const NO_FIGURE: &str = "The paper has no figure of this load. Its nearest measurement is \
      Webserver (figure 10a): the hit ratio drops by about 0.8 % on average under its patch.";
 

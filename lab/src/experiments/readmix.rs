@@ -1,9 +1,9 @@
-//! Readmix: readers whose hot sets together do not fit, where leveling down is easy and wrong.
+//! Readmix: readers whose hot sets do not fit together, where leveling down is easy and wrong.
 //!
-//! Not in the paper. Each container reads its own file, larger than its share of memory, at
-//! random with a Zipf skew, and writes a few of the blocks. Bandwidth from hits cannot be moved
-//! from one container to another, so a policy that takes hot pages to make ratios right makes
-//! everybody slower. Sizes in bytes.
+//! Not in the paper. Each container reads its own file, larger than its share of memory, at random with a
+//! Zipf skew, and writes a few of the blocks. Bandwidth from hits cannot be moved from one container to
+//! another, so a policy that takes hot pages to correct the ratios makes every container slower. Sizes in
+//! bytes.
 
 use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
@@ -13,7 +13,6 @@ use crate::load::Load;
 use crate::policy::Policy;
 use justitia_machine::error::LabError;
 
-/// What stays the same whatever the command line says.
 pub const DESCRIPTION: Description = Description {
     name: "readmix",
     claim: "cached readers are never leveled down to make a ratio right",
@@ -47,10 +46,10 @@ pub const DESCRIPTION: Description = Description {
 };
 
 impl Parameters {
-    /// The parameters a command line asks for.
+    /// The parameters of a command line.
     ///
     /// # Errors
-    /// Refuses empty and oversized loads.
+    /// Empty and oversized loads are rejected.
     pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
         let default = Self::default();
         let block_bytes = args.block_size.unwrap_or(u64::from(default.block_bytes));

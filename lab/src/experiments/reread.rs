@@ -1,9 +1,9 @@
 //! Reread: whose pages survive a polluter (the paper's figures 5, 9 and 11b).
 //!
-//! Each container writes its own file, which caches it; then the host writes a file of its own,
-//! which evicts; then every container reads its file once more. Bandwidth is the file size over
-//! the time of that one read, so it depends on what stayed resident. The paper's 16 GB of memory,
-//! 3 GB files and 4 GB polluter are scaled down by 16, in the same ratio. Sizes in bytes.
+//! Each container writes its own file, which caches it. The host then writes a file of its own, which evicts
+//! pages. Then every container reads its file once more. Bandwidth is the file size over the time of that one
+//! read, so it depends on what stayed resident. The paper's 16 GB of memory, 3 GB files and 4 GB polluter are
+//! scaled down by 16, in the same ratio. Sizes in bytes.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,6 @@ use crate::load::Load;
 use crate::policy::Policy;
 use justitia_machine::error::LabError;
 
-/// What stays the same whatever the command line says.
 pub const DESCRIPTION: Description = Description {
     name: "reread",
     claim: "reclaim takes pages in the ratio of the weights, so cached files survive by weight",
@@ -41,12 +40,11 @@ pub const DESCRIPTION: Description = Description {
     workload: |args, _| Ok(Workload::Reread(Parameters::from_args(args)?)),
 };
 
-/// Parameters of the load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
     /// Size of each container's file.
     pub file_bytes: u64,
-    /// Bytes the host writes in between.
+    /// Bytes that the host writes in between.
     pub polluter_bytes: u64,
 }
 
@@ -60,10 +58,10 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// The parameters a command line asks for.
+    /// The parameters of a command line.
     ///
     /// # Errors
-    /// Refuses empty and oversized loads.
+    /// Empty and oversized loads are rejected.
     pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
         let default = Self::default();
         let parameters = Self {

@@ -1,7 +1,7 @@
-//! From a command line to the jobs of an experiment: every choice resolved, checked and recorded.
+//! Turns a command line into the jobs of an experiment: every choice resolved, validated and recorded.
 //!
-//! [`Settings`] is part of result.json, so a result says all that is needed to make it again.
-//! Memory in bytes, disk bandwidth in 10^6 bytes per second, times in seconds.
+//! [`Settings`] is part of result.json, so a result contains everything needed to reproduce it. Memory in
+//! bytes, disk bandwidth in 10^6 bytes per second, times in seconds.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,33 +14,31 @@ use crate::protocol::{ContainerJob, GuestJob, MemoryDisk, Scheduler};
 use justitia_machine::error::LabError;
 use justitia_machine::qemu::Clock;
 
-/// An experiment with every choice made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     pub experiment: String,
-    /// How its figures are computed.
     pub measure: Measure,
     #[serde(flatten)]
     pub choices: Choices,
-    /// Containers, in the order they are reported.
+    /// In the order of the report.
     pub containers: Vec<ContainerSpec>,
-    /// What they run.
+    /// The load of the containers.
     pub workload: Workload,
     /// Seconds of the measured phase.
     pub seconds: u32,
-    /// Seconds left out at its start.
+    /// Seconds excluded at its start.
     pub warmup_s: f64,
     /// Mount options of the data file system.
     pub mount_options: String,
-    /// When the agent is killed.
+    /// Time at which the agent is killed.
     pub kill_agent_at_s: Option<u32>,
 }
 
 impl Settings {
-    /// Resolves and checks a command line.
+    /// Resolves and validates a command line.
     ///
     /// # Errors
-    /// A usage error for the first value that makes no sense.
+    /// A usage error for the first invalid value.
     pub fn from_args(description: &Description, args: &RunArgs) -> Result<Self, LabError> {
         let memory_bytes = args.guest.memory.unwrap_or(description.memory_bytes);
         let workload = (description.workload)(&args.load, memory_bytes)?;
@@ -78,13 +76,12 @@ impl Settings {
         })
     }
 
-    /// Bytes of all file sets together.
     pub fn file_set_bytes(&self) -> u64 {
         self.workload.bytes(self.containers.len() as u64)
     }
 
-    /// The disk that the guest makes of memory, where the emulator's would go by another clock: room
-    /// for the file sets and half as much, because files are deleted and created at different times.
+    /// The guest's own memory disk, needed when the emulator's disk would follow another clock. It has room
+    /// for the file sets and half as much again, because files are deleted and created at different times.
     pub fn memory_disk(&self) -> Option<MemoryDisk> {
         (self.choices.clock != Clock::Host).then(|| MemoryDisk {
             bytes: (self.file_set_bytes() * 3 / 2).next_multiple_of(1 << 20),

@@ -1,10 +1,5 @@
-//! Sharing: who is protected for a file that one container touched first and a heavier one uses
-//! (the paper's III.B.2).
-//!
-//! The kernel charges a page to the group that touched it first. The first container touches the
-//! shared file and so pays for it; the second uses it, again and again; all others fill memory
-//! with files of their own. Everybody has private pages too, so it shows at whose cost the shared
-//! file stays. Sizes in bytes.
+//! Sharing: who is protected for a file that one container touched first and a heavier one uses (the paper's
+//! III.B.2).
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +11,6 @@ use crate::load::Load;
 use crate::policy::Policy;
 use justitia_machine::error::LabError;
 
-/// What stays the same whatever the command line says.
 pub const DESCRIPTION: Description = Description {
     name: "sharing",
     claim: "a shared file is protected for its heaviest user, whoever touched it first",
@@ -43,22 +37,21 @@ pub const DESCRIPTION: Description = Description {
     workload: |args, _| Ok(Workload::Sharing(Parameters::from_args(args)?)),
 };
 
-/// Parameters of the load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
     /// Size of the shared file.
     pub shared_bytes: u64,
-    /// Size of the private file of those that share.
+    /// Size of the private file of each container that shares.
     pub own_bytes: u64,
-    /// Size of the file of each of the others.
+    /// Size of the file of each other container.
     pub polluter_bytes: u64,
     /// Seconds from one reading of the shared file to the next.
     pub every_s: u32,
 }
 
 impl Default for Parameters {
-    /// In 1 GiB all of it together does not fit, the polluter's file alone is more than the
-    /// polluter is worth, and what the second container needs does fit into its share.
+    /// In 1 GiB the files do not fit together, the polluter's file alone exceeds the polluter's share, and
+    /// the second container's working set fits into its share.
     fn default() -> Self {
         Self {
             shared_bytes: 192 << 20,
@@ -70,10 +63,10 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// The parameters a command line asks for.
+    /// The parameters of a command line.
     ///
     /// # Errors
-    /// Refuses empty and oversized loads.
+    /// Empty and oversized loads are rejected.
     pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
         let default = Self::default();
         let parameters = Self {

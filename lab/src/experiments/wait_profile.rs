@@ -1,9 +1,9 @@
 //! `justitia lab waits`: where tasks wait on the way to page-cache pages, on a stock kernel.
 //!
-//! The paper's figure 3 asks this of Linux 4.19 and finds spinlocks. One guest runs the fileserver
-//! load as the experiment of that name has it, under the conventional kernel; BPF programs follow the
-//! load's tasks through the second half ([`crate::guest::wait_profile`]), [`classify`] gives each stack a
-//! reason and [`analysis`] adds them up.
+//! The paper's figure 3 asks this of Linux 4.19 and finds spinlocks. One guest runs the load of the
+//! fileserver experiment under the conventional kernel. BPF programs follow the load's tasks through the
+//! second half ([`crate::guest::wait_profile`]), [`classify`] assigns each stack a reason and [`analysis`]
+//! adds them up.
 
 pub mod analysis;
 pub mod classify;
@@ -22,7 +22,7 @@ use justitia_machine::error::LabError;
 /// Name of the record.
 pub const FILE: &str = "waits.json";
 
-/// Reads waits.json.
+/// Parses waits.json.
 ///
 /// # Errors
 /// It is not a record.
@@ -35,7 +35,7 @@ pub fn read(text: &str) -> Result<Box<dyn Analysis>, String> {
 /// The plan of a command line.
 ///
 /// # Errors
-/// A usage error for the first value that makes no sense.
+/// A usage error for the first invalid value.
 pub fn plan(args: &WaitsArgs, command: String) -> Result<Box<dyn Plan>, LabError> {
     Ok(Box::new(WaitProfilePlan {
         settings: settings(args)?,

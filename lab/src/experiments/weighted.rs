@@ -1,4 +1,4 @@
-//! Experiments with weighted containers in the shape of all experiments.
+//! Experiments with weighted containers as implementations of [`Experiment`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -155,11 +155,11 @@ impl Analysis for Document {
     }
 }
 
-/// The machine that `settings` describe.
+/// The machine for `settings`.
 ///
 /// # Errors
-/// Environment, if the programs that run in the guest are not beside this one, or the kernel module
-/// is wanted and cannot be built here.
+/// Environment: the programs that run in the guest are not beside this one, or the kernel module is needed
+/// and cannot be built here.
 pub fn machine(settings: &Settings, progress: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
     let kernel: Series = settings.choices.kernel_series.parse()?;
     let mut binaries = vec![program("justitia-lab-guest")?];
@@ -193,7 +193,7 @@ pub fn machine(settings: &Settings, progress: &mut dyn FnMut(&str)) -> Result<Ma
             disk_mbps: Some(settings.choices.disk_mb_per_s),
             data_bytes: data_bytes(settings),
             modules: guest_modules(),
-            // The killed agent's programs go, and its successor's come, beside a load that runs.
+            // The killed agent's programs are detached, and its successor's attached, while a load runs.
             patches_text: settings.kill_agent_at_s.is_some(),
             clock: settings.choices.clock,
             ..VmSpec::new(kernel, binaries, time_limit(settings))
@@ -202,8 +202,8 @@ pub fn machine(settings: &Settings, progress: &mut dyn FnMut(&str)) -> Result<Ma
     ))
 }
 
-/// Room for the file sets three times over: files are deleted and created at different times. No disk
-/// where the guest makes one.
+/// Room for the file sets three times over, because files are deleted and created at different times. No disk
+/// if the guest makes one.
 fn data_bytes(settings: &Settings) -> u64 {
     if settings.memory_disk().is_some() {
         return 0;
@@ -211,7 +211,7 @@ fn data_bytes(settings: &Settings) -> u64 {
     (settings.file_set_bytes() * 3).max(4 << 30)
 }
 
-/// Booting, filling the disk at half its speed, measuring under emulation, and patience.
+/// Time for booting, filling the disk at half its speed, measuring under emulation, and a margin.
 fn time_limit(settings: &Settings) -> Duration {
     let fill_s = settings.file_set_bytes() / (u64::from(settings.choices.disk_mb_per_s) * 500_000);
     let guest_s = 300 + fill_s + 2 * u64::from(settings.seconds);

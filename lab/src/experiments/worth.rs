@@ -1,5 +1,5 @@
-//! Worth: memory goes where it buys something. A reader whose set fits, beside a scan that memory does not
-//! help. Sizes in bytes, times in seconds after the common start.
+//! Worth: memory goes where it has an effect. A reader whose working set fits runs beside a scan that memory
+//! does not help. Sizes in bytes, times in seconds after the common start.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,6 @@ use crate::load::Load;
 use crate::policy::Policy;
 use justitia_machine::error::LabError;
 
-/// What stays the same whatever the command line says.
 pub const DESCRIPTION: Description = Description {
     name: "worth",
     claim: "a reader whose set fits into memory is as fast beside a scan as alone, whatever the weights",
@@ -33,25 +32,24 @@ pub const DESCRIPTION: Description = Description {
     workload: |args, _| Ok(Workload::Worth(Parameters::from_args(args)?)),
 };
 
-/// Alone from then on, after the file was read once at the speed of the disk.
+/// Start of the quiet phase, after the file was read once at the speed of the disk.
 const QUIET_FROM_S: u32 = 20;
 const SCAN_FROM_S: u32 = 40;
 const PRESSED_FROM_S: u32 = 90;
 
-/// Parameters of the load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
     /// Size of the reader's file.
     pub file_bytes: u64,
-    /// Size of the file that is scanned.
+    /// Size of the scanned file.
     pub scan_bytes: u64,
 }
 
 impl Parameters {
-    /// The parameters a command line asks for.
+    /// The parameters of a command line.
     ///
     /// # Errors
-    /// Refuses empty and oversized loads.
+    /// Empty and oversized loads are rejected.
     pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
         let parameters = Self {
             file_bytes: args.file_size.unwrap_or(600 << 20),

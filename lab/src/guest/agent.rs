@@ -1,9 +1,8 @@
-//! The agent under test: started in its own cgroup, watched, killed when the job says so, ended,
-//! and its cost measured.
+//! The agent under test: starts it in its own cgroup, watches it, kills it when the job says so, ends it and
+//! measures its cost.
 //!
-//! CPU time is what the kernel reports when the process ends (`wait4`), so nothing is missed. Peak
-//! memory is `VmHWM`, read each second: `ru_maxrss` would include the driver's own memory at the
-//! fork.
+//! CPU time is what the kernel reports when the process ends (`wait4`), so it is complete. Peak memory is
+//! `VmHWM`, read each second: `ru_maxrss` would include the driver's own memory at the fork.
 
 use std::fs::{self, File};
 use std::os::unix::net::UnixDatagram;
@@ -18,25 +17,25 @@ use super::files;
 use super::setup::{enter_group, CGROUP, STATE, TOOLS};
 use crate::protocol::{AgentCost, Policy};
 
-/// How long the agent may take to say that it is ready (`READY=1`); one that says nothing within
-/// it runs unannounced.
+/// Time limit for the agent to report that it is ready (`READY=1`). A process that does not report in time
+/// runs unannounced.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long it may take to restore everything after SIGTERM.
+/// Time limit to restore everything after SIGTERM.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a killed one may take until the kernel has let go of it. A write to `memory.high` ends
-/// at SIGKILL, but only after the pass of reclaim under way (mm/memcontrol.c, `memory_high_write`).
+/// Time limit for the kernel to release a killed agent. SIGKILL ends a write to `memory.high`, but only after
+/// the current pass of reclaim (mm/memcontrol.c, `memory_high_write`).
 const DEATH_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long `justitia status` may take.
+/// Time limit of `justitia status`.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Lines of the log that travel with the report.
+/// Lines of the log that go into the report.
 const LOG_LINES: usize = 200;
 
-/// The arguments of `justitia run` for a policy; `None` for policies without an agent. It is told which
-/// groups to manage, or finds the containers itself.
+/// The arguments of `justitia run` for a policy; `None` for policies without an agent. The arguments name the
+/// groups to manage, or the agent finds the containers itself.
 pub fn arguments(
     policy: Policy,
     finds: bool,
@@ -62,14 +61,13 @@ fn notify_path() -> PathBuf {
     Path::new(STATE).join("notify")
 }
 
-/// Makes the agent's own cgroup, outside of what it manages.
+/// Creates the agent's own cgroup, outside what it manages.
 pub fn make_group() -> Result<PathBuf> {
     let group = Path::new(CGROUP).join("agent");
     fs::create_dir_all(&group).context("cannot make the agent's cgroup")?;
     Ok(group)
 }
 
-/// A started agent.
 #[derive(Debug)]
 pub struct Agent {
     arguments: Vec<String>,
@@ -117,7 +115,6 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Starts the process.
     pub fn spawn(&mut self) -> Result<()> {
         let log = File::options().create(true).append(true).open(&self.log)?;
         let mut command = Command::new(Path::new(TOOLS).join("justitia"));
@@ -134,7 +131,6 @@ impl Agent {
         Ok(())
     }
 
-    /// Waits until it says that it is ready.
     fn wait_until_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + READY_TIMEOUT;
         while !self.ready && Instant::now() < deadline {
@@ -145,7 +141,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Takes what the agent said on its notify socket, which would block it when full.
+    /// Reads the agent's messages from its notify socket, which would block the agent when full.
     fn drain_notifications(&mut self) {
         let mut message = [0; 1024];
         while let Ok(n) = self.notify.recv(&mut message) {
@@ -155,7 +151,7 @@ impl Agent {
         }
     }
 
-    /// Reads what memory it has; an error when it ended although nobody asked it to.
+    /// Reads its memory; an error if it ended unexpectedly.
     pub fn watch(&mut self) -> Result<()> {
         self.drain_notifications();
         let Some(child) = &self.child else {
@@ -185,7 +181,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Collects the process if it has ended, adding up its CPU time.
+    /// Reaps the process if it has ended, and adds its CPU time.
     fn reap(&mut self) -> Result<bool> {
         let Some(child) = &self.child else {
             return Ok(false);
@@ -211,18 +207,18 @@ impl Agent {
         Ok(true)
     }
 
-    /// SIGKILL: the crash under test. Does not wait for the end; see [`Self::is_gone`].
+    /// Sends SIGKILL: the crash under test. Does not wait for the end; see [`Self::is_gone`].
     pub fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.killed = true;
     }
 
-    /// Whether there is no process; a successor would be refused while there is one.
+    /// Whether no process is left; a successor would be refused before.
     pub fn is_gone(&mut self) -> Result<bool> {
         Ok(self.child.is_none() || self.reap()?)
     }
 
-    /// Waits until a killed one is gone.
+    /// Waits until a killed agent is gone.
     pub fn wait_until_gone(&mut self) -> Result<()> {
         ensure!(
             self.wait(DEATH_TIMEOUT)?,
@@ -232,9 +228,9 @@ impl Agent {
         Ok(())
     }
 
-    /// Asks the agent to end and to restore what it changed. Answers whether it did in time; one
-    /// that did not is killed. One that was only just started comes up first: SIGTERM would find
-    /// it before it undoes what a killed one left.
+    /// Asks the agent to end and to restore its changes. Returns whether it did so in time; otherwise it is
+    /// killed. An agent that was just started comes up first: SIGTERM would otherwise reach it before it
+    /// undoes what a killed one left.
     pub fn end(&mut self) -> Result<bool> {
         self.wait_until_ready()?;
         self.watch()?;
@@ -249,7 +245,7 @@ impl Agent {
 
     fn signal(&self, signal: Signal) {
         if let Some(child) = &self.child {
-            // Not yet reaped, so its id is still its own; one that just ended needs no signal.
+            // Not yet reaped, so its id is still its own. If it just ended, the error does not matter.
             let _ = kill_process(Pid::from_child(child), signal);
         }
     }
@@ -265,7 +261,7 @@ impl Agent {
         Ok(true)
     }
 
-    /// What it cost so far; CPU time counts from the end of each process.
+    /// Its cost so far; CPU time is added when a process ends.
     pub fn cost(&self) -> AgentCost {
         self.cost
     }
@@ -280,7 +276,7 @@ impl Agent {
     }
 }
 
-/// `justitia status --json`, running beside the measurement.
+/// `justitia status --json`, running in parallel with the measurement.
 #[derive(Debug)]
 pub struct StatusQuery {
     child: Child,
@@ -288,7 +284,6 @@ pub struct StatusQuery {
 }
 
 impl StatusQuery {
-    /// Starts the command.
     pub fn start() -> Result<Self> {
         let output = Path::new(STATE).join("status.json");
         let child = Command::new(Path::new(TOOLS).join("justitia"))
@@ -301,7 +296,7 @@ impl StatusQuery {
         Ok(Self { child, output })
     }
 
-    /// Its answer; `None` when it failed, hung, or did not answer in JSON.
+    /// The output; `None` when the command failed, hung, or did not print JSON.
     pub fn finish(mut self) -> Option<serde_json::Value> {
         let deadline = Instant::now() + STATUS_TIMEOUT;
         while self.child.try_wait().ok()?.is_none() {

@@ -1,7 +1,7 @@
-//! A container of the lab: bundle, creation by crun, weight, end.
+//! A container of the lab: its bundle, creation by crun, weight and end.
 //!
-//! The cgroup of a container is exactly `/app/<name>`. Groups that only nest others get the sum of
-//! the weights below them, so that a container's share of the whole stays its own weight.
+//! The cgroup of a container is exactly `/app/<name>`. A group that only nests others gets the sum of the
+//! weights below it, so that a container's share of the whole remains its own weight.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,28 +18,23 @@ use crate::load::shared::{Command as Order, Mapping, Status};
 use crate::load::{Place, Spec};
 use crate::protocol::{ContainerJob, GuestJob, Scheduler};
 
-/// Programs and libraries of the guest that containers see.
+/// The guest's programs and libraries that containers see.
 const SYSTEM_DIRS: [&str; 5] = ["usr", "lib", "lib64", "bin", "sbin"];
 
 /// The largest `io.bfq.weight`.
 const MAX_BFQ_WEIGHT: u64 = 1000;
 
-/// A running container.
 #[derive(Debug)]
 pub struct Container {
-    /// As in the job.
     pub name: String,
-    /// As in the job.
     pub weight: u32,
-    /// The page shared with its load.
     pub page: Mapping,
-    /// Its cgroup.
     pub group: PathBuf,
     log: PathBuf,
 }
 
 impl Container {
-    /// Creates and starts the container; its load then waits for an order.
+    /// Creates and starts the container; its load then waits for a command.
     pub fn start(
         index: usize,
         job: &ContainerJob,
@@ -113,8 +108,8 @@ impl Container {
         Ok(container)
     }
 
-    /// Writes the weight where crun cannot or distorts it: without BFQ it converts `blockIO.weight`
-    /// to another scale, and above 1000 OCI has no word for it.
+    /// Writes the weight if crun cannot or distorts it: without BFQ it converts `blockIO.weight` to another
+    /// scale, and OCI cannot express weights above 1000.
     fn write_weight(&self, scheduler: Scheduler) -> Result<()> {
         if scheduler == Scheduler::Bfq && oci::fits_block_io(self.weight) {
             return Ok(());
@@ -122,7 +117,7 @@ impl Container {
         set_weight(&self.group, u64::from(self.weight))
     }
 
-    /// Fails when the load has failed or its process is gone.
+    /// Fails if the load has failed or its process is gone.
     pub fn ensure_alive(&self) -> Result<()> {
         if self.page.status() == Status::Failed || (!self.populated() && !self.finished()) {
             bail!(
@@ -134,30 +129,28 @@ impl Container {
         Ok(())
     }
 
-    /// Whether the load has nothing more to do.
+    /// Whether the load has finished its work.
     pub fn finished(&self) -> bool {
         self.page.status() == Status::Finished
     }
 
-    /// Whether any process is left in its cgroup.
     pub fn populated(&self) -> bool {
         fs::read_to_string(self.group.join("cgroup.events"))
             .is_ok_and(|text| files::keyed(&text, "populated") == Some(1))
     }
 
-    /// Its kernel counters.
     pub fn sampler(&self, device: &str) -> Sampler {
         Sampler::open(&self.group, device)
     }
 
-    /// Kills whatever runs in it.
+    /// Kills all its processes.
     pub fn kill(&self) {
-        // A group that is gone needs no killing.
+        // The group may be gone already.
         let _ = fs::write(self.group.join("cgroup.kill"), "1");
     }
 }
 
-/// Starts the container of this bundle, detached; what it says goes to `log`. `name` is for the error.
+/// Starts the container of this bundle, detached, with its output in `log`. `name` is for the error.
 pub fn run_crun(name: &str, id: &str, bundle: &Path, log: &Path) -> Result<()> {
     let output = File::create(log)?;
     let status = Command::new("crun")
@@ -177,14 +170,13 @@ pub fn run_crun(name: &str, id: &str, bundle: &Path, log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The last lines of a container's log.
 pub fn log_tail(log: &Path) -> String {
     let text = fs::read(log).unwrap_or_default();
     files::tail(&String::from_utf8_lossy(&text), 10)
 }
 
-/// Stops all containers: by order, after `patience` by SIGKILL. Threads that hang in the kernel do
-/// not hang the guest: after the kill it waits for at most as long again.
+/// Stops all containers, first by command, after `patience` by SIGKILL. Then it waits for at most `patience`
+/// again, so threads that hang in the kernel do not hang the guest.
 pub fn stop_all(containers: &[Container], patience: Duration) {
     for container in containers {
         container.page.set_command(Order::Stop);
@@ -206,7 +198,7 @@ pub fn stop_all(containers: &[Container], patience: Duration) {
     }
 }
 
-/// Gives the groups that only nest others the weights of the job, or the sum of those below them.
+/// Gives groups that only nest others the weights of the job, or the sum of those below them.
 pub fn weigh_nesting_groups(job: &GuestJob) -> Result<()> {
     let given = job.group_weights.as_ref().map(|given| {
         let given = given.iter();
@@ -230,7 +222,7 @@ fn nesting_weights(jobs: &[ContainerJob]) -> BTreeMap<String, u64> {
     sums
 }
 
-/// Writes a weight to io.bfq.weight where there is BFQ, and to io.weight where there is that.
+/// Writes a weight to io.bfq.weight and io.weight, each if it exists.
 pub(super) fn set_weight(group: &Path, weight: u64) -> Result<()> {
     let bfq = group.join("io.bfq.weight");
     if bfq.exists() {
@@ -243,14 +235,14 @@ pub(super) fn set_weight(group: &Path, weight: u64) -> Result<()> {
     Ok(())
 }
 
-/// The directory that containers with a shared file have in common. No container is called so: a
-/// name does not begin with a dot.
+/// The directory that containers with a shared file have in common. It cannot collide with a container: a
+/// container's name does not begin with a dot.
 pub fn shared_dir() -> PathBuf {
     data_dir().join(".shared")
 }
 
-/// How the container sees the guest's programs: symbolic links are repeated in its root, real
-/// directories are mounted.
+/// The guest's programs in the container: symbolic links are repeated in its root, real directories are
+/// bind-mounted.
 pub(super) fn system_binds(root: &Path, rootfs: &Path) -> Result<Vec<Bind>> {
     let mut binds = Vec::new();
     for name in SYSTEM_DIRS {

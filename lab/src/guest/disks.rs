@@ -9,18 +9,14 @@ use serde::{de::DeserializeOwned, Serialize};
 use super::files;
 use justitia_machine::job_disk::{read_message, write_message, JOB_OFFSET, REPORT_OFFSET};
 
-/// A block device of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestDisk {
-    /// Kernel name, for example `nvme2n1`.
     pub name: String,
-    /// Device node.
     pub node: PathBuf,
-    /// `major:minor`, as io.stat names it.
+    /// `major:minor`, as in io.stat.
     pub number: String,
 }
 
-/// The disk whose controller has this serial number.
 pub fn find(serial: &str) -> Result<GuestDisk> {
     find_below(Path::new("/sys/block"), serial)
 }
@@ -30,7 +26,7 @@ fn find_below(sys_block: &Path, serial: &str) -> Result<GuestDisk> {
         fs::read_dir(sys_block).with_context(|| format!("cannot read {}", sys_block.display()))?;
     for entry in entries {
         let dir = entry?.path();
-        // Disks of other kinds have no serial number there.
+        // Other kinds of disks have no serial number there.
         let found = fs::read_to_string(dir.join("device/serial"));
         if found.is_ok_and(|text| text.trim() == serial) {
             let name = dir
@@ -49,7 +45,6 @@ fn find_below(sys_block: &Path, serial: &str) -> Result<GuestDisk> {
     bail!("no disk with serial number {serial:?} is attached to this guest")
 }
 
-/// Reads the job from the job disk.
 pub fn receive<T: DeserializeOwned>(disk: &Path) -> Result<T> {
     let file = File::open(disk).with_context(|| format!("cannot open {}", disk.display()))?;
     let text = read_message(&file, JOB_OFFSET)
@@ -58,7 +53,7 @@ pub fn receive<T: DeserializeOwned>(disk: &Path) -> Result<T> {
     serde_json::from_slice(&text).context("the job in the job disk cannot be understood")
 }
 
-/// Writes the report to the job disk and waits until it is there.
+/// Writes the report to the job disk and flushes it.
 pub fn send<T: Serialize>(disk: &Path, report: &T) -> Result<()> {
     let text = serde_json::to_vec(report).context("cannot write the report as JSON")?;
     let file = File::options()

@@ -1,7 +1,5 @@
-//! Reading the small text files of the kernel: one parser per format, pure, and two I/O helpers
-//! whose errors name the path.
-//!
-//! A field that is not there is `None`, never zero.
+//! Small text files of the kernel: one pure parser per format, and two I/O functions whose errors name the
+//! path.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +13,6 @@ pub fn read(path: &Path) -> Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
-/// Writes a kernel file.
 pub fn write(path: &Path, value: &str) -> Result<()> {
     fs::write(path, value).with_context(|| format!("cannot write {value:?} to {}", path.display()))
 }
@@ -35,8 +32,8 @@ pub fn keyed(text: &str, name: &str) -> Option<u64> {
     })
 }
 
-/// A `key=value` field of the device `major:minor` in io.stat. A device the group never used has no
-/// line: that is zero, because the kernel prints only devices with traffic.
+/// A `key=value` field of the device `major:minor` in io.stat. A missing line is zero, because the kernel
+/// prints only devices with traffic.
 pub fn io_stat(text: &str, device: &str, key: &str) -> u64 {
     text.lines()
         .find_map(|line| line.strip_prefix(device)?.strip_prefix(' '))
@@ -55,12 +52,11 @@ pub fn pressure_total_us(text: &str, kind: &str) -> Option<u64> {
     line.split("total=").nth(1)?.trim().parse().ok()
 }
 
-/// A memory limit: bytes, or `None` for `max` and for what cannot be read.
+/// A memory limit in bytes; `None` for `max` and for unreadable values.
 pub fn limit_bytes(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// The last `lines` lines of a text.
 pub fn tail(text: &str, lines: usize) -> String {
     let all: Vec<&str> = text.lines().collect();
     all[all.len().saturating_sub(lines)..].join("\n")

@@ -1,5 +1,5 @@
-//! The kernel module in the guest: loaded before the policy is in force, unloaded after it, and
-//! whatever the kernel complained about meanwhile.
+//! The kernel module in the guest: loaded before the policy is enforced and unloaded after it; and the
+//! kernel's complaints in between.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use super::setup::{run, TOOLS};
 use crate::gate_module::NAME;
 use crate::protocol::Policy;
 
-/// What a kernel says when something is wrong with it.
+/// Markers in the kernel's log of something wrong.
 const COMPLAINTS: [&str; 7] = [
     "BUG:",
     "WARNING:",
@@ -23,7 +23,7 @@ const COMPLAINTS: [&str; 7] = [
     "rcu_sched self-detected",
 ];
 
-/// Loads the module, with its hook where this policy has it.
+/// Loads the module, with the hook that this policy needs.
 pub(super) fn load(policy: Policy) -> Result<()> {
     let mut insmod = Command::new("insmod");
     insmod.arg(Path::new(TOOLS).join(format!("{NAME}.ko")));
@@ -33,7 +33,7 @@ pub(super) fn load(policy: Policy) -> Result<()> {
     run(&mut insmod)
 }
 
-/// Unloads it. It is in use as long as a writer is in the kernel's throttling below it.
+/// Unloads it. The module is in use while a writer is in the kernel's throttling below it.
 pub(super) fn unload() -> Result<()> {
     let begun = Instant::now();
     while let Err(error) = run(Command::new("rmmod").arg(NAME)) {
@@ -49,7 +49,6 @@ pub(super) fn unload() -> Result<()> {
     Ok(())
 }
 
-/// Lines of the kernel's log that complain.
 pub(super) fn complaints() -> Result<Vec<String>> {
     let output = Command::new("dmesg").output()?;
     let log = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,8 +1,8 @@
-//! Every setting of every cgroup, to prove that nothing stays changed.
+//! Reads every setting of every cgroup, to prove that none stays changed.
 //!
-//! A *knob* is a cgroup file that can be read and written by its owner and whose value only a
-//! writer changes. Left out: member lists, triggers (`cgroup.kill`, `memory.reclaim`), pressure
-//! files (writing registers a trigger) and `memory.peak` (a counter that can be reset).
+//! A *knob* is a cgroup file that its owner can read and write and whose value changes only by a write.
+//! Excluded: member lists, triggers (`cgroup.kill`, `memory.reclaim`), pressure files (writing registers a
+//! trigger) and `memory.peak` (a counter that can be reset).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use crate::load::attack::FLEETING;
 
-/// Names that are readable and writable but no settings.
+/// Readable and writable, but not settings.
 const NOT_SETTINGS: [&str; 6] = [
     "cgroup.procs",
     "cgroup.threads",
@@ -21,8 +21,8 @@ const NOT_SETTINGS: [&str; 6] = [
     "memory.swap.peak",
 ];
 
-/// Reads every knob below `root`: path relative to it -> value. Left out are groups that vanish
-/// meanwhile, those that a hostile tenant makes and removes, and those that no path can name.
+/// Reads every knob below `root`: path relative to it -> value. Skips groups that vanish meanwhile, those
+/// that a hostile tenant creates and removes, and those that no path can name.
 pub fn snapshot(root: &Path) -> BTreeMap<String, String> {
     let mut knobs = BTreeMap::new();
     collect(root, root, &mut knobs);

@@ -1,4 +1,4 @@
-//! Who declares colors that are not true, on the directories of cgroups.
+//! Declares false colors on the directories of cgroups.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +11,8 @@ use crate::protocol::Lie;
 /// Extended attribute of a cgroup's directory that carries its color.
 pub const ATTRIBUTE: &str = "user.justitia.color";
 
-/// The most that the kernel takes for one attribute (`KERNFS_USER_XATTR_SIZE_LIMIT` is 128 KiB for
-/// all, `XATTR_SIZE_MAX` 64 KiB for one).
+/// Almost the maximum that the kernel accepts for one attribute (`KERNFS_USER_XATTR_SIZE_LIMIT` is 128 KiB
+/// for all, `XATTR_SIZE_MAX` 64 KiB for one).
 const HUGE_BYTES: usize = 60 << 10;
 
 /// Lies about one group.
@@ -20,12 +20,11 @@ const HUGE_BYTES: usize = 60 << 10;
 pub struct Liar {
     group: PathBuf,
     lie: Lie,
-    /// Declarations so far.
     count: u64,
 }
 
 impl Liar {
-    /// Of the cgroup at `group`.
+    /// A liar for the cgroup at `group`.
     pub fn new(group: &Path, lie: Lie) -> Self {
         let group = group.to_owned();
         Self {
@@ -35,7 +34,7 @@ impl Liar {
         }
     }
 
-    /// Once a second: declares.
+    /// Makes the declaration of this second.
     pub fn tick(&mut self) -> Result<()> {
         self.count += 1;
         let Some(value) = lied(self.lie, self.count) else {
@@ -46,8 +45,8 @@ impl Liar {
     }
 }
 
-/// What a liar declares; `None` for nothing. `count` differs from one declaration to the next, which
-/// is how the agent knows that whoever declares is alive.
+/// What a liar declares; `None` for nothing. `count` differs in each declaration, which shows the agent that
+/// the declaring program is alive.
 fn lied(lie: Lie, count: u64) -> Option<Vec<u8>> {
     let color = match lie {
         Lie::Green => Color::Green,

@@ -1,7 +1,7 @@
-//! The measured phase: one start for all, a sample a second, the events of the job.
+//! The measured phase: one start for all, one sample per second, the events of the job.
 //!
-//! Each sample carries the time it was really taken; a driver that comes late under emulation
-//! skips a second rather than crowding two samples together.
+//! Each sample carries its actual time. A driver that is late under emulation skips a second instead of
+//! taking two samples close together.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,35 +21,30 @@ use crate::load::clock::monotonic_ns;
 use crate::protocol::{FileReport, FileSample, GuestJob, Sample, WaitProfile};
 use justitia_machine::host::CpuTime;
 
-/// Between the order to start and the start: every load has seen the order by then.
+/// Time between the start command and the start, so that every load sees the command in time.
 const LEAD: Duration = Duration::from_millis(500);
 
-/// Seconds between two lines of progress.
 const PROGRESS_EVERY_S: u64 = 10;
 
-/// How long nobody is there after the agent was killed, at least; seconds, a little less than one
-/// sample.
+/// Minimum time without an agent after it was killed, seconds; a little less than the interval of samples.
 const DEAD_S: f64 = 0.9;
 
 #[derive(Debug)]
 pub struct Measured {
-    /// Per container, in the order of the job.
     pub samples: Vec<Vec<Sample>>,
     /// Residency of the watched files.
     pub files: Vec<FileReport>,
-    /// Length of the phase.
     pub seconds: f64,
-    /// Part of the guest's CPU time that was not idle.
+    /// Fraction of the guest's CPU time that was not idle.
     pub cpu_busy: Option<f64>,
     /// `justitia status --json`.
     pub agent_status: Option<serde_json::Value>,
-    /// What the commands of the job said.
+    /// Output of the job's commands.
     pub commands: Vec<String>,
-    /// Where tasks waited in the second half.
+    /// Wait profile of the second half.
     pub waits: Option<WaitProfile>,
 }
 
-/// Runs the phase.
 pub fn measure(
     job: &GuestJob,
     containers: &[Container],
@@ -151,7 +146,6 @@ fn sleep_until(at_ns: u64) {
     thread::sleep(Duration::from_nanos(at_ns.saturating_sub(monotonic_ns())));
 }
 
-/// The samples of all containers.
 struct Series<'a> {
     containers: &'a [Container],
     samplers: Vec<Sampler>,
@@ -169,7 +163,6 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// Takes the baseline, which is also the first sample.
     fn begin(&mut self) {
         let pairs = self.samplers.iter().zip(self.containers);
         self.baseline = pairs.map(|(s, c)| s.take(&c.page, 0.0)).collect();
@@ -195,7 +188,7 @@ impl<'a> Series<'a> {
     }
 }
 
-/// What happens to the agent during the phase.
+/// Events of the agent during the phase.
 struct Events<'a> {
     agent: Option<&'a mut Agent>,
     kill_at_s: Option<f64>,
@@ -241,7 +234,8 @@ impl<'a> Events<'a> {
         Ok(())
     }
 
-    /// A killed agent that outlived the phase has its successor now: what it left must be undone.
+    /// If the phase ends before a killed agent has a successor, starts it now: it must undo what the killed
+    /// one left.
     fn finish(&mut self) -> Result<()> {
         let Some(agent) = self.agent.as_mut().filter(|_| self.killed_at_s.is_some()) else {
             return Ok(());

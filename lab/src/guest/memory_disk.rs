@@ -1,11 +1,11 @@
-//! A data disk of the guest's own memory, limited by the guest's own clock.
+//! A data disk in the guest's own memory, throttled by the guest's own clock.
 //!
-//! The emulator limits its disks by the host's time. Where a guest's clock counts instructions, the two
-//! drift apart and no bandwidth means anything, so the guest makes its disk itself: `null_blk`,
-//! backed by memory, whose timers are the guest kernel's (`drivers/block/null_blk/main.c`: a budget of bytes
-//! fifty times a second, and a timer that completes each request). Such a disk waits for nobody on the host.
+//! The emulator throttles its disks by the host's time. If the guest's clock counts instructions, the two
+//! drift apart and bandwidth has no meaning. The guest therefore creates the disk itself: `null_blk`, backed
+//! by memory, whose timers are the guest kernel's (`drivers/block/null_blk/main.c`: a budget of bytes fifty
+//! times per second, and a timer that completes each request). Such a disk never waits for the host.
 //!
-//! All its memory is taken before anything is measured: a disk that grows would take page cache away.
+//! All its memory is allocated before the measurement: a disk that grows would take page cache away.
 
 use std::fs;
 use std::path::Path;
@@ -21,14 +21,14 @@ use justitia_machine::qemu::SERIAL_DATA;
 
 /// Where configfs is mounted.
 const CONFIG: &str = "/sys/kernel/config";
-/// How long a request takes besides its bytes, and how many of them at once: as a good flash disk does.
+/// Latency of a request besides its bytes, and number of concurrent requests, as for a good flash disk.
 const COMPLETION_NS: u64 = 100_000;
 const QUEUE_DEPTH: u64 = 64;
 const BLOCK_BYTES: u64 = 4096;
-/// Completed by a timer, not within the call that submits.
+/// Completion by a timer, not within the submitting call.
 const IRQ_MODE_TIMER: u64 = 2;
 
-/// Makes the disk, every block of it there: filled at the speed of memory, then limited.
+/// Creates the disk with every block allocated: the disk is filled at memory speed and throttled afterwards.
 fn make(disk: &MemoryDisk) -> Result<GuestDisk> {
     progress(&format!(
         "making a disk of {} MiB of memory",
@@ -48,8 +48,8 @@ fn make(disk: &MemoryDisk) -> Result<GuestDisk> {
         set(&dir, name, value)?;
     }
     fill(disk, &find()?)?;
-    // The memory stays while the disk is off (`null_del_dev`), and only then can its speed be set.
-    // At a queue depth of one, the time of completion gives the operations per second.
+    // A disk that is powered off keeps its memory (`null_del_dev`), and only then takes a new speed.
+    // At a queue depth of one, the completion time sets the operations per second.
     let (depth, completion_ns) = match disk.iops {
         Some(iops) => (1, 1_000_000_000 / u64::from(iops)),
         None => (QUEUE_DEPTH, COMPLETION_NS),
@@ -85,7 +85,7 @@ fn fill(disk: &MemoryDisk, made: &GuestDisk) -> Result<()> {
     setup::run(&mut fill)
 }
 
-/// The one disk of that driver; its name changed over time.
+/// The driver's only disk; its name changed over time.
 fn find() -> Result<GuestDisk> {
     let entries = fs::read_dir("/sys/block").context("cannot read /sys/block")?;
     for entry in entries {
@@ -102,7 +102,7 @@ fn find() -> Result<GuestDisk> {
     bail!("null_blk made no disk")
 }
 
-/// The disk that a job is about: its own, or the one attached.
+/// The disk of a job: its own memory disk, or the attached one.
 pub(super) fn of_job(own: Option<&MemoryDisk>) -> Result<GuestDisk> {
     match own {
         Some(disk) => make(disk),

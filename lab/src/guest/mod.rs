@@ -1,18 +1,17 @@
-//! What runs inside the guest: the driver of one experiment.
+//! The part of the lab that runs inside the guest: the driver of one experiment.
 //!
-//! Order of a boot: mounts, job from its disk, LRU, scheduler, data file system, cgroups,
-//! containers (created, waiting), file sets, the agent, the measured phase, the agent's end, the
-//! report, power off. [`run`] is that order; the modules are its parts.
+//! Order of a boot: mounts, job from its disk, LRU, scheduler, data file system, cgroups, containers
+//! (created, waiting), file sets, the agent, the measured phase, the agent's end, the report, power off.
+//! [`run`] is that order; the modules are its parts.
 //!
-//! What is equal for all policies: everything up to the start of the measured phase. For the
-//! fileserver and readmix loads each container writes its own files from within its cgroup, then
-//! everything is flushed and the page cache emptied, and only then do limits and the agent come
-//! into force: all policies start cold and clean. For reread and sharing the caching is the
-//! experiment: limits and agent are in force before the files are written, and nothing is dropped.
+//! Equal for all policies: everything up to the start of the measured phase. For the fileserver and readmix
+//! loads each container writes its own files from within its cgroup, then everything is flushed and the page
+//! cache emptied, and only then are limits and the agent enforced: all policies start cold and clean. For
+//! reread and sharing the caching is the experiment: limits and the agent are enforced before the files are
+//! written, and nothing is dropped.
 //!
-//! Progress goes to the console; any failure is one line after
-//! [`FAILURE_PREFIX`] and a power-off
-//! without a report, which the host takes as a failed run.
+//! Progress goes to the console. A failure is one line after [`FAILURE_PREFIX`] and a power-off without a
+//! report, which the host treats as a failed run.
 
 pub mod agent;
 pub mod container;
@@ -44,9 +43,9 @@ use crate::protocol::Job;
 use justitia_machine::qemu::SERIAL_JOB;
 use justitia_machine::vm::{FAILURE_PREFIX, PROGRESS_PREFIX};
 
-/// Does the job on the job disk and switches the guest off. Does not return.
+/// Executes the job on the job disk and switches the guest off. Does not return.
 pub fn drive() -> ! {
-    // Whatever happens, the guest must be switched off, or its host waits for the time limit.
+    // The guest must be switched off in any case, or the host waits for the time limit.
     let outcome = panic::catch_unwind(driver);
     match outcome {
         Ok(Ok(())) => progress("done"),
@@ -78,18 +77,18 @@ fn error_line(error: &anyhow::Error) -> String {
         .join(" | ")
 }
 
-/// Tells the person who waits.
+/// Prints a line of progress.
 pub fn progress(line: &str) {
     say(PROGRESS_PREFIX, line);
 }
 
 fn say(prefix: &str, line: &str) {
-    // A console that is gone is no reason to end the measurement.
+    // A lost console must not end the measurement.
     let _ = writeln!(std::io::stdout(), "{prefix}{line}");
 }
 
-/// Switches the guest off. Only the job disk matters and it has been flushed; the data disk is
-/// scratch, and writing out its dirty pages would only take time.
+/// Switches the guest off. Only the job disk matters, and it has been flushed; the data disk is scratch, and
+/// writing its dirty pages back would only take time.
 fn power_off() -> ! {
     let _ = std::io::stdout().flush();
     let error = reboot(RebootCommand::PowerOff);
@@ -99,8 +98,8 @@ fn power_off() -> ! {
     }
 }
 
-/// Whether this machine is a guest of the lab: the kernel was told to start the lab's init. Guards
-/// against switching off the machine of someone who runs the program by hand.
+/// Whether this machine is a guest of the lab: the kernel was told to start the lab's init. Prevents the
+/// program from switching off the machine of a person who runs it by hand.
 pub fn is_guest() -> bool {
     std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| {
         line.split_whitespace()

@@ -4,9 +4,9 @@
 //! read-only; the container's files are a bind mount of its own directory on the data disk. No
 //! capabilities, its own pid, mount, ipc, uts and cgroup namespaces.
 //!
-//! Weights: `blockIO.weight` is what Docker and Kubernetes write. Its range ends at 1000; a larger
-//! weight is left out here, stated in the annotation `io.justitia.weight`, and written to the
-//! cgroup after creation.
+//! Weights: `blockIO.weight` is what Docker and Kubernetes write. Its range ends at 1000. A larger weight is
+//! not written there but stated in the annotation `io.justitia.weight` and written to the cgroup after
+//! creation.
 
 use std::path::{Path, PathBuf};
 
@@ -18,26 +18,21 @@ pub const MAX_OCI_WEIGHT: u32 = 1000;
 /// Smallest `blockIO.weight`.
 pub const MIN_OCI_WEIGHT: u32 = 10;
 
-/// What one container needs.
+/// Inputs of the configuration of one container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bundle<'a> {
     /// Host name inside.
     pub hostname: &'a str,
     /// Cgroup, absolute below the cgroup mount: `/app/name`.
     pub cgroup: &'a str,
-    /// I/O weight.
     pub weight: u32,
     /// User and group of its process.
     pub uid: u32,
-    /// Root file system directory.
     pub rootfs: &'a Path,
-    /// Command line.
     pub args: &'a [&'a str],
-    /// Bind mounts.
     pub binds: &'a [Bind],
 }
 
-/// A bind mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bind {
     /// Path in the guest.
@@ -48,7 +43,7 @@ pub struct Bind {
     pub writable: bool,
 }
 
-/// Whether the weight can be told through `blockIO.weight`.
+/// Whether `blockIO.weight` can express the weight.
 pub fn fits_block_io(weight: u32) -> bool {
     (MIN_OCI_WEIGHT..=MAX_OCI_WEIGHT).contains(&weight)
 }

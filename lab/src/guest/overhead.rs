@@ -1,9 +1,9 @@
-//! Windows of one load after another, with nothing, `/proc` or eBPF observing.
+//! Runs windows of one load after another, observed by nothing, through `/proc`, or by eBPF.
 //!
-//! The loads run in groups that the agent manages. fio reads a file that is entirely cached, a
-//! process for each window; the fileserver is a container that runs on while agents come and go,
-//! and is counted through its shared page. CPU time is that of the load's own tasks: fio's own
-//! account, and `cpu.stat` of the container.
+//! The loads run in groups that the agent manages. fio reads a fully cached file, with a process for each
+//! window. The fileserver is a container that keeps running while agents come and go; its work is counted
+//! through its shared page. CPU time is that of the load's own tasks: fio's own accounting, and `cpu.stat` of
+//! the container.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,15 +27,15 @@ use crate::protocol::{
 };
 use justitia_machine::qemu::SERIAL_DATA;
 
-/// What fio reads.
+/// Size of the file that fio reads.
 const FILE_BYTES: u64 = 128 << 20;
-/// From the agent's readiness to the first operation that counts: its first ticks are over.
+/// Time from the agent's readiness to the first operation that counts, so that its first ticks are over.
 const SETTLE: Duration = Duration::from_secs(2);
-/// How long the container may take to be ready for an order.
+/// Time limit for the container to be ready.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Switches the kernel's account of BPF programs.
+/// Switches the kernel's statistics of BPF programs.
 const BPF_STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
-/// How long loads may take to stop.
+/// Time limit for loads to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 pub fn run(job: &OverheadJob) -> Result<OverheadReport> {
@@ -111,7 +111,7 @@ fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Windo
     })
 }
 
-/// A window in which the kernel takes the time of each BPF program.
+/// A window in which the kernel times each BPF program.
 fn programs_of(running: &Running, seconds: u32) -> Result<Vec<ProgramCost>> {
     let extra = ["--observer".to_owned(), Observing::Bpf.name().to_owned()];
     let mut agent = Agent::start(Policy::Observe, false, &extra)?;
@@ -140,7 +140,7 @@ fn programs_of(running: &Running, seconds: u32) -> Result<Vec<ProgramCost>> {
         .collect())
 }
 
-/// Name, runs and nanoseconds of each program that ran, by its id.
+/// Name, runs and nanoseconds of each program that ran, by id.
 fn program_times() -> Result<BTreeMap<u64, (String, u64, u64)>> {
     let output = Command::new("bpftool")
         .args(["--json", "prog", "show"])
@@ -165,14 +165,13 @@ fn times_in(json: &[u8]) -> Result<BTreeMap<u64, (String, u64, u64)>> {
         .collect())
 }
 
-/// What a load did in a window.
+/// The work of a load in a window.
 struct Done {
     seconds: f64,
     ops: u64,
     cpu_us: f64,
 }
 
-/// A load that is ready for windows.
 enum Running {
     Fio {
         load: OverheadLoad,
@@ -191,7 +190,7 @@ impl Running {
         fs::create_dir_all(&group).context("cannot make fio's cgroup")?;
         let file = setup::data_dir().join("fio");
         let running = Self::Fio { load, group, file };
-        // Written and read by the group itself, so that it holds the pages.
+        // Written and read by the group itself, so that the pages are charged to it.
         if let Self::Fio { file, .. } = &running {
             if !file.exists() {
                 let size = FILE_BYTES.to_string();
@@ -267,7 +266,7 @@ impl Running {
 
 /// Operations, time and CPU time of fio's only job.
 fn done_by_fio(json: &[u8]) -> Result<Done> {
-    // Notes of fio may precede the document.
+    // fio may print notes before the document.
     let from = json.iter().position(|b| *b == b'{').unwrap_or_default();
     let value: serde_json::Value =
         serde_json::from_slice(&json[from..]).context("fio's output is not JSON")?;
@@ -327,7 +326,7 @@ fn fileserver_container(job: &OverheadJob) -> Result<Container> {
     container.page.set_command(Order::Prepare);
     wait_for(Status::Prepared)?;
     container.page.go(monotonic_ns());
-    // The first seconds fill the page cache and are not like the rest.
+    // The first seconds fill the page cache and are atypical.
     thread::sleep(Duration::from_secs(10));
     Ok(container)
 }

@@ -1,7 +1,7 @@
-//! How much of a file is in the page cache, whoever is charged for it.
+//! How much of a file is in the page cache, whichever group is charged for it.
 //!
-//! `mincore(2)` on a mapping that is never touched: it looks and changes nothing, and every kernel
-//! has it. Units: bytes, in whole pages.
+//! Uses `mincore(2)` on a mapping that is never touched: it changes nothing, and every kernel has it. Units:
+//! bytes, in whole pages.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,7 +12,7 @@ use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 
 const PAGE_BYTES: usize = 4096;
 
-/// A file whose residency is asked for.
+/// A file whose residency is measured.
 #[derive(Debug)]
 pub struct Watched {
     /// Name in the report.
@@ -22,7 +22,6 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Opens a file.
     pub fn open(name: &str, path: &Path) -> Result<Self> {
         let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let bytes = file.metadata()?.len();
@@ -34,7 +33,7 @@ impl Watched {
         })
     }
 
-    /// Bytes of it that are in the page cache; `None` if the kernel does not say.
+    /// Bytes of it in the page cache; `None` if the kernel does not tell.
     pub fn resident_bytes(&self) -> Option<u64> {
         let length = usize::try_from(self.bytes).ok()?;
         let mut pages = vec![0u8; length.div_ceil(PAGE_BYTES)];

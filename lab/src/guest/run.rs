@@ -1,4 +1,4 @@
-//! One job from the first cgroup to the report.
+//! Executes one job, from the first cgroup to the report.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,16 +22,16 @@ use crate::load::sharing::{OWN_FILE, SHARED_FILE};
 use crate::load::Workload;
 use crate::protocol::{ContainerJob, ContainerReport, GuestJob, GuestReport, Policy, TenantReport};
 
-/// Creating a container includes crun's start under emulation.
+/// Includes crun's start under emulation.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Writing the file sets to a throttled disk.
+/// Time limit for writing the file sets to a throttled disk.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// How long loads may take to stop before they are killed.
+/// Time for loads to stop before they are killed.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the static partition leaves to the kernel, the driver and the agent, bytes.
+/// Memory that the static partition leaves to the kernel, the driver and the agent, bytes.
 const SYSTEM_RESERVE_BYTES: u64 = 64 << 20;
 
 pub fn run(job: &GuestJob) -> Result<GuestReport> {
@@ -101,7 +101,7 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
         environment.insert("agent_ended_in_time".into(), in_time.to_string());
     }
     if job.policy.has_gate() {
-        // Under load: the loads stop only now.
+        // Under load: the loads stop only after this.
         gate::unload()?;
     }
     let complaints = gate::complaints()?;
@@ -111,11 +111,11 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
         progress(&format!("knob not restored: {line}"));
     }
     if let Some((tenant, seen)) = tenant.zip(seen.as_mut()) {
-        // The agent ended and restored under attack.
+        // The agent has ended and restored under attack.
         seen.done = tenant.end()?;
     }
     container::stop_all(&containers, STOP_PATIENCE);
-    // Programs go when nothing moves that they look at.
+    // The programs are detached once the tasks they observe are idle.
     drop(tracer);
     // A load that broke while stopping did not do what it reports.
     if let Some(broken) = containers
@@ -134,7 +134,7 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     ))
 }
 
-/// The files whose residency is of interest: the shared one and everybody's own.
+/// The files whose residency is measured: the shared one and each container's own.
 fn watched_files(job: &GuestJob) -> Result<Vec<Watched>> {
     let sharing = |c: &&ContainerJob| c.load.workload().shares_files();
     let sharers: Vec<&ContainerJob> = job.containers.iter().filter(sharing).collect();
@@ -152,7 +152,7 @@ fn watched_files(job: &GuestJob) -> Result<Vec<Watched>> {
     Ok(watched)
 }
 
-/// LRU, scheduler, data file system, the groups' parent.
+/// Sets up LRU, scheduler, data file system and the groups' parent.
 fn prepare_guest(job: &GuestJob, environment: &mut BTreeMap<String, String>) -> Result<GuestDisk> {
     ensure!(!job.containers.is_empty(), "the job has no containers");
     progress("preparing the guest");
@@ -166,7 +166,7 @@ fn prepare_guest(job: &GuestJob, environment: &mut BTreeMap<String, String>) -> 
     environment.insert("file_system".into(), "ext4".into());
     environment.insert("mount_options".into(), options);
     setup::make_group("/app")?;
-    // There from the start, so that the knobs before and after are those of the same groups.
+    // Exists from the start, so that the knobs before and after cover the same groups.
     agent::make_group()?;
     Ok(data)
 }
@@ -185,14 +185,14 @@ fn start_containers(job: &GuestJob) -> Result<Vec<Container>> {
     Ok(containers)
 }
 
-/// What is in force before the measurement.
+/// State before the measurement.
 #[derive(Default)]
 struct Stage {
     knobs_before: BTreeMap<String, String>,
     agent: Option<Agent>,
 }
 
-/// Puts the policy in force: static limits, or the agent.
+/// Enforces the policy: static limits, or the agent.
 fn enforce(job: &GuestJob, containers: &[Container]) -> Result<Stage> {
     if job.policy == Policy::Memcg {
         partition(job, containers)?;
@@ -227,8 +227,8 @@ fn partition(job: &GuestJob, containers: &[Container]) -> Result<()> {
     Ok(())
 }
 
-/// `memory.max` per container: 90 % of what is left of RAM after the system's reserve, in the
-/// ratio of the weights, whole pages.
+/// `memory.max` per container: 90 % of RAM minus the system's reserve, in the ratio of the weights, whole
+/// pages.
 pub(super) fn static_limits(mem_total: u64, weights: &[u32]) -> Vec<u64> {
     let budget = mem_total.saturating_sub(SYSTEM_RESERVE_BYTES) / 10 * 9;
     let sum: u64 = weights.iter().map(|&w| u64::from(w)).sum();

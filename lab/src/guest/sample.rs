@@ -1,7 +1,7 @@
-//! One sample of one container: the load's counters and the kernel's, against a baseline.
+//! One sample of one container: the load's counters and the kernel's, relative to a baseline.
 //!
-//! The kernel files of each group are opened once and read with `pread`: a sample of eight
-//! containers costs some fifty reads, which a guest under emulation does in a few milliseconds.
+//! The kernel files of each group are opened once and read with `pread`: a sample of eight containers takes
+//! some fifty reads, which an emulated guest does in a few milliseconds.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -12,7 +12,7 @@ use super::files;
 use crate::load::shared::Page;
 use crate::protocol::Sample;
 
-/// memory.stat is about 1.5 KiB; io.stat a line per device.
+/// Enough for memory.stat, about 1.5 KiB, and io.stat, a line per device.
 const READ_BYTES: usize = 16 << 10;
 
 /// The open files of one group.
@@ -29,8 +29,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Opens the files of the group at `dir`; `device` is the `major:minor` of the data disk. A
-    /// file this kernel does not have reads as nothing.
+    /// Opens the files of the group at `dir`; `device` is the `major:minor` of the data disk. A file that
+    /// this kernel does not have reads as nothing.
     pub fn open(dir: &Path, device: &str) -> Self {
         let open = |name: &str| File::open(dir.join(name)).ok();
         Self {
@@ -92,7 +92,7 @@ impl Sampler {
     }
 }
 
-/// A sample relative to the one taken at the start; levels (memory, limits) stay as they are.
+/// A sample relative to the baseline; gauges (memory, limits) stay as they are.
 pub fn since(start: &Sample, now: Sample) -> Sample {
     Sample {
         read_bytes: now.read_bytes.saturating_sub(start.read_bytes),

@@ -1,10 +1,5 @@
-//! From a bare kernel to a guest in which containers can run: mounts, cgroups, LRU, scheduler,
-//! data file system.
-//!
-//! The data file system is made afresh with mkfs.ext4's defaults (default journal) except that
-//! inode tables count as initialised: a lazy initialisation would write in the background of the
-//! measurement. They are not written either, because the data disk of a run is new and reads as
-//! zeros (`vm`).
+//! Turns a bare kernel into a guest that can run containers: mounts, cgroups, LRU, scheduler, data file
+//! system.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -22,20 +17,19 @@ use crate::protocol::{GuestJob, Lru, Scheduler};
 /// The cgroup2 mount.
 pub const CGROUP: &str = "/sys/fs/cgroup";
 
-/// Everything the driver puts into the guest lives below this directory, on tmpfs.
+/// The driver keeps all its files in the guest below this directory, on tmpfs.
 pub const STATE: &str = "/run/justitia-lab";
 
-/// The tools disk.
 pub const TOOLS: &str = "/opt/lab";
 
-/// Controllers the containers get.
+/// Controllers for the containers.
 const CONTROLLERS: [&str; 4] = ["memory", "io", "pids", "cpu"];
 
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
 
-/// Mounts what an init has to mount; what is mounted already is kept.
+/// Mounts what an init has to mount; existing mounts are kept.
 pub fn mount_all() -> Result<()> {
     for (kind, target) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
         mount_unless_mounted(kind, target, "")?;
@@ -53,7 +47,6 @@ pub fn mount_all() -> Result<()> {
     fs::create_dir_all(data_dir()).context("cannot make the state directory")
 }
 
-/// Where the data disk is mounted.
 pub fn data_dir() -> PathBuf {
     Path::new(STATE).join("data")
 }
@@ -65,13 +58,13 @@ fn mount_unless_mounted(kind: &str, target: &str, data: &str) -> Result<()> {
     }
     let data = std::ffi::CString::new(data)?;
     match mount(kind, target, kind, MountFlags::empty(), data.as_c_str()) {
-        // Mounted by whoever ran before, before /proc could tell.
+        // Already mounted by an earlier program, before /proc could show it.
         Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
         Err(e) => Err(e).with_context(|| format!("cannot mount {kind} on {target}")),
     }
 }
 
-/// Makes a cgroup with all controllers enabled for its children, and for every group above it.
+/// Creates a cgroup and its ancestors, with all controllers enabled for their children.
 pub fn make_group(path: &str) -> Result<PathBuf> {
     let mut dir = PathBuf::from(CGROUP);
     enable_controllers(&dir)?;
@@ -93,7 +86,7 @@ fn enable_controllers(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Switches the LRU, or leaves it as it is; answers what the kernel then says it uses.
+/// Switches the LRU, or leaves it as it is; returns what the kernel reports afterwards.
 pub fn set_lru(lru: Lru) -> Result<String> {
     let path = Path::new(LRU_GEN);
     let generations = match lru {
@@ -121,9 +114,9 @@ pub fn set_lru(lru: Lru) -> Result<String> {
     Ok(format!("{name} (lru_gen {value})"))
 }
 
-/// Turns transparent huge pages off; answers what the kernel then says. With `always`, Debian's
-/// default, half of the page cache was gone and up to 180 of 592 MB free whenever eight sysbench
-/// started at once; with `never` that does not happen.
+/// Disables transparent huge pages; returns what the kernel reports afterwards. With `always`, Debian's
+/// default, half of the page cache was gone and up to 180 of 592 MB free whenever eight sysbench processes
+/// started at once; with `never` this does not happen.
 pub fn without_huge_pages() -> Result<String> {
     let path = Path::new(HUGE_PAGES);
     if !path.exists() {
@@ -133,7 +126,7 @@ pub fn without_huge_pages() -> Result<String> {
     files::read(path)
 }
 
-/// Gives the disk its scheduler, loading BFQ when it is a module; answers the active one.
+/// Sets the disk's scheduler, loading BFQ if it is a module; returns the active one.
 pub fn set_scheduler(disk: &GuestDisk, scheduler: Scheduler) -> Result<String> {
     let name = match scheduler {
         Scheduler::Bfq => "bfq",
@@ -159,8 +152,8 @@ pub fn set_scheduler(disk: &GuestDisk, scheduler: Scheduler) -> Result<String> {
     Ok(name.to_owned())
 }
 
-/// Loads a module from the tools disk, after those it needs: `modules/order` lists all that are
-/// there as `NN-name.ko`, each after its dependencies. The parameters are the named one's.
+/// Loads a module from the tools disk, after its dependencies: `modules/order` lists all modules there as
+/// `NN-name.ko`, each after its dependencies. The parameters are for the named module.
 pub fn load_module(name: &str, parameters: &[&str]) -> Result<()> {
     let dir = Path::new(TOOLS).join("modules");
     let order = files::read(&dir.join("order"))?;
@@ -187,7 +180,7 @@ fn module_name(file: &str) -> String {
     name.split('.').next().unwrap_or(name).replace('-', "_")
 }
 
-/// Makes the data file system and mounts it; answers the options in force.
+/// Creates the data file system and mounts it; returns the options in force.
 pub fn make_data(disk: &GuestDisk, options: &str) -> Result<String> {
     run(Command::new("mkfs.ext4")
         .args([
@@ -200,7 +193,7 @@ pub fn make_data(disk: &GuestDisk, options: &str) -> Result<String> {
     mount_data(disk, options)
 }
 
-/// Mounts the data file system that is on the disk; answers the options in force.
+/// Mounts the existing data file system on the disk; returns the options in force.
 pub fn mount_data(disk: &GuestDisk, options: &str) -> Result<String> {
     let target = data_dir();
     let data = std::ffi::CString::new(options)?;
@@ -216,13 +209,13 @@ pub fn mount_data(disk: &GuestDisk, options: &str) -> Result<String> {
     mount_options(&mounts, &target.to_string_lossy()).context("the data disk is not mounted")
 }
 
-/// Writes everything out and empties the page cache.
+/// Writes all dirty pages back and empties the page cache.
 pub fn drop_caches() -> Result<()> {
     rustix::fs::sync();
     files::write(Path::new("/proc/sys/vm/drop_caches"), "3")
 }
 
-/// Runs a program and waits; its output is part of the error.
+/// Runs a program to completion; its output is part of the error.
 pub fn run(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command
@@ -239,7 +232,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     )
 }
 
-/// What the guest says about itself.
+/// Facts about the guest.
 pub fn facts(job: &GuestJob) -> Result<Vec<(String, String)>> {
     let meminfo = files::read(Path::new("/proc/meminfo"))?;
     let mem_total = files::meminfo_bytes(&meminfo, "MemTotal").context("no MemTotal")?;

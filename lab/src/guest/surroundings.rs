@@ -1,4 +1,4 @@
-//! What happens around the containers: sysctls, limits, a stream of the root cgroup, commands.
+//! Activity around the containers: sysctls, limits, a stream of the root cgroup, commands.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};
@@ -18,7 +18,6 @@ use crate::load::io::{open, Buffer, IO_BYTES};
 use crate::load::sharing::write_uncached;
 use crate::protocol::{RootStream, Surroundings, TimedCommand};
 
-/// Sets the sysctls.
 pub fn set_vm(surroundings: &Surroundings) -> Result<()> {
     for (name, value) in &surroundings.vm {
         files::write(&Path::new("/proc/sys/vm").join(name), value)?;
@@ -39,7 +38,7 @@ fn stream_file() -> PathBuf {
     data_dir().join("root-stream")
 }
 
-/// Writes the file that the root cgroup is going to read.
+/// Writes the file that the root cgroup will read.
 pub fn prepare(surroundings: &Surroundings) -> Result<()> {
     match surroundings.root_stream {
         Some(stream) => write_uncached(&stream_file(), stream.bytes),
@@ -47,7 +46,7 @@ pub fn prepare(surroundings: &Surroundings) -> Result<()> {
     }
 }
 
-/// What runs beside the measurement, ended when dropped.
+/// Activity in parallel with the measurement; ended when dropped.
 #[derive(Debug)]
 pub struct Running {
     stop: Arc<AtomicBool>,
@@ -56,7 +55,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts all of it, relative to an instant; commands only where there is an agent.
+    /// Starts all of it, relative to an instant; commands only if there is an agent.
     pub fn start(surroundings: &Surroundings, start: Instant, agent: bool) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stream = surroundings.root_stream.map(|stream| {
@@ -77,7 +76,7 @@ impl Running {
         }
     }
 
-    /// Ends it; what the commands said.
+    /// Ends it and returns the output of the commands.
     pub fn end(mut self) -> Result<Vec<String>> {
         self.stop.store(true, Ordering::Release);
         let said = self.commands.drain(..);
@@ -92,7 +91,7 @@ impl Running {
     }
 }
 
-/// Waits until a second after the start; false when it has to stop before.
+/// Waits until this many seconds after the start; false if it has to stop before.
 fn wait(start: Instant, at_s: u32, stop: &AtomicBool) -> bool {
     let then = start + Duration::from_secs(at_s.into());
     while !stop.load(Ordering::Acquire) {
@@ -105,7 +104,7 @@ fn wait(start: Instant, at_s: u32, stop: &AtomicBool) -> bool {
     false
 }
 
-/// The driver is in the root cgroup, and so is what it reads.
+/// The driver is in the root cgroup, so its reads are charged there.
 fn read_over_and_over(stream: RootStream, start: Instant, stop: &AtomicBool) -> Result<()> {
     use std::io::Read as _;
     if !wait(start, stream.from_s, stop) {

@@ -1,5 +1,5 @@
-//! The tenant's place on the host, and what is seen around it: an unprivileged user with a delegated
-//! cgroup below its own slice and a `/run/user/UID`, as a login makes them.
+//! The tenant on the host and observations around it. The tenant is an unprivileged user with a delegated
+//! cgroup below its own slice and a `/run/user/UID`, as a login creates them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Permissions};
@@ -23,21 +23,20 @@ use crate::experiments::hostile::AGENT_MEMORY_MAX;
 use crate::load::attack::{Plan, ESCAPES};
 use crate::protocol::{ContainerJob, GuestJob, TenantReport};
 
-/// Groups that nobody gave to Justitia.
+/// Groups that are not Justitia's to manage.
 const OTHERS: [&str; 2] = ["/system.slice/ssh.service", "/user.slice/user-1001.slice"];
 
-/// The cgroup that a user's manager gets.
+/// The cgroup of a user's manager.
 pub fn home(uid: u32) -> String {
     format!("/user.slice/user-{uid}.slice/user@{uid}.service")
 }
 
-/// Where a container lies, relative to the cgroup mount.
+/// The cgroup of a container, relative to the cgroup mount.
 pub fn cgroup(job: &ContainerJob) -> String {
     let parent = job.user.map_or_else(|| "/app".to_owned(), home);
     format!("{parent}/{}", job.name)
 }
 
-/// A tenant.
 #[derive(Debug)]
 pub struct Tenant {
     home: String,
@@ -52,14 +51,14 @@ struct Attacker {
     answers: BufReader<ChildStdout>,
 }
 
-/// Makes the place of the job's tenant, if it has one: before any container.
+/// Sets up the job's tenant, if it has one, before any container.
 pub fn prepare(job: &GuestJob) -> Result<()> {
     let Some((tenant, uid)) = of_job(job) else {
         return Ok(());
     };
     let home = home(uid);
     let dir = make_group(&home)?;
-    // What systemd's Delegate= gives away.
+    // The files that systemd's Delegate= gives away.
     give(&dir, uid)?;
     for file in ["cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
         give(&dir.join(file), uid)?;
@@ -75,7 +74,7 @@ pub fn prepare(job: &GuestJob) -> Result<()> {
         fs::set_permissions(&runtime, Permissions::from_mode(0o700))?;
         give(&runtime, uid)?;
     }
-    // What the block layer and the scheduler divide by, from the root down.
+    // The block layer and the CPU scheduler divide by weight from the root down.
     let mut slice = PathBuf::from(CGROUP);
     for part in home.split('/').filter(|part| !part.is_empty()) {
         slice.push(part);
@@ -88,14 +87,13 @@ pub fn prepare(job: &GuestJob) -> Result<()> {
     files::write(&agent.join("memory.max"), &AGENT_MEMORY_MAX.to_string())
 }
 
-/// A weight for I/O and for CPU time: Justitia divides only the first.
+/// Sets a weight for I/O and for CPU time: Justitia divides only the former.
 fn give_weight(group: &Path, weight: u64) -> Result<()> {
     set_weight(group, weight)?;
     let cpu = weight.clamp(1, 10_000).to_string();
     files::write(&group.join("cpu.weight"), &cpu)
 }
 
-/// The tenant's container and its user.
 pub fn of_job(job: &GuestJob) -> Option<(&ContainerJob, u32)> {
     job.containers.iter().find_map(|c| Some((c, c.user?)))
 }
@@ -108,13 +106,12 @@ fn attack_dir() -> PathBuf {
     data_dir().join(".attacks")
 }
 
-/// Gives a file or directory to a user.
 pub fn give(path: &Path, uid: u32) -> Result<()> {
     chown(path, Some(uid), Some(uid)).with_context(|| format!("cannot give {}", path.display()))
 }
 
 impl Tenant {
-    /// Lets the tenant build its world, if the job has one: before knobs are looked at.
+    /// Lets the tenant build its world, if the job has one, before knobs are read.
     pub fn settle(job: &GuestJob) -> Result<Option<Self>> {
         let Some((_, uid)) = of_job(job) else {
             return Ok(None);
@@ -143,7 +140,7 @@ impl Tenant {
         }))
     }
 
-    /// The attack begins, where there is one.
+    /// Starts the attack, if there is one.
     pub fn begin(&mut self) -> Result<()> {
         self.watch = Some(Watch::start());
         if let Some(attacker) = &mut self.attacker {
@@ -153,7 +150,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// Looks at everything while the attack goes on.
+    /// Observes everything while the attack continues.
     pub fn look(&mut self, agent: Option<&Agent>, containers: &[Container]) -> TenantReport {
         let watched = self.watch.take().map(Watch::end).unwrap_or_default();
         let named = containers
@@ -172,7 +169,7 @@ impl Tenant {
         }
     }
 
-    /// Ends the attack; what was done.
+    /// Ends the attack; returns what was done.
     pub fn end(self) -> Result<BTreeMap<String, u64>> {
         let Some(attacker) = self.attacker else {
             return Ok(BTreeMap::new());
@@ -190,7 +187,7 @@ impl Tenant {
     }
 }
 
-/// Whether a terminal would do something else than show this character.
+/// Whether a terminal would interpret this character instead of showing it.
 fn obeyed(c: char) -> bool {
     c != '\n' && (c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c))
 }
@@ -229,7 +226,7 @@ impl Attacker {
     }
 }
 
-/// What the commands print while a tenant attacks.
+/// The commands' output while a tenant attacks.
 fn printed(groups: impl Iterator<Item = String>) -> String {
     let mut commands: Vec<Vec<String>> = ["status", "weight", "plan", "doctor"]
         .map(|command| vec![command.to_owned()])
@@ -254,7 +251,7 @@ fn printed(groups: impl Iterator<Item = String>) -> String {
     all
 }
 
-/// Looks once a second at the settings of groups that nobody gave to Justitia.
+/// Reads once per second the settings of groups that are not Justitia's to manage.
 #[derive(Debug)]
 struct Watch {
     stop: Arc<AtomicBool>,

@@ -1,10 +1,10 @@
-//! What a hostile tenant does: an unprivileged user with a delegated cgroup and a `/run/user/UID`.
+//! A hostile tenant: an unprivileged user with a delegated cgroup and a `/run/user/UID`.
 //!
-//! The *lead* builds its world (hundreds of cgroups that look like containers, names that are too long
-//! or obeyed by a terminal, weights), says `ready`, waits for a line, and then attacks once a second
-//! until its standard input ends: it forges records, states weights, makes and removes cgroups. Beside
-//! it run its *parts*, each a process in a cgroup of its own. Nothing that fails is an error: what the
-//! kernel refuses is no attack, and what was done is counted.
+//! The *lead* builds its world (hundreds of cgroups that look like containers, names that are too long or
+//! contain terminal escapes, weights), prints `ready` and waits for a line. Then it attacks once per second
+//! until its standard input ends: it forges records, states weights, creates and removes cgroups. In parallel
+//! it runs its *parts*, each a process in a cgroup of its own. A failure is no error: an attack that the
+//! kernel refuses does not count, and successful ones are counted.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -24,50 +24,47 @@ use serde_json::json;
 
 use crate::protocol::{Attack, Attacks};
 
-/// Directory below the tenant's cgroup whose groups come and go.
+/// Directory of groups that come and go, below the tenant's cgroup.
 pub const FLEETING: &str = "churn";
 
-/// Where a tenant attacks.
+/// The plan of an attack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// How far.
     pub attacks: Attacks,
-    /// Directory of its cgroup.
+    /// Directory of the tenant's cgroup.
     pub home: PathBuf,
     /// The same, relative to the cgroup mount.
     pub home_path: String,
-    /// Its `/run/user/UID`.
     pub runtime: PathBuf,
-    /// Its directory on the data disk.
     pub data: PathBuf,
     /// Cgroups of others, relative to the mount.
     pub others: Vec<String>,
 }
 
-/// Groups that look like containers: more than the agent manages of one tenant.
+/// Groups that look like containers: more than the agent manages per tenant.
 const GROUPS: usize = 280;
-/// Those of them in which somebody writes.
+/// How many of them have a writer.
 const WRITERS: usize = 4;
-/// Records that look like those of containers: more than the agent reads of one user.
+/// Records that look like those of containers: more than the agent reads per user.
 const RECORDS: usize = 1100;
-/// Levels below the tenant's cgroup of the one that does I/O.
+/// Depth of the group that does I/O, below the tenant's cgroup.
 const LEVELS: usize = 24;
-/// Nested names that no path can hold.
+/// Nested names whose whole path is too long.
 const LONG_NAMES: usize = 17;
-/// The longest name.
+/// The longest name, bytes.
 const LONGEST_NAME: usize = 255;
-/// Names that a terminal obeys.
+/// Names with terminal escapes.
 pub const ESCAPES: [&str; 3] = [
     "docker-\u{1b}[2J\u{1b}]0;owned\u{7}.scope",
     "docker-\u{9b}31m\r\u{202e}.scope",
     "docker-\u{1b}[1A\u{8}.scope",
 ];
-/// Pieces in which anonymous memory grows.
+/// Anonymous memory grows in pieces of this size.
 const PIECE: usize = 16 << 20;
 const PAGE: usize = 4096;
 
-/// Does what the arguments say: `lead PLAN`, or a part: `hog|map|write PLAN GROUP`.
+/// Executes the arguments: `lead PLAN`, or a part: `hog|map|write PLAN GROUP`.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let plan = |text: &str| serde_json::from_str::<Plan>(text).context("not a plan");
     match *arguments {
@@ -91,14 +88,14 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Puts this process into a cgroup. Where memory runs out it is the first to go.
+/// Moves this process into a cgroup, as the first victim of the OOM killer.
 fn enter(group: &str) -> Result<()> {
     fs::write(Path::new(group).join("cgroup.procs"), "0")
         .with_context(|| format!("cannot enter {group}"))?;
     fs::write("/proc/self/oom_score_adj", "1000").context("cannot offer itself to the OOM killer")
 }
 
-/// Takes anonymous memory, holds it for a while and gives it back by ending.
+/// Takes anonymous memory, holds it for a while and frees it by exiting.
 fn hog(bytes: usize) {
     let mut held = Vec::new();
     while (held.len() + 1) * PIECE <= bytes {
@@ -109,7 +106,7 @@ fn hog(bytes: usize) {
     std::hint::black_box(&held);
 }
 
-/// Maps a file, populates it and touches all of it over and over.
+/// Maps a file, populates it and touches all of it repeatedly.
 fn map(path: &Path, bytes: u64) -> Result<()> {
     let mut file = File::options()
         .create(true)
@@ -142,7 +139,7 @@ fn map(path: &Path, bytes: u64) -> Result<()> {
     }
 }
 
-/// Writes a file through the page cache and reads it again, over and over.
+/// Writes a file through the page cache and reads it again, repeatedly.
 fn write(path: &Path) -> Result<()> {
     let mut buffer = vec![1; 1 << 20];
     loop {
@@ -156,7 +153,7 @@ fn write(path: &Path) -> Result<()> {
     }
 }
 
-/// What was done, by name.
+/// Counts of successful attacks, by name.
 #[derive(Debug, Default)]
 struct Done(BTreeMap<String, u64>);
 
@@ -176,7 +173,7 @@ fn lead(plan: &Plan) -> Result<()> {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            // Nobody listens any more: the lead has ended.
+            // The lead has ended, so nobody listens.
             let _ = sender.send(line);
         }
     });
@@ -203,7 +200,7 @@ fn lead(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// What is done once before the attack begins, and again each second.
+/// Actions that happen once before the attack begins, and again each second.
 fn attack(plan: &Plan, world: &World, round: usize, done: &mut Done) {
     if plan.attacks.has(Attack::Attributes) {
         declare(world, round, done);
@@ -216,7 +213,7 @@ fn attack(plan: &Plan, world: &World, round: usize, done: &mut Done) {
     }
 }
 
-/// The processes beside the lead, each with its group.
+/// The processes besides the lead, each with its group.
 fn parts(plan: &Plan, world: &World) -> Vec<(&'static str, PathBuf)> {
     let mut parts = Vec::new();
     if plan.attacks.has(Attack::Memory) {
@@ -234,7 +231,6 @@ fn looks_like(plan: &Plan, number: usize) -> PathBuf {
     plan.home.join(format!("docker-{number}.scope"))
 }
 
-/// One process.
 struct Part {
     role: &'static str,
     group: PathBuf,
@@ -252,7 +248,7 @@ impl Part {
         part
     }
 
-    /// Starts it where it does not run: not yet, or no more.
+    /// Starts it if it does not run.
     fn again(&mut self, plan: &str) {
         let running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
         if self.child.as_mut().is_some_and(running) {
@@ -269,7 +265,7 @@ impl Part {
         });
     }
 
-    /// How far it went: memory its cgroup held, or bytes it wrote to the disk.
+    /// Its result: memory charged to its cgroup, or bytes written to the disk.
     fn reached(&self) -> Option<(String, u64)> {
         let name = self.group.file_name()?.to_string_lossy().into_owned();
         let read = |file| fs::read_to_string(self.group.join(file)).ok();
@@ -282,24 +278,22 @@ impl Part {
 
     fn stop(&mut self) {
         if let Some(child) = &mut self.child {
-            // One that ended by itself needs no end.
+            // It may have ended already.
             let _ = child.kill().and_then(|()| child.wait());
         }
     }
 }
 
-/// Bytes written, of all devices.
 fn written(io_stat: &str) -> u64 {
     let fields = io_stat.split_whitespace();
     let bytes = fields.filter_map(|field| field.strip_prefix("wbytes=")?.parse::<u64>().ok());
     bytes.sum()
 }
 
-/// What was built before the attack.
 struct World {
     /// All groups whose path can be named.
     groups: Vec<PathBuf>,
-    /// The one far below.
+    /// The deeply nested one.
     deep: Option<PathBuf>,
 }
 
@@ -340,19 +334,19 @@ fn build(plan: &Plan, done: &mut Done) -> World {
     world
 }
 
-/// Makes the levels above a group far below; its directory.
+/// Creates a deeply nested group; returns its directory.
 fn dig(home: &Path, done: &mut Done) -> PathBuf {
     let mut deep = home.to_owned();
     for level in 1..LEVELS {
         deep.push(level.to_string());
         done.count("levels", &fs::create_dir(&deep));
-        // Where it is refused, the groups below have no memory or I/O of their own.
+        // If this is refused, the groups below have no memory or I/O controller.
         let _ = fs::write(deep.join("cgroup.subtree_control"), "+memory +io");
     }
     deep.join("docker-deep.scope")
 }
 
-/// Nests names of which the kernel allows each and no path all.
+/// Nests names that the kernel allows one by one, but whose whole path is too long.
 fn nest_long_names(home: &Path, done: &mut Done) {
     let (before, after) = ("docker-", ".scope");
     let middle = "n".repeat(LONGEST_NAME - before.len() - after.len());
@@ -370,7 +364,7 @@ fn nest_long_names(home: &Path, done: &mut Done) {
     }
 }
 
-/// States weights: the largest one, 300 bytes, and what is no text, each in turn.
+/// States weights, in turn: the largest one, 300 bytes, and bytes that are no text.
 fn declare(world: &World, round: usize, done: &mut Done) {
     let long = [b'1'; 300];
     let values: [&[u8]; 4] = [b"10000", &long, &[0xff, 0, b'\n', 0x1b], b"10000\0\0"];
@@ -382,7 +376,7 @@ fn declare(world: &World, round: usize, done: &mut Done) {
     }
 }
 
-/// Makes groups that look like containers and removes those of the round before.
+/// Creates groups that look like containers and removes those of the previous round.
 fn come_and_go(plan: &Plan, round: usize, done: &mut Done) {
     let group = |round: usize, number: usize| {
         let name = format!("docker-{round}-{number}.scope");
@@ -394,7 +388,7 @@ fn come_and_go(plan: &Plan, round: usize, done: &mut Done) {
     }
 }
 
-/// Writes records below `/run/user/UID` that are none of its business, or no records at all.
+/// Writes records below `/run/user/UID` of containers that are not its own, and files that are no records.
 fn forge(plan: &Plan, done: &mut Done) {
     for (number, other) in plan.others.iter().enumerate() {
         done.count(
@@ -421,7 +415,7 @@ fn forge(plan: &Plan, done: &mut Done) {
         let shelf = plan.runtime.join(shelf);
         let (fifo, zero, huge) = (shelf.join("fifo"), shelf.join("zero"), shelf.join("huge"));
         for (file, dir) in [("status", &fifo), ("state.json", &fifo)] {
-            // Whoever opens it without care waits for a writer.
+            // A FIFO: a careless open waits for a writer.
             let node = dir.join(file);
             let _ = fs::create_dir_all(dir);
             let mode = Mode::RUSR | Mode::WUSR;
@@ -440,7 +434,7 @@ fn forge(plan: &Plan, done: &mut Done) {
     }
 }
 
-/// A record of crun's that gives a cgroup the largest weight.
+/// Writes a crun record that gives a cgroup the largest weight.
 fn record(plan: &Plan, name: &str, cgroup: &str) -> Result<()> {
     let dir = plan.runtime.join("crun").join(name);
     let config = json!({
@@ -492,7 +486,7 @@ mod tests {
         assert!(parts.iter().all(|(role, _)| *role == "write") && parts.len() == 1);
     }
 
-    /// In plain directories nothing is refused that needs no kernel: everything is counted.
+    /// In plain directories everything that needs no kernel succeeds, and everything is counted.
     #[test]
     fn a_tenant_does_all_it_can_and_counts_it() {
         let dir = tempfile::tempdir().unwrap();
@@ -519,7 +513,7 @@ mod tests {
         let forged = fs::read_to_string(runtime.join("crun/of-other-1/status")).unwrap();
         assert!(forged.contains("/system.slice"), "{forged}");
         assert!(fs::read_link(runtime.join("runc/zero/config.json")).is_ok());
-        // Too long for `remove_dir_all` by path is not too long for the directory's own.
+        // The tree has paths that are too long to name; the drop of the directory removes it anyway.
         drop(dir);
     }
 

@@ -1,14 +1,14 @@
 //! Filebench's fileserver personality.
 //!
-//! Each thread repeats: create a new file and write it whole; append to a random file; read a
-//! random file whole; delete a random file; stat a random file. Files that come and go keep the
-//! set at its preallocated level. Nothing is rewritten in place and nothing is truncated, so ext4's
-//! `auto_da_alloc` (flush on close of a truncated or renamed-over file) has nothing to do here.
+//! Each thread repeats: create a new file and write all of it; append to a random file; read a random file
+//! completely; delete a random file; stat a random file. Creations and deletions keep the set at its
+//! preallocated level. Nothing is rewritten in place and nothing is truncated, so ext4's `auto_da_alloc`
+//! (flush on close of a truncated or renamed-over file) has no effect here.
 //!
-//! Differences from filebench's `fileserver.f`: an append is uniform between 1 and twice
-//! `append_bytes`, so that the parameter is the mean (filebench's `$meanappendsize` is the
-//! maximum); reads and appends per create are parameters, for read-mostly and append-mostly mixes;
-//! threads are threads of one process per container.
+//! Differences from filebench's `fileserver.f`: an append is uniform between 1 and twice `append_bytes`, so
+//! that the parameter is the mean (filebench's `$meanappendsize` is the maximum); reads and appends per
+//! create are parameters, for read-mostly and append-mostly mixes; all threads of a container belong to one
+//! process.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -25,7 +25,6 @@ use super::random::Rng;
 use super::shared::Page;
 use super::{join, Place, Workload};
 
-/// Parameters of the load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mix {
     /// Worker threads.
@@ -36,11 +35,11 @@ pub struct Mix {
     pub mean_file_bytes: u64,
     /// Mean size of an append.
     pub append_bytes: u64,
-    /// Share of the set that exists before the run, percent.
+    /// Fraction of the set that exists before the run, percent.
     pub prealloc_percent: u32,
-    /// Whole-file reads for each new file (1 is filebench's personality).
+    /// Whole-file reads per new file (1 is filebench's personality).
     pub reads_per_write: u32,
-    /// Appends for each new file (1 is filebench's personality).
+    /// Appends per new file (1 is filebench's personality).
     pub appends_per_write: u32,
 }
 
@@ -59,7 +58,6 @@ impl Default for Mix {
     }
 }
 
-/// The load of one container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fileserver {
     #[serde(flatten)]
@@ -70,12 +68,12 @@ pub struct Fileserver {
     pub duty_s: Option<u32>,
     /// Anonymous memory that grows at this rate while the load runs; 0: none.
     pub anon_growth_bytes_per_s: u64,
-    /// Where it stops.
+    /// Limit of that growth.
     pub anon_most_bytes: u64,
 }
 
 impl Fileserver {
-    /// Draws the file set, the same for each call; writes nothing.
+    /// Draws the file set, the same in each call; writes nothing.
     fn set(&self, place: &Place) -> FileSet {
         let mix = &self.mix;
         let align = if self.direct { DIRECT_ALIGN as u64 } else { 1 };
@@ -145,7 +143,6 @@ impl Workload for Fileserver {
     }
 }
 
-/// One thread.
 struct Worker<'a> {
     load: &'a Fileserver,
     root: &'a Path,
@@ -182,7 +179,7 @@ impl Worker<'_> {
         self.timed(Self::stat)
     }
 
-    /// Runs one operation and counts it; one that found no file to work on is not counted.
+    /// Runs one operation and counts it, unless it found no file to work on.
     fn timed(&mut self, op: fn(&mut Self) -> Result<bool>) -> Result<()> {
         if self.page.stopped() {
             return Ok(());
@@ -264,7 +261,7 @@ impl Worker<'_> {
     }
 }
 
-/// What is left of an idle period; `None` in a busy one. Periods alternate, the first is busy.
+/// The rest of an idle period; `None` in a busy one. Periods alternate, the first is busy.
 fn idle_left(elapsed: Duration, duty: Duration) -> Option<Duration> {
     let cycle = 2 * duty.as_nanos();
     let at = elapsed.as_nanos() % cycle;
@@ -329,7 +326,7 @@ mod tests {
         );
         let level = set.existing().len();
         assert!((45..=51).contains(&level), "{level}");
-        // What the set says is what the disk says.
+        // The set agrees with the disk.
         for file in 0..60 {
             let there = place.data.join(path_of(file)).exists();
             assert_eq!(there, set.existing().contains(&file));

@@ -1,13 +1,12 @@
-//! A set of files that threads create, read and delete without stepping on each other.
+//! A set of files that threads create, read and delete without interfering with each other.
 //!
-//! Follows filebench's fileset: a fixed number of entries, each either existing or absent; an
-//! operation picks an entry at random among those in the state it needs, and the entry is out of
-//! reach of other picks until it is put back (filebench's busy flag). So a file is never deleted
-//! while another thread reads it and never created twice. One difference: filebench lets several
-//! threads hold one file open, here a file has one user at a time; with a thousand files and a
-//! handful of threads that is rarely seen.
+//! Follows filebench's fileset: a fixed number of entries, each either existing or absent. An operation picks
+//! a random entry among those in the state it needs, and no other pick can take the entry until it is put
+//! back (filebench's busy flag). So a file is never deleted while another thread reads it, and never created
+//! twice. One difference: filebench lets several threads open one file, but here a file has one user at a
+//! time; with a thousand files and a handful of threads that is rarely visible.
 //!
-//! Each entry has its own size, drawn once (filebench too), and lives in a directory tree of width
+//! Each entry has its own size, drawn once (as in filebench), and is in a directory tree of width
 //! [`DIR_WIDTH`].
 
 use std::path::PathBuf;
@@ -15,10 +14,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::random::Rng;
 
-/// Entries per directory, files or subdirectories (filebench's `meandirwidth` of 20).
+/// Entries per directory, files or subdirectories (filebench's `meandirwidth` is 20).
 pub const DIR_WIDTH: u32 = 20;
 
-/// The files nobody holds.
+/// The files that no thread holds.
 #[derive(Debug)]
 struct Idle {
     existing: Vec<u32>,
@@ -32,9 +31,9 @@ pub struct FileSet {
 }
 
 impl FileSet {
-    /// A set of `files` files of gamma-distributed size (shape 1.5, at most 16 times the mean, at
-    /// least one byte), rounded up to a multiple of `align`. The first `existing` of a random order
-    /// count as existing; the caller writes them.
+    /// A set of `files` files of gamma-distributed size (shape 1.5, at most 16 times the mean, at least one
+    /// byte), rounded up to a multiple of `align`. The first `existing` in a random order count as existing;
+    /// the caller writes them.
     pub fn new(files: u32, mean_bytes: u64, align: u64, existing: u32, rng: &mut Rng) -> Self {
         let sizes = (0..files)
             .map(|_| {
@@ -61,27 +60,23 @@ impl FileSet {
         self.sizes[file as usize]
     }
 
-    /// The entries that exist and nobody holds.
+    /// The entries that exist and that no thread holds.
     pub fn existing(&self) -> Vec<u32> {
         self.idle().existing.clone()
     }
 
-    /// Takes an existing file.
     pub fn take_existing(&self, rng: &mut Rng) -> Option<u32> {
         take(&mut self.idle().existing, rng)
     }
 
-    /// Takes an entry that does not exist.
     pub fn take_absent(&self, rng: &mut Rng) -> Option<u32> {
         take(&mut self.idle().absent, rng)
     }
 
-    /// Gives an entry back as existing.
     pub fn put_existing(&self, file: u32) {
         self.idle().existing.push(file);
     }
 
-    /// Gives an entry back as absent.
     pub fn put_absent(&self, file: u32) {
         self.idle().absent.push(file);
     }
@@ -100,7 +95,7 @@ impl FileSet {
     }
 
     fn idle(&self) -> MutexGuard<'_, Idle> {
-        // Two vectors of numbers stay valid whatever a holder did before it panicked.
+        // The vectors stay valid even if a holder panicked.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,5 @@
-//! The loads of the experiments about the guard: somebody who starts, somebody who dirties pages,
-//! a server that reads, and a group that only pays.
+//! The loads of the experiments about the guard: an application that starts, a writer that dirties pages, a
+//! server that reads, and a group that only pays.
 //!
 //! An operation is 2 MiB of anonymous memory touched, one write of 1 MiB, or one request.
 
@@ -20,53 +20,48 @@ use super::shared::Page;
 use super::sharing::{read_once, rest_until, write_uncached, OWN_FILE};
 use super::{Place, Workload};
 
-/// Memory is touched in pieces of this size: that of a huge page, where the kernel has them.
+/// Memory is touched in pieces of this size, that of a huge page where the kernel has them.
 const PIECE: usize = 2 << 20;
 /// One byte of each page is touched.
 const PAGE: usize = 4096;
-/// A server that is so late gives up what it missed, as its clients do.
+/// A server that is later than this gives up the missed requests, as its clients do.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a container of these experiments does. Times are seconds after the common start.
+/// The role of a container in these experiments. Times are seconds after the common start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuardRole {
-    /// An application that starts: touches anonymous memory once while nothing else happens, gives
-    /// it back, and touches as much again under pressure.
+    /// An application that starts: touches anonymous memory once while nothing else happens, frees it, and
+    /// touches the same amount again under pressure.
     Starter {
-        /// How much.
         bytes: u64,
-        /// When, without pressure.
+        /// Start without pressure.
         quiet_at_s: u32,
-        /// When, under pressure.
+        /// Start under pressure.
         pressed_at_s: u32,
     },
-    /// Writes a file over and over, so that the page cache fills with dirty pages.
+    /// Rewrites a file repeatedly, so that the page cache fills with dirty pages.
     Dirtier {
-        /// Size of the file.
         bytes: u64,
-        /// When it begins.
         from_s: u32,
     },
     /// Answers requests: reads random blocks of a file at a steady rate.
     Server {
         file_bytes: u64,
-        /// Bytes of a request.
         block_bytes: u32,
-        /// Requests arrive at this rate.
+        /// Arrival rate of requests.
         bytes_per_s: u64,
-        /// When it reads the whole file once.
+        /// Time of a complete read of the file.
         from_s: u32,
-        /// The quiet phase.
+        /// Begin of the quiet phase.
         quiet_from_s: u32,
-        /// Its end; then its anonymous memory grows.
+        /// End of the quiet phase; then its anonymous memory grows.
         quiet_to_s: u32,
-        /// By how much.
+        /// Amount of that growth.
         anon_bytes: u64,
-        /// The phase under pressure, until the end.
+        /// Begin of the phase under pressure, which lasts until the end.
         pressed_from_s: u32,
     },
-    /// Does nothing: a group that pays for page cache.
     Payer,
 }
 
@@ -112,12 +107,11 @@ impl Workload for GuardRole {
     }
 }
 
-/// Rests until the end.
 fn rest(start: Instant, page: &Page) {
     while rest_until(start + Duration::from_secs(86_400), page) {}
 }
 
-/// Gets anonymous memory: the kernel gives it as it is touched.
+/// Allocates anonymous memory by touching it.
 fn touch(bytes: u64, phase: Option<usize>, page: &Page) -> Vec<u8> {
     let phase = phase.map(|phase| page.phase(phase));
     let mut memory = vec![0_u8; bytes as usize];
@@ -143,7 +137,6 @@ fn touch(bytes: u64, phase: Option<usize>, page: &Page) -> Vec<u8> {
     memory
 }
 
-/// The container's only file.
 fn own(place: &Place) -> PathBuf {
     place.data.join(OWN_FILE)
 }
@@ -187,7 +180,7 @@ impl GuardRole {
             blocks: (file_bytes / u64::from(block_bytes)).max(1),
             every: Duration::from_secs_f64(f64::from(block_bytes) / bytes_per_s.max(1) as f64),
         };
-        // Requests arrive all the time; only the phases are counted apart.
+        // Requests arrive throughout, but only the phases count them separately.
         requests.answer(after(start, quiet_from_s), None, page)?;
         requests.answer(after(start, quiet_to_s), Some(QUIET), page)?;
         let held = touch(anon_bytes, None, page);
@@ -198,7 +191,6 @@ impl GuardRole {
     }
 }
 
-/// Requests that arrive at a steady rate.
 struct Requests {
     file: File,
     rng: Rng,
@@ -208,7 +200,7 @@ struct Requests {
 }
 
 impl Requests {
-    /// Answers them until then, or until the page says stop.
+    /// Answers requests until the given time, or until the page says stop.
     fn answer(&mut self, until: Instant, phase: Option<usize>, page: &Page) -> Result<()> {
         let phase = phase.map(|phase| page.phase(phase));
         if let Some(phase) = phase {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// What `O_DIRECT` wants addresses, offsets and lengths to be a multiple of.
+/// Alignment of addresses, offsets and lengths for `O_DIRECT`.
 pub const DIRECT_ALIGN: usize = 4096;
 
 /// Bytes per system call of whole-file reads and writes (filebench's `iosize=1m`).
@@ -22,25 +22,23 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// `len` bytes, none of them zero pages (nothing on the way may take a shortcut for zeros).
+    /// `len` bytes without zero pages, so that no layer can take a shortcut for zeros.
     pub fn new(len: usize) -> Self {
         let bytes = vec![0xa5; len + DIRECT_ALIGN];
         let start = bytes.as_ptr().align_offset(DIRECT_ALIGN);
         Self { bytes, start, len }
     }
 
-    /// The bytes.
     pub fn get(&self) -> &[u8] {
         &self.bytes[self.start..self.start + self.len]
     }
 
-    /// The bytes, to read into.
     pub fn get_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + self.len]
     }
 }
 
-/// Opens a file, past the page cache when `direct`.
+/// Opens a file, bypassing the page cache when `direct`.
 pub fn open(options: &mut OpenOptions, direct: bool, path: &Path) -> Result<File> {
     if direct {
         options.custom_flags(libc::O_DIRECT);
@@ -50,7 +48,7 @@ pub fn open(options: &mut OpenOptions, direct: bool, path: &Path) -> Result<File
         .with_context(|| format!("cannot open {}", path.display()))
 }
 
-/// Makes a file that is not there yet, and its directory.
+/// Creates a new file, and its directory.
 pub fn create(path: &Path, direct: bool) -> Result<File> {
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir).context("cannot make the data directory")?;
@@ -62,7 +60,7 @@ pub fn create(path: &Path, direct: bool) -> Result<File> {
     )
 }
 
-/// Writes `total` bytes in pieces of the buffer; tells `count` what each call wrote.
+/// Writes `total` bytes in pieces of the buffer; reports the bytes of each call to `count`.
 pub fn write(file: &mut File, total: u64, buffer: &Buffer, count: impl Fn(u64)) -> Result<()> {
     let mut left = total;
     while left > 0 {
@@ -80,7 +78,7 @@ pub fn write(file: &mut File, total: u64, buffer: &Buffer, count: impl Fn(u64)) 
     Ok(())
 }
 
-/// Reads to the end of the file; tells `count` what each call read. Ends early when `stop` says so.
+/// Reads to the end of the file; reports the bytes of each call to `count`. Ends early when `stop` says so.
 pub fn read_all(
     file: &mut File,
     buffer: &mut Buffer,

@@ -1,17 +1,17 @@
-//! The load generators: what runs inside a container of the lab.
+//! The load generators that run inside the lab's containers.
 //!
-//! `justitia-lab-guest load SPEC` reads a [`Spec`] (JSON), prepares its files, waits for the common
-//! start and works until the driver says stop. It talks to the driver only through one shared page
-//! ([`shared::Page`]): commands in, progress and counters out; nothing in the measured phase costs
-//! a system call that is not part of the load.
+//! `justitia-lab-guest load SPEC` reads a [`Spec`] (JSON), prepares its files, waits for the common start and
+//! works until the driver says stop. It communicates with the driver only through one shared page
+//! ([`shared::Page`]): commands in, progress and counters out. The measured phase has no system call that is
+//! not part of the load.
 //!
-//! Phases, each begun by the driver: *wait* -> `Prepare` (files are written, by a process inside
-//! the container's own cgroup, so that inodes and pages belong to it) -> `Go` (all containers at
-//! the same instant of `CLOCK_MONOTONIC`) -> `Stop`.
+//! Phases, each started by the driver: *wait* -> `Prepare` (a process inside the container's own cgroup
+//! writes the files, so that inodes and pages belong to it) -> `Go` (all containers at the same instant of
+//! `CLOCK_MONOTONIC`) -> `Stop`.
 //!
-//! An *operation* is what a user would wait for: create + write + close of one file, one append,
-//! one whole-file read, one delete, one stat; for the random load one request; for the re-read one
-//! request. Latency is wall time. Bytes are counted when the system call returns.
+//! An *operation* is an action that a user would wait for: create + write + close of one file, one append,
+//! one whole-file read, one delete, one stat; for the random load one request; for the re-read one request.
+//! Latency is wall time. Bytes are counted when the system call returns.
 
 pub mod attack;
 pub mod clock;
@@ -37,27 +37,25 @@ use serde::{Deserialize, Serialize};
 
 use shared::{Command, Mapping, Page, Status};
 
-/// Waiting for a command: often enough to be prompt, rarely enough to cost nothing while emulated.
+/// Interval of polling for a command: short enough to be prompt, long enough to cost nothing under emulation.
 const COMMAND_POLL: Duration = Duration::from_millis(20);
 
-/// What a load generator is told.
+/// The description of a load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// What to run.
     pub load: Load,
     pub place: Place,
     /// The shared page, inside the container.
     pub page: PathBuf,
 }
 
-/// What is a container's own. Paths are inside of it.
+/// A container's own parameters. Paths are those inside the container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// Already different from its siblings'.
+    /// Already different for each container.
     pub seed: u64,
-    /// Directory for its files.
     pub data: PathBuf,
     /// Directory that containers share, for loads that share files.
     pub shared: PathBuf,
@@ -70,37 +68,36 @@ impl Place {
     }
 }
 
-/// One kind of load: its parameters, and what it does with them.
+/// One kind of load: its parameters and its work.
 pub trait Workload {
     /// Writes the files; not measured.
     ///
     /// # Errors
-    /// Parameters that make no load; what the files met.
+    /// Invalid parameters, or an I/O error.
     fn prepare(&self, place: &Place) -> Result<()>;
-    /// Works until the page says stop, or until there is nothing left to do.
+    /// Works until the page says stop, or until the work is done.
     ///
     /// # Errors
-    /// What the files met.
+    /// An I/O error.
     fn run(&self, place: &Place, page: &Page) -> Result<()>;
     /// Whether returning from [`Workload::run`] before a stop means that the work is complete.
     fn ends_by_itself(&self) -> bool {
         false
     }
-    /// Whether what preparing leaves in the page cache is the experiment: the policy is then in force
-    /// before, and nothing is dropped.
+    /// Whether the page cache left by the preparation is the experiment: the policy is then enforced before,
+    /// and nothing is dropped.
     fn caching_counts(&self) -> bool {
         false
     }
-    /// Whether its containers have a directory in common.
+    /// Whether its containers share a directory.
     fn shares_files(&self) -> bool {
         false
     }
 }
 
-/// Loads by the name that a job has for them.
+/// Loads by their names in a job.
 macro_rules! loads {
     ($($name:ident: $load:ty,)*) => {
-        /// What a container runs.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Load {
@@ -108,7 +105,6 @@ macro_rules! loads {
         }
 
         impl Load {
-            /// The load itself.
             pub fn workload(&self) -> &dyn Workload {
                 match self {
                     $(Self::$name(load) => load,)*
@@ -127,7 +123,7 @@ loads! {
     Worth: worth::Worth,
 }
 
-/// Runs the load described by the file `spec_path` to its end.
+/// Runs the load that the file `spec_path` describes, to its end.
 pub fn run(spec_path: &Path) -> Result<()> {
     let text = fs::read_to_string(spec_path)
         .with_context(|| format!("cannot read {}", spec_path.display()))?;
@@ -163,7 +159,7 @@ fn phases(spec: &Spec, page: &Page) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the driver asks for `wanted` or something later; false when it asks to stop.
+/// Waits until the driver requests `wanted` or a later command; false when it requests a stop.
 fn wait_for(page: &Page, wanted: Command) -> bool {
     while page.command() < wanted {
         thread::sleep(COMMAND_POLL);
@@ -171,7 +167,7 @@ fn wait_for(page: &Page, wanted: Command) -> bool {
     page.command() != Command::Stop
 }
 
-/// The first failure of some threads.
+/// Joins threads; returns their first failure.
 fn join(workers: Vec<thread::ScopedJoinHandle<'_, Result<()>>>) -> Result<()> {
     let mut result = Ok(());
     for worker in workers {
@@ -180,7 +176,6 @@ fn join(workers: Vec<thread::ScopedJoinHandle<'_, Result<()>>>) -> Result<()> {
     result
 }
 
-/// A place below a directory, for tests.
 #[cfg(test)]
 fn in_dir(dir: &Path, seed: u64) -> Place {
     Place {

@@ -1,7 +1,7 @@
-//! Phases of a load with their latencies, in the page that it shares with the driver.
+//! Phases of a load with their latencies, in the page that the load shares with the driver.
 //!
-//! Latencies are counted in buckets, eight to each power of two: a percentile is told as the upper
-//! edge of its bucket, at most an eighth too long. Times of `CLOCK_MONOTONIC`; `_us` microseconds.
+//! Latencies are counted in buckets, eight per power of two. A percentile is the upper edge of its bucket, at
+//! most an eighth too long. Times are of `CLOCK_MONOTONIC`; `_us` is microseconds.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -10,33 +10,28 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::monotonic_ns;
 
-/// The phases, in the order they happen.
+/// The phases, in order of time.
 pub const NAMES: [&str; 2] = ["quiet", "pressed"];
 
-/// One phase of a load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseReport {
     /// `quiet` or `pressed`.
     pub name: String,
-    /// Its length; `None`: it never began.
+    /// `None`: it never began.
     pub seconds: Option<f64>,
     /// Bytes read or touched.
     pub bytes: u64,
-    /// Operations.
     pub ops: u64,
-    /// Half of the operations took no longer; likewise below. `None`: there were none.
+    /// Percentiles and maximum of the latency; `None`: no operations.
     pub p50_us: Option<u64>,
-    /// Ninety-nine of a hundred.
     pub p99_us: Option<u64>,
     pub max_us: Option<u64>,
 }
 
-/// Before there is pressure.
 pub const QUIET: usize = 0;
-/// Under pressure.
 pub const PRESSED: usize = 1;
 
-/// Buckets to each power of two.
+/// Buckets per power of two.
 const EIGHTHS: u64 = 8;
 const BUCKETS: usize = 256;
 
@@ -71,7 +66,7 @@ fn bucket(us: u64) -> usize {
     (((power - 2) * EIGHTHS + eighth) as usize).min(BUCKETS - 1)
 }
 
-/// The longest latency that falls into a bucket.
+/// The longest latency in a bucket.
 fn upper_us(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < EIGHTHS {
@@ -87,19 +82,18 @@ impl Phase {
         self.began_ns.store(monotonic_ns(), Relaxed);
     }
 
-    /// It ends, or goes on: the last word counts.
+    /// Ends the phase, or extends it: the last call counts.
     pub fn end(&self) {
         self.ended_ns.store(monotonic_ns(), Relaxed);
     }
 
-    /// It begins with the first operation, and ends with the last.
+    /// Marks activity: the phase begins with the first operation and ends with the last.
     pub fn go_on(&self) {
         let now = monotonic_ns();
         let _ = self.began_ns.compare_exchange(0, now, Relaxed, Relaxed);
         self.ended_ns.store(now, Relaxed);
     }
 
-    /// An operation.
     pub fn add(&self, bytes: u64, latency: Duration) {
         let us = latency.as_micros() as u64;
         self.bytes.fetch_add(bytes, Relaxed);
@@ -107,7 +101,6 @@ impl Phase {
         self.buckets[bucket(us)].fetch_add(1, Relaxed);
     }
 
-    /// What it came to.
     pub fn report(&self, name: &str) -> PhaseReport {
         let counts: Vec<u64> = self
             .buckets

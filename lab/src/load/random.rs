@@ -1,8 +1,8 @@
 //! Random numbers for loads: a small seeded generator, gamma-distributed sizes, zipf-distributed
 //! blocks.
 //!
-//! The generator is splitmix64: one multiplication chain per number, no state to share, the same
-//! sequence on every machine for one seed. Quality far beyond what picking files needs.
+//! The generator is splitmix64: one multiplication chain per number, no shared state, and for a given seed
+//! the same sequence on every machine. Its quality is far higher than picking files needs.
 
 /// splitmix64.
 #[derive(Debug, Clone)]
@@ -61,7 +61,7 @@ impl Rng {
         }
     }
 
-    /// Shuffles in place, every order equally likely.
+    /// Shuffles in place, with every order equally likely.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i as u64 + 1) as usize);
@@ -69,8 +69,8 @@ impl Rng {
     }
 }
 
-/// Blocks with zipf popularity: rank `r` (from 1) has weight `r^-theta`; which block has which rank
-/// is a random permutation, so hot blocks are scattered over the file and readahead gains nothing.
+/// Blocks with zipf popularity: rank `r` (from 1) has weight `r^-theta`. A random permutation maps ranks to
+/// blocks, so hot blocks are scattered over the file and readahead does not help.
 #[derive(Debug)]
 pub struct Zipf {
     cumulative: Vec<f64>,
@@ -95,7 +95,7 @@ impl Zipf {
         }
     }
 
-    /// One block.
+    /// Picks one block.
     pub fn pick(&self, rng: &mut Rng) -> u32 {
         let total = self.cumulative[self.cumulative.len() - 1];
         let x = rng.unit() * total;

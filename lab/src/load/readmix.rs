@@ -1,8 +1,8 @@
-//! Skewed random requests to one file, some of them writes.
+//! Skewed random requests to one file; some of them write.
 //!
-//! The file is larger than the container's share of the cache, so bandwidth depends on which blocks
-//! stay resident: this is the load that shows whether a policy levels down (design.md, section 2).
-//! Requests are `pread` / `pwrite` of one block; popularity is zipf, hot blocks are scattered.
+//! The file is larger than the container's share of the cache, so bandwidth depends on which blocks stay
+//! resident. This load shows whether a policy levels down (design.md, section 2). Requests are `pread` /
+//! `pwrite` of one block; popularity is zipf, hot blocks are scattered.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,6 @@ use super::random::{Rng, Zipf};
 use super::shared::Page;
 use super::{join, Place, Workload};
 
-/// Parameters of the load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Readmix {
     /// Worker threads.
@@ -26,7 +25,6 @@ pub struct Readmix {
     pub file_bytes: u64,
     /// Bytes of one request.
     pub block_bytes: u32,
-    /// Requests that write, percent.
     pub write_percent: u32,
     /// Zipf exponent of the block popularity.
     pub zipf_theta: f64,

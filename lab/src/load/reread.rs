@@ -1,14 +1,13 @@
-//! The paper's Re-read: write a file, lose part of it to a polluter, read it again once.
+//! The paper's Re-read: writes a file, loses part of its page cache to a polluter, reads it once more.
 //!
-//! Preparing writes the file, flushes it (so that every page is clean and the kernel is free to
-//! drop any of them) and reads it once; the driver then pollutes the cache; the measured phase is
-//! one sequential read, and the container is done when it ends.
+//! The preparation writes the file, flushes it (so that every page is clean and the kernel is free to drop
+//! any of them) and reads it once. The driver then pollutes the cache. The measured phase is one sequential
+//! read, and the container is done when it ends.
 //!
-//! The paper uses FIO for this. This reader makes the same system calls as
-//! `fio --rw=read --ioengine=psync --bs=128k --invalidate=0` and is used instead of it because it
-//! counts bytes as they arrive in the page the driver samples each second and reports the exact end
-//! of its work; fio's own start-up (hundreds of milliseconds, emulated) would be part of the
-//! measurement.
+//! The paper uses FIO for this. This reader makes the same system calls as `fio --rw=read --ioengine=psync
+//! --bs=128k --invalidate=0`. It is used instead of fio because it counts bytes as they arrive, in the page
+//! that the driver samples each second, and reports the exact end of its work. The start-up of fio (hundreds
+//! of milliseconds, emulated) would also be part of the measurement.
 
 use std::fs::OpenOptions;
 use std::time::Instant;
@@ -20,13 +19,12 @@ use super::io::{create, open, read_all, write, Buffer, DIRECT_ALIGN, IO_BYTES};
 use super::shared::Page;
 use super::{Place, Workload};
 
-/// Bytes per request while reading again.
+/// Bytes per request of the re-read.
 const REQUEST_BYTES: usize = 128 << 10;
 
-/// The load of one container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reread {
-    /// Size of the file; rounded down to what direct I/O can write.
+    /// Size of the file; rounded down to a size that direct I/O can write.
     pub file_bytes: u64,
     /// `O_DIRECT` instead of the page cache.
     pub direct: bool,

@@ -1,8 +1,8 @@
-//! The page a load generator and the driver share: commands one way, counters the other.
+//! The page that a load generator and the driver share: commands one way, counters the other.
 //!
-//! It is a small file on tmpfs, mapped shared by both. Every field is an atomic; counters only
-//! grow, are added to with relaxed order and read once a second: a sample may be torn between two
-//! counters by one operation, never within one.
+//! It is a small file on tmpfs, mapped shared by both. Every field is an atomic. Counters only grow; they are
+//! added to with relaxed order and read once a second. A sample may be torn between two counters by one
+//! operation, never within one counter.
 //!
 //! Units: `_ns` nanoseconds of `CLOCK_MONOTONIC` (the same clock in every container of a guest,
 //! none of which has a time namespace), `_us` microseconds.
@@ -26,7 +26,7 @@ use super::phases::{Phase, NAMES};
 /// Operations longer than this are counted apart.
 pub const SLOW_OP: Duration = Duration::from_secs(2);
 
-/// What the driver wants. Ordered: each includes the ones before it.
+/// The driver's command. Ordered: each includes the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Command {
     /// Do nothing yet.
@@ -35,11 +35,10 @@ pub enum Command {
     Prepare = 1,
     /// Start at `start_at_ns`.
     Go = 2,
-    /// End.
     Stop = 3,
 }
 
-/// How far the load is.
+/// Progress of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// The process has not mapped the page yet.
@@ -52,13 +51,12 @@ pub enum Status {
     Prepared = 3,
     /// In the measured phase.
     Running = 4,
-    /// Nothing more to do.
+    /// The work is done.
     Finished = 5,
     /// Gave up; the reason is in the container's log.
     Failed = 6,
 }
 
-/// The shared page.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Page {
@@ -75,7 +73,6 @@ pub struct Page {
     phases: [Phase; NAMES.len()],
 }
 
-/// The counters of a page at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Bytes read by the application.
@@ -93,7 +90,6 @@ pub struct Counters {
 }
 
 impl Page {
-    /// What the driver wants now.
     pub fn command(&self) -> Command {
         match self.command.load(Acquire) {
             0 => Command::Wait,
@@ -103,23 +99,20 @@ impl Page {
         }
     }
 
-    /// Tells the load what to do.
     pub fn set_command(&self, command: Command) {
         self.command.store(command as u32, Release);
     }
 
-    /// Lets the measured phase begin at `start_at_ns`.
+    /// Starts the measured phase at `start_at_ns`.
     pub fn go(&self, start_at_ns: u64) {
         self.start_at_ns.store(start_at_ns, Relaxed);
         self.set_command(Command::Go);
     }
 
-    /// Whether the load has to end.
     pub fn stopped(&self) -> bool {
         self.command() == Command::Stop
     }
 
-    /// How far the load is.
     pub fn status(&self) -> Status {
         match self.status.load(Acquire) {
             0 => Status::Absent,
@@ -132,7 +125,6 @@ impl Page {
         }
     }
 
-    /// Tells the driver how far the load is.
     pub fn set_status(&self, status: Status) {
         self.status.store(status as u32, Release);
     }
@@ -149,29 +141,24 @@ impl Page {
         }
     }
 
-    /// Records that the work is complete.
     pub fn finished_now(&self) {
         self.finished_at_ns.store(monotonic_ns(), Release);
     }
 
-    /// Seconds from the start of the measured phase to the end of the work.
     pub fn finished_at_s(&self) -> Option<f64> {
         let end = self.finished_at_ns.load(Acquire);
         let start = self.start_at_ns.load(Relaxed);
         (end > start && start > 0).then(|| (end - start) as f64 / 1e9)
     }
 
-    /// Counts bytes read.
     pub fn add_read(&self, bytes: u64) {
         self.read_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// Counts bytes written.
     pub fn add_written(&self, bytes: u64) {
         self.write_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// Counts one operation.
     pub fn add_op(&self, latency: Duration) {
         let us = latency.as_micros() as u64;
         self.ops.fetch_add(1, Relaxed);
@@ -184,12 +171,11 @@ impl Page {
         }
     }
 
-    /// A phase of the load.
     pub fn phase(&self, phase: usize) -> &Phase {
         &self.phases[phase.min(NAMES.len() - 1)]
     }
 
-    /// The phases that had operations; none for loads without phases.
+    /// The phases that had operations; empty for loads without phases.
     pub fn phase_reports(&self) -> Vec<PhaseReport> {
         let reports: Vec<PhaseReport> = NAMES
             .iter()
@@ -202,7 +188,6 @@ impl Page {
         reports
     }
 
-    /// The counters now.
     pub fn counters(&self) -> Counters {
         Counters {
             read_bytes: self.read_bytes.load(Relaxed),
@@ -228,7 +213,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Makes the file, all zero, and maps it.
+    /// Creates the file, all zero, and maps it.
     pub fn create(path: &Path) -> Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -241,7 +226,6 @@ impl Mapping {
         Self::map(&file, path)
     }
 
-    /// Maps an existing file.
     pub fn open(path: &Path) -> Result<Self> {
         let file = OpenOptions::new()
             .read(true)

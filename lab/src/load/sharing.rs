@@ -1,10 +1,9 @@
-//! Files that are shared: one container pays for the pages, another one uses them, others want
-//! the memory.
+//! Shared files: one container pays for the pages, another uses them, others compete for the memory.
 //!
-//! Every file is written past the page cache and then read, so that its pages are clean and
-//! charged to whoever read them first. The *payer* reads the shared file and its own while
-//! preparing, and rests. The *user* reads its own while preparing, then the shared file again and
-//! again. A *polluter* reads its own, which is not cached, over and over from a given second on.
+//! Every file is written past the page cache and then read, so that its pages are clean and charged to the
+//! container that reads them first. The *payer* reads the shared file and its own while preparing, and then
+//! rests. The *user* reads its own while preparing, then the shared file repeatedly. A *polluter* reads its
+//! own, which is not cached, repeatedly from a given second on.
 //!
 //! An operation is one request.
 
@@ -29,22 +28,21 @@ pub const OWN_FILE: &str = "own";
 
 /// Bytes per request.
 const REQUEST_BYTES: usize = 128 << 10;
-/// How often a load that rests looks whether it has to end.
+/// Interval at which a resting load checks for a stop.
 const REST: Duration = Duration::from_millis(50);
 
-/// What a container does with the shared file.
+/// The role of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SharingRole {
     /// Touches it first and is charged for it.
     Payer,
-    /// Reads it again and again.
+    /// Reads it repeatedly.
     User,
-    /// Wants the memory.
+    /// Competes for the memory.
     Polluter,
 }
 
-/// The load of one container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sharing {
     pub role: SharingRole,
@@ -101,8 +99,8 @@ impl Workload for Sharing {
     }
 }
 
-/// Writes a file without leaving it in the page cache; its size is rounded down to what direct I/O
-/// can write.
+/// Writes a file without leaving it in the page cache; its size is rounded down to one that direct I/O can
+/// write.
 pub(crate) fn write_uncached(path: &Path, bytes: u64) -> Result<()> {
     let mut out = create(path, true)?;
     let bytes = bytes / DIRECT_ALIGN as u64 * DIRECT_ALIGN as u64;
@@ -115,8 +113,8 @@ pub(crate) fn read_once(path: &Path) -> Result<()> {
     read_all(&mut file, &mut Buffer::new(REQUEST_BYTES), |_| (), || false)
 }
 
-/// Reads a file from start to end until the page says stop, a reading every `every` or one after
-/// the other. The file stays open: it is in use between two readings too.
+/// Reads a file from start to end until the page says stop, once per `every` or back to back. The file stays
+/// open, so it is also in use between two reads.
 fn again_and_again(path: &Path, start: Instant, every: Duration, page: &Page) -> Result<()> {
     let mut file: File = open(OpenOptions::new().read(true), false, path)?;
     let mut buffer = Buffer::new(REQUEST_BYTES);
@@ -136,7 +134,7 @@ fn again_and_again(path: &Path, start: Instant, every: Duration, page: &Page) ->
     Ok(())
 }
 
-/// Rests until then; false when the page says stop.
+/// Rests until the given time; false when the page says stop.
 pub(crate) fn rest_until(then: Instant, page: &Page) -> bool {
     while !page.stopped() {
         let left = then.saturating_duration_since(Instant::now());

@@ -1,7 +1,7 @@
-//! A reader whose set fits into memory, and a neighbor that scans more than there is.
+//! A reader whose working set fits into memory, and a neighbor that scans more than memory holds.
 //!
-//! Both time themselves: the reader in a quiet phase, and both while the scan runs. An operation is one
-//! request.
+//! Both measure their own latency: the reader in a quiet phase, and both while the scan runs. An operation is
+//! one request.
 
 use std::cell::Cell;
 use std::fs::OpenOptions;
@@ -19,23 +19,23 @@ use super::shared::Page;
 use super::sharing::{read_once, rest_until, write_uncached, OWN_FILE};
 use super::{Place, Workload};
 
-/// Bytes of a scan's request.
+/// Bytes of a request of the scan.
 const SCAN_BYTES: usize = 128 << 10;
-/// Bytes of a reader's request.
+/// Bytes of a request of the reader.
 const BLOCK_BYTES: usize = 16 << 10;
 
 /// The load of one container. Times are seconds after the common start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Worth {
-    /// It reads its file from begin to end again and again; else random blocks of it.
+    /// It reads its file sequentially, repeatedly; otherwise random blocks of it.
     pub scans: bool,
     /// Size of its file.
     pub file_bytes: u64,
-    /// The reader's quiet phase begins.
+    /// Begin of the reader's quiet phase.
     pub quiet_from_s: u32,
-    /// It ends, and the scan begins.
+    /// End of the quiet phase, and begin of the scan.
     pub scan_from_s: u32,
-    /// The phase beside the scan begins; it lasts until the end.
+    /// Begin of the phase with the scan, which lasts until the end.
     pub pressed_from_s: u32,
 }
 

@@ -1,8 +1,8 @@
-//! What jobs and reports of all kinds have in common.
+//! Types shared by jobs and reports of all kinds.
 
 use serde::{Deserialize, Serialize};
 
-/// A disk of the guest's memory.
+/// A disk in the guest's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryDisk {
@@ -12,22 +12,22 @@ pub struct MemoryDisk {
     pub mb_per_s: u32,
     /// Requests per second, reads and writes together; `None`: that of a good flash disk.
     pub iops: Option<u32>,
-    /// Holds what the attached data disk holds; otherwise zeros.
+    /// Whether it holds a copy of the attached data disk; otherwise zeros.
     pub copies: bool,
 }
 
 impl MemoryDisk {
-    /// Its bandwidth as the driver counts it, to the nearest MiB per second, at least one.
+    /// Its bandwidth in the driver's unit, to the nearest MiB per second, at least one.
     pub fn mib_per_s(&self) -> u64 {
         ((u64::from(self.mb_per_s) * 1_000_000 + (1 << 19)) >> 20).max(1)
     }
 }
 
-/// Which LRU the guest kernel uses.
+/// The LRU of the guest kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Lru {
-    /// The one it was built with.
+    /// The default of the kernel's build.
     Kernel,
     /// Active and inactive list.
     Classic,
@@ -39,7 +39,7 @@ pub enum Lru {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduler {
-    /// BFQ, which honours `io.bfq.weight`.
+    /// BFQ, which honors `io.bfq.weight`.
     Bfq,
     /// No scheduler: weights have no effect in the block layer.
     None,
@@ -51,13 +51,13 @@ pub struct AgentCost {
     pub cpu_s: f64,
     /// Peak resident set, bytes.
     pub peak_rss_bytes: u64,
-    /// Its resident anonymous memory when it was last looked at, bytes.
+    /// Its resident anonymous memory at the last sample, bytes.
     #[serde(default)]
     pub anon_bytes: u64,
-    /// All that its cgroup was charged then: page cache and kernel memory (BPF maps) too, bytes.
+    /// The whole charge of its cgroup at that time, with page cache and kernel memory (BPF maps), bytes.
     #[serde(default)]
     pub charged_bytes: u64,
-    /// The kernel's part of that, bytes.
+    /// The kernel memory of that charge, bytes.
     #[serde(default)]
     pub kernel_bytes: u64,
 }

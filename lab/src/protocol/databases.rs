@@ -1,7 +1,7 @@
-//! What a guest with databases is told and what it answers. One boot runs one policy.
+//! Jobs and reports of a guest with databases. One boot runs one policy.
 //!
-//! Units: `_bytes` bytes, `_s` seconds, `tps` transactions per second. Counters are cumulative.
-//! What could not be read is `None`, never zero.
+//! Units: `_bytes` bytes, `_s` seconds, `tps` transactions per second. Counters are cumulative. A value that
+//! could not be read is `None`, never zero.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,19 @@ use super::lie::Lie;
 use crate::policy::Policy;
 pub use justitia_policy::color::Color;
 
-/// Which rows the clients ask for: names and shapes of sysbench's `--rand-type`.
+/// Distribution of the requested rows: names and shapes of sysbench's `--rand-type`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Keys {
-    /// Each as often as the others.
+    /// All rows equally often.
     #[default]
     Uniform,
-    /// Three quarters of the requests for one percent of the rows, the others around the middle
-    /// of the table (normal distribution, deviation one twelfth of it): sysbench's default.
+    /// Three quarters of the requests go to one percent of the rows, the others to rows around the middle of
+    /// the table (normal distribution, deviation one twelfth of it): sysbench's default.
     Special,
 }
 
 impl Keys {
-    /// sysbench's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Uniform => "uniform",
@@ -34,21 +33,19 @@ impl Keys {
     }
 }
 
-/// Makes the databases on an empty data disk; answered with a [`PrepareReport`].
+/// Creates the databases on an empty data disk; answered with a [`PrepareReport`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrepareJob {
-    /// Equal databases.
+    /// Number of equal databases.
     pub databases: u32,
     pub rows: u32,
 }
 
-/// What was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrepareReport {
     /// Size of one database's table file.
     pub table_bytes: u64,
-    /// Seconds it took.
     pub seconds: f64,
 }
 
@@ -56,11 +53,10 @@ pub struct PrepareReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatabasesJob {
-    /// Which policy is in force.
     pub policy: Policy,
-    /// The containers, in the order they are reported.
+    /// In the order of the report.
     pub containers: Vec<DatabaseJob>,
-    /// What the page cache holds when a phase begins, for each phase.
+    /// State of the page cache at the start of each phase.
     pub phases: Vec<Start>,
     /// Seconds of each phase.
     pub phase_s: u32,
@@ -68,9 +64,9 @@ pub struct DatabasesJob {
     pub threads: u32,
     /// Rows of each database.
     pub rows: u32,
-    /// Which of them are asked for.
+    /// Distribution of the requested rows.
     pub keys: Keys,
-    /// The disk that the guest makes of its own memory; `None`: the one that is attached to it.
+    /// The memory disk that the guest creates; `None`: it uses the attached disk.
     pub memory_disk: Option<MemoryDisk>,
     /// LRU of the guest kernel.
     pub lru: Lru,
@@ -83,19 +79,18 @@ pub struct DatabasesJob {
     pub seed: u64,
 }
 
-/// What the page cache holds when a phase begins.
+/// State of the page cache at the start of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
-    /// What the phase before left there.
+    /// As the previous phase left it.
     AsIs,
-    /// Nothing.
+    /// Empty.
     Cold,
     /// Every container has read its whole database once, so memory is full.
     Warm,
 }
 
-/// One container with a database.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatabaseJob {
@@ -103,34 +98,34 @@ pub struct DatabaseJob {
     pub name: String,
     /// I/O weight.
     pub weight: u32,
-    /// Transactions per second it was promised.
+    /// Transactions per second that it was promised.
     pub objective_tps: u32,
-    /// Its static limit in relation to those of the others.
+    /// Its static limit, relative to those of the others.
     pub limit_part: u32,
-    /// Transactions per second it is offered in each phase; `None`: it is stopped for good.
+    /// Offered load in each phase, transactions per second; `None`: the container is stopped for good.
     pub offered_tps: Vec<Option<u32>>,
-    /// What it declares instead of its color.
+    /// Declared instead of its color.
     #[serde(default)]
     pub lie: Option<Lie>,
 }
 
-/// What one boot measured.
+/// The measurement of one boot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DatabasesReport {
     /// `uname -r`.
     pub kernel: String,
-    /// Facts the guest read back.
+    /// Facts that the guest read back.
     pub environment: BTreeMap<String, String>,
     /// In the order of the job.
     pub containers: Vec<DatabaseReport>,
-    /// When each phase began and ended, seconds since the first one began.
+    /// Start and end of each phase, seconds since the start of the first.
     pub phases: Vec<(f64, f64)>,
     /// The host's memory at each sample.
     #[serde(default)]
     pub host: Vec<HostSample>,
     pub agent: Option<AgentCost>,
     pub agent_log: String,
-    /// Settings that the agent left changed.
+    /// Settings that the agent did not restore.
     pub knobs_left: Vec<String>,
 }
 
@@ -145,13 +140,13 @@ pub struct HostSample {
     pub anon_bytes: Option<u64>,
 }
 
-/// What one container did.
+/// The measurement of one container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DatabaseReport {
     pub name: String,
-    /// Its static limit under policies that have one, bytes.
+    /// Its static limit, under policies that have one, bytes.
     pub limit_bytes: Option<u64>,
-    /// One sample a second.
+    /// One sample per second.
     pub samples: Vec<DatabaseSample>,
 }
 
@@ -170,9 +165,9 @@ pub struct DatabaseSample {
     pub queue: Option<u64>,
     /// 95th percentile of the latency in the last whole second.
     pub latency_ms: Option<f64>,
-    /// How it is, seen from its clients.
+    /// Its color, judged by what its clients see.
     pub color: Option<Color>,
-    /// What it declares.
+    /// The color it declares.
     #[serde(default)]
     pub declared: Option<Color>,
     /// memory.current.

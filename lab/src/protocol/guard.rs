@@ -1,4 +1,4 @@
-//! What the experiments about the guard add to a job and to its report.
+//! Parts of jobs and reports for the experiments about the guard.
 
 use std::collections::BTreeMap;
 
@@ -6,34 +6,32 @@ use serde::{Deserialize, Serialize};
 
 use super::tenant::Attacks;
 
-/// What happens around the containers.
+/// Activity around the containers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Surroundings {
-    /// Files below `/proc/sys/vm` and what to write to them.
+    /// Files below `/proc/sys/vm` and the values to write to them.
     pub vm: BTreeMap<String, String>,
-    /// `memory.max` of the containers, in their order; missing ones have none.
+    /// `memory.max` of the containers, in their order; a missing entry means none.
     pub memory_max: Vec<Option<u64>>,
-    /// What the root cgroup reads.
+    /// The file that the root cgroup reads.
     pub root_stream: Option<RootStream>,
-    /// Commands of `justitia`, where an agent runs.
+    /// Commands of `justitia`, if an agent runs.
     pub commands: Vec<TimedCommand>,
-    /// What the tenant does beside its load.
+    /// The tenant's attacks in addition to its load.
     pub attacks: Option<Attacks>,
 }
 
-/// A process in the root cgroup reads a file over and over, each piece twice, as a backup does that
-/// takes a checksum first.
+/// A process in the root cgroup reads a file repeatedly, each piece twice, as a backup that first computes a
+/// checksum does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RootStream {
-    /// Size of the file.
     pub bytes: u64,
-    /// When it begins.
+    /// Start of the reads.
     pub from_s: u32,
 }
 
-/// A command and when to run it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimedCommand {

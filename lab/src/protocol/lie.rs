@@ -1,11 +1,11 @@
-//! Colors that are not true, and what is no color at all.
+//! False colors, and values that are no color.
 
 use serde::{Deserialize, Serialize};
 
 use crate::policy::did_you_mean;
 use justitia_machine::error::LabError;
 
-/// What a container declares instead of its color.
+/// Declared by a container instead of its color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lie {
@@ -13,11 +13,11 @@ pub enum Lie {
     Green,
     /// Always RED.
     Red,
-    /// RED and GREEN in turn.
+    /// RED and GREEN alternately.
     Flap,
     /// Bytes that are no color.
     Garbage,
-    /// As much as an extended attribute takes.
+    /// Almost as much as an extended attribute can hold.
     Huge,
     /// Nothing: its probe is dead.
     Silent,
@@ -47,7 +47,7 @@ impl Lie {
     /// The container and the lie of `--lie NAME=WHAT`.
     ///
     /// # Errors
-    /// There is no such lie: names the nearest.
+    /// There is no such lie; the error names the nearest one.
     pub fn of_option(text: &str) -> Result<(&str, Self), LabError> {
         let (name, what) = text.split_once('=').unwrap_or((text, ""));
         let lie = Self::ALL.into_iter().find(|lie| lie.name() == what);

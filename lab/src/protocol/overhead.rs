@@ -1,4 +1,4 @@
-//! What observing costs: the job of one boot and its report.
+//! The cost of observing: the job of one boot and its report.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use super::common::AgentCost;
 
-/// What observing costs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OverheadJob {
-    /// Pairs for each load.
+    /// Pairs per load.
     pub pairs: u32,
     /// Seconds of a window.
     pub seconds: u32,
-    /// The loads, one after the other.
+    /// Loads, in order.
     pub loads: Vec<OverheadLoad>,
     pub seed: u64,
 }
 
-/// A load that is observed.
+/// A load under observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OverheadLoad {
@@ -32,7 +31,6 @@ pub enum OverheadLoad {
 }
 
 impl OverheadLoad {
-    /// All of them.
     pub const ALL: [OverheadLoad; 3] = [Self::Randread, Self::Read, Self::Fileserver];
 
     pub fn name(self) -> &'static str {
@@ -44,7 +42,7 @@ impl OverheadLoad {
     }
 }
 
-/// Who observes.
+/// Who observes the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Observing {
@@ -57,10 +55,9 @@ pub enum Observing {
 }
 
 impl Observing {
-    /// All conditions.
     pub const ALL: [Observing; 3] = [Self::Nothing, Self::Proc, Self::Bpf];
 
-    /// As `--observer` takes it.
+    /// The value of `--observer`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
@@ -70,51 +67,48 @@ impl Observing {
     }
 }
 
-/// What observing cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OverheadReport {
     /// `uname -r`.
     pub kernel: String,
-    /// Facts the guest read back.
+    /// Facts that the guest read back.
     pub environment: BTreeMap<String, String>,
-    /// In the order they were measured.
+    /// In the order of measurement.
     pub windows: Vec<Window>,
-    /// What each BPF program took under each load, in a window of its own: that the kernel takes
-    /// the time makes every run dearer.
+    /// The cost of each BPF program under each load, in a window of its own, because the kernel's timing
+    /// makes every run more expensive.
     pub programs: Vec<ProgramCost>,
 }
 
-/// What one BPF program took while a load ran.
+/// The cost of one BPF program while a load ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProgramCost {
     pub load: OverheadLoad,
-    /// Its name, as far as the kernel keeps it (15 characters).
+    /// Its name, truncated by the kernel to 15 characters.
     pub name: String,
     /// How often it ran.
     pub runs: u64,
-    /// Time in it, nanoseconds, the kernel's looks at the clock left out.
+    /// Time in it, nanoseconds, without the kernel's reads of the clock.
     pub ns: u64,
-    /// Operations of the load meanwhile.
+    /// Operations of the load in the same time.
     pub ops: u64,
-    /// CPU time of the load's own tasks meanwhile, microseconds.
+    /// CPU time of the load's own tasks in the same time, microseconds.
     pub cpu_us: f64,
 }
 
-/// One load under one condition for a while.
+/// One window of a load under one condition.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     pub load: OverheadLoad,
-    /// Number of the pair it belongs to, from 0.
+    /// Number of its pair, from 0.
     pub pair: u32,
-    /// The condition.
     pub observing: Observing,
-    /// Its length.
     pub seconds: f64,
     /// Operations completed.
     pub ops: u64,
     /// CPU time of the load's own tasks, user and system, microseconds.
     pub cpu_us: f64,
-    /// What the agent cost; `None` if none ran.
+    /// Cost of the agent; `None` if none ran.
     pub agent: Option<AgentCost>,
     /// Seconds from the agent's start to its end.
     pub agent_alive_s: Option<f64>,

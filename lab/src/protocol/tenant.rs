@@ -1,5 +1,4 @@
-//! A tenant of the host: an unprivileged user with a delegated cgroup, what it attacks with and what
-//! came of that.
+//! A tenant of the host: an unprivileged user with a delegated cgroup, its attacks and their effects.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,7 @@ pub const TENANT: u32 = 1000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attack {
-    /// Records of containers that are not its own, or no records.
+    /// Records of containers that are not its own, and files that are no records.
     Records,
     /// Weights that it may not state, and names that no path can hold.
     Attributes,
@@ -22,41 +21,41 @@ pub enum Attack {
     Memory,
     /// I/O from far below its cgroup.
     Depth,
-    /// Names that a terminal obeys.
+    /// Names with terminal escapes.
     Names,
 }
 
-/// What a tenant does beside its load.
+/// The tenant's attacks in addition to its load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attacks {
-    /// With these; empty: with all.
+    /// The kinds of attack; empty: all.
     #[serde(default)]
     pub only: Vec<Attack>,
-    /// Anonymous memory that it takes, again and again.
+    /// Anonymous memory that it takes repeatedly.
     pub anon_bytes: u64,
-    /// File that it maps, populates and keeps touching.
+    /// Size of a file that it maps, populates and keeps touching.
     pub mapped_bytes: u64,
 }
 
 impl Attacks {
-    /// Whether it attacks like this.
     pub fn has(&self, attack: Attack) -> bool {
         self.only.is_empty() || self.only.contains(&attack)
     }
 }
 
-/// What was seen around a tenant.
+/// Observations around a tenant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantReport {
-    /// How often each attack was done; `_bytes`: how far it went. Empty without attacks.
+    /// Number of times that each attack was done; for names with `_bytes`, the amount reached. Empty without
+    /// attacks.
     pub done: BTreeMap<String, u64>,
-    /// Settings that changed in cgroups that are nobody's to manage, looked at once a second.
+    /// Settings that changed in cgroups that are nobody's to manage, sampled once per second.
     pub unmanaged_written: Vec<String>,
-    /// What the commands of `justitia` printed and the agent logged.
+    /// Output of the commands of `justitia`, and of the agent's log.
     pub printed_bytes: u64,
-    /// Characters of that which a terminal would obey.
+    /// Characters in it that a terminal would interpret.
     pub control_characters: u64,
-    /// The most that the agent's cgroup was charged: page cache and kernel memory too.
+    /// The agent's peak charge, with page cache and kernel memory.
     pub agent_charged_peak_bytes: Option<u64>,
 }

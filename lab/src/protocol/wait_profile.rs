@@ -1,44 +1,40 @@
-//! What a guest says about where the tasks of its load spent a window of time.
+//! A guest's report on where the tasks of its load spent a window of time.
 
 use serde::{Deserialize, Serialize};
 
-/// The window and what was done in it.
+/// The window and its results.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WaitProfile {
-    /// Length of the window.
     pub seconds: f64,
-    /// Tasks of the load that were seen.
+    /// Number of tasks of the load that were seen.
     pub tasks: u64,
-    /// What they did and where, one entry for each distinct stack.
+    /// What they did and where, one entry per distinct stack.
     pub places: Vec<Place>,
-    /// Why spinning was not looked at; `None`: it was.
+    /// Why spinning was not measured; `None`: it was.
     pub no_spinning: Option<String>,
-    /// How often something found no room in the programs' maps and is missing.
+    /// Records lost because the programs' maps were full.
     pub lost: u64,
 }
 
-/// What tasks did at one place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Place {
     pub doing: Doing,
-    /// The kernel's functions on the stack, the innermost first; empty where no stack was taken.
+    /// The kernel's functions on the stack, innermost first; empty if no stack was taken.
     pub frames: Vec<String>,
     /// Thread-nanoseconds.
     pub ns: u64,
-    /// How often.
+    /// Number of times.
     pub times: u64,
 }
 
-/// What a task does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doing {
     /// On a CPU, spinning included.
     Running,
-    /// Could run, and no CPU is free.
+    /// Could run, but no CPU is free.
     Runnable,
-    /// Waits for something.
     Blocked,
-    /// On a CPU, for a spinlock.
+    /// On a CPU, spinning on a spinlock.
     Spinning,
 }

@@ -1,5 +1,5 @@
-//! The charts: bars of normalized bandwidth, stacked bandwidth over time, page cache against
-//! threshold. Each takes plain numbers and returns inline SVG.
+//! The charts: bars of normalized bandwidth, stacked bandwidth over time, page cache against threshold. Each
+//! function takes plain numbers and returns inline SVG.
 
 use std::fmt::Write;
 
@@ -7,13 +7,12 @@ use super::html::{escape, fixed};
 use super::plot::{ticks, ticks_within, Plot};
 use crate::analysis::aggregate::Range;
 
-/// Bars of one policy.
 #[derive(Debug)]
 pub struct BarSeries {
     pub label: String,
-    /// Its color: a name of `style`.
+    /// A name of `style`.
     pub color: String,
-    /// One value for each category.
+    /// One value per category.
     pub values: Vec<Option<f64>>,
     /// Spread of each value, if known.
     pub ranges: Vec<Option<Range>>,
@@ -33,7 +32,7 @@ pub fn highest(series: &[BarSeries]) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// Grouped bars, one group for each category, with the ideal as a dashed line.
+/// Grouped bars, one group per category, with the ideal as a dashed line.
 pub fn bars(
     title: &str,
     categories: &[String],
@@ -142,19 +141,18 @@ fn describe(categories: &[String], ideal: &[f64], series: &[BarSeries]) -> Strin
     text
 }
 
-/// One container of a stacked chart.
 #[derive(Debug)]
 pub struct Layer {
     pub name: String,
-    /// Its color: a custom property of `style`.
+    /// A custom property of `style`.
     pub color: String,
-    /// Its share when everything is as it should be, 0 to 1.
+    /// Its ideal share, 0 to 1.
     pub ideal_share: f64,
-    /// A value for each time.
+    /// One value per time.
     pub values: Vec<f64>,
 }
 
-/// Bandwidth over time, containers stacked; dashed lines are where the borders should be.
+/// Bandwidth over time, containers stacked; dashed lines mark the ideal borders.
 pub fn stacked(title: &str, times: &[f64], layers: &[Layer], y_max: f64, warmup_s: f64) -> String {
     let end = times.last().copied().unwrap_or(1.0);
     let scale = ticks(y_max, 5);
@@ -193,7 +191,7 @@ pub fn stacked(title: &str, times: &[f64], layers: &[Layer], y_max: f64, warmup_
     plot.finish()
 }
 
-/// One container's page cache over time, with its threshold dashed where it has one.
+/// One container's page cache over time, with its threshold, if any, as a dashed line.
 pub fn page_cache(
     title: &str,
     color: &str,

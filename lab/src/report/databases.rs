@@ -1,5 +1,5 @@
-//! report.html of an experiment with databases: the paper's tables IV, VI and VII beside ours, and
-//! its figures 1 to 6 as ours. Pure: text in, text out; the page fetches nothing.
+//! report.html of an experiment with databases: the paper's tables IV, VI and VII beside our results, and
+//! figures like the paper's 1 to 6. Pure: text in, text out; the page fetches nothing.
 
 use std::fmt::Write;
 
@@ -32,7 +32,7 @@ pub fn render(document: &Document) -> String {
     )
 }
 
-/// What came out, in one line without judgment.
+/// The outcome in one line, without judgment.
 fn title(document: &Document) -> String {
     let each: Vec<String> = document
         .policies
@@ -54,7 +54,7 @@ fn names(document: &Document) -> Vec<String> {
     containers.iter().map(|c| c.name.clone()).collect()
 }
 
-/// Ours in the form of table VI.
+/// Our results in the form of table VI.
 fn transactions(document: &Document) -> String {
     let mut head = vec!["Policy".to_owned()];
     head.extend(names(document));
@@ -82,7 +82,7 @@ fn transactions(document: &Document) -> String {
     table.render()
 }
 
-/// Ours in the form of table VII.
+/// Our results in the form of table VII.
 fn satisfaction(document: &Document) -> String {
     let mut head = vec!["Policy".to_owned()];
     head.extend(names(document));
@@ -107,7 +107,7 @@ fn satisfaction(document: &Document) -> String {
     table.render()
 }
 
-/// The paper's tables that belong to the scenario.
+/// The paper's tables for the scenario.
 fn published(document: &Document) -> String {
     let mut head = vec!["Policy".to_owned()];
     head.extend(names(document));
@@ -142,7 +142,7 @@ fn printed(caption: &str, head: &[String], rows: &[Row], digits: usize) -> Strin
     table.render()
 }
 
-/// Ours in the form of table IV, and table IV.
+/// Our results in the form of table IV, beside table IV.
 fn rates(document: &Document) -> String {
     let settings = &document.environment.settings.databases;
     let mut head = vec!["Policy".to_owned()];

@@ -1,5 +1,5 @@
-//! The figures of the page: throughput, memory, disk reads, colors and transactions over time, for
-//! each policy. They are the paper's figures 1 to 6, all on the same scales.
+//! The figures of the page: throughput, memory, disk reads, colors and transactions over time, for each
+//! policy. They correspond to the paper's figures 1 to 6, all on the same scales.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::experiments::databases::analysis::{AnalyzedRun, Document, PolicyResul
 use crate::experiments::databases::record::Series;
 use crate::policy::Policy;
 
-/// The run whose total is nearest to the median: the one that the charts show.
+/// The run whose total is nearest to the median; the charts show this run.
 fn representative(result: &PolicyResult) -> Option<&AnalyzedRun> {
     let distance =
         |run: &AnalyzedRun| (run.figures.transactions - result.figures.transactions).abs();
@@ -20,7 +20,7 @@ fn representative(result: &PolicyResult) -> Option<&AnalyzedRun> {
         .min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
-/// The paper's figures 1 to 6, ours.
+/// Our versions of the paper's figures 1 to 6.
 pub fn over_time(document: &Document) -> String {
     let settings = &document.environment.settings.databases;
     let mut html = String::from("<h2>Over time</h2>\n<ul class=\"legend\">");
@@ -115,7 +115,6 @@ fn figure(html: &mut String, svg: &str, caption: &str) {
     );
 }
 
-/// What a line chart shows.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Rate,

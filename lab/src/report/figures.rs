@@ -11,8 +11,8 @@ use crate::analysis::weighted::Document;
 use crate::experiments::paper::{self, PaperFigure};
 use crate::experiments::Measure;
 
-/// Half the width of the moving mean of bandwidth over time, seconds. A fixed job can be over in a
-/// second, which a wide mean would smear over the rest.
+/// Half the width of the moving mean of bandwidth over time, seconds. A fixed job may take only a second,
+/// which a wide mean would smear over the rest.
 fn smoothing_s(measure: Measure) -> f64 {
     match measure {
         Measure::Window | Measure::Residency | Measure::Phases => 2.5,
@@ -180,7 +180,7 @@ fn figure_markup(html: &mut String, title: &str, svg: &str, legend: &str, captio
     );
 }
 
-/// Bandwidth over time, stacked by container, one panel for each policy on one scale.
+/// Bandwidth over time, stacked by container, one panel per policy on one scale.
 pub fn over_time(document: &Document) -> String {
     let settings = &document.environment.settings;
     let ranks = ranks(document);
@@ -244,7 +244,7 @@ pub fn over_time(document: &Document) -> String {
     html
 }
 
-/// Page cache of each container against its threshold, one block for each policy.
+/// Page cache of each container against its threshold, one block per policy.
 pub fn page_cache(document: &Document) -> String {
     let ranks = ranks(document);
     let mb = |bytes: u64| bytes as f64 / 1e6;
@@ -293,7 +293,7 @@ pub fn page_cache(document: &Document) -> String {
     html
 }
 
-/// What is in the page cache of each watched file over time, one block for each policy.
+/// Page cache of each watched file over time, one block per policy.
 pub fn residency(document: &Document) -> String {
     let ranks = ranks(document);
     let from_s = document.environment.settings.warmup_s;
@@ -316,7 +316,7 @@ pub fn residency(document: &Document) -> String {
             let (times, resident): (Vec<f64>, Vec<f64>) = looks
                 .filter_map(|(at, bytes)| Some((*at, (*bytes)? as f64 / 1e6)))
                 .unzip();
-            // The shared file comes first and belongs to the container after the payer.
+            // The shared file comes first and has the color of the container after the payer.
             let owner = i.checked_sub(1).unwrap_or(1);
             let rank = ranks.get(owner).copied().unwrap_or_default();
             let svg = charts::page_cache(
@@ -349,7 +349,7 @@ fn container_legend(document: &Document, ranks: &[usize]) -> String {
     html
 }
 
-/// Place of each container in the order of weights.
+/// Rank of each container by weight.
 fn ranks(document: &Document) -> Vec<usize> {
     let containers = &document.environment.settings.containers;
     let mut order: Vec<usize> = (0..containers.len()).collect();
@@ -361,7 +361,7 @@ fn ranks(document: &Document) -> Vec<usize> {
     ranks
 }
 
-/// One time a second from start to end of a record; a fixed job ends with its last container.
+/// One time per second from start to end of a record; a fixed job ends with its last container.
 fn times(record: &RunRecord) -> Vec<f64> {
     let last = record
         .series

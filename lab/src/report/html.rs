@@ -1,12 +1,12 @@
-//! Small pieces of markup: escaping, numbers, tables. Everything that is not a constant of this
-//! crate goes through [`escape`].
+//! Small pieces of markup: escaping, numbers, tables. Everything except constants of this crate goes through
+//! [`escape`].
 
 use std::fmt::Write;
 
 use crate::analysis::aggregate::Range;
 
-/// Text made safe between tags and inside double-quoted attributes. Control characters that HTML
-/// forbids become a replacement character.
+/// Makes text safe between tags and inside double-quoted attributes. Control characters that HTML forbids
+/// become a replacement character.
 pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -24,7 +24,7 @@ pub fn escape(text: &str) -> String {
     safe
 }
 
-/// A number with `digits` decimals, or a dash where it is not known.
+/// A number with `digits` decimals, or a dash if it is unknown.
 pub fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| fixed(value, digits))
 }
@@ -48,7 +48,7 @@ pub fn percent(value: Option<f64>, digits: usize) -> String {
     )
 }
 
-/// A median with its range in small type, the range only when there is one to show.
+/// A median with its range in small type, if there is a range to show.
 pub fn with_range(value: Option<f64>, range: Option<Range>, digits: usize, runs: usize) -> String {
     let mut text = number(value, digits);
     if let (Some(range), true) = (range, runs > 1) {

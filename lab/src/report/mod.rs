@@ -1,8 +1,7 @@
 //! report.html: one self-contained page from one analyzed document. Pure: text in, text out.
 //!
-//! [`html`] escapes and builds tables, [`plot`] and [`charts`] draw, [`style`] colors,
-//! [`figures`] and [`tables`] are the parts of the page. The page fetches nothing and runs no
-//! script.
+//! [`html`] escapes and builds tables, [`plot`] and [`charts`] draw, [`style`] colors, [`figures`] and
+//! [`tables`] are the parts of the page. The page fetches nothing and runs no script.
 
 pub mod charts;
 pub mod databases;
@@ -63,7 +62,7 @@ pub fn render(document: &Document) -> String {
     )
 }
 
-/// The frame of every page: experiment and kernel, how many containers have a color, what came out, and
+/// The frame of every page: experiment and kernel, number of containers that have a color, outcome, and
 /// markup of the introduction and the body.
 pub(crate) fn page(
     (experiment, kernel): (&str, &str),
@@ -85,7 +84,7 @@ pub(crate) fn page(
     )
 }
 
-/// What came out, in one line without judgment.
+/// The outcome in one line, without judgment.
 fn title(document: &Document) -> String {
     let settings = &document.environment.settings;
     let count = settings.containers.len();
@@ -125,7 +124,7 @@ fn title(document: &Document) -> String {
     )
 }
 
-/// The policy the experiment is about and the one to hold it against.
+/// The policy that the experiment is about, and its baseline.
 pub(crate) fn contrast(document: &Document) -> Option<(Policy, Policy)> {
     let has = |policy: &Policy| document.policies.contains_key(policy);
     let subjects = [
@@ -146,7 +145,7 @@ pub(crate) fn contrast(document: &Document) -> Option<(Policy, Policy)> {
     Some((subject, base))
 }
 
-/// "+1.8 %" from one number to another.
+/// The relative change from one number to another, as in "+1.8 %".
 fn change(to: Option<f64>, from: Option<f64>) -> Option<String> {
     let (to, from) = (to?, from.filter(|from| *from > 0.0)?);
     let percent = (to / from - 1.0) * 100.0;
@@ -154,7 +153,7 @@ fn change(to: Option<f64>, from: Option<f64>) -> Option<String> {
     Some(format!("{sign}{}\u{a0}%", fixed(percent, 1)))
 }
 
-/// The numbers that decide, the subject's large and the baseline's beneath.
+/// The decisive numbers, large for the subject with the baseline beneath.
 fn cards(document: &Document) -> String {
     let Some((subject, base)) = contrast(document) else {
         return String::new();
@@ -226,7 +225,7 @@ fn cards(document: &Document) -> String {
     html
 }
 
-/// Which part of a run the figures cover.
+/// The part of a run that the figures cover.
 pub(crate) fn window_words(document: &Document) -> String {
     let settings = &document.environment.settings;
     match settings.measure {
@@ -240,7 +239,7 @@ pub(crate) fn window_words(document: &Document) -> String {
     }
 }
 
-/// The run whose PV is nearest to the median: the one that the charts over time show.
+/// The run whose PV is nearest to the median; the charts over time show this run.
 pub(crate) fn representative(
     result: &PolicyResult,
 ) -> Option<&crate::analysis::result::AnalyzedRun> {

@@ -1,5 +1,5 @@
-//! The charts: lines over time, colors over time, transactions by phase. Plain numbers in, inline
-//! SVG out.
+//! The charts: lines over time, colors over time, transactions by phase. They take plain numbers and return
+//! inline SVG.
 
 use std::fmt::Write;
 
@@ -7,10 +7,9 @@ use super::html::{escape, fixed};
 use super::plot::{ticks, ticks_within, Plot};
 use crate::protocol::databases::Color;
 
-/// Where phases begin and end, and what they are called.
+/// Spans and names of the phases.
 #[derive(Debug, Clone)]
 pub struct Phases<'a> {
-    /// Spans, seconds.
     pub spans: &'a [(f64, f64)],
     pub names: &'a [String],
 }
@@ -20,7 +19,7 @@ impl Phases<'_> {
         self.spans.last().map_or(1.0, |span| span.1)
     }
 
-    /// A line where each phase begins and its name above it.
+    /// Draws a line at the start of each phase, with its name above.
     fn draw(&self, plot: &mut Plot, top: f64) {
         for (i, (from_s, to_s)) in self.spans.iter().enumerate() {
             if i > 0 {
@@ -34,19 +33,16 @@ impl Phases<'_> {
     }
 }
 
-/// One line of a chart.
 #[derive(Debug)]
 pub struct Line {
     pub name: String,
     /// A custom property of the style sheet.
     pub color: String,
-    /// Time and value.
     pub points: Vec<(f64, Option<f64>)>,
-    /// A value to hold it against: dashed.
+    /// A value for comparison, drawn dashed.
     pub mark: Option<f64>,
 }
 
-/// Values over time.
 pub fn lines(title: &str, unit: &str, phases: &Phases, lines: &[Line], y_max: f64) -> String {
     let scale = ticks(y_max, 4);
     let top = scale.last().copied().unwrap_or(1.0);
@@ -69,7 +65,6 @@ pub fn lines(title: &str, unit: &str, phases: &Phases, lines: &[Line], y_max: f6
     plot.finish()
 }
 
-/// Highest known value of some lines.
 pub fn highest(lines: &[Line]) -> f64 {
     lines
         .iter()
@@ -77,7 +72,7 @@ pub fn highest(lines: &[Line]) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// Fill and height, of a row's, of a color: told apart without seeing hues too.
+/// Fill and relative height of a color in its row, distinguishable also without hues.
 fn look(color: Color) -> (&'static str, f64) {
     match color {
         Color::Green => ("#2f9e62", 0.35),
@@ -86,15 +81,13 @@ fn look(color: Color) -> (&'static str, f64) {
     }
 }
 
-/// One container's colors.
 #[derive(Debug)]
 pub struct ColorRow {
     pub name: String,
-    /// Time and color.
     pub samples: Vec<(f64, Option<Color>)>,
 }
 
-/// Colors over time, a row for each container.
+/// Colors over time, one row per container.
 pub fn colors(title: &str, phases: &Phases, rows: &[ColorRow]) -> String {
     const ROW: f64 = 18.0;
     let height = 30.0 + ROW * rows.len() as f64 + 24.0;
@@ -126,7 +119,7 @@ pub fn colors(title: &str, phases: &Phases, rows: &[ColorRow]) -> String {
     plot.finish()
 }
 
-/// Stretches of one color: from, to, color. A sample speaks for the time since the one before.
+/// Stretches of one color: from, to, color. A sample stands for the time since the previous one.
 fn stretches(samples: &[(f64, Option<Color>)]) -> Vec<(f64, f64, Color)> {
     let mut stretches: Vec<(f64, f64, Color)> = Vec::new();
     let mut before = 0.0;
@@ -142,7 +135,7 @@ fn stretches(samples: &[(f64, Option<Color>)]) -> Vec<(f64, f64, Color)> {
     stretches
 }
 
-/// Transactions by phase, containers stacked in the order given.
+/// Transactions by phase, with containers stacked in the given order.
 pub fn stacks(
     title: &str,
     phases: &[String],

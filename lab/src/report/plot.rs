@@ -1,13 +1,13 @@
-//! The frame all charts share: margins, scales, ticks, grid lines and labels, as inline SVG.
+//! The common frame of all charts: margins, scales, ticks, grid lines and labels, as inline SVG.
 //!
-//! Coordinates are those of the view box, so a chart scales with its column; text is sized to stay
-//! readable at half the width.
+//! Coordinates are those of the view box, so a chart scales with its column. Text is readable at half the
+//! width.
 
 use std::fmt::Write;
 
 use super::html::{escape, fixed};
 
-/// A chart in the making.
+/// A chart under construction.
 #[derive(Debug)]
 pub struct Plot {
     svg: String,
@@ -22,8 +22,7 @@ pub struct Plot {
 }
 
 impl Plot {
-    /// An empty chart with a title and a description for those who cannot see it. Axes start at
-    /// zero.
+    /// An empty chart with a title and a description for those who cannot see it. Axes start at zero.
     pub fn new(title: &str, description: &str, size: (f64, f64), max: (f64, f64)) -> Self {
         let (width, height) = size;
         let mut svg = String::new();
@@ -46,25 +45,25 @@ impl Plot {
         }
     }
 
-    /// Other margins: left, right, top, bottom.
+    /// Sets other margins: left, right, top, bottom.
     #[must_use]
     pub fn margins(mut self, left: f64, right: f64, top: f64, bottom: f64) -> Self {
         (self.left, self.right, self.top, self.bottom) = (left, right, top, bottom);
         self
     }
 
-    /// Horizontal place of a value.
+    /// Horizontal position of a value.
     pub fn x(&self, value: f64) -> f64 {
         self.left + value / self.x_max * (self.width - self.left - self.right)
     }
 
-    /// Vertical place of a value.
+    /// Vertical position of a value.
     pub fn y(&self, value: f64) -> f64 {
         let height = self.height - self.top - self.bottom;
         self.height - self.bottom - value / self.y_max * height
     }
 
-    /// Where the axis lies.
+    /// Vertical position of the time axis.
     pub fn floor(&self) -> f64 {
         self.height - self.bottom
     }
@@ -74,7 +73,6 @@ impl Plot {
         self.svg.push_str(svg);
     }
 
-    /// Appends a text.
     pub fn text(&mut self, class: &str, x: f64, y: f64, anchor: &str, text: &str) {
         let _ = write!(
             self.svg,
@@ -83,7 +81,7 @@ impl Plot {
         );
     }
 
-    /// Grid lines and labels of the vertical axis, with its unit above it.
+    /// Draws grid lines and labels of the vertical axis, with its unit above it.
     pub fn y_axis(&mut self, ticks: &[f64], unit: &str) {
         let digits = digits_for(ticks);
         for &tick in ticks {
@@ -105,7 +103,6 @@ impl Plot {
         self.text("unit", 2.0, 11.0, "start", unit);
     }
 
-    /// Labels of a time axis.
     pub fn time_axis(&mut self, ticks: &[f64]) {
         let digits = digits_for(ticks);
         for (i, &tick) in ticks.iter().enumerate() {
@@ -121,7 +118,7 @@ impl Plot {
         }
     }
 
-    /// A line through points in data coordinates; unknown points break it.
+    /// Draws a line through points in data coordinates; unknown points break it.
     pub fn line(&mut self, class: &str, style: &str, points: &[(f64, Option<f64>)]) {
         let mut path = String::new();
         let mut pen_down = false;
@@ -140,7 +137,7 @@ impl Plot {
         }
     }
 
-    /// The area between two lines over the same times.
+    /// Fills the area between two lines over the same times.
     pub fn band(&mut self, style: &str, times: &[f64], low: &[f64], high: &[f64], title: &str) {
         let mut path = String::new();
         let forward = times.iter().zip(high);
@@ -158,7 +155,7 @@ impl Plot {
         }
     }
 
-    /// Shades the part of the time axis that the figures leave out.
+    /// Shades the part of the time axis that the figures exclude.
     pub fn warm_up(&mut self, until: f64) {
         if until > 0.0 {
             let (x0, x1) = (self.x(0.0), self.x(until.min(self.x_max)));
@@ -172,7 +169,6 @@ impl Plot {
         }
     }
 
-    /// The SVG.
     pub fn finish(mut self) -> String {
         let _ = write!(
             self.svg,
@@ -201,7 +197,7 @@ pub fn ticks(max: f64, count: usize) -> Vec<f64> {
     (0..=last).map(|i| i as f64 * step).collect()
 }
 
-/// Ticks that stop at or before `max`, for an axis that ends where its data does.
+/// Ticks up to `max`, for an axis that ends where its data does.
 pub fn ticks_within(max: f64, count: usize) -> Vec<f64> {
     ticks(max, count)
         .into_iter()

@@ -1,8 +1,8 @@
-//! Colors and type of the report, light and dark, in one style sheet without outside assets.
+//! Colors and type of the report, light and dark, in one style sheet without external assets.
 //!
-//! Policies are told apart by hue, after Okabe and Ito's palette for color-blind readers; the
-//! containers of a stack lie on a ramp of rising lightness (after viridis), so their order shows
-//! without color too. All text is at least 4.5:1 on its background.
+//! Policies differ in hue, after Okabe and Ito's palette for color-blind readers. The containers of a stack
+//! are on a ramp of rising lightness (after viridis), so their order is visible without color too. All text
+//! has a contrast of at least 4.5:1.
 
 use std::fmt::Write;
 
@@ -25,7 +25,7 @@ pub fn sheet(containers: usize) -> String {
     )
 }
 
-/// The custom property that colors a container of rank `rank` by weight.
+/// The custom property for the color of the container with this rank by weight.
 pub fn container_color(rank: usize) -> String {
     format!("--s{rank}")
 }

@@ -9,7 +9,7 @@ use crate::analysis::weighted::Document;
 use crate::experiments::Measure;
 use crate::protocol::{Lru, Policy, Scheduler};
 
-/// Policies side by side, and what to know before believing them.
+/// Policies side by side, and the notes on their validity.
 pub fn summary(document: &Document) -> String {
     let mut html = String::from("<h2>Summary</h2>\n");
     html.push_str(&policies(document));
@@ -74,7 +74,7 @@ fn policies(document: &Document) -> String {
     table.render()
 }
 
-/// What stayed of each watched file.
+/// Residency of each watched file.
 pub fn residency(document: &Document) -> String {
     let mut table = Table::numbers(
         "Resident",
@@ -104,7 +104,7 @@ pub fn residency(document: &Document) -> String {
     table.render()
 }
 
-/// Reads and writes apart; for a fixed job, which only reads, PV while all compete instead.
+/// Reads and writes separately; for a fixed job, which only reads, PV while all compete instead.
 fn apart(document: &Document) -> String {
     let completion = document.environment.settings.measure == Measure::Completion;
     let (caption, pv): (&str, &[&str]) = if completion {
@@ -263,7 +263,7 @@ fn container_table(policy: Policy, result: &PolicyResult, completion: bool) -> S
     table.render()
 }
 
-/// What the agent cost and what it left behind.
+/// Cost of the agent, and knobs that it did not restore.
 pub fn agent(document: &Document) -> String {
     let mut table = Table::numbers(
         "Agent",
@@ -348,7 +348,7 @@ pub fn agent(document: &Document) -> String {
     html
 }
 
-/// All that is needed to make the result again.
+/// Everything needed to reproduce the result.
 pub fn environment(document: &Document) -> String {
     let environment = &document.environment;
     let settings = &environment.settings;
@@ -433,7 +433,6 @@ pub fn environment(document: &Document) -> String {
     )
 }
 
-/// Name of an LRU for a person.
 pub fn lru_name(lru: Lru) -> &'static str {
     match lru {
         Lru::Kernel => "the kernel's",
@@ -442,7 +441,6 @@ pub fn lru_name(lru: Lru) -> &'static str {
     }
 }
 
-/// Name of a scheduler for a person.
 pub fn scheduler_name(scheduler: Scheduler) -> &'static str {
     match scheduler {
         Scheduler::Bfq => "bfq",

@@ -1,4 +1,4 @@
-//! The page is well-formed, self-contained and never takes a guest's text for markup.
+//! The page is well-formed and self-contained, and escapes a guest's text.
 
 use super::*;
 use crate::fixture;
@@ -118,7 +118,7 @@ fn an_empty_record_makes_a_page_too() {
     well_formed(&render(&document));
 }
 
-/// Writes sample pages for a look by eye: `JUSTITIA_SAMPLE_DIR=DIR cargo test -p justitia-lab`.
+/// Writes sample pages for visual inspection: `JUSTITIA_SAMPLE_DIR=DIR cargo test -p justitia-lab`.
 #[test]
 fn sample_pages_can_be_written() {
     let Some(dir) = std::env::var_os("JUSTITIA_SAMPLE_DIR") else {

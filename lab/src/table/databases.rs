@@ -1,4 +1,4 @@
-//! The figures as text for a terminal.
+//! The figures of a database experiment as text for a terminal.
 
 use std::fmt::Write;
 

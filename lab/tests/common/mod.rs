@@ -1,4 +1,4 @@
-//! What the tests share: a guest program in shell, and the machine it runs on.
+//! Shared by the tests: a guest program in shell, and the machine that runs it.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
 use justitia_machine::vm::{run_guest, GuestOutput, VmSpec};
 
-/// Begins a guest program. `job` prints the job, `report` sends its input as the report,
-/// `set_up` brings the modules, BFQ on the data disk, cgroup2 and a file system on `/data`.
-/// `memory_disk` then puts one of the guest's own memory in its place, as [`on_its_own_clock`] needs it;
-/// `second_disk` makes another one after that, below `/run/slow`.
+/// Start of a guest program. `job` prints the job, `report` sends its input as the report, `set_up` prepares
+/// the modules, BFQ on the data disk, cgroup2 and a file system on `/data`. `memory_disk` then replaces that
+/// by a disk in the guest's own memory, as [`on_its_own_clock`] needs it; `second_disk` then makes another
+/// one, below `/run/slow`.
 pub(crate) const PROLOGUE: &str = r#"#!/bin/bash
 set -o pipefail
 give_up() {
@@ -86,27 +86,27 @@ second_disk() { # MB MB_PER_S
 }
 "#;
 
-/// A guest that counts time by its instructions, two nanoseconds each, and has `disk_mb` of memory on top
-/// for the disk that `memory_disk` makes: it, its load and its disk are as fast as each other however slow
-/// the host is.
+/// A guest that counts time by its instructions, two nanoseconds each, with `disk_mb` of additional memory
+/// for the disk that `memory_disk` makes. The guest, its load and its disk keep the same relative speed
+/// however slow the host is.
 pub(crate) fn on_its_own_clock(spec: &mut VmSpec, disk_mb: u64) {
     spec.clock = Clock::Instructions {
         shift: 1,
         jumps: false,
     };
     spec.modules.push("null_blk".into());
-    // The driver keeps its pages in a tree.
+    // The driver keeps its pages in a radix tree.
     spec.memory_bytes += (disk_mb + disk_mb / 64) << 20;
 }
 
-/// A machine that runs this guest program, its files below `dir`.
+/// A machine that runs this guest program, with its files below `dir`.
 pub(crate) fn machine(series: Series, script: &str, dir: &Path) -> VmSpec {
     let binaries = vec![guest_program(script, dir)];
     VmSpec {
         memory_bytes: 512 << 20,
         data_bytes: 256 << 20,
         modules: vec!["bfq".into()],
-        // BPF programs and modules do; an emulated guest of several threads panics now and then.
+        // Because of BPF programs and modules: an emulated guest with several threads then sometimes panics.
         patches_text: true,
         console_log: dir.join("console.log"),
         ..VmSpec::new(series, binaries, Duration::from_secs(120))
@@ -120,7 +120,7 @@ fn guest_program(script: &str, dir: &Path) -> PathBuf {
     path
 }
 
-/// The program under test and those that it hands over to. Cargo builds these for the whole workspace only.
+/// The program under test and those that it executes. Cargo builds the latter only for the whole workspace.
 pub(crate) fn programs(justitia: &str, siblings: &[&str]) -> Vec<PathBuf> {
     let justitia = PathBuf::from(justitia);
     let mut all: Vec<PathBuf> = siblings
@@ -138,12 +138,12 @@ pub(crate) fn programs(justitia: &str, siblings: &[&str]) -> Vec<PathBuf> {
     all
 }
 
-/// Boots it, with its progress on standard error.
+/// Boots it, with progress on standard error.
 pub(crate) fn boot(spec: &VmSpec, job: &str) -> Result<GuestOutput, LabError> {
     run_guest(spec, job.as_bytes(), &mut |line| eprintln!("{line}"))
 }
 
-/// Boots it and takes its report; the console tells what went wrong.
+/// Boots it and takes its report; on failure, prints the console.
 pub(crate) fn report_of(spec: &VmSpec, job: &str) -> (GuestOutput, String) {
     let output = boot(spec, job).unwrap_or_else(|error| {
         let log = fs::read_to_string(&spec.console_log).unwrap_or_default();
@@ -153,7 +153,7 @@ pub(crate) fn report_of(spec: &VmSpec, job: &str) -> (GuestOutput, String) {
     (output, report)
 }
 
-/// The parts of a report by name: each begins with a line `@ NAME`.
+/// The parts of a report by name: each starts with a line `@ NAME`.
 pub(crate) fn parts(report: &str) -> BTreeMap<String, String> {
     let report = format!("\n{report}");
     let parts = report.split("\n@ ").skip(1);
@@ -163,7 +163,7 @@ pub(crate) fn parts(report: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What was said in a guest, by name.
+/// A guest's output, by name.
 pub(crate) struct Said(pub(crate) BTreeMap<String, String>);
 
 impl Said {
@@ -178,7 +178,7 @@ impl Said {
     }
 }
 
-/// Builds with cargo, without running anything; returns its messages about programs.
+/// Builds with cargo, without running anything; returns cargo's messages about programs.
 pub(crate) fn built(arguments: &[&str]) -> Vec<serde_json::Value> {
     built_by(&mut Command::new(env!("CARGO")), arguments)
 }

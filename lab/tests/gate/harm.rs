@@ -1,8 +1,8 @@
-//! Whom the gate must not harm, and by which ways pages get dirty: files deleted before they are written,
-//! shared mappings, `io_uring`, a heavy group that hardly writes, a slow disk beside a fast one, and a
-//! writer that nobody competes with.
+//! Cases that the gate must not harm, and the ways in which pages become dirty: files deleted before they are
+//! written back, shared mappings, `io_uring`, a heavy group that hardly writes, a slow disk beside a fast
+//! one, and a writer without competition.
 //!
-//! Each compares with the same load while the gate is open, in the same boot.
+//! Each test compares with the same load while the gate is open, in the same boot.
 
 use justitia_machine::kernels::Series;
 
@@ -25,8 +25,8 @@ told() {
 }
 "#;
 
-/// The ways to dirty pages that `writer` has beside new files that stay. Three files for each thread are more
-/// than may be dirty, and every other one is deleted before it is written.
+/// The kinds of `writer` that dirty pages other than by new files that stay. Three files per thread exceed
+/// what may be dirty, and every other file is deleted before it is written back.
 const WAYS: &str = r#"
 load_module
 export WARM_UP=4
@@ -40,7 +40,8 @@ done
 unload && echo "unloaded: yes"
 "#;
 
-/// Four groups of one weight whose files are replaced before they are written, in turn with the gate and without it.
+/// Four groups of equal weight whose files are replaced before they are written back, alternately with and
+/// without the gate.
 const YOUNG: &str = r#"
 load_module
 export WARM_UP=4
@@ -55,7 +56,8 @@ done
 unload && echo "unloaded: yes"
 "#;
 
-/// w800 writes 256 KB each second while the others write all they can; then a second disk, of 4 MB/s.
+/// w800 writes 256 KB per second while the others write as much as they can; then the same with a second
+/// disk, of 4 MB/s.
 const NEIGHBOURS: &str = r#"
 load_module
 neighbours() { # SECONDS NAME
@@ -84,8 +86,8 @@ done
 unload && echo "unloaded: yes"
 "#;
 
-/// One writer alone, 4 KB at a time into a file that never gets near a threshold: without the module, with the
-/// gate open and with it closed, in turn.
+/// One writer alone, 4 KB at a time into a file that stays far below all thresholds: without the module, with
+/// the gate open, and with it closed, alternately.
 const ALONE: &str = r#"
 alone() { # NAME
     group 400 $1 /data/w400 1 1 overwrite 8
@@ -152,9 +154,9 @@ fn pages_dirtied_by_any_way_are_ordered_and_most_of_the_throughput_stays() {
             variation(&open)
         );
         assert!(variation(&closed) < 0.5, "{way}: {report}");
-        // The fewer pages may be dirty, the fewer are deleted before they are written: 0.5 to 0.8 of a gate
-        // that is open, whose total varies by a third. A pace that follows what is written, not what
-        // leaves, has a fifth.
+        // The fewer pages may be dirty, the fewer are deleted before they are written back. The ratio to an
+        // open gate is 0.5 to 0.8; the total of the open gate varies by a third. A pace that follows what is
+        // written, not what leaves, has a fifth.
         let least = if way == "files" { 0.3 } else { 0.8 };
         assert!(ratio > least, "{way}: {report}");
     }
@@ -182,7 +184,7 @@ fn neither_a_trickle_of_high_weight_nor_a_slow_disk_holds_others_up() {
         assert!(ratio > 0.95, "{what}: {report}");
     }
     let own = |name: &str| total(&report, &[name.to_owned()]);
-    // It gets what it asks for.
+    // It gets its full rate.
     assert!(own("gate-trickle") > 0.95 * 256.0 * 1024.0, "{report}");
     assert!(own("gate-slow") > 0.9 * own("open-slow"), "{report}");
 }

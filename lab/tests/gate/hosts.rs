@@ -1,5 +1,6 @@
-//! What a host has that the lab's fileserver has not: writers that belong to no group, other file systems,
-//! writes past the page cache, snapshots, cgroups by the thousand, an administrator who unloads the module.
+//! Conditions of real hosts that the lab's fileserver lacks: writers that belong to no group, other file
+//! systems, writes past the page cache, snapshots, thousands of cgroups, an administrator who unloads the
+//! module.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,8 @@ use crate::common::report_of;
 use crate::harm::SHAPES;
 use crate::{line, module_dir, no_complaints, rates, spec, variation};
 
-/// Four tasks of the root cgroup write all they can, first without a weight, then with one. Who opens files
-/// is seen by a probe; who switches ftrace off is refused.
+/// Four tasks of the root cgroup write as much as they can, first without a weight, then with one. A probe
+/// shows which task opens files; an attempt to disable ftrace is refused.
 const OUTSIDE: &str = r#"
 mount -t tracefs none /sys/kernel/tracing
 cd /sys/kernel/tracing
@@ -51,7 +52,7 @@ insmod /opt/lab/justitia.ko 2>/dev/null || echo "without ftrace: refused"
 echo 1 >/proc/sys/kernel/ftrace_enabled
 "#;
 
-/// On the file system that the job names.
+/// Runs on the file system that the job names.
 const FILE_SYSTEM: &str = r#"
 fs=$(job)
 if [ "$fs" != ext4 ]; then
@@ -78,8 +79,8 @@ done
 unload && echo "unloaded: yes"
 "#;
 
-/// Large writes of everybody while the file system is frozen again and again; then the heaviest and the
-/// lightest append to one file.
+/// Large writes of all groups while the file system is frozen repeatedly; then the heaviest and the lightest
+/// group append to one file.
 const LOCKS: &str = r#"
 load_module
 for gate in gate open; do
@@ -98,8 +99,8 @@ done
 unload && echo "unloaded: yes"
 "#;
 
-/// Settings of one holder are not the next one's. A disk so slow that its writers sit in the kernel's own
-/// throttling does not keep anybody in rmmod.
+/// Settings of one holder do not carry over to the next. On a disk so slow that its writers are in the
+/// kernel's own throttling, rmmod does not hang.
 const HOLDERS: &str = r#"
 load_module
 echo "at first: $(gatectl status | grep ^config)"
@@ -121,8 +122,8 @@ kill -9 "${others[@]}"
 unload && echo "unloaded: yes"
 "#;
 
-/// Groups that write a little and remain, beside four that write all they can. What a look costs is by
-/// the function graph tracer.
+/// Groups that write a little and stay, beside four that write as much as they can. The function graph tracer
+/// measures the cost of a look.
 const MANY: &str = r#"
 load_module
 mount -t tracefs none /sys/kernel/tracing
@@ -159,7 +160,7 @@ done
 unload && echo "unloaded: yes"
 "#;
 
-/// Cgroups that write and vanish while others wait, and a device that is forgotten while somebody waits at it.
+/// Cgroups that write and vanish while others wait, and a device that is forgotten while a task waits at it.
 const RACES: &str = r#"
 load_module
 hold
@@ -195,7 +196,7 @@ fn run(script: &str, job: &str, change: impl FnOnce(&mut justitia_machine::vm::V
     report
 }
 
-/// The module with delays where a race is, and looks whether it was lost.
+/// Builds the module with delays that widen races, and checks whether they were lost.
 fn with_delays(kernel: &Wanted, dir: &Path) -> PathBuf {
     let source = dir.join("kmod");
     fs::create_dir(&source).unwrap();
@@ -228,7 +229,7 @@ fn number(report: &str, begins: &str) -> f64 {
 #[ignore = "boots a virtual machine"]
 fn writers_of_no_group_leave_groups_their_share_and_the_hook_stays() {
     let report = run(OUTSIDE, "", |_| ());
-    // Whoever has no weight is like one more group of weight 100; of 500 when the root has that.
+    // All writers without a weight count as one more group of weight 100, or of the root's weight, here 500.
     for (inside, outside, weight) in [
         ("inside", "outside: ", 100.0),
         ("weighted", "outside weighted: ", 500.0),
@@ -253,7 +254,8 @@ fn writers_of_no_group_leave_groups_their_share_and_the_hook_stays() {
     assert!(thresholds[1] > 1.5 * thresholds[0], "{report}");
 }
 
-/// `direct`: direct writes are told from buffered ones. On btrfs they are charged as if they dirtied pages.
+/// `direct`: direct writes are distinguished from buffered ones. On btrfs they are charged as if they dirtied
+/// pages.
 fn works_on(file_system: &str, packages: &[&str], direct: bool) {
     let report = run(FILE_SYSTEM, file_system, |spec| {
         spec.extra_packages = packages.iter().map(ToString::to_string).collect();
@@ -272,8 +274,8 @@ fn works_on(file_system: &str, packages: &[&str], direct: bool) {
         let (pages, of): (f64, f64) = (pages.parse().unwrap(), of.parse().unwrap());
         assert!((pages - of).abs() <= 0.02 * of + chunks, "{name}: {report}");
     }
-    // A writer of io_uring that would wait gets EAGAIN and goes on in a worker of the kernel's: ordered, but more
-    // coarsely. Without the gate it is 1.9.
+    // A writer of io_uring that would have to wait gets EAGAIN and continues in a kernel worker: ordered, but
+    // more coarsely. Without the gate the variation is 1.9.
     for (way, most) in [("files", 0.5), ("uring", 1.5)] {
         let variation = variation(&rates(&report, way));
         println!("{file_system}, {way}: variation {variation:.2}");
@@ -308,7 +310,7 @@ fn a_freeze_does_not_wait_behind_the_gate() {
         number(&report, "freeze open: "),
     );
     println!("longest freeze: {closed} ms with the gate, {open} without");
-    // A freeze writes all that is dirty.
+    // A freeze writes back everything dirty.
     assert!(closed < 1.5 * open + 1000.0, "{report}");
 }
 

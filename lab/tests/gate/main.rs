@@ -1,12 +1,12 @@
-//! The kernel module in guests: loads on stock kernels, orders writers, opens when it must, goes without
-//! a trace.
+//! The kernel module in guests: it loads on stock kernels, orders writers, opens when it must, and unloads
+//! without a trace.
 //!
-//! The module is built against the headers of the kernel that is booted; `gatectl` and `writer`
-//! (`kmod/tests/guest`) are the only other programs. Slow, so ignored by default:
+//! The module is built against the headers of the booted kernel; `gatectl` and `writer` (`kmod/tests/guest`)
+//! are the only other programs. Slow, so ignored by default:
 //! `cargo test --release -p justitia-lab --test gate -- --ignored --nocapture --test-threads=2`.
-//! `JUSTITIA_TEST_ROUNDS` is how often the module is loaded and unloaded under load (3).
-//! `JUSTITIA_TEST_KERNEL` is the tree of a kernel to boot in place of a stock one, configured to look for
-//! errors and built (`docs/gate-debug-kernel.md`). Then the numbers are not judged.
+//! `JUSTITIA_TEST_ROUNDS` is how many times the module is loaded and unloaded under load (3).
+//! `JUSTITIA_TEST_KERNEL` is the tree of a kernel to boot in place of a stock one, configured as a debugging
+//! kernel and built (`docs/gate-debug-kernel.md`). The tests then do not judge the numbers.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -24,11 +24,11 @@ use justitia_machine::kernels::{Series, Wanted};
 use justitia_machine::qemu::Clock;
 use justitia_machine::vm::VmSpec;
 
-/// Weights of the groups, each written as a directory `/sys/fs/cgroup/wN` and `/data/wN`.
+/// Weights of the groups; the group with weight N has the directories `/sys/fs/cgroup/wN` and `/data/wN`.
 const WEIGHTS: [u32; 4] = [100, 200, 400, 800];
 
-/// Functions of the guest's programs. `load SECONDS [KIND [NUMBER]]` starts a writer in each group,
-/// `rates` waits for them and prints what they wrote per second, `hold` starts the gate's holder.
+/// Functions of the guest's programs. `load SECONDS [KIND [NUMBER]]` starts a writer in each group, `rates`
+/// waits for them and prints their bytes per second, `hold` starts the gate's holder.
 const COMMON: &str = r#"
 set_up
 memory_disk 1280 40
@@ -89,7 +89,7 @@ complaints() {
 }
 "#;
 
-/// Everything that is to be seen of the gate in one boot.
+/// All functions of the gate in one boot.
 const FUNCTIONS: &str = r#"
 load_module
 echo "loaded: $(gatectl status | head -n1)"
@@ -121,7 +121,7 @@ rates killed
 unload && echo "unloaded: $(ls /dev/justitia 2>&1)"
 "#;
 
-/// Loads, uses and unloads while writers write.
+/// Loads, uses and unloads the module while writers write.
 const ROUNDS: &str = r#"
 rounds=$(job)
 load $((rounds * 20))
@@ -137,8 +137,7 @@ echo "rounds: $rounds"
 kill -9 "${writers[@]}"
 "#;
 
-/// What happens to groups and tasks while they wait: frozen, killed, out of memory, without a weight,
-/// removed.
+/// Groups and tasks while they wait: frozen, killed, out of memory, without a weight, removed.
 const DISTURBANCES: &str = r#"
 load_module
 mkfifo /run/words
@@ -191,12 +190,12 @@ fn compiled(name: &str, dir: &Path) -> PathBuf {
     out
 }
 
-/// The kernel that takes the place of stock ones.
+/// The kernel that replaces stock ones.
 fn own_kernel() -> Option<Wanted> {
     std::env::var_os("JUSTITIA_TEST_KERNEL").map(|tree| Wanted::Built(tree.into()))
 }
 
-/// A guest that runs this program after [`COMMON`]; the report is what it says, and the kernel's complaints.
+/// A guest that runs this program after [`COMMON`]; the report is its output, and the kernel's complaints.
 fn spec(series: Series, script: &str, dir: &Path) -> VmSpec {
     let script = format!("{PROLOGUE}{COMMON}{{\n{script}complaints\n}} 2>&1 | report\n");
     let mut spec = machine(series, &script, dir);
@@ -208,15 +207,15 @@ fn spec(series: Series, script: &str, dir: &Path) -> VmSpec {
     spec.binaries
         .extend([module, compiled("gatectl", dir), compiled("writer", dir)]);
     spec.memory_bytes = 768 << 20;
-    // For a second disk, too.
+    // With room for a second disk.
     on_its_own_clock(&mut spec, 1280 + 256);
     if series == Series::V6_1 {
-        // It does not come up with two by such a clock.
+        // It does not boot with two CPUs on such a clock.
         spec.cpus = 1;
     }
     spec.timeout = Duration::from_secs(3600);
     if own_kernel().is_some() {
-        // Every access to memory is checked, and an eighth of it is for what is known of the rest.
+        // KASAN checks every memory access; its shadow takes an eighth of memory.
         spec.memory_bytes += spec.memory_bytes / 4;
         spec.timeout *= 2;
         spec.cmdline.push("kasan_multi_shot".into());
@@ -224,7 +223,7 @@ fn spec(series: Series, script: &str, dir: &Path) -> VmSpec {
     spec
 }
 
-/// The rest of the report's line that begins so.
+/// The rest of the report's line with this prefix.
 fn line<'a>(report: &'a str, begins: &str) -> &'a str {
     report
         .lines()
@@ -232,7 +231,7 @@ fn line<'a>(report: &'a str, begins: &str) -> &'a str {
         .unwrap_or_else(|| panic!("no line {begins:?} in\n{report}"))
 }
 
-/// The guest's kernel has not complained; what looks at its locks was there to the end.
+/// The guest's kernel has not complained, and its lock checker was active to the end.
 fn no_complaints(report: &str) {
     assert!(report.contains("complaints: none"), "{report}");
     for line in report.lines().filter(|line| line.contains("debug_locks:")) {
@@ -258,7 +257,7 @@ fn variation(rates: &[f64]) -> f64 {
     rates.iter().zip(&WEIGHTS).map(distance).sum::<f64>() / 4.0
 }
 
-/// Runs [`FUNCTIONS`], and more after it; returns the report.
+/// Runs [`FUNCTIONS`], and `more` after it; returns the report.
 fn the_gate_works(series: Series, more: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     let script = format!("{FUNCTIONS}{more}");
@@ -284,8 +283,8 @@ fn the_gate_works(series: Series, more: &str) -> String {
         return report;
     }
     assert!(ordered < 0.5, "{report}");
-    // A gate that keeps the flushers idle costs nine tenths. Without one, writers are ahead of the
-    // disk by what the page cache takes up in so short a time.
+    // A gate that keeps the flushers idle costs nine tenths. Without a gate, writers are ahead of the disk by
+    // what the page cache absorbs in so short a time.
     let sum = |rates: &[f64]| rates.iter().sum::<f64>();
     assert!(sum(&stride) > 0.5 * sum(&free), "{report}");
     report
@@ -315,8 +314,8 @@ fn the_gate_orders_opens_and_goes_on_6_1() {
     the_gate_works(Series::V6_1, "");
 }
 
-/// On a machine of another release with that release's own compiler, from packages. For the other kernels it is
-/// built where it is loaded.
+/// Builds on this machine with another release's compiler, from packages. For the other kernels, the tests
+/// that load the module build it.
 #[test]
 #[ignore = "fetches packages"]
 fn the_module_builds_for_the_newest_kernel() {
@@ -341,7 +340,7 @@ fn loading_and_unloading_under_load_leaves_nothing() {
     let count: u64 = rounds.parse().expect("JUSTITIA_TEST_ROUNDS is a number");
     let dir = tempfile::tempdir().unwrap();
     let mut spec = spec(Series::V6_12, ROUNDS, dir.path());
-    // Nothing here is a rate, and two hundred rounds by a clock of instructions take hours.
+    // No rate matters here, and two hundred rounds on a clock of instructions take hours.
     spec.clock = Clock::Host;
     spec.timeout = Duration::from_secs(1200 + 60 * count);
     let (_, report) = report_of(&spec, &format!("{rounds}\n"));

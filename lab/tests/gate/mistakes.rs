@@ -1,5 +1,5 @@
-//! That the kernel which looks for errors in the module finds those made on purpose: without that, its
-//! silence would say nothing.
+//! The debugging kernel that checks the module also finds mistakes made on purpose; without this, its silence
+//! would mean nothing.
 
 use justitia_machine::headers::build_module;
 use justitia_machine::kernels::Series;
@@ -7,7 +7,8 @@ use justitia_machine::kernels::Series;
 use crate::common::report_of;
 use crate::{module_dir, own_kernel, spec};
 
-/// A mistake, and what is said of it. Lockdep says no more after its first report, or after most others'.
+/// A mistake and the kernel's message. Lockdep is silent after its first report, and after most other
+/// reports.
 const MISTAKES: [(&str, &str); 5] = [
     ("rcu", "WARNING: suspicious RCU usage"),
     ("order", "WARNING: possible circular locking dependency"),

@@ -1,9 +1,9 @@
-//! What counting requests costs: the time that the image cache's programs take while the guest reads at random from an
-//! image that the host caches, beside the processor time of QEMU.
+//! The cost of counting requests: the time of the image cache's programs while the guest reads at random from
+//! an image that the host caches, compared with the CPU time of QEMU.
 //!
-//! The kernel's own clock of BPF programs is turned on for it (`kernel.bpf_stats_enabled`) and off again. It does
-//! not see the way into a program and out of it. Programs run for every reader on the host, and all of it is
-//! counted here.
+//! The kernel's statistics of BPF programs are enabled meanwhile (`kernel.bpf_stats_enabled`). They do not
+//! include entry to and exit from a program. The programs run for every reader on the host, and all their
+//! time is counted here.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -13,13 +13,13 @@ use rustix::time::{clock_gettime, ClockId};
 use crate::{setup, Guest, ImageCache, MIB};
 
 const STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
-/// Bytes of a request, and MiB that the guest reads with them.
+/// Bytes per request, and MiB that the guest reads with them.
 const REQUESTS: [(u64, u64); 2] = [(4 << 10, 96), (16 << 10, 256)];
-/// Of the disk: what is read, and cached.
+/// The part of the disk that is read, and cached.
 const READ_BYTES: u64 = 256 << 20;
 const BARE_READS: u64 = 100_000;
 
-/// The kernel counts the time of BPF programs while this lives.
+/// The kernel times BPF programs while this exists.
 struct Clocked(String);
 
 impl Clocked {
@@ -49,7 +49,7 @@ fn programs(pid: u32) -> [u64; 2] {
     sums
 }
 
-/// Processor time of a process, nanoseconds.
+/// CPU time of a process, nanoseconds.
 fn cpu(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let after_name = stat.rsplit_once(')').unwrap().1;
@@ -58,7 +58,7 @@ fn cpu(pid: u32) -> f64 {
     ticks as f64 * 1e9 / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// Processor time of a bare `pread(2)` of so many bytes at random, nanoseconds.
+/// CPU time of a bare random `pread(2)` of this many bytes, nanoseconds.
 fn bare(file: &File, bytes: u64) -> f64 {
     let mut buffer = vec![0; bytes as usize];
     let mut state = 5u64;
@@ -105,7 +105,7 @@ fn what_counting_costs() {
             let requests = mib as f64 * MIB / bytes as f64;
             let clocked = Clocked::start();
             let before = (programs(image_cache.0.id()), cpu(guest.child.id()));
-            // Past the guest's cache: each request is one to the host.
+            // Bypasses the guest's cache: each request goes to the host.
             guest.run(&format!(
                 "fio --name=r --filename=$data --rw=randread --direct=1 --bs={bytes} \
                  --size={READ_BYTES} --io_size={mib}m --randseed=7 >/dev/null"

@@ -1,12 +1,12 @@
-//! A virtual machine on this very host, and what the host's page cache holds of its disk, under
-//! three ways to run it: buffered (`default`), past the page cache (`none`), and buffered with
-//! `justitia vm run` (`justitia`). `docs/experiments/vm-cache.md` says how to read it.
+//! A virtual machine on this host, and how much of its disk the host's page cache holds, in three
+//! configurations: buffered (`default`), past the page cache (`none`), and buffered with `justitia vm run`
+//! (`justitia`). `docs/experiments/vm-cache.md` explains how to read the result.
 //!
 //! Needs root on a host with BTF, and `cargo build --release` first. Not part of `make test`:
 //! `cargo test --release -p justitia-lab --test vm_cache -- --ignored --nocapture --test-threads=1 NAME`.
-//! Without a name all of it runs, and `scarce` takes nearly all of the host's memory.
-//! `JUSTITIA_TEST_BINARY` names another `justitia` than `target/release/justitia`,
-//! `JUSTITIA_TEST_ROUNDS` repeats all of it (3), `JUSTITIA_TEST_FILTER` picks workloads by name.
+//! Without a name all tests run, and `scarce` takes nearly all of the host's memory. `JUSTITIA_TEST_BINARY`
+//! names a `justitia` other than `target/release/justitia`, `JUSTITIA_TEST_ROUNDS` repeats all of it (3),
+//! `JUSTITIA_TEST_FILTER` selects workloads by name.
 
 mod counting;
 mod pressure;
@@ -29,12 +29,11 @@ use justitia_machine::tools;
 
 use setup::{setup, Setup};
 
-/// The disk.
 const DISK_BYTES: u64 = 512 << 20;
 const PAGE: u64 = 4096;
 const MIB: f64 = 1_048_576.0;
 
-/// Name, and what the guest does.
+/// Name, and the guest's commands.
 const WORKLOADS: [(&str, &str); 5] = [
     (
         "stream",
@@ -53,7 +52,7 @@ const WORKLOADS: [(&str, &str); 5] = [
         "fio --name=r --filename=$data --rw=randread --random_distribution=zipf:1.1 --bs=16k \
          --size=256m --io_size=256m --invalidate=0 --randseed=7 >/dev/null",
     ),
-    // Sources once and in no order, headers again and again, objects written, and linked at the end.
+    // Sources once and in no order, headers repeatedly, objects written, and linked at the end.
     (
         "build",
         "fio --thread --filename=$data --invalidate=0 --randseed=7 \
@@ -120,7 +119,7 @@ impl Guest {
     }
 }
 
-/// Bytes that the disk delivered for a process.
+/// Bytes that a process read from the disk.
 fn disk_bytes(pid: u32) -> u64 {
     let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
     let line = io
@@ -129,7 +128,7 @@ fn disk_bytes(pid: u32) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// How often everything is repeated.
+/// Number of repetitions.
 fn rounds() -> u32 {
     std::env::var("JUSTITIA_TEST_ROUNDS").map_or(3, |n| n.parse().unwrap())
 }
@@ -173,7 +172,7 @@ impl Drop for ImageCache {
     }
 }
 
-/// Samples what the host caches of the disk while a workload runs.
+/// Samples how much of the disk the host caches while a workload runs.
 struct Sampler {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Vec<u64>>,
@@ -194,7 +193,6 @@ impl Sampler {
         Sampler { stop, thread }
     }
 
-    /// The mean, bytes.
     fn mean(self) -> f64 {
         self.stop.store(true, Ordering::Relaxed);
         let samples = self.thread.join().unwrap();
@@ -222,8 +220,8 @@ fn host_pages(program: &Path, image: &Path) -> BTreeSet<u64> {
     pages(&text.lines().map(str::to_owned).collect::<Vec<_>>())
 }
 
-/// What one run gave: seconds, MiB from the disk, MiB cached by the host on the mean and at the
-/// end, MiB cached by the guest at the end, MiB cached twice.
+/// Figures of one run: seconds, MiB from the disk, mean MiB cached by the host and MiB at the end, MiB cached
+/// by the guest at the end, MiB cached twice.
 type Figures = [f64; 6];
 
 const HEADS: [&str; 6] = [
@@ -254,7 +252,7 @@ fn measure(setup: &Setup, policy: &str, workload: &str) -> Figures {
     let seconds = began.elapsed().as_secs_f64();
     let mean = sampler.mean();
     let disk = disk_bytes(guest.child.id()) - before;
-    // What was fetched ahead and nobody came for goes when all has been quiet for three seconds.
+    // Pages that were read ahead and never requested are dropped after three quiet seconds.
     sleep(Duration::from_secs(6));
     let host = host_pages(&setup.resident, image);
     let theirs = pages(&guest.run(&format!("/opt/lab/resident $data {DISK_BYTES}")));
@@ -270,7 +268,7 @@ fn measure(setup: &Setup, policy: &str, workload: &str) -> Figures {
     ]
 }
 
-/// Mean, least and most of each figure.
+/// Mean, minimum and maximum of each figure.
 fn table(results: &BTreeMap<(&str, &str), Vec<Figures>>) -> String {
     let mut text = format!("| workload | policy | {} |\n", HEADS.join(" | "));
     text += "|---|---|---:|---:|---:|---:|---:|---:|\n";
@@ -298,7 +296,7 @@ fn table(results: &BTreeMap<(&str, &str), Vec<Figures>>) -> String {
 fn what_the_host_caches_of_a_machine_and_what_that_brings() {
     let rounds = rounds();
     let filter = std::env::var("JUSTITIA_TEST_FILTER").unwrap_or_default();
-    // On a disk, where the page cache is: not in a temporary directory in memory.
+    // On a disk, with the page cache above it: a temporary directory may be in memory.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let setup = setup(dir.path());
     let mut results: BTreeMap<(&str, &str), Vec<Figures>> = BTreeMap::new();
@@ -318,8 +316,8 @@ fn what_the_host_caches_of_a_machine_and_what_that_brings() {
         let runs = results.get(&(workload, policy))?;
         Some(runs.iter().map(|run: &Figures| run[at]).sum::<f64>() / runs.len() as f64)
     };
-    // Of a loop that is larger than the guest's memory the host has to keep what the guest holds
-    // too, or fetch it again: it does not see the guest evict.
+    // For a loop larger than the guest's memory, the host must also keep what the guest holds, or fetch it
+    // again, because it does not see the guest's evictions.
     for workload in ["stream", "gzip", "random"] {
         let pair = [mean(workload, "default", 5), mean(workload, "justitia", 5)];
         if let [Some(default), Some(ours)] = pair {
@@ -337,10 +335,9 @@ fn what_the_host_caches_of_a_machine_and_what_that_brings() {
     }
 }
 
-/// Bytes of a write.
 const CHUNK: usize = 64 << 10;
 
-/// What `write N` writes.
+/// The data that `write N` writes.
 fn pattern(number: u64) -> Vec<u8> {
     let line = format!("{number}\n").into_bytes();
     line.into_iter().cycle().take(CHUNK).collect()
@@ -368,13 +365,13 @@ fn what_a_guest_flushed_is_on_the_disk_when_its_power_is_cut_while_pages_are_dro
         guest.run(&format!("write {number} {place}"));
         let from = place as usize * CHUNK;
         truth[from..from + CHUNK].copy_from_slice(&pattern(number));
-        // Past its own cache: from the host's, or the disk.
+        // Bypasses the guest's cache: from the host's, or the disk.
         let read = (state >> 41) % CHUNKS;
         guest.run(&format!(
             "dd if=$data of=/dev/null bs=64k skip={read} count=4 iflag=direct status=none"
         ));
     }
-    // In the middle of a write that nobody was told of.
+    // The guest ends in the middle of a write that it never acknowledged.
     writeln!(guest.stdin, "write 1000 {CHUNKS}").unwrap();
     drop(guest);
     sleep(Duration::from_secs(1));

@@ -1,9 +1,9 @@
-//! Two machines in one cgroup that has too little memory for what they read, and a slow disk: one reads the
-//! same all the time, the other reads on and on (the paper's table 2).
+//! Two machines in one cgroup with too little memory for what they read, and a slow disk: one rereads the
+//! same data, the other reads a long stream (the paper's table 2).
 //!
 //! The cgroup stands for the host: its kernel reclaims when the cgroup is full. `justitia vm run` looks at
-//! the host itself, which has memory to spare, so it takes from nobody here; what is seen is what not keeping
-//! first requests does for the others.
+//! the host itself, which has memory to spare, so it evicts nothing here. The test shows the effect on the
+//! other machine of not keeping first requests.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,17 +17,17 @@ use rustix::fs::Advice;
 use crate::setup::fill;
 use crate::{host_pages, setup, Guest, ImageCache, Setup, MIB, PAGE, POLICIES};
 
-/// The image of which all is read once: more than the disk delivers in a run.
+/// The image that is read once: larger than what the disk delivers in a run.
 const LONG_BYTES: u64 = 3 << 30;
-/// What the disk delivers to both.
+/// Bandwidth of the disk for both.
 const READ_BYTES_PER_S: u64 = 24_000_000;
-/// Page cache for both, beside the machines' own memory. What is read again and again is 192 MiB of it.
+/// Page cache for both, besides the machines' own memory. The reread data is 192 MiB of it.
 const CACHE_BYTES: u64 = 288 << 20;
 const WARM_UP: Duration = Duration::from_secs(30);
 const MEASURED: Duration = Duration::from_secs(90);
 const CHUNK_MIB: u64 = 16;
 
-/// Where the machines run. Cgroup v2, or the hierarchies of v1.
+/// The group in which the machines run: cgroup v2, or the hierarchies of v1.
 struct Group {
     memory: PathBuf,
     io: PathBuf,
@@ -64,7 +64,7 @@ impl Group {
         }
     }
 
-    /// Anonymous memory, bytes: that of the machines.
+    /// Anonymous memory of the machines, bytes.
     fn anonymous(&self) -> u64 {
         let key = if self.v2 { "anon " } else { "total_rss " };
         let text = fs::read_to_string(self.memory.join("memory.stat")).unwrap();
@@ -72,8 +72,8 @@ impl Group {
         value.unwrap().parse().unwrap()
     }
 
-    /// Leaves so much beside the machines' own memory, which grows under way: the emulator keeps what it
-    /// translated.
+    /// Leaves this much besides the machines' own memory, which grows during the run: the emulator keeps
+    /// translated code.
     fn leave(&self, bytes: u64) {
         let name = if self.v2 {
             "memory.max"
@@ -84,7 +84,7 @@ impl Group {
         fs::write(self.memory.join(name), limit.to_string()).unwrap();
     }
 
-    /// Limits what is read from the disk of the file system that `path` is on.
+    /// Throttles reads from the disk that holds the file system of `path`.
     fn limit_reads(&self, path: &Path) {
         let number = fs::metadata(path).unwrap().dev();
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
@@ -118,7 +118,7 @@ impl Drop for Group {
     }
 }
 
-/// Reads `chunk` after `chunk` of a disk of this many MiB, over and over, and counts.
+/// Reads `chunk` after `chunk` of a disk of this many MiB, cyclically, and counts.
 pub(crate) fn read_on(guest: &mut Guest, mib: u64, read: &AtomicU64, stop: &AtomicBool) {
     for at in (0..mib).step_by(CHUNK_MIB as usize).cycle() {
         if stop.load(Ordering::Relaxed) {
@@ -131,7 +131,7 @@ pub(crate) fn read_on(guest: &mut Guest, mib: u64, read: &AtomicU64, stop: &Atom
     }
 }
 
-/// Of one machine: MiB read in the measured time, MiB that the disk delivered, MiB cached on the mean.
+/// For one machine: MiB read in the measured time, MiB that the disk delivered, mean MiB cached.
 type Figures = [f64; 3];
 
 fn both(setup: &Setup, long: &Path, policy: &str) -> [Figures; 2] {
@@ -151,7 +151,7 @@ fn both(setup: &Setup, long: &Path, policy: &str) -> [Figures; 2] {
         group.add(guest.child.id());
         guest
     });
-    // The guests' caches are full, so their memory is all there.
+    // The guests' caches are full, so all their memory is allocated.
     for guest in &mut guests {
         guest.run("dd if=$data of=/dev/null bs=1M skip=256 count=160 status=none");
     }
@@ -193,7 +193,7 @@ fn both(setup: &Setup, long: &Path, policy: &str) -> [Figures; 2] {
         }
         let (after, seconds) = (now(), began.elapsed().as_secs_f64());
         stop.store(true, Ordering::Relaxed);
-        // The same time for everybody.
+        // Normalized to the same time.
         let scale = MEASURED.as_secs_f64() / seconds;
         [0, 1].map(|at| {
             [

@@ -1,11 +1,12 @@
-//! Two machines on a host that is short of memory, of which one reads the same over and over and the other on
-//! and on: what the page cache holds of each, second by second, and who gives (the paper's figure 7).
+//! Two machines on a host that is short of memory: one rereads the same data, the other reads a long stream.
+//! Records how much the page cache holds of each, second by second, and from which one memory is taken (the
+//! paper's figure 7).
 //!
-//! The host is this one. Its memory is made scarce by a process that takes anonymous memory and gives some of it
-//! back, so that what is free or page cache stays at [`LEFT_BYTES`] whatever else the host does. That process is
-//! the first to be killed should memory run out all the same, and ends by itself before that.
+//! The host is this one. A process makes its memory scarce: it takes anonymous memory and gives some of it
+//! back, so that free memory plus page cache stays at [`LEFT_BYTES`] whatever else the host does. That
+//! process is the first OOM victim if memory runs out after all, and ends by itself before that.
 //!
-//! Other machines that the host may run count too, with a hundredth of the weight of these two.
+//! Other machines on the host count too, with a hundredth of the weight of these two.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -24,17 +25,17 @@ use crate::pressure::read_on;
 use crate::setup::fill;
 use crate::{setup, Guest, ImageCache, Setup, MIB};
 
-/// What is free or page cache.
+/// Free memory plus page cache.
 const LEFT_BYTES: u64 = 1536 << 20;
 /// The step in which memory is taken and given: more than what the allocator keeps for later.
 const STEP_BYTES: u64 = 64 << 20;
-/// With less than this the taker ends.
+/// Below this the taker ends.
 const LEAST_AVAILABLE_BYTES: u64 = 600 << 20;
-/// What one machine reads again and again: less than its watermark, more than its guest's memory.
+/// What one machine rereads: less than its watermark, more than its guest's memory.
 const AGAIN_MIB: u64 = 320;
-/// What the other one reads from end to end: more than there is memory.
+/// What the other one reads from end to end: more than memory.
 const LONG_BYTES: u64 = 2 << 30;
-/// The other one begins later.
+/// The other one starts after this.
 const ALONE: Duration = Duration::from_secs(20);
 const WATCHED: Duration = Duration::from_secs(100);
 /// Set for the process that takes memory.
@@ -56,7 +57,7 @@ fn the_process_that_takes_memory() {
         return;
     }
     fs::write("/proc/self/oom_score_adj", "1000").unwrap();
-    // It ends with the test, however that ends.
+    // It ends with the test, however the test ends.
     thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
@@ -72,7 +73,7 @@ fn the_process_that_takes_memory() {
         }
         if left > LEFT_BYTES + STEP_BYTES {
             taken.push(vec![1; STEP_BYTES as usize]);
-            // Slowly: a host that is a machine itself may get its memory as it needs it.
+            // Slowly: a host that is a virtual machine itself may get its memory on demand.
             sleep(Duration::from_millis(80));
         } else if left + STEP_BYTES < LEFT_BYTES && taken.pop().is_some() {
             continue;
@@ -119,7 +120,7 @@ impl Drop for Taker {
     }
 }
 
-/// One machine at one time. Bytes, but for what its guest read.
+/// One machine at one time. Bytes, except what its guest read.
 #[derive(Debug, Clone, Copy)]
 struct Usage {
     cached: u64,
@@ -129,7 +130,6 @@ struct Usage {
     read_mib: u64,
 }
 
-/// Both machines at one time.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     second: f64,
@@ -223,14 +223,15 @@ fn watch(setup: &Setup, long: &Path, policy: &str, taker: &mut Taker) -> Vec<Mom
     moments
 }
 
-/// Whoever gave between two looks was above its watermark.
+/// A machine that gave memory between two samples was above its watermark.
 fn assert_who_gives_is_above(policy: &str, moments: &[Moment]) {
     for pair in moments.windows(2) {
         for (at, name) in MACHINES.iter().enumerate() {
             let [before, after] = [pair[0].machines[at], pair[1].machines[at]];
             let given = after.evicted - before.evicted;
             let held = before.cached.max(after.cached) + given;
-            // What is left moves by a step while the taker takes or gives, and so do the watermarks, by a quarter.
+            // Free memory plus page cache changes by a step while the taker takes or gives, and the
+            // watermarks by a quarter.
             let low = before.low.min(after.low) - STEP_BYTES / 4;
             assert!(
                 given == 0 || held > low,
@@ -259,7 +260,7 @@ fn csv(policy: &str, moments: &[Moment], text: &mut String) {
     }
 }
 
-/// A row of charts for each policy: what is cached of each machine, and its watermark dashed.
+/// A row of charts for each policy: what is cached of each machine, with its watermark dashed.
 fn page(results: &[(&str, Vec<Moment>)]) -> String {
     let mb = |bytes: u64| bytes as f64 / 1e6;
     let all = results.iter().flat_map(|(_, moments)| moments);

@@ -1,4 +1,4 @@
-//! The machine of these tests: its disks, its programs, and the `justitia` they are measured with.
+//! The machine of these tests: its disks, its programs, and the `justitia` under test.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -17,11 +17,11 @@ use tempfile::TempDir;
 
 use crate::DISK_BYTES;
 
-/// Guest memory: some 100 MiB of it are left for its page cache.
+/// Guest memory; some 100 MiB of it remain for its page cache.
 const GUEST_BYTES: u64 = 192 << 20;
 
-/// Does what it is told on the console, line by line. The disk stays open, or the guest would drop
-/// what it cached of it.
+/// Executes commands from the console, line by line. The disk stays open, otherwise the guest would drop its
+/// cached pages.
 const GUEST: &str = r#"#!/bin/bash
 for disk in /sys/block/nvme*; do
     read -r serial <"$disk/device/serial"
@@ -39,7 +39,6 @@ while read -r line; do
 done </dev/console
 "#;
 
-/// A machine, and where things are.
 pub(crate) struct Setup {
     pub(crate) machine: Machine,
     pub(crate) image: PathBuf,
@@ -59,7 +58,7 @@ impl Setup {
     }
 }
 
-/// Makes all of it below `dir`.
+/// Creates all of it below `dir`.
 pub(crate) fn setup(dir: &Path) -> Setup {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let justitia = std::env::var_os("JUSTITIA_TEST_BINARY")
@@ -96,7 +95,8 @@ pub(crate) fn setup(dir: &Path) -> Setup {
     .unwrap();
     let tools = image::tools_image(&cache, &lock, &kernel, &[program, resident.clone()], &[]);
     drop(lock);
-    // What the guest runs is no part of what is measured: in memory there is nothing to drop.
+    // The guest's programs are in memory, where nothing can be dropped, because they are not part of the
+    // measurement.
     let programs = tempfile::tempdir_in("/dev/shm").unwrap();
     let [root, tools] = [root, tools.unwrap()].map(|disk| {
         let copy = programs.path().join(disk.file_name().unwrap());
@@ -120,7 +120,7 @@ pub(crate) fn setup(dir: &Path) -> Setup {
             cpus: 1,
             kernel: kernel.image().unwrap(),
             disks,
-            // A host that is busy elsewhere keeps the guest's timer from being seen to work.
+            // On a busy host the guest's kernel may not see its timer work.
             cmdline: vec!["lru_gen=off".into(), "no_timer_check".into()],
             patches_text: false,
             clock: Clock::Host,
@@ -133,7 +133,6 @@ pub(crate) fn setup(dir: &Path) -> Setup {
     }
 }
 
-/// Makes an image of random bytes.
 pub(crate) fn fill(image: &Path, bytes: u64) {
     let mut random = File::open("/dev/urandom").unwrap().take(bytes);
     std::io::copy(&mut random, &mut File::create(image).unwrap()).unwrap();

@@ -1,13 +1,12 @@
-//! Which Debian archive this machine is configured to use.
+//! Determines which Debian archive this machine is configured to use.
 //!
-//! apt knows two notations, one line per entry (`*.list`) and stanzas (`*.sources`, deb822); both
-//! are read here, and one stanza for a suite we want is written back. The address and the key come
-//! from the machine's own entry, never from this program. Pure text in, pure text out.
+//! apt has two notations, one line per entry (`*.list`) and stanzas (`*.sources`, deb822). This module reads
+//! both and writes one stanza for a wanted suite. The address and the key come from the machine's own entry,
+//! never from this program. Pure: text in, text out.
 
 /// One configured source: where it is, what it offers and who signs it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Source {
-    /// Addresses, as written.
     pub uris: Vec<String>,
     /// Suites, for example `bookworm`, `bookworm-updates`.
     pub suites: Vec<String>,
@@ -33,7 +32,6 @@ const RELEASES: &[&str] = &[
     "unstable",
 ];
 
-/// Reads a `*.list` file.
 pub fn parse_list(text: &str) -> Vec<Source> {
     text.lines().filter_map(parse_list_line).collect()
 }
@@ -63,7 +61,7 @@ fn parse_list_line(line: &str) -> Option<Source> {
     })
 }
 
-/// Reads a `*.sources` file. Disabled stanzas and stanzas without binary packages are left out.
+/// Reads a `*.sources` file. Skips disabled stanzas and stanzas without binary packages.
 pub fn parse_deb822(text: &str) -> Vec<Source> {
     let mut sources = Vec::new();
     let mut fields: Vec<(String, String)> = Vec::new();
@@ -113,8 +111,8 @@ fn source_of(fields: &[(String, String)]) -> Option<Source> {
     usable.then_some(source)
 }
 
-/// The source to ask for `suite`: one that already lists it, else the archive that serves the same
-/// kind of suite (security updates live apart). `None` when no Debian archive is configured.
+/// The source to use for `suite`: one that already lists it, else the archive that serves the same kind of
+/// suite (security updates have an archive of their own). `None` when no Debian archive is configured.
 pub fn source_for<'a>(sources: &'a [Source], suite: &str) -> Option<&'a Source> {
     let security = is_security(suite);
     sources
@@ -133,12 +131,12 @@ pub fn source_for<'a>(sources: &'a [Source], suite: &str) -> Option<&'a Source> 
         })
         .max_by_key(|source| {
             let listed = source.suites.iter().any(|listed| listed == suite);
-            // The last of equals wins in `max_by_key`; ties do not matter.
+            // Ties do not matter.
             (archive_likeness(source), listed)
         })
 }
 
-/// The stanza that makes apt look into `suites` of this source.
+/// The stanza that adds `suites` of this source to apt.
 pub fn stanza(source: &Source, suites: &[&str]) -> String {
     let signed_by = source
         .signed_by
@@ -151,8 +149,8 @@ pub fn stanza(source: &Source, suites: &[&str]) -> String {
     )
 }
 
-/// Other archives use Debian's release names too (database vendors, for example): prefer the one
-/// signed with Debian's own key, then one whose path ends in Debian's name.
+/// Other archives use Debian's release names too (database vendors, for example). Prefers a source signed
+/// with Debian's own key, then one whose path ends in Debian's name.
 fn archive_likeness(source: &Source) -> i32 {
     let key = match &source.signed_by {
         Some(value) if value.contains("debian-archive") => 2,

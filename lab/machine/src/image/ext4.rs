@@ -1,8 +1,8 @@
-//! File systems from directory trees, made without mounting and without privileges.
+//! Creates file systems from directory trees, without mounting and without privileges.
 //!
-//! `mke2fs -d` copies a tree; ownership comes from running as root or under fakeroot. The root
-//! image gets a partition table, because a partition has an identity the kernel can look for
-//! ([`ROOT_PARTUUID`]) and a bare NVMe disk has only a number that depends on probing order.
+//! `mke2fs -d` copies a tree; ownership comes from running as root or under fakeroot. The root image has a
+//! partition table, because the kernel can look for a partition by its identity ([`ROOT_PARTUUID`]); a bare
+//! NVMe disk has only a number, which depends on probing order.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -15,12 +15,12 @@ use crate::tools;
 /// `root=PARTUUID=` of the root image: its disk signature and partition number.
 pub const ROOT_PARTUUID: &str = "4a555354-01";
 const ROOT_SIGNATURE: u32 = 0x4a55_5354;
-/// Where the partition begins, in bytes.
+/// Start of the partition, in bytes.
 pub(super) const PARTITION_START: u64 = 1 << 20;
-/// The largest block `mke2fs` takes.
+/// The largest block size of `mke2fs`.
 const BLOCK: u64 = 4096;
 
-/// Writes a file with its mode, and the directories above it.
+/// Writes a file with a mode, and creates the directories above it.
 pub(super) fn write_file(path: &Path, content: &[u8], mode: u32) -> Result<(), LabError> {
     let dir = path.parent().unwrap_or(path);
     fs::create_dir_all(dir)
@@ -29,7 +29,7 @@ pub(super) fn write_file(path: &Path, content: &[u8], mode: u32) -> Result<(), L
         .map_err(|error| LabError::io("write", path, error))
 }
 
-/// Makes an ext4 file system of `bytes`, whole blocks, with the tree's content, owned by root, at an offset.
+/// Makes an ext4 file system of `bytes` (whole blocks) at an offset, with the tree's content, owned by root.
 pub(super) fn make_ext4(
     tree: &Path,
     image: &Path,
@@ -67,7 +67,7 @@ pub(super) fn make_ext4(
     tools::run(&mut command, "check that the cache's file system has room").map(drop)
 }
 
-/// A classic partition table with one Linux partition and the signature the kernel is told.
+/// Writes a classic partition table with one Linux partition and the signature that the kernel looks for.
 pub(super) fn write_partition_table(image: &Path, bytes: u64) -> Result<(), LabError> {
     fs::OpenOptions::new()
         .write(true)
@@ -87,8 +87,8 @@ fn partition_table(bytes: u64) -> [u8; 512] {
     sector
 }
 
-/// Size of a file system with room for a tree and `spare` bytes more: whole blocks, because the
-/// kernel mounts none that ends behind its partition.
+/// Size of a file system for a tree with `spare` bytes more. Whole blocks, because the kernel does not mount
+/// a file system that ends beyond its partition.
 pub(super) fn room_for(tree: &Path, spare: u64) -> u64 {
     (tree_bytes(tree) * 5 / 4 + spare).next_multiple_of(BLOCK)
 }

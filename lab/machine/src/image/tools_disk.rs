@@ -1,7 +1,7 @@
-//! The tools disk: what changes from run to run, our programs and the modules of the kernel.
+//! The tools disk: our programs and the kernel's modules, which change from run to run.
 //!
-//! The guest sees it on `/opt/lab`. The guest's C library is Debian bookworm's; a program that
-//! was linked against a newer one would fail there with a riddle, so it is refused here.
+//! The guest mounts it at `/opt/lab`. The guest's C library is that of Debian bookworm. A program linked
+//! against a newer one would fail there with an obscure error, so it is refused here.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,8 +13,8 @@ use crate::error::LabError;
 use crate::kernels::Kernel;
 use crate::modules;
 
-/// The tools image for a kernel: `binaries` at its top, `guest` for the first of them, `modules/NN-NAME.ko` and
-/// `modules/order`.
+/// The tools image for a kernel: `binaries` at the top level, `guest` as a link to the first of them,
+/// `modules/NN-NAME.ko` and `modules/order`.
 pub fn tools_image(
     cache: &Cache,
     _lock: &CacheLock,
@@ -95,7 +95,7 @@ fn check_glibc(path: &Path, elf: &[u8]) -> Result<(), LabError> {
     }
 }
 
-/// The newest symbol version a binary asks for, from its NUL-terminated version strings.
+/// The newest symbol version that a binary needs, from its NUL-terminated version strings.
 fn newest_glibc_minor(elf: &[u8]) -> Option<u32> {
     elf.split(|byte| *byte == 0)
         .filter_map(|string| std::str::from_utf8(string.strip_prefix(b"GLIBC_2.")?).ok())

@@ -1,4 +1,4 @@
-//! Figures of runs whose answer is known.
+//! Figures of runs with a known answer.
 
 use super::*;
 use crate::fixture;
@@ -149,7 +149,7 @@ fn the_synthetic_guest_gives_the_shape_it_promises() {
 fn a_job_that_ends_between_two_samples_moved_all_its_bytes() {
     let settings = fixture::settings("reread --weights 100,200 --seconds 60");
     let mut record = steady(&settings, &[(10, 0), (10, 0)]);
-    // The first half a slow second, the rest in an instant: done long before the next sample.
+    // The first half in a slow second, the rest in an instant: done long before the next sample.
     for bytes in record.series[1].read_bytes.iter_mut().skip(1) {
         *bytes = 200_000_000;
     }

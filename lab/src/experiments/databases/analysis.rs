@@ -1,8 +1,9 @@
-//! From samples to figures: transactions and satisfied time, for each container and phase.
+//! Computes figures from samples: transactions and satisfied time, for each container and phase.
 //!
-//! - transactions: what sysbench reported, in whole seconds;
-//! - satisfied: part of the seconds with a known color that were GREEN or YELLOW. For all
-//!   containers together it is the mean over the containers, as in the paper's table VII;
+//! - transactions: as reported by sysbench, in whole seconds;
+//! - satisfied: fraction of the seconds with a known color that were GREEN or YELLOW. For all containers
+//!   together it is the mean over the containers, as in the paper's table VII;
+//! - a stopped container has no figures for that phase: unknown is not zero.
 //! - a stopped container has no figures for that phase: unknown is not zero.
 
 use std::collections::BTreeMap;
@@ -18,12 +19,10 @@ use crate::policy::Policy;
 use crate::protocol::databases::{DatabaseJob, HostSample};
 use crate::protocol::AgentCost;
 
-/// result.json of an experiment with databases.
 pub type Document = document::Document<Databases, PolicyResult>;
-/// Where and how it was run.
 pub type Environment = document::Environment<Databases>;
 
-/// The settings, where result.json has them.
+/// The settings, as laid out in result.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Databases {
     #[serde(skip)]
@@ -33,14 +32,10 @@ pub struct Databases {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PolicyResult {
-    /// Medians over the runs.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Total transactions over the runs.
     pub transactions_range: Option<Range>,
-    /// Satisfied time over the runs.
     pub satisfied_range: Option<Range>,
-    /// Runs, each with its figures and series.
     pub runs: Vec<AnalyzedRun>,
 }
 
@@ -48,7 +43,6 @@ pub struct PolicyResult {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     pub containers: Vec<ContainerFigures>,
-    /// Transactions of all containers.
     pub transactions: f64,
     /// Mean over the containers of the fraction of time satisfied.
     pub satisfied: Option<f64>,
@@ -57,10 +51,10 @@ pub struct Figures {
     /// Page cache of all containers, mean over the samples, 10^6 bytes.
     #[serde(default)]
     pub cache_mb: Option<f64>,
-    /// Page cache of everybody else (the agent, the clients, the system), the same.
+    /// Page cache of the rest (the agent, the clients, the system), likewise.
     #[serde(default)]
     pub others_mb: Option<f64>,
-    /// Memory that nobody used, the same.
+    /// Unused memory, likewise.
     #[serde(default)]
     pub free_mb: Option<f64>,
 }
@@ -68,25 +62,22 @@ pub struct Figures {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContainerFigures {
     pub name: String,
-    /// Its I/O weight.
     pub weight: u32,
     /// Its objective, transactions per second.
     pub objective_tps: u32,
-    /// Transactions in all phases.
     pub transactions: f64,
     /// Fraction of time satisfied.
     pub satisfied: Option<f64>,
     pub phases: Vec<PhaseFigures>,
 }
 
-/// Figures of one container in one phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseFigures {
-    /// What it was offered; null: stopped.
+    /// Offered load; null: stopped.
     pub offered_tps: Option<u32>,
     pub transactions: f64,
     pub median_tps: Option<f64>,
-    /// Rate of the first five seconds with a report: what an empty cache serves.
+    /// Rate of the first five seconds with a report: the performance with an empty cache.
     pub first_tps: Option<f64>,
     /// Fraction of time satisfied.
     pub satisfied: Option<f64>,
@@ -98,7 +89,6 @@ pub struct PhaseFigures {
     pub reads_per_s: Option<f64>,
 }
 
-/// One policy of one run, as recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     #[serde(flatten)]
@@ -106,11 +96,11 @@ pub struct RunRecord {
     /// `uname -r` of the guest.
     #[serde(skip)]
     pub kernel: String,
-    /// When each phase began and ended.
+    /// Start and end of each phase.
     pub phases: Vec<(f64, f64)>,
     pub agent: Option<AgentCost>,
     pub agent_log: String,
-    /// Knobs it left changed.
+    /// Knobs that it did not restore.
     pub knobs_left: Vec<String>,
     /// Static limit of each container.
     pub limits: Vec<Option<u64>>,
@@ -121,7 +111,6 @@ pub struct RunRecord {
     pub host: Vec<HostSample>,
 }
 
-/// One run with its figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AnalyzedRun {
     pub figures: Figures,
@@ -129,7 +118,6 @@ pub struct AnalyzedRun {
     pub record: RunRecord,
 }
 
-/// Analyzes the records of an experiment.
 pub fn analyze(environment: Environment, records: BTreeMap<Policy, Vec<RunRecord>>) -> Document {
     let kernel = records.values().flatten().next();
     let kernel = kernel.map_or_else(String::new, |record| record.kernel.clone());
@@ -174,7 +162,7 @@ fn run_figures(settings: &Settings, record: &RunRecord) -> Figures {
     }
 }
 
-/// At each sample, the host's page cache that is no container's; `None` where one is not known.
+/// At each sample, the host's page cache that belongs to no container; `None` if a part is unknown.
 fn others(host: &[HostSample], series: &[Series]) -> Vec<Option<u64>> {
     host.iter()
         .enumerate()
@@ -188,7 +176,6 @@ fn others(host: &[HostSample], series: &[Series]) -> Vec<Option<u64>> {
         .collect()
 }
 
-/// Median of every number over the runs.
 fn medians(runs: &[&Figures]) -> Figures {
     let values: Vec<serde_json::Value> = runs
         .iter()
@@ -197,7 +184,6 @@ fn medians(runs: &[&Figures]) -> Figures {
     serde_json::from_value(merge(&values.iter().collect::<Vec<_>>())).unwrap_or_default()
 }
 
-/// Figures of one run.
 pub fn figures(settings: &Settings, series: &[Series]) -> Figures {
     let containers: Vec<ContainerFigures> = settings
         .containers
@@ -277,7 +263,7 @@ fn in_phase(
     }
 }
 
-/// Part of the samples with a known color whose objective was met.
+/// Fraction of the samples with a known color that met the objective.
 fn satisfied(series: &Series, places: &[usize]) -> Option<f64> {
     let colors = places.iter().filter_map(|p| series.color[*p]);
     let met: Vec<f64> = colors
@@ -286,7 +272,7 @@ fn satisfied(series: &Series, places: &[usize]) -> Option<f64> {
     mean(&met)
 }
 
-/// What is known, in 10^6 bytes.
+/// The known values, in 10^6 bytes.
 fn megabytes(values: &[Option<u64>]) -> Vec<f64> {
     values.iter().flatten().map(|&b| b as f64 / 1e6).collect()
 }

@@ -1,7 +1,7 @@
-//! The disk image with the databases: made once by a guest of its own, kept in the cache.
+//! The disk image with the databases: made once by a guest of its own and cached.
 //!
-//! Under emulation making a database takes longer than measuring one, so it is not done for each
-//! policy. The image's name says what is in it; every use verifies its checksum.
+//! Under emulation, creating a database takes longer than measuring one, so it is not repeated for each
+//! policy. The image's name identifies its content; every use verifies its checksum.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,16 +14,16 @@ use justitia_machine::error::LabError;
 use justitia_machine::kernels::Series;
 use justitia_machine::vm::{DataDisk, VmSpec};
 
-/// Debian packages a guest needs for them.
+/// Debian packages that a guest needs for the databases.
 pub const PACKAGES: &[&str] = &["mariadb-server-core", "sysbench"];
 
-/// Counts up when the making changes, so that cached images are not used any more.
+/// Incremented when the creation changes, to invalidate cached images.
 const LAYOUT: u32 = 1;
 
 /// Logs, system table space and file system of one database, bytes.
 const OVERHEAD_BYTES: u64 = 64 << 20;
 
-/// The image with these databases; made when not cached.
+/// The image with these databases; made if it is not cached.
 ///
 /// # Errors
 /// Those of a guest.
@@ -67,7 +67,6 @@ pub fn obtain(
     cache.adopt_image(&path, &name)
 }
 
-/// Size of an image.
 pub fn bytes(databases: u64, database_bytes: u64) -> u64 {
     databases * (database_bytes * 5 / 4 + OVERHEAD_BYTES) + (64 << 20)
 }

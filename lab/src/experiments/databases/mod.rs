@@ -1,9 +1,5 @@
 //! Experiments with databases: MariaDB in containers, sysbench as their clients, the scenarios of
 //! MemOpLight's evaluation.
-//!
-//! Their subject is not bandwidth in the ratio of weights but transactions against objectives, in phases.
-//! [`scenario`] describes, [`settings`] resolves a command line, [`image`] makes the databases, [`analysis`]
-//! computes. The guest's part is in `guest::databases`, the page in `report::databases`.
 
 pub mod analysis;
 pub mod image;
@@ -34,7 +30,7 @@ use justitia_machine::vm::{DataDisk, VmSpec};
 use scenario::Scenario;
 use settings::Settings;
 
-/// What starting, warming and stopping take beside the phases.
+/// Time for starting, warming and stopping in addition to the phases.
 const AROUND_S: u64 = 240;
 
 impl Experiment for Scenario {
@@ -182,7 +178,7 @@ impl Analysis for Document {
     }
 }
 
-/// The machine of all boots; the databases are made here if the cache has none.
+/// The machine of all boots; also makes the databases if they are not cached.
 fn machine(
     settings: &Settings,
     out: &Path,
@@ -195,13 +191,13 @@ fn machine(
     };
     let log = out.join("console/databases.log");
     let image = image::obtain(&prepare, settings.database_bytes, kernel, &log, say)?;
-    // Also without an agent: every container has its probe.
+    // Needed without an agent too: every container has its probe.
     let names = ["justitia-lab-guest", "justitia", "justitia-probe"];
     let binaries = names.into_iter().map(program).collect::<Result<_, _>>()?;
     let phases = settings.phases.len() as u64 * u64::from(settings.phase_s);
     let warm_s = settings.database_bytes * settings.containers.len() as u64
         / (u64::from(settings.choices.disk_mb_per_s) * 250_000);
-    // Where the guest makes its disk, this one is only read once.
+    // If the guest makes its own disk, this one is only read once.
     let limited = settings.memory_disk().is_none();
     Ok(Machine::from(VmSpec {
         memory_bytes: with_disk(

@@ -1,5 +1,5 @@
-//! What MemOpLight measured: tables IV, VI and VII, as printed. On a machine of 2 x 16 cores, 3 GB
-//! for all containers, databases of 4 GB, mysql 5.7 on Linux 4.19.
+//! MemOpLight's measurements: tables IV, VI and VII, as printed. The machine had 2 x 16 cores, 3 GB for all
+//! containers and databases of 4 GB, with mysql 5.7 on Linux 4.19.
 
 use crate::policy::Policy;
 
@@ -32,7 +32,7 @@ pub const TABLE_VI: &[Row] = &[
     (Policy::Memoplight, &[17.5, 17.3, 18.4, 13.7, 20.2, 16.8, 8.6, 10.1, 122.6]),
 ];
 
-/// Table VII: percent of the time that A to H are satisfied, and on average.
+/// Table VII: percent of the time in which A to H are satisfied, and on average.
 #[rustfmt::skip]
 pub const TABLE_VII: &[Row] = &[
     (Policy::Conventional, &[42.0, 23.0, 8.0, 35.0, 69.0, 39.0, 62.0, 71.0, 44.0]),

@@ -1,31 +1,26 @@
-//! A container's samples by column, which is a third of the size and what a plot wants.
+//! A container's samples by column, which takes a third of the size and suits a plot.
 
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::databases::{Color, DatabaseSample};
 
-/// One container's series.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// See [`DatabaseSample`], here and below.
     pub at_s: Vec<f64>,
-    /// Phase, from 0.
     pub phase: Vec<u32>,
     /// Cumulative.
     pub transactions: Vec<f64>,
     /// Rate of the last whole second.
     pub tps: Vec<Option<f64>>,
-    /// Transactions waiting.
     pub queue: Vec<Option<u64>>,
-    /// 95th percentile.
     pub latency_ms: Vec<Option<f64>>,
-    /// How it is, seen from its clients.
+    /// Its color, judged by what its clients see.
     pub color: Vec<Option<Color>>,
     #[serde(default)]
     pub declared: Vec<Option<Color>>,
     /// memory.current.
     pub memory_bytes: Vec<Option<u64>>,
-    /// Page cache.
     pub file_bytes: Vec<Option<u64>>,
     /// Cumulative.
     pub device_read_bytes: Vec<Option<u64>>,
@@ -55,7 +50,7 @@ impl Series {
         }
     }
 
-    /// Places of the samples of a phase.
+    /// Indexes of the samples of a phase.
     pub fn places(&self, phase: usize) -> impl Iterator<Item = usize> + '_ {
         self.phase
             .iter()
@@ -64,8 +59,8 @@ impl Series {
             .map(|(place, _)| place)
     }
 
-    /// Increase per second of a cumulative column from each sample to the next; `None` where one
-    /// of the two is unknown.
+    /// Increase per second of a cumulative column from each sample to the next; `None` if one of them is
+    /// unknown.
     pub fn rate(&self, column: &[Option<u64>]) -> Vec<(f64, Option<f64>)> {
         let times = self.at_s.iter().zip(self.at_s.iter().skip(1));
         let values = column.iter().zip(column.iter().skip(1));

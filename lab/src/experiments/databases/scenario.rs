@@ -1,22 +1,22 @@
 //! The scenarios of MemOpLight's evaluation (tables III and V), and their scale.
 //!
-//! Rates are the paper's, in transactions per second; [`Scenario::scale`] makes them ours: an
-//! emulated guest serves some hundreds of point selects a second where the paper's machine served
-//! two thousand transactions. Objectives, loads and limits keep their ratios, and so does the size
-//! of a database to the memory that may cache it. What does not scale is time: memory moves at two
-//! percent a second here as there, so a phase should be long enough for it.
+//! Rates are the paper's, in transactions per second; [`Scenario::scale`] converts them: an emulated guest
+//! serves some hundreds of point selects per second, the paper's machine two thousand transactions.
+//! Objectives, loads and limits keep their ratios, and so does the size of a database relative to the memory
+//! that may cache it. Time does not scale: memory moves at two percent per second in both, so a phase should
+//! be long enough for it.
 
 use crate::policy::Policy;
 use crate::protocol::databases::{Keys, Start};
 
-/// A container of a scenario; rates are the paper's.
+/// A container of a scenario; rates are those of the paper.
 #[derive(Debug, Clone, Copy)]
 pub struct Container {
     pub name: &'static str,
     pub objective: u32,
     /// Its static limit, MB.
     pub limit_mb: u32,
-    /// What it is offered in each phase; 0: it is stopped.
+    /// Offered load in each phase; 0: it is stopped.
     pub offered: &'static [u32],
 }
 
@@ -25,35 +25,35 @@ pub struct Scenario {
     pub name: &'static str,
     /// What it shows, one line.
     pub claim: &'static str,
-    /// How it is done, one paragraph.
+    /// Method, one paragraph.
     pub method: &'static str,
     /// What a good result looks like, one paragraph.
     pub expected: &'static str,
     pub containers: &'static [Container],
-    /// What each phase is called, and what the page cache holds when it begins.
+    /// Name of each phase, and the state of the page cache at its start.
     pub phases: &'static [(&'static str, Start)],
     /// The paper's high load.
     pub paper_high: u32,
-    /// Ours unless the command line names another.
+    /// Our high load unless the command line names another.
     pub high: u32,
-    /// Seconds of a phase unless the command line names others.
+    /// Default length of a phase in seconds.
     pub phase_s: u32,
     /// Memory of the guest, bytes.
     pub memory_bytes: u64,
     pub database_bytes: u64,
-    /// Which rows the clients ask for.
+    /// Distribution of the requested rows.
     pub keys: Keys,
-    /// Client threads of each container: enough to keep a disk with a queue busy, few enough that a
-    /// report says soon that work waits.
+    /// Client threads of each container: enough to keep a disk with a queue busy, few enough that a report
+    /// soon shows waiting work.
     pub threads: u32,
     /// Requests per second that the data disk serves.
     pub disk_iops: u32,
-    /// Policies unless the command line names others.
+    /// Default policies.
     pub policies: &'static [Policy],
 }
 
 impl Scenario {
-    /// A rate of the paper in ours.
+    /// Converts a rate of the paper to ours.
     pub fn scale(&self, rate: u32, high: u32) -> u32 {
         let scaled = (u64::from(rate) * u64::from(high) + u64::from(self.paper_high) / 2)
             / u64::from(self.paper_high);
@@ -66,7 +66,7 @@ impl Scenario {
     }
 }
 
-/// The policies of these experiments, in the order they are reported.
+/// The policies of these experiments, in the order of the reports.
 pub const POLICIES: &[Policy] = &[
     Policy::Conventional,
     Policy::Max,
@@ -77,7 +77,7 @@ pub const POLICIES: &[Policy] = &[
 
 pub const ALL: [&Scenario; 3] = [&ONE, &TWO, &EIGHT];
 
-/// One container alone: what a cache is worth here, and the most that one container can do.
+/// One container alone: the value of a cache here, and the maximum throughput of one container.
 pub const ONE: Scenario = Scenario {
     name: "one-database",
     claim: "the page cache, not the processor, decides what a database serves",

@@ -1,5 +1,5 @@
-//! From a command line to the jobs of an experiment with databases: every choice resolved, checked
-//! and recorded. [`Settings`] is part of result.json.
+//! Turns a command line into the jobs of an experiment with databases: every choice resolved, validated and
+//! recorded. [`Settings`] is part of result.json.
 //!
 //! Memory in bytes, rates in transactions per second, times in seconds.
 
@@ -20,20 +20,19 @@ use justitia_machine::qemu::Clock;
 /// Rows that fill a page of a database.
 const ROWS_PER_PAGE: u64 = 2;
 const PAGE_BYTES: u64 = 16 << 10;
-/// Bandwidth of the data disk unless the command line names another: for reading the databases at
-/// the start. What point selects get is decided by the requests a second.
+/// Default bandwidth of the data disk, for reading the databases at the start. The throughput of point
+/// selects is determined by the requests per second.
 const DISK_MB_PER_S: u32 = 40;
 
-/// An experiment with every choice made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     #[serde(flatten)]
     pub choices: Choices,
     /// Containers with their objectives and loads.
     pub containers: Vec<DatabaseJob>,
-    /// What each phase is called.
+    /// Names of the phases.
     pub phases: Vec<String>,
-    /// What the page cache holds when each begins.
+    /// State of the page cache at the start of each phase.
     #[serde(skip)]
     pub starts: Vec<Start>,
     /// Seconds of a phase.
@@ -44,7 +43,7 @@ pub struct Settings {
     pub threads: u32,
     /// Rows of each database.
     pub rows: u32,
-    /// Which of them are asked for.
+    /// Distribution of the requested rows.
     #[serde(default)]
     pub keys: Keys,
     pub database_bytes: u64,
@@ -55,15 +54,15 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Resolves and checks a command line.
+    /// Resolves and validates a command line.
     ///
     /// # Errors
-    /// A usage error for the first value that makes no sense.
+    /// A usage error for the first invalid value.
     pub fn from_args(scenario: &Scenario, args: &RunArgs) -> Result<Self, LabError> {
         let defaults = Defaults {
             memory_bytes: scenario.memory_bytes,
             disk_mb_per_s: DISK_MB_PER_S,
-            // The paper's subject is memory: nothing else is to tell the containers apart.
+            // The paper's subject is memory, so nothing else may distinguish the containers.
             scheduler: Scheduler::None,
         };
         let choices =
@@ -94,7 +93,7 @@ impl Settings {
         })
     }
 
-    /// The disk that the guest makes of memory, where the emulator's would go by another clock.
+    /// The guest's own memory disk, needed when the emulator's disk would follow another clock.
     pub fn memory_disk(&self) -> Option<MemoryDisk> {
         (self.choices.clock != Clock::Host).then(|| MemoryDisk {
             bytes: image::bytes(self.containers.len() as u64, self.database_bytes),
@@ -160,7 +159,7 @@ fn containers(
     Ok(containers)
 }
 
-/// The agent's configuration file for the study of parameters; empty without one.
+/// The agent's configuration file for the parameter study; empty without one.
 fn agent_config(args: &RunArgs) -> Result<String, LabError> {
     let agent = &args.agent;
     let mut text = String::new();

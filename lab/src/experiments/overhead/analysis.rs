@@ -1,10 +1,10 @@
-//! From windows to differences within pairs, with their confidence. Pure.
+//! Computes differences within pairs of windows, with their confidence. Pure.
 //!
-//! A difference is the ratio of two conditions in the same pair, less one: what observing adds or
-//! takes. Over the pairs the mean is given with its 95 % interval after Student: where that
-//! contains zero, the pairs do not tell the two apart. Two numbers are compared: operations a
-//! second (less is worse), and CPU time of the load for an operation, in its own tasks, kernel
-//! included (more is worse). The agent's own CPU time is not in the latter and stands apart.
+//! A difference is the ratio of two conditions in the same pair, minus one: what observing adds or takes. The
+//! mean over the pairs has its 95 % interval after Student; if the interval contains zero, the pairs do not
+//! distinguish the two. Two numbers are compared: operations per second (less is worse), and the load's CPU
+//! time per operation in its own tasks, kernel included (more is worse). The agent's own CPU time is not in
+//! the latter and is reported separately.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,41 +21,35 @@ const T95: [f64; 30] = [
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
-/// The same for very many.
+/// The same for many degrees of freedom.
 const T95_MANY: f64 = 1.96;
 
-/// The conditions that are compared: the first against the second.
 const COMPARED: [(Observing, Observing); 3] = [
     (Observing::Bpf, Observing::Nothing),
     (Observing::Proc, Observing::Nothing),
     (Observing::Bpf, Observing::Proc),
 ];
 
-/// overhead.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Document {
     /// `uname -r` of the guest.
     pub kernel: String,
-    /// How the guest was executed, and facts it read back.
+    /// How the guest was executed, and facts that it read back.
     pub environment: BTreeMap<String, String>,
     /// The comparisons, by load.
     pub comparisons: Vec<Comparison>,
-    /// CPU of one core that the agent took, percent, by load and condition; median of the windows.
+    /// CPU time of the agent, percent of one core, by load and condition; median of the windows.
     pub agents: Vec<AgentCost>,
-    /// What each BPF program took, the dearest first.
+    /// Cost of each BPF program, the most expensive first.
     #[serde(default)]
     pub programs: Vec<ProgramCost>,
-    /// Every window.
     pub windows: Vec<Window>,
 }
 
-/// One condition against another under one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     pub load: OverheadLoad,
-    /// The condition.
     pub of: Observing,
-    /// What it is compared with.
     pub against: Observing,
     /// Difference in operations per second, percent.
     pub throughput: Option<Difference>,
@@ -74,15 +68,14 @@ pub struct Difference {
     pub pairs: usize,
 }
 
-/// What the agent itself took.
+/// Cost of the agent itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentCost {
     pub load: OverheadLoad,
-    /// The condition.
     pub observing: Observing,
     /// CPU time over the time it ran, start and end included, percent of one core.
     pub cpu_percent: Option<f64>,
-    /// Peak resident memory, 10^6 bytes; the most of all windows.
+    /// Peak resident memory, 10^6 bytes; maximum over the windows.
     pub peak_rss_mb: Option<f64>,
 }
 
@@ -201,7 +194,6 @@ impl Window {
         (self.seconds > 0.0 && self.ops > 0).then(|| self.ops as f64 / self.seconds)
     }
 
-    /// CPU time of the load for one operation.
     pub fn cpu_us_per_op(&self) -> Option<f64> {
         (self.ops > 0 && self.cpu_us > 0.0).then(|| self.cpu_us / self.ops as f64)
     }
@@ -214,7 +206,7 @@ fn interval(difference: Option<Difference>) -> String {
     )
 }
 
-/// The two windows of each pair that has both.
+/// The two windows of each pair that is complete.
 fn pairs(
     windows: &[Window],
     load: OverheadLoad,

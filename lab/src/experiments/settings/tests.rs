@@ -1,4 +1,4 @@
-//! What a command line may ask for, and what it is told otherwise.
+//! Valid command lines, and the errors of invalid ones.
 
 use super::*;
 use crate::fixture::asked as settings;

@@ -1,7 +1,7 @@
-//! From places to the table of reasons. Pure.
+//! Computes the table of reasons from places. Pure.
 //!
-//! Times are thread-seconds: two tasks that wait for a second each wait for two. Shares are of all
-//! waiting, spinning in it; what a program sleeps because it wants to is no waiting.
+//! Times are thread-seconds: two tasks that each wait for a second wait for two. Shares are of all waiting,
+//! including spinning. Voluntary sleep of a program is not waiting.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,55 +13,52 @@ use super::classify::{classify, known_by, Class, Reason};
 use crate::experiment::Analysis;
 use crate::protocol::{GuestReport, Place, WaitProfile};
 
-/// Functions of an unnamed wait that the table shows.
+/// Maximum number of functions that the table shows for an unnamed wait.
 const SHOWN: usize = 6;
-/// Less than this, in thread-seconds, is not shown.
+/// Smallest time shown, thread-seconds.
 const LEAST_S: f64 = 0.005;
 
-/// waits.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Document {
     /// `uname -r` of the guest.
     pub kernel: String,
-    /// How it was made.
+    /// The command that produced it.
     pub command: String,
     /// Facts about the guest, its machine and the load.
     pub environment: BTreeMap<String, String>,
-    /// Length of the window.
     pub seconds: f64,
-    /// Tasks of the load that were seen.
+    /// Number of tasks of the load that were seen.
     pub tasks: u64,
     /// Reads and writes of all containers while the load ran, 10^6 bytes per second.
     pub total_mb_per_s: Option<f64>,
-    /// Reasons, as the table has them.
+    /// Reasons, in the order of the table.
     pub reasons: Vec<Waited>,
-    /// All of them together.
+    /// All waiting, thread-seconds.
     pub waiting_s: f64,
     /// On a CPU, spinning included.
     pub running_s: f64,
     /// Asleep by the program's own choice.
     pub resting_s: f64,
-    /// The three above in proportion to tasks times the window: 1, but for what the programs missed.
+    /// The three above relative to tasks times window: 1, except for what the programs missed.
     pub accounted: Option<f64>,
-    /// Why spinning was not looked at.
+    /// Why spinning was not measured.
     pub no_spinning: Option<String>,
-    /// Waits that found no room in the programs' maps.
+    /// Records lost because the programs' maps were full.
     pub lost: u64,
-    /// Every stack, the longest first.
+    /// Every stack, sorted by time.
     pub places: Vec<Place>,
 }
 
-/// One reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Waited {
     pub reason: Reason,
-    /// Thread-seconds; `None`: not looked at.
+    /// Thread-seconds; `None`: not measured.
     pub seconds: Option<f64>,
-    /// How often.
+    /// Number of times.
     pub times: u64,
-    /// Part of all waiting, 0 to 1.
+    /// Fraction of all waiting, 0 to 1.
     pub share: Option<f64>,
-    /// Functions in which tasks waited so, the longest first.
+    /// Functions in which tasks waited for this reason, sorted by time.
     pub functions: Vec<Function>,
 }
 
@@ -73,7 +70,7 @@ pub struct Function {
 }
 
 impl Document {
-    /// Analyzes what a guest saw; `machine`: facts about the virtual machine.
+    /// Analyzes the profile of a guest; `machine`: facts about the virtual machine.
     pub fn of(
         guest: &GuestReport,
         seen: &WaitProfile,
@@ -101,7 +98,7 @@ impl Document {
         recorded.analyze()
     }
 
-    /// Everything that follows from the places, computed anew.
+    /// Recomputes everything that follows from the places.
     #[must_use]
     pub fn analyze(self) -> Self {
         let mut sums: BTreeMap<Class, Sum> = BTreeMap::new();
@@ -123,7 +120,7 @@ impl Document {
             }
         });
         let (running_s, resting_s) = (spent(Class::Work), spent(Class::Rest));
-        // Spinning is a part of running.
+        // Spinning is part of running.
         let spinning = Reason::ALL.into_iter().filter(|r| r.is_spinning());
         let spinning_s: f64 = spinning.map(|r| spent(Class::Wait(r))).sum();
         let known_s = waiting_s - spinning_s + running_s + resting_s;
@@ -226,7 +223,7 @@ fn line(text: &mut String, name: &str, spent_s: Option<f64>, share: &str, times:
     let _ = writeln!(text, "{name:<34}{spent:>15}{share:>10}{times:>12}");
 }
 
-/// What the places of one class come to.
+/// Totals of the places of one class.
 #[derive(Default)]
 struct Sum {
     ns: u64,

@@ -1,19 +1,19 @@
-//! What a stack says about the reason for a wait. Pure.
+//! Determines the reason for a wait from its stack. Pure.
 //!
-//! A stack is read from its innermost function outwards, and the first one that a [`Rule`] names decides.
-//! Functions that only do the waiting (the scheduler, locks, wait queues) are in no rule, so it is who
-//! called them that counts. Where a function can wait for several things, its rule also asks through
-//! which of those it waits. Of a spinlock only the function that takes it is asked: further out there may
-//! be anything, of an interrupt even whatever it interrupted.
+//! A stack is read from its innermost function outward, and the first function that a [`Rule`] names decides.
+//! Functions that only wait (the scheduler, locks, wait queues) are in no rule, so their callers decide. If a
+//! function can wait for several things, its rule also requires one of certain functions further inside. For
+//! a spinlock only the function that takes it counts: further out there may be anything, in an interrupt even
+//! the code that it interrupted.
 //!
-//! Names are those of Linux 6.1 to 7.2 with ext4. A name that is not there any more makes a wait
-//! *everything else*, whose functions the table names; it never makes it something wrong.
+//! Names are those of Linux 6.1 to 7.2 with ext4. If a name no longer exists, the wait becomes *everything
+//! else*, whose functions the table names; it is never attributed to a wrong reason.
 
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{Doing, Place};
 
-/// Why a task does not get on with its work.
+/// Why a task makes no progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -23,7 +23,7 @@ pub enum Reason {
     BalanceDirtyPages,
     /// The mutex of ext4's list of orphans: every delete takes it.
     OrphanMutex,
-    /// The journal: room in it, a transaction that commits, a buffer of one.
+    /// The journal: space in it, a committing transaction, a buffer of a transaction.
     Journal,
     /// The rwsem of an inode or a directory.
     InodeRwsem,
@@ -31,26 +31,24 @@ pub enum Reason {
     FolioRead,
     /// A folio or an inode that is being written.
     Writeback,
-    /// A block that is read because a write covers a part of it.
+    /// A block that is read because a write covers only a part of it.
     WriteBeginRead,
-    /// A block of the file system's own that is being read.
+    /// A metadata block that is being read.
     MetadataRead,
-    /// The block layer has no free request.
     BlockRequest,
     /// The lock of an LRU list.
     LruLock,
     /// The lock of a zone's free pages.
     ZoneLock,
-    /// The lock of a file's tree of pages.
+    /// The lock of a file's page tree (xarray).
     PagesLock,
     /// Any other spinlock.
     OtherSpinlock,
-    /// Whatever no rule names.
     Else,
 }
 
 impl Reason {
-    /// All of them, as the table has them.
+    /// In the order of the table.
     pub const ALL: [Reason; 15] = [
         Self::RunQueue,
         Self::BalanceDirtyPages,
@@ -69,7 +67,7 @@ impl Reason {
         Self::Else,
     ];
 
-    /// Whether it takes a CPU.
+    /// Whether the wait takes a CPU.
     pub fn is_spinning(self) -> bool {
         matches!(
             self,
@@ -77,7 +75,6 @@ impl Reason {
         )
     }
 
-    /// For a person.
     pub fn name(self) -> &'static str {
         match self {
             Self::RunQueue => "run queue",
@@ -99,22 +96,20 @@ impl Reason {
     }
 }
 
-/// What a task's time was.
+/// What a task's time was spent on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// On a CPU, spinning included.
     Work,
-    /// Asleep because the program wants to: a timer, another of its threads.
+    /// Voluntary sleep of the program: a timer, or another of its threads.
     Rest,
-    /// Waiting.
     Wait(Reason),
 }
 
-/// A function and what a wait in it means.
 struct Rule {
-    /// Its name, or the beginning of several names with a star behind it.
+    /// Its name, or a prefix of several names followed by a star.
     function: &'static str,
-    /// Beginnings of functions further inside, one of which must be on the stack; empty: any wait.
+    /// Prefixes of functions further inside, one of which must be on the stack; empty: any wait.
     through: &'static [&'static str],
     class: Class,
 }
@@ -140,7 +135,7 @@ const MUTEX: &[&str] = &["__mutex_lock", "mutex_lock"];
 const FOLIO: &[&str] = &["folio_wait_", "__folio_lock"];
 const BUFFER: &[&str] = &["__wait_on_buffer", "bit_wait_io", "__lock_buffer"];
 
-/// Blocked tasks.
+/// Rules for blocked tasks.
 const BLOCKED: &[Rule] = &[
     rule("balance_dirty_pages*", &[], Reason::BalanceDirtyPages),
     rule("ext4_orphan_add", MUTEX, Reason::OrphanMutex),
@@ -183,7 +178,7 @@ const BLOCKED: &[Rule] = &[
     rest("do_exit"),
 ];
 
-/// Functions that take spinlocks.
+/// Rules for functions that take spinlocks.
 const SPINNING: &[Rule] = &[
     rule("folio_lruvec_lock*", &[], Reason::LruLock),
     rule("folio_batch_move_lru", &[], Reason::LruLock),
@@ -215,7 +210,7 @@ const SPINNING: &[Rule] = &[
     rule("tag_pages_for_writeback", &[], Reason::PagesLock),
 ];
 
-/// Functions that wait for whoever calls them: not worth a name in the table.
+/// Functions that wait on behalf of their callers and are not worth naming in the table.
 const MACHINERY: &[&str] = &[
     "bpf_",
     "__traceiter_",
@@ -244,7 +239,7 @@ const MACHINERY: &[&str] = &[
     "unknown",
 ];
 
-/// Functions that spin for whoever calls them.
+/// Functions that spin on behalf of their callers.
 const LOCKS: &[&str] = &[
     "bpf_",
     "native_queued_spin_lock_slowpath",
@@ -252,7 +247,7 @@ const LOCKS: &[&str] = &[
     "__raw_spin_",
 ];
 
-/// What the time at a place was.
+/// Classifies the time at a place.
 pub fn classify(place: &Place) -> Class {
     match place.doing {
         Doing::Running => Class::Work,
@@ -265,7 +260,7 @@ pub fn classify(place: &Place) -> Class {
     }
 }
 
-/// The function that a wait is best known by: the innermost one that does not only wait.
+/// The function that identifies a wait: the innermost one that does more than wait.
 pub fn known_by(place: &Place) -> &str {
     let machinery = match place.doing {
         Doing::Spinning => LOCKS,

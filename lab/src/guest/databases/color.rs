@@ -1,19 +1,19 @@
-//! How a container is, judged from what its clients see.
+//! The color of a container, judged by what its clients see.
 //!
-//! The rule is that of the paper's probe (section IV.A): GREEN when nothing waits, YELLOW when
-//! something waits and the objective is met, RED when it is missed. A container that is offered less
-//! than its objective only has to serve what it is offered.
+//! The rule is that of the paper's probe (section IV.A): GREEN when nothing waits, YELLOW when something
+//! waits and the objective is met, RED when it is missed. A container whose offered load is below its
+//! objective only has to serve that load.
 //!
-//! This is what satisfied time is counted with, second by second and under every policy. It is not
-//! what the agent sees: that is what the container's probe declares ([`super::probe`]), which knows
-//! only the server and waits some seconds before it changes its mind.
+//! Satisfied time is counted with this color, second by second and under every policy. The agent does not see
+//! it. It sees what the container's probe declares ([`super::probe`]), which observes only the server and
+//! waits some seconds before it changes its mind.
 
 use crate::protocol::databases::Color;
 
-/// Part of the objective that counts as met: arrivals are random, and a second is short.
+/// Fraction of the objective that counts as met: arrivals are random, and a second is short.
 const TOLERANCE: f64 = 0.95;
 
-/// What the clients of one container saw in the last whole second.
+/// What the clients of a container saw in the last whole second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seen {
     pub tps: f64,
@@ -21,8 +21,8 @@ pub struct Seen {
     pub queue: u64,
 }
 
-/// The color of a container with this objective that is offered this much. The queue is seen at one
-/// instant and arrivals come in bursts, so one waiting transaction for each of the `threads` is none.
+/// The color of a container with this objective and this offered load. The queue is sampled at one instant
+/// and arrivals come in bursts, so up to one waiting transaction per thread counts as none.
 pub fn judge(objective_tps: u32, offered_tps: u32, threads: u32, seen: Seen) -> Color {
     if seen.queue <= u64::from(threads) {
         return Color::Green;

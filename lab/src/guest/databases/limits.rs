@@ -1,9 +1,9 @@
-//! Static limits: what an operator sets who knows the machine and not the load.
+//! Static limits, as set by an operator who knows the machine but not the load.
 //!
-//! They are set when memory is full, every container having read its whole database, and divide 90
-//! percent of the page cache that all hold then, in the ratio of the scenario's limits. What a
-//! server needs beside page cache is added to its own. The paper divides the whole memory, of which
-//! anonymous memory is next to nothing there; here it would be more than the smallest limit.
+//! They are set when memory is full, after every container has read its whole database. They divide 90
+//! percent of the page cache that all containers then hold, in the ratio of the scenario's limits. A server's
+//! limit also includes its memory other than page cache. The paper divides the whole memory, where anonymous
+//! memory is almost nothing; here it would exceed the smallest limit.
 //!
 //! Units: bytes.
 
@@ -24,7 +24,7 @@ struct Held {
     other: u64,
 }
 
-/// Puts the policy's static limits in force; answers each container's.
+/// Enforces the policy's static limits; returns the limit of each container.
 pub fn enforce(job: &DatabasesJob, servers: &[Server]) -> Result<Vec<Option<u64>>> {
     let knob = match job.policy {
         Policy::Max => "memory.max",
@@ -38,7 +38,7 @@ pub fn enforce(job: &DatabasesJob, servers: &[Server]) -> Result<Vec<Option<u64>
     let parts: Vec<u32> = job.containers.iter().map(|c| c.limit_part).collect();
     let limits = divide(&held, &parts);
     if knob == "memory.low" {
-        // Protection ends at the first ancestor that has none.
+        // Protection ends at the first unprotected ancestor.
         let sum: u64 = limits.iter().sum();
         let parent = Path::new(CGROUP).join("app").join(knob);
         files::write(&parent, &sum.to_string())?;

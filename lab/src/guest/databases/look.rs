@@ -1,6 +1,6 @@
-//! One look at the kernel's counters of a container's group.
+//! Reads the kernel's counters of a container's group.
 //!
-//! A group that is gone, and a file this kernel does not have, read as `None`.
+//! A group that is gone and a file that this kernel does not have read as `None`.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,7 @@ use std::path::Path;
 use crate::guest::files;
 use crate::protocol::databases::DatabaseSample;
 
-/// Fills in what the kernel knows of the group at `dir`; `device` is the data disk's
-/// `major:minor`.
+/// Fills in the kernel's counters of the group at `dir`; `device` is the data disk's `major:minor`.
 pub fn look(dir: &Path, device: &str, sample: &mut DatabaseSample) {
     let read = |name: &str| fs::read_to_string(dir.join(name)).ok();
     let limit = |name: &str| read(name).and_then(|text| files::limit_bytes(&text));
@@ -27,7 +26,7 @@ pub fn look(dir: &Path, device: &str, sample: &mut DatabaseSample) {
     }
 }
 
-/// A sample of which nothing is known but its time.
+/// A sample that has only its time.
 pub fn blank(at_s: f64, phase: usize) -> DatabaseSample {
     DatabaseSample {
         at_s,

@@ -1,9 +1,9 @@
-//! Databases in containers: one boot makes them, the others measure one policy each.
+//! Databases in containers: one boot creates them, each of the others measures one policy.
 //!
-//! [`prepare`] fills an empty data disk; the host keeps it and hands it to every measuring guest,
-//! which throws away what it writes. [`run`] then takes the steps of every experiment: containers,
-//! probes, a full page cache, static limits or the agent, phases. What is equal for all policies: the image,
-//! the load's seed, and that a probe declares every container's color.
+//! [`prepare`] fills an empty data disk. The host keeps it and hands it to every measuring guest, whose
+//! writes are thrown away. [`run`] then executes the steps of every experiment: containers, probes, a full
+//! page cache, static limits or the agent, phases. Equal for all policies: the image, the load's seed, and
+//! that a probe declares every container's color.
 
 pub mod color;
 pub mod limits;
@@ -30,11 +30,11 @@ use crate::protocol::Lru;
 use justitia_machine::qemu::SERIAL_DATA;
 use server::Server;
 
-/// Read-ahead of the data disk: one page of `InnoDB`. A point select of MariaDB 10.11 reads its leaf
-/// page and the next one; the kernel takes that for a sequential reader and adds as much as it may.
+/// Read-ahead of the data disk: one page of `InnoDB`. A point select of MariaDB 10.11 reads its leaf page and
+/// the next one; the kernel takes that for a sequential read and reads ahead as far as it may.
 const READ_AHEAD_KB: &str = "16";
 
-/// Makes the databases on the empty data disk.
+/// Creates the databases on the empty data disk.
 pub fn prepare(job: &PrepareJob) -> Result<PrepareReport> {
     let began = Instant::now();
     let data = disks::find(SERIAL_DATA)?;
@@ -101,7 +101,7 @@ pub fn run(job: &DatabasesJob) -> Result<DatabasesReport> {
     })
 }
 
-/// LRU, scheduler, the databases' file system, the groups.
+/// Sets up LRU, scheduler, the databases' file system and the groups.
 fn prepare_guest(
     job: &DatabasesJob,
     environment: &mut BTreeMap<String, String>,
@@ -162,8 +162,8 @@ fn start_agent(job: &DatabasesJob) -> Result<Option<Agent>> {
     Ok(Some(agent))
 }
 
-/// Knobs that differ, of groups that were there before and are there still: a stopped container has
-/// none any more, and the clients' groups are made in between.
+/// Knobs that differ, for groups that exist both before and after. The group of a stopped container is gone,
+/// and the clients' groups are created in between.
 fn left_changed(
     before: &BTreeMap<String, String>,
     after: &BTreeMap<String, String>,
@@ -175,7 +175,7 @@ fn left_changed(
     lines
 }
 
-/// The entries of a map whose keys another one has too.
+/// The entries of a map whose keys are also in the other.
 fn common(
     of: &BTreeMap<String, String>,
     other: &BTreeMap<String, String>,

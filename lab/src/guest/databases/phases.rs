@@ -1,8 +1,7 @@
-//! The phases: clients start and stop, probes run beside them, a sample a second.
+//! The phases: clients start and stop, probes run in parallel, one sample per second.
 //!
-//! A sample carries the time it was really taken. Transactions are what sysbench reported until
-//! then; the part of a second between its last report and the end of the phase is lost, in every
-//! phase of every policy alike.
+//! A sample carries its actual time. Its transactions are what sysbench had reported by then. The fraction of
+//! a second between its last report and the end of the phase is lost, equally in every phase of every policy.
 
 use std::fmt::Write;
 use std::fs;
@@ -24,24 +23,20 @@ use crate::guest::{files, progress};
 use crate::load::clock::monotonic_ns;
 use crate::protocol::databases::{DatabaseSample, DatabasesJob, HostSample, Start};
 
-/// Seconds between two lines of progress.
 const PROGRESS_EVERY_S: u64 = 10;
 
-/// How much longer a sysbench is told to run than its phase lasts; the driver ends it.
+/// A sysbench is told to run this much longer than its phase; the driver ends it.
 const SPARE_S: u32 = 60;
 
-/// One container's clients.
 #[derive(Debug, Default)]
 struct Clients {
     running: Option<Sysbench>,
-    /// Transactions of the phases before.
+    /// Transactions of earlier phases.
     done: f64,
-    /// Who declares the container's color.
     declarer: Option<Declarer>,
     stopped: bool,
 }
 
-/// All phases of a job.
 #[derive(Debug)]
 pub struct Phases<'a> {
     job: &'a DatabasesJob,
@@ -55,7 +50,6 @@ pub struct Phases<'a> {
 }
 
 impl<'a> Phases<'a> {
-    /// Nothing has begun.
     pub fn new(job: &'a DatabasesJob, servers: &'a [Server], data: &'a GuestDisk) -> Self {
         Self {
             job,
@@ -69,13 +63,12 @@ impl<'a> Phases<'a> {
         }
     }
 
-    /// Starts the probes and sees to what the page cache holds when the first phase begins.
+    /// Starts the probes and prepares the page cache for the first phase.
     pub fn prepare(&mut self) -> Result<()> {
         self.start_declarers()?;
         self.fill_cache(0)
     }
 
-    /// Runs all phases.
     pub fn run(&mut self, mut agent: Option<&mut Agent>) -> Result<()> {
         for phase in 0..self.job.phases.len() {
             if phase > 0 {
@@ -120,7 +113,7 @@ impl<'a> Phases<'a> {
         Ok(())
     }
 
-    /// The samples of each container, the host's memory at each, the span of each phase.
+    /// The samples of each container, the host's memory at each sample, the span of each phase.
     #[allow(clippy::type_complexity)]
     pub fn finish(self) -> (Vec<Vec<DatabaseSample>>, Vec<HostSample>, Vec<(f64, f64)>) {
         (self.series, self.host, self.spans)
@@ -137,7 +130,7 @@ impl<'a> Phases<'a> {
         }
     }
 
-    /// What the page cache holds when the phase begins.
+    /// Prepares the page cache for the phase.
     fn fill_cache(&self, phase: usize) -> Result<()> {
         match self.job.phases[phase] {
             Start::AsIs => return Ok(()),
@@ -234,7 +227,7 @@ impl<'a> Phases<'a> {
         Ok(())
     }
 
-    /// One line for people: what each container does.
+    /// One line for people, with the state of each container.
     fn status(&self, phase: usize) -> String {
         let mut line = format!("phase {}:", phase + 1);
         for (server, samples) in self.servers.iter().zip(&self.series) {
@@ -263,7 +256,7 @@ fn host(meminfo: &str) -> HostSample {
 fn load_group(name: &str) -> Result<PathBuf> {
     let group = Path::new(setup::CGROUP).join("load").join(name);
     fs::create_dir_all(&group)?;
-    // Fails where the group is not there, with its name in the error.
+    // Fails if the group does not exist, with its name in the error.
     files::read(&group.join("cgroup.procs"))?;
     Ok(group)
 }

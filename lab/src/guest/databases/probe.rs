@@ -1,9 +1,10 @@
-//! Who declares a container's color: `justitia probe mysql`, as a user would start it, or a liar.
+//! The program that declares a container's color: `justitia probe mysql`, as a user would start it, or a
+//! liar.
 //!
-//! The probe runs on the host's side of the container, in the group of its clients, under every
-//! policy alike. A transaction is one `SELECT`, so that is what it counts. To the server all it has
-//! to do is what its connections ask now; sysbench's queue stands before them. So more than half of
-//! the connections busy at once is work that waits.
+//! The probe runs outside the container, in the group of its clients, under every policy alike. A transaction
+//! is one `SELECT`, so it counts these. The server's pending work is only what its connections ask at the
+//! moment, because sysbench's queue is in front of them. So if more than half of the connections are busy at
+//! once, work is waiting.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,20 +19,16 @@ use crate::guest::liar::{Liar, ATTRIBUTE};
 use crate::guest::setup::{enter_group, STATE, TOOLS};
 use crate::protocol::databases::{Color, DatabaseJob};
 
-/// Longest declaration that counts, with room to see that it is longer.
+/// Longest valid declaration, with room to detect a longer one.
 const MAX_BYTES: usize = 512;
 
-/// Declares the color of one container.
 #[derive(Debug)]
 pub enum Declarer {
-    /// A probe of Justitia.
     Probe {
-        /// Its process.
         child: Child,
-        /// What it said.
         log: PathBuf,
     },
-    /// Somebody who says what the job says.
+    /// Declares what the job says.
     Liar(Liar),
 }
 
@@ -53,7 +50,7 @@ impl Declarer {
         Ok(Self::Probe { child, log })
     }
 
-    /// Once a second: a liar lies; a probe has to be alive.
+    /// Once per second: a liar declares; a probe must be alive.
     pub fn tick(&mut self) -> Result<()> {
         match self {
             Self::Liar(liar) => liar.tick(),
@@ -70,17 +67,16 @@ impl Declarer {
         }
     }
 
-    /// Ends it. What it declared goes stale.
+    /// Ends it. Its declaration goes stale.
     pub fn stop(self) {
         if let Self::Probe { mut child, .. } = self {
-            // A process that is already gone needs no signal.
+            // It may be gone already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// The command line of a container's probe.
 fn arguments(job: &DatabaseJob, socket: &Path, threads: u32) -> Vec<String> {
     let text = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
     let mut arguments = text(&["probe", "mysql", "--user", "root", "--count", "Com_select"]);
@@ -92,7 +88,7 @@ fn arguments(job: &DatabaseJob, socket: &Path, threads: u32) -> Vec<String> {
     arguments
 }
 
-/// What a group declares now; `None` for nothing that is a color.
+/// The color that a group declares now; `None` if it is not a color.
 pub fn declared(group: &Path) -> Option<Color> {
     let mut value = [0; MAX_BYTES];
     let length = getxattr(group, ATTRIBUTE, &mut value).ok()?;

@@ -1,11 +1,11 @@
-//! MariaDB in a container of crun, made so small that the page cache decides.
+//! MariaDB in a crun container, configured so that the page cache determines its speed.
 //!
-//! The buffer pool is the least that `InnoDB` accepts and reads go through the page cache
+//! The buffer pool is the minimum of `InnoDB` and reads go through the page cache
 //! (`innodb_flush_method=fsync`, no asynchronous I/O), so a point select is a hit or a miss of the
-//! container's page cache. Everything else that would hold memory or write is off. There are no
-//! system tables and no grants: the data directory is made by `mariadbd --bootstrap` from two
-//! statements, with sysbench's table, whose last column is so wide that two rows fill a page. That
-//! keeps the number of rows, and with it the time to make them under emulation, small.
+//! container's page cache. Everything else that would hold memory or write is off. There are no system tables
+//! and no grants: `mariadbd --bootstrap` creates the data directory from two statements, with sysbench's
+//! table. The last column is so wide that two rows fill a page. That keeps the number of rows small, and with
+//! it the time to create them under emulation.
 
 use std::fs;
 use std::io::Write;
@@ -23,7 +23,7 @@ use crate::guest::{container, files};
 use crate::protocol::databases::DatabaseJob;
 use crate::protocol::Scheduler;
 
-/// Options that making and serving share.
+/// Options for both creating and serving.
 const COMMON: &[&str] = &[
     "--no-defaults",
     "--user=root",
@@ -40,9 +40,9 @@ const COMMON: &[&str] = &[
     "--plugin-dir=/nonexistent",
 ];
 
-/// Options of a server. `innodb-read-ahead-threshold=0` turns `InnoDB`'s read-ahead off; 64, by the
-/// manual the strictest, reads neighbors of many pages with so small a buffer pool (10.11: 1.6 pages
-/// more for each select).
+/// Options of a server. `innodb-read-ahead-threshold=0` disables `InnoDB`'s read-ahead. With 64, the
+/// strictest value according to the manual, and so small a buffer pool it reads the neighbors of many pages
+/// (10.11: 1.6 more pages per select).
 const SERVE: &[&str] = &[
     "--datadir=/data/mysql",
     "--tmpdir=/data/tmp",
@@ -64,15 +64,15 @@ const SERVE: &[&str] = &[
     "--thread-cache-size=64",
 ];
 
-/// How long a server may take until it accepts connections.
+/// Time limit for a server to accept connections.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A data directory's place in the data file system.
+/// The path of a data directory in the data file system.
 pub fn home(index: usize) -> PathBuf {
     data_dir().join(format!("db{index}"))
 }
 
-/// Makes the data directory of one database with this many rows; answers the size of its table.
+/// Creates the data directory of one database with this many rows; returns the size of its table.
 pub fn make(index: usize, rows: u32) -> Result<u64> {
     let home = home(index);
     fs::create_dir_all(home.join("mysql/sbtest"))?;
@@ -104,7 +104,6 @@ pub fn make(index: usize, rows: u32) -> Result<u64> {
     Ok(fs::metadata(table(index))?.len())
 }
 
-/// The file of a database's only table.
 pub fn table(index: usize) -> PathBuf {
     home(index).join("mysql/sbtest/sbtest1.ibd")
 }
@@ -121,18 +120,15 @@ fn statements(rows: u32) -> String {
     )
 }
 
-/// A running server.
 #[derive(Debug)]
 pub struct Server {
     pub name: String,
-    /// Its cgroup.
     pub group: PathBuf,
     pub socket: PathBuf,
     log: PathBuf,
 }
 
 impl Server {
-    /// Creates and starts the container.
     pub fn start(index: usize, job: &DatabaseJob, scheduler: Scheduler) -> Result<Self> {
         let id = format!("db{index}-{}", job.name);
         let dir = Path::new(STATE).join(&id);
@@ -140,7 +136,7 @@ impl Server {
         fs::create_dir_all(&rootfs).with_context(|| format!("cannot make {}", dir.display()))?;
         let home = home(index);
         let socket = home.join("socket");
-        // Left by whoever made the image, if at all.
+        // Possibly left by the boot that made the image.
         let _ = fs::remove_file(&socket);
         let cgroup = format!("/app/{}", job.name);
         let mut binds = system_binds(Path::new("/"), &rootfs)?;
@@ -175,7 +171,6 @@ impl Server {
         Ok(server)
     }
 
-    /// Waits until it accepts connections.
     pub fn wait_until_ready(&self) -> Result<()> {
         let deadline = Instant::now() + START_TIMEOUT;
         while UnixStream::connect(&self.socket).is_err() {
@@ -192,7 +187,7 @@ impl Server {
         Ok(())
     }
 
-    /// Fails when its processes are gone.
+    /// Fails if its processes are gone.
     pub fn ensure_alive(&self) -> Result<()> {
         ensure!(
             self.populated(),
@@ -208,7 +203,7 @@ impl Server {
             .is_ok_and(|text| files::keyed(&text, "populated") == Some(1))
     }
 
-    /// Reads the whole table once as a member of the container, so that its pages are charged to it.
+    /// Reads the whole table once from within the container's cgroup, so that its pages are charged to it.
     pub fn read_all(&self, index: usize) -> Result<Child> {
         let mut command = Command::new("cat");
         command
@@ -219,8 +214,8 @@ impl Server {
         command.spawn().context("cannot run cat")
     }
 
-    /// Stops the container for good and removes its cgroup, as a container manager does: what it
-    /// had cached belongs to nobody from then on.
+    /// Stops the container for good and removes its cgroup, as a container manager does. Its page cache then
+    /// belongs to no group.
     pub fn stop(&self) -> Result<()> {
         files::write(&self.group.join("cgroup.kill"), "1")?;
         let deadline = Instant::now() + Duration::from_secs(10);

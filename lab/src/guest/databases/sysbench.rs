@@ -1,8 +1,8 @@
-//! sysbench as the clients of one container: point selects at a given rate, a report each second.
+//! sysbench as the clients of one container: point selects at a given rate, one report per second.
 //!
-//! It runs outside the container, in a group of its own below `/load`, so that it neither takes
-//! from the container's memory nor counts as it. A phase is one process, because a running sysbench
-//! cannot change its rate; a new one also begins with an empty queue.
+//! It runs outside the container, in its own group below `/load`, so that it neither takes the container's
+//! memory nor counts toward it. Each phase is a new process, because a running sysbench cannot change its
+//! rate; a new one also starts with an empty queue.
 //!
 //! The report of one second is two lines:
 //!
@@ -27,10 +27,9 @@ use crate::protocol::databases::Keys;
 /// sysbench's own script.
 const SCRIPT: &str = "/usr/share/sysbench/oltp_point_select.lua";
 
-/// What one phase asks of sysbench.
+/// Parameters of sysbench for one phase.
 #[derive(Debug, Clone, Copy)]
 pub struct Load<'a> {
-    /// The server's socket.
     pub socket: &'a Path,
     /// Transactions per second.
     pub rate: u32,
@@ -38,7 +37,7 @@ pub struct Load<'a> {
     pub threads: u32,
     /// Rows of the table.
     pub rows: u32,
-    /// Which of them are asked for.
+    /// Distribution of the requested rows.
     pub keys: Keys,
     /// Longer than the phase: the driver ends it.
     pub seconds: u32,
@@ -46,23 +45,21 @@ pub struct Load<'a> {
     pub seed: u64,
 }
 
-/// What sysbench has said so far.
+/// sysbench's output so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Said {
     /// Reports so far.
     pub reports: u64,
-    /// Transactions in all of them.
     pub transactions: f64,
-    /// Rate in the last one.
+    /// Rate in the last report.
     pub tps: Option<f64>,
-    /// 95th percentile of its latency.
     pub latency_ms: Option<f64>,
-    /// Transactions waiting at its end.
+    /// Transactions waiting at the end of the last report.
     pub queue: Option<u64>,
 }
 
 impl Said {
-    /// Takes one line of output in.
+    /// Parses one line of output.
     pub fn hear(&mut self, line: &str) {
         if let Some(tps) = number_after(line, " tps: ") {
             self.reports += 1;
@@ -83,7 +80,6 @@ fn number_after(line: &str, label: &str) -> Option<f64> {
     rest[..end].parse().ok()
 }
 
-/// A running sysbench.
 #[derive(Debug)]
 pub struct Sysbench {
     child: Child,
@@ -92,7 +88,6 @@ pub struct Sysbench {
 }
 
 impl Sysbench {
-    /// Starts it in the cgroup `group`.
     pub fn start(load: Load, group: &Path, log: &Path) -> Result<Self> {
         let mut command = Command::new("sysbench");
         command
@@ -120,7 +115,7 @@ impl Sysbench {
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if line.starts_with("FATAL") {
-                    // The log only helps whoever reads the failure; without it the load goes on.
+                    // The log only helps to diagnose a failure; the load continues without it.
                     let _ = writeln!(fatal, "{line}");
                 }
                 shared
@@ -136,12 +131,11 @@ impl Sysbench {
         })
     }
 
-    /// What it has said so far.
     pub fn said(&self) -> Said {
         *self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fails when it ended although nobody asked it to.
+    /// Fails if it ended unexpectedly.
     pub fn ensure_running(&mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait()? {
             let text = std::fs::read(&self.log).unwrap_or_default();
@@ -153,9 +147,8 @@ impl Sysbench {
         Ok(())
     }
 
-    /// Ends it.
     pub fn stop(mut self) {
-        // A process that is already gone needs no signal.
+        // It may be gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

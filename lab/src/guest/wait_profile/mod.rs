@@ -1,10 +1,10 @@
-//! Where the tasks of the load spend a window of time, seen by BPF programs (`bpf/waits.bpf.c`).
+//! Where the tasks of the load spend a window of time, measured by BPF programs (`bpf/waits.bpf.c`).
 //!
-//! The programs are attached while the load is quiet and know the window before it begins, so nothing
-//! happens at its edges. Spinning is left out where the kernel does not let programs at its slow path,
-//! and the report says so.
+//! The programs are attached while the load is quiet and know the window before it begins, so there are no
+//! edge effects. Spinning is skipped if the kernel refuses programs at its slow path; the report then says
+//! so.
 //!
-//! Invariant: nothing is pinned, so the programs are gone with the [`Tracer`].
+//! Invariant: nothing is pinned, so the programs are detached with the [`Tracer`].
 
 mod symbols;
 
@@ -26,7 +26,7 @@ use crate::load::clock::monotonic_ns;
 use crate::protocol::{Doing, Place, WaitProfile};
 use symbols::Symbols;
 
-// The definitions of the records in `bpf/record.h`.
+// The record definitions of `bpf/record.h`.
 include!(concat!(env!("OUT_DIR"), "/waits.rs"));
 
 use generated::types;
@@ -36,7 +36,7 @@ const _: () = assert!(size_of::<types::place>() == 8);
 const _: () = assert!(size_of::<types::spent>() == 16);
 const _: () = assert!(size_of::<types::control>() == 32);
 
-/// An object file as libelf wants it: aligned.
+/// An object file, aligned as libelf requires.
 #[repr(C, align(8))]
 struct Aligned<const N: usize>([u8; N]);
 
@@ -45,12 +45,12 @@ static WAITS: &Aligned<{ include_bytes!(concat!(env!("OUT_DIR"), "/waits.o")).le
 
 /// The section that both sides write.
 const CONTROL: &str = ".data.control";
-/// Programs behind the slow path of spinlocks.
+/// Prefix of the programs at the slow path of spinlocks.
 const SPIN: &str = "spin_";
-/// A program that is under way when the others are stopped is done after this.
+/// A program still running when the others are stopped has ended after this.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Looks at a group for so many seconds, from now, and prints the report.
+/// Profiles a group for this many seconds, from now, and prints the report.
 ///
 /// # Errors
 /// Those of [`Tracer`].
@@ -62,16 +62,15 @@ pub fn look(group: &Path, seconds: u32) -> Result<()> {
     Ok(writeln!(std::io::stdout(), "{report}")?)
 }
 
-/// The programs, attached.
 pub struct Tracer {
-    /// Before the object: programs are detached first.
+    /// Before the object, so that programs are detached first.
     _links: Vec<Link>,
     object: Object,
     no_spinning: Option<String>,
 }
 
 impl Tracer {
-    /// Attaches the programs to what happens to tasks of `group` and the groups below it.
+    /// Attaches the programs for tasks of `group` and the groups below it.
     ///
     /// # Errors
     /// The kernel refuses the programs at the scheduler's tracepoints.
@@ -109,7 +108,7 @@ impl Tracer {
         })
     }
 
-    /// Stops the programs once the window is over, and reads what they saw.
+    /// Stops the programs after the window and reads their results.
     pub fn take(&self) -> Result<WaitProfile> {
         let control = self.control()?;
         let begin_ns = get(&control, offset_of!(types::control, begin_ns));
@@ -135,7 +134,7 @@ impl Tracer {
                 add(doing as u32, stack, ns, times);
             }
         }
-        // What had begun and not ended.
+        // States that began and have not ended.
         let states = self.map("states")?;
         let mut tasks = 0;
         for key in states.keys() {
@@ -159,7 +158,7 @@ impl Tracer {
         })
     }
 
-    /// Gives stacks the names of their functions; those with the same names become one.
+    /// Resolves stacks to function names and merges stacks with the same names.
     fn named(&self, spent: &BTreeMap<(u32, i32), (u64, u64)>) -> Result<Vec<Place>> {
         let symbols = Symbols::parse(&files::read(Path::new("/proc/kallsyms"))?);
         let stacks = self.map("stacks")?;
@@ -207,7 +206,7 @@ impl Tracer {
     }
 }
 
-/// Loads the programs, for the tasks of a cgroup this deep.
+/// Loads the programs for the tasks of a cgroup at this level.
 fn load(cgroup: u64, level: u32, spinning: bool) -> Result<Object> {
     listen();
     said().clear();
@@ -232,7 +231,7 @@ fn load(cgroup: u64, level: u32, spinning: bool) -> Result<Object> {
     };
     attempt().map_err(|error| {
         let said = said();
-        // The verifier's last word before its statistics, or else libbpf's first.
+        // The verifier's last line before its statistics, or else libbpf's first line.
         let verdict = said.iter().position(|line| line.starts_with("processed "));
         let verdict = verdict.and_then(|at| said.get(at.checked_sub(1)?));
         let failed = || said.iter().find(|line| line.contains("failed"));
@@ -249,7 +248,7 @@ fn said() -> std::sync::MutexGuard<'static, Vec<String>> {
     SAID.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps what libbpf says off the console.
+/// Keeps libbpf's output off the console.
 fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -272,7 +271,7 @@ fn doing_of(number: u32) -> Option<Doing> {
     .find_map(|(in_kernel, doing)| (in_kernel.0 == number).then_some(doing))
 }
 
-/// The functions of a stack. All addresses but the first are behind the call that they come from.
+/// The functions of a stack. All addresses but the first are return addresses, one behind the call.
 fn names(symbols: &Symbols, stack: &[u8]) -> Vec<String> {
     let addresses = stack.chunks_exact(8).map(|bytes| get(bytes, 0));
     addresses

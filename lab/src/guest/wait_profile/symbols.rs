@@ -1,18 +1,18 @@
 //! Names of the kernel's functions by address, from the text of /proc/kallsyms.
 
-/// The functions, in the order of their addresses.
+/// The functions, sorted by address.
 #[derive(Debug, Default)]
 pub(super) struct Symbols(Vec<(u64, String)>);
 
 impl Symbols {
-    /// Reads the table. Only functions count, and a compiler's suffix (`.isra.0`, `.part.0`) does not.
+    /// Parses the table. Keeps only functions, without a compiler's suffix (`.isra.0`, `.part.0`).
     pub(super) fn parse(text: &str) -> Self {
         let mut symbols: Vec<(u64, String)> = text.lines().filter_map(function).collect();
         symbols.sort_by_key(|(address, _)| *address);
         Self(symbols)
     }
 
-    /// The function that an address lies in.
+    /// The function that contains an address.
     pub(super) fn name(&self, address: u64) -> Option<&str> {
         let after = self.0.partition_point(|(start, _)| *start <= address);
         let (start, name) = self.0.get(after.checked_sub(1)?)?;

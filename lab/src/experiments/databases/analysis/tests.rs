@@ -11,8 +11,8 @@ use crate::protocol::databases::DatabasesReport;
 use crate::protocol::databases::{Color, DatabaseReport, DatabaseSample};
 use crate::{report, table};
 
-/// Two containers through six phases of five seconds; `served` says what is served of what is
-/// asked.
+/// Two containers through six phases of five seconds; `served` is the fraction of the offered load that is
+/// served.
 fn record(settings: &Settings, served: f64) -> RunRecord {
     let mut containers = Vec::new();
     for job in &settings.containers {
@@ -119,7 +119,7 @@ fn transactions_and_satisfied_time_are_what_was_sampled() {
     assert!((figures.containers[0].transactions - 5.0 * 0.6 * 3850.0).abs() < 1e-6);
     assert!((figures.transactions - 5.0 * 0.6 * 7800.0).abs() < 1e-6);
     assert!((figures.phase_transactions[3] - 5.0 * 0.6 * 200.0).abs() < 1e-6);
-    // A asks for 850 of 1000 and never gets it; B asks for 550 and gets it at the high load only.
+    // A wants 850 of 1000 and never gets it; B wants 550 and gets it at the high load only.
     assert_eq!(figures.containers[0].satisfied, Some(0.0));
     assert_eq!(figures.containers[1].satisfied, Some(0.5));
     assert_eq!(figures.satisfied, Some(0.25));

@@ -35,7 +35,7 @@ fn the_innermost_function_with_a_meaning_decides() {
         blocked(&[&throttled[..], &WRITE].concat()),
         Class::Wait(Reason::BalanceDirtyPages)
     );
-    // A transaction that is waited for on the way to the list of orphans is the journal's.
+    // A wait for a transaction on the way to the orphan list belongs to the journal.
     let journal = [
         "schedule",
         "wait_transaction_locked",
@@ -149,7 +149,7 @@ fn a_lock_that_an_interrupt_takes_is_not_that_of_the_function_it_interrupts() {
     ];
     let stack = [&slow[..], &tick].concat();
     assert_eq!(spinning(&stack), Class::Wait(Reason::OtherSpinlock));
-    // Nor is one that is taken on the way to waking somebody.
+    // The same holds for a lock taken on the way to waking a task.
     let wakes = ["try_to_wake_up", "wakeup_kswapd", "get_page_from_freelist"];
     let stack = [&slow[..], &wakes].concat();
     assert_eq!(spinning(&stack), Class::Wait(Reason::OtherSpinlock));
