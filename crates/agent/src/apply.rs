@@ -1,8 +1,8 @@
 //! The only writer to the host: takes a plan, keeps the journal, respects foreign writers.
 //!
 //! For each write: read the knob; decide who owns it; record its prior value (one batch for the plan, on disk
-//! before the first write); record the new value; submit to the writer's threads. A group whose write is
-//! stuck in the kernel is skipped until that write comes back; no other group waits for it.
+//! before the first write); record the new value; submit to the writer's threads. A knob whose write is
+//! stuck in the kernel is skipped until that write returns or times out; no other knob waits for it.
 //!
 //! `owner.rs` decides who owns a knob. A knob of the user's is left alone, and the journal forgets it, so
 //! that we never restore it ([`foreign`]).

@@ -1,6 +1,6 @@
 //! Disks with knobs of their scheduler or of io.cost: finds them, holds them open and reads them.
 //!
-//! The disks are few and each has one short file, so they are read every tick. A disk that vanished or
+//! The disks are few and their files are short, so they are read every tick. A disk that vanished or
 //! changed its scheduler is dropped. A disk that cannot be read stays, with unknown values, and affects
 //! nothing else.
 

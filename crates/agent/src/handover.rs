@@ -92,7 +92,7 @@ impl Handover {
         let first = lines.next().and_then(checked).ok_or_else(damaged)?;
         if first != header(boot) {
             let path = path.display();
-            return Err(format!("{path} is of another boot or of another version"));
+            return Err(format!("{path} is of another boot or format"));
         }
         let json = lines.next().and_then(checked).ok_or_else(damaged)?;
         let left: Handover = serde_json::from_str(json).map_err(|_| damaged())?;

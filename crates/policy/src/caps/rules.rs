@@ -26,7 +26,7 @@
 //!   the asking groups bring into memory, as far as that is known, but at least a sixteenth of their
 //!   percentages;
 //! - *floors*: no cap falls below what must stay;
-//! - *unknown moves nothing*: a cap does not move if its group cannot be read, and no cap moves if the host
+//! - *unknown moves nothing*: a cap does not move if its group cannot be read, and no cap falls if the host
 //!   cannot be read.
 //!
 //! Units: bytes, percent, seconds.
