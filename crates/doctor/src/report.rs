@@ -66,7 +66,8 @@ pub struct HostReport {
     pub groups_total: usize,
     /// Time between the two reads.
     pub window_s: Option<f64>,
-    /// The mechanism that serves each disk by weight: `bfq`, `io.cost` or `none`. Disks for which it is unknown are left out.
+    /// The mechanism that serves each disk by weight: `bfq`, `io.cost` or `none`. Disks for which it is
+    /// unknown are left out.
     pub disks: BTreeMap<String, &'static str>,
 }
 

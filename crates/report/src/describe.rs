@@ -1,8 +1,8 @@
 //! One description of everything the agent reports: the report's fields and the metrics.
 //!
-//! The table in [`fields`](crate::fields) feeds the metrics of `justitia-web`, `justitia
-//! status --fields` and `docs/metrics.md`. A field has a name in the report's JSON, a metric, or
-//! both; a test holds the table against the serialized report, in both directions.
+//! The table in [`fields`](crate::fields) feeds the metrics of `justitia-web`, `justitia status --fields` and
+//! `docs/metrics.md`. A field has a name in the report's JSON, a metric, or both; a test holds the table
+//! against the serialized report, in both directions.
 //!
 //! Metrics follow the conventions of `OpenMetrics` 1.0 and of Prometheus: base units (seconds, bytes, ratios
 //! of 0 to 1), the unit at the end of the name, `_total` for counters. An unknown value has no sample; it is

@@ -215,7 +215,8 @@ pub struct DeviceStatus {
     pub low_latency: Option<bool>,
     /// Value of `low_latency` before the agent changed it; `None`: unchanged.
     pub prior: Option<bool>,
-    /// Another program changed a knob of the disk while the agent held it, so the agent leaves the disk alone.
+    /// Another program changed a knob of the disk while the agent held it, so the agent leaves the disk
+    /// alone.
     pub foreign: bool,
     /// All its knobs: BFQ's, or io.cost's.
     #[serde(default)]

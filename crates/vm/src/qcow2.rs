@@ -18,7 +18,8 @@ pub struct Header {
     /// Size of the virtual disk.
     pub disk_bytes: u64,
     pub cluster_bytes: u64,
-    /// The backing file as the header names it: a path relative to the image's directory, an absolute path, or a description (`json:`, `nbd:`).
+    /// The backing file as the header names it: a path relative to the image's directory, an absolute path,
+    /// or a description (`json:`, `nbd:`).
     pub backing: Option<String>,
 }
 

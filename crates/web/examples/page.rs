@@ -1,5 +1,5 @@
-//! Serves the live page with made-up groups, for work on the page: `cargo run -p justitia-web --example page
-//! -- [GROUPS] [ADDRESS]`, 8 groups by default.
+//! Serves the live page with made-up groups, for work on the page:
+//! `cargo run -p justitia-web --example page -- [GROUPS] [ADDRESS]`, 8 groups by default.
 //!
 //! Ctrl-C ends it. To see the page with a stuck agent, stop the process (`kill -STOP`); to see it without an
 //! agent, end the process.

@@ -6,8 +6,8 @@
 //!                                                  +-- history: the last ten minutes
 //! ```
 //!
-//! [`justitia_report::describe`] is the one description of all fields: the metrics, `justitia status
-//! --fields` and `docs/metrics.md` come from it.
+//! [`justitia_report::describe`] is the one description of all fields: the metrics,
+//! `justitia status --fields` and `docs/metrics.md` come from it.
 //!
 //! Invariants: the agent never waits for a client, and reads nothing from this process. Clients can change
 //! nothing. Memory is bounded whatever clients do and however many groups there are. The page loads nothing

@@ -56,7 +56,8 @@ pub(super) struct Wire {
 pub(super) enum Heard {
     /// Number of bytes; zero: the client has closed its end.
     Bytes(usize),
-    /// The client does not speak TLS where it is required. The stream is in plain text from now on, for the answer.
+    /// The client does not speak TLS where it is required. The stream is in plain text from now on, for the
+    /// answer.
     NoTls,
 }
 

@@ -1,4 +1,5 @@
-//! Tests beside the table: no finding on a guest without pitfalls, none for the wrong group, and a thousand groups.
+//! Tests beside the table: no finding on a guest without pitfalls, none for the wrong group, and a thousand
+//! groups.
 
 use std::fs;
 use std::path::PathBuf;

@@ -17,7 +17,8 @@ pub struct Reclaimed {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GuardStatus {
-    /// Memory to keep free above the watermarks: the standing reserve, and reservations that are not taken up yet.
+    /// Memory to keep free above the watermarks: the standing reserve, and reservations that are not taken up
+    /// yet.
     pub reserve_bytes: u64,
     /// Part of the reserve that is reserved for groups.
     pub reserved_bytes: u64,
@@ -29,7 +30,8 @@ pub struct GuardStatus {
     pub asked_bytes: u64,
     /// Page cache of the root cgroup and of unmanaged groups.
     pub unmanaged_file_bytes: Option<u64>,
-    /// Page cache left to the root cgroup and to unmanaged groups while memory is scarce. `None`: the guard does not bound it, because the multi-generational LRU would take from protected groups too.
+    /// Page cache left to the root cgroup and to unmanaged groups while memory is scarce. `None`: the guard
+    /// does not bound it, because the multi-generational LRU would take from protected groups too.
     pub unmanaged_share_bytes: Option<u64>,
     /// Bytes requested through `memory.reclaim` since the agent began, by writes that ended.
     pub asked_total_bytes: u64,

@@ -82,7 +82,9 @@ fn kernel_device(major: u32, minor: u32) -> u64 {
 pub enum Tier {
     /// By fexit of `filemap_read`: every request, exactly.
     Function,
-    /// At the tracepoint `mm_filemap_get_pages`, on kernels that cannot attach behind functions. It misses a request that lies within the same thread's previous one and has the same end. When a request waits for a page, it sometimes misses the pages before that one.
+    /// At the tracepoint `mm_filemap_get_pages`, on kernels that cannot attach behind functions. It misses a
+    /// request that lies within the same thread's previous one and has the same end. When a request waits for
+    /// a page, it sometimes misses the pages before that one.
     Tracepoint,
 }
 
