@@ -2,7 +2,8 @@
 //!
 //! Three layers: **facts** ([`gather()`] reads the host once, and counters twice), **checks** ([`CHECKS`],
 //! pure functions of the facts) and the **report** ([`Report`]). A check has one of three results: it found
-//! something, all is well, or it could not tell and says why. A check with unknown facts never ends as well.
+//! something, all is well, or it could not tell and says why. A check with unknown facts never reports that
+//! all is well.
 //!
 //! Follows `LinkedIn`'s account of cgroups under memory pressure: a limit reserves nothing; page cache counts
 //! against it, and anonymous memory takes its place; memory outside all limits is taken from everybody. The

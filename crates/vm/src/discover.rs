@@ -45,7 +45,7 @@ pub struct Held {
     pub direct: bool,
 }
 
-/// Who runs a machine.
+/// The software that runs a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Manager {

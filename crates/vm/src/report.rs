@@ -29,7 +29,7 @@ pub struct Report {
 pub struct MachineReport {
     pub name: String,
     pub pid: u32,
-    /// Who runs it: `machine` (libvirt, machined, Proxmox), `kata`, `container`, `plain`.
+    /// Its manager: `machine` (libvirt, machined, Proxmox), `kata`, `container`, `plain`.
     pub manager: String,
     pub group: Option<String>,
     /// Its weight among the machines.

@@ -77,7 +77,7 @@ fn kernel_device(major: u32, minor: u32) -> u64 {
     u64::from(major) << 20 | u64::from(minor)
 }
 
-/// Where requests are counted.
+/// The hook at which requests are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
     /// By fexit of `filemap_read`: every request, exactly.
