@@ -6,8 +6,8 @@
 //! all is well.
 //!
 //! Follows `LinkedIn`'s account of cgroups under memory pressure: a limit reserves nothing; page cache counts
-//! against it, and anonymous memory takes its place; memory outside all limits is taken from everybody. The
-//! other checks are for traps of the kernel's knobs that Justitia met.
+//! against it, and anonymous memory takes its place; workloads outside all limits take memory from everybody.
+//! The other checks are for traps of the kernel's knobs that Justitia met.
 //!
 //! Invariants: nothing is written. Each file is read once; only the counters behind rates are read a second
 //! time. Each check has its own section in `docs/doctor.md`.
