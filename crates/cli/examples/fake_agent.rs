@@ -1,13 +1,13 @@
-//! An agent without a host: serves made-up groups whose numbers move, for looking at screens.
+//! An agent without a host: serves made-up groups with changing numbers, for work on the screens.
 //!
 //! ```text
 //! cargo run -p justitia-cli --example fake_agent -- /tmp/fake 8
 //! justitia top --state-dir /tmp/fake
 //! ```
 //!
-//! The counters are invented (waves, no randomness), the decisions are real: every tick goes
-//! through the policy. Arguments: the state directory, the number of groups (8 if left out). It
-//! touches no cgroup and needs no privileges; Ctrl-C ends it.
+//! The counters are invented (waves, no randomness). The decisions are real: every tick goes through the
+//! policy. Arguments: the state directory, and the number of groups (8 by default). It touches no cgroup and
+//! needs no privileges. Ctrl-C ends it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -111,12 +111,12 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Between 0 and 1, once around in `period` ticks.
+/// A wave between 0 and 1 with a period of `period` ticks.
 fn wave(tick: u64, period: f64, phase: f64) -> f64 {
     0.5 + 0.5 * ((tick as f64 / period + phase) * std::f64::consts::TAU).sin()
 }
 
-/// The ancestor of all groups: not managed.
+/// The unmanaged ancestor of all groups.
 fn pods() -> Group {
     Group {
         id: GroupId(1),
@@ -184,7 +184,7 @@ fn group(n: u64) -> Group {
     }
 }
 
-/// One second of a group's life. Every fourth group rests.
+/// Advances a group's counters by one second. Every fourth group is idle.
 fn live(group: &mut Group, tick: u64) {
     let n = group.id.0;
     let busy = n % 4 != 1;

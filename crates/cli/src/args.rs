@@ -1,4 +1,4 @@
-//! The arguments, once: help, completions and man pages come from here.
+//! Defines the command line. Help, completions and man pages are generated from it.
 
 use std::path::PathBuf;
 
@@ -110,7 +110,7 @@ pub(crate) enum Command {
     },
 }
 
-/// The whole command, for help, completions and man pages.
+/// The complete command, for help, completions and man pages.
 pub(crate) fn command() -> clap::Command {
     Cli::command()
 }

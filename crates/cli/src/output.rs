@@ -1,7 +1,7 @@
-//! The one place that prints: tables that fit the terminal, JSON, color for those who can see it.
+//! All output of the commands: tables that fit the terminal, JSON, and color on terminals that show it.
 //!
-//! What is printed says names that anybody chose. Text goes out as a [`Page`], in which such a name cannot
-//! hold a line break or anything that a terminal obeys.
+//! Output contains names that untrusted users chose. All text is printed as a [`Page`], which replaces line
+//! breaks and terminal controls in such names.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,34 +15,32 @@ use justitia_report::status::Problem;
 use justitia_report::text::{printable, printable_json};
 use serde::Serialize;
 
-/// Lines to print. `write!` and `writeln!` add a line; line breaks count only at its beginning and end.
+/// Text to print. `write!` and `writeln!` add a line. Line breaks are kept only at its beginning and end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Page {
     text: String,
 }
 
 impl Page {
-    /// A page that says nothing yet.
     pub(crate) fn new() -> Page {
         Page::default()
     }
 
-    /// A text that the program itself made, completions for example.
+    /// A page of text that the program itself generated, such as completions. It is not sanitized.
     pub(crate) fn own(text: String) -> Page {
         Page { text }
     }
 
-    /// Adds words of ours.
+    /// Adds text that needs no sanitizing.
     pub(crate) fn push_str(&mut self, words: &'static str) {
         self.text.push_str(words);
     }
 
-    /// Adds a page.
     pub(crate) fn append(&mut self, page: &Page) {
         self.text.push_str(&page.text);
     }
 
-    /// What `write!` calls.
+    /// Called by `write!`.
     pub(crate) fn write_fmt(&mut self, line: fmt::Arguments<'_>) {
         let line = line.to_string();
         let words = line.trim_matches('\n');
@@ -54,18 +52,17 @@ impl Page {
         }
     }
 
-    /// Adds words in a color.
     pub(crate) fn paint(&mut self, screen: Screen, color: Color, words: &str) {
         self.text.push_str(&screen.paint(color, &printable(words)));
     }
 
-    /// Adds what did not work, and what to do.
+    /// Adds cause and remedy of a problem.
     pub(crate) fn problem(&mut self, problem: &Problem) {
         writeln!(self, "\nproblem: {}", problem.cause);
         writeln!(self, "  {}", problem.remedy);
     }
 
-    /// Adds words, in lines that fit the screen; those after the first are indented by `rest`.
+    /// Adds a text wrapped to the screen. `first` begins its first line, and `rest` begins the others.
     pub(crate) fn wrapped(&mut self, screen: Screen, first: &str, rest: &str, words: &str) {
         let width = screen.width.unwrap_or(usize::MAX);
         let mut line = first.to_owned();
@@ -86,12 +83,12 @@ impl Page {
         writeln!(self, "{line}");
     }
 
-    /// Prints to stdout. A reader that has seen enough (`| head`) is no error.
+    /// Prints to stdout. A closed pipe (`| head`) is not an error.
     pub(crate) fn print(&self) -> Result<()> {
         self.flush().map(|_| ())
     }
 
-    /// The same; `false` when nobody reads any more.
+    /// As [`Page::print`]; `false`: the reader has closed the pipe.
     pub(crate) fn flush(&self) -> Result<bool> {
         let mut stdout = io::stdout().lock();
         let written = stdout.write_all(self.text.as_bytes());
@@ -116,7 +113,6 @@ impl fmt::Display for Page {
     }
 }
 
-/// Prints one line.
 pub(crate) fn print_line(line: fmt::Arguments<'_>) -> Result<()> {
     let mut page = Page::new();
     writeln!(page, "{line}");
@@ -128,7 +124,7 @@ pub(crate) fn print_json(record: &impl Serialize) -> Result<()> {
     json(&serde_json::to_string_pretty(record)?).print()
 }
 
-/// Prints a record as one line of JSON; `false` when nobody reads any more.
+/// Prints a record as one line of JSON; `false`: the reader has closed the pipe.
 pub(crate) fn print_json_line(record: &impl Serialize) -> Result<bool> {
     json(&serde_json::to_string(record)?).flush()
 }
@@ -139,13 +135,13 @@ fn json(text: &str) -> Page {
     Page::own(text)
 }
 
-/// Says something on stderr, in one write, so that lines of other processes do not come in between. Who has
-/// closed stderr does not want to know.
+/// Prints to stderr in one write, so that lines of other processes do not interleave. Errors are ignored:
+/// whoever closed stderr does not want the text.
 pub(crate) fn complain(page: &Page) {
     let _ = io::stderr().lock().write_all(page.text.as_bytes());
 }
 
-/// Shows on a terminal how far a long run is, in place of what it showed before; `None` ends that line.
+/// Shows the progress of a long run on a terminal, over its previous line; `None` ends the line.
 pub(crate) fn progress(line: Option<fmt::Arguments<'_>>) {
     let mut page = Page::new();
     match line {
@@ -158,18 +154,18 @@ pub(crate) fn progress(line: Option<fmt::Arguments<'_>>) {
     complain(&page);
 }
 
-/// Where output goes.
+/// Properties of the output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Screen {
-    /// Columns, if there is a limit.
+    /// Width in columns; `None`: unlimited.
     pub(crate) width: Option<usize>,
-    /// Whether colors can be seen and are wanted.
+    /// The terminal shows colors and the user wants them.
     pub(crate) colors: bool,
 }
 
 impl Screen {
-    /// What stdout is: a terminal with its width, or a file without limits. Who exports `COLUMNS`
-    /// says how wide it is, whatever it is.
+    /// The properties of stdout: a terminal has its width, a file has no limit. `COLUMNS` overrides the width
+    /// of both.
     pub(crate) fn stdout() -> Screen {
         let terminal = io::stdout().is_terminal();
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -187,7 +183,6 @@ impl Screen {
         }
     }
 
-    /// A text in that color.
     fn paint(self, color: Color, text: &str) -> String {
         let code = match color {
             Color::Green => 32,
@@ -202,14 +197,12 @@ impl Screen {
     }
 }
 
-/// A column of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
-    /// Its head.
     pub(crate) head: &'static str,
-    /// Numbers stand to the right.
+    /// Aligned to the right, as numbers are.
     pub(crate) right: bool,
-    /// Columns of the highest rank are left out first when the terminal is narrow; 0 never is.
+    /// On a narrow terminal, columns of the highest rank are left out first; columns of rank 0 never are.
     pub(crate) rank: u8,
 }
 
@@ -227,7 +220,7 @@ impl Column {
     }
 }
 
-/// A table: aligned, and as wide as it may be.
+/// A table with aligned columns that fits the screen.
 #[derive(Debug)]
 pub(crate) struct Table {
     columns: Vec<Column>,
@@ -235,7 +228,6 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table without rows.
     pub(crate) fn new(columns: &[Column]) -> Table {
         Table {
             columns: columns.to_vec(),
@@ -243,7 +235,7 @@ impl Table {
         }
     }
 
-    /// Adds a row of as many cells as there are columns.
+    /// Adds a row, which must have one cell per column.
     pub(crate) fn row(&mut self, mut cells: Vec<(String, Option<Color>)>) {
         debug_assert_eq!(cells.len(), self.columns.len());
         for (cell, _) in &mut cells {
@@ -254,7 +246,6 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table as text.
     pub(crate) fn render(&self, screen: Screen) -> Page {
         let mut shown: Vec<usize> = (0..self.columns.len()).collect();
         let mut widths: Vec<usize> = self
@@ -285,8 +276,8 @@ impl Table {
                     None => break,
                 }
             }
-            // What cannot be left out is cut, the first column, from its front: ends of paths
-            // tell groups apart.
+            // If the table is still too wide, cut the first column from its front: the ends of paths
+            // distinguish groups.
             let excess = total(&shown, &widths).saturating_sub(limit);
             if let Some(&first) = shown.first() {
                 widths[first] = widths[first]
@@ -369,7 +360,7 @@ pub(crate) fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".into(), |share| format!("{:.1}%", share * 100.0))
 }
 
-/// So many things.
+/// `1 group`, `3 groups`.
 pub(crate) fn number(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),
@@ -377,7 +368,7 @@ pub(crate) fn number(count: usize, what: &str) -> String {
     }
 }
 
-/// A knob's value: bytes readable, anything else as it is.
+/// A knob's value: a memory knob's bytes as a readable size, anything else unchanged.
 pub(crate) fn knob_value(value: &str, memory: bool) -> String {
     match value.parse() {
         Ok(bytes) if memory => Bytes(bytes).to_string(),

@@ -1,4 +1,4 @@
-//! From arguments and configuration file to the agent's settings: arguments win.
+//! Combines configuration file and arguments into the agent's settings. Arguments win.
 
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ pub(crate) fn load(args: &ConfigArgs) -> Result<Settings> {
     Ok(settings)
 }
 
-/// The same with what the arguments say about the policy.
+/// The configuration file's settings, overridden by the policy arguments.
 pub(crate) fn with_policy(config: &ConfigArgs, policy: &PolicyArgs) -> Result<Settings> {
     let mut settings = load(config)?;
     if let Some(mode) = &policy.mode {
@@ -88,7 +88,7 @@ pub(crate) fn check_globs(globs: &[String]) -> Result<()> {
 }
 
 impl PolicyArgs {
-    /// Whether any of them was given.
+    /// Whether any of these arguments was given.
     pub(crate) fn any(&self) -> bool {
         !self.manage.is_empty()
             || !self.exclude.is_empty()
@@ -98,7 +98,7 @@ impl PolicyArgs {
     }
 }
 
-/// What went wrong with a cgroup, and which kind of failure it is.
+/// Converts a cgroup error, with the exit code for its kind.
 pub(crate) fn cgroup_error(error: &justitia_cgroup::Error) -> Error {
     if matches!(error, justitia_cgroup::Error::Denied { .. }) {
         Error::environment(error, error.remedy())

@@ -1,8 +1,8 @@
-//! The programs that belong to this one: `justitia lab`, `justitia probe` and `justitia web` are each a program
-//! of their own, so that the agent's links neither a database's client nor a server.
+//! Runs the sibling programs: `justitia lab`, `justitia probe` and `justitia web` are separate programs, so
+//! that the agent's program links neither a database client nor a server.
 //!
-//! They are looked for beside this program, then in `../lib/justitia`, and nowhere that a search path names:
-//! root runs them.
+//! They are searched beside this program, then in `../lib/justitia`, and never in `PATH`, because root runs
+//! them.
 
 use std::env;
 use std::os::unix::process::CommandExt as _;
@@ -12,14 +12,14 @@ use std::process::Command;
 use anyhow::Result;
 use justitia_agent::Error;
 
-/// Becomes the program of this name, with what was said behind the command.
+/// Replaces this process by the program of this name, with the arguments after the command.
 pub(crate) fn hand_over(name: &str) -> Result<()> {
     let program = find(name)?;
     let error = Command::new(&program).args(env::args_os().skip(2)).exec();
     Err(Error::io("run", &program, &error).into())
 }
 
-/// Where the program of this name is.
+/// Path of the program of this name.
 pub(crate) fn find(name: &str) -> Result<PathBuf, Error> {
     let own = env::current_exe().map_err(|error| {
         Error::failed(

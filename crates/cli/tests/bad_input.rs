@@ -1,4 +1,4 @@
-//! Bad input to the binary: one line of cause, one of remedy, the right exit code, nothing changed.
+//! Tests bad input to the program: one line of cause, one of remedy, the right exit code, nothing changed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,7 +14,7 @@ fn justitia(arguments: &[&str]) -> Output {
     command.output().expect("run justitia")
 }
 
-/// Cause and remedy of a refusal; checks its form.
+/// Runs a command that must refuse, checks the form of the refusal, and returns cause and remedy.
 fn refused(arguments: &[&str], codes: &[i32]) -> (String, String) {
     let output = justitia(arguments);
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -146,7 +146,7 @@ fn a_wrong_configuration_is_wrong_usage_and_names_the_line() {
         cause.contains("/nonexistent/justitia.toml: no such file"),
         "{cause}"
     );
-    // A directory is not readable as a file, whoever asks.
+    // A directory cannot be read as a file, not even by root.
     let (cause, _) = refused(&["run", "--config", "/"], &[2]);
     assert!(cause.contains("cannot read the configuration /"), "{cause}");
 }
@@ -237,8 +237,8 @@ fn the_guards_configuration_is_checked() {
     }
 }
 
-/// On a host without cgroup v2 memory or without permission this is exit code 69, elsewhere no
-/// group matches: in each case the host stays as it is.
+/// Exit code 69 on a host without cgroup v2 memory or without permission; elsewhere no group matches. In both
+/// cases the host is unchanged.
 #[test]
 fn a_host_that_cannot_or_a_glob_that_matches_nothing_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -258,7 +258,7 @@ fn a_host_that_cannot_or_a_glob_that_matches_nothing_changes_nothing() {
     assert!(!Path::new(state).join("agent.sock").exists());
 }
 
-/// `run` logs to stderr too; the last two lines are the refusal.
+/// As [`refused`] for `run`, which also logs to stderr: the last two lines are the refusal.
 fn refused_after_log(arguments: &[&str]) -> (String, String) {
     let output = justitia(arguments);
     let stderr = String::from_utf8(output.stderr).unwrap();

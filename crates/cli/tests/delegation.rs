@@ -1,10 +1,10 @@
-//! Who may declare whose color under real runtimes, on a stock kernel: containers of crun, runc and
-//! Podman and services of systemd declare their own from inside, by `justitia probe` and by hand, and an
-//! agent outside hears it; a sibling's and the parent's they cannot. One boot, ignored by default;
-//! `cargo test --release -p justitia-cli --test delegation -- --ignored --nocapture`.
+//! Tests under real runtimes, on a stock kernel, which groups may declare which colors: containers of crun,
+//! runc and Podman and services of systemd declare their own color from inside, by `justitia probe` and by
+//! hand, and an agent outside reads it. They cannot declare a sibling's or the parent's. One boot, ignored by
+//! default; `cargo test --release -p justitia-cli --test delegation -- --ignored --nocapture`.
 //!
-//! What the guest does is in `delegation/guest.sh`, what each container does in `delegation/inside.sh`.
-//! `docs/colors.md` ("What a container needs") says of each runtime what this shows.
+//! The guest runs `delegation/guest.sh`, each container `delegation/inside.sh`. `docs/colors.md` ("What a
+//! container needs") documents the results for each runtime.
 
 #[path = "../../../lab/tests/common/mod.rs"]
 mod common;
@@ -23,7 +23,7 @@ const DENIED: &str = "Permission denied";
 const READ_ONLY: &str = "Read-only file system";
 const UNSEEN: &str = "not to be seen";
 
-/// A container or service: what comes of its own color, of a sibling's and of its parent's.
+/// A container or service, and the results of declaring its own color, and a sibling's and its parent's.
 struct Case {
     name: &'static str,
     own: &'static str,
@@ -44,12 +44,12 @@ const CASES: [Case; 24] = [
     case("runc-ro", READ_ONLY, UNSEEN),
     case("runc-user", DENIED, DENIED),
     case("runc-chown", SET, DENIED),
-    // runc gives a cgroup to the container's user only where systemd makes it.
+    // runc gives a cgroup to the container's user only if systemd created it.
     case("runc-userns", DENIED, DENIED),
     case("runc-scope-user", SET, DENIED),
     case("runc-scope-userns", SET, DENIED),
     case("crun-scope-userns", SET, DENIED),
-    // Why nobody should mount the host's tree for a container whose root is the host's.
+    // The reason not to mount the host's tree in a container whose root is the host's root.
     case("crun-tree", SET, SET),
     case("podman-plain", READ_ONLY, UNSEEN),
     case("podman-unmask", SET, UNSEEN),
@@ -64,7 +64,7 @@ const CASES: [Case; 24] = [
 ];
 
 impl Said {
-    /// What a container says of one thing that it tried.
+    /// A container's result of one attempt.
     fn of(&self, name: &str, what: &str) -> &str {
         let mut lines = self.text(name).lines();
         let found = lines.find_map(|line| line.strip_prefix(what)?.strip_prefix(':'));
@@ -72,7 +72,7 @@ impl Said {
         found.trim()
     }
 
-    /// The groups of which the agent heard a color while this container was there, and its reason.
+    /// The groups with a declared color, and its reason, that the agent reported while this container ran.
     fn heard(&self, name: &str) -> Vec<(String, String)> {
         let text = self.text(&format!("{name}.heard"));
         let list: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));

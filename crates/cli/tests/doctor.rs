@@ -1,5 +1,5 @@
-//! `justitia doctor` as a user runs it, on whatever host this is: cgroup v1, v2 or hybrid, root or
-//! not. What it finds is the host's business; that it fits together is ours.
+//! Tests `justitia doctor` as a user runs it, on any host: cgroup v1, v2 or hybrid, as root or not. The
+//! findings depend on the host; the tests check that the output is consistent.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn doctor(arguments: &[&str]) -> Output {
-    // Neither a configuration nor an agent of this host's is to be asked.
+    // Use neither the configuration nor an agent of this host.
     let dir = tempfile::tempdir().expect("a directory");
     let mut command = Command::new(env!("CARGO_BIN_EXE_justitia"));
     command.arg("doctor").arg("--state-dir").arg(dir.path());
@@ -76,7 +76,7 @@ fn a_silenced_check_does_not_count_and_shows_the_reason() {
     let found = checks(&before)
         .iter()
         .find(|check| check["verdict"] == "finding");
-    // A host that has nothing to silence cannot run this test, and says so.
+    // This test fails on a host without findings: it needs one to silence.
     let found = found.expect("a finding on this host, to be silenced");
     let id = found["id"].as_str().expect("an id");
     let config = tempfile::NamedTempFile::new().expect("a file");

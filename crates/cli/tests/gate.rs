@@ -1,9 +1,9 @@
-//! The kernel module's gate and the real agent in a guest: the agent finds it, feeds it, keeps it closed
-//! and lets it go, whatever becomes of the agent. One boot, ignored by default; `make test` runs it:
+//! Tests the kernel module's gate with the real agent in a guest: the agent finds it, sends it weights and
+//! keeps it closed, and it opens however the agent ends. One boot, ignored by default; `make test` runs it:
 //! `cargo test --release -p justitia-cli --test gate -- --ignored`.
 //!
-//! What the guest does is in `gate/guest.sh`: it prints `@ NAME` before what each command said. Nothing
-//! here depends on how fast the guest is.
+//! The guest runs `gate/guest.sh`, which prints `@ NAME` before the output of each command. Nothing here
+//! depends on the speed of the guest.
 
 #[path = "../../../lab/tests/common/mod.rs"]
 mod common;
@@ -18,7 +18,7 @@ use justitia_machine::kernels::Series;
 const SCRIPT: &str = include_str!("gate/guest.sh");
 
 impl Said {
-    /// Cause and remedy of a command that refused, and its exit status.
+    /// Checks cause, remedy and exit status of a command that refused.
     fn refusal(&self, name: &str, status: &str, cause: &str, remedy: &str) {
         let text = self.text(name);
         let lines: Vec<&str> = text.lines().collect();
@@ -28,7 +28,7 @@ impl Said {
         assert_eq!(lines[2], format!("status {status}"), "{name}");
     }
 
-    /// The gate's state as `justitia gate status --json` told it.
+    /// The gate's state in the output of `justitia gate status --json`.
     fn state(&self, name: &str) -> (String, bool, u64) {
         let gate = &self.json(name)["gate"];
         (
@@ -64,18 +64,18 @@ fn run() -> Said {
 #[ignore = "boots a virtual machine; make test runs it"]
 fn the_agent_holds_the_gate_and_it_opens_however_the_agent_ends() {
     let said = run();
-    // The root cgroup is one more group: who belongs to no other.
+    // The root cgroup is one more group, for writers in no other group.
     let closed = ("closed".to_owned(), true, 3);
     let open = ("disabled".to_owned(), false, 0);
 
-    // Without the module, without an agent, without a right.
+    // Without the module, without an agent, without permission.
     said.refusal("no-module", "69", "not loaded", "modprobe justitia");
     said.refusal("no-agent", "69", "no agent listens", "justitia run");
     said.refusal("not-root", "69", "no permission", "root");
     assert!(said.text("enable-no-module").contains("not loaded"));
     assert_eq!(said.state("loaded"), open);
 
-    // The configuration holds it; weights are the owner's; queues fill.
+    // The configuration requests the gate, weights are the owners', and queues fill.
     assert_eq!(said.state("configured"), closed);
     let groups = said.json("configured")["groups"].clone();
     let weights: BTreeMap<&str, u64> = groups
@@ -114,13 +114,14 @@ fn the_agent_holds_the_gate_and_it_opens_however_the_agent_ends() {
         "justitia_group_gate_weight{group=\"/app/heavy\",kind=\"group\",name=\"heavy\"} 800"
     ));
 
-    // A group that goes is taken out; enable and disable; the module goes while writers write.
+    // A removed group is deleted from the gate. Then disable and enable, and unloading of the module while
+    // writers write.
     assert_eq!(said.state("one-left"), ("closed".into(), true, 2));
     assert_eq!(said.state("let-go"), open);
     assert_eq!(said.text("unloaded"), "yes");
     assert_eq!(said.state("taken-again"), ("closed".into(), true, 2));
 
-    // Stopped, killed, stuck.
+    // The agent is stopped, killed, or stuck.
     assert_eq!(said.state("stopped"), open);
     assert_eq!(said.state("killed"), open);
     let (state, ..) = said.state("stuck");

@@ -1,8 +1,9 @@
-//! The how-to pages of Docker, Podman and libvirt, word for word, on a stock kernel under systemd, beside an agent:
-//! weights and names given to Debian's own programs count, and the agent leaves their cgroups as they wrote them.
-//! A boot each, ignored by default; `cargo test --profile vm -p justitia-cli --test howto -- --ignored --nocapture`.
+//! Tests the how-to pages of Docker, Podman and libvirt word for word, on a stock kernel under systemd, with
+//! an agent: weights and names given to Debian's own programs count, and the agent leaves their cgroups as
+//! the programs wrote them. One boot each, ignored by default;
+//! `cargo test --profile vm -p justitia-cli --test howto -- --ignored --nocapture`.
 //!
-//! The guests run `howto/begin.sh` and the runtime's own.
+//! The guests run `howto/begin.sh` and the runtime's own script.
 
 #[path = "../../../lab/tests/common/mod.rs"]
 mod common;
@@ -15,7 +16,7 @@ use justitia_machine::kernels::Series;
 
 const BEGIN: &str = include_str!("howto/begin.sh");
 
-/// A page's commands and its examples of files, by their languages, each after a line `@@ LANGUAGE`.
+/// A page's commands and examples of files, grouped by language, each group after a line `@@ LANGUAGE`.
 fn job(page: &str) -> String {
     let mut code: BTreeMap<&str, String> = BTreeMap::new();
     let mut block = None;
@@ -35,7 +36,7 @@ fn job(page: &str) -> String {
     blocks.collect::<Vec<_>>().concat()
 }
 
-/// Name, weight and where the weight is from.
+/// Name, weight and source of the weight.
 type Seen = (String, u64, String);
 
 const DOCKER: &str = "oci_block_io";
@@ -46,7 +47,7 @@ fn of(name: &str, weight: u64, source: &str) -> Seen {
 }
 
 impl Said {
-    /// What `justitia status` says of groups of this kind, by name.
+    /// The groups of this kind in the output of `justitia status`, sorted by name.
     fn groups(&self, look: &str, kind: &str) -> Vec<Seen> {
         let status = self.json(look);
         let groups = status["groups"].as_array().expect("a list").iter();
@@ -63,7 +64,7 @@ impl Said {
     }
 }
 
-/// Boots Debian 13 with these packages and follows a page in it.
+/// Boots Debian 13 with these packages and follows a page there.
 fn follow(script: &str, page: &str, packages: &[&str]) -> Said {
     let dir = tempfile::tempdir().unwrap();
     let script = format!("{PROLOGUE}{BEGIN}{script}");

@@ -1,10 +1,10 @@
-//! Kubernetes pods beside a real containerd with NRI, on a stock kernel: made through CRI in the cgroup tree of
-//! the kubelet (driver cgroupfs), with an agent that hears of them: on the node, as the pod of the Helm chart, and
-//! scraped by Debian's Prometheus.
-//! A boot each, ignored by default; `cargo test --profile vm -p justitia-cli --test kube -- --ignored --nocapture`.
+//! Tests Kubernetes pods with a real containerd and NRI, on a stock kernel. The pods are created through CRI
+//! in the kubelet's cgroup tree (driver cgroupfs). The agent that learns of them runs on the node, as the pod
+//! of the Helm chart, or is scraped by Debian's Prometheus. One boot each, ignored by default;
+//! `cargo test --profile vm -p justitia-cli --test kube -- --ignored --nocapture`.
 //! The chart needs helm, which `scripts/setup --test` fetches.
 //!
-//! The guests run `kube/guest.sh`, `chart.sh` and `prometheus.sh`; they speak CRI by curl and protoc
+//! The guests run `kube/guest.sh`, `chart.sh` and `prometheus.sh`. They speak CRI by curl and protoc
 //! (`kube/cri.proto`).
 
 #[path = "kube/chart.rs"]
@@ -26,14 +26,14 @@ const RUNTIME: &str = include_str!("kube/cri.sh");
 const SCRIPT: &str = include_str!("kube/guest.sh");
 const CRI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kube/cri.proto");
 
-/// A node with a container runtime that runs this after [`RUNTIME`].
+/// A node with a container runtime that runs `script` after [`RUNTIME`].
 fn node(script: &str, dir: &Path) -> VmSpec {
     let script = format!("{PROLOGUE}{RUNTIME}{script}");
     let mut spec = machine(Series::V6_12, &script, dir);
     spec.binaries
         .extend(programs(env!("CARGO_BIN_EXE_justitia"), &["justitia-web"]));
     spec.binaries.push(CRI.into());
-    // Its containerd has NRI.
+    // Trixie's containerd has NRI.
     spec.release = "trixie";
     let packages = [
         "containerd",
@@ -86,7 +86,7 @@ fn of(weight: u64, source: &str) -> (u64, String) {
 fn pods_of_a_real_runtime_have_the_weights_that_they_may_ask_for() {
     let dir = tempfile::tempdir().unwrap();
     let said = run(&node(SCRIPT, dir.path()));
-    // Told before the agent began, and after.
+    // Pods created before the agent began, and after.
     let db = said.pod("told", 1);
     assert_eq!(db[0], of(300, "pod_annotation"));
     let mut inside = db[1..].to_vec();
@@ -103,7 +103,7 @@ fn pods_of_a_real_runtime_have_the_weights_that_they_may_ask_for() {
         explained.contains(&format!("500 from {cap}")),
         "{explained}"
     );
-    // No container hears of Justitia.
+    // No container's specification mentions Justitia.
     assert!(!said.text("specs").contains("justitia"));
 
     let steps = |name: &str| said.json(name)["ticks_total"].as_u64();

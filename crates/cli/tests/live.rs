@@ -1,9 +1,8 @@
-//! The real thing, watched: in a guest with a stock kernel three groups write and read, an agent
-//! manages them, and every command that looks at it must tell the same, and the truth. One boot for
-//! all tests, so slow and ignored by default; `make test` runs them:
-//! `cargo test --release -p justitia-cli --test live -- --ignored`.
+//! Tests a live agent: in a guest with a stock kernel three groups write and read, an agent manages them, and
+//! the reports of all commands must be correct and agree. One boot for all tests, slow and ignored by
+//! default; `make test` runs them: `cargo test --release -p justitia-cli --test live -- --ignored`.
 //!
-//! What the guest does is in `live/guest.sh`. Bounds on bandwidth are wide: emulation is slow.
+//! The guest runs `live/guest.sh`. Bounds on bandwidth are wide, because emulation is slow.
 
 #[path = "../../../lab/tests/common/mod.rs"]
 mod common;
@@ -29,7 +28,7 @@ fn stream() -> Vec<Value> {
         .collect()
 }
 
-/// What a field of one group was over time, while it was known.
+/// The known values of a field of one group over time.
 fn over_time(path: &str, field: &str) -> Vec<f64> {
     let reports = stream();
     let values = reports
@@ -70,7 +69,7 @@ fn bpf_counts_and_everything_is_known_of_every_group() {
         }
         let rates = over_time(path, "bytes_per_s");
         assert!(rates.iter().any(|rate| *rate > 1e5), "{path}: {rates:?}");
-        // Reads of a file larger than what the group may hold: some hit, some do not.
+        // The file is larger than the group's page cache can be: some reads hit, some miss.
         let hits = over_time(path, "hit_ratio");
         let mixed = hits.iter().filter(|ratio| **ratio > 0.0 && **ratio < 1.0);
         assert!(mixed.count() > 0, "{path}: {hits:?}");
@@ -184,7 +183,7 @@ fn metrics_are_open_metrics_and_the_agent_stays_small() {
     assert!(cpu.is_some_and(|seconds| seconds > 0.0), "{cpu:?}");
 }
 
-/// The cell of a row that ends where this head ends.
+/// The cell of a row whose end is aligned with the end of this head.
 fn cell<'a>(table: &str, row: &'a str, head: &str) -> &'a str {
     let heads = table.lines().find(|line| line.starts_with("GROUP"));
     let heads = heads.unwrap_or_else(|| panic!("no head in {table}"));
@@ -329,7 +328,7 @@ fn a_record_replays_to_the_same_decisions_there_and_here() {
     assert!(text.contains(&same), "{text}");
     assert!(run().said("replay-at").contains("The same plan as then."));
 
-    // On this machine's processor as on the guest's, to the last bit.
+    // A replay on this machine's CPU gives the same results as on the guest's, to the last bit.
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("agent.jrec");
     std::fs::write(&file, run().bytes("agent.jrec")).unwrap();
@@ -353,7 +352,7 @@ fn with_another_weight_a_replay_decides_otherwise_and_says_so() {
     assert!(replay["differences"].as_u64() > Some(0), "{replay}");
 }
 
-/// Settings that differ.
+/// The settings that differ between two snapshots.
 fn changed(before: &str, after: &str) -> Vec<String> {
     let lines = |name| -> BTreeSet<&str> { run().text(name).lines().collect() };
     let (before, after) = (lines(before), lines(after));
@@ -369,7 +368,7 @@ fn after_an_agent_ended_every_knob_is_as_before() {
     let during = changed("knobs.before", "knobs.during");
     for knob in [
         "/app/heavy/memory.low",
-        // Of whom is a matter of the moment: who does not wait just then has no limit.
+        // Which group has a limit depends on the moment: a group that does not wait has none.
         "/memory.high",
         "/app/heavy/io.bfq.weight",
         "low_latency",
@@ -381,7 +380,7 @@ fn after_an_agent_ended_every_knob_is_as_before() {
     }
     assert_eq!(changed("knobs.before", "knobs.after"), [""; 0]);
     let log = run().text("agent.log");
-    // At one time or another it limited the lightest.
+    // At some time the agent limited the lightest group.
     assert!(log.contains("/app/light memory.high = "), "{log}");
     assert!(log.contains("knobs restored"), "{log}");
 }
@@ -417,7 +416,7 @@ fn a_try_tells_who_gets_what_and_leaves_no_trace() {
         let hits = of(path, "hit_ratio");
         assert!(hits > 0.0 && hits < 1.0, "{hits}");
     }
-    // The stock kernel serves them alike; the weights say 8 to 1.
+    // The stock kernel serves both equally, while their weights are 8 to 1.
     let ratio = |field: &str| of("/app/heavy", field) / of("/app/light", field);
     assert!(ratio("due_bytes") > 2.0 * ratio("got_bytes"), "{trial}");
     assert!(of("/app/heavy", "entitlement_bytes") > of("/app/light", "entitlement_bytes"));

@@ -1,11 +1,11 @@
-//! What can happen to a probe, its server and its group while an agent listens, on a stock kernel with
-//! Redis: the probe is killed and started again, the server is, the group is frozen and thawed. A color
-//! that nobody repeats goes stale and is inferred, everything comes back by itself, and nothing of it
-//! holds the agent up. One boot, ignored by default; `make test` runs it:
+//! Tests outages of a probe, its server and its group beside a running agent, on a stock kernel with Redis:
+//! the probe and the server are killed and started again, and the group is frozen and thawed. A color that is
+//! not repeated goes stale, and the agent infers one. Everything recovers by itself, and nothing delays the
+//! agent. One boot, ignored by default; `make test` runs it:
 //! `cargo test --release -p justitia-cli --test outages -- --ignored --nocapture`.
 //!
-//! What the guest does is in `outages/guest.sh`. That a probe's loop goes on while its server is away is
-//! shown for every server in `crates/probe/tests/servers`; here it is what the agent makes of it.
+//! The guest runs `outages/guest.sh`. `crates/probe/tests/servers` tests for every server that a probe's loop
+//! goes on while the server is away. The tests here are about the agent's side.
 
 #[path = "../../../lab/tests/common/mod.rs"]
 mod common;
@@ -17,11 +17,11 @@ use justitia_machine::kernels::Series;
 
 const SCRIPT: &str = include_str!("outages/guest.sh");
 
-/// The agent forgets a color after this, in seconds.
+/// The agent's time to live of a color, in seconds.
 const TIME_TO_LIVE: f64 = 5.0;
 
 impl Said {
-    /// The color counts, and it is the probe's.
+    /// Asserts that the color is fresh and declared by the probe.
     fn declared(&self, name: &str) {
         let seen = self.json(name);
         assert_eq!(seen["declared"]["standing"], "fresh", "{name}: {seen}");
@@ -30,8 +30,7 @@ impl Said {
         assert_eq!(seen["color"], seen["declared"]["color"], "{name}: {seen}");
     }
 
-    /// What was declared does not count any more, for the time it has not changed, and a color is
-    /// inferred.
+    /// Asserts that the declaration is stale because of its age, and that the agent inferred a color.
     fn stale(&self, name: &str) {
         let seen = self.json(name);
         assert_eq!(seen["declared"]["standing"], "stale", "{name}: {seen}");
@@ -84,7 +83,7 @@ fn colors_go_stale_and_come_back_and_the_agent_goes_on() {
     said.declared("begin-near");
     said.declared("begin-far");
 
-    // The probe is killed: its last word is still there, and counts no more.
+    // The probe is killed: its last declaration is still in the attribute, and no longer counts.
     said.stale("killed-near");
     said.declared("killed-far");
     let last = said.json("killed-near")["declared"]["color"].clone();
@@ -92,13 +91,13 @@ fn colors_go_stale_and_come_back_and_the_agent_goes_on() {
     assert!(left.starts_with(last.as_str().unwrap()), "{left}");
     said.declared("again-near");
 
-    // The server is killed and started again under its probe.
+    // The server is killed and started again while its probe runs.
     said.stale("server-gone-near");
     said.declared("server-gone-far");
     said.declared("server-back-near");
     assert_eq!(said.text("same-probe"), "yes");
 
-    // Frozen, with the probe inside or outside.
+    // The group is frozen, with the probe inside or outside.
     for name in [
         "frozen-near",
         "frozen-far",
@@ -116,7 +115,7 @@ fn colors_go_stale_and_come_back_and_the_agent_goes_on() {
         );
         assert!(after > before, "{counter}: {before} and {after}");
     }
-    // Its weight was made eight times as large while it was frozen.
+    // The group's weight was raised eightfold while it was frozen.
     assert_eq!(said.block_weight("knobs-before"), 100);
     assert!(said.block_weight("knobs-frozen") > 400);
     assert_eq!(said.block_weight("knobs-after"), 100);
@@ -124,7 +123,7 @@ fn colors_go_stale_and_come_back_and_the_agent_goes_on() {
     said.declared("thawed-far");
     assert_eq!(said.text("same-probes"), "yes");
 
-    // Asked to end, a probe takes its color with it.
+    // A probe that ends on request removes its color.
     for name in ["near-probe-ended", "far-probe-ended", "agent-ended"] {
         assert_eq!(said.text(name), "0", "{name}");
     }

@@ -1,6 +1,6 @@
-//! The Debian package on a stock kernel, under systemd: installing it writes no knob, the documented command turns
-//! it on, the page is served by TLS or over a Unix socket as docs/operators.md says, an upgrade hands the knobs over,
-//! and purging it under load leaves every knob as it was.
+//! Tests the Debian package on a stock kernel, under systemd: installing it writes no knob, the documented
+//! command enables it, the page is served with TLS or over a Unix socket as docs/operators.md says, an
+//! upgrade hands the knobs over, and purging it under load restores every knob.
 //!
 //! Slow, and needs a package: `scripts/package --check` builds one and runs this.
 
@@ -16,7 +16,7 @@ use justitia_machine::kernels::Series;
 
 const SERVICES: &str = include_str!("services.sh");
 
-/// Becomes systemd's host with a root that can be written to: a layer of memory over the guest's own.
+/// Becomes a host of systemd with a writable root: a tmpfs layer over the guest's own root.
 const SCRIPT: &str = r#"
 root=/run/layer/root
 if [ "$1" != check ]; then
@@ -41,7 +41,8 @@ if [ "$1" != check ]; then
 fi
 "#;
 
-/// By TLS, then over a Unix socket, as the page says: the keys of the configuration and the drop-in.
+/// The page with TLS, then over a Unix socket, by the documented keys of the configuration and the documented
+/// drop-in.
 const PAGE: &str = r#"
 in_web() { systemctl show -P "$1" justitia-web; }
 by_tls() { curl --silent --fail --max-time 10 --cacert /run/authority.pem "https://localhost:9619/$1" | grep "$2" >/dev/null; }
@@ -93,7 +94,7 @@ check_page() {
 }
 "#;
 
-/// `job` prints the command that turns it on.
+/// `job` prints the command that enables the agent.
 const CHECK: &str = r#"
 managed() { justitia status | grep -q '^/work.slice/heavy.service'; }
 # The image's packages are not in its database, and not all programs that dpkg looks for are in it.
@@ -130,8 +131,8 @@ busybox sync
 busybox poweroff -f
 "#;
 
-/// The lines that a user copies from the pages: the command that turns it on, the keys `tls` and `listen`, the
-/// lines of the drop-in.
+/// The lines that a user copies from the pages: the command that enables the agent, the keys `tls` and
+/// `listen`, and the drop-in.
 fn documented() -> String {
     let packages = include_str!("../../../docs/packages.md");
     let operators = include_str!("../../../docs/operators.md");
@@ -191,7 +192,7 @@ fn installing_writes_no_knob_and_purging_under_load_leaves_none_changed() {
         "the metrics are there by TLS",
         "the page is there by TLS",
         "who asks without TLS is told",
-        // curl's word for a certificate of an authority that it does not know.
+        // curl's exit status for a certificate from an unknown authority.
         "a stranger ends with 60",
         "web: CapPrm:0000000000000000 CapEff:0000000000000000 CapBnd:0000000000000000 NoNewPrivs:1",
         "the key is closed to it",
@@ -199,7 +200,7 @@ fn installing_writes_no_knob_and_purging_under_load_leaves_none_changed() {
         "while it is damaged the last one stays",
         "the page's group reaches the socket",
         "others do not",
-        // curl's word for a port at which nobody listens.
+        // curl's exit status for a port at which nobody listens.
         "the port ends with 7",
         "another agent runs",
         "limits are set by the new agent",

@@ -1,4 +1,4 @@
-# What the guests that boot systemd share: services under load and their knobs.
+# Shared by the guests that boot systemd: services under load and their knobs.
 
 # Writes files again and again, as services do.
 if [ "$1" = load ]; then
@@ -7,7 +7,7 @@ if [ "$1" = load ]; then
     done
 fi
 
-# Makes the services and a target that starts `check`, whose end is the guest's. In the directory of units.
+# Creates, in the directory of units, the services and a target that starts `check`. Its end is the guest's.
 units() {
     local name
     for name in light heavy; do
@@ -43,7 +43,7 @@ prior() {
     [ "$high" = max ] || [ "$low" = 0 ]
 }
 in_force() { ! prior; }
-# Knobs of light, again and again: how often, and how often one had its prior value.
+# Polls the knobs of light. Prints the number of polls, and of those in which a knob had its prior value.
 watch() {
     local times=0 seen=0
     while [ -e /run/watching ]; do
@@ -61,7 +61,7 @@ watched() { # NAME COMMAND...
     wait $watcher
 }
 
-# A certificate for the page and its key, as BASE.crt and BASE.key, for whose authority /run/authority.pem stands.
+# Creates a certificate for the page and its key, BASE.crt and BASE.key, signed by /run/authority.pem.
 certify() { # SUBJECT BASE
     local new="openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc"
     [ -e /run/authority.pem ] || $new -x509 -subj /CN=authority -keyout /run/authority.key -out /run/authority.pem
@@ -71,7 +71,7 @@ certify() { # SUBJECT BASE
     openssl x509 -req -in /run/request -CA /run/authority.pem -CAkey /run/authority.key -CAcreateserial \
         -extfile /run/names -out "$2.crt"
 } 2>/run/certify.log
-# By a file: whoever reads no further would break a pipe.
+# Through a file, not a pipe: openssl would fail if its reader stops early.
 presents() { # SUBJECT
     openssl s_client -connect localhost:9619 </dev/null >/run/presented 2>&1
     openssl x509 -noout -subject -in /run/presented | grep "CN *= *$1$" >/dev/null

@@ -1,4 +1,4 @@
-//! `justitia top` without a terminal, against a served report: one frame, JSON lines, refusals.
+//! Tests `justitia top` without a terminal, against a served report: one frame, JSON lines, refusals.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

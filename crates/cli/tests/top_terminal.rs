@@ -1,5 +1,5 @@
-//! `justitia top` on a real (pseudo) terminal: it draws, and however it ends, the terminal is as it
-//! was: not raw, not on the other screen, with its cursor.
+//! Tests `justitia top` on a pseudo-terminal: it draws, and however it ends, it restores the terminal to
+//! cooked mode, the main screen and a visible cursor.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -21,7 +21,7 @@ const MAIN_SCREEN: &str = "\x1b[?1049l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A terminal with `justitia top` on it.
+/// A pseudo-terminal on which `justitia top` runs.
 struct Session {
     keyboard: OwnedFd,
     line: OwnedFd,
@@ -46,7 +46,7 @@ fn serve(dir: &Path) -> Server {
     Server::listen(&dir.join("agent.sock"), board).unwrap()
 }
 
-/// The terminal collects lines and echoes, as a shell leaves it.
+/// Whether the terminal is in cooked mode with echo, as a shell leaves it.
 fn cooked(line: &OwnedFd) -> bool {
     let modes = tcgetattr(line).unwrap().local_modes;
     modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
@@ -90,7 +90,7 @@ impl Session {
         rustix::io::write(&self.keyboard, keys.as_bytes()).unwrap();
     }
 
-    /// Reads until the text has been on the screen.
+    /// Reads output until it contains the text.
     fn wait_for(&mut self, text: &str) {
         let began = Instant::now();
         while !self.seen.contains(text) {
@@ -112,7 +112,7 @@ impl Session {
         }
     }
 
-    /// The exit code, once it ended by itself, and checks the terminal.
+    /// Waits until the program ends by itself, checks the terminal, and returns the exit code.
     fn ends_well(mut self) -> i32 {
         let began = Instant::now();
         let status = loop {
@@ -164,7 +164,7 @@ fn an_agent_that_goes_away_is_said_and_taken_up_again() {
     session.wait_for("no agent: nobody listens");
     session.seen.clear();
     let _server = serve(dir.path());
-    // The line is gone and what stood below it moved up: it is drawn again.
+    // The line about the missing agent is gone, so the lines below it move up and are drawn again.
     session.wait_for("0.77");
     session.press("q");
     session.wait_for(MAIN_SCREEN);

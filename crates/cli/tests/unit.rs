@@ -1,6 +1,5 @@
-//! The packaged systemd unit on a stock kernel, under systemd itself: it starts with its
-//! restrictions, does its work under them, keeps the knobs in force over restarts and crashes, and leaves
-//! nothing changed.
+//! Tests the packaged systemd unit on a stock kernel, under systemd: it starts and works with its
+//! restrictions, keeps the knobs in force over restarts and crashes, and leaves nothing changed at the end.
 //!
 //! Slow, so ignored by default; `make test` runs it:
 //! `cargo test --release -p justitia-cli --test unit -- --ignored --nocapture`.
@@ -18,9 +17,9 @@ const UNIT: &str = include_str!("../../../packaging/justitia.service");
 const WEB_UNIT: &str = include_str!("../../../packaging/justitia-web.service");
 const RESTORE_UNIT: &str = include_str!("../../../packaging/justitia-restore.service");
 
-/// Becomes systemd's host: a process space of its own, because the guest's first process is the
-/// lab's. `job` prints the units, each after a line `@@ NAME`, which are changed in nothing but where the binary
-/// is and where its words go. The check is itself a service; it ends the guest.
+/// Becomes a host of systemd, in its own PID namespace, because the guest's first process is the lab's. `job`
+/// prints the units, each after a line `@@ NAME`. Only the path of the binary and the destination of its
+/// output are changed in them. The check is itself a service; its end is the guest's.
 const SCRIPT: &str = r#"
 if [ "$1" != check ]; then
     set_up
@@ -149,7 +148,7 @@ busybox sync
 busybox poweroff -f
 "#;
 
-/// The agent under the unit's bounds of memory and descriptors, over many groups.
+/// The agent under the unit's limits of memory and descriptors, with many groups.
 const MANY: &str = r#"
 say() { echo "@lab $*" >/dev/console; }
 set_up

@@ -1,8 +1,8 @@
-//! The whole of Justitia on stock kernels in virtual machines, as a user runs it. Slow, so ignored
-//! by default; `make test` runs them: `cargo test --release -p justitia-cli --test vm -- --ignored`.
+//! Tests all of Justitia on stock kernels in virtual machines, as a user runs it. Slow, so ignored by
+//! default; `make test` runs them: `cargo test --release -p justitia-cli --test vm -- --ignored`.
 //!
-//! Bandwidth under emulation is noisy and these runs are short; the bounds here tell working from
-//! broken. How good it is stands in docs/results.
+//! Bandwidth under emulation is noisy and these runs are short, so the bounds only distinguish working from
+//! broken. Measured quality is in docs/results.
 
 use std::process::Command;
 
@@ -56,14 +56,15 @@ fn assert_restored(result: &Value, policy: &str) {
 #[test]
 #[ignore = "boots virtual machines; make test runs it"]
 fn writers_get_their_weighted_share_and_every_knob_is_restored() {
-    // Whether weights hold is no question of how fast the host is.
+    // The guest's clock counts instructions, so the result does not depend on the host's speed.
     let result = lab(&[
         "fileserver",
         "--clock",
         "instructions",
         "--weights",
         "100,200,400,800",
-        // No container's files fit into its share of memory: one that reads from memory alone passes its share.
+        // No container's files fit into its share of memory: a container that only reads from memory would
+        // exceed its share.
         "--memory",
         "512M",
         "--files",
@@ -77,7 +78,7 @@ fn writers_get_their_weighted_share_and_every_knob_is_restored() {
     ]);
     let conventional = number(&result, "conventional", "share_error");
     let proportional = number(&result, "proportional", "share_error");
-    // 0.14 to 0.21 seen; nothing is left to order below.
+    // Measured: 0.14 to 0.21. Below this bound there is no contention to order.
     assert!(
         conventional > 0.1,
         "the run must be contended: {conventional}"
@@ -92,7 +93,7 @@ fn writers_get_their_weighted_share_and_every_knob_is_restored() {
 #[test]
 #[ignore = "boots virtual machines; make test runs it"]
 fn the_old_and_the_new_kernel_work_and_a_killed_agent_leaves_nothing_behind() {
-    // When the agent is killed it must have written something, however slow the host is.
+    // The agent must have written a knob before it is killed, however slow the host is.
     for (kernel, cpus) in [("6.1", "1"), ("7.2", "2")] {
         let result = lab(&[
             "fileserver",
@@ -114,7 +115,7 @@ fn the_old_and_the_new_kernel_work_and_a_killed_agent_leaves_nothing_behind() {
             "mglru",
         ]);
         assert_restored(&result, "proportional");
-        // By the agent that was started next, not only by the one that ended in peace.
+        // The agent that started after the kill restores, not only the one that ended normally.
         let log = only_run(&result, "proportional")["agent_log"].as_str();
         let log = log.expect("the agent's log");
         let put_back = log
@@ -144,7 +145,7 @@ fn a_hostile_tenant_neither_stops_nor_misleads_the_agent() {
         "--memory",
         "384M",
     ]);
-    // Ended and restored under attack.
+    // The agent ended and restored under attack.
     assert_restored(&result, "hostile");
     let hostile = &result["hostile"];
     let attacks = &hostile["attacks"];
@@ -175,7 +176,7 @@ fn a_hostile_tenant_neither_stops_nor_misleads_the_agent() {
     );
     let peak = hostile["agent_charged_peak_mb"].as_f64().expect("a peak");
     assert!(peak < hostile["agent_bound_mb"].as_f64().expect("a bound"));
-    // The agent finds the honest containers, and believes neither forged weights nor forged records.
+    // The agent finds the honest containers, and accepts neither forged weights nor forged records.
     let status = &only_run(&result, "hostile")["agent_status"];
     let weight = |path: &str| {
         let mut groups = list(&status["groups"]).iter();
@@ -189,7 +190,7 @@ fn a_hostile_tenant_neither_stops_nor_misleads_the_agent() {
 #[test]
 #[ignore = "boots virtual machines; make test runs it"]
 fn observing_writes_nothing_and_the_disk_keeps_the_guests_own_time() {
-    // By the host's clock a busy host makes the agent too slow to answer `status` in time.
+    // With the host's clock, a busy host would make the agent too slow to answer `status` in time.
     let result = lab(&[
         "readmix",
         "--clock",
@@ -208,14 +209,14 @@ fn observing_writes_nothing_and_the_disk_keeps_the_guests_own_time() {
         "100",
     ]);
     assert_restored(&result, "observe");
-    // The host's speed does not matter to it, so the bound may be narrow.
+    // The result does not depend on the host's speed, so the bound can be narrow.
     let written = number(&result, "observe", "device_write_mb_per_s");
     let read = number(&result, "observe", "device_read_mb_per_s");
     assert!(
         (20.0..44.0).contains(&(written + read)),
         "{written} and {read} of 40 MB/s"
     );
-    // An agent that writes and restores would pass that, too: nothing may change on the way.
+    // An agent that writes and restores would pass that too, so check that nothing changed meanwhile.
     let run = only_run(&result, "observe");
     let status = &run["agent_status"];
     let groups = list(&status["groups"]);
@@ -249,7 +250,7 @@ fn a_shared_file_stays_for_its_heaviest_user_and_not_the_payers_private_one() {
         "80",
         "--seconds",
         "60",
-        // The multi-generational LRU of 6.12 does not protect in proportion.
+        // The multi-generational LRU of 6.12 does not protect proportionally.
         "--lru",
         "classic",
         "--policies",
@@ -264,7 +265,7 @@ fn a_shared_file_stays_for_its_heaviest_user_and_not_the_payers_private_one() {
         mb(0, "least_mb") > 0.9 * mb(0, "size_mb"),
         "of the shared file too little stayed: {files:?}"
     );
-    // What the policy made of it: the payer's low is worth the shared file and its own share.
+    // The policy's result: the payer's `memory.low` covers the shared file and its own share.
     let status = &only_run(&result, "proportional")["agent_status"];
     let group = |name: &str| {
         let found = list(&status["groups"])
@@ -275,7 +276,7 @@ fn a_shared_file_stays_for_its_heaviest_user_and_not_the_payers_private_one() {
     let bytes = |name: &str, key: &str| group(name)[key].as_f64().expect("bytes");
     let held = bytes("/app/w100", "held_for_others_bytes");
     assert!(held > 0.9e6 * mb(0, "size_mb"), "{held}");
-    // All three run the same binary, so the polluter may be an owner too.
+    // All three containers run the same binary, so the polluter may be an owner of its pages too.
     let owned =
         ["/app/w100", "/app/w400", "/app/w800"].map(|name| bytes(name, "held_by_others_bytes"));
     let paid =

@@ -1,7 +1,7 @@
-//! What a check is.
+//! Defines a check: a pure function from [`Facts`] to an [`Outcome`].
 //!
-//! A check is a pure function from [`Facts`] to an [`Outcome`]. Its id is for ever: configurations
-//! and dashboards name it. Its section in `docs/doctor.md` has the id as its heading.
+//! A check's ID never changes, because configurations and dashboards name it. It is the heading of the
+//! check's section in `docs/doctor.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,23 +11,20 @@ use serde::Serialize;
 
 use crate::facts::{Facts, GroupFacts};
 
-/// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Worth knowing; may be meant so.
+    /// Worth knowing; may be intended.
     Note,
-    /// Will hurt when memory gets scarce.
+    /// Causes harm when memory becomes scarce.
     Warning,
-    /// Hurts now, or makes everything else worthless.
+    /// Causes harm now, or defeats everything else.
     Critical,
 }
 
-/// What a finding is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind", content = "name", rename_all = "lowercase")]
 pub enum Subject {
-    /// The host as a whole.
     Host,
     /// A cgroup, by its path.
     Group(String),
@@ -37,21 +34,19 @@ pub enum Subject {
     Mount(String),
 }
 
-/// A pitfall, found.
+/// A pitfall that a check found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// Where.
     pub subject: Subject,
-    /// What was seen, with its numbers.
+    /// The observation, with its numbers.
     pub evidence: String,
     /// The same numbers for programs; units are in the names.
     pub numbers: BTreeMap<&'static str, f64>,
-    /// What to do: commands or settings, any one of which helps.
+    /// Commands or settings, any one of which helps.
     pub remedy: Vec<String>,
 }
 
 impl Finding {
-    /// A finding without numbers and remedies yet.
     pub fn new(subject: Subject, evidence: impl Into<String>) -> Finding {
         Finding {
             subject,
@@ -61,20 +56,17 @@ impl Finding {
         }
     }
 
-    /// With a number.
     #[must_use]
     pub fn number(mut self, name: &'static str, value: f64) -> Finding {
         self.numbers.insert(name, value);
         self
     }
 
-    /// With a number of bytes.
     #[must_use]
     pub fn bytes(self, name: &'static str, bytes: Bytes) -> Finding {
         self.number(name, bytes.as_f64())
     }
 
-    /// With a remedy.
     #[must_use]
     pub fn remedy(mut self, remedy: impl Into<String>) -> Finding {
         self.remedy.push(remedy.into());
@@ -82,22 +74,20 @@ impl Finding {
     }
 }
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
-    /// What was found.
     pub findings: Vec<Finding>,
-    /// What would have been needed to tell.
+    /// Facts that the check needed and that could not be read.
     pub unknown: BTreeSet<Unread>,
 }
 
 impl Outcome {
-    /// Notes a finding.
     pub fn find(&mut self, finding: Finding) {
         self.findings.push(finding);
     }
 
-    /// The value, if it is known; if not, that is noted.
+    /// The value if it is known; otherwise records it as unknown.
     pub fn known<T>(&mut self, known: Known<T>) -> Option<T> {
         match known {
             Ok(value) => Some(value),
@@ -108,39 +98,36 @@ impl Outcome {
         }
     }
 
-    /// All groups, if they could be looked at. Those that could not be opened are noted: a check
-    /// over all groups cannot tell of them.
+    /// All groups if they could be read. Groups that could not be opened are recorded as unknown, because a
+    /// check over all groups cannot judge them.
     pub fn tree<'a>(&mut self, facts: &'a Facts) -> Option<&'a [GroupFacts]> {
         self.unknown.extend(facts.closed.iter().cloned());
         self.known(facts.tree.clone()).map(|()| &facts.groups[..])
     }
 
-    /// The same, if the groups have memory of their own.
+    /// As [`Outcome::tree`], if the groups' memory is known.
     pub fn memory_groups<'a>(&mut self, facts: &'a Facts) -> Option<&'a [GroupFacts]> {
         self.unknown.extend(facts.closed.iter().cloned());
         self.known(facts.memory_groups())
     }
 
-    /// The same, if the groups' I/O is told apart.
+    /// As [`Outcome::tree`], if the groups' I/O is known.
     pub fn io_groups<'a>(&mut self, facts: &'a Facts) -> Option<&'a [GroupFacts]> {
         self.unknown.extend(facts.closed.iter().cloned());
         self.known(facts.io_groups())
     }
 }
 
-/// One check.
 #[derive(Debug, Clone, Copy)]
 pub struct Check {
-    /// Its name, for ever.
+    /// Never changes.
     pub id: &'static str,
-    /// What it finds, in a few words.
+    /// The pitfall, in a few words.
     pub title: &'static str,
-    /// How bad that is.
     pub severity: Severity,
-    /// What it needs to read.
+    /// The facts that it reads.
     pub needs: &'static str,
-    /// What happens to those who leave it so.
+    /// The effect of the pitfall.
     pub consequence: &'static str,
-    /// The check itself.
     pub run: fn(&Facts, &mut Outcome),
 }

@@ -1,8 +1,8 @@
-//! What the checks look at: the host, every cgroup of it, and what moved between two looks.
+//! The input of the checks: the host, all its cgroups, and counters from two reads.
 //!
-//! Units: bytes, pages in the counters of `memory.stat`, seconds. A value is [`Known`] or says why
-//! it is not; `Ok(None)` is a file that the group does not have, which is a fact, too: without the
-//! memory controller a group's memory is its parent's.
+//! Units: bytes, pages in the counters of `memory.stat`, seconds. A value is [`Known`], or the reason why it
+//! is not. `Ok(None)` means that the group does not have the file. That is a fact too: without the memory
+//! controller a group's memory is its parent's.
 
 use justitia_cgroup::parse::host::{Descendants, DiskCounters};
 use justitia_cgroup::parse::memory::{MemInfo, MemoryStat};
@@ -12,37 +12,35 @@ use justitia_discover::Kind;
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::{Bytes, Limit, Weight};
 
-/// Devices below `/dev` that mounts come from and that are no disks.
+/// Name prefixes of devices below `/dev` that are sources of mounts and not disks.
 const NO_DISKS: [&str; 4] = ["loop", "zram", "ram", "fuse"];
 
-/// Place of a group in [`Facts::groups`].
+/// Index of a group in [`Facts::groups`].
 pub(crate) type At = usize;
 
-/// The root of the tree.
 pub(crate) const ROOT: At = 0;
 
-/// Everything that was seen.
 #[derive(Debug, Clone)]
 pub struct Facts {
     /// The host's own files.
     pub host: HostFacts,
-    /// Where cgroup2 is mounted, for commands that are shown.
+    /// Mount point of cgroup2, for the commands in remedies.
     pub mount_point: String,
-    /// Whether cgroups could be looked at.
+    /// Whether the cgroups could be read.
     pub tree: Known<()>,
-    /// All groups, parents before children, the root first. Empty without a tree.
+    /// All groups, parents before children, the root first. Empty if the cgroups could not be read.
     pub groups: Vec<GroupFacts>,
-    /// Groups that are there and could not be opened or listed.
+    /// Groups that exist and could not be opened or listed.
     pub closed: Vec<Unread>,
-    /// Time between the two looks; `None`: there was only one.
+    /// Time between the two reads; `None`: there was only one.
     pub window_s: Option<f64>,
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub page: u64,
     /// Devices with io.cost enabled.
     pub io_cost: Known<Vec<Device>>,
-    /// Whether groups have `memory.reclaim`; `None`: there is no group that could.
+    /// Whether groups have `memory.reclaim`; `None`: no group could have it.
     pub reclaim: Option<bool>,
-    /// What the disks did, first and second look.
+    /// Counters of the disks, first and second read.
     pub disk_counters: [Known<Vec<DiskCounters>>; 2],
 }
 
@@ -56,61 +54,59 @@ pub struct Knobs {
     pub swap_max: Known<Option<Limit>>,
 }
 
-/// One cgroup.
 #[derive(Debug, Clone)]
 pub struct GroupFacts {
     /// Relative to the mount, `/` for the root.
     pub path: String,
-    /// Its parent; `None` for the root.
+    /// Index of its parent; `None` for the root.
     pub parent: Option<usize>,
-    /// Groups directly below it.
+    /// Indices of the groups directly below it.
     pub children: Vec<usize>,
-    /// What runs in it, if it is a container, a pod, a VM, or managed by configuration.
+    /// Kind of a container, a pod, a VM or a group managed by configuration; `None`: none of these.
     pub workload: Option<Kind>,
-    /// A running agent manages it: what its knobs hold is the agent's.
+    /// A running agent manages it, so its knobs have the agent's values.
     pub managed: bool,
     /// A threaded group has no memory of its own.
     pub threaded: Known<bool>,
-    /// Limits and protections.
     pub knobs: Knobs,
     /// `memory.current`; the root has none.
     pub current: Known<Option<Bytes>>,
     /// `memory.swap.current`.
     pub swap: Known<Option<Bytes>>,
-    /// `memory.stat`, first and second look.
+    /// `memory.stat`, first and second read.
     pub stat: [Known<Option<MemoryStat>>; 2],
-    /// `memory.events`: what happened to the group or below it.
+    /// `memory.events`: events of the group and its descendants.
     pub events: Known<Option<MemoryEvents>>,
-    /// `memory.events.local`: what happened to the group itself.
+    /// `memory.events.local`: events of the group itself.
     pub events_local: Known<Option<MemoryEvents>>,
     /// The default of `io.weight`.
     pub io_weight: Known<Option<u32>>,
     /// The default of `io.bfq.weight`.
     pub bfq_weight: Known<Option<u32>>,
-    /// The weight its owner stated elsewhere.
+    /// The weight that its owner stated elsewhere.
     pub asked: Known<Option<(Weight, WeightSource)>>,
-    /// Bytes written to all devices by `io.stat`, first and second look; `None`: no io controller.
+    /// Bytes written to all devices (`io.stat`), first and second read; `None`: no io controller.
     pub written: [Known<Option<u64>>; 2],
     /// `cgroup.stat`.
     pub descendants: Known<Option<Descendants>>,
-    /// Whether its pressure is counted.
+    /// Whether the kernel accounts its pressure.
     pub psi: Known<bool>,
-    /// Time between its two looks.
+    /// Time between its two reads.
     pub window_s: Option<f64>,
 }
 
 impl GroupFacts {
-    /// Page cache of the first look: `file - shmem`.
+    /// Page cache at the first read: `file - shmem`.
     pub fn file(&self) -> Known<Option<Bytes>> {
         self.stat(|stat| stat.memory().file, "file and shmem")
     }
 
-    /// Anonymous memory of the first look.
+    /// Anonymous memory at the first read.
     pub fn anon(&self) -> Known<Option<Bytes>> {
         self.stat(|stat| stat.anon.map(Bytes), "anon")
     }
 
-    /// Dirty pages and those being written.
+    /// Pages that are dirty or under writeback.
     pub fn dirty(&self) -> Known<Option<Bytes>> {
         self.stat(|stat| stat.memory().file_dirty, "file_dirty")
     }
@@ -126,7 +122,7 @@ impl GroupFacts {
         }
     }
 
-    /// Time between the two looks at it.
+    /// Time between its two reads; unknown if there was only one.
     fn window(&self) -> Known<f64> {
         self.window_s
             .filter(|window| *window > 0.0)
@@ -138,8 +134,8 @@ impl GroupFacts {
         Unread::new(what, format!("has no {name}"))
     }
 
-    /// What its own knobs limit it to: the smaller of max and high. What a running agent set as
-    /// high is no decision of the owner's.
+    /// The limit that its owner set: the smaller of `memory.max` and `memory.high`. The `memory.high` of a
+    /// running agent does not count.
     pub fn own_limit(&self) -> Known<Option<Bytes>> {
         let bytes = |knob: &Known<Option<Limit>>| match knob {
             Ok(limit) => Ok(limit.and_then(Limit::bytes)),
@@ -154,7 +150,7 @@ impl GroupFacts {
         Ok([max, high].into_iter().flatten().min())
     }
 
-    /// A protection (`min` or `low`) in bytes: `max` is all there is, no file is none.
+    /// A protection (`min` or `low`) in bytes: `u64::MAX` for `max`, zero without the file.
     pub fn protection(&self, file: File) -> Known<Bytes> {
         let knob = if file == File::MemoryMin {
             &self.knobs.min
@@ -170,16 +166,16 @@ impl GroupFacts {
     }
 }
 
-/// The scheduler that knows weights.
+/// The I/O scheduler that serves cgroups by weight.
 pub(crate) const BFQ: &str = "bfq";
 
 impl Facts {
-    /// The groups, if their memory can be told; what stands in the way otherwise.
+    /// The groups if their memory can be read; otherwise the reason why it cannot.
     pub fn memory_groups(&self) -> Known<&[GroupFacts]> {
         self.controlled_groups("memory", "memory")
     }
 
-    /// The groups, if their I/O can be told.
+    /// The groups if their I/O can be read; otherwise the reason why it cannot.
     pub fn io_groups(&self) -> Known<&[GroupFacts]> {
         self.controlled_groups("io", "blkio")
     }
@@ -199,7 +195,7 @@ impl Facts {
         Err(Unread::new(what, why))
     }
 
-    /// Where a controller's v1 hierarchy is mounted.
+    /// Mount point of a controller's cgroup v1 hierarchy.
     pub fn v1_mount(&self, controller: &str) -> Option<&str> {
         let mounts = self.host.cgroups.as_ref().ok()?;
         let mount = mounts
@@ -208,7 +204,7 @@ impl Facts {
         Some(&mount.mount_point)
     }
 
-    /// Memory of the host.
+    /// A field of the host's `/proc/meminfo`.
     pub fn meminfo(&self, field: impl Fn(&MemInfo) -> Option<Bytes>, name: &str) -> Known<Bytes> {
         let info = self.host.memory.as_ref().map_err(Clone::clone)?;
         field(info).ok_or_else(|| Unread::new("the host's memory", format!("has no {name}")))
@@ -219,8 +215,8 @@ impl Facts {
         self.meminfo(|info| info.total, "MemTotal")
     }
 
-    /// How fast a counter of `memory.stat` grows, per second. Negative: it shrinks. `None`: the group
-    /// has no memory controller, or is gone.
+    /// Growth of a counter of `memory.stat` per second; negative if it shrinks. `None`: the group has no
+    /// memory controller or is gone.
     pub fn rate(
         &self,
         group: &GroupFacts,
@@ -249,7 +245,7 @@ impl Facts {
         Ok(second?.map(|second| second.saturating_sub(first) as f64 / window))
     }
 
-    /// From a group's parent up to below the root.
+    /// A group's ancestors, from its parent upward, without the root.
     pub fn ancestors<'a>(&'a self, group: &GroupFacts) -> impl Iterator<Item = &'a GroupFacts> {
         let mut next = group.parent;
         std::iter::from_fn(move || {
@@ -260,12 +256,11 @@ impl Facts {
         })
     }
 
-    /// The groups directly below one.
     pub fn children<'a>(&'a self, group: &'a GroupFacts) -> impl Iterator<Item = &'a GroupFacts> {
         group.children.iter().filter_map(|at| self.groups.get(*at))
     }
 
-    /// Whether unclaimed protection of a parent goes to its children.
+    /// Whether unclaimed protection of a parent goes to its children (mount option `memory_recursiveprot`).
     pub fn recursive_protection(&self) -> Known<bool> {
         match self.host.cgroup2()? {
             Some(mount) => Ok(mount.has("memory_recursiveprot")),
@@ -273,7 +268,7 @@ impl Facts {
         }
     }
 
-    /// Who serves a disk by weight; `None`: not known.
+    /// The mechanism that serves a disk by weight: `bfq`, `io.cost` or `none`; `None`: unknown.
     pub fn served(&self, disk: &Disk) -> Option<&'static str> {
         if disk.scheduler.as_ref().ok()?.active == BFQ {
             return Some(BFQ);
@@ -283,8 +278,8 @@ impl Facts {
         Some(if cost { "io.cost" } else { "none" })
     }
 
-    /// Disks that matter: those that file systems are on, or all, where a mount's source does not
-    /// tell its disk (device mapper, RAID).
+    /// The relevant disks: those with mounted file systems. All disks if the source of a mount does not name
+    /// its disk (device mapper, RAID).
     pub fn disks(&self) -> Known<Vec<&Disk>> {
         let disks = self.host.disks.as_ref().map_err(Clone::clone)?;
         let mounts = self.host.mounts.as_ref().map_err(Clone::clone)?;

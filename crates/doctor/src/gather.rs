@@ -1,4 +1,4 @@
-//! One pass over the host, and a second one over the counters of which rates are made.
+//! Reads the facts: one pass over the host, and a second one over the counters behind rates.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -11,23 +11,23 @@ use justitia_policy::units::Bytes;
 
 use crate::facts::{Facts, GroupFacts, Knobs};
 
-/// Where to look.
+/// The sources of facts.
 pub struct Look<'a> {
     /// The host's own files.
     pub host: &'a dyn HostFiles,
-    /// Opens its cgroups, or says why there are none to look at.
+    /// Opens the host's cgroups, or returns the reason why they cannot be read.
     pub groups: &'a dyn Fn(&HostFacts) -> Known<Fs>,
-    /// What owners wrote down.
+    /// The weights that owners stated.
     pub owners: &'a Owners,
     /// Paths that a running agent manages.
     pub managed: HashSet<String>,
-    /// Time between the two looks; zero: only one.
+    /// Time between the two reads; zero: only one.
     pub window: Duration,
-    /// Lets that time pass.
+    /// Waits for `window`.
     pub wait: &'a mut dyn FnMut(Duration),
 }
 
-/// Looks at everything. A group that vanishes meanwhile was never there.
+/// Reads all facts. A group that vanishes during the first pass is left out.
 pub fn gather(look: Look) -> Facts {
     let host = HostFacts::read(look.host);
     let groups = (look.groups)(&host);
@@ -81,8 +81,8 @@ struct Walk<'a> {
     owners: &'a Owners,
     managed: HashSet<String>,
     buffer: Buffer,
-    /// Which group each of the facts' is, and when it was looked at. They are not kept open: there
-    /// may be more of them than a process may have files.
+    /// Identity and time of the first read for each of the facts' groups. The groups are not kept open: there
+    /// may be more of them than a process may have open files.
     seen: Vec<(GroupId, Instant)>,
 }
 
@@ -132,7 +132,7 @@ impl Walk<'_> {
             Some(host::io_cost(text))
         });
         match devices {
-            // Without the file the kernel has no io.cost.
+            // A missing file means that the kernel has no io.cost.
             Ok(known) => known.map(Option::unwrap_or_default),
             Err(error) => Err(unread("io.cost", &error)),
         }
@@ -143,7 +143,7 @@ impl Walk<'_> {
         let path = group.path().to_owned();
         let seen = Instant::now();
         let buffer = &mut self.buffer;
-        // The root has statistics, but neither limits nor weights, and its pressure is the host's.
+        // The root has statistics but neither limits nor weights, and its pressure is the host's.
         let inner = parent.is_some();
         let asked = match group.xattr(xattr::WEIGHT) {
             Ok(xattr) => Ok(self.owners.weight(&path, xattr.as_deref())),
@@ -215,13 +215,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The counters again. A group that is gone meanwhile has none.
+    /// Reads the counters again. A group that vanished meanwhile has none.
     fn second_look(&mut self, fs: &Fs, least: Duration) {
         let buffer = &mut self.buffer;
         for (facts, (id, seen)) in self.facts.groups.iter_mut().zip(&self.seen) {
             facts.window_s = Some(seen.elapsed().max(least).as_secs_f64());
             let opened = match fs.open(&facts.path) {
-                // Another one under the same path tells nothing about this one.
+                // Another group that reuses the path.
                 Ok(group) if group.id() == *id => Ok(Some(group)),
                 Ok(_) => Ok(None),
                 Err(error) if error.is_gone() => Ok(None),
@@ -236,7 +236,7 @@ impl Walk<'_> {
     }
 }
 
-/// Reads what the first look did find, if the group is still there.
+/// Reads a value again if the first read found it and the group still exists.
 fn again<T>(
     first: &Known<Option<T>>,
     opened: &Known<Option<Group>>,
@@ -245,12 +245,12 @@ fn again<T>(
     let group = opened.as_ref().map_err(Clone::clone)?;
     match (first, group) {
         (Ok(None), _) | (_, None) => Ok(None),
-        // An error: it is gone since it was opened.
+        // An error means that the group vanished after it was opened.
         (_, Some(group)) => read(group).unwrap_or(Ok(None)),
     }
 }
 
-/// A file that the root does not have.
+/// Reads a file that the root does not have.
 fn inner_file<T>(
     inner: bool,
     read: impl FnOnce() -> Result<Known<Option<T>>, Error>,

@@ -1,16 +1,16 @@
-//! Memory-pressure pitfalls of a host, found before they hurt.
+//! Finds memory-pressure pitfalls of a host before they cause harm.
 //!
-//! Three layers: **facts** ([`gather()`] looks at the host once, at what moves twice), **checks**
-//! ([`CHECKS`], pure functions of the facts) and the **report** ([`Report`]). A check ends in one
-//! of three ways: it found something, all is well, or it could not tell and says why. What is
-//! unknown is never well.
+//! Three layers: **facts** ([`gather()`] reads the host once, and counters twice), **checks** ([`CHECKS`],
+//! pure functions of the facts) and the **report** ([`Report`]). A check has one of three results: it found
+//! something, all is well, or it could not tell and says why. A check with unknown facts never reports that
+//! all is well.
 //!
-//! Follows `LinkedIn`'s account of cgroups under memory pressure: a limit reserves nothing, page
-//! cache counts against it and anonymous memory takes its place, and what is outside all limits
-//! takes from everybody. The rest are traps of the kernel's knobs that Justitia met on its way.
+//! Follows `LinkedIn`'s account of cgroups under memory pressure: a limit reserves nothing; page cache counts
+//! against it, and anonymous memory takes its place; workloads outside all limits take memory from everybody.
+//! The other checks are for traps of the kernel's knobs that Justitia met.
 //!
-//! Invariants: nothing is written; each file is read once, and only the counters of which rates are
-//! made a second time; each check has a section of its own in `docs/doctor.md`.
+//! Invariants: nothing is written. Each file is read once; only the counters behind rates are read a second
+//! time. Each check has its own section in `docs/doctor.md`.
 
 mod check;
 mod checks;

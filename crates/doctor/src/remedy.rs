@@ -1,19 +1,19 @@
-//! The exact command or setting that changes a knob, by who owns the group: Docker, Podman,
-//! Kubernetes, systemd, or nobody but the file itself.
+//! Builds the command or setting that changes a knob, for the group's owner: Docker, Podman, Kubernetes or
+//! systemd, or else a write to the file itself.
 //!
-//! Sizes are rounded up to MiB: `512M` is understood by the kernel, systemd, Docker and Podman.
+//! Sizes are rounded up to MiB: the kernel, systemd, Docker and Podman understand `512M`.
 
 use justitia_cgroup::File;
 use justitia_policy::units::Bytes;
 
 use crate::facts::{Facts, GroupFacts};
 
-/// A size as it is written into knobs.
+/// A size in the syntax of knobs.
 pub(crate) fn size(bytes: Bytes) -> String {
     format!("{}M", bytes.0.div_ceil(1 << 20).max(1))
 }
 
-/// Sets a memory knob of a group.
+/// The command or setting that sets a memory knob of a group.
 pub(crate) fn set(facts: &Facts, group: &GroupFacts, file: File, bytes: Bytes) -> String {
     let size = size(bytes);
     match owner(&group.path) {
@@ -42,13 +42,13 @@ pub(crate) fn set(facts: &Facts, group: &GroupFacts, file: File, bytes: Bytes) -
     }
 }
 
-/// Writes a value to a file of a group, whoever owns it.
+/// The command that writes a value to a file of a group, whoever owns it.
 pub(crate) fn write(facts: &Facts, group: &GroupFacts, file: File, value: &str) -> String {
     let path = file_path(facts, &group.path, file);
     format!("echo {value} > {path}")
 }
 
-/// Where a file of a group is.
+/// Path of a file of a group, quoted for a shell.
 pub(crate) fn file_path(facts: &Facts, group: &str, file: File) -> String {
     let group = group.trim_end_matches('/');
     let path = format!("{}{group}/{}", facts.mount_point, file.name());
@@ -59,7 +59,7 @@ pub(crate) fn file_path(facts: &Facts, group: &str, file: File) -> String {
     }
 }
 
-/// The systemd unit behind a path, if it ends in one.
+/// The systemd unit of a group, if the last component of its path is one.
 pub(crate) fn unit(path: &str) -> Option<&str> {
     let last = path.rsplit('/').next()?;
     let is_unit = [".service", ".slice", ".scope"]
@@ -104,7 +104,7 @@ fn owner(path: &str) -> Owner<'_> {
     unit(path).map_or(Owner::Nobody, Owner::Unit)
 }
 
-/// The first twelve digits, as the engines print them.
+/// The first twelve digits of a container's ID, as the engines print it.
 fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }

@@ -1,4 +1,4 @@
-//! From outcomes to a report: what is silenced, what concerns a group, how each check ended.
+//! Builds the report from the outcomes: applies silences, restricts it to a group, and derives verdicts.
 
 use std::collections::BTreeMap;
 
@@ -10,99 +10,85 @@ use crate::checks::CHECKS;
 use crate::facts::Facts;
 use crate::Silence;
 
-/// Where the checks are explained, below the documentation's root; the id is the anchor.
+/// Page with the explanation of the checks, below the documentation's root; the ID is the anchor.
 const PAGE: &str = "docs/doctor.md";
 
-/// How a check, or all of them, ended. What is unknown is never fine.
+/// The result of one check or of all. A check with unknown facts is never [`Verdict::Fine`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Something was found that is not silenced.
+    /// At least one finding is not silenced.
     Finding,
-    /// Nothing was found, but not everything could be read.
+    /// No finding but silenced ones, and some facts could not be read.
     CouldNotTell,
-    /// All that was found is silenced.
+    /// All findings are silenced.
     Silenced,
-    /// Looked at, and fine.
+    /// Nothing was found, and all facts could be read.
     Fine,
 }
 
-/// A finding of a report.
+/// A [`Finding`] in the report.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FindingReport {
-    /// What it is about.
     pub subject: Subject,
-    /// What was seen.
     pub evidence: String,
-    /// The numbers of it.
     pub numbers: BTreeMap<&'static str, f64>,
-    /// What to do.
     pub remedy: Vec<String>,
-    /// Why the operator accepts it; `None`: nobody does.
+    /// The operator's reason for accepting it; `None`: not silenced.
     pub silenced: Option<String>,
 }
 
-/// What became of one check.
+/// A [`Check`] and its result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CheckReport {
-    /// Its id.
     pub id: &'static str,
-    /// What it finds.
     pub title: &'static str,
-    /// How bad that is.
     pub severity: Severity,
-    /// How it ended.
     pub verdict: Verdict,
-    /// What happens if it stays so.
     pub consequence: &'static str,
-    /// What it reads.
     pub needs: &'static str,
-    /// Where to read more.
+    /// Page and anchor of its section.
     pub documentation: String,
-    /// What was found.
     pub findings: Vec<FindingReport>,
-    /// What could not be read, and why.
+    /// The facts that could not be read, each with the reason.
     pub could_not_tell: Vec<String>,
 }
 
-/// The host in a few numbers, `None` where they are not known.
+/// Key figures of the host; `None`: unknown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HostReport {
     /// Release of the kernel.
     pub kernel: Option<String>,
-    /// Memory.
     pub memory_bytes: Option<u64>,
-    /// Memory that is free.
     pub free_bytes: Option<u64>,
-    /// Swap.
     pub swap_bytes: Option<u64>,
-    /// Cgroups that were looked at.
+    /// Cgroups that were read.
     pub groups_total: usize,
-    /// Time between the two looks.
+    /// Time between the two reads.
     pub window_s: Option<f64>,
-    /// Who serves each disk by weight: `bfq`, `io.cost` or `none`. Empty where that is not known.
+    /// The mechanism that serves each disk by weight: `bfq`, `io.cost` or `none`. Disks for which it is
+    /// unknown are left out.
     pub disks: BTreeMap<String, &'static str>,
 }
 
-/// What the doctor says.
+/// The doctor's report.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// How it all ended.
+    /// The worst verdict of all checks.
     pub verdict: Verdict,
     /// Findings that are not silenced.
     pub findings_total: usize,
-    /// Findings that are.
+    /// Findings that are silenced.
     pub silenced_total: usize,
     /// Checks that could not tell.
     pub could_not_tell_total: usize,
-    /// The host.
     pub host: HostReport,
-    /// Every check.
+    /// All checks, in the order of [`CHECKS`].
     pub checks: Vec<CheckReport>,
 }
 
-/// Runs all checks over the facts. With a group: what concerns it, that is findings about the
-/// host, about it, and about groups above and below it.
+/// Runs all checks over the facts. With a group, the report has only the findings that concern it: about the
+/// host, the group, its ancestors and its descendants.
 pub fn examine(facts: &Facts, silences: &[Silence], group: Option<&str>) -> Report {
     let checks: Vec<CheckReport> = CHECKS
         .iter()

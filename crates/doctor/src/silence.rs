@@ -1,4 +1,4 @@
-//! Findings that the operator knows of and accepts, each with a reason.
+//! Silences: findings that the operator knows and accepts, each with a reason.
 
 use justitia_discover::Glob;
 
@@ -7,16 +7,15 @@ use crate::check::Subject;
 /// One accepted kind of finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Silence {
-    /// The check's id.
+    /// The check's ID.
     pub check: String,
     /// Only findings about groups that match; `None`: all findings of the check.
     pub group: Option<Glob>,
-    /// Why it is accepted. Never empty.
+    /// The reason for accepting it. Never empty.
     pub reason: String,
 }
 
 impl Silence {
-    /// Whether it covers a finding.
     pub fn covers(&self, check: &str, subject: &Subject) -> bool {
         self.check == check
             && match (&self.group, subject) {

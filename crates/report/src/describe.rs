@@ -1,19 +1,19 @@
-//! One description of everything the agent tells: the report's fields and the metrics.
+//! One description of everything the agent reports: the report's fields and the metrics.
 //!
-//! The table in [`fields`](crate::fields) feeds the metrics of `justitia-web`, `justitia
-//! status --fields` and `docs/metrics.md`. A field has a name in the report's JSON, a metric, or
-//! both; a test holds the table against the serialized report, in both directions.
+//! The table in [`fields`](crate::fields) feeds the metrics of `justitia-web`, `justitia status --fields` and
+//! `docs/metrics.md`. A field has a name in the report's JSON, a metric, or both; a test holds the table
+//! against the serialized report, in both directions.
 //!
-//! Metrics follow the conventions of `OpenMetrics` 1.0 and of Prometheus: base units (seconds, bytes,
-//! ratios of 0 to 1), the unit at the end of the name, `_total` for counters. A value that is not
-//! known has no sample; it is never zero.
+//! Metrics follow the conventions of `OpenMetrics` 1.0 and of Prometheus: base units (seconds, bytes, ratios
+//! of 0 to 1), the unit at the end of the name, `_total` for counters. An unknown value has no sample; it is
+//! never zero.
 
 use std::fmt::Write as _;
 
 pub use crate::fields::{Field, Get, Kind, Labels, Metric};
 use crate::fields::{AGENT, GATE, GROUP, GUARD, KNOBS};
 
-/// Everything, the agent and the host first.
+/// All fields; those of the agent and the host come first.
 pub fn fields() -> impl Iterator<Item = &'static Field> {
     AGENT
         .iter()

@@ -1,22 +1,20 @@
-//! Errors as an operator reads them: one line of cause, one of remedy, and an exit code.
+//! Errors for operators: one line of cause, one line of remedy, and an exit code.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// What the process exits with when an error reaches the top.
+/// The exit status of the process when an error reaches `main`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// Something went wrong while doing it.
     Failed,
-    /// The request itself was wrong: arguments or configuration.
+    /// Wrong arguments or configuration.
     Usage,
-    /// This environment cannot do it (`EX_UNAVAILABLE` of `sysexits.h`).
+    /// The environment lacks what the request needs (`EX_UNAVAILABLE` of `sysexits.h`).
     Environment,
 }
 
 impl Exit {
-    /// The number.
     pub fn code(self) -> u8 {
         match self {
             Exit::Failed => 1,
@@ -30,16 +28,15 @@ impl Exit {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}")]
 pub struct Error {
-    /// What is wrong, in one line, with the path or key it is about.
+    /// One line that names the path or key concerned.
     pub cause: String,
-    /// What to do next, in one line.
+    /// One line: what to do next.
     pub remedy: String,
-    /// What the process exits with.
     pub exit: Exit,
 }
 
 impl Error {
-    /// An error of this kind. Line breaks would break the promise of one line each.
+    /// Joins the lines of `cause` and of `remedy`, so that each stays one line.
     pub fn new(exit: Exit, cause: impl fmt::Display, remedy: impl fmt::Display) -> Error {
         Error {
             cause: one_line(&cause.to_string()),
@@ -48,22 +45,19 @@ impl Error {
         }
     }
 
-    /// Something went wrong while doing it.
     pub fn failed(cause: impl fmt::Display, remedy: impl fmt::Display) -> Error {
         Error::new(Exit::Failed, cause, remedy)
     }
 
-    /// The request was wrong.
     pub fn usage(cause: impl fmt::Display, remedy: impl fmt::Display) -> Error {
         Error::new(Exit::Usage, cause, remedy)
     }
 
-    /// The environment cannot do it.
     pub fn environment(cause: impl fmt::Display, remedy: impl fmt::Display) -> Error {
         Error::new(Exit::Environment, cause, remedy)
     }
 
-    /// A file operation that failed; the remedy follows from the kind of failure.
+    /// A failed file operation; the remedy follows from the kind of error.
     pub fn io(doing: &str, path: &Path, error: &io::Error) -> Error {
         let cause = format!("cannot {doing} {}: {}", path.display(), plain(error));
         match error.kind() {
@@ -75,7 +69,7 @@ impl Error {
     }
 }
 
-/// The operating system's words without Rust's "(os error N)".
+/// The system's error message without Rust's "(os error N)".
 pub fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error ") {
@@ -84,7 +78,7 @@ pub fn plain(error: &io::Error) -> String {
     }
 }
 
-/// A text without its line breaks.
+/// Joins the lines of a text, without empty ones.
 pub fn one_line(text: &str) -> String {
     text.split('\n')
         .map(str::trim)
@@ -93,7 +87,6 @@ pub fn one_line(text: &str) -> String {
         .join("; ")
 }
 
-/// What functions of this crate return.
 pub type Result<T> = std::result::Result<T, Error>;
 
 #[cfg(test)]

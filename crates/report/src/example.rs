@@ -1,5 +1,5 @@
-//! Made-up ticks: groups that begin with equal bandwidth and come to what their weights promise.
-//! For the tests, and for `cargo run -p justitia-web --example page`.
+//! Made-up ticks: groups that begin with equal bandwidth and converge to their weighted shares. For the
+//! tests, and for `cargo run -p justitia-web --example page`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use justitia_policy::worth::{Curve, Point};
 
 use crate::status::{Names, Problem, Reading, Reclaimed, Tick, Totals};
 
-/// Names of the first groups; the others are numbered.
+/// Names of the first groups; further groups are numbered.
 const NAMES: [&str; 8] = [
     "/app/web",
     "/app/db",
@@ -31,7 +31,7 @@ const NAMES: [&str; 8] = [
 ];
 const WEIGHTS: [u32; 8] = [800, 400, 200, 100, 300, 100, 50, 600];
 
-/// The tick after this many steps, of this many groups.
+/// The tick after `count` steps, with `groups` groups.
 pub fn tick(count: u64, groups: usize) -> Tick {
     let weights: Vec<u32> = (0..groups).map(|n| WEIGHTS[n % WEIGHTS.len()]).collect();
     let sum: f64 = weights.iter().map(|&weight| f64::from(weight)).sum();
@@ -143,7 +143,7 @@ fn called(group: &Group) -> Names {
     }
 }
 
-/// A closed gate with all groups.
+/// A closed gate with a member for each group.
 fn gate(count: u64, groups: usize) -> Reading {
     let members = (0..groups as u64).map(|n| Member {
         cgroup_id: 4000 + n,
@@ -187,7 +187,7 @@ fn gate(count: u64, groups: usize) -> Reading {
     }
 }
 
-/// Between -1 and 1, another for each `seed`.
+/// A wave between -1 and 1, different for each `seed`.
 fn wave(count: u64, seed: u64) -> f64 {
     let at = count as f64;
     let phase = seed as f64 * 1.7;
@@ -200,7 +200,7 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
     let equal = 1.0 / groups as f64;
     let noise = 1.0 + 0.12 * wave(count, seed);
     let share = (equal + (proportion - equal) * settled) * noise;
-    // Every fourth group reads what is in memory: it does not stall.
+    // Every fourth group reads cached data, so it does not stall.
     let cached = n % 4 == 3;
     let hit_ratio = if cached {
         0.995
@@ -295,7 +295,7 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
     (seen, verdict)
 }
 
-/// What was counted by then; it never shrinks.
+/// Counters after `count` steps; they grow with `count`.
 fn counted(count: u64, share: f64) -> Totals {
     let by_now = |per_s: f64| Some((per_s * count as f64) as u64);
     Totals {
@@ -323,7 +323,7 @@ fn counted(count: u64, share: f64) -> Totals {
     }
 }
 
-/// Each fifth of what it holds brings the same part of what is missed without.
+/// A curve on which each further fifth of the page cache avoids the same share of the remaining misses.
 fn curve(file: Bytes, asked_per_s: f64) -> Option<Curve> {
     let point = |fifths: i32| Point {
         cache: file.scale(f64::from(fifths) / 5.0),

@@ -1,11 +1,12 @@
-//! What the agent tells `justitia-web`: one [`Frame`] a step, each a line of JSON.
+//! The feed from the agent to `justitia-web`: one [`Frame`] per step, each a line of JSON.
 //!
 //! ```text
 //! {"listen":"127.0.0.1:9619","own":{..},"report":{..}}
 //! ```
 //!
-//! One way: the agent reads nothing of it. `listen` and `tls` are there because the agent reads the configuration
-//! and may read the key, and the web process can open no file; it follows a change at the next step.
+//! The feed is one-way: the agent reads nothing from the connection. `listen` and `tls` are in the frame
+//! because the agent can read the configuration and the key, and the web process can open no file. The web
+//! process follows a change at the next step.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,21 +20,19 @@ use crate::own::Own;
 /// Name of the socket in the agent's state directory.
 pub const SOCKET: &str = "status.sock";
 
-/// Where the page is unless told otherwise: this machine only.
+/// The default address of the page: loopback only.
 pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9619);
 
-/// What a Unix socket's address begins with.
+/// Prefix of a Unix socket's address.
 const UNIX: &str = "unix:";
 /// Longest path of a Unix socket, bytes (`unix(7)`).
 const LONGEST_PATH: usize = 107;
 
-/// Where the page is.
+/// The address of the page, in text `ADDRESS:PORT` or `unix:PATH`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Listen {
-    /// A TCP port.
     Tcp(SocketAddr),
-    /// A Unix socket.
     Unix(PathBuf),
 }
 
@@ -79,43 +78,39 @@ impl From<Listen> for String {
     }
 }
 
-/// What the page's TLS is made of.
+/// Certificate and key of the page's TLS.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tls {
-    /// PEM, as it was read.
+    /// The files' contents in PEM.
     Pem {
-        /// The certificate and those between it and an authority.
+        /// The certificate chain: the certificate first, then the intermediate ones.
         certificate: String,
-        /// Its key.
         key: String,
     },
-    /// Why it could not be read.
+    /// The reason why a file could not be read.
     Unreadable(String),
 }
 
-/// A key does not show.
+/// Hides the key.
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tls(..)")
     }
 }
 
-/// What is told of one step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Frame<R> {
-    /// Where the live page and the metrics are to be; `None`: nowhere.
+    /// Address of the live page and the metrics; `None`: neither is served.
     pub listen: Option<Listen>,
-    /// TLS of a TCP port; `None`: without.
+    /// TLS of a TCP port; `None`: plain HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
-    /// What the agent's process costs.
     pub own: Own,
-    /// The report.
     pub report: R,
 }
 
-/// Where to listen: an address with a port, a Unix socket, or `off`. Errors as cause and remedy.
+/// Parses an address with a port, `unix:PATH`, or `off` (`None`). Errors are cause and remedy.
 pub fn parse_listen(text: &str) -> Result<Option<Listen>, (String, String)> {
     if text == "off" {
         return Ok(None);

@@ -1,6 +1,6 @@
-//! What a field is, and the table of [`crate::describe`]: [`AGENT`] is about the agent, the host and its disks,
-//! [`GROUP`] about each group, [`GUARD`] about the guard, [`GATE`] about
-//! the kernel module's gate, [`KNOBS`] about what each group's knobs hold.
+//! Defines a field, and the table of [`crate::describe`]: [`AGENT`] has the fields of the agent, the host and
+//! its disks, [`GROUP`] those of each group, [`GUARD`] those of the guard, [`GATE`] those of the kernel
+//! module's gate, and [`KNOBS`] the values of each group's knobs.
 
 mod agent;
 mod gate;
@@ -20,17 +20,16 @@ use serde::Serialize;
 use crate::own::Own;
 use crate::status::{DeviceStatus, GateDeviceStatus, GroupStatus, Report};
 
-/// One thing the agent tells.
+/// One value that the agent reports.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Field {
-    /// Its place in the report, for example `groups[].file_bytes`; `None`: a metric only.
+    /// Its path in the report, for example `groups[].file_bytes`; `None`: a metric only.
     #[serde(rename = "field")]
     pub json: Option<&'static str>,
-    /// The unit of the value in the report; empty: a count, a ratio, a word.
+    /// The unit of the value in the report; empty for a count, a ratio or a word.
     pub unit: &'static str,
-    /// What it is.
     pub help: &'static str,
-    /// The metric; `None`: in the report only.
+    /// `None`: in the report only.
     pub metric: Option<Metric>,
 }
 
@@ -39,11 +38,10 @@ pub struct Field {
 pub struct Metric {
     /// The family's name, with its unit, without `_total` and `_info`.
     pub name: &'static str,
-    /// Gauge, counter and so on.
     pub kind: Kind,
-    /// The unit, which ends the name; empty: none.
+    /// The unit, with which the name ends; empty: none.
     pub unit: &'static str,
-    /// Where the samples come from.
+    /// The source of the samples.
     #[serde(skip)]
     pub get: Get,
 }
@@ -54,11 +52,11 @@ pub struct Metric {
 pub enum Kind {
     /// Goes up and down.
     Gauge,
-    /// Only grows while the agent lives.
+    /// Never decreases while the agent runs.
     Counter,
     /// Words as labels; the value is 1.
     Info,
-    /// One sample for each state; that of the present one is 1.
+    /// One sample for each state; the sample of the current state is 1.
     StateSet,
 }
 
@@ -73,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// What a sample's name has after the family's.
+    /// The suffix of a sample's name after the family's name.
     pub fn suffix(self) -> &'static str {
         match self {
             Kind::Gauge | Kind::StateSet => "",
@@ -86,22 +84,21 @@ impl Kind {
 /// Label names and values.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// How to get the value, already in the metric's unit. `None`: not known, no sample.
+/// Reads the value from the report, in the metric's unit. `None`: unknown, no sample.
 #[derive(Debug, Clone, Copy)]
 pub enum Get {
-    /// One value of the report.
     Report(fn(&Report) -> Option<f64>),
-    /// Words of the report.
+    /// Words of the report, as labels.
     ReportInfo(fn(&Report) -> Labels),
-    /// One value about the agent's process.
+    /// One value of the agent's process.
     Own(fn(&Own) -> Option<f64>),
     /// One value for each group.
     Group(fn(&GroupStatus) -> Option<f64>),
-    /// Words about each group.
+    /// Words of each group, as labels.
     GroupInfo(fn(&GroupStatus) -> Labels),
-    /// The state of each group, of those named.
+    /// The current state of each group, out of the named ones.
     GroupState(&'static [&'static str], fn(&GroupStatus) -> Option<String>),
-    /// What a knob of each group holds.
+    /// The value of a knob of each group.
     Knob(Knob),
     /// One value for each disk.
     Device(fn(&DeviceStatus) -> Option<f64>),
@@ -110,7 +107,7 @@ pub enum Get {
 }
 
 impl Get {
-    /// The label that tells samples apart.
+    /// The label that distinguishes the samples.
     pub fn label(self) -> Option<&'static str> {
         match self {
             Get::Report(_) | Get::ReportInfo(_) | Get::Own(_) => None,
@@ -121,7 +118,7 @@ impl Get {
     }
 }
 
-/// A field without a metric.
+/// A field of the report without a metric.
 const fn plain(json: &'static str, unit: &'static str, help: &'static str) -> Field {
     Field {
         json: Some(json),
@@ -131,7 +128,7 @@ const fn plain(json: &'static str, unit: &'static str, help: &'static str) -> Fi
     }
 }
 
-/// What is in the metrics only.
+/// A metric without a field of the report.
 const fn extra(help: &'static str) -> Field {
     Field {
         json: None,
@@ -142,7 +139,7 @@ const fn extra(help: &'static str) -> Field {
 }
 
 impl Field {
-    /// The same with a metric.
+    /// Adds a metric.
     const fn metric(self, name: &'static str, kind: Kind, unit: &'static str, get: Get) -> Field {
         Field {
             metric: Some(Metric {

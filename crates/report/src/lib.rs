@@ -1,9 +1,9 @@
-//! What Justitia tells, and how: the agent's [`status`] and the description of its fields
-//! ([`describe`]), errors with their remedy, lines of a log.
+//! Defines Justitia's output: the agent's report ([`status`]) and the description of its fields
+//! ([`describe`]), errors with their remedy, and log lines.
 //!
-//! The agent makes a report of each step; commands, the terminal screen and the web page read it. They
-//! share these types and do not import each other. Left out on purpose: where a report comes from and
-//! where it goes.
+//! The agent makes a report of each step; commands, the terminal screen and the web page read it. They share
+//! these types and do not import each other. This crate does not know where a report comes from or where it
+//! goes.
 
 pub mod describe;
 pub mod error;

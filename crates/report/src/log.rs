@@ -1,7 +1,7 @@
-//! Plain lines on stderr, few, each of use to an operator.
+//! Log lines for the operator, on stderr.
 //!
-//! Under systemd (`JOURNAL_STREAM` is set) each line carries its priority as `<N>`, which journald
-//! takes off again. A closed stderr is no reason to stop.
+//! Under systemd (`JOURNAL_STREAM` is set) each line begins with its priority as `<N>`, which journald
+//! strips. Errors of writing to stderr are ignored.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,9 +13,8 @@ use crate::text::printable;
 /// Priorities of `syslog(3)` that are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// Something did not work.
     Warning,
-    /// Something an operator wants to find later: start, stop, a group that joined.
+    /// An event that an operator looks for later: start, stop, a group that joined.
     Info,
     /// Each line of each plan; only with `--verbose`.
     Debug,
@@ -31,7 +30,7 @@ impl Level {
     }
 }
 
-/// Where log lines go. Cheap to clone.
+/// A log. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Log {
     verbose: bool,
@@ -41,7 +40,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Lines on stderr; debug lines only when `verbose`.
+    /// Writes to stderr; debug lines only when `verbose`.
     pub fn stderr(verbose: bool) -> Log {
         let prefix = std::env::var_os("JOURNAL_STREAM").is_some();
         Log {
@@ -52,7 +51,7 @@ impl Log {
         }
     }
 
-    /// Lines kept in memory, for tests.
+    /// Keeps lines in memory, for tests.
     pub fn captured() -> Log {
         Log {
             verbose: true,
@@ -62,7 +61,7 @@ impl Log {
         }
     }
 
-    /// The same without debug lines, for benchmarks.
+    /// Keeps lines in memory without debug lines, for benchmarks.
     pub fn captured_without_debug() -> Log {
         Log {
             verbose: false,
@@ -70,40 +69,37 @@ impl Log {
         }
     }
 
-    /// What was captured so far.
+    /// The lines captured so far.
     pub fn lines(&self) -> Vec<String> {
         self.captured.as_ref().map_or_else(Vec::new, |lines| {
             lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
         })
     }
 
-    /// Whether debug lines are wanted: spares the caller making them.
+    /// Whether debug lines are written; if not, the caller need not format them.
     pub fn is_verbose(&self) -> bool {
         self.verbose
     }
 
-    /// Something an operator wants to find later.
     pub fn info(&self, message: impl fmt::Display) {
         self.write(Level::Info, &message);
     }
 
-    /// Something did not work.
     pub fn warn(&self, message: impl fmt::Display) {
         self.write(Level::Warning, &message);
     }
 
-    /// A detail.
     pub fn debug(&self, message: impl fmt::Display) {
         if self.verbose {
             self.write(Level::Debug, &message);
         }
     }
 
-    /// Like [`Log::warn`], but the same words only once in the agent's life.
+    /// Like [`Log::warn`], but drops a message that was logged before.
     pub fn warn_once(&self, message: impl fmt::Display) {
         let text = message.to_string();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        // A host with ever new problems must not make the agent grow.
+        // Bounds memory on a host that keeps producing new messages.
         if seen.len() >= 4096 {
             seen.clear();
         }
@@ -122,7 +118,7 @@ impl Log {
             return;
         }
         let prefix = if self.prefix { level.prefix() } else { "" };
-        // One write call, so that lines of other processes do not come in between.
+        // One write call, so that lines of other processes do not interleave.
         let message = message.to_string();
         let line = format!("{prefix}justitia: {}\n", printable(&message));
         let _ = std::io::stderr().lock().write_all(line.as_bytes());

@@ -1,21 +1,20 @@
-//! What the agent's process costs: memory and CPU time.
+//! The cost of the agent's process: memory and CPU time.
 
 use std::time::Duration;
 
 use rustix::time::{clock_gettime, ClockId};
 use serde::{Deserialize, Serialize};
 
-/// The process, now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Own {
-    /// Memory it occupies, its binary included, bytes.
+    /// Resident memory, its binary included.
     pub resident_bytes: Option<u64>,
-    /// CPU time of all its threads since it began.
+    /// CPU time of all threads since the process began.
     pub cpu: Duration,
 }
 
 impl Own {
-    /// Reads them.
+    /// Reads the values of the current process.
     pub fn read() -> Own {
         let time = clock_gettime(ClockId::ProcessCPUTime);
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

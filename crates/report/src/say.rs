@@ -1,15 +1,15 @@
-//! Lines of a program that has no pages and tables to print. What others are called in them can neither begin
-//! a line nor tell a terminal anything.
+//! Prints single lines, for programs without pages and tables. Names of others in a line cannot begin a new
+//! line or control the terminal.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
 
 use crate::text::printable;
 
-/// A line on stdout; `false` when nobody reads any more.
+/// Prints a line on stdout; `false`: the reader has closed it.
 ///
 /// # Errors
-/// Stdout cannot be written.
+/// Writing to stdout failed for another reason.
 pub fn line(words: impl Display) -> io::Result<bool> {
     let text = format!("{}\n", printable(&words.to_string()));
     let mut stdout = io::stdout().lock();
@@ -20,13 +20,13 @@ pub fn line(words: impl Display) -> io::Result<bool> {
     }
 }
 
-/// A line on stderr. Who has closed it does not want to know.
+/// Prints a line on stderr. Errors are ignored: whoever closed stderr does not want the line.
 pub fn warn(words: impl Display) {
     let text = format!("justitia: {}\n", printable(&words.to_string()));
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// What is wrong and what to do, on stderr, in one write so that no other process's lines come between.
+/// Prints cause and remedy on stderr in one write, so that lines of other processes do not interleave.
 pub fn two_lines(cause: &str, remedy: &str) {
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (cause, remedy) = (flat(cause), flat(remedy));

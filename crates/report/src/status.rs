@@ -1,7 +1,7 @@
-//! What the agent tells about itself: one set of records for `status`, `plan` and `explain`.
+//! The agent's report: one set of records for `status`, `plan` and `explain`.
 //!
-//! Names end in their unit. What is unknown is `null` (and left out where a whole section is).
-//! The records are made when somebody asks, from the last tick, so that a tick pays nothing.
+//! Names end in their unit. An unknown value is `null`; an unknown section is left out. The records are made
+//! on request from the last tick, so a tick does not pay for them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,71 +27,61 @@ pub use worth::{WorthPoint, WorthStatus, MORE};
 /// Prior values of the knobs we hold, shared between ticks until one is added or dropped.
 pub type Priors = BTreeMap<(GroupId, Knob), Value>;
 
-/// What groups are called, shared between ticks until the groups change.
+/// Names of the groups, shared between ticks until the groups change.
 pub type NamesOf = HashMap<GroupId, Names>;
 
-/// The last tick as it was: what was seen, what was decided.
+/// The observations and decisions of the last tick.
 #[derive(Debug, Clone, Default)]
 pub struct Tick {
-    /// What was seen.
     pub snapshot: Snapshot,
-    /// What was decided.
     pub plan: Plan,
-    /// What our knobs held before us.
     pub priors: Arc<Priors>,
-    /// What the groups are called.
     pub names: Arc<NamesOf>,
-    /// What stood in the way.
     pub problems: Vec<Problem>,
-    /// How many ticks there were.
+    /// Ticks since the agent began.
     pub count: u64,
-    /// How long this one took, from observing to submitting the writes.
+    /// Duration of this tick, from observing to submitting the writes.
     pub took: Duration,
-    /// The longest of all of them.
+    /// Duration of the longest tick so far.
     pub longest: Duration,
-    /// Name of what counts the traffic.
+    /// The source of the traffic counters, `bpf` or `proc`.
     pub observer: Option<&'static str>,
     /// Knobs written since the agent began.
     pub writes_total: u64,
-    /// What was asked of `memory.reclaim` since the agent began.
     pub reclaimed: Reclaimed,
-    /// The kernel module's gate, if it is held.
+    /// The kernel module's gate; `None`: the agent does not hold it.
     pub gate: Option<Reading>,
 }
 
-/// What does not change from tick to tick.
+/// The part of the report that is constant between ticks.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// How much of the policy is in force.
     pub mode: Mode,
-    /// What the feedback aims at.
     pub objective: Objective,
     /// Time between two steps.
     pub interval: Duration,
-    /// When the agent began.
+    /// Start time of the agent.
     pub since: SystemTime,
 }
 
-/// Everything about the agent, as `justitia status --json` prints it.
+/// The report, as `justitia status --json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The agent's version.
     pub version: String,
-    /// How much of the policy is in force.
     pub mode: Mode,
-    /// What the feedback aims at.
     pub objective: Objective,
-    /// When the agent began, seconds since 1970.
+    /// Start time of the agent, seconds since 1970.
     pub since_unix_s: u64,
     /// Time between two steps.
     pub interval_s: f64,
     /// Steps so far.
     pub ticks_total: u64,
-    /// How long the last one took, from observing to submitting the writes.
+    /// Duration of the last step, from observing to submitting the writes.
     pub tick_us: u64,
-    /// The longest of all of them.
+    /// Duration of the longest step so far.
     pub longest_tick_us: u64,
-    /// What counts the traffic, `bpf` or `proc`; not known before the first step.
+    /// The source of the traffic counters, `bpf` or `proc`; unknown before the first step.
     #[serde(default)]
     pub observer: Option<String>,
     /// Knobs written since the agent began: none in mode `observe`.
@@ -101,7 +91,6 @@ pub struct Report {
     pub pv: Option<f64>,
     /// Share error of the contending groups since the last step.
     pub share_error: Option<f64>,
-    /// The host as a whole.
     pub host: HostStatus,
     /// Managed groups, parents before children.
     pub groups: Vec<GroupStatus>,
@@ -114,13 +103,11 @@ pub struct Report {
     /// The kernel module's gate; `None`: the agent does not hold it.
     #[serde(default)]
     pub gate: Option<GateStatus>,
-    /// What the last step wrote, or would have written in mode `observe`.
+    /// Writes of the last step, which mode `observe` does not perform.
     pub writes: Vec<PlannedWrite>,
-    /// What stands in the way.
     pub problems: Vec<Problem>,
 }
 
-/// The host as a whole.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostStatus {
     /// `MemTotal`.
@@ -129,10 +116,10 @@ pub struct HostStatus {
     pub free_bytes: Option<u64>,
     /// Page cache of the whole host.
     pub file_bytes: Option<u64>,
-    /// Of [`justitia_policy::snapshot::Host::high_watermark`].
+    /// [`justitia_policy::snapshot::Host::high_watermark`].
     pub high_watermark_bytes: Option<u64>,
-    /// Share of the last period in which some or all (`full`) tasks of the host waited for memory
-    /// or I/O, 0 to 1: fields of their own in JSON.
+    /// Share of the last period in which some or all (`full`) tasks of the host waited for memory or I/O, 0
+    /// to 1. Flattened in JSON.
     #[serde(flatten)]
     pub stalled: HostRates,
 }
@@ -142,44 +129,43 @@ pub struct HostStatus {
 pub struct GroupStatus {
     /// Path relative to the cgroup2 mount.
     pub path: String,
-    /// The cgroup id.
+    /// The cgroup ID.
     pub id: u64,
-    /// What it is called: fields of their own in JSON.
+    /// Flattened in JSON.
     #[serde(flatten)]
     pub names: Option<Names>,
-    /// Its weight.
     pub weight: u32,
-    /// Where that came from.
     pub weight_source: WeightSource,
     /// `memory.current`.
     pub current_bytes: Option<u64>,
-    /// Page cache it holds.
+    /// Page cache charged to it.
     pub file_bytes: Option<u64>,
-    /// What was counted of it.
+    /// Its counters.
     #[serde(default)]
     pub total: Totals,
-    /// What the policy makes of it: fields of their own in JSON, not there before the first step.
+    /// The policy's results for it. Flattened in JSON, and absent before the first step.
     #[serde(flatten)]
     pub verdict: Option<VerdictStatus>,
-    /// What its application declared about itself, whether that counts or not; `None`: it never did.
+    /// The color that its application declared, whether or not the policy accepts it; `None`: it declared
+    /// none.
     #[serde(default)]
     pub declared: Option<Declared>,
-    /// What page cache is worth to it; `None`: its reads have not told.
+    /// Its miss-ratio curve; `None`: not known from its reads so far.
     #[serde(default)]
     pub worth: Option<WorthStatus>,
     /// Its knobs that exist on this kernel.
     pub knobs: Vec<KnobStatus>,
-    /// What it did at the kernel module's gate; `None`: it is not known there.
+    /// Its counters at the kernel module's gate; `None`: the gate has no account of it.
     #[serde(default)]
     pub gate: Option<GateMemberStatus>,
 }
 
-/// What a group is called, whichever cgroup it has now: a container that is started again has the same names.
+/// The names of a group. They survive a change of its cgroup: a restarted container has the same names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
-    /// What it is: container, pod, service, vm or group.
+    /// Container, pod, service, vm or group.
     pub kind: String,
-    /// What its owner calls it; of a pod `namespace/pod`.
+    /// The owner's name for it; for a pod `namespace/pod`.
     pub name: String,
     /// Its Kubernetes namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -187,22 +173,21 @@ pub struct Names {
     /// Its Kubernetes pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
-    /// Its name within the pod.
+    /// Name of the container within its pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
 }
 
-/// What was counted of a group: traffic and page cache since the agent first saw it, stalls and refaults since
-/// the cgroup was made.
+/// Counters of a group: traffic and page cache since the agent first saw it, stalls and refaults since the
+/// cgroup was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Bytes of its applications.
+    /// Bytes that its applications read and wrote.
     #[serde(flatten)]
     pub traffic: Traffic,
-    /// What its page cache did.
     #[serde(flatten)]
     pub cache: CacheCounters,
-    /// How long its tasks waited.
+    /// Stall times of its tasks.
     #[serde(flatten)]
     pub pressure: Pressure,
     /// `workingset_refault_file`.
@@ -224,20 +209,21 @@ impl Totals {
 /// One disk that BFQ schedules, or that io.cost could.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeviceStatus {
-    /// `block:nvme0n1` where BFQ schedules it, `cost:nvme0n1` where not.
+    /// `block:nvme0n1` if BFQ schedules the disk, otherwise `cost:nvme0n1`.
     pub path: String,
     /// BFQ's `low_latency`, which overrides weights.
     pub low_latency: Option<bool>,
-    /// What that was before us, if we changed it.
+    /// Value of `low_latency` before the agent changed it; `None`: unchanged.
     pub prior: Option<bool>,
-    /// Somebody else changed a knob while we held it; the disk is theirs.
+    /// Another program changed a knob of the disk while the agent held it, so the agent leaves the disk
+    /// alone.
     pub foreign: bool,
     /// All its knobs: BFQ's, or io.cost's.
     #[serde(default)]
     pub knobs: Vec<KnobStatus>,
 }
 
-/// What the policy makes of one group.
+/// The policy's results for one group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VerdictStatus {
     /// Its share of the managed groups' weight, 0 to 1.
@@ -248,45 +234,43 @@ pub struct VerdictStatus {
     pub threshold_bytes: u64,
     /// Application-level bandwidth since the last step.
     pub bytes_per_s: Option<f64>,
-    /// Of that, what the disk carries.
+    /// The part of `bytes_per_s` that the disk carries: writes and misses.
     pub transferable_bytes_per_s: Option<f64>,
     /// Bandwidth over its weighted share; 1 is ideal.
     pub of_ideal: Option<f64>,
-    /// It takes part in the competition.
     pub contending: bool,
-    /// How well it is.
     pub color: Color,
     /// The feedback's gain on its share.
     pub gain: f64,
     /// Share of the last period in which some task waited, 0 to 1.
     pub stalled: Option<f64>,
-    /// What its page cache did: fields of their own in JSON.
+    /// Rates of its page cache. Flattened in JSON.
     #[serde(flatten)]
     pub cache: CacheRates,
-    /// Page cache charged to it that belongs to higher-weighted users of the same files. `None`:
-    /// nothing sees who uses which file.
+    /// Page cache charged to it that belongs to higher-weighted users of the same files. `None`: the users of
+    /// files are not observed.
     #[serde(default)]
     pub held_for_others_bytes: Option<u64>,
-    /// Page cache of its own that is charged to others. `None`: likewise.
+    /// Its own page cache that is charged to others. `None`: the users of files are not observed.
     #[serde(default)]
     pub held_by_others_bytes: Option<u64>,
-    /// Whether the color was declared.
+    /// Whether the color was declared or inferred.
     #[serde(default)]
     pub color_source: ColorSource,
     /// Page cache it may hold while it gives memory to others by its color.
     #[serde(default)]
     pub cap_bytes: Option<u64>,
-    /// Memory it needs to stay well, learned while it gave.
+    /// Memory it needs to stay satisfied, learned while it gave memory.
     #[serde(default)]
     pub working_set_bytes: Option<u64>,
-    /// Page cache with which its reads hit as often as with its share. `None`: its reads do not decide
-    /// what it gets.
+    /// Page cache with which its reads hit as often as with its share. `None`: its entitlement does not
+    /// depend on its reads.
     #[serde(default)]
     pub needs_bytes: Option<u64>,
-    /// What it leaves of its share to others. `None`: likewise.
+    /// The part of its share that it lends to others. `None` as for `needs_bytes`.
     #[serde(default)]
     pub lends_bytes: Option<u64>,
-    /// What it has the use of beyond its share. `None`: likewise.
+    /// Page cache that it borrows beyond its share. `None` as for `needs_bytes`.
     #[serde(default)]
     pub borrows_bytes: Option<u64>,
 }
@@ -294,41 +278,36 @@ pub struct VerdictStatus {
 /// One knob of one group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KnobStatus {
-    /// The file.
     pub knob: Knob,
-    /// What it holds, as the kernel prints it.
+    /// Current value, in the kernel's format.
     pub now: String,
-    /// What it held before us, if we changed it.
+    /// Value before the agent changed it; `None`: unchanged.
     pub prior: Option<String>,
-    /// Somebody else changed it while we held it; it is theirs.
+    /// Another program changed it while the agent held it, so the agent leaves it alone.
     pub foreign: bool,
 }
 
 /// One write of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlannedWrite {
-    /// The group.
+    /// Path of the group, name of the disk (`block:NAME`, `cost:NAME`), or `/`.
     pub path: String,
-    /// Its file.
     pub knob: Knob,
-    /// What the file held when the plan was made.
+    /// Value when the plan was made.
     pub now: Option<String>,
-    /// What to write.
+    /// Value to write.
     pub value: String,
-    /// Why, in words.
+    /// `reason` in words.
     pub because: String,
-    /// Why, as a record.
     pub reason: Reason,
 }
 
-/// Something that stands in the way of one group, or of all.
+/// A problem of one group or disk, or of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// The group it is about; `None`: all.
+    /// Path of the group or disk; `None`: the whole host.
     pub group: Option<String>,
-    /// What is wrong.
     pub cause: String,
-    /// What to do about it.
     pub remedy: String,
 }
 
@@ -337,7 +316,6 @@ fn micros(time: Duration) -> u64 {
 }
 
 impl Problem {
-    /// A problem of the whole host.
     pub fn general(error: &crate::error::Error) -> Problem {
         Problem {
             group: None,
@@ -357,7 +335,6 @@ impl Problem {
 }
 
 impl Report {
-    /// The report of a tick.
     pub fn new(setup: &Setup, tick: &Tick) -> Report {
         let host = &tick.snapshot.host;
         let verdicts: BTreeMap<GroupId, &Verdict> = tick
@@ -410,7 +387,8 @@ impl Report {
         }
     }
 
-    /// The group of this path, the only one that its owner calls so, or the only one whose path ends in `/name`.
+    /// Finds a group by path, or else by its owner's name, or else by a path that ends in `/name`. The match
+    /// must be unique.
     pub fn find(&self, name: &str) -> Option<&GroupStatus> {
         let exact = name.trim_end_matches('/');
         let suffix = format!("/{}", exact.trim_start_matches('/'));
@@ -426,7 +404,8 @@ impl Report {
 }
 
 impl GroupStatus {
-    /// Its name in tables: a container, pod or virtual machine has its owner's name, other groups their path.
+    /// Its name in tables: the owner's name for a container, pod or virtual machine, the path for other
+    /// groups.
     pub fn label(&self) -> &str {
         let is_id = |name: &str| name.len() >= 12 && name.bytes().all(|c| c.is_ascii_hexdigit());
         let named = self.names.as_ref().filter(|of| {
@@ -438,7 +417,7 @@ impl GroupStatus {
         named.map_or(&self.path, |of| &of.name)
     }
 
-    /// What a knob holds, as a number; `max` is infinite.
+    /// The value of a knob as a number; `max` is infinite.
     pub fn knob_number(&self, knob: Knob) -> Option<f64> {
         let status = self.knobs.iter().find(|status| status.knob == knob)?;
         match status.now.as_str() {
@@ -447,7 +426,7 @@ impl GroupStatus {
         }
     }
 
-    /// `None` for an ancestor that is only there to hold managed groups.
+    /// `None`: an ancestor of managed groups without a weight of its own.
     fn new(group: &Group, verdict: Option<VerdictStatus>, priors: &Priors) -> Option<GroupStatus> {
         Some(GroupStatus {
             path: group.path.clone(),
@@ -529,7 +508,7 @@ impl VerdictStatus {
 }
 
 impl KnobStatus {
-    /// `None`: the knob is not there.
+    /// `None`: the knob does not exist here.
     fn new(
         of: GroupId,
         knob: Knob,
@@ -546,7 +525,7 @@ impl KnobStatus {
     }
 }
 
-/// Where a weight came from, in words.
+/// The source of a weight, in words.
 pub fn source_words(source: WeightSource) -> &'static str {
     match source {
         WeightSource::Config => "configuration",
@@ -561,7 +540,8 @@ pub fn source_words(source: WeightSource) -> &'static str {
     }
 }
 
-/// The path of what is neither a group of the snapshot nor a disk.
+/// The path of a write's target that is neither a group of the snapshot nor a disk: `/` for the root cgroup,
+/// otherwise the ID.
 fn other_path(snapshot: &Snapshot, id: GroupId) -> String {
     match snapshot.outside {
         Some(outside) if outside.root == id => "/".to_owned(),

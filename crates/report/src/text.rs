@@ -1,12 +1,12 @@
-//! Text of others on a terminal and in a log.
+//! Sanitizes untrusted text for a terminal and a log.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The text without what a terminal obeys, what changes how its neighbors are read and what cannot be seen, so
-/// that two names look alike: control characters (C0 with line breaks, DEL, C1), line and paragraph
-/// separators, format characters (marks of direction, joiners, spaces without width, tags) and
-/// noncharacters. Each becomes `?`. Names of cgroups, containers and files are anybody's.
+/// Replaces each harmful character by `?`. Untrusted users choose the names of cgroups, containers and files.
+/// A harmful character controls the terminal, changes how its neighbors are read, or is invisible, so that
+/// two names look alike: control characters (C0 with line breaks, DEL, C1), line and paragraph separators,
+/// format characters (direction marks, joiners, zero-width spaces, tags) and noncharacters.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if text.chars().any(is_harmful) {
         let shown = |c| if is_harmful(c) { '?' } else { c };
@@ -16,7 +16,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// JSON in which no terminal finds anything to obey either, and every reader the same text.
+/// Escapes the harmful characters of [`printable`] in JSON, except its line breaks. A JSON parser reads the
+/// same text.
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     let harmful = |c: char| is_harmful(c) && c != '\n';
     if !json.chars().any(harmful) {
@@ -25,7 +26,7 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     let mut text = String::with_capacity(json.len() + 16);
     for c in json.chars() {
         if harmful(c) {
-            // Beyond the first plane JSON has two escapes for a character.
+            // JSON escapes a character beyond the Basic Multilingual Plane as a surrogate pair.
             for unit in c.encode_utf16(&mut [0; 2]) {
                 let _ = write!(text, "\\u{unit:04x}");
             }
@@ -37,7 +38,7 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
 }
 
 fn is_harmful(c: char) -> bool {
-    // Unicode's Cc, Zl, Zp, Cf and noncharacters, and fillers that are drawn as nothing.
+    // Unicode's Cc, Zl, Zp, Cf and noncharacters, and fillers that render as nothing.
     c.is_control()
         || u32::from(c) & 0xfffe == 0xfffe
         || matches!(c,

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Who asks for which page of a disk image, counted where it happens: no event goes to user space.
+ * Counts the requests of each page of a disk image in the kernel: no event goes to user space.
  *
- * Images are registered by user space (`images`), each with a map of its own for the pages
- * (`books`), as large as the image. A file that is not registered costs one failed look-up a read.
- * Requests count when a machine's process makes them (`machines`, by thread group: io_uring's
- * workers belong to it), so that a backup of the image is not taken for the guest coming back.
+ * User space registers images (`images`), each with its own map for the pages (`books`), sized for the image.
+ * A file that is not registered costs one failed lookup per read. Requests count only when a machine's
+ * process makes them (`machines`, by thread group, so io_uring's workers are included). A backup of the image
+ * is therefore not taken for a second request of the guest.
  *
- * Requests: behind filemap_read(), where the bytes that were read are known exactly; where a
- * kernel cannot attach there, from the tracepoint mm_filemap_get_pages, which tells the range
- * still wanted once for each batch of pages of a call, so all but the first are left out. A batch
- * that ends at a page still being read is not told: pages before it go uncounted.
- * Insertion and writing: tracepoints that every kernel has.
+ * Requests are counted at fexit of filemap_read(), where the bytes that were read are known exactly. A kernel
+ * that cannot attach there counts at the tracepoint mm_filemap_get_pages. It reports the remaining range once
+ * for each batch of pages of a call, so all batches but the first are ignored. It does not report a batch
+ * that ends at a page still being read, so the pages before that one are not counted. Insertion and writing
+ * are counted at tracepoints that every kernel has.
  *
- * Counting is one compare-and-exchange for 16 pages, tried a few times; what is lost is counted.
- * Between two requests the emulator, or the guest, has had the CPU's caches to itself: what a
- * request costs is the lines of memory it touches, of programs and helpers too, more than what it
- * computes. So kernel memory is read in place, not by a helper, and what few requests need (a
- * second word, a lost page) is out of the way.
+ * Counting is one compare-and-exchange for 16 pages, tried a few times; pages that could not be counted are
+ * counted as lost. Between two requests the emulator or the guest evicts the CPU's caches, so a request's
+ * cost is the cache lines it touches, those of programs and helpers included, more than its computation. The
+ * programs therefore read kernel memory in place, not by a helper, and keep rare cases (a second word, a lost
+ * page) off the hot path.
  *
- * Context: fexit and BTF tracepoints; the programs never sleep, and may run in any task.
+ * Context: fexit and BTF tracepoints. The programs never sleep and may run in any task.
  */
 #include "kernel.h"
 #include "record.h"
@@ -28,7 +28,7 @@ char LICENSE[] SEC("license") = "GPL";
 
 const volatile struct settings settings = {};
 
-/* User space counts places (track/mod.rs): as many. */
+/* MAX_IMAGES of src/track/mod.rs, which assigns the slots of `books`. */
 #define MAX_IMAGES 1024
 #define MAX_MACHINES 1024
 
@@ -41,8 +41,8 @@ struct {
 } images SEC(".maps");
 
 /*
- * The map of an image's pages. Sizes, not types: Linux 6.1 takes no map without types where the
- * pattern has them, and user space makes these without.
+ * The map of an image's pages. It has sizes instead of types: user space creates these maps without BTF
+ * types, and Linux 6.1 rejects them if this inner-map template has types.
  */
 struct block_map {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -52,7 +52,7 @@ struct block_map {
 	__uint(value_size, sizeof(struct block));
 };
 
-/* Never used: it makes the compiler describe `struct block`. */
+/* Never used: it makes the compiler emit BTF of `struct block`. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -67,7 +67,7 @@ struct {
 	__array(values, struct block_map);
 } books SEC(".maps");
 
-/* thread group -> what it asked for */
+/* thread group -> its counters */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -76,7 +76,7 @@ struct {
 	__type(value, struct machine);
 } machines SEC(".maps");
 
-/* The range a task's call still wanted when it was last seen. */
+/* The remaining range of a task's call at its last batch. */
 struct wanted {
 	__u64 task;
 	__u64 mapping;
@@ -85,13 +85,13 @@ struct wanted {
 };
 
 /*
- * A task's place is told by the low bits of its number. Where two tasks whose numbers are so far
- * apart read at once, the rest of an interrupted request counts as another one.
+ * Indexed by the low bits of the thread ID. If two tasks whose IDs collide read concurrently, the rest of an
+ * interrupted request counts as another request.
  */
 #define PLACES 4096
 static struct wanted calls[PLACES];
 
-/* The page that this CPU brought in last. */
+/* The page that this CPU last added to the page cache. */
 struct inserted {
 	struct address_space *mapping;
 	__u64 index;
@@ -107,7 +107,7 @@ struct {
 #define ONES 0x1111111111111111ull
 /* Words that one call may touch: 16 MiB of an image. */
 #define MAX_WORDS 256
-/* Blocks that one folio may span: 8 MiB where a page is 4 KiB. */
+/* Blocks that one folio may span: 8 MiB with 4 KiB pages. */
 #define MAX_FOLIO_BLOCKS 8
 
 static __always_inline void add(__u64 *counter, __u64 amount)
@@ -130,7 +130,7 @@ static __always_inline struct image_key key_of(struct address_space *mapping)
 	return key;
 }
 
-/* How many pages a set of a word's pages (a bit each four) has. */
+/* The number of pages in a set of a word's pages, which has one bit in every four. */
 static __always_inline __u64 how_many(__u64 set)
 {
 	set = (set & 0x0101010101010101ull) + (set >> 4 & 0x0101010101010101ull);
@@ -143,7 +143,7 @@ static __always_inline __u64 lowest(__u64 pages)
 	return pages >= WORD_PAGES ? ONES : ONES & ((1ull << (4 * (pages & 15))) - 1);
 }
 
-/* The block is to be looked at. */
+/* Marks the block in the summary, for user space to visit. */
 static __always_inline void touch(void *map, __u64 blocks, __u64 at)
 {
 	__u32 index = blocks + at / SUMMARY_BLOCKS;
@@ -157,22 +157,22 @@ static __always_inline void touch(void *map, __u64 blocks, __u64 at)
 		__sync_fetch_and_or(word, bit);
 }
 
-/* The counting of one call; on its stack. */
+/* State of counting one call; on its stack. */
 struct count {
 	__u32 book;
 	__u32 blocks;
-	/* Pages left to count. */
+	/* Pages left to count: [from, to). */
 	__u64 from;
 	__u64 to;
 	__u64 now;
-	/* Pages of this call asked for before, and pages that could not be counted. */
+	/* Pages of this call that had been requested before, and pages that could not be counted. */
 	__u64 again;
 	__u64 lost;
-	/* Written: used, and not asked for. */
+	/* A write: pages are marked as used, and not counted as requested. */
 	__u64 write;
 };
 
-/* Counts the pages [from, to) of one word, all within it. */
+/* Counts the pages [from, to), all within one word. */
 static __always_inline void count_word(void *map, struct count *count, __u64 from, __u64 to)
 {
 	__u32 index = from / BLOCK_PAGES;
@@ -210,7 +210,7 @@ lost:
 	count->lost += to - from;
 }
 
-/* The next word of a call; a function, so that the verifier looks at it once. */
+/* Counts the next word of a call. A function, so that the verifier checks it once. */
 static __noinline long count_next(__u32 step, struct count *count)
 {
 	__u32 book = count->book;
@@ -276,7 +276,7 @@ static __always_inline int count_pages(struct image *image, __u64 from, __u64 to
 	return 0;
 }
 
-/* A read of some bytes that ended at this position. */
+/* A read of `ret - already` bytes that ended at ki_pos. */
 SEC("fexit/filemap_read")
 int BPF_PROG(read_bytes, struct kiocb *iocb, struct iov_iter *iter, long already, long ret)
 {
@@ -294,7 +294,7 @@ int BPF_PROG(read_bytes, struct kiocb *iocb, struct iov_iter *iter, long already
 	return count_pages(image, (end - (ret - already)) >> shift, ((end - 1) >> shift) + 1, false);
 }
 
-/* A call wants the pages from `index` to `last`, and got some of them. */
+/* A call requests the pages from `index` to `last`, inclusive, and got a batch of them. */
 SEC("tp_btf/mm_filemap_get_pages")
 int BPF_PROG(read_batch, struct address_space *mapping, unsigned long index, unsigned long last)
 {
@@ -336,7 +336,7 @@ int BPF_PROG(page_added, struct folio *folio)
 		last->mapping = folio->mapping;
 		last->index = index;
 	}
-	/* Fetched ahead and perhaps never asked for: somebody has to look. */
+	/* May be readahead that is never requested: user space has to visit the block. */
 	book = image->book;
 	map = bpf_map_lookup_elem(&books, &book);
 	if (!map)
@@ -368,7 +368,7 @@ int BPF_PROG(page_written, struct folio *folio, struct address_space *mapping)
 	index = folio->index;
 	pages = folio_pages(folio);
 	last = bpf_map_lookup_elem(&inserted, &zero);
-	/* It came in a moment ago, to be written. */
+	/* This CPU just added the page in order to write it. */
 	if (last && last->mapping == mapping && last->index == index)
 		add(&image->written_pages, pages);
 	return count_pages(image, index, index + pages, true);

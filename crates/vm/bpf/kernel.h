@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The few kernel types that these programs look into, besides those of justitia.h. */
+/* The few kernel types that these programs read, besides those of justitia.h. */
 #ifndef JUSTITIA_VM_KERNEL_H
 #define JUSTITIA_VM_KERNEL_H
 

@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Records that the programs and user space share. The Rust types are generated from these: there
- * is no second definition. A page is the kernel's base page. All counters are cumulative.
+ * Records that the programs and user space share. The Rust types are generated from these; there is no second
+ * definition. A page is the kernel's base page. All counters are cumulative.
  */
 #ifndef JUSTITIA_VM_RECORD_H
 #define JUSTITIA_VM_RECORD_H
 
-/* Which file. Of a block device: BLOCK_DEVICE, and its number as the kernel keeps it. */
+/* Identifies a file. For a block device, dev is BLOCK_DEVICE and ino is the kernel's dev_t. */
 struct image_key {
 	__u64 dev;
 	__u64 ino;
 };
 #define BLOCK_DEVICE (~0ull)
 
-/* What happened to an image. */
+/* Counters of an image. */
 struct image {
-	/* Which map counts its pages, and how many blocks of them; behind these lies the summary. */
+	/* Slot of its map in `books`, and the number of blocks there; the summary follows them. */
 	__u32 book;
 	__u32 blocks;
-	/* Pages that machines asked for, and of these the ones asked for before. */
+	/* Pages that machines requested, and those of them that had been requested before. */
 	__u64 requested_pages;
 	__u64 again_pages;
-	/* Pages that came into the cache, and of these the ones that came to be written. */
+	/* Pages added to the page cache, and those of them added by writes. */
 	__u64 inserted_pages;
 	__u64 written_pages;
-	/* Pages that were asked for by processes that are no machines. */
+	/* Pages requested by processes that are not machines. */
 	__u64 foreign_pages;
-	/* Pages whose request could not be counted: beyond the map, or in a race that was lost. */
+	/* Pages whose use could not be counted: beyond the map, or after too many lost races. */
 	__u64 lost_pages;
-	/* When a machine last asked for a page, on the kernel's monotonic clock. */
+	/* Time of a machine's last request, on the kernel's monotonic clock. */
 	__u64 used_ns;
 };
 
-/* What a machine asked for. */
+/* Counters of a machine. */
 struct machine {
 	__u64 requested_pages;
 	__u64 again_pages;
@@ -42,12 +42,12 @@ struct machine {
 #define BLOCK_WORDS 16
 #define WORD_PAGES 16
 #define BLOCK_PAGES (BLOCK_WORDS * WORD_PAGES)
-/* Blocks that one entry of the summary stands for: one bit each. */
+/* Blocks that one entry of the summary covers, one bit each. */
 #define SUMMARY_BLOCKS (BLOCK_WORDS * 64)
 
 /*
- * A block of pages, four bits each: how often it was asked for (three), and whether it was used
- * since user space looked. Or an entry of the summary: which blocks to look at.
+ * A block of pages, four bits each: the number of requests (three bits), and whether the page was used since
+ * user space cleared this bit. Also an entry of the summary: the blocks to visit.
  */
 struct block {
 	__u64 words[BLOCK_WORDS];
@@ -56,7 +56,7 @@ struct block {
 };
 _Static_assert(sizeof(struct block) == 144, "mapped by user space");
 
-/* What user space decides before the programs are loaded. */
+/* Set by user space before the programs are loaded. */
 struct settings {
 	__u32 page_shift;
 };

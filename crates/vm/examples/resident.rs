@@ -1,5 +1,5 @@
-//! Prints which pages of a file or block device are in the page cache, as runs `FROM TO`:
-//! `resident PATH [BYTES]`. The lab runs it in a guest, to compare with the host.
+//! Prints the cached pages of a file or block device as runs `FROM TO`: `resident PATH [BYTES]`. The lab runs
+//! it in a guest and compares with the host.
 
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};

@@ -1,9 +1,9 @@
-//! How a running image cache is asked and told: a Unix socket, one JSON request a line, one answer.
+//! The control socket of a running image cache: a Unix socket, one JSON request and one JSON answer per
+//! connection, each on one line.
 //!
 //! Request: `{"ask":"report"}` or `{"ask":"policy","name":"lfu"}`. Answer: `{"ok":REPORT}` or
-//! `{"error":"..."}`. The socket is the owner's alone (mode 0600). A thread of its own answers, with
-//! time limits on every client; it shares only the last report and the policy asked for with the
-//! image cache's loop.
+//! `{"error":"..."}`. The socket has mode 0600. A separate thread answers, with timeouts on every client. It
+//! shares with the image cache's loop only the last report and the requested policy.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -20,9 +20,9 @@ use crate::policy::Replacement;
 use crate::report::Report;
 use crate::Error;
 
-/// How long a client may take, and is waited for.
+/// Read and write timeout, on both ends of the connection.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Requests are short.
+/// Bytes of a request that are read.
 const LONGEST_REQUEST: u64 = 4096;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ struct Board {
     asked: Option<Replacement>,
 }
 
-/// The socket of a running image cache; goes with it.
+/// The socket of a running image cache, removed when dropped.
 #[derive(Debug)]
 pub struct Control {
     board: Arc<Mutex<Board>>,
@@ -53,7 +53,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Listens at a path. A socket that nobody listens at any more is replaced.
+    /// Listens at a path. A stale socket there is replaced.
     ///
     /// # Errors
     /// Another image cache listens there, or the path cannot be used.
@@ -84,7 +84,7 @@ impl Control {
             .name("vm-control".into())
             .spawn(move || {
                 for client in listener.incoming().flatten() {
-                    // A client that misbehaves is its own loss.
+                    // A failure concerns this client alone.
                     let _ = serve(&client, &shared);
                 }
             })
@@ -95,12 +95,12 @@ impl Control {
         })
     }
 
-    /// Replaces what is told.
+    /// Replaces the report that clients get.
     pub fn post(&self, report: Report) {
         lock(&self.board).report = report;
     }
 
-    /// The policy that was asked for since this was last called.
+    /// Takes the policy that was requested since the last call.
     pub fn asked(&self) -> Option<Replacement> {
         lock(&self.board).asked.take()
     }
@@ -126,7 +126,7 @@ fn serve(client: &UnixStream, board: &Mutex<Board>) -> io::Result<()> {
         Ok(Request::Policy { name }) => {
             let mut board = lock(board);
             board.asked = Some(name);
-            // As it will be from the next round on.
+            // The policy takes effect in the next round; the answer already shows it.
             board.report.policy = Some(name);
             Answer::Ok(Box::new(board.report.clone()))
         }
@@ -138,18 +138,18 @@ fn serve(client: &UnixStream, board: &Mutex<Board>) -> io::Result<()> {
     client.write_all(&text)
 }
 
-/// Asks the image cache at a path. `None`: there is none.
+/// Reads the report of the image cache at a path. `None`: no image cache listens there.
 ///
 /// # Errors
-/// It does not answer, or we may not ask.
+/// It does not answer, or we have no permission to connect.
 pub fn ask(path: &Path) -> Result<Option<Report>, Error> {
     call(path, &Request::Report)
 }
 
-/// Has the image cache at a path change its policy. `None`: there is none.
+/// Requests another policy of the image cache at a path. `None`: no image cache listens there.
 ///
 /// # Errors
-/// It does not answer, or we may not ask.
+/// It does not answer, or we have no permission to connect.
 pub fn switch(path: &Path, replacement: Replacement) -> Result<Option<Report>, Error> {
     call(path, &Request::Policy { name: replacement })
 }

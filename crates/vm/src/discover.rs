@@ -1,13 +1,13 @@
-//! Which processes are virtual machines, and which images they hold open.
+//! Finds processes that are virtual machines, and the images they hold open.
 //!
-//! A machine is a process whose program is QEMU's (`qemu-system-*`, `qemu-kvm`, `kvm`, and
-//! `qemu-storage-daemon`, which serves disks for it). Its images are the block devices and the
-//! regular files on disks that it holds open for reading, other than the guest's memory: a
-//! descriptor tells all of that, whatever the command line says. An image all of whose descriptors
-//! are `O_DIRECT` (`cache=none`) passes the page cache by and is left alone.
+//! A machine is a process that runs one of QEMU's programs (`qemu-system-*`, `qemu-kvm`, `kvm`, and
+//! `qemu-storage-daemon`, which serves disks for it). Its images are the block devices and regular files on
+//! disks that it holds open for reading, except the guest's memory. They are found by the process's
+//! descriptors, not by its command line. An image whose descriptors are all `O_DIRECT` (`cache=none`)
+//! bypasses the page cache and is left alone.
 //!
-//! Where it runs is told by its cgroup: libvirt and machined (`machine.slice`, `machine-*.scope`),
-//! Proxmox VE (`qemu.slice`), Kata Containers, a container, or none of these.
+//! The cgroup says who runs the machine: libvirt and machined (`machine.slice`, `machine-*.scope`), Proxmox
+//! VE (`qemu.slice`), Kata Containers, a container, or none of these.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,38 +22,34 @@ use crate::Error;
 /// A virtual machine.
 #[derive(Debug)]
 pub struct Machine {
-    /// Its process.
     pub pid: u32,
-    /// When that started, ticks since boot: with the process id, which process it is.
+    /// Start time of the process, ticks since boot: it tells apart processes with the same `pid`.
     pub started: u64,
-    /// What to call it.
     pub name: String,
-    /// Who runs it.
     pub manager: Manager,
-    /// Its cgroup.
+    /// Path of its cgroup.
     pub group: Option<String>,
-    /// Its images; several machines may share one.
+    /// Several machines may share an image.
     pub images: Vec<Held>,
 }
 
-/// An image as a machine holds it.
+/// An image that a machine holds open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
-    /// Which file.
     pub identity: Identity,
     /// Its path as the machine sees it.
     pub path: String,
-    /// It may be written.
+    /// The machine can write it.
     pub writable: bool,
-    /// Past the page cache.
+    /// All of the machine's descriptors are `O_DIRECT`.
     pub direct: bool,
 }
 
-/// Who runs a machine.
+/// The software that runs a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Manager {
-    /// libvirt or machined.
+    /// libvirt, machined or Proxmox VE.
     Machine,
     /// Kata Containers.
     Kata,
@@ -64,7 +60,6 @@ pub enum Manager {
 }
 
 impl Manager {
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Manager::Machine => "machine",
@@ -75,19 +70,18 @@ impl Manager {
     }
 }
 
-/// What was found.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The machines, in order of their process ids.
+    /// In order of process IDs.
     pub machines: Vec<Machine>,
-    /// Their images, each once; none that passes the page cache by.
+    /// The new images of all machines, without those that bypass the page cache.
     pub images: BTreeMap<Identity, Image>,
 }
 
-/// Looks for machines. An image that `known` knows is not opened again.
+/// Finds all machines. `Found::images` leaves out the images that `known` accepts.
 ///
 /// # Errors
-/// The processes cannot be listed.
+/// The processes cannot be listed, or a machine's process may not be inspected.
 pub fn find(processes: &Processes, known: &dyn Fn(Identity) -> bool) -> Result<Found, Error> {
     let pids = processes
         .pids()
@@ -95,7 +89,7 @@ pub fn find(processes: &Processes, known: &dyn Fn(Identity) -> bool) -> Result<F
     let mut found = Found::default();
     for pid in pids {
         let Some(program) = processes.program(pid) else {
-            // A kernel thread, one that ended, or another user's, whose arguments may be read.
+            // A kernel thread, a process that ended, or another user's process: its arguments are readable.
             let arguments = processes.arguments(pid).unwrap_or_default();
             let name = arguments.first().map(Path::new).and_then(Path::file_name);
             if name.is_some_and(|name| is_qemu(&name.to_string_lossy())) {
@@ -117,8 +111,8 @@ pub fn find(processes: &Processes, known: &dyn Fn(Identity) -> bool) -> Result<F
     Ok(found)
 }
 
-/// Whether a program of this name runs or serves virtual machines. An upgraded one is
-/// `qemu-system-x86_64 (deleted)`.
+/// Whether a program of this name runs or serves virtual machines. After an upgrade of its package a running
+/// one is called `qemu-system-x86_64 (deleted)`.
 fn is_qemu(program: &str) -> bool {
     let program = program.strip_suffix(" (deleted)").unwrap_or(program);
     program.starts_with("qemu-system-")
@@ -162,7 +156,7 @@ fn look_at(
             images.insert(identity, image);
         }
     }
-    // It ended meanwhile, and another has its number.
+    // The process ended meanwhile, and its process ID may have been reused.
     if processes.started(pid) != Some(started) {
         return None;
     }
@@ -176,7 +170,7 @@ fn look_at(
     })
 }
 
-/// Whether the command line says that this file is the guest's memory (`mem-path=`, `-mem-path`).
+/// Whether the command line names this file as the guest's memory (`mem-path=`, `-mem-path`).
 fn is_memory(arguments: &[String], path: &str) -> bool {
     let options = arguments.iter().flat_map(|argument| argument.split(','));
     let dirs = options
@@ -191,7 +185,7 @@ fn after<'a>(arguments: &'a [String], flag: &'a str) -> impl Iterator<Item = &'a
     pairs.map(|pair| pair[1].as_str())
 }
 
-/// The name that the command line gives, or the cgroup's, or one made of the process id.
+/// The name in the command line, or else the cgroup's, or else one made from the process ID.
 fn name_of(arguments: &[String], group: Option<&str>, pid: u32) -> String {
     let named = after(arguments, "-name").find_map(|name| {
         let mut parts = name.split(',');
@@ -204,8 +198,8 @@ fn name_of(arguments: &[String], group: Option<&str>, pid: u32) -> String {
         .unwrap_or_else(|| format!("qemu-{pid}"))
 }
 
-/// The nearest cgroup from this one upwards whose name tells what it is: libvirt puts QEMU some
-/// levels below its machine's scope.
+/// The nearest cgroup, from this one upward, whose name identifies a machine or container: libvirt puts QEMU
+/// some levels below its machine's scope.
 fn machine_above(group: &str) -> Option<justitia_discover::kind::Named> {
     let mut group = group;
     while !group.is_empty() {
@@ -284,7 +278,7 @@ mod tests {
         let processes = Processes::at(dir.path());
         let error = find(&processes, &|_| false).unwrap_err();
         assert!(error.to_string().contains("process 77"), "{error}");
-        // One that ended has no arguments.
+        // A process that ended has no arguments.
         std::fs::write(process.join("cmdline"), "").unwrap();
         assert!(find(&processes, &|_| false).unwrap().machines.is_empty());
     }

@@ -1,30 +1,25 @@
-//! Errors: one line of cause, one of remedy.
+//! Errors of this crate: one line of cause, one of remedy.
 
 use std::io;
 
-/// Why images cannot be looked after.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel, or its permission, is not enough.
+    /// The kernel lacks a feature, or we lack a permission.
     #[error("{cause}")]
     Environment {
-        /// What is missing.
         cause: String,
-        /// How to get it.
+        /// What the operator can do, in one line.
         remedy: String,
     },
-    /// Something went wrong.
     #[error("{cause}")]
     Failed {
-        /// What.
         cause: String,
-        /// What to do.
+        /// What the operator can do, in one line.
         remedy: String,
     },
 }
 
 impl Error {
-    /// What to do about it, in one line.
     pub fn remedy(&self) -> &str {
         match self {
             Error::Environment { remedy, .. } | Error::Failed { remedy, .. } => remedy,

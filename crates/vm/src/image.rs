@@ -12,54 +12,50 @@ use crate::qcow2;
 use crate::residency::{Resident, Sight};
 use crate::track::Key;
 
-/// Which file it is: device and inode, as `stat(2)` says.
+/// Device and inode of a file from `stat(2)`. For a block device, `dev` is `u64::MAX` and `ino` is `st_rdev`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
-    /// Device of the file system.
     pub dev: u64,
-    /// Inode.
     pub ino: u64,
 }
 
-/// An image.
 #[derive(Debug)]
 pub struct Image {
     file: File,
     sight: Sight,
-    /// Which file it is.
     pub identity: Identity,
-    /// How the kernel knows it, for the BPF programs.
+    /// The kernel's identity of the file, by which the BPF programs look it up.
     pub key: Key,
     /// Its path as its machine sees it.
     pub path: String,
-    /// Its qcow2 header; `None`: raw, or anything else.
+    /// `None`: raw, another format, or not read.
     pub qcow2: Option<qcow2::Header>,
-    /// Its header says qcow2 and is damaged: in this way.
+    /// The defect of a header that has qcow2's magic.
     pub damage: Option<qcow2::Damage>,
 }
 
-/// What came of dropping a range.
+/// The outcome of dropping a range.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// Pages that left the page cache.
     pub pages: u64,
-    /// Nothing of the range is there any more.
+    /// No page of the range is cached any more.
     pub clear: bool,
 }
 
-/// Pages: a stretch this short with a dirty page in it is not looked into any further.
+/// Pages: a range this short that contains a dirty page is not split any further.
 const SMALLEST: u64 = 16;
 
-/// File systems whose files are memory, not cached: there is nothing to drop.
-/// `include/uapi/linux/magic.h`.
+/// File systems whose files live in memory, so that there is nothing to drop: the magic numbers of tmpfs,
+/// hugetlbfs and ramfs (`include/uapi/linux/magic.h`).
 const MEMORY: [u32; 3] = [0x0102_1994, 0x9584_58f6, 0x8584_58f6];
 
 impl Image {
-    /// Opens the file behind a process's descriptor, if it can be a disk image: a block device, or
-    /// a regular file on a disk.
+    /// Opens the file behind a process's descriptor if it can be a disk image: a block device, or a regular
+    /// file on a disk. Otherwise `None`.
     ///
     /// # Errors
-    /// It is closed by now, or we may not open it.
+    /// The process closed it meanwhile, or we have no permission to open it.
     pub fn open(processes: &Processes, pid: u32, open: &OpenFile) -> io::Result<Option<Image>> {
         let file = processes.reopen(pid, open.fd)?;
         let meta = file.metadata()?;
@@ -104,10 +100,11 @@ impl Image {
         }))
     }
 
-    /// Reads what its first bytes say about its format. Not for images that their machine reads
-    /// past the page cache: this brings in a page.
+    /// Reads the format from the head of the file. This brings a page into the page cache, so it is not for
+    /// images that their machine opens with `O_DIRECT`.
     pub fn read_format(&mut self) {
-        // The backing file's name is behind the header, which is small: most heads end there.
+        // The name of the backing file follows the header, which is small: 4096 bytes hold both for most
+        // images.
         let mut head = vec![0; 4096];
         let Ok(read) = self.file.read_at(&mut head, 0) else {
             return;
@@ -126,33 +123,24 @@ impl Image {
         }
     }
 
-    /// Its size now, bytes.
-    ///
-    /// # Errors
-    /// The kernel's.
+    /// Current size in bytes. Works for block devices too.
     pub fn bytes(&self) -> io::Result<u64> {
         Ok(seek(&self.file, SeekFrom::End(0))?)
     }
 
-    /// Whether what is dirty is known for each range.
+    /// Whether the kernel reports the dirty pages of a range.
     pub fn dirty_is_known(&self) -> bool {
         self.sight == Sight::Cachestat
     }
 
-    /// What the page cache holds of it, all in all.
-    ///
-    /// # Errors
-    /// The kernel's.
+    /// Residency of the whole image.
     pub fn resident(&self) -> io::Result<Resident> {
         let page = rustix::param::page_size() as u64;
         let bytes = self.bytes()?.next_multiple_of(page);
         self.sight.resident(&self.file, 0, bytes)
     }
 
-    /// What it holds of a range, in pages.
-    ///
-    /// # Errors
-    /// The kernel's.
+    /// Residency of the pages `from..to`.
     pub fn resident_in(&self, from: u64, to: u64) -> io::Result<Resident> {
         let page = rustix::param::page_size() as u64;
         let end = to.min(self.bytes()?.div_ceil(page));
@@ -160,13 +148,10 @@ impl Image {
         self.sight.resident(&self.file, from * page, pages * page)
     }
 
-    /// Drops the clean pages of `from..to`. `DONTNEED` would write dirty ones at once, before
-    /// their time, so stretches with dirty pages are left out, as long as looking for the clean
-    /// ones between them pays. Between the question and the drop a page may become dirty; it is
-    /// then written early, and stays: nothing is lost.
-    ///
-    /// # Errors
-    /// The kernel's.
+    /// Drops clean pages of `from..to`. `DONTNEED` would start writeback of dirty pages early, so a range
+    /// with dirty pages is halved until the halves are clean. A range stays as it is when it is short or when
+    /// more than half of its cached pages are dirty. A page may become dirty between the check and the drop:
+    /// it is then written early and stays cached, and no data is lost.
     pub fn drop_clean(&self, from: u64, to: u64) -> io::Result<Dropped> {
         let before = self.resident_in(from, to)?;
         if before.cached == 0 {
@@ -204,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// Temporary files may be in memory; the sources are on a disk.
+    /// A temporary file beside the sources, which are on a disk: `/tmp` may be a tmpfs.
     fn on_disk() -> tempfile::NamedTempFile {
         tempfile::NamedTempFile::new_in(std::env::current_dir().unwrap()).unwrap()
     }
@@ -224,7 +209,7 @@ mod tests {
         let file = on_disk();
         let image = image_of(&file);
         let mut left_alone = !image.dirty_is_known();
-        // The kernel may come to write them at any time: then they are made dirty once more.
+        // Writeback may start at any time: then the pages are made dirty once more.
         for _ in 0..100 {
             file.as_file().write_all_at(&vec![7; 16 * page], 0).unwrap();
             let dropped = image.drop_clean(0, 16).unwrap();

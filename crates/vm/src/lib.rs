@@ -1,14 +1,14 @@
-//! Virtual machines' disk images and what the host's page cache holds of them.
+//! Manages the host's page cache of virtual machines' disk images.
 //!
-//! [`discover`] finds QEMU's processes and the images they hold open; [`Image`] is one of these,
-//! reopened read-only; [`track`] counts who asks for which page, by BPF programs; [`ImageCache`] brings
-//! them together with the pure policy ([`policy`]) and drops what is not to be
-//! kept; [`control`] is the socket by which a running image cache is asked and told.
+//! [`discover`] finds QEMU's processes and the images they hold open. [`Image`] is one image, reopened
+//! read-only. [`track`] counts requests for its pages by BPF programs. [`ImageCache`] runs the pure policy
+//! ([`policy`]) on these counts and drops pages. [`control`] is the socket that queries a running image cache
+//! and changes its policy.
 //!
-//! Invariants: an image is never written, and nothing about it is changed that outlives us: the
-//! one thing done is `posix_fadvise(POSIX_FADV_DONTNEED)` on a descriptor of our own, which takes
-//! clean pages out of the page cache. Dirty pages are not touched. Images past the page cache
-//! (`cache=none`) are left alone. What could not be read is `None`.
+//! Invariants: an image is never written. The only operation on it is `posix_fadvise(POSIX_FADV_DONTNEED)` on
+//! a descriptor of our own, which drops clean pages from the page cache and leaves nothing to undo. Dirty
+//! pages are not touched. Images that bypass the page cache (`cache=none`) are left alone. A value that could
+//! not be read is `None`.
 
 pub mod control;
 pub mod discover;

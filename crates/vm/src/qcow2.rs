@@ -1,45 +1,40 @@
-//! The head of a qcow2 image: how large the disk in it is, and which image lies behind it.
+//! Parses the head of a qcow2 image: the size of the disk in it, and its backing file.
 //!
-//! Source: QEMU's `docs/interop/qcow2.txt`. All numbers are big-endian. Nothing else of the format
-//! is needed: pages are counted by their place in the file, whatever lies there.
+//! Source: QEMU's `docs/interop/qcow2.txt`. All numbers are big-endian. The rest of the format is not needed:
+//! pages are counted by their offset in the file, whatever they contain.
 
-/// Bytes to hand to [`parse`]: the header, and where QEMU puts the backing file's name, which has
-/// to lie within the first cluster.
+/// Bytes to pass to [`parse`]: the header, and the name of the backing file, which has to lie within the
+/// first cluster.
 pub const HEAD: usize = 64 << 10;
 
 const MAGIC: &[u8; 4] = b"QFI\xfb";
 /// The specification's limit for a backing file's name, in bytes.
 const LONGEST_NAME: usize = 1023;
 
-/// What the head says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// 2 or 3.
     pub version: u32,
-    /// Size of the disk in it, bytes.
+    /// Size of the virtual disk.
     pub disk_bytes: u64,
-    /// Size of a cluster, bytes.
     pub cluster_bytes: u64,
-    /// The backing file as it is written: relative to the image's directory, absolute, or a
-    /// description (`json:`, `nbd:`).
+    /// The backing file as the header names it: a path relative to the image's directory, an absolute path,
+    /// or a description (`json:`, `nbd:`).
     pub backing: Option<String>,
 }
 
-/// What is wrong with a file that says it is a qcow2 image.
+/// The defect of a file that has qcow2's magic.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// It ends within the header.
+    /// The bytes end within the header or the backing file's name.
     #[error("the qcow2 header is cut off after {0} bytes")]
     Short(usize),
-    /// A field has a value that the format does not allow.
+    /// A field has a value that the format does not allow: name and value.
     #[error("the qcow2 header's {0} is {1}")]
     Field(&'static str, u64),
 }
 
-/// Parses the first bytes of a file. `None`: not a qcow2 image.
-///
-/// # Errors
-/// It is one, and damaged.
+/// Parses the first bytes of a file. `None`: no qcow2 image; `Some(Err(_))`: a damaged one.
 pub fn parse(head: &[u8]) -> Option<Result<Header, Damage>> {
     head.starts_with(MAGIC).then(|| header(head))
 }

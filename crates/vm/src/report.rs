@@ -1,96 +1,86 @@
-//! What is told of machines and their images: the record behind `justitia vm` and its JSON.
+//! The report on machines and their images: the record behind `justitia vm` and its JSON.
 //!
-//! Units are in the names; what is not known is `null`. Counters are cumulative since the image cache
-//! first saw the machine or image.
+//! Units are in the names; an unknown value is `null`. Counters are cumulative since the image cache first
+//! saw the machine or image.
 
 use serde::{Deserialize, Serialize};
 
 use crate::policy::Replacement;
 
-/// Everything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The policy in force; `None`: nobody keeps anything, this is one look.
+    /// The policy in force; `None`: no image cache runs, and this is a single look.
     pub policy: Option<Replacement>,
-    /// Where requests are counted; `None`: nowhere.
+    /// The function or tracepoint at which requests are counted; `None`: they are not counted.
     pub tracking: Option<String>,
     /// Free memory of the host.
     pub free_bytes: Option<u64>,
-    /// Its page cache, images in it.
+    /// Page cache of the host, images included.
     pub cache_bytes: Option<u64>,
-    /// What is kept free by taking from machines above their watermarks.
+    /// Memory to keep free: below it, machines above their watermarks give.
     pub reserve_bytes: Option<u64>,
-    /// The machines, in order of their process ids.
+    /// In order of process IDs.
     pub machines: Vec<MachineReport>,
-    /// Processor time that keeping took, seconds.
+    /// CPU time of the process that reports.
     pub image_cache_cpu_s: Option<f64>,
 }
 
-/// A machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineReport {
-    /// Its name.
     pub name: String,
-    /// Its process.
     pub pid: u32,
-    /// Who runs it: `machine` (libvirt, machined, Proxmox), `kata`, `container`, `plain`.
+    /// Its manager: `machine` (libvirt, machined, Proxmox), `kata`, `container`, `plain`.
     pub manager: String,
-    /// Its cgroup.
     pub group: Option<String>,
     /// Its weight among the machines.
     pub weight: u32,
-    /// What the page cache holds of its images; of shared ones an equal part.
+    /// Page cache of its images; a shared image counts in equal parts for each machine that holds it.
     pub cached_bytes: Option<u64>,
-    /// What is not taken from it for others.
+    /// Page cache that is not taken from it for other machines.
     pub low_watermark_bytes: Option<u64>,
-    /// What it asked for.
     pub requested_bytes: Option<u64>,
-    /// Of that, what was asked for before.
+    /// Part of `requested_bytes` that had been requested before.
     pub second_bytes: Option<u64>,
-    /// Of what machines asked for of its images, the share that was not fetched from disk.
+    /// Share of all machines' requests for its images that was not fetched from disk.
     pub hit_ratio: Option<f64>,
     /// Dropped after the first request.
     pub dropped_bytes: Option<u64>,
-    /// Given for others, or because its memory ran out.
+    /// Dropped because memory was short.
     pub evicted_bytes: Option<u64>,
-    /// Its images.
     pub images: Vec<ImageReport>,
 }
 
-/// An image.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ImageReport {
     /// Its path as the machine sees it.
     pub path: String,
-    /// `qcow2`, `raw` (or any other), or `damaged qcow2`; `None`: not looked at.
+    /// `qcow2`, `damaged qcow2`, or `raw`, which stands for every other format; `None`: not read.
     pub format: Option<String>,
     /// Size of the file or block device.
     pub bytes: Option<u64>,
-    /// The image behind it, as it is written in it.
+    /// The backing file as the qcow2 header names it.
     pub backing: Option<String>,
-    /// Past the page cache (`cache=none`): left alone.
+    /// It bypasses the page cache (`cache=none`) and is left alone.
     pub direct: bool,
     /// The machine may write it.
     pub writable: bool,
-    /// How many machines hold it open.
+    /// Machines that hold it open.
     pub machines: usize,
-    /// What the page cache holds of it.
     pub cached_bytes: Option<u64>,
-    /// Of that, what is dirty or being written.
+    /// Part of `cached_bytes` that is dirty or under writeback.
     pub dirty_bytes: Option<u64>,
-    /// What machines asked for.
     pub requested_bytes: Option<u64>,
-    /// Of that, what was asked for before.
+    /// Part of `requested_bytes` that had been requested before.
     pub second_bytes: Option<u64>,
-    /// What was fetched from disk, ahead or on demand.
+    /// Fetched from disk, by readahead or on demand.
     pub fetched_bytes: Option<u64>,
-    /// What processes that are no machines asked for; it counts for nothing.
+    /// Requested by processes that are not machines; the policy ignores these requests.
     pub foreign_bytes: Option<u64>,
-    /// What was asked for or written and could not be counted.
+    /// Requested or written, but not counted.
     pub lost_bytes: Option<u64>,
     /// Dropped after the first request.
     pub dropped_bytes: Option<u64>,
-    /// Given for others.
+    /// Dropped because memory was short.
     pub evicted_bytes: Option<u64>,
     /// Memory that its counters take.
     pub counter_bytes: Option<u64>,

@@ -1,7 +1,7 @@
-//! What the page cache holds of a file.
+//! Reads which pages of a file are in the page cache.
 //!
-//! `cachestat(2)` (Linux 6.5) tells it for any range in one call, and what of it is dirty. Before,
-//! `mincore(2)` on a mapping tells what is there; what is dirty is then not known.
+//! `cachestat(2)` (Linux 6.5) counts the cached, dirty and writeback pages of a range in one call. On older
+//! kernels `mincore(2)` on a mapping counts the cached pages, and dirty pages are unknown.
 
 use std::fs::File;
 use std::io;
@@ -15,28 +15,25 @@ const SYS_CACHESTAT: libc::c_long = 451;
 /// Bytes of a file that are mapped at once for `mincore`.
 const WINDOW: u64 = 256 << 20;
 
-/// What is there of a range, in pages.
+/// Residency of a range, in pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Resident {
-    /// In the page cache.
     pub cached: u64,
-    /// Of these, dirty or being written; `None`: not known.
+    /// Cached pages that are dirty or under writeback; `None`: unknown.
     pub dirty: Option<u64>,
-    /// Of the dirty ones, those being written; `None`: not known.
+    /// Part of `dirty` that is under writeback; `None`: unknown.
     pub in_flight: Option<u64>,
 }
 
-/// How residency is found out here.
+/// The system call that reads residency on this kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sight {
-    /// By `cachestat(2)`.
     Cachestat,
-    /// By `mincore(2)`.
     Mincore,
 }
 
 impl Sight {
-    /// Finds out, on some open file.
+    /// Tries `cachestat(2)` on an open file.
     pub fn probe(file: &File) -> Sight {
         match cachestat(file, 0, 1) {
             Ok(_) => Sight::Cachestat,
@@ -44,11 +41,8 @@ impl Sight {
         }
     }
 
-    /// Which pages of the first `bytes` of a file are there, as runs. By `mincore(2)`, the only one
-    /// that tells single pages.
-    ///
-    /// # Errors
-    /// The kernel's.
+    /// The cached pages among the first `bytes` of a file, as runs `(from, to)`. Uses `mincore(2)`: only it
+    /// reports single pages.
     pub fn runs(file: &File, bytes: u64) -> io::Result<Vec<(u64, u64)>> {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         each_page(file, 0, bytes, |page, is_there| match runs.last_mut() {
@@ -59,10 +53,7 @@ impl Sight {
         Ok(runs)
     }
 
-    /// What is there of `length` bytes from `offset` on, both whole pages.
-    ///
-    /// # Errors
-    /// The kernel's.
+    /// Residency of `length` bytes from `offset` on, both multiples of the page size.
     pub fn resident(self, file: &File, offset: u64, length: u64) -> io::Result<Resident> {
         if length == 0 {
             return Ok(Resident::default());
@@ -81,7 +72,7 @@ struct Range {
     length: u64,
 }
 
-/// `struct cachestat` of the same.
+/// `struct cachestat` of `include/uapi/linux/mman.h`.
 #[repr(C)]
 #[derive(Default)]
 struct Cachestat {
@@ -95,8 +86,7 @@ struct Cachestat {
 fn cachestat(file: &File, offset: u64, length: u64) -> io::Result<Resident> {
     let range = Range { offset, length };
     let mut found = Cachestat::default();
-    // SAFETY: both records live through the call and have the kernel's layout; the descriptor is
-    // open.
+    // SAFETY: both records outlive the call and have the kernel's layout; the descriptor is open.
     let result = unsafe {
         libc::syscall(
             SYS_CACHESTAT,
@@ -128,7 +118,7 @@ fn mincore(file: &File, offset: u64, length: u64) -> io::Result<Resident> {
     })
 }
 
-/// Tells of each page of a range whether it is there.
+/// Calls `tell` for each page of a range, with its index and whether it is cached.
 fn each_page(
     file: &File,
     offset: u64,
@@ -140,8 +130,8 @@ fn each_page(
     while at < offset + length {
         let bytes = WINDOW.min(offset + length - at) as usize;
         let mut pages = vec![0u8; bytes.div_ceil(page as usize)];
-        // SAFETY: a fresh read-only mapping at an address of the kernel's choice, which nobody
-        // reads; the vector has a byte for each of its pages, and it is unmapped right away.
+        // SAFETY: a new read-only mapping at an address of the kernel's choice, which nobody reads; the
+        // vector has a byte for each of its pages, and the mapping is removed right away.
         let result = unsafe {
             let start = mmap(
                 null_mut(),

@@ -1,7 +1,7 @@
-//! What an image cache keeps and drops of a machine's images.
+//! Tests which pages of a machine's images an image cache keeps and drops.
 //!
-//! Rounds are made by hand; where something takes its time (pages that are written back, a block
-//! that becomes quiet) the test waits for what must come, with patience for a slow machine.
+//! The tests call `tick` themselves. For events that take time (writeback, a block that becomes quiet) they
+//! poll, with a timeout generous enough for a slow machine.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn image_cache(replacement: Replacement) -> ImageCache {
     ImageCache::start(Processes::host(), settings).unwrap()
 }
 
-/// Other tests' machines, and real ones, may run too.
+/// The report on one machine. Machines of other tests, and real ones, may run too.
 fn told(image_cache: &ImageCache, machine: &Machine) -> MachineReport {
     let report = image_cache.report();
     let mut machines = report.machines.into_iter();
@@ -44,14 +44,14 @@ fn first_image(image_cache: &ImageCache, machine: &Machine) -> ImageReport {
     told(image_cache, machine).images.remove(0)
 }
 
-/// Pages of a file that are in the page cache.
+/// Cached pages among `from..to` of a file.
 fn cached(path: &Path, from: u64, to: u64) -> u64 {
     let file = File::open(path).unwrap();
     let seen = Sight::Mincore.resident(&file, from * PAGE, (to - from) * PAGE);
     seen.unwrap().cached
 }
 
-/// Makes rounds until something is so.
+/// Makes rounds until the condition `is_so` holds.
 fn until(image_cache: &mut ImageCache, what: &str, mut is_so: impl FnMut(&ImageCache) -> bool) {
     let began = Instant::now();
     loop {
@@ -121,7 +121,7 @@ fn a_policy_holds_from_the_round_after_it_was_switched() {
         "the kernel's own policy drops nothing"
     );
     image_cache.switch(Replacement::Justitia);
-    // What was fetched ahead before is not known to be unwanted.
+    // Only requested pages are asserted: readahead from before the switch is not known to be unwanted.
     until(&mut image_cache, "what was asked for once goes", |_| {
         cached(&path, 0, 1024) == 0
     });
@@ -162,8 +162,8 @@ fn what_is_written_is_never_lost_and_goes_once_it_is_clean() {
             File::open(&path).unwrap().sync_all().unwrap();
         }
     }
-    // The power is cut while pages are dropped. What the machine had written is in the page cache
-    // or on the disk: it wrote through the host's kernel, which goes on.
+    // The machine is killed while pages are dropped. The data that it wrote is in the page cache or on the
+    // disk, because the host's kernel took the writes and runs on.
     machine.kill();
     for _ in 0..3 {
         image_cache.tick().unwrap();
@@ -227,7 +227,8 @@ fn a_machine_that_ends_is_forgotten_and_one_that_starts_is_found() {
     });
 }
 
-/// Two machines want more than there is. One has read its part and is idle, the other reads on.
+/// Two machines request more than the memory holds. One has read its part and is idle, the other goes on
+/// reading.
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest (of 1 GiB: it fills the memory)"]
 fn when_memory_is_short_the_machine_used_longest_ago_gives_down_to_its_watermark() {
@@ -261,7 +262,8 @@ fn when_memory_is_short_the_machine_used_longest_ago_gives_down_to_its_watermark
         idle.evicted_bytes > busy.evicted_bytes,
         "it gave first: {idle:#?} {busy:#?}"
     );
-    // The kernel may have taken more than we did; we stop at the watermark.
+    // The kernel may have reclaimed more than the image cache evicted; only the latter stops at the
+    // watermark.
     let given = idle.evicted_bytes.unwrap();
     let above = (pages * PAGE).saturating_sub(idle.low_watermark_bytes.unwrap());
     assert!(given <= above + (64 << 20), "{given} of {above}: {idle:#?}");

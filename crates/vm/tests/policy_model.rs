@@ -1,7 +1,7 @@
-//! Two caches, one above the other: a guest's (least recently used) over the host's, and the
-//! policy between them. What comes of it for workloads of known shape, deterministically.
+//! A deterministic model of two stacked caches, a guest's LRU cache above the host's, with the policy between
+//! them, under workloads of known shape.
 //!
-//! The host's cache has all the room it wants here: what is asked is what the policy lets in.
+//! The host's cache is unbounded here: the model tests admission, not eviction.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,7 +9,6 @@ use justitia_vm::policy::admission::{after_first_request, when_quiet};
 use justitia_vm::policy::pages::{mask, requested, Block, PAGES_PER_BLOCK, PAGES_PER_WORD, WORDS};
 use justitia_vm::policy::Replacement;
 
-/// A cache that evicts what was used longest ago.
 struct Lru {
     room: usize,
     clock: u64,
@@ -27,7 +26,7 @@ impl Lru {
         }
     }
 
-    /// Whether the page was there; it is afterwards.
+    /// Uses a page and caches it. Returns whether it was cached before.
     fn touch(&mut self, page: u64) -> bool {
         self.clock += 1;
         let before = self.used.insert(page, self.clock);
@@ -44,7 +43,6 @@ impl Lru {
     }
 }
 
-/// A guest on a host.
 struct World {
     guest: Lru,
     host: BTreeSet<u64>,
@@ -113,7 +111,7 @@ impl World {
         self
     }
 
-    /// Pages that both hold.
+    /// Pages that both caches hold.
     fn twice(&self) -> usize {
         let guest = self.guest.used.keys();
         guest.filter(|page| self.host.contains(page)).count()
@@ -139,7 +137,8 @@ fn what_a_guest_reads_over_and_over_comes_from_the_disk_twice_and_then_never() {
     let rounds = 10;
     let pages: Vec<u64> = (0..rounds).flat_map(|_| 0..3000).collect();
     let (default, ours) = both(1000, &pages);
-    // The best there is: once. Without the host's cache: each time.
+    // The minimum is one fetch per page, which a host cache that keeps everything reaches. Without the host's
+    // cache every round would fetch each page.
     assert_eq!(default.from_disk, 3000);
     assert_eq!(ours.from_disk, 2 * 3000);
 }
@@ -154,7 +153,7 @@ fn what_fits_into_the_guest_is_not_kept_in_the_host() {
 
 #[test]
 fn of_a_hot_set_with_a_stream_through_it_the_host_keeps_only_what_the_guest_lost_and_wanted_back() {
-    // Nine of ten reads go to 800 hot pages, which the guest holds; the tenth streams.
+    // Nine of ten reads go to 800 hot pages, which the guest holds. The tenth goes to a stream.
     let mut state = 1u64;
     let pages: Vec<u64> = (0..60_000u64)
         .map(|at| {
@@ -169,7 +168,7 @@ fn of_a_hot_set_with_a_stream_through_it_the_host_keeps_only_what_the_guest_lost
         })
         .collect();
     let (default, ours) = both(1000, &pages);
-    // The policy's limit: what came back once is kept, and the guest has it again.
+    // The policy's limit: a page requested a second time is kept, although the guest has it again.
     assert!(
         ours.twice() < default.twice(),
         "{} of {}",

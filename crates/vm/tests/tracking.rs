@@ -1,4 +1,4 @@
-//! What the programs count, against what was done.
+//! Compares the counts of the BPF programs with the requests that were made.
 
 mod common;
 
@@ -32,7 +32,8 @@ fn counts(book: &Book) -> Vec<u8> {
     pages.take(PAGES as usize).collect()
 }
 
-/// Requests of all sizes and places; never one that ends where the one before it ended.
+/// Requests `from..to` of all sizes and places. None ends where the previous one ended: the tracepoint tier
+/// would miss it.
 fn requests() -> Vec<(u64, u64)> {
     let mut state = 12345u64;
     let mut random = |below: u64| {
@@ -88,7 +89,7 @@ fn each_page_has_as_many_requests_as_were_made_up_to_seven() {
             (requested, again, 0),
             "{tier}"
         );
-        // No page left it meanwhile: each was fetched once.
+        // No page was reclaimed meanwhile, so each was fetched once.
         let warm = image.resident().unwrap().cached;
         assert_eq!(cold + told.fetched, warm, "{tier}");
         let mine = tracker.machine(machine.pid()).unwrap();
@@ -123,7 +124,7 @@ fn what_is_written_is_used_but_not_asked_for_nor_fetched() {
         .flat_map(|word| (0..PAGES_PER_WORD).map(move |page| word >> (4 * page) & 1 == 1))
         .collect();
     let others = used.iter().filter(|&&used| used).count();
-    // A large folio is made dirty as a whole.
+    // A large folio is dirtied as a whole, so pages around the written range may be fresh.
     assert!(used[100..200].iter().all(|&used| used) && others < 400);
     assert!(book.times(0).1 > 0, "it says when");
     let told = tracker.image(image.key).unwrap();
@@ -147,7 +148,7 @@ fn who_is_no_machine_counts_for_nothing_and_what_is_forgotten_not_at_all() {
     assert_eq!((told.requested, told.foreign), (0, foreign + 64));
     tracker.add_machine(machine.pid()).unwrap();
     machine.read(0, 0, 32);
-    // A backup.
+    // A backup: this process is not a machine.
     std::io::copy(&mut File::open(&path).unwrap(), &mut std::io::sink()).unwrap();
     let counted = counts(&book);
     assert!(counted[..32].iter().all(|&count| count == 1), "{counted:?}");

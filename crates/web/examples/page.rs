@@ -1,8 +1,8 @@
-//! The live page with made-up groups, for work on the page:
+//! Serves the live page with made-up groups, for work on the page:
 //! `cargo run -p justitia-web --example page -- [GROUPS] [ADDRESS]`, 8 groups by default.
 //!
-//! An interrupt from the keyboard ends it. To see what the page does when the agent is stuck,
-//! stop it (`kill -STOP`); when it is gone, end it.
+//! Ctrl-C ends it. To see the page with a stuck agent, stop the process (`kill -STOP`); to see it without an
+//! agent, end the process.
 
 use std::sync::Arc;
 use std::thread;

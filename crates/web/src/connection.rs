@@ -1,7 +1,7 @@
-//! One client: its request, its answer, its patience.
+//! The connection of one client: its request, its answer, its deadlines.
 //!
-//! Never blocks. A client holds at most 8 KiB of request, the buffers of TLS ([`Wire`]), and the unsent part of an
-//! answer. Each stage has a deadline that does not move when the client does a little.
+//! Never blocks. A client holds at most 8 KiB of request, the buffers of TLS ([`Wire`]), and the unsent part
+//! of an answer. Each stage has a fixed deadline, which partial progress does not extend.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -13,14 +13,13 @@ use super::exposition::Scrape;
 use super::http::{parse, Answer, Body, Names, Parsed, Request, Status, LONGEST_HEAD};
 use super::wire::{Heard, Wire};
 
-/// How long a client may take to ask, or may wait for its turn.
+/// Time for a client to send its request, and again for the request to wait for its turn.
 const ASKING: Duration = Duration::from_secs(3);
-/// How long it may take to listen.
+/// Time for a client to read the answer.
 const SENDING: Duration = Duration::from_secs(10);
-/// How long it may take to close its end after it was answered.
+/// Time for a client to close its end after the answer.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// A client's connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     wire: Wire,
@@ -31,27 +30,26 @@ pub(super) struct Connection {
 #[derive(Debug)]
 enum Stage {
     Asking(Vec<u8>),
-    /// The request is known and waits for its turn.
+    /// The request is complete and waits for its turn.
     Asked(Request),
     Sending(Sending),
-    /// Everything is sent. What the client still sends is thrown away: closing with unread input
-    /// would reset the connection, and the client might lose the answer.
+    /// The answer is sent. Further input is discarded: closing with unread input would reset the connection,
+    /// and the client might lose the answer.
     Leaving,
     Gone,
 }
 
 #[derive(Debug)]
 struct Sending {
-    /// Bodies that are whole.
+    /// Complete parts of the answer.
     parts: VecDeque<Body>,
-    /// Of the first part.
+    /// Bytes sent of the first part.
     sent: usize,
     pieces: Option<Box<Scrape>>,
     heavy: bool,
 }
 
 impl Connection {
-    /// With a client that just came.
     pub(super) fn new(wire: Wire, now: Instant) -> Connection {
         Connection {
             wire,
@@ -60,12 +58,11 @@ impl Connection {
         }
     }
 
-    /// For polling.
     pub(super) fn wire(&self) -> &Wire {
         &self.wire
     }
 
-    /// What to wait for.
+    /// The events to poll for.
     pub(super) fn interest(&self) -> PollFlags {
         match self.stage {
             Stage::Asking(_) if self.wire.wants_write() => PollFlags::OUT,
@@ -75,7 +72,7 @@ impl Connection {
         }
     }
 
-    /// When patience ends.
+    /// When the current stage ends at the latest.
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -93,7 +90,7 @@ impl Connection {
         matches!(self.stage, Stage::Gone) || now >= self.deadline
     }
 
-    /// The request that waits for its turn.
+    /// The complete request that waits for its turn.
     pub(super) fn asked(&self) -> Option<&Request> {
         match &self.stage {
             Stage::Asked(request) => Some(request),
@@ -101,12 +98,12 @@ impl Connection {
         }
     }
 
-    /// Whether it is being sent an answer that holds memory.
+    /// Whether it is sending an answer that holds memory.
     pub(super) fn is_heavy(&self) -> bool {
         matches!(&self.stage, Stage::Sending(sending) if sending.heavy)
     }
 
-    /// Goes on after polling said so.
+    /// Makes progress on the events that poll reported.
     pub(super) fn proceed(&mut self, ready: PollFlags, names: &Names, now: Instant) {
         if ready.intersects(PollFlags::ERR | PollFlags::NVAL) {
             self.stage = Stage::Gone;
@@ -131,7 +128,7 @@ impl Connection {
                 Err(_) => break self.stage = Stage::Gone,
             };
             let Stage::Asking(bytes) = &mut self.stage else {
-                // One buffer at a turn: who sends without end waits like everybody.
+                // One buffer per turn: a client that sends without end must not delay the others.
                 return;
             };
             let room = LONGEST_HEAD - bytes.len();
@@ -150,7 +147,7 @@ impl Connection {
         }
     }
 
-    /// Begins to answer. `heavy`: the answer holds memory until it is sent.
+    /// Begins to send an answer. `heavy`: the answer holds memory until it is sent.
     pub(super) fn answer(&mut self, answer: Answer, head_only: bool, heavy: bool, now: Instant) {
         let mut parts = VecDeque::from([Body::Whole(answer.head().into_bytes().into())]);
         let mut pieces = None;
@@ -208,7 +205,7 @@ impl Connection {
         self.deadline = now + LEAVING;
     }
 
-    /// Gives up waiting for its turn.
+    /// Answers that the request waited too long for its turn.
     pub(super) fn busy(&mut self, now: Instant) {
         self.answer(Answer::status(Status::TooMany), false, false, now);
     }

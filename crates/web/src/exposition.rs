@@ -1,12 +1,12 @@
-//! The metrics as text: `OpenMetrics` 1.0, or Prometheus's text format 0.0.4 for readers that do not
-//! ask for the former.
+//! Formats the metrics: `OpenMetrics` 1.0 for clients that accept it, otherwise Prometheus's text format
+//! 0.0.4.
 //!
-//! Written here, not with a library: names of cgroups are labels and may hold quotes, backslashes
-//! and line breaks, which the common library does not escape, and families are made one at a time
-//! from the last report, so that a scrape of 1,000 groups never is in memory as a whole.
+//! This is not done by a library for two reasons. Names of cgroups are labels and may contain quotes,
+//! backslashes and line breaks, which the common library does not escape. And families are generated one at a
+//! time from the last report, so a scrape of 1,000 groups is never in memory as a whole.
 //!
-//! Invariants: every family has TYPE and HELP, in `OpenMetrics` also its UNIT; samples of a family stand
-//! together; no two samples have the same name and labels; what is not known has no sample.
+//! Invariants: every family has TYPE and HELP, in `OpenMetrics` also its UNIT. Samples of a family are
+//! contiguous. No two samples have the same name and labels. An unknown value has no sample.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -15,18 +15,17 @@ use justitia_report::describe::{metrics, Get, Kind, Labels, Metric};
 use justitia_report::own::Own;
 use justitia_report::status::{GroupStatus, Report};
 
-/// A text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// `OpenMetrics` 1.0.
     OpenMetrics,
-    /// Prometheus's 0.0.4: a family has the name of its samples; there are no info metrics and state
-    /// sets, no units, no end mark.
+    /// Prometheus's text format 0.0.4. A family has the name of its samples. There are no info metrics, state
+    /// sets, units or end mark.
     Text,
 }
 
 impl Format {
-    /// What a client that sends this `Accept` header reads.
+    /// The format for a client that sends this `Accept` header.
     pub fn accepted(header: &str) -> Format {
         if header.contains("application/openmetrics-text") {
             Format::OpenMetrics
@@ -35,7 +34,6 @@ impl Format {
         }
     }
 
-    /// The media type.
     pub fn content_type(self) -> &'static str {
         match self {
             Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -43,7 +41,7 @@ impl Format {
         }
     }
 
-    /// Of a family: its name's suffix and its type in the `# TYPE` line.
+    /// A family's suffix of the name and its type, for the `# TYPE` line.
     fn family(self, kind: Kind) -> (&'static str, &'static str) {
         match (self, kind) {
             (Format::OpenMetrics, kind) => ("", kind.word()),
@@ -53,23 +51,22 @@ impl Format {
     }
 }
 
-/// A scrape under way: an iterator over the text, family by family.
+/// A scrape in progress: an iterator over the text, one family at a time.
 #[derive(Debug)]
 pub struct Scrape {
     format: Format,
     report: Report,
     own: Own,
-    /// Of each group the labels with its path and its names, escaped.
+    /// The escaped labels of each group, with its path and its names.
     labels: Vec<String>,
-    /// The family that comes next; one more than there are: the end mark.
+    /// Index of the next family; the index after the last is the end mark.
     next: usize,
 }
 
 impl Scrape {
-    /// Of this report.
     pub fn new(format: Format, mut report: Report, own: Own) -> Scrape {
-        // Samples that differ in nothing make the whole scrape invalid. A path names one group at
-        // a time, but a report may have been made while one took over from another.
+        // Duplicate samples make the whole scrape invalid. A path belongs to one group at a time, but the
+        // report may have been made while one group replaced another.
         let mut seen = HashSet::new();
         report
             .groups
@@ -190,14 +187,14 @@ fn number(text: &mut String, value: f64) {
     let _ = if value.is_infinite() {
         text.write_str(if value > 0.0 { "+Inf" } else { "-Inf" })
     } else if value.fract() == 0.0 && value.abs() < 9e15 {
-        // Most are counts of bytes: several times as fast as a floating-point number.
+        // Most values are byte counts, and formatting an integer is several times as fast.
         write!(text, "{}", value as i64)
     } else {
         write!(text, "{value}")
     };
 }
 
-/// The labels that every metric of a group has.
+/// The labels of every metric of a group.
 fn of_group(group: &GroupStatus) -> String {
     let mut text = label("group", &group.path);
     let names = group.names.as_ref();
@@ -234,7 +231,7 @@ fn label(name: &str, value: &str) -> String {
     text
 }
 
-/// Backslash, double quote and line feed are the three characters the format reserves.
+/// Escapes the three characters that the format reserves: backslash, double quote and line feed.
 fn escape(text: &mut String, value: &str) {
     for c in value.chars() {
         match c {

@@ -1,4 +1,5 @@
-//! The agent's lines: from its socket, or from a descriptor that somebody connected to it for us.
+//! Reads the agent's frames, from its socket or from standard input that systemd or `justitia run` connected
+//! to it.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
@@ -11,10 +12,10 @@ use justitia_report::feed::{Frame, SOCKET};
 use justitia_report::status::Report;
 use justitia_report::{Error, Result};
 
-/// A line longer than this is not the agent's: a report of 10,000 groups has some 10 MB.
+/// Longest line in bytes. A report of 10,000 groups has about 10 MB.
 const LONGEST: u64 = 256 << 20;
 
-/// What the agent tells, step by step.
+/// The stream of frames, one per step.
 #[derive(Debug)]
 pub struct Feed {
     input: BufReader<File>,
@@ -22,7 +23,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Of the agent with this state directory, whose socket is root's.
+    /// Connects to the agent with this state directory. Only root may connect to its socket.
     pub fn connect(state_dir: &Path) -> Result<Feed> {
         let path = state_dir.join(SOCKET);
         match UnixStream::connect(&path) {
@@ -31,13 +32,13 @@ impl Feed {
         }
     }
 
-    /// Of whoever connected standard input.
+    /// Reads frames from standard input.
     pub fn stdin() -> Result<Feed> {
         let stdin = io::stdin().as_fd().try_clone_to_owned();
         stdin.map(Feed::from).map_err(|error| broken(&error))
     }
 
-    /// What it told of the next step; `None`: the agent has ended.
+    /// The frame of the next step; `None`: the agent has ended.
     pub fn read(&mut self) -> Result<Option<Frame<Report>>> {
         self.line.clear();
         let mut input = self.input.by_ref().take(LONGEST);

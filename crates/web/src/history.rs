@@ -1,15 +1,15 @@
-//! The last ten minutes, for the page's figures: what each group had, and what was decided.
+//! The last ten minutes for the page's figures: the values of each group, and the decisions.
 //!
-//! The web thread takes a sample of each step that the agent told, always, so that a page opened
-//! after an incident shows it: about 0.1 ms a step at 1,000 groups.
+//! The web thread samples each step even if no page is open, so a page opened after an incident shows it. A
+//! sample takes about 0.1 ms at 1,000 groups.
 //!
-//! Memory is bounded whatever the number of groups: at most [`POINTS`] points, at most one a
-//! second, each with the [`GROUPS`] groups of most bandwidth (then of most page cache) and the sum
-//! of all others: about 1 MB. A group that had a place keeps it until another has twice as much, so
-//! that groups of equal size do not take turns. Of decisions, the last [`DECISIONS`] different
-//! ones: the same knob written again for the same kind of reason is the same decision, counted.
+//! Memory is bounded whatever the number of groups, to about 1 MB: at most [`POINTS`] points, at most one a
+//! second, each with the [`GROUPS`] groups of most bandwidth (then of most page cache) and the sum of all
+//! others. A group with a place keeps it until another group has twice as much, so that groups of equal size
+//! do not alternate. The last [`DECISIONS`] different decisions are kept. Another write to the same knob for
+//! the same kind of reason counts as a repetition of a decision.
 //!
-//! Inside, a value that is not known is NaN (JSON: `null`); it is left out of sums.
+//! Internally an unknown value is NaN (JSON: `null`). It is left out of sums.
 
 mod answer;
 
@@ -24,23 +24,23 @@ use justitia_policy::plan::{Knob, Reason};
 use justitia_report::status::{GroupStatus, Report, VerdictStatus};
 use serde::Serialize;
 
-/// Points of time that are kept at most.
+/// Maximum number of points.
 pub(super) const POINTS: usize = 600;
-/// Groups that have a place of their own in each point.
+/// Groups with their own place in each point.
 pub(super) const GROUPS: usize = 32;
-/// Different decisions that are kept.
+/// Maximum number of different decisions.
 pub(super) const DECISIONS: usize = 200;
-/// How long a point is kept.
+/// Age at which a point is dropped.
 const AGE: Duration = Duration::from_secs(600);
-/// Points are not closer than this, short of a little for the clock's jitter.
+/// Minimum distance of two points: a second, less a margin for jitter.
 const SPACING: Duration = Duration::from_millis(900);
-/// Writes of one step that are looked at: a step that writes to thousands of groups says little
-/// more in the thousandth.
+/// Writes of one step that are considered: in a step that writes to thousands of groups the later writes add
+/// little.
 const WRITES_PER_STEP: usize = 100;
 
 const _: () = assert!(size_of::<Sample>() * (GROUPS + 1) * POINTS < 1_200_000);
 
-/// What one group had in one tick.
+/// The values of one group in one tick.
 #[derive(Debug, Clone)]
 struct Sample {
     id: u64,
@@ -55,7 +55,7 @@ struct Sample {
     contending: bool,
 }
 
-/// The groups without a place of their own, together.
+/// Sums over the groups without their own place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 struct Rest {
     groups: usize,
@@ -63,7 +63,7 @@ struct Rest {
     bytes_per_s: f32,
     file_bytes: f32,
     threshold_bytes: f32,
-    /// Of those that contend.
+    /// Sum over the contending groups.
     contending_proportion: f32,
     contending_bytes_per_s: f32,
 }
@@ -83,7 +83,7 @@ struct Point {
 /// Writes to one knob for one kind of reason.
 #[derive(Debug)]
 struct Decision {
-    /// Of the cgroup; `None`: it is about something else, which its path names.
+    /// The cgroup ID; `None`: not a group, and `path` identifies it.
     id: Option<u64>,
     path: Arc<str>,
     knob: Knob,
@@ -97,7 +97,6 @@ struct Decision {
     tick: u64,
 }
 
-/// The last ten minutes.
 #[derive(Debug, Default)]
 pub(super) struct History {
     points: VecDeque<Point>,
@@ -106,7 +105,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Adds a step that was told at this time.
+    /// Adds a step that arrived at this time.
     pub(super) fn push(&mut self, report: &Report, at: Instant) {
         self.decide(report, at);
         let early = |last: &Point| at.duration_since(last.at) < SPACING;
@@ -193,7 +192,7 @@ impl History {
     }
 }
 
-/// A group as it was seen, with what decides about a place: bandwidth, then page cache.
+/// A group with the ranking for a place: bandwidth, then page cache, both doubled if it has a place already.
 struct Seen<'a> {
     group: &'a GroupStatus,
     bytes_per_s: f64,

@@ -1,9 +1,9 @@
-//! HTTP/1.1 as far as it is needed: requests that read, one for each connection.
+//! The needed subset of HTTP/1.1: GET and HEAD, one request per connection.
 //!
-//! Every answer closes its connection, forbids to be kept, to be framed or to load anything from
-//! elsewhere, and says nothing about other origins, so that scripts of other sites cannot read it.
-//! Against sites that point their own name at this address (DNS rebinding) a request must name us
-//! by an address or a name that nobody else can give out.
+//! Every answer closes its connection and forbids caching, framing and loading anything from elsewhere. It
+//! has no CORS headers, so scripts of other sites cannot read it. Against sites that resolve their own name
+//! to this address (DNS rebinding), the `Host` of a request must be an address, or a name that no other site
+//! can assign.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,54 +11,50 @@ use std::sync::Arc;
 
 use super::exposition::Format;
 
-/// Longest head of a request.
+/// Longest head of a request, bytes.
 pub const LONGEST_HEAD: usize = 8 << 10;
 const HEADERS: usize = 64;
 
-/// A request for a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Only the head is asked for.
+    /// The method is HEAD.
     pub head_only: bool,
     /// Without the query.
     pub path: String,
-    /// What comes after `?`, if anything.
+    /// The text after `?`; empty without a query.
     pub query: String,
-    /// The format of metrics that it accepts.
+    /// The format of metrics that its `Accept` header selects.
     pub format: Format,
 }
 
-/// What became of the bytes so far.
+/// The result of parsing the bytes so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parsed {
-    /// There must be more.
+    /// The head is incomplete.
     Partial,
     /// A request that may be answered.
     Request(Request),
-    /// One that may not: what to answer instead.
+    /// A request that is refused with this status.
     Refused(Status),
 }
 
-/// Answers that are not a document.
+/// The status of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Here it is.
     Ok,
-    /// Not understood.
     BadRequest,
     /// The `Host` is none of ours.
     ForeignHost,
-    /// No such path.
     NotFound,
-    /// Only GET and HEAD.
+    /// The method is neither GET nor HEAD.
     NotAllowed,
     /// The head is too long.
     TooLarge,
-    /// More is asked than is answered in this time.
+    /// The request waited too long for its turn.
     TooMany,
-    /// The agent's loop is stuck.
+    /// The agent's loop is stalled, or there is no report yet.
     Stalled,
-    /// Asked without TLS where it is spoken.
+    /// A request without TLS where it is required.
     NoTls,
 }
 
@@ -76,7 +72,7 @@ impl Status {
         }
     }
 
-    /// What to tell whoever asked.
+    /// The body of an answer without content.
     pub(super) fn explanation(self) -> &'static str {
         match self {
             Status::Ok => "ok\n",
@@ -96,16 +92,16 @@ impl Status {
     }
 }
 
-/// Which names a request may give us.
+/// The names that a `Host` header may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {
-    /// `None`: every name is one of ours.
+    /// Address of the server; `None`: every name is accepted.
     listen: Option<IpAddr>,
     host_name: Option<String>,
 }
 
 impl Names {
-    /// Of a server at this address, on a machine of this name. The machine's name counts only when
+    /// The names of a server at this address, on a machine of this name. The machine's name counts only if
     /// the server can be reached from other machines.
     pub fn new(listen: SocketAddr, host_name: Option<String>) -> Names {
         let listen = listen.ip();
@@ -115,7 +111,8 @@ impl Names {
         }
     }
 
-    /// Of a server that a name cannot lead to: a Unix socket, or one whose certificate is for its own names.
+    /// Accepts every name, for servers that DNS rebinding cannot reach: a Unix socket, or a server with TLS,
+    /// whose certificate is valid only for its own names.
     pub fn any() -> Names {
         Names {
             listen: None,
@@ -123,8 +120,7 @@ impl Names {
         }
     }
 
-    /// Whether the value of a `Host` header is one of ours. The port is not looked at: a tunnel
-    /// has another one.
+    /// Whether the value of a `Host` header is one of ours. The port is ignored: a tunnel has another one.
     fn accept(&self, host: &str) -> bool {
         let Some(listen) = self.listen else {
             return true;
@@ -141,7 +137,7 @@ impl Names {
             },
         };
         if let Ok(address) = name.parse::<IpAddr>() {
-            // An address cannot be pointed elsewhere. Who listens everywhere has them all.
+            // DNS cannot redirect an address. A server on the unspecified address accepts all of them.
             return address.is_loopback() || address == listen || listen.is_unspecified();
         }
         let is = |other: &str| name.eq_ignore_ascii_case(other);
@@ -154,7 +150,7 @@ fn is_port(text: &str) -> bool {
         .is_some_and(|port| port.parse::<u16>().is_ok())
 }
 
-/// Looks at the bytes received so far.
+/// Parses the bytes received so far.
 pub fn parse(bytes: &[u8], names: &Names) -> Parsed {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -196,29 +192,23 @@ pub fn parse(bytes: &[u8], names: &Names) -> Parsed {
     })
 }
 
-/// An answer's content.
+/// The content of an answer.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// All of it.
     Whole(Cow<'static, [u8]>),
-    /// All of it, which others are sent as well.
+    /// Shared with the answers to other clients.
     Shared(Arc<[u8]>),
-    /// Made while it is sent; its end is the end of the connection.
+    /// Generated while it is sent. The end of the connection ends it.
     Pieces(Box<super::exposition::Scrape>),
 }
 
-/// An answer.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// How it went.
     pub(super) status: Status,
-    /// The media type.
     pub(super) content_type: &'static str,
-    /// The content.
     pub(super) body: Body,
 }
 
-/// Plain text.
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 impl Answer {
@@ -227,7 +217,7 @@ impl Answer {
         Answer::text(status, status.explanation())
     }
 
-    /// A status with other words.
+    /// A status with another text.
     pub(super) fn text(status: Status, text: impl Into<Cow<'static, str>>) -> Answer {
         let bytes = match text.into() {
             Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
@@ -240,7 +230,7 @@ impl Answer {
         }
     }
 
-    /// Content of this type.
+    /// A document of this media type.
     pub(super) fn ok(content_type: &'static str, bytes: impl Into<Cow<'static, [u8]>>) -> Answer {
         Answer {
             status: Status::Ok,
@@ -249,7 +239,7 @@ impl Answer {
         }
     }
 
-    /// The head, with the empty line after it.
+    /// The head, including the empty line after it.
     pub(super) fn head(&self) -> String {
         let allow = match self.status {
             Status::NotAllowed => "Allow: GET, HEAD\r\n",
@@ -270,7 +260,7 @@ impl Answer {
     }
 }
 
-/// What every answer says.
+/// Headers of every answer.
 const FIXED: &str = "Connection: close\r\n\
     Cache-Control: no-store\r\n\
     Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; \
@@ -282,7 +272,7 @@ const FIXED: &str = "Connection: close\r\n\
     X-Content-Type-Options: nosniff\r\n\
     X-Frame-Options: DENY\r\n";
 
-/// An address a browser on this machine can use for a server that listens at this one.
+/// The address at which a browser on this machine reaches a server that listens at `listen`.
 pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

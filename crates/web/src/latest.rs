@@ -1,4 +1,4 @@
-//! The last thing that the agent told, between the thread that reads it and the one that answers.
+//! The agent's last report, shared by the thread that reads frames and the thread that answers clients.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -6,12 +6,10 @@ use std::time::Duration;
 use justitia_report::own::Own;
 use justitia_report::status::Report;
 
-/// What was told of one step.
+/// The content of one frame.
 #[derive(Debug, Clone)]
 pub struct Told {
-    /// What the agent's process costs.
     pub own: Own,
-    /// Its report.
     pub report: Report,
 }
 
@@ -22,25 +20,22 @@ impl Told {
     }
 }
 
-/// The last one. The lock is held only to swap or clone a pointer.
+/// The last report. The lock is held only to swap or clone a pointer.
 #[derive(Debug)]
 pub struct Latest(Mutex<Arc<Told>>);
 
 impl Latest {
-    /// Begins with this one.
     pub fn new(told: Told) -> Latest {
         Latest(Mutex::new(Arc::new(told)))
     }
 
-    /// Replaces it.
     pub fn post(&self, told: Told) {
         let told = Arc::new(told);
         let old = std::mem::replace(&mut *self.lock(), told);
-        // Freed after the lock was released.
+        // The old report is freed after the lock is released.
         drop(old);
     }
 
-    /// It.
     pub(crate) fn get(&self) -> Arc<Told> {
         Arc::clone(&self.lock())
     }

@@ -1,4 +1,4 @@
-//! Metrics, and a live page, over HTTP: a process of its own without any privilege.
+//! Serves metrics and a live page over HTTP, from a separate process without any privilege.
 //!
 //! ```text
 //! the agent's status.sock -> Feed -> Latest -> web thread -> / /metrics /api/status /api/history /healthz
@@ -6,13 +6,13 @@
 //!                                                  +-- history: the last ten minutes
 //! ```
 //!
-//! [`justitia_report::describe`] is the one description of everything that is told: the metrics, `justitia
-//! status --fields` and `docs/metrics.md` come from it.
+//! [`justitia_report::describe`] is the one description of all fields: the metrics,
+//! `justitia status --fields` and `docs/metrics.md` come from it.
 //!
-//! Invariants: the agent never waits for anybody who looks, and reads nothing of this process; nothing can be
-//! changed here; memory is bounded whatever clients do and however many groups there are; the page loads nothing
-//! from elsewhere and no other site can read it. Left out on purpose: authentication and compression; who needs
-//! them puts a proxy in front, of a Unix socket best.
+//! Invariants: the agent never waits for a client, and reads nothing from this process. Clients can change
+//! nothing. Memory is bounded whatever clients do and however many groups there are. The page loads nothing
+//! from elsewhere, and no other site can read it. Authentication and compression are left out on purpose: a
+//! proxy adds them, preferably in front of a Unix socket.
 
 mod connection;
 pub mod exposition;
@@ -42,15 +42,15 @@ pub use latest::{Latest, Told};
 pub use listener::Listener;
 pub use server::Server;
 
-/// How often a port that could not be had is tried again.
+/// Interval of attempts to bind after a failure.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// Who says where the page is.
+/// The source of the page's address.
 #[derive(Debug, Clone)]
 pub enum Place {
-    /// The agent, step by step.
+    /// The agent's frames; the address may change with each.
     AsTold,
-    /// The command line; `None`: nowhere.
+    /// The command line; `None`: the page is off.
     At(Option<Listen>),
 }
 
@@ -63,30 +63,30 @@ impl Place {
     }
 }
 
-/// The page, where the agent or the command line says it is.
+/// The page at the address from the agent or the command line.
 #[derive(Debug)]
 pub struct Page {
     latest: Arc<Latest>,
     place: Place,
     listen: Option<Listen>,
     secrecy: Secrecy,
-    /// Bound, and not served yet.
+    /// Bound, but not served yet.
     bound: Option<Listener>,
     server: Option<Server>,
     retry_at: Instant,
     log: Log,
 }
 
-/// TLS as the agent tells it.
+/// The TLS settings from the agent.
 #[derive(Debug, Default)]
 struct Secrecy {
     told: Option<Tls>,
-    /// The last that could be used; what cannot be used later changes nothing.
+    /// The last valid configuration; a later invalid one does not replace it.
     config: Option<Arc<ServerConfig>>,
 }
 
 impl Page {
-    /// Takes the port, and answers nobody yet. What stands in the way is told and no reason to stop.
+    /// Binds the address without answering yet. A failure is logged and tried again later.
     pub fn bind(mut first: Frame<Report>, place: Place, log: Log) -> Page {
         let listen = place.or(first.listen.take());
         let tls = first.tls.take();
@@ -105,7 +105,7 @@ impl Page {
         page
     }
 
-    /// Answers from now on.
+    /// Begins to answer.
     pub fn serve(&mut self) {
         let Some(listener) = self.bound.take() else {
             return;
@@ -134,7 +134,7 @@ impl Page {
         }
     }
 
-    /// Tells this step, and moves where the agent says.
+    /// Publishes a step, and moves to a new address if the agent names one.
     pub fn follow(&mut self, mut frame: Frame<Report>) {
         let listen = self.place.or(frame.listen.take());
         let other = self.hear(frame.tls.take());
@@ -142,19 +142,19 @@ impl Page {
         let moves = other || listen != self.listen;
         if moves || (self.server.is_none() && Instant::now() >= self.retry_at) {
             self.listen = listen;
-            // The old port is free before the new one is taken: they may be the same.
+            // Release the old port before binding the new one: they may be the same.
             self.server = None;
             self.take_port();
             self.serve();
         }
     }
 
-    /// Where it answers; `None`: nowhere.
+    /// The address that it answers at; `None`: it does not answer.
     pub fn at(&self) -> Option<&Listen> {
         self.server.as_ref().map(Server::at)
     }
 
-    /// Takes TLS as it is told now; whether the page must begin anew for it.
+    /// Takes the agent's TLS settings. Returns whether the server must restart for them.
     fn hear(&mut self, told: Option<Tls>) -> bool {
         let secrecy = &mut self.secrecy;
         if told == secrecy.told {
@@ -189,7 +189,8 @@ impl Page {
         }
     }
 
-    /// How TLS is spoken there; an error if it should be and cannot. Within a machine nobody needs it.
+    /// The TLS configuration for an address; `None`: plain HTTP, as always on a Unix socket, which never
+    /// leaves the machine. An error: TLS is required and there is no valid configuration.
     fn tls(&self, listen: &Listen) -> Option<Result<Arc<ServerConfig>, ()>> {
         match (listen, &self.secrecy.told) {
             (Listen::Unix(_), _) | (_, None) => None,

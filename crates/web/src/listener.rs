@@ -1,4 +1,4 @@
-//! Where clients come in: a TCP port or a Unix socket.
+//! The listening socket: a TCP port or a Unix socket.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,10 +10,10 @@ use std::path::Path;
 
 use justitia_report::feed::Listen;
 
-/// Who may connect to a Unix socket: its owner and its group.
+/// Mode of a Unix socket: its owner and its group may connect.
 const MODE: u32 = 0o660;
 
-/// A place that clients come to. Dropping it removes a Unix socket's path.
+/// A listening socket. Dropping it removes a Unix socket's path.
 #[derive(Debug)]
 pub struct Listener {
     at: Listen,
@@ -27,7 +27,7 @@ enum Inner {
 }
 
 impl Listener {
-    /// Takes the place. A Unix socket that nobody listens at any more is taken over.
+    /// Binds the address. A stale Unix socket there is replaced.
     pub fn bind(listen: &Listen) -> io::Result<Listener> {
         match listen {
             Listen::Tcp(address) => TcpListener::bind(address)?.try_into(),
@@ -40,7 +40,7 @@ impl Listener {
                     bound => bound,
                 }?;
                 listener.set_nonblocking(true)?;
-                // Until now no more than the umask admits, which is nobody that this does not.
+                // Until here the mode is what the umask leaves, which admits nobody whom MODE excludes.
                 fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
                 Ok(Listener {
                     at: listen.clone(),
@@ -50,12 +50,11 @@ impl Listener {
         }
     }
 
-    /// Where it is.
     pub fn at(&self) -> &Listen {
         &self.at
     }
 
-    /// The next client, if one is there.
+    /// The next client. `WouldBlock`: none is waiting.
     pub(crate) fn accept(&self) -> io::Result<Socket> {
         match &self.inner {
             Inner::Tcp(listener) => listener.accept().map(|(stream, _)| Socket::Tcp(stream)),
@@ -64,7 +63,7 @@ impl Listener {
     }
 }
 
-/// Whether a socket is there that nobody listens at.
+/// Whether the path is a stale socket.
 fn is_left(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     let refused = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;
@@ -95,7 +94,7 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Listen::Unix(path) = &self.at {
-            // In a directory of root's it stays, and the next one takes it over.
+            // In a directory of root's the removal fails; the next listener replaces the stale socket.
             let _ = fs::remove_file(path);
         }
     }
@@ -109,7 +108,7 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Never blocks from here on, and sends at once.
+    /// Makes the socket non-blocking, and disables Nagle's algorithm.
     pub(crate) fn prepare(&self) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => {
@@ -120,7 +119,7 @@ impl Socket {
         }
     }
 
-    /// The first byte that waits to be read; `None`: the client has closed its end.
+    /// The next unread byte, without consuming it; `None`: the client has closed its end.
     pub(crate) fn peek(&self) -> io::Result<Option<u8>> {
         let mut byte = [0];
         let (count, _) = rustix::net::recv(self, &mut byte, rustix::net::RecvFlags::PEEK)?;

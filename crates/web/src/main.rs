@@ -1,7 +1,7 @@
-//! `justitia web` as a program: started by systemd with the agent's socket as its input, by `justitia run`
-//! likewise, or by hand.
+//! The program `justitia web`: started by systemd or by `justitia run` with a connection to the agent as its
+//! standard input, or by hand.
 //!
-//! What comes from the network is read without any privilege: root connects to the agent, binds the port and
+//! Input from the network is read without any privilege: root connects to the agent and binds the port, and
 //! becomes nobody before the first thread starts.
 
 use std::path::Path;
@@ -17,11 +17,11 @@ use justitia_web::{Feed, Page, Place};
 use rustix::process::{geteuid, Gid, Uid};
 use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-/// The agent's state directory unless told otherwise.
+/// The default state directory of the agent.
 const STATE_DIR: &str = "/run/justitia";
-/// How often an agent is waited for.
+/// Interval of attempts to connect while waiting for an agent.
 const RETRY: Duration = Duration::from_millis(500);
-/// The kernel's user that owns nothing.
+/// The kernel's overflow user ID, which owns nothing.
 const NOBODY: u32 = 65534;
 
 /// Serve the live page and the metrics of an agent that was started without them
@@ -81,7 +81,7 @@ fn run(args: &WebArgs) -> Result<()> {
     Ok(())
 }
 
-/// Becomes nobody, for good. Credentials are each thread's own: there must be one only.
+/// Becomes nobody irrevocably. Credentials are per thread, so the process must have only one.
 fn give_up_root() -> Result<()> {
     if !geteuid().is_root() {
         return Ok(());

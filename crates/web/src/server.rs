@@ -1,11 +1,15 @@
-//! The web thread: one loop over all connections and the clock.
+//! The web thread: one poll loop over all connections and timers.
 //!
-//! Any local user may ask. Bounded in every way. At most [`CONNECTIONS`] clients at once (others wait in the
-//! kernel's queue; a client that has not said within [`MUTE`] what it wants makes room for them), at most
-//! [`HEAVY`] answers with content of their own being sent (others wait their turn), [`ARRIVALS`] clients and
-//! [`CONTENTS`] such answers a second, which take no more than [`CPU`] of a processor's time, and a deadline on
-//! everything a client does. With TLS, clients are taken only while there is time of the processor left, which
-//! handshakes use too.
+//! Any local user may connect, so everything is bounded:
+//!
+//! - At most [`CONNECTIONS`] clients at once. Others wait in the kernel's queue, and a client that has not
+//!   sent its request within [`MUTE`] gives up its place to them.
+//! - At most [`HEAVY`] answers with their own content being sent. Others wait for their turn.
+//! - [`ARRIVALS`] clients and [`CONTENTS`] such answers a second. These answers take at most [`CPU`] of a
+//!   CPU's time.
+//! - A deadline on each stage of a connection.
+//!
+//! With TLS, clients are accepted only while that CPU budget lasts, because handshakes use it too.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
@@ -28,17 +32,17 @@ use crate::listener::Listener;
 
 /// Clients served at once.
 const CONNECTIONS: usize = 32;
-/// Answers being sent at once that hold a report or a history, about 1 MB each at 1,000 groups.
+/// Answers sent at once that hold a report or a history, about 1 MB each at 1,000 groups.
 const HEAVY: usize = 3;
-/// Clients a second, and at once after a pause.
+/// Clients per second, and burst after a pause.
 const ARRIVALS: (f64, f64) = (200.0, 200.0);
-/// Answers with content of their own a second, and at once after a pause. A page asks twice a second.
+/// Answers with their own content per second, and burst after a pause. A page sends two requests a second.
 const CONTENTS: (f64, f64) = (20.0, 40.0);
-/// Seconds of a processor that a second gives to such answers, and at most at once.
+/// CPU seconds for such answers per second, and burst after a pause.
 const CPU: (f64, f64) = (0.25, 2.0);
-/// Who is silent for so long gives up its place where there is no other.
+/// A client that is silent for this long gives up its place if all places are taken.
 const MUTE: Duration = Duration::from_millis(250);
-/// After an accept that failed, out of descriptors most likely.
+/// Pause after a failed accept, most likely for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The web thread. Dropping it stops it.
@@ -51,11 +55,11 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How TLS is spoken to who comes next; `None`: it is not.
+/// The TLS configuration for new clients; `None`: plain HTTP.
 type Secure = Mutex<Option<Arc<ServerConfig>>>;
 
 impl Server {
-    /// Answers who comes here, from what was told last, by TLS if there is a configuration for it.
+    /// Starts the thread. It answers from the latest report, with TLS if there is a configuration.
     pub fn start(
         listener: Listener,
         tls: Option<Arc<ServerConfig>>,
@@ -96,12 +100,11 @@ impl Server {
         })
     }
 
-    /// Where it listens.
     pub fn at(&self) -> &Listen {
         &self.at
     }
 
-    /// Speaks TLS like that to who comes from now on, if it speaks TLS at all.
+    /// Replaces the TLS configuration for new clients. A server without TLS stays without it.
     pub(crate) fn renew(&self, tls: Arc<ServerConfig>) {
         let mut ours = self.tls.lock().unwrap_or_else(PoisonError::into_inner);
         *ours = ours.is_some().then_some(tls);
@@ -128,11 +131,11 @@ struct Loop {
     arrivals: Budget,
     contents: Budget,
     cpu: Budget,
-    /// When somebody who waits may be answered.
+    /// The time when a waiting request may be answered.
     next_content: Option<Instant>,
 }
 
-/// So many a second, and some more after a pause.
+/// A token bucket: `per_s` tokens per second, at most `most` of them.
 #[derive(Debug)]
 struct Budget {
     per_s: f64,
@@ -151,14 +154,14 @@ impl Budget {
         }
     }
 
-    /// Takes one, or says when there is one.
+    /// Takes a token. The error is the time when one is available.
     fn take(&mut self, now: Instant) -> Result<(), Instant> {
         self.has(1.0, now)?;
         self.spend(1.0);
         Ok(())
     }
 
-    /// Whether there is so much, or when.
+    /// Whether `wanted` tokens are available. The error is the time when they are.
     fn has(&mut self, wanted: f64, now: Instant) -> Result<(), Instant> {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.left = (self.left + passed * self.per_s).min(self.most);
@@ -169,20 +172,20 @@ impl Budget {
         Ok(())
     }
 
-    /// What was used, more than there is perhaps.
+    /// Takes tokens that were used already; the balance may become negative.
     fn spend(&mut self, used: f64) {
         self.left -= used;
     }
 }
 
-/// Processor time of this thread, seconds.
+/// CPU time of this thread, seconds.
 fn cpu_s() -> f64 {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
 }
 
 impl Loop {
-    /// Waits for something to do and does it; false when told to stop.
+    /// Polls once and handles the events; `false`: the server was stopped.
     fn turn(&mut self) -> bool {
         let (now, used) = (Instant::now(), cpu_s());
         self.site.look(now);
@@ -205,7 +208,7 @@ impl Loop {
         let room_at = room_at.filter(|at| *at > now);
         match poll(&mut fds, Some(&self.patience(now, room_at))) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            // Not expected of poll; must not become a busy loop.
+            // Not expected from poll; must not become a busy loop.
             Err(_) => thread::sleep(PAUSE),
         }
         let ready: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
@@ -224,7 +227,7 @@ impl Loop {
         true
     }
 
-    /// From when on there is room for somebody who waits.
+    /// The time from which on there is a place for a waiting client.
     fn room_at(&self, now: Instant) -> Option<Instant> {
         if self.connections.len() < CONNECTIONS {
             return Some(now);
@@ -261,14 +264,14 @@ impl Loop {
                     self.connections.extend(connection);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // The client was gone before we came.
+                // The client left before the accept.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(_) => return self.deaf_until = Some(now + PAUSE),
             }
         }
     }
 
-    /// Answers requests whose turn it is.
+    /// Answers the requests whose turn it is.
     fn serve(&mut self, now: Instant) {
         let mut heavy = self.connections.iter().filter(|one| one.is_heavy()).count();
         let mut next = None;
@@ -297,7 +300,7 @@ impl Loop {
         self.next_content = next;
     }
 
-    /// Until the next thing that happens by itself.
+    /// Time until the next timer expires.
     fn patience(&self, now: Instant, room_at: Option<Instant>) -> Timespec {
         let deadlines = self.connections.iter().map(Connection::deadline);
         let next = deadlines

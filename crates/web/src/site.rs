@@ -1,4 +1,4 @@
-//! What is at which path.
+//! Maps paths to answers.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,21 +32,21 @@ pub(super) const ASSETS: [(&str, &str, &str); 9] = [
 const JS: &str = "text/javascript; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// Shortest time between two looks at what was told.
+/// Shortest time between two polls of [`Latest`].
 const SHORTEST: Duration = Duration::from_millis(20);
-/// Longest: an interval may become shorter meanwhile.
+/// Longest time between two polls: the agent's interval may become shorter meanwhile.
 const LONGEST: Duration = Duration::from_secs(1);
-/// A loop that has been silent for less than this is not called stuck, however short its interval.
+/// An agent that has been silent for less than this is not called stalled, however short its interval.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The pages, and what they are made from.
+/// The content of all paths.
 #[derive(Debug)]
 pub(super) struct Site {
     latest: Arc<Latest>,
     history: History,
-    /// What `/api/status` answers, and of which step: made once however many ask.
+    /// The answer of `/api/status` and its step, made once per step for all clients.
     status: Option<(u64, Arc<[u8]>)>,
-    /// Number of the last step that was seen, and when it was new.
+    /// Number of the last step, and the time when it was first seen.
     seen: (u64, Instant),
     due: Instant,
 }
@@ -62,13 +62,13 @@ impl Site {
         }
     }
 
-    /// When to look at what was told again.
+    /// The time of the next poll.
     pub(super) fn due(&self) -> Instant {
         self.due
     }
 
-    /// Whether a new step was posted; if so it goes into the history. Follows the agent's beat:
-    /// once a step was seen, the next is looked for shortly before it is due, then more often.
+    /// Polls for a new step, and adds it to the history. The polls follow the agent's interval: after a new
+    /// step the next poll is shortly before the following step is due, then polls are more frequent.
     pub(super) fn look(&mut self, now: Instant) {
         if now < self.due {
             return;
@@ -84,7 +84,7 @@ impl Site {
         self.due = now + pause.clamp(SHORTEST, LONGEST);
     }
 
-    /// Whether the answer holds memory of its own.
+    /// Whether the answer holds its own memory.
     pub(super) fn is_heavy(request: &Request) -> bool {
         request.path == "/metrics" || request.path.starts_with("/api/")
     }
@@ -162,7 +162,7 @@ impl Site {
         }
     }
 
-    /// How long ago the last step was.
+    /// Time since the last step was first seen; `None`: no step yet.
     fn age(&self, now: Instant) -> Option<Duration> {
         (self.seen.0 > 0).then(|| now.saturating_duration_since(self.seen.1))
     }

@@ -1,4 +1,4 @@
-//! What a made-up agent tells.
+//! Frames of a made-up agent, for tests.
 
 use std::net::SocketAddr;
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use justitia_report::status::{Report, Setup, Tick};
 
 use crate::latest::Told;
 
-/// The report of a tick, of an agent that began five seconds after 1970.
+/// The report of a tick, from an agent that started five seconds after the epoch.
 pub(crate) fn report(tick: &Tick, interval: Duration) -> Report {
     let setup = Setup {
         mode: Mode::Proportional,
@@ -21,7 +21,7 @@ pub(crate) fn report(tick: &Tick, interval: Duration) -> Report {
     Report::new(&setup, tick)
 }
 
-/// A tick as it is told, once a second.
+/// The content of a frame, with an interval of one second.
 pub(crate) fn told(tick: &Tick) -> Told {
     Told {
         own: Own::default(),
@@ -29,7 +29,7 @@ pub(crate) fn told(tick: &Tick) -> Told {
     }
 }
 
-/// The same as it comes from the agent.
+/// The agent's frame of a tick.
 pub(crate) fn frame(tick: &Tick, listen: Option<&str>) -> Frame<Report> {
     Frame {
         listen: listen.map(|address| address.parse().unwrap()),
@@ -39,7 +39,6 @@ pub(crate) fn frame(tick: &Tick, listen: Option<&str>) -> Frame<Report> {
     }
 }
 
-/// Where a TCP server listens.
 pub(crate) fn address(listen: &Listen) -> SocketAddr {
     match listen {
         Listen::Tcp(address) => *address,
@@ -47,7 +46,7 @@ pub(crate) fn address(listen: &Listen) -> SocketAddr {
     }
 }
 
-/// A certificate for 127.0.0.1 that vouches for itself, and its key, PEM.
+/// A self-signed certificate for 127.0.0.1 and its key, in PEM.
 pub(crate) fn certificate() -> Tls {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     Tls::Pem {

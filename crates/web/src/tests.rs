@@ -1,4 +1,4 @@
-//! The page is where it is said to be, and a port that cannot be had ends nothing.
+//! Tests that the page follows its address, and that a failed bind stops nothing.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -124,7 +124,7 @@ fn it_never_does_without_tls_that_is_asked_for_and_keeps_what_worked() {
     let at = address(page.at().unwrap());
     assert!(!answers(at));
     assert!(log.lines()[1].contains("https://"), "{:?}", log.lines());
-    // A renewal moves nothing, nor does one that fails.
+    // A renewal does not restart the server, whether it succeeds or fails.
     let mismatched = match (certificate(), certificate()) {
         (Tls::Pem { certificate, .. }, Tls::Pem { key, .. }) => Tls::Pem { certificate, key },
         other => panic!("{other:?}"),

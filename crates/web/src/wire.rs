@@ -1,8 +1,8 @@
-//! A client's stream, with TLS 1.2 or later or without. Never blocks.
+//! A client's stream, in plain text or with TLS 1.2 or later. Never blocks.
 //!
-//! The handshake is part of the request: it has the same deadline, and a client that does not finish it loses its
-//! place like a silent one. Beside a client's request, TLS buffers at most one incomplete record of 16 KiB and
-//! [`UNSENT`] bytes of the answer.
+//! The handshake counts as part of the request: it has the same deadline, and a client that does not finish
+//! it loses its place like a silent one. In addition to the request, TLS buffers at most one incomplete
+//! record of 16 KiB and [`UNSENT`] bytes of the answer.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,12 +16,13 @@ use rustls::{ServerConfig, ServerConnection, Stream};
 
 use crate::listener::Socket;
 
-/// Bytes that wait to be sent.
+/// Limit of TLS's buffer of unsent bytes.
 const UNSENT: usize = 32 << 10;
-/// The first byte of every handshake (RFC 8446, 5.1).
+/// Content type of a handshake record, the first byte that a TLS client sends (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 22;
 
-/// A server's side of TLS, of what the agent read. Errors in words.
+/// The server's TLS configuration from the certificate and key that the agent read. The error is a text for
+/// the operator.
 pub(crate) fn configuration(told: &feed::Tls) -> Result<Arc<ServerConfig>, String> {
     let (certificate, key) = match told {
         feed::Tls::Unreadable(cause) => return Err(cause.clone()),
@@ -42,21 +43,21 @@ pub(crate) fn configuration(told: &feed::Tls) -> Result<Arc<ServerConfig>, Strin
     Ok(Arc::new(config))
 }
 
-/// A client's stream.
 #[derive(Debug)]
 pub(super) struct Wire {
     socket: Socket,
     tls: Option<Box<ServerConnection>>,
-    /// Nothing was read yet.
+    /// No byte was read yet.
     fresh: bool,
     ended: bool,
 }
 
-/// What was read.
+/// The result of a read.
 pub(super) enum Heard {
-    /// So many bytes; none: the client has closed its end.
+    /// Number of bytes; zero: the client has closed its end.
     Bytes(usize),
-    /// HTTP where TLS is spoken. What is answered goes out as it is.
+    /// The client does not speak TLS where it is required. The stream is in plain text from now on, for the
+    /// answer.
     NoTls,
 }
 
@@ -76,7 +77,7 @@ impl Wire {
         })
     }
 
-    /// Whether the handshake wants to write before it can read on.
+    /// Whether the handshake has to write before it can read on.
     pub(super) fn wants_write(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
@@ -103,7 +104,7 @@ impl Wire {
         }
     }
 
-    /// Nothing more is said. To be called again while it would block.
+    /// Closes the sending side. After `WouldBlock` the caller calls it again.
     pub(super) fn end(&mut self) -> io::Result<()> {
         if let Some(tls) = &mut self.tls {
             if !self.ended {

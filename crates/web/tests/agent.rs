@@ -1,4 +1,4 @@
-//! The live page of a whole agent on a fake host, through the agent's socket.
+//! Tests the live page of a complete agent on a fake host, through the agent's socket.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

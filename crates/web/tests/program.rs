@@ -1,4 +1,4 @@
-//! The program as systemd and `justitia run` start it, and by hand, and as curl sees it.
+//! Tests the program as systemd, `justitia run` and an operator start it, with curl as client.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -14,17 +14,15 @@ use justitia_report::feed::{Frame, Tls};
 use justitia_report::own::Own;
 use justitia_report::status::{Report, Setup};
 
-/// A page that runs.
 struct Web {
     child: Child,
-    /// The agent's end of its input.
     agent: UnixStream,
-    /// Where it says that it is.
+    /// The address from its log.
     place: String,
 }
 
 impl Web {
-    /// Of an agent at its seventh step.
+    /// Starts the program for an agent at its seventh step.
     fn start(listen: &str, tls: Option<Tls>) -> Web {
         let (mut agent, theirs) = UnixStream::pair().unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_justitia-web"))
@@ -46,7 +44,7 @@ impl Web {
         }
     }
 
-    /// Its sockets, as `/proc` names them.
+    /// Its sockets, as named in `/proc/PID/fd`.
     fn sockets(&self) -> Vec<String> {
         let fds = fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
         let links = fds.filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
@@ -126,7 +124,7 @@ fn without_an_agent_it_is_one_line_of_cause_and_one_of_remedy() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// curl's answer, to a URL and options.
+/// Runs curl with a URL and options.
 fn curl(arguments: &[&str]) -> Output {
     let mut curl = Command::new("curl");
     curl.args(["--silent", "--show-error", "--max-time", "20"]);
@@ -161,7 +159,7 @@ fn curl_gets_the_metrics_by_tls_from_whom_it_trusts() {
             "{answer:?}"
         );
     }
-    // Its code of a certificate that nobody vouches for.
+    // curl's exit status for a certificate without a trusted issuer.
     assert_eq!(curl(&[&metrics]).status.code(), Some(60));
     let plain = curl(&[&metrics.replace("https:", "http:")]);
     assert!(text(&plain).contains("ask with https://"), "{plain:?}");

@@ -1,5 +1,5 @@
-//! The pages say what the arguments are: `docs/commands.md` is made from them, and each command that a page
-//! shows is one that they understand.
+//! Tests that the documentation matches the arguments: `docs/commands.md` is generated from them, and each
+//! command that a page shows parses.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,7 +13,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A command's help, then those of its commands.
+/// A command's help, then the help of its subcommands.
 fn help_of(command: &clap::Command, page: &mut String) {
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
         let name = sub.get_bin_name().expect("a built command");
@@ -47,7 +47,7 @@ fn the_commands_page_is_what_the_commands_say() {
     );
 }
 
-/// The pages, but for the one that is made from the commands.
+/// All pages except the generated one.
 fn pages() -> Vec<PathBuf> {
     let mut todo = vec![root().join("docs")];
     let mut found = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
@@ -65,7 +65,7 @@ fn pages() -> Vec<PathBuf> {
     found
 }
 
-/// The commands that a page shows: lines of its code blocks, and code in its text.
+/// The code that a page shows: lines of its code blocks, and inline code.
 fn shown(text: &str) -> (Vec<String>, Vec<String>) {
     let (mut lines, mut inline, mut code) = (Vec::new(), Vec::new(), false);
     for line in text.replace("\\\n", " ").lines() {
@@ -80,8 +80,8 @@ fn shown(text: &str) -> (Vec<String>, Vec<String>) {
     (lines, inline)
 }
 
-/// The words of each call of `justitia` in a line of shell; how it is called, what precedes and what follows
-/// it is left out.
+/// The arguments of each call of `justitia` in a line of shell, without the program's name and without text
+/// before and after the call.
 fn calls(line: &str) -> Vec<Vec<String>> {
     const ENDS: [&str; 8] = ["|", "&&", ";", "||", ">", "<", "&", "#"];
     let Some(words) = shlex::split(line) else {
@@ -115,7 +115,7 @@ fn every_command_on_a_page_is_understood() {
                 let understood = match error.kind() {
                     ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => true,
                     ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand => false,
-                    // A command may be named without its arguments, or with names for them.
+                    // A page may name a command without its arguments, or with placeholders for them.
                     _ => placeholders,
                 };
                 if !understood {
@@ -127,7 +127,7 @@ fn every_command_on_a_page_is_understood() {
                 }
             }
         };
-        // Results leave out where a run's files go.
+        // Pages of results leave out a run's output directory.
         let results = name.starts_with("docs/results");
         for line in &lines {
             parse(line, results);

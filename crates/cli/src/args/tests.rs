@@ -1,8 +1,8 @@
-//! Help texts keep their promises: an about, an example, 100 columns.
+//! Tests the help texts: each has a description and an example, and fits 100 columns.
 
 use super::*;
 
-/// Every command of ours with its name, hidden ones too.
+/// Every command with its name, hidden ones included.
 fn commands() -> Vec<(String, clap::Command)> {
     let mut all = vec![("justitia".to_owned(), command())];
     all.extend(

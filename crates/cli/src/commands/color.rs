@@ -1,8 +1,8 @@
-//! `justitia color`: list, show, declare, clear.
+//! `justitia color`: lists, shows, declares or clears colors.
 //!
-//! With an agent, a color goes over its socket: that needs no delegated attribute and takes a time
-//! to live of its own. Without one, it is set as the extended attribute `user.justitia.color` of the
-//! cgroup's directory, where the next agent finds it.
+//! If an agent runs, the color is sent over its socket, which needs no delegated attribute and accepts a time
+//! to live. Otherwise it is set as the extended attribute `user.justitia.color` of the cgroup's directory,
+//! where the next agent finds it.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -83,7 +83,7 @@ struct ColorRecord {
 
 /// Lists, shows, declares or clears.
 pub(crate) fn run(args: &ColorArgs) -> Result<()> {
-    // What can be refused is refused before anybody is asked.
+    // Refuse invalid arguments before contacting the agent.
     let color = args.color.as_deref().map(parse_color).transpose()?;
     let time = args.time.as_deref().map(time_to_live).transpose()?;
     let settings = settings::load(&args.config)?;
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &ColorArgs) -> Result<()> {
     }
     if args.clear {
         let heard = clear_color(&socket, name)?;
-        // What was set without an agent, or by the container, goes too.
+        // Remove the attribute too: a user may have set it without an agent, or the container itself.
         let fs = run::open_host(Mode::Observe)?;
         if let Ok(group) = fs.open(&heard.path) {
             remove(&group)?;
@@ -144,7 +144,7 @@ fn table(report: &Report) -> Table {
     table
 }
 
-/// The color of a group, where it comes from and why, in a line.
+/// The color of a group, its source and its reason, in one line.
 pub(crate) fn words(group: &GroupStatus) -> String {
     let mut text = match &group.verdict {
         None => "no color before the first step".to_owned(),
@@ -156,7 +156,7 @@ pub(crate) fn words(group: &GroupStatus) -> String {
     text
 }
 
-/// What was declared, and how that stands.
+/// A declaration and its standing, in words.
 fn told(declared: &Declared) -> String {
     let ago = format!("{:.1} s", declared.unchanged_s);
     let channel = declared.channel;
@@ -186,7 +186,7 @@ fn record(group: &GroupStatus) -> ColorRecord {
     }
 }
 
-/// By the attribute alone.
+/// Shows, sets or removes the attribute, without an agent.
 fn without_agent(
     args: &ColorArgs,
     settings: &Settings,
@@ -224,7 +224,7 @@ fn without_agent(
     output::print_line(format_args!("{}: {text}; no agent listens", group.path()))
 }
 
-/// What the attribute says.
+/// The attribute of a group, in words.
 fn read(group: &Group) -> Result<String, Error> {
     let mut buffer = Buffer::new();
     let found = group
@@ -253,7 +253,7 @@ fn said(args: &ColorArgs, path: &str, what: &str) -> Result<()> {
     output::print_line(format_args!("{path} {what}"))
 }
 
-/// The attribute's value: the time makes it differ from the one before.
+/// The attribute's value. The time makes each value differ from the one before.
 fn value(color: Color, now_unix_s: u64, text: &str) -> String {
     let mut value = format!("{color} {now_unix_s} {}", reason(text));
     value.truncate(LONGEST);

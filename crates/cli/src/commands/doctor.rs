@@ -1,8 +1,7 @@
-//! `justitia doctor`: pitfalls of this host, with evidence, consequence and remedy.
+//! `justitia doctor`: finds pitfalls of this host, with evidence, consequence and remedy.
 //!
-//! Needs no agent and changes nothing. Exit codes: 0 nothing found and everything could be told,
-//! 1 something found that the configuration does not silence, 69 nothing found, but not everything
-//! could be told.
+//! Needs no agent and changes nothing. Exit codes: 0, every check could tell and nothing was found; 1, a
+//! finding that the configuration does not silence; 69, no such finding, but some checks could not tell.
 
 mod render;
 
@@ -55,7 +54,6 @@ pub(crate) struct DoctorArgs {
     pub(crate) json: bool,
 }
 
-/// Looks, and says what is wrong.
 pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     let settings = settings::load(&args.config)?;
     let facts = survey(&settings, Duration::from_secs(args.seconds))?;
@@ -73,7 +71,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     verdict(&report)
 }
 
-/// Looks at this host, twice with this much time between, or once if that is zero.
+/// Gathers the facts of this host with two reads `window` apart, or one read if `window` is zero.
 pub(super) fn survey(settings: &Settings, window: Duration) -> Result<Facts, Error> {
     let owners = Owners::new(&settings.discover(), RuntimeDirs::host())
         .map_err(|error| Error::usage(error, GLOB_REMEDY))?;
@@ -98,7 +96,7 @@ fn open(host: &HostFacts) -> Known<Fs> {
     }
 }
 
-/// What a running agent writes to. Without one that can be asked: nothing.
+/// The groups whose knobs a running agent writes. Empty without an agent that answers.
 fn managed(settings: &Settings) -> HashSet<String> {
     match ask(&settings.socket()) {
         Ok(report) if report.mode != Mode::Observe => {
@@ -108,7 +106,7 @@ fn managed(settings: &Settings) -> HashSet<String> {
     }
 }
 
-/// The path of the group with this path, or the only one whose path ends so.
+/// The path of the group with this path, or of the only group whose path ends with it.
 fn find<'a>(facts: &'a Facts, name: &str) -> Result<&'a str, Error> {
     if let Err(unread) = &facts.tree {
         let remedy = "without GROUP the host itself is looked at";

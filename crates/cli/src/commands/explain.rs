@@ -1,4 +1,4 @@
-//! `justitia explain GROUP`: one group's weight, what that earns it, and its knobs.
+//! `justitia explain GROUP`: shows one group's weight, its entitlement by that weight, and its knobs.
 
 use anyhow::Result;
 use clap::Args;
@@ -30,7 +30,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) json: bool,
 }
 
-/// What `--json` prints: the group as in `status`, what the last step wrote to it, and the disks.
+/// The output of `--json`: the group as in `status`, the last step's writes to it, and the disks.
 #[derive(Debug, Serialize)]
 struct Explanation<'a> {
     #[serde(flatten)]
@@ -39,7 +39,6 @@ struct Explanation<'a> {
     devices: &'a [DeviceStatus],
 }
 
-/// Prints what the agent knows about one group.
 pub(crate) fn run(args: &ExplainArgs) -> Result<()> {
     let report = ask(&settings::load(&args.config)?.socket())?;
     let group = find(&report, &args.group)?;
@@ -95,7 +94,7 @@ fn line(text: &mut Page, name: &str, value: &str) {
     writeln!(text, "  {name:<12}{value}");
 }
 
-/// What the last step found.
+/// The results of the last step.
 fn push_verdict(text: &mut Page, group: &GroupStatus, verdict: &VerdictStatus, screen: Screen) {
     line(
         text,
@@ -172,7 +171,7 @@ fn push_verdict(text: &mut Page, group: &GroupStatus, verdict: &VerdictStatus, s
     line(text, "gain", &format!("{:.2}", verdict.gain));
 }
 
-/// The group's knobs and the disks', and what the last step wrote to the group.
+/// The knobs of the group and the disks, and the last step's writes to the group.
 fn push_knobs(text: &mut Page, report: &Report, group: &GroupStatus) {
     text.push_str("\n  knob            now            before us\n");
     for knob in &group.knobs {

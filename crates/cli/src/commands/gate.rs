@@ -1,7 +1,8 @@
-//! `justitia gate`: the optional kernel module's gate, in which buffered writers wait by weight.
+//! `justitia gate`: shows and controls the optional kernel module's gate, at which buffered writers wait by
+//! weight.
 //!
-//! `status` tells what the running agent sees of it, or looks at the module itself where no agent
-//! holds it; `enable` and `disable` ask the agent. Nobody else changes the gate.
+//! `status` prints the running agent's view of the gate, or reads the module itself if no agent holds it.
+//! `enable` and `disable` ask the agent: only the agent changes the gate.
 
 use std::path::Path;
 
@@ -56,7 +57,7 @@ struct GateOptions {
     json: bool,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Printed {
     /// An agent runs.
@@ -67,14 +68,13 @@ struct Printed {
 
 #[derive(Debug, Serialize)]
 struct PrintedGroup {
-    /// Not known without an agent.
+    /// `None`: unknown without an agent.
     path: Option<String>,
     id: u64,
     #[serde(flatten)]
     member: GateMemberStatus,
 }
 
-/// Does what was asked.
 pub(crate) fn run(args: &GateArgs) -> Result<()> {
     let (options, on) = match &args.command {
         GateCommand::Status(options) => (options, None),
@@ -87,7 +87,8 @@ pub(crate) fn run(args: &GateArgs) -> Result<()> {
             let report = gate::set(&socket, on)?;
             match of_report(&report) {
                 Some(printed) => printed,
-                // Let go. What is left of it is worth a word, and no error where it is gone.
+                // The agent let the gate go. Show the module's remaining state; a module that is already
+                // unloaded is not an error.
                 None => Reading::beside()
                     .map_or_else(|_| nothing_held(), |reading| of_reading(&reading, true)),
             }
@@ -100,11 +101,11 @@ pub(crate) fn run(args: &GateArgs) -> Result<()> {
     words(&printed, Screen::stdout()).print()
 }
 
-/// What the agent tells, or the module.
+/// The state from the agent, or else from the module.
 fn look(socket: &Path) -> Result<Printed> {
     let agent = is_listening(socket);
     if agent {
-        // An agent that does not answer does not hide the gate.
+        // If the agent does not answer, fall back to the module.
         if let Some(printed) = ask(socket).ok().as_ref().and_then(of_report) {
             return Ok(printed);
         }
@@ -154,7 +155,7 @@ fn of_reading(reading: &Reading, agent: bool) -> Printed {
     }
 }
 
-/// The module was unloaded right after the agent let it go.
+/// The output if the module was unloaded right after the agent let it go.
 fn nothing_held() -> Printed {
     Printed {
         agent: true,
@@ -166,7 +167,7 @@ fn nothing_held() -> Printed {
     }
 }
 
-/// The state in a sentence, which `status` prints too.
+/// The gate's state as a sentence; `justitia status` prints it too.
 pub(crate) fn sentence(gate: &GateStatus) -> String {
     let what = match gate.state.as_str() {
         "closed" => format!(

@@ -1,4 +1,4 @@
-//! `justitia man` and `justitia completions`: generated from the arguments.
+//! `justitia man` and `justitia completions`: generate man pages and completions from the arguments.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use justitia_agent::Error;
 use crate::args;
 use crate::output::{self, Page};
 
-/// Writes `justitia.1` and a page for each command and its commands.
+/// Writes `justitia.1` and a page for each command and subcommand.
 pub(crate) fn man(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).map_err(|error| Error::io("make", dir, &error))?;
     clap_mangen::generate_to(args::command(), dir)
@@ -19,7 +19,6 @@ pub(crate) fn man(dir: &Path) -> Result<()> {
     output::print_line(format_args!("man pages in {}", dir.display()))
 }
 
-/// Prints the completions of a shell.
 pub(crate) fn completions(shell: Shell) -> Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(

@@ -1,4 +1,4 @@
-//! `justitia plan`: what would be written now, and why.
+//! `justitia plan`: shows the writes of a step and their reasons.
 
 use anyhow::Result;
 use clap::Args;
@@ -40,10 +40,10 @@ const COLUMNS: [Column; 5] = [
     Column::left("BECAUSE", 2),
 ];
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct PlanOutput<'a> {
-    /// `agent`: its last step; `here`: observed by this command.
+    /// `agent`: the agent's last step; `here`: a step of this command.
     source: &'a str,
     mode: Mode,
     groups_total: usize,
@@ -51,7 +51,7 @@ struct PlanOutput<'a> {
     problems: &'a [Problem],
 }
 
-/// Prints the plan of the running agent, or one of our own.
+/// Prints the plan of the running agent, or else a plan from this command's own observation.
 pub(crate) fn run(args: &PlanArgs) -> Result<()> {
     let settings = settings::with_policy(&args.config, &args.policy)?;
     let from_agent = if args.policy.any() || args.config.config.is_some() {

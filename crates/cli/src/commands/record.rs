@@ -1,7 +1,7 @@
-//! `justitia record`: the agent's steps, or its own, into a file.
+//! `justitia record`: records the agent's steps, or its own, into a file.
 //!
-//! With an agent it follows the socket, and waits for the agent's return when that ends: each time
-//! is a session of the file. Without one it observes once an interval and writes to no cgroup.
+//! With an agent it follows the agent's socket. When the agent ends, it waits for the next one. Each agent is
+//! one session of the file. Without an agent it observes once an interval, and writes to no cgroup.
 
 use std::fmt;
 use std::io::{self, IsTerminal as _};
@@ -62,7 +62,7 @@ pub(crate) struct RecordArgs {
     pub(crate) interval: Option<String>,
 }
 
-/// How often it looks whether the agent is back.
+/// Interval of attempts to reach the next agent.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Records until SIGINT or SIGTERM.
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<()> {
         Existing::Refuse
     };
     let own = policy.any() || args.config.config.is_some() || no_agent(&settings.socket());
-    // Whoever refuses must do so before the file is made.
+    // Contact the agent before creating the file: the agent may refuse.
     let agent = if own {
         None
     } else {
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<()> {
     summary.print()
 }
 
-/// An error of a record as the CLI reports it.
+/// Converts an error of a record.
 pub(crate) fn failure(error: justitia_record::Error) -> Error {
     match error.kind {
         Kind::Usage => Error::usage(error.cause, error.remedy),
@@ -113,7 +113,7 @@ pub(crate) fn failure(error: justitia_record::Error) -> Error {
     }
 }
 
-/// The second signal ends it at once.
+/// Returns the flag that SIGINT or SIGTERM sets. A second signal ends the process at once.
 pub(crate) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -123,7 +123,7 @@ pub(crate) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Nobody listens there. An agent that may not be asked is there.
+/// Whether no agent listens at the socket. An agent that denies access counts as present.
 fn no_agent(socket: &Path) -> bool {
     use io::ErrorKind::{ConnectionRefused, NotFound};
     let refused = UnixStream::connect(socket).err();
@@ -132,7 +132,7 @@ fn no_agent(socket: &Path) -> bool {
 
 struct Recorder {
     writer: Writer,
-    /// Of the file before this recording.
+    /// Length of the file before this recording, bytes.
     length: u64,
     began: Instant,
     end: Option<Duration>,
@@ -157,7 +157,7 @@ impl Recorder {
         }
     }
 
-    /// Records an agent's ticks, and those of the next agent when that ended.
+    /// Records an agent's ticks, and after its end the ticks of the next agent.
     fn follow(
         &mut self,
         mut agent: ticks::Ticks,
@@ -194,12 +194,13 @@ impl Recorder {
         }
     }
 
-    /// Records what it sees itself.
+    /// Records its own observations.
     fn observe(&mut self, settings: &Settings, stop: &AtomicBool) -> Result<(), Error> {
         let mut begun = false;
         run::watch(settings, &Log::stderr(false), stop, |tick, step| {
             if !std::mem::replace(&mut begun, true) {
-                // Loading the programs that count may take longer than what is to be recorded.
+                // Loading the BPF programs may take longer than the time to record, so the time begins after
+                // it.
                 self.began = Instant::now();
                 self.session(Source::Own, None, settings.interval)?;
             }
@@ -226,7 +227,7 @@ impl Recorder {
         self.writer.session(&session).map_err(failure)
     }
 
-    /// Whether to go on after it.
+    /// Records a tick. Returns whether to go on.
     fn tick(&mut self, tick: &Tick) -> Result<bool, Error> {
         self.writer.tick(tick).map_err(failure)?;
         self.ticks += 1;
@@ -249,7 +250,7 @@ impl Recorder {
         self.in_time() && !stop.load(Ordering::Acquire)
     }
 
-    /// Shows progress to somebody who watches.
+    /// Shows progress on a terminal.
     fn tell(&self, text: Option<fmt::Arguments<'_>>) {
         if self.terminal {
             output::progress(text);
@@ -287,7 +288,7 @@ impl Recorder {
     }
 }
 
-/// A step of our own as a record keeps it.
+/// Converts a step of this command into a record's tick.
 fn own_tick(tick: status::Tick, step: &Step) -> Tick {
     let key = tick.count % KEYFRAME_EVERY == 1;
     Tick {

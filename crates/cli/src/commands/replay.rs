@@ -1,7 +1,7 @@
-//! `justitia replay`: the policy over a record, as it was or with other decisions.
+//! `justitia replay`: runs the policy over a record, as it was or with other decisions.
 //!
-//! Reads no clock and no configuration but the one that is named, so that the same file and
-//! options print the same.
+//! Reads no clock, and no configuration except the one named by an option, so the same file and options give
+//! the same output.
 
 mod export;
 mod render;
@@ -81,17 +81,16 @@ pub(crate) struct ReplayArgs {
     pub(crate) export: Vec<String>,
 }
 
-/// What a record says of itself, and what could not be read of it.
+/// A record's sessions, and notes on damaged parts.
 #[derive(Debug, Default)]
 struct Record {
     file: String,
     sessions: Vec<Session>,
     notes: Vec<Note>,
-    /// Whether it ends in good order; `None`: it was not read to its end.
+    /// Whether the record has a proper end; `None`: it was not read to its end.
     ended: Option<bool>,
 }
 
-/// Prints what the policy makes of a record.
 pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
     let settings = args.config.as_deref().map(Settings::load).transpose()?;
     let weights = Weights::new(&args.weight, settings.as_ref())?;
@@ -152,7 +151,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
     text.print()
 }
 
-/// Replays a file, step by step, until `see` has seen enough.
+/// Replays a file, step by step, until `see` stops it.
 fn walk(
     file: &Path,
     options: Options<'_>,

@@ -1,7 +1,7 @@
-//! `justitia reserve`: asks the running agent to have memory free for a group that is about to
-//! start. The agent takes page cache from those above their share until it is free, holds them at
-//! their share meanwhile, and forgets the reservation when the group has taken the memory or the
-//! time is over.
+//! `justitia reserve`: requests free memory from the running agent for a group that is about to start.
+//!
+//! The agent reclaims page cache from groups above their share until the memory is free, and limits them at
+//! their share meanwhile. It forgets the reservation when the group has taken the memory or the time is over.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ pub(crate) struct ReserveArgs {
     pub(crate) json: bool,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Printed {
     path: String,
@@ -68,7 +68,6 @@ struct Printed {
     managed: bool,
 }
 
-/// Asks, and says what is reserved.
 pub(crate) fn run(args: &ReserveArgs) -> Result<()> {
     let (bytes, time) = asked(args)?;
     let socket = settings::load(&args.config)?.socket();
@@ -84,7 +83,7 @@ pub(crate) fn run(args: &ReserveArgs) -> Result<()> {
     words(&reserved).print()
 }
 
-/// What the arguments ask for, before anybody is asked.
+/// Size and time from the arguments, checked before the agent is contacted.
 fn asked(args: &ReserveArgs) -> justitia_agent::Result<(Bytes, Duration)> {
     let usage = |(cause, remedy): (String, String)| Error::usage(cause, remedy);
     let range = SHORTEST.as_secs_f64()..=LONGEST.as_secs_f64();

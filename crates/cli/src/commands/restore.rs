@@ -1,4 +1,4 @@
-//! `justitia restore`: put back what an agent that was killed left behind.
+//! `justitia restore`: restores the prior values of knobs after an agent was killed.
 
 use std::process::{Command, Stdio};
 
@@ -32,7 +32,7 @@ pub(crate) struct RestoreArgs {
     pub(crate) json: bool,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct RestoreOutput {
     restored: usize,
@@ -42,7 +42,6 @@ struct RestoreOutput {
     problems: Vec<justitia_report::status::Problem>,
 }
 
-/// Restores, and says what became of the knobs.
 pub(crate) fn run(args: &RestoreArgs) -> Result<()> {
     let loaded = settings::load(&args.config);
     if let (Some(unit), Ok(settings)) = (&args.unless_restarting, &loaded) {
@@ -51,7 +50,7 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<()> {
             return Ok(());
         }
     }
-    // A mistake in the configuration must not keep a knob from its prior value.
+    // A mistake in the configuration must not prevent restoring.
     let (settings, refused) = match loaded {
         Ok(settings) => (settings, None),
         Err(error) => (without_configuration(args), Some(error)),
@@ -95,7 +94,7 @@ fn without_configuration(args: &RestoreArgs) -> Settings {
     settings
 }
 
-/// Whether systemd is about to start this unit, which is stopping, again. Where it does not say, it is not.
+/// Whether systemd is about to start this stopping unit again. `false` if systemd does not answer.
 fn is_restarting(unit: &str) -> bool {
     let jobs = Command::new("systemctl")
         .args(["list-jobs", "--no-legend", unit])
@@ -108,8 +107,8 @@ fn is_restarting(unit: &str) -> bool {
     })
 }
 
-/// The same from systemd's jobs (`ID UNIT TYPE STATE`) and the `$SERVICE_RESULT` of `systemd.exec(5)`. A unit
-/// that failed without a job is started again by `Restart=`.
+/// Decides [`is_restarting`] from systemd's jobs (`ID UNIT TYPE STATE`) and `$SERVICE_RESULT`
+/// (`systemd.exec(5)`). `Restart=` starts a unit again that failed and has no job.
 fn starts_again(jobs: &str, unit: &str, result: Option<&str>) -> bool {
     let mut jobs = jobs.lines().map(|line| line.split_whitespace());
     let job = jobs.find_map(|mut words| (words.nth(1)? == unit).then(|| words.next())?);
@@ -130,7 +129,7 @@ mod tests {
         assert!(again(" 77 justitia.service restart running\n", "success"));
         assert!(!again("77 justitia.service stop running\n", "success"));
         assert!(!again("77 justitia.service stop running\n", "signal"));
-        // It failed while it was starting.
+        // The unit failed while it was starting.
         assert!(!again("77 justitia.service start running\n", "exit-code"));
         assert!(again("", "signal") && again("", "watchdog"));
         assert!(!again("", "success") && !starts_again("", unit, None));

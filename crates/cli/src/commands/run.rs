@@ -1,4 +1,4 @@
-//! `justitia run`: the agent in the foreground.
+//! `justitia run`: runs the agent in the foreground.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -91,13 +91,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     Ok(done?)
 }
 
-/// The web process beside an agent that nobody else starts one for. It becomes nobody, and its only way to the
-/// agent is the connection it is born with.
+/// The web process of an agent that runs without a service manager. The process becomes nobody, and its only
+/// connection to the agent is the one it inherits.
 struct Page(Child);
 
 impl Page {
-    /// Before the agent has locked anything, and while it has one thread. What stands in the way is told and
-    /// no reason to stop.
+    /// Starts the process, before the agent takes its lock and while it has only one thread. A failure is
+    /// logged and does not stop the agent.
     fn start(log: &Log) -> Option<(Page, UnixStream)> {
         if std::env::var_os("NOTIFY_SOCKET").is_some() {
             log.info("started by a service manager: the live page is justitia-web.service's");

@@ -1,4 +1,4 @@
-//! `justitia status`: what the running agent sees and does, as a table.
+//! `justitia status`: shows the running agent's report as a table.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -55,7 +55,6 @@ const COLUMNS: [Column; 13] = [
     Column::right("HIGH", 2),
 ];
 
-/// Prints the report.
 pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     if args.fields {
         return print_fields(args.json);
@@ -70,7 +69,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     render(&report, now, Screen::stdout()).print()
 }
 
-/// What each field is: as a table, or with its metric as JSON.
+/// Prints the description of each field: as a table, or with its metric as JSON.
 fn print_fields(json: bool) -> Result<()> {
     if json {
         return output::print_json(&describe::fields().collect::<Vec<_>>());
@@ -90,7 +89,7 @@ fn print_fields(json: bool) -> Result<()> {
             );
         }
     }
-    // Whole sentences: never cut.
+    // Descriptions are sentences and must not be cut.
     let screen = Screen {
         width: None,
         colors: false,
@@ -146,7 +145,7 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> Page {
     text
 }
 
-/// What is to be free, for whom, and what was taken for it.
+/// The guard's reserve, its reservations, and the page cache that it reclaimed.
 fn push_guard(text: &mut Page, guard: &GuardStatus) {
     write!(
         text,
@@ -210,7 +209,7 @@ fn color_text(verdict: &VerdictStatus) -> String {
     }
 }
 
-/// The group of this name, or what the names are.
+/// The group of this name. The error lists the names.
 pub(crate) fn find<'a>(report: &'a Report, name: &str) -> Result<&'a GroupStatus, Error> {
     report.find(name).ok_or_else(|| {
         let paths: Vec<&str> = report
@@ -230,7 +229,7 @@ pub(crate) fn find<'a>(report: &'a Report, name: &str) -> Result<&'a GroupStatus
     })
 }
 
-/// A disk's knobs: the name of each, what it holds, and what it held before us and which disk it is of.
+/// A disk's knobs: for each its name, its value, and a note with its prior value and the disk.
 pub(crate) fn device_words(
     device: &DeviceStatus,
 ) -> impl Iterator<Item = (&'static str, &str, String)> {
@@ -245,7 +244,7 @@ pub(crate) fn device_words(
     })
 }
 
-/// A plain word of an enum, as in JSON.
+/// The word of an enum's value in JSON.
 pub(crate) fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value)
         .unwrap_or_default()
@@ -273,7 +272,7 @@ pub(crate) mod tests {
     use justitia_policy::snapshot::WeightSource;
     use justitia_report::status::{HostStatus, KnobStatus, PlannedWrite, Problem, Totals};
 
-    /// A report as it is printed into a file.
+    /// A report as printed into a file.
     pub(crate) fn rendered(report: &Report) -> Page {
         let screen = Screen {
             width: None,
@@ -282,7 +281,6 @@ pub(crate) mod tests {
         render(report, 1, screen)
     }
 
-    /// A report with one group of each kind.
     pub(crate) fn example() -> Report {
         let knob = |knob, now: &str, prior: Option<&str>, foreign| KnobStatus {
             knob,

@@ -1,10 +1,10 @@
-//! `justitia top`: who holds how much page cache, who gets which bandwidth, live.
+//! `justitia top`: shows page cache and bandwidth of all groups, live.
 //!
-//! Asks the agent's socket once an interval; everything shown is in its report, so the screen,
-//! `status --json` and the metrics never disagree. Data flows one way: [`picture`] keeps the last
-//! report and a short history, [`rows`] makes rows of it, [`columns`] cells, [`view`] a screen;
-//! [`app`] is what keys change. All of them are pure; only [`screen`] touches the terminal.
-//! What is unknown is a dash, never zero.
+//! Queries the agent's socket once an interval. Everything on the screen is from the agent's report, so the
+//! screen, `status --json` and the metrics never disagree. Data flows one way: [`picture`] keeps the last
+//! report and a short history, [`rows`] makes rows of it, [`columns`] cells, and [`view`] a screen. [`app`]
+//! is the state that keys change. All of these are pure; only [`screen`] touches the terminal. An unknown
+//! value is a dash, never zero.
 
 mod app;
 mod bars;
@@ -69,7 +69,7 @@ pub(crate) struct TopArgs {
     pub(crate) json: bool,
 }
 
-/// Columns of one plain frame when nobody says how wide the terminal is: room for what matters.
+/// Width of a plain frame if the terminal's width is unknown: wide enough for the important columns.
 const PLAIN_COLUMNS: usize = 120;
 
 /// Shows the screen, or prints one frame, or JSON lines.
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<()> {
         )?;
     }
     let socket = settings::load(&args.config)?.socket();
-    // Without an agent there is nothing to show: said at once. One that goes away later may return.
+    // Fail at once if there is no agent. An agent that goes away later may return.
     let first = ask(&socket)?;
     match (args.json, args.once) {
         (true, true) => output::print_json_line(&first).map(|_| ()),
@@ -99,7 +99,7 @@ fn frame(report: Report, width: Option<usize>) -> Page {
     view::plain(&app, width.unwrap_or(PLAIN_COLUMNS))
 }
 
-/// A screen needs a terminal whose cursor moves.
+/// Refuses if stdout is not a terminal that can move its cursor.
 fn check_terminal(is_terminal: bool, term: Option<&str>) -> Result<(), Error> {
     let cause = match term {
         _ if !is_terminal => "standard output is not a terminal",
@@ -109,8 +109,8 @@ fn check_terminal(is_terminal: bool, term: Option<&str>) -> Result<(), Error> {
     Err(Error::environment(cause, "use --once or --json"))
 }
 
-/// One report a line, until nobody reads. While the agent is away there are no lines; why is said
-/// once.
+/// Prints one report per line, until the reader closes the pipe. While the agent is away it prints nothing,
+/// except the reason once on stderr.
 fn stream(
     first: Report,
     interval: Duration,
@@ -139,7 +139,8 @@ fn stream(
     }
 }
 
-/// When to ask next: on the beat, without making up for beats that were missed.
+/// Time of the next query: one interval after `last`, or `now` if that has passed. Missed queries are not
+/// made up for.
 fn following(last: Instant, interval: Duration, now: Instant) -> Instant {
     let next = last + interval;
     if next < now {

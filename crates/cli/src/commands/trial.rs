@@ -1,11 +1,11 @@
-//! `justitia try`: observes for a minute and tells what weights promise, what groups get, and what an
-//! agent would do about it. Writes nothing.
+//! `justitia try`: observes for a minute, and compares the groups' bandwidth with their weighted shares and
+//! an agent's decisions. Writes nothing.
 //!
-//! Each step is also decided in mode `proportional` with the feedback at rest: nothing that is decided
-//! happens, so gains would only run to their limits. What a group is due is therefore its weighted share of
-//! the bandwidth that the groups had which an agent would order, in the same step (`ideal_rates` of the
-//! policy). It is what weights promise and no forecast. Groups that mostly read compete with nobody in this
-//! sense: of them the page cache is told that they hold, and that they are entitled to.
+//! Each step is also decided in mode `proportional`, with the feedback switched off: no decision takes
+//! effect, so gains would only run to their limits. The due bandwidth of a group is therefore its weighted
+//! share of the bandwidth, in the same step, of all groups that an agent would order (`ideal_rates` of the
+//! policy). It is the share by weight and not a forecast. Groups that mostly read do not compete in this
+//! sense: for them the report shows the page cache that they hold and are entitled to.
 
 mod render;
 
@@ -67,72 +67,72 @@ pub(crate) struct TryArgs {
     pub(crate) json: bool,
 }
 
-/// What was seen, and what would be done: what `--json` prints.
+/// The observations and an agent's decisions: the output of `--json`.
 #[derive(Debug, Default, Serialize)]
 struct Trial {
     /// Time between the first step and the last.
     seconds: f64,
-    /// Of that, time in which at least two groups competed.
+    /// The part of `seconds` in which at least two groups competed.
     contended_s: f64,
-    /// Bandwidth of the competing groups, summed over that time, bytes.
+    /// Bytes of the competing groups in `contended_s`.
     contended_bytes: f64,
-    /// Of that, what went to groups beyond their share.
+    /// The part of `contended_bytes` that groups moved beyond their share.
     misplaced_bytes: f64,
     /// The farthest from their share first.
     groups: Vec<Tried>,
-    /// By what weights act on each disk: `bfq`, `io.cost` or `none`.
+    /// The mechanism that enforces weights on each disk: `bfq`, `io.cost` or `none`.
     disks: BTreeMap<String, &'static str>,
-    /// Disks whose BFQ `low_latency` would be turned off.
+    /// Disks whose BFQ `low_latency` an agent would turn off.
     low_latency_disks: Vec<String>,
-    /// Checks of `justitia doctor` that find something, the worst first; it looked once, without rates.
+    /// Checks of `justitia doctor` with findings, the worst first. The doctor reads once, without rates.
     findings: Vec<&'static str>,
-    /// Source of the counts: `bpf` or `proc`.
+    /// Source of the traffic counters: `bpf` or `proc`.
     observer: Option<&'static str>,
-    /// The mode of an agent that runs already.
+    /// Mode of an agent that is already running.
     running_mode: Option<Mode>,
     problems: Vec<Problem>,
 }
 
-/// One group over the whole time.
+/// One group over the whole observation.
 #[derive(Debug, Default, Serialize)]
 struct Tried {
     path: String,
     weight: u32,
     weight_source: WeightSource,
-    /// Bytes that it read and wrote; `None`: not known in any step.
+    /// Bytes that it read and wrote; `None`: unknown in every step.
     bytes: Option<f64>,
     /// Time in which it competed.
     contended_s: f64,
-    /// Bytes in that time.
+    /// Bytes that it moved in `contended_s`.
     got_bytes: f64,
-    /// Its weighted share of what the competing groups had in that time.
+    /// Its weighted share of the bytes that all competing groups moved in `contended_s`.
     due_bytes: f64,
-    /// Time in which it waited for memory or I/O, competing or not.
+    /// Time in which it waited for memory or I/O, whether or not it competed.
     waited_s: f64,
-    /// Of the pages that it read, the part that was there; `None`: not counted, or it read none.
+    /// Share of the pages that it read which were cached; `None`: not counted, or it read none.
     hit_ratio: Option<f64>,
     #[serde(skip)]
     asked_pages: f64,
     #[serde(skip)]
     hit_pages: f64,
-    /// Page cache that it held last; `None`: not known.
+    /// Page cache that it held in the last step; `None`: unknown.
     file_bytes: Option<u64>,
-    /// Its share of the page cache by weight, last.
+    /// Its entitlement to page cache in the last step.
     entitlement_bytes: u64,
-    /// The value of `memory.low` that would be written last.
+    /// The last value that an agent would have written to `memory.low`.
     memory_low: Option<String>,
-    /// The lowest limit that would be written to `memory.high`.
+    /// The lowest limit that an agent would have written to `memory.high`.
     memory_high_bytes: Option<u64>,
 }
 
 impl Tried {
-    /// Bandwidth while it competed, and what its weight promises in that time.
+    /// Its bandwidth while it competed, and its weighted share in that time.
     fn got_and_due(&self) -> Option<(f64, f64)> {
         let s = self.contended_s;
         (s > 0.0).then(|| (self.got_bytes / s, self.due_bytes / s))
     }
 
-    /// What it got over what it was due.
+    /// Its bandwidth over its weighted share.
     fn of_ideal(&self) -> Option<f64> {
         let (got, due) = self.got_and_due()?;
         (due > 0.0).then_some(got / due)
@@ -143,7 +143,7 @@ impl Tried {
     }
 }
 
-/// What was seen so far.
+/// The observations so far.
 struct Tally {
     policy: Config,
     state: State,
@@ -151,7 +151,6 @@ struct Tally {
     groups: BTreeMap<GroupId, Tried>,
 }
 
-/// Observes, and prints.
 pub(crate) fn run(args: &TryArgs) -> Result<()> {
     let policy = PolicyArgs {
         manage: args.manage.clone(),
@@ -189,12 +188,12 @@ pub(crate) fn run(args: &TryArgs) -> Result<()> {
 }
 
 impl Trial {
-    /// Whether anything can be said of who gets what.
+    /// Whether the bandwidth of any group is known.
     fn knows_bandwidth(&self) -> bool {
         self.groups.iter().any(|group| group.bytes.is_some())
     }
 
-    /// Adds what the doctor says of the host.
+    /// Adds the doctor's findings.
     fn survey(&mut self, settings: &Settings) -> Result<()> {
         let report = examine(
             &doctor::survey(settings, Duration::ZERO)?,
@@ -224,7 +223,7 @@ impl Tally {
             policy: Config {
                 mode: Mode::Proportional,
                 feedback: FeedbackConfig {
-                    // The ratio to the share in this step, not over the last ones.
+                    // No smoothing: the ratio to the share is that of this step alone.
                     smoothing_s: 0.0,
                     integral_per_s: 0.0,
                     proportional: 0.0,
@@ -276,7 +275,7 @@ impl Tally {
         self.compare(&plan, elapsed);
     }
 
-    /// Adds what each competing group got and was due in this step.
+    /// Adds each competing group's bandwidth and share in this step.
     fn compare(&mut self, plan: &justitia_policy::plan::Plan, elapsed: Duration) {
         let seconds = elapsed.as_secs_f64();
         let mut competing = Vec::new();
@@ -305,7 +304,8 @@ impl Tally {
         if competing.len() < 2 || total <= 0.0 {
             return;
         }
-        // A group that moved nothing does not tell its share by its bandwidth: it is due a part of the rest.
+        // The share of a group follows from its bandwidth over its ratio to the share. A group that moved
+        // nothing has no such ratio: it is due a part of the rest.
         let rest = total - competing.iter().filter_map(|c| c.3).sum::<f64>();
         let silent = competing.iter().filter(|c| c.3.is_none());
         let silent_weight: f64 = silent.map(|c| c.1).sum();
@@ -324,7 +324,7 @@ impl Tally {
 
     fn finish(mut self) -> Trial {
         self.trial.groups = self.groups.into_values().collect();
-        // Stable: groups that are equally far are by their order of creation.
+        // The sort is stable: groups at the same distance stay in order of creation.
         let by_distance = |a: &Tried, b: &Tried| b.off().total_cmp(&a.off());
         self.trial.groups.sort_by(by_distance);
         self.trial

@@ -1,8 +1,8 @@
-//! `justitia vm`: virtual machines and what the host's page cache holds of their images;
-//! `justitia vm run` keeps in it what guests come back for; `justitia vm policy` changes how.
+//! `justitia vm`: shows virtual machines and the host's page cache of their images. `justitia vm run` keeps
+//! the pages that guests request again. `justitia vm policy` changes its policy.
 //!
-//! The profile is the running image cache's. Without one it is a single look, which counts nothing:
-//! requests are then unknown. Needs no agent and no cgroup v2.
+//! The report comes from the running image cache. Without one this command looks once and counts nothing, so
+//! requests are unknown. Needs no agent and no cgroup v2.
 
 mod table;
 
@@ -118,7 +118,6 @@ pub(crate) struct VmRunArgs {
     pub(crate) weight: Vec<String>,
 }
 
-/// Does what was asked.
 pub(crate) fn run(args: &VmArgs) -> Result<()> {
     match &args.command {
         None => show(args),
@@ -135,7 +134,7 @@ fn interval_of(text: &str) -> Result<Duration> {
     Ok(parse_interval(text).map_err(|(cause, remedy)| Error::usage(cause, remedy))?)
 }
 
-/// A policy by a name that was checked already.
+/// The policy of a name that clap has validated.
 fn named(name: &str) -> Replacement {
     Replacement::named(name).unwrap_or_default()
 }
@@ -167,7 +166,7 @@ fn show(args: &VmArgs) -> Result<()> {
     }
 }
 
-/// One look, without counting.
+/// A single report, without counting requests.
 fn look() -> Result<Report> {
     let settings = Settings {
         only_look: true,
@@ -186,7 +185,8 @@ fn keep(args: &VmRunArgs) -> Result<()> {
         only_look: false,
     };
     let stop = stop_on_signals()?;
-    // The socket first: two image caches would count twice and drop for each other.
+    // Listen first, to refuse a second image cache: two of them would count twice and drop each other's
+    // pages.
     let control = Control::listen(&socket(&args.config)?).map_err(|error| failure(&error))?;
     let mut image_cache =
         ImageCache::start(Processes::host(), settings).map_err(|error| failure(&error))?;
@@ -217,8 +217,8 @@ fn keep(args: &VmRunArgs) -> Result<()> {
     }
 }
 
-/// Something arrives, or the other end goes, when it is time to stop. A second signal ends the
-/// process at once.
+/// Returns a channel that gets a message or is closed at SIGINT or SIGTERM. A second signal ends the process
+/// at once.
 fn stop_on_signals() -> Result<Receiver<()>> {
     let (tell, stop) = channel();
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

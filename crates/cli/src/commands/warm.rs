@@ -1,13 +1,13 @@
 //! `justitia warm`: reads files into the page cache before they are needed.
 //!
-//! The kernel charges a page to the cgroup of who reads it first. So the command reads from inside
-//! the group that is to pay, its own or `--group`, and stops before that group holds more page
-//! cache than it is entitled to: the larger of what the agent grants it now and what its weight
-//! earns it when everybody wants memory. Less where the group's own `memory.max` or `memory.high`
-//! leaves less. Pages that are in the page cache already cost nothing, whoever pays for them.
+//! The kernel charges a page to the cgroup of its first reader. The command therefore reads from inside the
+//! group that pays, its own or `--group`, and stops before that group holds more page cache than it is
+//! entitled to. That is the larger of the agent's present entitlement and the group's weighted share when
+//! everybody demands memory, or less if the group's own `memory.max` or `memory.high` leaves less. Pages that
+//! are already cached cost nothing, whoever is charged for them.
 //!
-//! Plain reads rather than `posix_fadvise`: they go no faster than the disk, and what they fetched
-//! is there when they return. Units: bytes, seconds.
+//! It uses plain reads instead of `posix_fadvise`: they are no faster than the disk, and the pages are cached
+//! when they return. Units: bytes, seconds.
 
 mod files;
 
@@ -29,11 +29,11 @@ use super::status;
 use crate::output;
 use crate::settings::{self, ConfigArgs};
 
-/// Bytes per read, and between two looks at what the group holds.
+/// Bytes per read, and between two checks of the group's page cache.
 const PIECE: usize = 1 << 20;
-/// A run longer than this says how far it is.
+/// A run longer than this shows its progress.
 const SILENT: Duration = Duration::from_secs(2);
-/// Room that is left below a limit, so that the group does not run into it.
+/// Room left below a limit, so that the group does not hit it.
 const MARGIN: Bytes = Bytes::mib(2);
 
 /// Arguments of `justitia warm`.
@@ -63,26 +63,25 @@ pub(crate) struct WarmArgs {
     pub(crate) json: bool,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Warmed {
-    /// Who paid.
+    /// The group that is charged.
     group: String,
-    /// Files found, and their size.
+    /// Number of files found.
     files: usize,
+    /// Size of all files found.
     total_bytes: u64,
-    /// What was read of them.
     read_bytes: u64,
-    /// All of it was read.
+    /// All files were read completely.
     complete: bool,
-    /// What the group may hold, and held before and after.
+    /// Page cache that the group may hold.
     entitled_bytes: u64,
     held_before_bytes: Option<u64>,
     held_after_bytes: Option<u64>,
     seconds: f64,
 }
 
-/// Reads the files.
 pub(crate) fn run(args: &WarmArgs) -> Result<()> {
     let found = files::find(&args.paths)?;
     let socket = settings::load(&args.config)?.socket();
@@ -156,8 +155,8 @@ fn payer<'a>(
         })
 }
 
-/// Page cache that the group may hold: what it is granted, or what its weight earns it when all
-/// want memory, whichever is more; never beyond its own limits. `None`: not known.
+/// Page cache that the group may hold, before its own limits: the agent's present entitlement, or the group's
+/// weighted share when all groups demand memory, whichever is larger. `None`: unknown.
 fn entitled(report: &Report, group: &GroupStatus) -> Option<Bytes> {
     let verdict = group.verdict.as_ref()?;
     let host = &report.host;
@@ -167,7 +166,7 @@ fn entitled(report: &Report, group: &GroupStatus) -> Option<Bytes> {
     Some(earned.max(Bytes(verdict.entitlement_bytes)))
 }
 
-/// What the group's own limits leave to page cache.
+/// Room that the group's own limits leave for page cache.
 fn below_limits(group: &Group, buffer: &mut Buffer) -> Option<Bytes> {
     let gauges = group.gauges(Want::ALL, buffer).ok()?;
     let limits = [gauges.knobs.high, gauges.knobs.max];
@@ -184,7 +183,7 @@ fn held(group: &Group, buffer: &mut Buffer) -> Option<Bytes> {
     group.gauges(Want::MEMORY, buffer).ok()?.memory.file
 }
 
-/// Reads file after file until the group holds what it may.
+/// Reads file after file until the group holds as much page cache as it may.
 fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> justitia_agent::Result<Warmed> {
     let mut buffer = Buffer::new();
     let most = below_limits(group, &mut buffer).map_or(entitled, |room| room.min(entitled));
@@ -198,7 +197,7 @@ fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> justitia_agen
         let mut file =
             File::open(&one.path).map_err(|error| Error::io("read", &one.path, &error))?;
         loop {
-            // Unknown is not room.
+            // If the group's page cache is unknown, it has no room.
             let full =
                 held(group, &mut buffer).is_none_or(|held| held + Bytes(PIECE as u64) > most);
             if full {
@@ -240,7 +239,7 @@ fn words(warmed: &Warmed) -> String {
     )
 }
 
-/// Says on a terminal how far a long run is.
+/// Shows the progress of a long run on a terminal.
 struct Progress {
     began: Instant,
     told: Instant,

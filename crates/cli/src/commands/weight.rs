@@ -1,8 +1,8 @@
-//! `justitia weight`: list, show, set, unset.
+//! `justitia weight`: lists, shows, sets or unsets weights.
 //!
-//! A weight is set as the extended attribute `user.justitia.weight` of the cgroup's directory, or, where
-//! root delegated the directory, as `security.justitia.weight`, which its owner cannot set. A running agent
-//! sees it at its next look; without one it waits there.
+//! A weight is set as the extended attribute `user.justitia.weight` of the cgroup's directory. If root
+//! delegated the directory, it is set as `security.justitia.weight`, which the directory's owner cannot set.
+//! A running agent finds it at its next scan, and without an agent it stays for the next one.
 
 use anyhow::Result;
 use clap::Args;
@@ -65,13 +65,12 @@ struct WeightRecord {
     id: u64,
     weight: u32,
     weight_source: WeightSource,
-    /// Not there for a group that is not managed.
+    /// `None`: the group is not managed.
     kind: Option<Kind>,
 }
 
-/// Lists, shows, sets or unsets.
 pub(crate) fn run(args: &WeightArgs) -> Result<()> {
-    // What can be refused is refused before the host is looked at.
+    // Refuse invalid arguments before scanning the host.
     let new = args.weight.as_deref().map(parse_weight).transpose()?;
     let mut settings = settings::load(&args.config)?;
     settings::check_globs(&args.manage)?;
@@ -167,7 +166,7 @@ fn list(scanner: &Scanner, json: bool) -> Result<()> {
     table.render(Screen::stdout()).print()
 }
 
-/// A path below the mount, or the name of a managed group.
+/// Finds a group by the name of a managed one, or else by its path below the mount.
 fn find(fs: &Fs, scanner: &Scanner, name: &str) -> Result<Group, Error> {
     if let Some(found) = scanner.find(name) {
         return Ok(found.group.clone());

@@ -1,4 +1,5 @@
-//! `justitia worth`: what page cache is worth to each group, as a table; of one group, its curve.
+//! `justitia worth`: shows the worth of page cache to each group as a table, or the miss-ratio curve of one
+//! group.
 
 use anyhow::Result;
 use clap::Args;
@@ -39,10 +40,10 @@ pub(crate) struct WorthArgs {
     pub(crate) json: bool,
 }
 
-/// Lines of a drawing, and columns where the terminal has more or says nothing.
+/// Size of a drawing: lines, and columns if the terminal is wider or its width is unknown.
 const HEIGHT: u16 = 16;
 const WIDTH: u16 = 100;
-/// A drawing ends this much beyond what there is to see.
+/// The drawing's range of page cache extends to this factor of the largest size of interest.
 const BEYOND: f64 = 1.1;
 
 const COLUMNS: [Column; 10] = [
@@ -58,7 +59,7 @@ const COLUMNS: [Column; 10] = [
     Column::right("KNEE", 3),
 ];
 
-/// What `--json` prints of a group.
+/// The output of `--json` for a group.
 #[derive(Debug, Serialize)]
 struct GroupWorth<'a> {
     path: &'a str,
@@ -85,7 +86,6 @@ impl<'a> GroupWorth<'a> {
     }
 }
 
-/// Prints what the agent knows.
 pub(crate) fn run(args: &WorthArgs) -> Result<()> {
     let report = ask(&settings::load(&args.config)?.socket())?;
     let Some(name) = &args.group else {
@@ -136,7 +136,7 @@ fn render(report: &Report, screen: Screen) -> Page {
     text
 }
 
-/// What 64 MiB more would save; `-`: not known.
+/// Disk reads that 64 MiB more would save; `-`: unknown.
 fn saved(worth: Option<&WorthStatus>) -> String {
     match worth.and_then(|worth| worth.more_bytes_per_s) {
         Some(more) => format!("{} MB/s", output::megabytes_per_s(Some(more))),
@@ -144,7 +144,7 @@ fn saved(worth: Option<&WorthStatus>) -> String {
     }
 }
 
-/// The curve, where the group stands on it, and what that means.
+/// The curve, the group's place on it, and an explanation.
 fn draw(group: &GroupStatus, screen: Screen) -> Page {
     let mut text = Page::new();
     let of = GroupWorth::of(group);
@@ -182,7 +182,7 @@ fn draw(group: &GroupStatus, screen: Screen) -> Page {
     text
 }
 
-/// What a group does with its share, in words; `None`: its reads do not decide that.
+/// A group's need, lending or borrowing, in words; `None`: its entitlement does not depend on its reads.
 pub(crate) fn stake(
     needs: Option<u64>,
     lends: Option<u64>,
@@ -203,7 +203,7 @@ pub(crate) fn stake(
     }
 }
 
-/// Lines of a chart: hit ratio by page cache in MiB.
+/// Lines of a chart of the hit ratio by page cache in MiB.
 fn chart(
     worth: &WorthStatus,
     holds: Option<u64>,
@@ -211,7 +211,8 @@ fn chart(
     screen: Screen,
 ) -> Vec<String> {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    // The curve may be flat up to the host's memory, which would leave the rest of it a few columns.
+    // Cut off the flat end of the curve: it may extend to the host's memory and leave only a few columns for
+    // the rest.
     let highest = worth.points.last().map(|point| point.hit_ratio);
     let flat = worth
         .points
@@ -272,7 +273,7 @@ pub(crate) mod tests {
         colors: false,
     };
 
-    /// Of a group that holds 200 MiB.
+    /// The curve of a group that holds 200 MiB.
     pub(crate) fn example() -> WorthStatus {
         let point = |mib: u64, hit_ratio| WorthPoint {
             cache_bytes: mib << 20,

@@ -1,5 +1,5 @@
-# The guest's part of tests/delegation.rs, behind the lab tests' prologue: containers of several runtimes
-# and services of systemd try to declare colors, an agent outside listens. Nothing is judged here.
+# The guest's part of tests/delegation.rs, after the lab tests' prologue: containers of several runtimes
+# and services of systemd try to declare colors beside an agent outside. Nothing is asserted here.
 
 justitia=/opt/lab/justitia
 cgroups=/sys/fs/cgroup
@@ -9,7 +9,7 @@ say() { echo "@lab $*" >/dev/console; }
 
 tell() { echo "@ $1"; cat; } # NAME
 
-# What came of a case, and what the agent hears then.
+# The result of a case, and the agent's view of it.
 look() { # NAME LOG [PROCESS]
     local try
     for try in {1..1200}; do
@@ -34,7 +34,7 @@ look() { # NAME LOG [PROCESS]
     touch "$out/$1.seen"
 }
 
-# What every container of these sees of the guest.
+# The root file system of these containers.
 rootfs() { # DIRECTORY
     mkdir -p "$1"/{proc,sys/fs/cgroup,dev,usr,opt/lab,out,tree,tmp,run,var/log,var/tmp,etc}
     ln -s usr/bin "$1/bin"
@@ -44,9 +44,9 @@ rootfs() { # DIRECTORY
 
 bind() { echo ",{\"destination\":\"$2\",\"type\":\"bind\",\"source\":\"$1\",\"options\":[\"rbind\",\"$3\"]}"; }
 
-# A container of crun or runc. `mode` is the cgroup mount's, `user` the first process's, `map` the user
-# on the host that is root in it, `tree` whether it has the host's cgroups too, `scope` whether systemd
-# makes the cgroup.
+# A container of crun or runc. `mode` is the mode of the cgroup mount, `user` the user of the first process,
+# `map` the host's user that is root in the container. `tree`: it has the host's cgroups too. `scope`:
+# systemd creates the cgroup.
 oci() { # RUNTIME NAME COMMAND...
     local runtime=$1 name=$1-$2 dir=/run/bundles/$1-$2 caps namespaces maps binds group=/app/$1-$2
     shift 2
@@ -80,7 +80,7 @@ END
     wait $!
 }
 
-# A container of Podman: of a directory, for there is no registry. `map` is whose the directory is.
+# A container of Podman from a directory, because there is no registry. `map` is the directory's owner.
 pod() { # NAME MANAGER OPTIONS...
     local name=podman-$1 manager=$2 dir=/run/pods/podman-$1
     shift 2
@@ -107,7 +107,7 @@ service() { # NAME LINES
 inside=/opt/lab/inside.sh
 if [ "$1" != check ]; then
     set_up
-    # As systemd mounts it.
+    # The mount options that systemd uses.
     mount -o remount,nsdelegate,memory_recursiveprot $cgroups || give_up "no nsdelegate"
     echo "+memory +io" >$cgroups/cgroup.subtree_control || give_up "no controllers"
     mkdir -p $cgroups/agent $cgroups/app/victim $out /run/systemd/system
@@ -139,7 +139,7 @@ if [ "$1" != check ]; then
         tree=1 oci $runtime chown "chown 1000 /sys/fs/cgroup && exec setpriv --reuid 1000 --regid 1000 --clear-groups $inside $runtime-chown"
         tree=1 map=100000 oci $runtime userns "$inside $runtime-userns"
     done
-    # Last, because it can do what it should not.
+    # Last, because it can declare colors that it should not.
     tree=1 oci crun tree "$inside crun-tree"
 
     pod plain cgroupfs --cgroup-parent /app
@@ -152,7 +152,7 @@ if [ "$1" != check ]; then
     cd /run/systemd/system || give_up "no /run"
     printf '[Unit]\nDefaultDependencies=no\n[Service]\nSlice=work.slice\nExecStart=/bin/sleep 3600\n' >victim.service
     printf '[Unit]\nDefaultDependencies=no\n' >lab.target
-    # Under these names systemd is on the bus itself.
+    # systemd connects to the bus only if the units have these names.
     printf '[Unit]\nDefaultDependencies=no\n[Socket]\nListenStream=/run/dbus/system_bus_socket\n' >dbus.socket
     printf '[Unit]\nDefaultDependencies=no\nRequires=dbus.socket\n[Service]\nType=notify\nExecStart=%s\n' \
         '/usr/bin/dbus-daemon --system --address=systemd: --nofork --nopidfile --systemd-activation' >dbus.service

@@ -1,7 +1,6 @@
 #!/bin/bash
-# Runs in a container or a service: `justitia probe` there, and declarations by hand for its own
-# cgroup, one below it, a sibling and the parent. What came of each goes to /out/NAME; it stays until
-# somebody has looked.
+# Runs in a container or a service: `justitia probe`, and declarations by hand for its own cgroup, one
+# below it, a sibling and the parent. Writes the results to /out/NAME, and waits until they were read.
 
 name=$1
 out=/out
@@ -9,7 +8,7 @@ out=/out
 own=/sys/fs/cgroup$(sed s/^0::// /proc/self/cgroup)
 own=${own%/}
 
-# Others are to be had only where the host's tree is to be seen.
+# Other groups are reachable only if the host's tree is visible.
 if [ -d /tree/app ]; then
     parent=/tree/app
 elif [ "$own" = /sys/fs/cgroup ]; then
@@ -32,7 +31,7 @@ set_color() { # WHAT DIRECTORY
 
 color() { getfattr --only-values -n user.justitia.color "$own" 2>/dev/null; }
 
-# Until it has declared something or refused; then it is asked to end.
+# Runs the probe until it has declared a color or refused, then terminates it.
 probe() {
     local try probe
     /opt/lab/justitia probe exec --interval 500ms -- true >/dev/null 2>"$out/$name.probe" &

@@ -1,10 +1,10 @@
-# The guest's part of tests/gate.rs, behind the lab tests' prologue. Two groups write, an agent holds the
-# gate, and goes in every way there is. Nothing is judged here.
+# The guest's part of tests/gate.rs, after the lab tests' prologue. Two groups write, and an agent holds the
+# gate and ends in every possible way. Nothing is asserted here.
 
 justitia=/opt/lab/justitia
 cgroups=/sys/fs/cgroup
 
-# What a command says, under a name; what it complains and how it ended, if it refused.
+# Prints a command's output under a name, with its exit status if it failed.
 keep() { # NAME COMMAND...
     local name=$1 status
     shift
@@ -16,7 +16,7 @@ keep() { # NAME COMMAND...
 
 tell() { echo "@ $1"; echo "$2"; } # NAME TEXT
 
-# Tries for a minute.
+# Retries a command for a minute.
 soon() { # COMMAND...
     local try
     for try in {1..240}; do
@@ -26,7 +26,7 @@ soon() { # COMMAND...
     return 1
 }
 
-# Whether the gate's status has lines of this pattern: one, or so many.
+# Whether the gate's status has at least LINES lines of this pattern, one by default.
 says() { # PATTERN [LINES]
     [ "$($justitia gate status --json | grep -c "$1")" -ge "${2:-1}" ]
 }
@@ -35,7 +35,7 @@ await() { # STATE
     soon says "\"state\": \"$1\"" || echo "the gate does not become $1"
 }
 
-# The module is in use as long as a writer is in the kernel's throttling below it.
+# The module stays in use while a writer is in the kernel's throttling called from it.
 unload() { soon rmmod justitia; }
 
 writer() { # GROUP
@@ -84,7 +84,7 @@ printf '[gate]\nenabled = true\n' >/run/gate.toml
     writer heavy
     start --config /run/gate.toml
     await closed
-    # Both have written to a device by then.
+    # Then both groups have written to a device.
     soon says '"path": "/app/' 2
     keep configured $justitia gate status --json
     soon says '"enqueued_total": [1-9]'
@@ -114,7 +114,7 @@ printf '[gate]\nenabled = true\n' >/run/gate.toml
     start --config /run/gate.toml
     await closed
     kill -STOP $agent
-    # The agent does not answer, so the module is asked.
+    # The agent does not answer, so the command reads the module.
     await no-heartbeat
     keep stuck $justitia gate status --json
     kill -CONT $agent

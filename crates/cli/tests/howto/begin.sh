@@ -1,5 +1,5 @@
-# What the guests of tests/howto.rs begin with, behind the lab tests' prologue: a host of systemd, and what looks at an
-# agent there. `job` prints the code of a how-to page. Nothing is judged here.
+# The beginning of the guests of tests/howto.rs, after the lab tests' prologue: a host of systemd with an
+# agent, and functions that read the agent. `job` prints the code of a how-to page. Nothing is asserted here.
 
 justitia=/opt/lab/justitia
 cgroups=/sys/fs/cgroup
@@ -16,13 +16,13 @@ patiently() { # COMMAND...
     echo "$*" >>/run/vain
     tail -n 5 /run/agent.log /run/check.out >/dev/console
 }
-# Some run until they are told to end.
+# Some commands run until they are interrupted.
 sudo() { timeout --signal INT 60 "$@"; }
 
 unit() { printf '[Unit]\nDefaultDependencies=no\n%b' "$2" >"$1"; } # FILE LINES
 service() { unit "$1.service" "[Service]\nDelegate=yes\nKillMode=process\nStandardError=append:/run/$1.log\n$2\n"; } # NAME LINES
 
-# The bus; under these names systemd is on it itself.
+# The bus. systemd connects to it only if the units have these names.
 bus() {
     echo messagebus:x:100:100::/:/bin/false >>/etc/passwd
     echo messagebus:x:100: >>/etc/group
@@ -31,7 +31,8 @@ bus() {
 }
 on_bus() { dbus-send --system --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.ListNames | grep -q org.freedesktop.systemd1; }
 
-# Becomes systemd's host. `units` makes the runtime's own; the rest of this program, `check`, is a service too.
+# Becomes a host of systemd. `units` creates the runtime's units. The rest of this script, `check`, is a
+# service too.
 become_systemd() {
     set_up
     cp -a /etc /run/etc && mount --bind /run/etc /etc || give_up "/etc stays read-only"
@@ -53,16 +54,16 @@ become_systemd() {
         /lib/systemd/systemd --system --unit=lab.target --log-target=console --log-level=warning --show-status=false
 }
 
-# A container's root of one static program, made here: there is no registry.
+# A container's root with one static program, built here because there is no registry.
 make_image() { mkdir -p /run/image/bin && cp /bin/busybox /run/image/bin/ && tar -C /run/image -cf /run/image.tar .; }
 writes='CMD ["busybox", "sh", "-c", "while :; do dd if=/dev/zero of=/data/$HOSTNAME bs=1M count=96; done"]'
 sleeps='CMD ["busybox", "sleep", "1000000"]'
 
 look() { $justitia status --json | tell "$1"; } # NAME
 weighs() { $justitia explain "$1" --json | tr -d ' \n' | grep -q "\"weight\":$2,"; } # NAME WEIGHT
-# The agent holds the group's block weight, and this is what it will leave behind.
+# Whether the agent holds the group's block weight with this prior value.
 leaves() { $justitia explain "$1" --json | tr -d ' \n' | grep -q "\"knob\":\"$file\",[^}]*\"prior\":\"$2\""; } # NAME WEIGHT
-# What a cgroup is set to.
+# The knobs of a cgroup.
 knobs() { # DIRECTORY
     local file
     for file in memory.low memory.high memory.max io.weight io.bfq.weight; do
@@ -74,7 +75,7 @@ follow() {
     local command
     mkdir -p /run/bin && ln -s $justitia /run/bin/ && PATH=/run/bin:$PATH
     while IFS= read -r command; do
-        # By a file: what stays in the background would keep a pipe open.
+        # Through a file, not a pipe: background processes would keep a pipe open.
         eval "$command" >/run/said 2>&1 </dev/null
         tell "page $command" </run/said
     done </run/page/commands

@@ -1,4 +1,4 @@
-# Debian's own Docker, with both cgroup drivers, behind begin.sh.
+# Debian's own Docker, with both cgroup drivers, after begin.sh.
 
 units() {
     echo docker:x:999: >>/etc/group
@@ -19,7 +19,7 @@ start_docker() { # OPTIONS [SETTING]
 }
 writer() { docker run --detach --network none --volume /data:/data --name "$1" "${@:2}" writer; } # NAME OPTIONS...
 group_of() { echo $cgroups/*/*"$(docker inspect --format '{{.Id}}' "$1")"*; }
-# What both drivers begin with; ends with a heavy whose block weight the agent holds.
+# The common steps of both drivers. At the end the agent holds the block weight of heavy.
 updates() { # 800-AS-WRITTEN 300-AS-WRITTEN
     writer heavy --blkio-weight 800 --memory-reservation 16m
     writer light --blkio-weight 100
@@ -27,7 +27,7 @@ updates() { # 800-AS-WRITTEN 300-AS-WRITTEN
     patiently weighs heavy 800
     patiently weighs light 100
     look $driver.run
-    # One that comes before Docker's, so that the agent writes another one.
+    # A weight that takes precedence over Docker's, so that the agent writes another block weight.
     $justitia weight heavy 400
     patiently leaves heavy "$1"
     docker update --cpu-shares 512 heavy
@@ -67,7 +67,7 @@ updates() { # 800-AS-WRITTEN 300-AS-WRITTEN
     systemctl stop docker containerd
     say "$driver: done"
 
-    # The other driver, dockerd's own containerd, its data elsewhere, and a kernel without BFQ.
+    # The other driver, with dockerd's own containerd, another data directory and a kernel without BFQ.
     driver=cgroupfs file=io.weight
     echo none >"/sys/block/${data#/dev/}/queue/scheduler" && rmmod bfq || say "BFQ stays"
     start_docker '' ', "exec-opts": ["native.cgroupdriver=cgroupfs"], "data-root": "/var/lib/elsewhere"'

@@ -1,4 +1,4 @@
-# Debian's own libvirt, whose machine runs without KVM and finds nothing to boot from, behind begin.sh.
+# Debian's own libvirt, after begin.sh. Its machine runs without KVM and has nothing to boot from.
 
 units() {
     printf '%s\n' libvirt-qemu:x:64055:64055::/:/bin/false >>/etc/passwd
@@ -39,7 +39,7 @@ END
     follow
     patiently weighs db 400
     look page
-    # One that comes before libvirt's, so that the agent writes another one.
+    # A weight that takes precedence over libvirt's, so that the agent writes another block weight.
     $justitia weight db 800
     patiently leaves db 127
     virsh blkiotune db --weight 300

@@ -1,4 +1,4 @@
-# Debian's own Podman, of root and of a user, behind begin.sh.
+# Debian's own Podman, run by root and by a user, after begin.sh.
 
 units() {
     echo app:x:1000:1000::/home/app:/bin/bash >>/etc/passwd
@@ -13,7 +13,7 @@ units() {
     mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm || give_up "no shared memory"
     mount -t tmpfs tmpfs /home && mkdir /home/app && chown 1000:1000 /home/app
     bus
-    # Of what a login brings only the directory.
+    # Only the directory of a login session.
     unit user-runtime-dir@1000.service "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/busybox install -d -m 700 -o 1000 -g 1000 /run/user/1000\n"
     mkdir user@1000.service.d shop.service.d
     unit user@1000.service.d/lab.conf '[Service]\nPAMName=\nEnvironment=XDG_RUNTIME_DIR=/run/user/1000\n'
@@ -41,7 +41,7 @@ as_user() {
     patiently weighs heavy 800
     patiently weighs light 100
     look run
-    # One that comes before Podman's, so that the agent writes another one.
+    # A weight that takes precedence over Podman's, so that the agent writes another block weight.
     $justitia weight heavy 400
     patiently leaves heavy '[^"]*'
     podman update --blkio-weight 300 heavy

@@ -1,5 +1,5 @@
-//! The pod of the Helm chart, run through CRI: what helm renders is translated as the kubelet does, and each key of
-//! it counts or is named here as none of the runtime's.
+//! Runs the pod of the Helm chart through CRI. Helm's output is translated as the kubelet does it. Each key
+//! is translated, or listed here as not for the runtime.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::{node, of, run};
 const SERVICES: &str = include_str!("../services.sh");
 const SCRIPT: &str = include_str!("chart.sh");
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-/// Where the kubelet would have the content of volumes that are not the node's.
+/// Directory for the content of volumes that are not host paths.
 const VOLUMES: &str = "/run/kubelet";
 
 fn done(command: &mut Command) -> String {
@@ -26,7 +26,7 @@ fn done(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What helm renders with a file of values, for an image with this tag.
+/// Helm's output with a file of values, for an image with this tag.
 fn rendered(values: &str, tag: &str) -> Vec<Value> {
     let cache = env::var_os("XDG_CACHE_HOME").map_or_else(
         || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache"),
@@ -60,14 +60,14 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Nothing is passed over in silence.
+/// Panics at a key that is not translated.
 fn has_only(value: &Value, keys: &[&str]) {
     for key in value.as_object().expect("an object").keys() {
         assert!(keys.contains(&key.as_str()), "{key} is not translated");
     }
 }
 
-/// A quantity of Kubernetes in thousandths.
+/// A Kubernetes quantity in thousandths.
 fn thousandths(quantity: &Value) -> u64 {
     let quantity = text(quantity);
     let (number, unit) = match quantity.strip_suffix("Mi") {
@@ -77,7 +77,7 @@ fn thousandths(quantity: &Value) -> u64 {
     number.parse::<u64>().unwrap() * unit
 }
 
-/// The node's path of a volume.
+/// The path of a volume on the node.
 fn host_path(pod: &Value, name: &Value) -> String {
     let volume = list(&pod["volumes"])
         .iter()
@@ -89,7 +89,7 @@ fn host_path(pod: &Value, name: &Value) -> String {
     }
 }
 
-/// A container of this pod as text of CRI's `ContainerConfig`, but its name.
+/// A container of this pod as text of CRI's `ContainerConfig`, without its name.
 fn container(pod: &Value, container: &Value) -> String {
     const OF_THE_KUBELET: [&str; 2] = ["imagePullPolicy", "ports"];
     has_only(
@@ -147,7 +147,7 @@ fn container(pod: &Value, container: &Value) -> String {
         }
     }
     let resources = &container["resources"];
-    // Not stated is the runtime's own where there is AppArmor, and in the guest there is none.
+    // An unset profile means the runtime's default if the node has AppArmor. The guest has none.
     let unconfined = security["appArmorProfile"]["type"] == "Unconfined";
     let apparmor = if unconfined {
         "apparmor { profile_type: 1 }"
@@ -173,7 +173,7 @@ fn container(pod: &Value, container: &Value) -> String {
     all
 }
 
-/// An image as scripts/image makes it, of the programs beside this one without what debuggers need.
+/// An image as scripts/image builds it, with the programs beside this one, stripped of debug information.
 fn image(dir: &Path, revision: &str, time: u32) -> PathBuf {
     let (programs, out) = (dir.join("programs"), dir.join(revision));
     fs::create_dir_all(&programs).unwrap();
@@ -234,7 +234,7 @@ fn the_chart_s_pod_holds_weights_hands_over_when_it_is_replaced_and_restores_whe
     assert_eq!(said.pod("status", 2)[0], of(600, "pod_annotation"));
     for step in [
         "weights hold",
-        // DAC_OVERRIDE, IPC_LOCK, SYS_PTRACE, SYS_RESOURCE, PERFMON, BPF.
+        // CapEff: DAC_OVERRIDE, IPC_LOCK, SYS_PTRACE, SYS_RESOURCE, PERFMON, BPF.
         "agent: Uid:0000 CapEff:000000c001084002 CapBnd:000000c001084002 NoNewPrivs:1 Seccomp:2 root:ro",
         "web: Uid:65534655346553465534 CapEff:0000000000000000 CapBnd:00000000000000c0 NoNewPrivs:1 Seccomp:2 root:ro",
         "the page is served by the Secret's certificate",

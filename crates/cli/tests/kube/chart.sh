@@ -1,6 +1,6 @@
-# The pod of the Helm chart beside pods that write, behind cri.sh and services.sh. What the kubelet does with a
-# DaemonSet's pod is done here by hand: it makes the host paths, starts an ended container again in its pod, and
-# ends one by SIGTERM. Texts of its containers, translated from what helm renders, are beside this program.
+# The pod of the Helm chart beside pods that write, after cri.sh and services.sh. This script does the
+# kubelet's work for a DaemonSet's pod: it creates the host paths, restarts an ended container in its pod,
+# and stops one by SIGTERM. The texts of its containers, translated from helm's output, are beside it.
 
 agent_uid=22222222-aaaa-bbbb-cccc-00000000000
 pid_of() { cat "/run/containerd/io.containerd.runtime.v2.task/k8s.io/$1/init.pid"; }
@@ -23,14 +23,14 @@ knobs() {
     done
 }
 
-# What an agent holds from the first contention until it ends, whatever the pods do meanwhile.
+# A knob that an agent holds from the first contention until it ends, whatever the pods do meanwhile.
 low_latency=/sys/block/${data#/dev/}/queue/iosched/low_latency
 prior() {
     local value
     read -r value <$low_latency
     [ "$value" = 1 ]
 }
-# Weights of the pods, at their cgroups.
+# Whether the pods' weights are in force at their cgroups.
 in_force() {
     local low weight
     read -r low <$light/memory.low
@@ -38,7 +38,7 @@ in_force() {
     ! prior && [ "$low" != 0 ] && [ "$weight" != "default 100" ]
 }
 
-# A pod of the DaemonSet with this revision of the image; its number tells it from others.
+# A pod of the DaemonSet with this revision of the image, identified by its number.
 daemon() { # NUMBER REVISION
     local path
     while read -r path; do mkdir -p "$path"; done </opt/lab/host-paths
@@ -50,7 +50,7 @@ daemon() { # NUMBER REVISION
     container web "$(cat "/opt/lab/web.$2")"
     web=$container
 }
-# SIGTERM, and 30 s later SIGKILL, to both; then the pod goes.
+# Stops both containers by SIGTERM, and by SIGKILL after 30 s, then removes the pod.
 end_daemon() { # SANDBOX AGENT WEB
     local id
     for id in "$3" "$2"; do
@@ -60,7 +60,7 @@ end_daemon() { # SANDBOX AGENT WEB
 }
 went_on() { log "$1" agent | grep -c 'goes on from the agent before'; } # POD
 waits() { log "$1" agent | grep -q 'waiting for its end'; } # POD
-# As the kubelet writes a Secret and renews it.
+# Writes and renews a Secret as the kubelet does.
 secret() { # SUBJECT
     local dir=/run/kubelet/tls
     mkdir -p $dir/.."$1"
@@ -73,7 +73,7 @@ page() {
         https://justitia:9619/metrics >/run/metrics
     grep -q 'pod="light"' /run/metrics
 }
-# What the kernel says of a process: who it is, and what it may do.
+# Credentials of a process, and whether its root is read-only.
 right() { # PID
     grep -E '^(Uid|CapEff|CapBnd|NoNewPrivs|Seccomp):' "/proc/$1/status" | tr -d ' \t' | tr '\n' ' '
     busybox awk '$5 == "/" { split($6, how, ","); print "root:" how[1] }' "/proc/$1/mountinfo"
@@ -91,7 +91,7 @@ roll() {
     local old=("$sandbox" "$agent" "$web")
     daemon 2 second
     wait_for 60 waits 2 && did "the next agent waits"
-    # minReadySeconds.
+    # The chart's minReadySeconds.
     sleep 5
     end_daemon "${old[@]}"
     wait_for 60 eval '[ "$(went_on 2)" = 1 ]' && did "the next agent goes on"
@@ -125,7 +125,7 @@ $justitia status 2>&1 | tell status.text >>/run/all
 knobs | tell knobs >>/run/all
 grep -v '^#' /run/metrics | grep 'pod=' | head -n 5 | tell metrics >>/run/all
 {
-    # What a killed agent leaves was saved within ten seconds.
+    # The agent saves its state every 10 s: after this a killed agent has left one.
     sleep 11
     watched kill restart_agent
     wait_for 60 in_force && did "weights hold again"

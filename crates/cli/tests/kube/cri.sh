@@ -1,5 +1,5 @@
-# What both guests of tests/kube.rs begin with, behind the lab tests' prologue: containerd with NRI, and what makes
-# pods through CRI in the cgroup tree that the kubelet makes. Nothing is judged here.
+# The beginning of the guests of tests/kube.rs, after the lab tests' prologue: containerd with NRI, and
+# functions that create pods through CRI in the kubelet's cgroup tree. Nothing is asserted here.
 
 justitia=/opt/lab/justitia
 cgroups=/sys/fs/cgroup
@@ -16,7 +16,7 @@ patiently() { # COMMAND...
     give_up "in vain: $*"
 }
 
-# An image of one static program, made here: there is no registry.
+# An image with one static program, built here because there is no registry.
 make_image() {
     local dir=/run/image layer
     mkdir -p $dir/root/bin
@@ -54,7 +54,7 @@ END
     patiently ctr version
 }
 
-# One call of CRI: the request is text on standard input, the answer is text.
+# One CRI call: the request is text on standard input, the answer is text on standard output.
 cri() { # METHOD REQUEST RESPONSE
     local length
     protoc -I /opt/lab --encode=runtime.v1.$2 /opt/lab/cri.proto >/run/message || give_up "$1 cannot be encoded"
@@ -77,7 +77,7 @@ cri() { # METHOD REQUEST RESPONSE
 
 id_of() { sed -n 's/^id: "\(.*\)"/\1/p'; }
 
-# A pod as the kubelet makes it: its cgroup first, then the sandbox in it. What it is stays in `pod_config`.
+# Creates a pod as the kubelet does: first its cgroup, then the sandbox in it. Sets `pod_config`.
 namespaces="network: 2"
 pod() { # NAMESPACE NAME UID CLASS ANNOTATION...
     local namespace=$1 name=$2 uid=$3 parent=/kubepods$4/pod$3 annotation annotations=
@@ -97,7 +97,8 @@ pod() { # NAMESPACE NAME UID CLASS ANNOTATION...
     say "pod $namespace/$name: $sandbox"
 }
 
-# A container of this pod. What it runs is text of ContainerConfig: without, it sleeps. Its id stays in `container`.
+# Creates a container of this pod from text of ContainerConfig; without text it sleeps. Sets `container` to
+# its ID.
 container() { # NAME [TEXT [ATTEMPT]]
     local text=${2:-"image { image: '$image' } command: '/bin/sleep' command: '1000000'"}
     container=$(cri CreateContainer CreateContainerRequest Id <<END | id_of
@@ -129,7 +130,7 @@ mkdir -p $cgroups/agent $cgroups/kubepods/{burstable,besteffort}
 for dir in kubepods kubepods/burstable kubepods/besteffort; do
     echo "+memory +io +cpu +pids" >$cgroups/$dir/cgroup.subtree_control
 done
-# What containers are made of is in memory: the disk is for those that contend.
+# containerd's data is in memory: the disk is only for the contending pods.
 mkdir -p /data/containerd && mount -t tmpfs tmpfs /data/containerd || give_up "no memory for containers"
 make_image
 start_containerd

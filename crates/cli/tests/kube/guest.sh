@@ -1,4 +1,4 @@
-# Pods with weights beside an agent on the node, behind cri.sh.
+# Pods with weights beside an agent on the node, after cri.sh.
 
 start_agent() { # NRI
     cat >/run/agent.toml <<END
@@ -21,7 +21,7 @@ stop_agent() {
     wait $agent
     say "agent ended with $?"
 }
-# Waits until the agent knows of a pod's cgroup by its uid, and of the weight's source if one is given.
+# Whether the agent knows a pod's cgroup by its UID, and the weight's source if one is given.
 known() { # UID [SOURCE]
     $justitia status --json | tr -d ' \n' | grep -q "pod$1\",\"id\":[^{}]*,\"weight\":[0-9]*,\"weight_source\":\"$2"
 }
@@ -50,19 +50,19 @@ for spec in /run/containerd/io.containerd.runtime.v2.task/k8s.io/*/config.json; 
     tr -d '\n' <$spec | grep -o '"annotations":{[^}]*}'
 done | tell specs >>/run/all
 
-# The runtime stands still: the agent goes on.
+# The runtime is stopped: the agent goes on.
 kill -STOP $containerd
 look stopped
 sleep 2
 look stopped.later
 kill -CONT $containerd
-# The agent stands still: the runtime goes on without it.
+# The agent is stopped: the runtime goes on without it.
 kill -STOP $agent
 pod shop late 11111111-aaaa-bbbb-cccc-000000000005 /burstable justitia.io/weight=120
 container main
 kill -CONT $agent
 patiently known 11111111-aaaa-bbbb-cccc-000000000005 pod_annotation
-# The runtime is restarted: containers go on, what was told stays, what is new is told.
+# The runtime is restarted: containers go on, the agent keeps its knowledge and learns of new pods.
 kill -KILL $containerd
 wait $containerd
 sleep 1
@@ -77,7 +77,7 @@ rmdir $cgroups/kubepods/pod11111111-aaaa-bbbb-cccc-000000000001
 patiently unknown 11111111-aaaa-bbbb-cccc-000000000001
 stop_agent
 
-# Without NRI: names are recorded, annotations only where the runtime is told to pass them.
+# Without NRI the runtime records names, and annotations only if it is configured to pass them.
 start_agent off
 patiently known 11111111-aaaa-bbbb-cccc-000000000006 qos_class
 look recorded

@@ -1,4 +1,4 @@
-//! What Prometheus makes of the counters of pods, compared with what the pods' own loops counted.
+//! Compares Prometheus's rates of the pods' counters with the counts of the pods' own loops.
 
 use justitia_machine::qemu::Clock;
 use serde_json::Value;
@@ -7,12 +7,12 @@ use crate::common::Said;
 use crate::{node, run};
 
 const SCRIPT: &str = include_str!("prometheus.sh");
-/// Of the queries, in seconds.
+/// Range of the queries, in seconds.
 const WINDOW: f64 = 300.0;
-/// Bytes that each round of a load writes, and reads.
+/// Bytes that each round of a load writes, and bytes that it reads.
 const ROUND: f64 = 1_048_576.0;
 
-/// The results of a query: labels and value of each series, and the time asked for.
+/// The results of a query: labels and value of each series, and the time of evaluation.
 fn series<'a>(answer: &'a Value) -> Vec<(&'a Value, f64, f64)> {
     let results = answer["data"]["result"].as_array().expect("results");
     let number = |value: &Value| value.as_str().and_then(|text| text.parse().ok());
@@ -27,7 +27,7 @@ fn series<'a>(answer: &'a Value) -> Vec<(&'a Value, f64, f64)> {
     results.iter().map(sample).collect()
 }
 
-/// Rounds that a load had done at this time since the boot, between two lines in proportion.
+/// Rounds that a load had completed at this time since boot, interpolated between two lines.
 fn rounds(said: &Said, pod: &str, at: f64) -> f64 {
     let lines = said.text(&format!("count.{pod}")).lines();
     let counts: Vec<(f64, f64)> = lines
@@ -47,7 +47,7 @@ fn prometheus_counts_what_a_pods_load_counts_and_a_container_keeps_its_names() {
     let dir = tempfile::tempdir().unwrap();
     let mut spec = node(SCRIPT, dir.path());
     spec.extra_packages.push("prometheus".into());
-    // The pods' rates are steady whatever else this machine does.
+    // With this clock the pods' rates are steady under any load of the host.
     spec.clock = Clock::Instructions {
         shift: 1,
         jumps: true,

@@ -1,4 +1,4 @@
-# Pods that write and read at steady rates beside an agent and Debian's Prometheus, behind cri.sh.
+# Pods that write and read at steady rates beside an agent and Debian's Prometheus, after cri.sh.
 
 steady() { # POD PAUSE [ATTEMPT]
     container main 'image { image: "'$image'" } command: "/bin/sh" command: "/counts/steady" command: "'"$1"'"
@@ -12,7 +12,7 @@ ask() { # QUERY
 knows() { ask "$1" | grep -q '"value"'; } # QUERY
 
 mkdir -p /data/files /run/counts
-# Writes and reads a mebibyte again and again. The time since the boot stands beside how often it did.
+# Writes and reads a mebibyte in a loop. Each line has the time since boot and the number of rounds.
 cat >/run/counts/steady <<'END'
 rounds=0
 while dd if=/dev/zero of=/data/$1 bs=64k count=16 conv=notrunc && dd if=/data/$1 of=/dev/null bs=64k; do
@@ -39,7 +39,7 @@ prometheus --config.file=/run/prometheus.yml --storage.tsdb.path=/run/prometheus
     --web.listen-address=127.0.0.1:9090 >/run/prometheus.log 2>&1 </dev/null &
 patiently knows 'justitia_group_written_bytes_total{pod="db"} > 0'
 say "Prometheus has a first sample"
-# Ten scrapes lie within the five minutes asked for.
+# Ten scrapes lie within the five minutes of the queries.
 sleep 330
 {
     date +%s.%N
@@ -48,7 +48,7 @@ sleep 330
 for what in written read; do
     ask "increase(justitia_group_${what}_bytes_total{container=\"main\"}[5m])" | tell $what >>/run/all
 done
-# Until both have counted past that.
+# Wait until both pods have counted past the end of the queries.
 sleep 5
 for pod in db web; do tell "count.$pod" </run/counts/$pod >>/run/all; done
 {
@@ -56,7 +56,7 @@ for pod in db web; do tell "count.$pod" </run/counts/$pod >>/run/all; done
     echo
 } | tell page >>/run/all
 
-# The container is started again: another cgroup, the same names.
+# The container is restarted: it has another cgroup and the same names.
 kill -KILL "$(cat "/run/containerd/io.containerd.runtime.v2.task/k8s.io/$container/init.pid")"
 steady db 1 1
 series='last_over_time(justitia_group_weight{pod="db",container="main"}[10m])'

@@ -1,13 +1,13 @@
-# The guest's part of tests/live.rs, behind the lab tests' prologue: three groups write and read, an
-# agent manages them, and every command that looks at it is asked. Nothing is judged here: each
-# command's output, messages and exit status travel with the report.
+# The guest's part of tests/live.rs, after the lab tests' prologue: three groups write and read, an agent
+# manages them, and every command that reads the agent runs. Nothing is asserted here: the report carries
+# each command's output, messages and exit status.
 
 justitia=/opt/lab/justitia
 cgroups=/sys/fs/cgroup
 out=/run/out
 groups="light middle heavy"
 
-# What a command says, under a name.
+# Runs a command and keeps its output under a name.
 keep() { # NAME COMMAND...
     local name=$1
     shift
@@ -15,7 +15,7 @@ keep() { # NAME COMMAND...
     echo $? >"$out/$name.status"
 }
 
-# An answer over HTTP, head and all.
+# Keeps an HTTP answer with its head.
 get() { # NAME PATH [PORT [HOST]]
     local port=${3:-9619}
     keep "$1" bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$0" || exit 1
@@ -23,7 +23,7 @@ get() { # NAME PATH [PORT [HOST]]
         cat <&3' "$port" "$2" "${4:-127.0.0.1:$port}"
 }
 
-# Every setting of every cgroup and the disk's: what only a writer changes.
+# Every setting of every cgroup and of the disk: files that change only by a write.
 knobs() { # NAME
     {
         find $cgroups -type f -perm -600 ! -name '*.pressure' ! -name '*.peak' \
@@ -34,7 +34,7 @@ knobs() { # NAME
     done 2>/dev/null >"$out/$1"
 }
 
-# Reads with hits and misses, and writes, until the guest ends. Nice, so that who looks is served.
+# Reads with hits and misses, and writes, until the guest ends. It is nice, so that the commands get CPU time.
 load() { # GROUP
     (
         echo "$BASHPID" >"$cgroups/app/$1/cgroup.procs"
@@ -46,7 +46,7 @@ load() { # GROUP
     ) >/dev/null 2>&1 </dev/null &
 }
 
-# An agent in a group of its own; its process id is in $agent.
+# Starts an agent in its own group. Sets $agent to its process ID.
 start() { # NAME ARGUMENTS...
     local name=$1 try
     shift
@@ -85,7 +85,7 @@ find $cgroups /run/justitia 2>/dev/null | sort >"$out/tree.before"
 echo "@lab the load begins"
 for group in $groups; do load "$group"; done
 
-# A look before there is an agent. Who is nobody may not load BPF programs, nor read what others count.
+# Commands without an agent. The user nobody can neither load BPF programs nor read others' I/O counters.
 sleep 5
 keep try env COLUMNS=100 $justitia try --manage '/app/*' --seconds 20
 keep try.json $justitia try --manage '/app/*' --seconds 10 --json
@@ -111,13 +111,13 @@ stream=$!
 $justitia record --seconds 20 /run/agent.jrec >"$out/record" 2>"$out/record.err" </dev/null &
 recorder=$!
 
-# The groups stand still: who looks has the CPUs.
+# Freezes the groups, so that the commands have the CPUs.
 freeze() { # 1 or 0
     for group in $groups; do echo "$1" >"$cgroups/app/$group/cgroup.freeze"; done
 }
 
-# One step, seen in every way: from the start of an interval, as often as it takes for no step to
-# come between.
+# One step in the output of every command: begins at the start of an interval, and repeats until no further
+# step comes in between.
 for try in {1..12}; do
     keep earlier.json $justitia status --json
     for look in {1..80}; do

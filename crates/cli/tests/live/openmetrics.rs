@@ -1,8 +1,8 @@
-//! A strict reader of the `OpenMetrics` text format, as far as the agent uses it.
+//! A strict parser of the part of the `OpenMetrics` text format that the agent uses.
 
 use std::collections::BTreeMap;
 
-/// Samples by name and labels; the labels sorted by name.
+/// Samples by name and labels. Labels are sorted by name.
 pub(crate) struct Metrics {
     /// The type of each family.
     pub(crate) kinds: BTreeMap<String, String>,
@@ -10,7 +10,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Reads all of it, and panics where it breaks the format's rules.
+    /// Parses a text, and panics if it breaks the rules of the format.
     pub(crate) fn read(text: &str) -> Metrics {
         let body = text.strip_suffix("# EOF\n").expect("the end mark");
         let mut kinds = BTreeMap::new();
@@ -55,7 +55,7 @@ impl Metrics {
         Metrics { kinds, samples }
     }
 
-    /// The value of the only series with these labels, and others; `None` if it has no sample.
+    /// The value of the only series of this name that has at least these labels; `None`: it has no sample.
     pub(crate) fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let mut found = self.samples.iter().filter(|((n, has), _)| {
             n == name
@@ -71,12 +71,12 @@ impl Metrics {
         value
     }
 
-    /// How many samples have this name.
+    /// The number of samples with this name.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.samples.keys().filter(|(n, _)| n == name).count()
     }
 
-    /// The labels of the only sample of this name.
+    /// The labels of the only sample with this name.
     pub(crate) fn labels(&self, name: &str) -> &BTreeMap<String, String> {
         let mut found = self.samples.keys().filter(|(n, _)| n == name);
         let (_, labels) = found.next().expect("a sample");
@@ -85,7 +85,7 @@ impl Metrics {
     }
 }
 
-/// `name="value",..` without braces; a quote, backslash or line break in a value is escaped.
+/// Parses labels `name="value",..` without braces. Quotes, backslashes and line breaks in values are escaped.
 fn read_labels(mut text: &str) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     while !text.is_empty() {

@@ -1,4 +1,4 @@
-//! One boot of the guest, and what every command in it said. All tests look at the same run.
+//! One boot of the guest with the output of every command there. All tests use the same run.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,25 +12,25 @@ use crate::common::{machine, on_its_own_clock, programs, report_of, PROLOGUE};
 
 const SCRIPT: &str = include_str!("guest.sh");
 
-/// The whole run, from power-on to power-off, on a host that has much else to do.
+/// Time limit of the whole run, from power-on to power-off, on a busy host.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// What came out of the guest, by name.
+/// The guest's files by name.
 pub(crate) struct Run(BTreeMap<String, Vec<u8>>);
 
-/// An answer over HTTP.
+/// An HTTP answer.
 pub(crate) struct Answer<'a> {
     pub(crate) status: &'a str,
     head: &'a str,
     pub(crate) body: &'a str,
 }
 
-/// The run. The first test that asks boots the guest.
+/// The run. The first caller boots the guest.
 ///
-/// With `JUSTITIA_TEST_KEEP=DIR` everything it said is written there, for people to look at, and the agent is
-/// watched for a minute before it is asked anything else.
+/// With `JUSTITIA_TEST_KEEP=DIR` all output is written there for inspection, and the guest watches the agent
+/// for a minute before its other commands.
 pub(crate) fn run() -> &'static Run {
-    // A run that failed fails all tests at once: nobody boots again.
+    // If the run fails, all tests fail at once without another boot.
     static RUN: LazyLock<Run> = LazyLock::new(|| {
         let dir = tempfile::tempdir().unwrap();
         let mut spec = machine(Series::V6_12, &format!("{PROLOGUE}{SCRIPT}"), dir.path());
@@ -40,7 +40,7 @@ pub(crate) fn run() -> &'static Run {
         let justitia = env!("CARGO_BIN_EXE_justitia");
         spec.binaries.extend(programs(justitia, &["justitia-web"]));
         let keep = std::env::var_os("JUSTITIA_TEST_KEEP").map(PathBuf::from);
-        // Seconds of `top` for the recording in docs.
+        // Seconds of `top` for the recording in the documentation.
         let job = keep.as_ref().map_or("", |_| "60");
         let (output, _) = report_of(&spec, job);
         let run = Run(files(&output.report));
@@ -57,7 +57,7 @@ pub(crate) fn run() -> &'static Run {
     &RUN
 }
 
-/// The files of a report: a line `@@ NAME LENGTH` before each, a line break behind it.
+/// Splits a report into its files: each follows a line `@@ NAME LENGTH` and ends with a line break.
 fn files(mut report: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     while !report.is_empty() {
@@ -85,13 +85,13 @@ impl Run {
         std::str::from_utf8(self.bytes(name)).expect("text")
     }
 
-    /// How a command ended.
+    /// The exit status of a command.
     pub(crate) fn status(&self, name: &str) -> i32 {
         let text = self.text(&format!("{name}.status"));
         text.trim().parse().expect("an exit status")
     }
 
-    /// What a command printed that had nothing to complain about.
+    /// The output of a command that succeeded without messages on stderr.
     pub(crate) fn said(&self, name: &str) -> &str {
         let (said, complaint) = (self.text(name), self.text(&format!("{name}.err")));
         assert_eq!(self.status(name), 0, "{name}: {complaint}\n{said}");
@@ -99,20 +99,19 @@ impl Run {
         said
     }
 
-    /// The same as JSON.
+    /// [`Run::said`] as JSON.
     pub(crate) fn json(&self, name: &str) -> Value {
         let said = self.said(name);
         serde_json::from_str(said).unwrap_or_else(|error| panic!("{name}: {error}\n{said}"))
     }
 
-    /// Cause and remedy of a command that refused, and its exit status.
+    /// Exit status, and cause and remedy, of a command that refused.
     pub(crate) fn refusal(&self, name: &str) -> (i32, Vec<&str>) {
         assert_eq!(self.text(name), "", "{name} prints nothing");
         let lines = self.text(&format!("{name}.err")).lines().collect();
         (self.status(name), lines)
     }
 
-    /// What was answered over HTTP.
     pub(crate) fn answer(&self, name: &str) -> Answer<'_> {
         let said = self.said(name);
         let (head, body) = said.split_once("\r\n\r\n").expect("a head and a body");
@@ -123,7 +122,7 @@ impl Run {
 }
 
 impl Answer<'_> {
-    /// A header, by its name in lower case.
+    /// The value of a header, named in lower case; empty without the header.
     pub(crate) fn header(&self, name: &str) -> &str {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
         let found = lines.find(|(header, _)| header.to_ascii_lowercase() == name);
@@ -137,7 +136,6 @@ impl Answer<'_> {
     }
 }
 
-/// The items of a list.
 pub(crate) fn list(value: &Value) -> &[Value] {
     let items = value.as_array();
     items.unwrap_or_else(|| panic!("a list: {value}"))

@@ -1,13 +1,13 @@
-# The guest's part of tests/outages.rs, behind the lab tests' prologue: two Redis servers, one with its
+# The guest's part of tests/outages.rs, after the lab tests' prologue: two Redis servers, one with its
 # probe inside its group (near) and one with its probe outside (far), two groups that write (left, right),
-# and an agent. Then what can happen to probes, servers and groups happens. Nothing is judged here.
+# and an agent. Then probes, servers and groups fail in turn. Nothing is asserted here.
 
 justitia=/opt/lab/justitia
 cgroups=/sys/fs/cgroup
 
 say() { echo "@lab $*" >/dev/console; }
 
-# What the agent says of both, under a name.
+# Prints the agent's view of both groups under a name.
 keep() { # NAME
     local group
     for group in near far; do
@@ -17,7 +17,7 @@ keep() { # NAME
     say "$1"
 }
 
-# Waits until the agent says so of a declaration.
+# Waits until a declaration has this standing.
 await() { # GROUP STANDING
     local try
     for try in {1..480}; do
@@ -57,7 +57,7 @@ writer() { # GROUP
     ) >/dev/null 2>&1 </dev/null &
 }
 
-# Without the shell's own word about it.
+# Kills a process without the shell's message about it.
 kill_hard() { # PROCESS
     kill -9 "$1"
     wait "$1" 2>/dev/null

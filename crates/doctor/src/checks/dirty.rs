@@ -1,6 +1,5 @@
-//! Dirty limits that are large against the disk. Who allocates when all that can be reclaimed is
-//! dirty waits until it is written; how long that can take is the dirty limit over the speed of
-//! the slowest disk.
+//! Checks for dirty limits that are large for the disk. An allocation waits for writeback if all reclaimable
+//! memory is dirty. The longest wait is the dirty limit divided by the speed of the slowest disk.
 
 use justitia_cgroup::survey::{Disk, Known};
 use justitia_policy::units::Bytes;
@@ -20,17 +19,17 @@ pub(crate) const SLOW_DISK: Check = Check {
     run: slow_disk,
 };
 
-/// Longer than this, seconds, nobody should have to wait.
+/// Longest acceptable wait, seconds.
 const PATIENCE_S: f64 = 10.0;
-/// Taken for the speed of a disk that spins, bytes per second, as long as it was not measured.
+/// Assumed speed of a rotational disk until it is measured, bytes per second.
 const SPINNING: f64 = 100e6;
-/// The same of one that does not.
+/// Assumed speed of a solid-state disk until it is measured, bytes per second.
 const SOLID: f64 = 500e6;
-/// A disk that was busy for so much of the time writes as fast as it can.
+/// From this busy share of the time on, a disk writes as fast as it can.
 const BUSY: f64 = 0.9;
 
-/// How much may be dirty on this host before writers wait (`vm.dirty_bytes`, or `vm.dirty_ratio` of
-/// what could be page cache).
+/// Dirty memory of this host at which writers wait: `vm.dirty_bytes`, or `vm.dirty_ratio` of the memory that
+/// could be page cache (`MemAvailable`).
 pub(crate) fn limit(facts: &Facts) -> Known<Bytes> {
     let bytes = facts.host.dirty_bytes.clone()?;
     if bytes > 0 {
@@ -41,7 +40,7 @@ pub(crate) fn limit(facts: &Facts) -> Known<Bytes> {
     Ok(available.scale(ratio as f64 / 100.0))
 }
 
-/// Bytes per second, if the disk was seen to do its best.
+/// Measured write speed in bytes per second; `None`: the disk was not saturated.
 fn measured(facts: &Facts, disk: &Disk) -> Option<f64> {
     let window = facts.window_s?;
     let device = disk.device.clone().ok()?;
@@ -52,7 +51,7 @@ fn measured(facts: &Facts, disk: &Disk) -> Option<f64> {
     let (first, second) = (first?, second?);
     let busy = second.busy_ms.saturating_sub(first.busy_ms) as f64 / 1000.0 / window;
     let written = second.written.saturating_sub(first.written) as f64 / window;
-    // Busy with reads, it does not tell how fast it writes.
+    // A disk that is busy with reads does not show how fast it writes.
     (busy >= BUSY && written >= 1e6).then_some(written)
 }
 

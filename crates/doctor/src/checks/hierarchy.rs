@@ -1,4 +1,4 @@
-//! What the host lacks for any of this to work: cgroup v2, its controllers, features of the kernel.
+//! Checks for prerequisites that the host lacks: cgroup v2, its controllers, features of the kernel.
 
 use justitia_cgroup::survey::Unread;
 
@@ -99,7 +99,7 @@ fn controllers_off(facts: &Facts, out: &mut Outcome) {
     }
 }
 
-/// Enables controllers for a group: in its parent, and in all above that.
+/// The command that enables controllers for a group, in its parent and all further ancestors.
 fn enable(facts: &Facts, group: &GroupFacts, controllers: &[&str]) -> String {
     if let Some(unit) = remedy::unit(&group.path) {
         let accounting: Vec<&str> = controllers
@@ -162,7 +162,7 @@ fn features(facts: &Facts, out: &mut Outcome) {
             Ok(Some(have)) => !have.iter().any(|have| have == controller),
             _ => false,
         };
-        // Where it is on v1, that is another check's finding.
+        // A controller on cgroup v1 is another check's finding.
         if missing && facts.v1_mount(v1_name).is_none() {
             lacks(
                 &format!("no {controller} controller"),
@@ -181,7 +181,7 @@ fn features(facts: &Facts, out: &mut Outcome) {
     }
 }
 
-/// No disk offers BFQ and none has io.cost: weights have nobody to act through.
+/// No disk offers BFQ and none has io.cost, so nothing enforces weights.
 fn no_scheduler(facts: &Facts, out: &mut Outcome) {
     let cost = out.known(facts.io_cost.clone());
     let (Some(cost), Some(disks)) = (cost, out.known(facts.disks())) else {

@@ -1,5 +1,4 @@
-//! The state of the kernel's own machinery: the multi-generational LRU, cgroups that will not die,
-//! pressure stall information.
+//! Checks of kernel state: the multi-generational LRU, dying cgroups, pressure stall information.
 
 use justitia_cgroup::File;
 use justitia_policy::units::Bytes;
@@ -45,7 +44,7 @@ fn mglru(facts: &Facts, out: &mut Outcome) {
     let Some(bits) = out.known(facts.host.lru_gen.clone()) else {
         return;
     };
-    // The lowest bit is the main switch.
+    // Bit 0 is the main switch.
     if bits.is_none_or(|bits| bits & 1 == 0) {
         return;
     }
@@ -92,7 +91,7 @@ fn mglru(facts: &Facts, out: &mut Outcome) {
     );
 }
 
-/// Fewer dying groups than this are on their way out.
+/// Fewer dying groups than this are normal: the kernel frees them soon.
 const MANY: u64 = 100;
 
 fn zombies(facts: &Facts, out: &mut Outcome) {

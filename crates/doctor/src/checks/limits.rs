@@ -1,8 +1,8 @@
-//! Groups whose limit does not hold what they work with: anonymous memory takes the place of page
-//! cache, and page cache that is used again and again has been evicted each time.
+//! Checks for groups whose limit is smaller than their working set: anonymous memory displaces page cache,
+//! and pages in repeated use are evicted between uses.
 //!
-//! Refaults are pages that were evicted so recently that they would have been hits with a little
-//! more room (`mm/workingset.c`); activations are those that had been hot.
+//! A refault is a read of a page that was evicted so recently that a little more memory would have kept it
+//! (`mm/workingset.c`). An activation is a refault of a page that had been hot.
 
 use justitia_cgroup::parse::memory::MemoryStat;
 use justitia_cgroup::File;
@@ -38,18 +38,18 @@ pub(crate) const CACHE_STARVED: Check = Check {
 
 /// Refaults below this are noise: 100 pages of 4 KiB are 0.4 MB/s.
 const REFAULTS_PER_S: f64 = 100.0;
-/// From this share of its limit on a group is at it: charges come in batches.
+/// From this share of its limit on, a group is at its limit: charges come in batches.
 const AT_LIMIT: f64 = 0.9;
-/// Below this share of the limit, page cache is what anonymous memory left over.
+/// Below this share of the limit, page cache is only the remainder that anonymous memory leaves.
 const STARVED: f64 = 0.1;
-/// Growth of anonymous memory that is a trend, bytes per second.
+/// Growth of anonymous memory that counts as a trend, bytes per second.
 const GROWTH_PER_S: f64 = (1 << 20) as f64;
-/// A limit that is reached sooner than this, seconds, is worth a word.
+/// Report a limit that will be reached within this time, seconds.
 const SOON_S: f64 = 300.0;
-/// How much larger a limit is proposed to be when the need is not known.
+/// Factor of the proposed limit when the need is not known.
 const MORE: f64 = 1.25;
 
-/// A group at its limit that reads again what it had.
+/// A group at its limit that refaults.
 struct Thrashing<'a> {
     group: &'a GroupFacts,
     limit: Bytes,
@@ -57,7 +57,7 @@ struct Thrashing<'a> {
     cache: Bytes,
     anon: Bytes,
     refaults: f64,
-    /// Activations per second, where they are counted.
+    /// Activations per second; `None`: not counted.
     activations: Option<f64>,
 }
 
@@ -65,7 +65,7 @@ fn refaults(stat: &MemoryStat) -> Option<u64> {
     stat.workingset_refault_file
 }
 
-/// The groups that thrash. What could not be read of a limited group is noted.
+/// The groups that thrash. Unknown facts of limited groups are recorded.
 fn thrashing<'a>(facts: &'a Facts, out: &mut Outcome) -> Vec<Thrashing<'a>> {
     let Some(groups) = out.memory_groups(facts) else {
         return Vec::new();
@@ -139,7 +139,7 @@ impl Thrashing<'_> {
     }
 }
 
-/// The knob that limits a group to this.
+/// The knob that sets this limit of a group.
 fn limiting(group: &GroupFacts, limit: Bytes) -> File {
     let max = group.knobs.max.clone().ok().flatten();
     if max.and_then(justitia_policy::units::Limit::bytes) == Some(limit) {
@@ -210,8 +210,9 @@ fn growing(facts: &Facts, group: &GroupFacts, limit: Bytes, out: &mut Outcome) {
 }
 
 fn killed(facts: &Facts, group: &GroupFacts, limit: Bytes, out: &mut Outcome) {
-    // A kill is counted in all groups above, and in the killed one's even if the whole host had run
-    // out. Whose limit it was, only the group's own `oom` tells.
+    // `memory.events` counts a kill in all ancestors of the victim's group, and in the victim's group even if
+    // the whole host ran out of memory. Only the group's own `oom` in `memory.events.local` shows that its
+    // limit was hit.
     let (Some(Some(events)), Some(Some(local))) = (
         out.known(group.events.clone()),
         out.known(group.events_local.clone()),
@@ -251,7 +252,8 @@ fn cache_starved(facts: &Facts, out: &mut Outcome) {
         }
         let group = thrashing.group;
         let file = limiting(group, thrashing.limit);
-        // Room for the anonymous memory it has and a quarter of that for page cache.
+        // Room for its anonymous memory plus a quarter of that for page cache, and more than its present
+        // limit.
         let wanted = thrashing.anon.scale(MORE).max(thrashing.limit.scale(MORE));
         out.find(
             thrashing

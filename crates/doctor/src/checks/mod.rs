@@ -1,4 +1,4 @@
-//! The table of all checks, and a module for each kind of pitfall. What a threshold is, and why, stands beside it.
+//! The table of all checks, and a module for each kind of pitfall. Each threshold is explained beside it.
 
 mod dirty;
 mod hierarchy;
@@ -42,12 +42,11 @@ pub static CHECKS: [Check; 23] = [
     hierarchy::FEATURES,
 ];
 
-/// The check with this id.
 pub fn find_check(id: &str) -> Option<&'static Check> {
     CHECKS.iter().find(|check| check.id == id)
 }
 
-/// The largest first, as `/a 1.0 GiB, /b 512.0 MiB and 3 more`.
+/// The largest parts first, as `/a 1.0 GiB, /b 512.0 MiB and 3 more`.
 fn largest(mut parts: Vec<(&str, Bytes)>) -> String {
     const SHOWN: usize = 3;
     parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
@@ -63,7 +62,7 @@ fn largest(mut parts: Vec<(&str, Bytes)>) -> String {
     }
 }
 
-/// A percentage without decimals; of nothing it is not known.
+/// A percentage without decimals; `?` if `whole` is zero.
 fn percent(part: Bytes, whole: Bytes) -> String {
     if whole == Bytes::ZERO {
         return "?".to_owned();

@@ -1,5 +1,5 @@
-//! Memory outside all limits: the root group's own, and of slices that nobody bounded. Backups and
-//! log shippers live there; their page cache takes from everybody, and their dirty pages make
+//! Checks memory outside all limits: that of the root group itself, and of slices without a limit. Backups
+//! and log shippers run there. Their page cache takes memory from everybody, and their dirty pages make
 //! everybody wait.
 
 use justitia_policy::units::Bytes;
@@ -32,14 +32,14 @@ pub(crate) const DIRTYING: Check = Check {
     run: dirtying,
 };
 
-/// Page cache of one outsider from this share of memory on matters.
+/// Report an outsider whose page cache exceeds this share of memory.
 const CACHE_OF_RAM: f64 = 0.1;
-/// Dirty pages of one outsider from this share of the dirty limit on matter.
+/// Report an outsider whose dirty pages exceed this share of the dirty limit.
 const DIRTY_OF_LIMIT: f64 = 0.25;
 
 type Field = fn(&GroupFacts) -> Known<Option<Bytes>>;
 
-/// Whether a group is somebody's business: a workload, or bounded.
+/// Whether a group is an insider: a workload, or a group with a limit.
 fn is_inside(group: &GroupFacts) -> Known<bool> {
     if group.workload.is_some() {
         return Ok(true);
@@ -47,7 +47,8 @@ fn is_inside(group: &GroupFacts) -> Known<bool> {
     Ok(group.own_limit()?.is_some())
 }
 
-/// What each outsider holds: the root by itself, and each group below it without what is inside.
+/// The memory of each outsider: the root without its children, and each group directly below it without its
+/// insiders.
 fn outsiders<'a>(
     facts: &'a Facts,
     field: Field,
@@ -58,14 +59,14 @@ fn outsiders<'a>(
     };
     let insiders = groups.iter().skip(1).any(|g| is_inside(g) == Ok(true));
     let Some(root) = groups.first().filter(|_| insiders) else {
-        // Nobody is there to be harmed, but for those of whom it is not known.
+        // No insider is there to be harmed. Record the groups for which that is unknown.
         for group in groups.iter().skip(1) {
             let _ = out.known(is_inside(group));
         }
         return Vec::new();
     };
     let mut found = Vec::new();
-    // Who could not be opened may be inside of anybody.
+    // A group that could not be opened may be an insider below any group.
     if !facts.closed.is_empty() {
         return found;
     }
@@ -88,10 +89,10 @@ fn outsiders<'a>(
     found
 }
 
-/// What the topmost insiders below a group hold; `None`: not known, of one of them at least.
+/// The memory of the topmost insiders below a group; `None`: unknown for at least one of them.
 fn inside_of(facts: &Facts, group: &GroupFacts, field: Field, out: &mut Outcome) -> Option<Bytes> {
     let mut sum = Some(Bytes::ZERO);
-    // All of them are asked, so that all that is unknown is noted.
+    // Visit all children, to record every unknown fact.
     for child in facts.children(group) {
         let inside = match out.known(is_inside(child)) {
             Some(true) => out.known(field(child)).map(Option::unwrap_or_default),
@@ -111,7 +112,7 @@ fn subject(group: &GroupFacts) -> (Subject, &'static str) {
     }
 }
 
-/// The outsider below a group, or itself, to which most of what it holds belongs.
+/// The group itself or the outsider below it that holds most of its memory.
 fn culprit<'a>(facts: &'a Facts, group: &'a GroupFacts, field: Field) -> &'a GroupFacts {
     let mut at = group;
     let holds = |group: &GroupFacts| field(group).ok().flatten().unwrap_or_default();
@@ -131,12 +132,12 @@ fn culprit<'a>(facts: &'a Facts, group: &'a GroupFacts, field: Field) -> &'a Gro
 }
 
 fn holds_inside(facts: &Facts, group: &GroupFacts, field: Field) -> Bytes {
-    // What is unknown was noted when the outsiders were looked for.
+    // `outsiders` recorded the unknown facts already.
     inside_of(facts, group, field, &mut Outcome::default()).unwrap_or_default()
 }
 
-/// The finding with who is behind it, and how to bound that. A bound on a group with workloads
-/// below it would hit them, too.
+/// Adds to a finding the group that causes it, and how to limit that group. A limit on a group with workloads
+/// below it would hit them too.
 fn bounded(
     facts: &Facts,
     group: &GroupFacts,
@@ -201,7 +202,7 @@ fn dirtying(facts: &Facts, out: &mut Outcome) {
             continue;
         }
         let (subject, who) = subject(group);
-        // The root's own writes are what its children's do not explain; those are not told apart.
+        // The root's own writes are not counted separately from its children's.
         let rate = facts
             .groups
             .get(ROOT)

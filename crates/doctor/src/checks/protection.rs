@@ -1,7 +1,8 @@
-//! Protections (`memory.min`, `memory.low`) that do not protect. Kernel: `effective_protection` in
-//! `mm/page_counter.c`: below the top level a group's protection is at most its parent's, divided
-//! in the ratio of what the children use of theirs; with `memory_recursiveprot` what nobody claims
-//! of the parent's goes to all children in the ratio of their usage.
+//! Checks for protections (`memory.min`, `memory.low`) that do not protect.
+//!
+//! Kernel: `effective_protection` in `mm/page_counter.c`. Below the top level, children share at most their
+//! parent's protection, in the ratio of their protected usage. With `memory_recursiveprot` the unclaimed rest
+//! of the parent's protection goes to all children in the ratio of their usage.
 
 use justitia_cgroup::survey::Known;
 use justitia_cgroup::File;
@@ -56,13 +57,13 @@ pub(crate) const RECURSIVE_UNCLAIMED: Check = Check {
 
 const KINDS: [File; 2] = [File::MemoryMin, File::MemoryLow];
 
-/// Protections above this share of memory leave reclaim too little.
+/// Protections above this share of memory leave too little to reclaim.
 const MOST_OF_RAM: f64 = 0.9;
 
-/// How far children may be over their parent: usage moves while it is read.
+/// Tolerance for children that claim more than their parent has: usage changes while it is read.
 const SLACK: f64 = 1.05;
 
-/// What a group claims of its parent's protection: its own, as far as it uses it.
+/// A group's claim on its parent's protection: its own protection, as far as it uses it.
 fn claim(group: &GroupFacts, file: File) -> Known<Bytes> {
     let own = group.protection(file)?;
     if own == Bytes::ZERO {
@@ -117,7 +118,7 @@ fn at_the_top(facts: &Facts, root: &GroupFacts, ram: Bytes, file: File, out: &mu
     let mut protections = Vec::new();
     for group in facts.children(root) {
         match out.known(group.protection(file)) {
-            // `max` is all that the group may ever have.
+            // `max` protects all memory that the group can have.
             Some(Bytes(u64::MAX)) => {
                 let limit = out.known(group.own_limit()).flatten();
                 protections.push((group.path.as_str(), limit.unwrap_or(ram)));
@@ -149,14 +150,14 @@ fn at_the_top(facts: &Facts, root: &GroupFacts, ram: Bytes, file: File, out: &mu
     );
 }
 
-/// What the children claim, as far as it is known; `None` in place of a sum that would be too small.
+/// The claims of a group's children above zero; `None`: one is unknown, so their sum would be too small.
 fn all_claims<'a>(
     facts: &'a Facts,
     parent: &'a GroupFacts,
     file: File,
     out: &mut Outcome,
 ) -> Option<Vec<(&'a str, Bytes)>> {
-    // Who could not be opened may be a child of any group.
+    // A group that could not be opened may be a child of any group.
     let mut complete = facts.closed.is_empty();
     let mut claims = Vec::new();
     for child in facts.children(parent) {
@@ -169,7 +170,7 @@ fn all_claims<'a>(
     complete.then_some(claims)
 }
 
-/// The same, where too small a sum misleads nobody.
+/// The known claims of a group's children, for use where too small a sum does no harm.
 fn known_claims<'a>(
     facts: &'a Facts,
     parent: &'a GroupFacts,
@@ -200,7 +201,7 @@ fn cut_off(facts: &Facts, out: &mut Outcome) {
                 .filter(|above| out.known(above.protection(file)) == Some(Bytes::ZERO))
                 .collect();
             let Some(top) = bare.last() else { continue };
-            // What it asks for, though it may use less yet; `max` is no size.
+            // The protection that it asks for, even if it uses less so far. `max` is not a size.
             let needed = match group.current {
                 Ok(Some(current)) if own == Bytes(u64::MAX) => current,
                 _ => own,
@@ -267,7 +268,7 @@ fn has_memory(group: &GroupFacts) -> bool {
     !matches!(group.current, Ok(None))
 }
 
-/// Less than this share of a parent's protection may stay unclaimed: usage moves while it is read.
+/// Up to this share of a parent's protection may stay unclaimed: usage changes while it is read.
 const UNCLAIMED_SHARE: f64 = 0.1;
 const UNCLAIMED_LEAST: Bytes = Bytes::mib(4);
 
@@ -296,11 +297,11 @@ fn recursive_unclaimed(facts: &Facts, out: &mut Outcome) {
         let claimed: Bytes = claims.iter().map(|(_, claim)| *claim).sum();
         let unclaimed = own - claimed;
         let too_much = own.scale(UNCLAIMED_SHARE).max(UNCLAIMED_LEAST);
-        // Nobody claims: the operator protects the children as one.
+        // Without any claim the operator protects the children as a whole.
         if claims.is_empty() || unclaimed <= too_much {
             continue;
         }
-        // Who gets it: those that use more than their own protection.
+        // The unclaimed rest goes to children that use more than their own protection.
         let gainers: Vec<(&str, Bytes)> = facts
             .children(parent)
             .filter_map(|child| {

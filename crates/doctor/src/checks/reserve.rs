@@ -1,5 +1,5 @@
-//! A limit reserves nothing. Two ways in which that shows before it hurts: limits that together
-//! promise more than there is, and limits that can only be reached by taking from others.
+//! Checks for limits that are taken for reservations: limits whose sum exceeds the memory, and limits that a
+//! group can reach only by reclaim from others. A limit reserves nothing.
 
 use justitia_cgroup::File;
 use justitia_policy::units::Bytes;
@@ -29,8 +29,8 @@ pub(crate) const MEMORY_NOT_RESERVED: Check = Check {
     run: memory_not_reserved,
 };
 
-/// What a group may claim of its parent: its limit, or, without one, what is claimed below it.
-/// Children stand behind their parents, so the sums are made from the end.
+/// The memory that each group may claim from its parent: its limit, or without one the sum of its children's
+/// claims. Children follow their parents, so the loop runs backward.
 fn claims(groups: &[GroupFacts], out: &mut Outcome) -> Vec<Bytes> {
     let mut claims = vec![Bytes::ZERO; groups.len()];
     for (at, group) in groups.iter().enumerate().rev() {
@@ -52,7 +52,7 @@ fn limits_exceed_memory(facts: &Facts, out: &mut Outcome) {
     for (at, group) in groups.iter().enumerate() {
         let capacity = match at {
             ROOT => ram,
-            // What could not be read was noted above.
+            // `claims` recorded the unknown limits already.
             _ => group.own_limit().ok().flatten(),
         };
         let children = || {
@@ -114,10 +114,10 @@ fn exceeded(
     ))
 }
 
-/// Groups with less left to their limit do not matter.
+/// Groups with less room below their limit are ignored.
 const LEAST_HEADROOM: Bytes = Bytes::mib(1);
 
-/// A group that uses less than this share of its limit has hardly begun.
+/// A group that uses less than this share of its limit has only just started.
 const HARDLY_BEGUN: f64 = 0.1;
 
 fn memory_not_reserved(facts: &Facts, out: &mut Outcome) {
@@ -130,7 +130,7 @@ fn memory_not_reserved(facts: &Facts, out: &mut Outcome) {
         let Some(Some(limit)) = out.known(group.own_limit()) else {
             continue;
         };
-        // Only the topmost limits: what is below shares them.
+        // Only the topmost limits count: the groups below share them.
         let above = facts
             .ancestors(group)
             .any(|above| above.own_limit().is_ok_and(|limit| limit.is_some()));
@@ -171,7 +171,7 @@ fn memory_not_reserved(facts: &Facts, out: &mut Outcome) {
         .bytes("limit_bytes", limit)
         .bytes("free_bytes", free)
         .bytes("claims_bytes", all);
-        // What a group uses that has hardly begun tells nothing of what it needs.
+        // The usage of a group that has only just started does not show what it needs.
         out.find(if current < limit.scale(HARDLY_BEGUN) {
             finding.remedy(format!(
                 "set its memory.low to what it will need, at most its limit of {limit}"
@@ -184,7 +184,7 @@ fn memory_not_reserved(facts: &Facts, out: &mut Outcome) {
     }
 }
 
-/// Whether anything is protected for a group: by itself, or by an ancestor that hands it on.
+/// Whether a group has any protection: its own, or that of an ancestor that passes it on.
 fn is_protected(
     facts: &Facts,
     group: &GroupFacts,

@@ -1,6 +1,6 @@
-//! Swap: none where anonymous memory fills the host, unbounded where memory is bounded, and
-//! swappiness that leaves reclaim no choice. With cgroup v2 a group has no swappiness of its own:
-//! its `memory.swap.max` is what decides.
+//! Checks of swap: none on a host full of anonymous memory, no swap limit beside a memory limit, and a
+//! swappiness that leaves reclaim no choice. With cgroup v2 a group has no swappiness of its own; its
+//! `memory.swap.max` decides.
 
 use justitia_cgroup::File;
 use justitia_policy::units::{Bytes, Limit};
@@ -41,11 +41,12 @@ pub(crate) const SWAPPINESS: Check = Check {
     run: swappiness,
 };
 
-/// From this share of memory on, anonymous memory is most of it.
+/// From this share of memory on, the host is full of anonymous memory.
 const FULL_OF_ANON: f64 = 0.5;
-/// Swap in use from this share of the limit on matters.
+/// Report swap usage above this share of the limit.
 const SWAPPED: f64 = 0.05;
-/// Above this the kernel takes swapping to be the cheaper I/O: meant for zram and zswap.
+/// Above this swappiness the kernel assumes that swap I/O is cheaper than file I/O, which is meant for zram
+/// and zswap.
 const EVEN: u64 = 100;
 
 fn none(facts: &Facts, out: &mut Outcome) {
@@ -127,7 +128,7 @@ fn swappiness(facts: &Facts, out: &mut Outcome) {
     let (Some(swaps), Some(value)) = (swaps, value) else {
         return;
     };
-    // Without swap it means nothing.
+    // Without swap, swappiness has no effect.
     let Some(swap) = swaps.iter().find(|swap| !swap.is_zram()).or(swaps.first()) else {
         return;
     };

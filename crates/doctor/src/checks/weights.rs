@@ -1,10 +1,9 @@
-//! Weights that cannot act: nothing in the block layer that knows them, numbers that a tool
-//! distorted on the way, writes that are not charged to who wrote.
+//! Checks for weights without effect: a block layer that does not enforce them, a tool that converts them,
+//! and writes that are not charged to their writers.
 //!
-//! `io.weight` needs io.cost, `io.bfq.weight` needs BFQ; the other schedulers know no weights.
-//! runc turns `--blkio-weight` W into `io.weight` 1 + (W - 10) * 9999 / 990, which makes 3940 of 400
-//! and leaves a container without one at 100. systemd squeezes `IOWeight=` W > 100 into BFQ's range
-//! as 100 + (W - 100) / 11.
+//! `io.weight` needs io.cost, `io.bfq.weight` needs BFQ; other schedulers have no weights. runc converts
+//! `--blkio-weight` W into `io.weight` 1 + (W - 10) * 9999 / 990: 400 becomes 3940, while a container without
+//! a weight stays at 100. systemd maps `IOWeight=` W > 100 into BFQ's range as 100 + (W - 100) / 11.
 
 use justitia_cgroup::survey::Unread;
 use justitia_cgroup::File;
@@ -49,7 +48,7 @@ pub(crate) const WRITEBACK_NOT_CHARGED: Check = Check {
     run: writeback_not_charged,
 };
 
-/// A weight that somebody set, in the file that shows it.
+/// A weight other than the default: as the owner stated it, or in a group's files.
 fn set_weight(group: &GroupFacts, out: &mut Outcome) -> Option<u32> {
     let files = [group.bfq_weight.clone(), group.io_weight.clone()];
     let asked = out.known(group.asked.clone()).flatten();
@@ -62,7 +61,7 @@ fn set_weight(group: &GroupFacts, out: &mut Outcome) -> Option<u32> {
         .find(|weight| *weight != Weight::DEFAULT.get())
 }
 
-/// Where a rule of the operator's goes.
+/// File for the udev rule that a remedy proposes.
 const UDEV_RULE: &str = "/etc/udev/rules.d/60-bfq.rules";
 
 fn not_enforced(facts: &Facts, out: &mut Outcome) {
@@ -116,7 +115,7 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) {
             "{load}echo bfq > /sys/block/{}/queue/scheduler",
             disk.name
         ));
-        // For good: udev selects it whenever the disk appears.
+        // Permanent: udev selects the scheduler whenever the disk appears.
         let rule = format!(
             "ACTION==\"add|change\", KERNEL==\"{}\", ATTR{{queue/scheduler}}=\"bfq\"",
             disk.name
@@ -137,7 +136,7 @@ fn distorted(facts: &Facts, out: &mut Outcome) {
         return;
     };
     for group in groups.iter().skip(1) {
-        // A running agent writes weights of its own into the files of those it manages.
+        // A running agent writes its own weights into the files of the groups that it manages.
         if group.managed {
             continue;
         }
@@ -181,7 +180,7 @@ fn distortion(
         ""
     };
     let default = f64::from(Weight::DEFAULT.get());
-    // BFQ takes no more than 1000.
+    // BFQ's largest weight is 1000.
     let value = match file {
         File::IoBfqWeight => asked.min(1000).to_string(),
         _ => format!("'default {asked}'"),
@@ -204,7 +203,7 @@ fn distortion(
 
 /// File systems with per-cgroup writeback. `ext3` is served by ext4's code.
 const CHARGED: [&str; 6] = ["ext2", "ext3", "ext4", "btrfs", "f2fs", "xfs"];
-/// Those that keep data on disks or servers and are known to be without.
+/// File systems with data on disks or servers that are known to lack per-cgroup writeback.
 const UNCHARGED: [&str; 24] = [
     "zfs", "bcachefs", "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "vfat", "exfat",
     "msdos", "ntfs", "ntfs3", "hfsplus", "jfs", "reiserfs", "ocfs2", "gfs2", "lustre", "nilfs2",

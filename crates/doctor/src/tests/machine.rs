@@ -1,4 +1,4 @@
-//! Pitfalls of the host rather than of its groups: a part of the table in `pitfalls.rs`.
+//! Pitfalls of the host, not of its groups: a part of the table in `pitfalls.rs`.
 
 use justitia_cgroup::fake::Fault;
 use justitia_policy::units::Bytes;
@@ -63,7 +63,7 @@ pub(super) fn host_wide() -> Vec<Pitfall> {
             check: "dirty-limit-slow-disk",
             build: nothing,
             meanwhile: |host| {
-                // 20,000 sectors in a second in which it was never idle.
+                // 20,000 sectors written in a second in which the disk was never idle.
                 let text = "8 0 sda 1 2 3 4 5 6 20007 8 9 1010 11\n";
                 host.files.set("/proc/diskstats", text);
             },

@@ -1,4 +1,4 @@
-//! A host on which all is well, in memory, and what the tests do to it.
+//! A fake host without pitfalls, in memory, and its manipulation by the tests.
 
 mod machine;
 mod pitfalls;
@@ -25,8 +25,8 @@ pub(super) const MOUNTS: &str = "\
 41 40 0:5 / /proc rw - proc proc rw
 ";
 
-/// A fake host: 16 GiB of memory, one disk under BFQ, two workloads that are protected and
-/// bounded, one slice that is bounded.
+/// A fake host: 16 GiB of memory, one disk under BFQ, two workloads with protection and limit, one slice with
+/// a limit.
 pub(super) struct Host {
     pub(super) files: FakeHost,
     pub(super) fs: Arc<FakeFs>,
@@ -130,7 +130,7 @@ impl Host {
         self.fs.inject(path, file, Fault::Denied);
     }
 
-    /// Looks twice, one second apart, in which something may happen.
+    /// Gathers facts with two reads `seconds` apart; `meanwhile` runs between them.
     pub(super) fn look(&self, seconds: u64, meanwhile: impl Fn(&Host)) -> Facts {
         let config = DiscoverConfig {
             manage: vec!["/app/*".into()],

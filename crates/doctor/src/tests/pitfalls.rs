@@ -1,4 +1,4 @@
-//! For every check a host that has the pitfall: it is found, with its numbers.
+//! For every check, a host that has the pitfall: the check finds it, with its numbers.
 
 use justitia_policy::units::{Bytes, Limit};
 
@@ -7,14 +7,14 @@ use crate::{examine, Subject, Verdict, CHECKS};
 
 pub(super) struct Pitfall {
     pub(super) check: &'static str,
-    /// What is wrong from the beginning.
+    /// Builds the pitfall before the first read.
     pub(super) build: fn(&Host),
-    /// What happens between the two looks.
+    /// Runs between the two reads.
     pub(super) meanwhile: fn(&Host),
     pub(super) about: Subject,
-    /// Words of the evidence.
+    /// Words that the evidence contains.
     pub(super) evidence: &'static [&'static str],
-    /// Words of one of the remedies.
+    /// Words that one of the remedies contains.
     pub(super) remedy: &'static str,
 }
 
@@ -28,7 +28,7 @@ pub(super) fn disk() -> Subject {
     Subject::Disk("sda".to_owned())
 }
 
-/// A group at its limit that reads its pages again.
+/// Makes a group refault.
 fn refaults(host: &Host) {
     host.group("/app/db", |db| db.refault_pages += 1000);
 }
@@ -202,7 +202,7 @@ fn outsiders() -> Vec<Pitfall> {
                     slice.high = Limit::Max;
                     slice.file = Bytes(6 * GIB);
                 });
-                // A bound on the slice would hit the container in it.
+                // A limit on the slice would hit the container in it.
                 host.group("/system.slice/docker-0123456789ab.scope", |container| {
                     container.file = Bytes(2 * GIB);
                 });
@@ -350,7 +350,7 @@ fn a_kill_is_told_only_of_the_group_whose_limit_was_hit() {
         app.max = gib(8);
         app.events.oom_kill = Some(1);
     });
-    // In web the host's own OOM killer chose a process: no limit of its was hit.
+    // In web the host's OOM killer killed a process: the group's own limit was not hit.
     host.group("/app/web", |web| web.events.oom_kill = Some(1));
     let report = host.report();
     let check = check(&report, "limit-too-small");

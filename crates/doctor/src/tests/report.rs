@@ -1,4 +1,4 @@
-//! Silences, the restriction to a group, ids and their pages.
+//! Tests of silences, the restriction to a group, IDs and their pages.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn silence(check: &str, group: Option<&str>) -> Silence {
     }
 }
 
-/// Two groups are cut off: `/app/db` and `/app/web`.
+/// A host on which two groups are cut off from protection: `/app/db` and `/app/web`.
 fn cut_off() -> Host {
     let host = Host::healthy();
     host.group("/app", |app| app.low = mib(0));

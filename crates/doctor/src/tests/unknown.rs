@@ -1,4 +1,4 @@
-//! For every check a host on which it cannot tell: it says so, and why.
+//! For every check, a host on which it cannot tell: the check says so, and why.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -151,7 +151,7 @@ fn a_check_that_cannot_read_what_it_needs_says_so_and_is_never_fine() {
 #[test]
 fn every_check_can_be_blinded() {
     for check in &CHECKS {
-        // The one that needs rates has a test of its own below.
+        // The check that needs rates has its own test below.
         let listed = BLIND.iter().any(|(id, ..)| *id == check.id);
         assert!(listed || check.id == "limit-too-small", "{}", check.id);
     }
@@ -165,7 +165,7 @@ fn no_file_of_a_workload_can_be_hidden_unnoticed() {
         host.fs.reads("/app/db").into_keys().collect()
     };
     assert!(read.len() >= 14, "{read:?}");
-    // Of inner groups it only says where most of the dying ones are.
+    // For inner groups `cgroup.stat` only shows which one has most of the dying groups.
     for file in read.into_iter().filter(|file| *file != "cgroup.stat") {
         let host = Host::healthy();
         host.deny("/app/db", file);

@@ -1,7 +1,7 @@
-//! Pitfalls that a boot brings. The lab starts a guest for each test here, with the words on its
-//! kernel's command line that the test names (`lab/tests/root_tests.rs`).
+//! Pitfalls that depend on the kernel's command line. The lab boots a guest for each test here with the
+//! parameters that the test names (`lab/tests/root_tests.rs`).
 //!
-//! The controllers are enabled nowhere on these boots, so that they can move to cgroup v1.
+//! The controllers are not enabled in any cgroup on these boots, so they can move to cgroup v1.
 
 use std::fs;
 
@@ -11,10 +11,9 @@ use super::hog::Job;
 use super::scene::{mount, run, Scene, MIB};
 use super::table::{self, About, Right, Row};
 
-/// Where hierarchies of v1 are mounted.
+/// Mount point for hierarchies of cgroup v1.
 const V1: &str = "/run/v1";
 
-/// Mounts a controller's v1 hierarchy.
 fn mount_v1(controller: &str) {
     fs::create_dir_all(V1).unwrap();
     run("mount", &["-t", "cgroup", "-o", controller, "none", V1]);

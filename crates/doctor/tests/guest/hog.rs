@@ -1,4 +1,4 @@
-//! What runs in a group: this program again, told by its environment what to do.
+//! The load in a group: this program again, with its job in an environment variable.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use super::scene::{set, MIB};
 
-/// Set in the environment of the one that works.
+/// Environment variable with the job.
 const ORDER: &str = "JUSTITIA_HOG";
 
-/// What to do in a group. Sizes in bytes.
+/// A job to run in a group. Sizes in bytes.
 pub(crate) enum Job {
-    /// Hold so much anonymous memory.
+    /// Hold this much anonymous memory.
     Hold(u64),
-    /// Hold so much, and read a file over and over.
+    /// Hold this much anonymous memory, and read a file over and over.
     Read(u64, PathBuf),
-    /// Take so much more anonymous memory each second, up to 300 MiB.
+    /// Allocate this much more anonymous memory each second, up to 300 MiB.
     Grow(u64),
-    /// Write a file of this size over and over, to the disk.
+    /// Write a file of this size over and over, with fsync.
     Rewrite(u64, PathBuf),
 }
 
@@ -34,7 +34,7 @@ impl Job {
     }
 }
 
-/// Not a test.
+/// Not a test: the program of a [`Hog`].
 #[test]
 #[ignore = "needs root on a cgroup2 host; what the others run in a group"]
 fn hog() {
@@ -78,7 +78,7 @@ fn hog() {
     }
 }
 
-/// Writes a file, to the disk.
+/// Writes a file and syncs it.
 fn write_once(path: &Path, bytes: u64) {
     let mut file = fs::File::create(path).unwrap();
     let chunk = vec![7; MIB as usize];
@@ -88,24 +88,24 @@ fn write_once(path: &Path, bytes: u64) {
     file.sync_all().unwrap();
 }
 
-/// Runs `work` in a group: its page cache is the group's.
+/// Runs `work` in a group, which is charged for the page cache.
 pub(crate) fn within(group: &Path, work: impl FnOnce()) {
     set(group.join("cgroup.procs"), "0");
     work();
     set(super::scene::mount().join("cgroup.procs"), "0");
 }
 
-/// A file whose clean pages are a group's.
+/// Writes a file whose pages are clean and charged to a group.
 pub(crate) fn cached(group: &Path, path: &Path, bytes: u64) {
     within(group, || write_once(path, bytes));
 }
 
-/// A file whose pages are a group's, and not written to the disk yet.
+/// Writes a file whose pages are dirty and charged to a group.
 pub(crate) fn dirty(group: &Path, path: &Path, bytes: u64) {
     within(group, || fs::write(path, vec![7; bytes as usize]).unwrap());
 }
 
-/// One that works.
+/// A process that runs a job.
 pub(crate) struct Hog(Child);
 
 impl Hog {
@@ -118,7 +118,7 @@ impl Hog {
         Hog(child)
     }
 
-    /// Waits for it to end by itself, or to be killed.
+    /// Waits until it exits or is killed.
     pub(crate) fn wait(mut self) {
         let _ = self.0.wait();
     }

@@ -1,8 +1,8 @@
-//! The doctor on real kernels: a guest is given one pitfall after the other, for real, and is put
-//! right again each time.
+//! Tests the doctor on real kernels: each test builds pitfalls in a guest, one after the other, and repairs
+//! each.
 //!
-//! They share one host, so each puts back what it changed, and they run one after the other (the
-//! lab passes `--test-threads=1`).
+//! The tests share one host, so each restores what it changed, and they run one at a time (the lab passes
+//! `--test-threads=1`).
 
 mod boots;
 mod hog;

@@ -1,4 +1,4 @@
-//! Pitfalls of groups' memory: rows of the table.
+//! Rows of the table: pitfalls of groups' memory.
 
 use rustix::mount::MountFlags;
 
@@ -209,7 +209,7 @@ fn limits() -> Vec<Row> {
             check: "limit-too-small",
             case: "a process was killed",
             build: |scene| {
-                // The kernel counts the kill above, too, where no limit was hit.
+                // The kernel counts the kill in the parent too, whose limit was not hit.
                 scene.knob("", "memory.max", 500 * MIB);
                 scene.knob("db", "memory.max", 32 * MIB);
                 run_out(scene, "db");
@@ -218,7 +218,7 @@ fn limits() -> Vec<Row> {
             seconds: 1,
             about: About::Group("db"),
             evidence: &["killed for lack of memory", "limit is 32.0 MiB"],
-            // A kill is counted as long as the group lives.
+            // The counter of kills lasts as long as the group.
             right: Right::By(|scene| {
                 std::fs::remove_dir(scene.group("db")).unwrap();
                 scene.knob("db", "memory.max", 128 * MIB);

@@ -1,4 +1,5 @@
-//! What is no row of the table: a guest built right, and what the checks must not say.
+//! Tests beside the table: no finding on a guest without pitfalls, none for the wrong group, and a thousand
+//! groups.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Pitfalls of swap, weights, the kernel and the cgroup hierarchy: rows of the table.
+//! Rows of the table: pitfalls of swap, weights, the kernel and the cgroup hierarchy.
 
 use std::fs;
 use std::path::Path;
@@ -77,7 +77,7 @@ fn swap() -> Vec<Row> {
     ]
 }
 
-/// A container of which its runtime wrote down a weight of 400.
+/// A container for which its runtime recorded a weight of 400.
 fn container(scene: &Scene) {
     let bundle = "run/containerd/io.containerd.runtime.v2.task/moby/0123456789ab";
     let bundle = scene.files.path().join(bundle);
@@ -89,7 +89,7 @@ fn container(scene: &Scene) {
     fs::write(bundle.join("config.json"), config).unwrap();
 }
 
-/// Takes BFQ out of the kernel.
+/// Unloads BFQ.
 fn without_bfq(scene: &mut Scene) {
     for disk in disks() {
         select(&disk, "none");
@@ -193,7 +193,7 @@ fn weights() -> Vec<Row> {
     ]
 }
 
-/// Mounts a file of 32 MiB on the data disk, with a new file system in it.
+/// Mounts a new file system in a file of 32 MiB on the data disk.
 fn mount_image(scene: &mut Scene, format: fn(&Path), kind: &str, options: &str) {
     let (image, dir) = (scene.file("image"), scene.file("mounted"));
     fs::write(&image, vec![0; 32 << 20]).unwrap();
@@ -211,17 +211,17 @@ fn ext4(image: &Path) {
     run("mke2fs", &["-q", "-F", "-t", "ext4", &image]);
 }
 
-/// An empty FAT16 of 65,536 sectors; the guest has no program that makes one. In front is the boot
-/// sector, then twice the table of 66 sectors, then the root directory, all zeros.
+/// Writes an empty FAT16 file system of 65,536 sectors, because the guest has no `mkfs` for it. The boot
+/// sector is first, then two tables of 66 sectors each, then the root directory, all zeros.
 fn fat(image: &Path) {
     let mut bytes = fs::read(image).unwrap();
     let fields: [(usize, &[u8]); 12] = [
         (0, &[0xeb, 0x3c, 0x90]),
-        // Bytes of a sector, sectors of a cluster, reserved sectors, tables, entries of the root.
+        // Bytes per sector, sectors per cluster, reserved sectors, tables, root directory entries.
         (11, &512u16.to_le_bytes()),
         (13, &[4, 1, 0, 2]),
         (17, &512u16.to_le_bytes()),
-        // A fixed disk; sectors of a table; of a track, and heads.
+        // A fixed disk, sectors per table, sectors per track, heads.
         (21, &[0xf8]),
         (22, &66u16.to_le_bytes()),
         (24, &[32, 0, 2, 0]),
@@ -279,7 +279,7 @@ fn file_systems() -> Vec<Row> {
     ]
 }
 
-/// Leaves page cache of groups that are gone; says how many the kernel then counts.
+/// Removes groups that still have page cache. Returns the number of dying groups that the kernel counts.
 fn leave_zombies(scene: &Scene) -> u64 {
     for at in 0..150 {
         let job = scene.group("job");

@@ -1,5 +1,5 @@
-//! A real host that is given a pitfall and put right again. All that is changed comes back when a
-//! [`Scene`] ends, on failure too: many of them share one guest.
+//! A real host on which a test builds a pitfall and repairs it. A [`Scene`] restores all its changes when it
+//! is dropped, on failure too, because many of them share one guest.
 
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -19,7 +19,7 @@ use super::hog::{Hog, Job};
 
 pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
-/// Where the lab puts the modules that it was asked for.
+/// Directory for the modules that the test requested from the lab.
 const MODULES: &str = "/opt/lab/modules";
 
 pub(crate) fn mount() -> PathBuf {
@@ -33,7 +33,7 @@ pub(crate) fn set(path: impl AsRef<Path>, text: &str) {
     fs::write(path, text).unwrap_or_else(|error| panic!("{text} to {}: {error}", path.display()));
 }
 
-/// Runs a program of the guest, which must succeed.
+/// Runs a program of the guest. It must succeed.
 #[track_caller]
 pub(crate) fn run(program: &str, arguments: &[&str]) {
     let output = Command::new(program).args(arguments).output();
@@ -51,7 +51,7 @@ pub(crate) fn drop_caches() {
     set("/proc/sys/vm/drop_caches", "3");
 }
 
-/// The disk under the directory for temporary files.
+/// The disk of the directory for temporary files.
 pub(crate) fn data_disk() -> String {
     let dir = std::env::temp_dir();
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
@@ -64,7 +64,7 @@ pub(crate) fn data_disk() -> String {
     source.trim_start_matches("/dev/").to_owned()
 }
 
-/// The disks with hardware behind them.
+/// The disks with a device behind them.
 pub(crate) fn disks() -> Vec<String> {
     fs::read_dir("/sys/block")
         .unwrap()
@@ -78,7 +78,7 @@ pub(crate) fn select(disk: &str, scheduler: &str) {
     set(format!("/sys/block/{disk}/queue/scheduler"), scheduler);
 }
 
-/// A tree of cgroups of our own, removed at the end.
+/// The scene's own tree of cgroups, removed on drop.
 struct Tree {
     root: PathBuf,
     name: String,
@@ -97,7 +97,7 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // A killed process leaves its group a moment later than it is waited for.
+        // A killed process may still be in its group when `wait` returns.
         for _ in 0..100 {
             remove(&self.root);
             if !self.root.exists() {
@@ -108,7 +108,7 @@ impl Drop for Tree {
     }
 }
 
-/// Removes a cgroup and those below it, as far as they are empty.
+/// Removes a cgroup and its descendants, as far as they are empty.
 pub(crate) fn remove(group: &Path) {
     for child in fs::read_dir(group).into_iter().flatten().flatten() {
         if child.path().is_dir() {
@@ -120,21 +120,21 @@ pub(crate) fn remove(group: &Path) {
 
 type Undo = Box<dyn FnOnce()>;
 
-/// The host of one pitfall: built right in the beginning, with BFQ on all disks and the classic LRU.
+/// The host of one pitfall. It starts without pitfalls, with BFQ on all disks and the classic LRU.
 pub(crate) struct Scene {
     hogs: Vec<Hog>,
     undo: Vec<Undo>,
     tree: Option<Tree>,
-    /// For files, on the data disk.
+    /// Directory for files, on the data disk.
     pub(crate) files: tempfile::TempDir,
-    /// What the configuration names as workloads.
+    /// The workloads that the configuration names.
     pub(crate) manage: Vec<String>,
-    /// Whatever a row has to remember between its steps.
+    /// Text that a row keeps between its steps.
     pub(crate) note: String,
 }
 
 impl Scene {
-    /// Without any cgroup: the controllers may be somewhere else on this boot.
+    /// A scene without cgroups: on this boot the controllers may be on cgroup v1 or disabled.
     pub(crate) fn bare() -> Scene {
         let mut scene = Scene {
             hogs: Vec::new(),
@@ -154,7 +154,7 @@ impl Scene {
         scene
     }
 
-    /// With a tree of cgroups that has the memory and the io controller.
+    /// A scene with a tree of cgroups that have the memory and the io controller.
     pub(crate) fn new() -> Scene {
         let mut scene = Scene::bare();
         scene.tree = Some(Tree::new());
@@ -165,18 +165,18 @@ impl Scene {
         self.tree.as_ref().expect("a scene with cgroups")
     }
 
-    /// The directory at the top of its own cgroups.
+    /// The directory of the topmost of its cgroups.
     pub(crate) fn root(&self) -> &Path {
         &self.tree().root
     }
 
-    /// The path of a group as the doctor names it; of the top for the empty name.
+    /// The path of a group as the doctor names it; the empty name is the topmost group.
     pub(crate) fn path(&self, name: &str) -> String {
         let path = format!("/{}/{name}", self.tree().name);
         path.trim_end_matches('/').to_owned()
     }
 
-    /// A group below the top; made, if it is not there.
+    /// A group below the topmost one; created if it does not exist.
     pub(crate) fn group(&self, name: &str) -> PathBuf {
         let path = self.root().join(name);
         if !path.exists() {
@@ -185,7 +185,7 @@ impl Scene {
         path
     }
 
-    /// Writes bytes to a file of a group; of the top for the empty name.
+    /// Writes a number of bytes to a file of a group; the empty name is the topmost group.
     #[track_caller]
     pub(crate) fn knob(&self, name: &str, file: &str, bytes: u64) {
         let group = if name.is_empty() {
@@ -196,12 +196,12 @@ impl Scene {
         set(group.join(file), &bytes.to_string());
     }
 
-    /// Writes a file that gets its old text back at the end.
+    /// Writes a file and restores its old text at the end.
     #[track_caller]
     pub(crate) fn change(&mut self, path: impl Into<PathBuf>, text: &str) {
         let path = path.into();
         let was = fs::read_to_string(&path).unwrap();
-        // Of a choice, the one in brackets.
+        // A file with choices has the selected one in brackets.
         let was = match was.split_once('[') {
             Some((_, rest)) => rest.split(']').next().unwrap().to_owned(),
             None => was.trim().to_owned(),
@@ -216,7 +216,7 @@ impl Scene {
         self.change(format!("/proc/sys/vm/{name}"), &value.to_string());
     }
 
-    /// A limit of dirty pages in bytes. The ratio comes back with it: writing one clears the other.
+    /// Sets the dirty limits in bytes. At the end it restores the ratios, which also clears the bytes.
     pub(crate) fn dirty_bytes(&mut self, limit: u64, background: u64) {
         self.undo.push(Box::new(|| {
             let _ = fs::write("/proc/sys/vm/dirty_ratio", "20");
@@ -233,12 +233,12 @@ impl Scene {
         self.undo.push(Box::new(undo));
     }
 
-    /// A process in a group that works on until the scene, or [`Scene::calm`], ends it.
+    /// Starts a job in a group. It runs until the scene or [`Scene::calm`] ends it.
     pub(crate) fn start(&mut self, group: &Path, job: &Job) {
         self.hogs.push(Hog::start(group, job));
     }
 
-    /// Ends the processes.
+    /// Ends all jobs.
     pub(crate) fn calm(&mut self) {
         self.hogs.clear();
     }
@@ -248,7 +248,7 @@ impl Scene {
         self.files.path().join(name)
     }
 
-    /// A swap file that is in use until the end.
+    /// Enables a swap file until the end.
     pub(crate) fn swap_on(&mut self, bytes: u64) {
         let path = self.file("swap");
         let chunk = vec![0; MIB as usize];
@@ -264,13 +264,13 @@ impl Scene {
         self.at_the_end(move || run("swapoff", &[&path]));
     }
 
-    /// Takes a module out; it comes back at the end, or by [`load`].
+    /// Unloads a module. It is loaded again at the end, or earlier by [`load`].
     pub(crate) fn unload(&mut self, module: &'static str) {
         run("rmmod", &[module]);
         self.at_the_end(move || load(module));
     }
 
-    /// What the doctor says.
+    /// Runs the doctor.
     pub(crate) fn diagnose(&self, seconds: u64) -> Report {
         let config = DiscoverConfig {
             manage: self.manage.clone(),
@@ -279,7 +279,7 @@ impl Scene {
         let runtimes = RuntimeDirs::under(self.files.path());
         let owners = Owners::new(&config, runtimes).unwrap();
         let host = RealHost::default();
-        // As the command does it.
+        // As `justitia doctor` does.
         let open = |host: &HostFacts| {
             let unread = justitia_cgroup::survey::Unread::new("cgroups", "not mounted");
             let mount = host.cgroup2()?.ok_or(unread)?;
@@ -297,7 +297,7 @@ impl Scene {
         examine(&facts, &[], None)
     }
 
-    /// The host's memory, as the doctor writes it.
+    /// The host's memory as the doctor prints it.
     pub(crate) fn memory(&self) -> String {
         let bytes = self.diagnose(0).host.memory_bytes.unwrap();
         justitia_policy::units::Bytes(bytes).to_string()
@@ -318,12 +318,12 @@ impl Drop for Scene {
     }
 }
 
-/// Puts a module of the lab's in, if it is not there.
+/// Loads a module from the lab unless it is already loaded.
 pub(crate) fn load(module: &str) {
     if Path::new("/sys/module").join(module).exists() {
         return;
     }
-    // `07-bfq.ko`.
+    // Files are named like `07-bfq.ko`.
     let ending = format!("-{module}.ko");
     let mut files = fs::read_dir(MODULES).unwrap().flatten();
     let found = files.find(|file| file.file_name().to_string_lossy().ends_with(&ending));

@@ -1,7 +1,7 @@
-//! The table: for every check ways to build its pitfall, what it must say, and the way out of it.
+//! The table: for every check, ways to build its pitfall, the expected evidence, and the repair.
 //!
-//! `JUSTITIA_TEST_FILTER=table::` runs only this. `JUSTITIA_TEST_ROW=WORDS` runs only the rows whose
-//! check or case contains these words; `|` stands between several of them.
+//! `JUSTITIA_TEST_FILTER=table::` runs only this. `JUSTITIA_TEST_ROW=WORDS` runs only the rows whose check or
+//! case contains these words; `|` separates alternatives.
 
 use std::collections::BTreeSet;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -12,44 +12,45 @@ use justitia_doctor::{CheckReport, Report, Subject, Verdict, CHECKS};
 use super::scene::{data_disk, Scene};
 use super::{boots, memory, rest};
 
-/// Longer than anything takes on a loaded machine under emulation.
+/// Longer than any step takes on a loaded machine under emulation.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a pitfall is about.
+/// The subject of a pitfall.
 #[derive(Clone, Copy)]
 pub(crate) enum About {
     Host,
-    /// A group below the scene's top; the top itself if empty.
+    /// A group below the scene's topmost one; the topmost one itself if empty.
     Group(&'static str),
     DataDisk,
     /// The file system mounted at the path the scene noted.
     Mount,
 }
 
-/// How a host gets rid of a pitfall.
+/// The repair of a pitfall.
 #[derive(Clone, Copy)]
 pub(crate) enum Right {
     By(fn(&mut Scene)),
-    /// Only with another boot: the usual one, on which the check must be silent too.
+    /// Only another boot repairs it. On the usual boot the check must find nothing.
     AnotherBoot,
 }
 
-/// A pitfall and the way out of it.
+/// A pitfall and its repair.
 pub(crate) struct Row {
     pub(crate) check: &'static str,
     pub(crate) case: &'static str,
-    /// An error says why this kernel cannot have the pitfall.
+    /// Builds the pitfall. An error is the reason why this kernel cannot have it.
     pub(crate) build: fn(&mut Scene) -> Result<(), String>,
-    /// Between the two looks.
+    /// Time between the two reads.
     pub(crate) seconds: u64,
     pub(crate) about: About,
-    /// Words of the evidence. `{top}` is the path of the scene's groups, `{ram}` the host's memory.
+    /// Words that the evidence contains. `{top}` is the path of the scene's groups, `{ram}` the host's
+    /// memory.
     pub(crate) evidence: &'static [&'static str],
     pub(crate) right: Right,
 }
 
-/// Cases of which no stock kernel in a guest can be an example, and why. Their checks have other
-/// rows, and the modelled host (`src/tests/`) has these.
+/// Cases that no stock kernel in a guest can reproduce, with the reason. Their checks have other rows, and
+/// the fake host (`src/tests/`) covers these cases.
 const NOT_HERE: [(&str, &str, &str); 5] = [
     (
         "kernel-features",
@@ -78,12 +79,12 @@ const NOT_HERE: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// All rows, on whatever boot.
+/// The rows of all boots.
 fn all() -> impl Iterator<Item = Row> {
     usual().chain(boots::poor()).chain(boots::hybrid())
 }
 
-/// Those of the usual boot.
+/// The rows of the usual boot.
 fn usual() -> impl Iterator<Item = Row> {
     memory::rows().into_iter().chain(rest::rows())
 }
@@ -111,7 +112,7 @@ fn every_check_finds_its_pitfall_and_is_silent_when_that_is_put_right() {
     }
 }
 
-/// Goes through rows, each on a scene of its own; all of them, even if one fails.
+/// Runs all rows, each on its own scene, even if one fails.
 pub(crate) fn run(rows: impl IntoIterator<Item = Row>, scene: fn() -> Scene) {
     let only = std::env::var("JUSTITIA_TEST_ROW").unwrap_or_default();
     let mut failed = Vec::new();
@@ -121,7 +122,7 @@ pub(crate) fn run(rows: impl IntoIterator<Item = Row>, scene: fn() -> Scene) {
         if !only.split('|').any(|words| name.contains(words)) {
             continue;
         }
-        // Where the lab wants to follow it.
+        // The lab follows progress in this file.
         if let Some(follow) = std::env::var_os("JUSTITIA_TEST_PROGRESS") {
             let _ = std::fs::write(follow, format!("@lab {name}\n"));
         }
@@ -146,8 +147,8 @@ pub(crate) fn run(rows: impl IntoIterator<Item = Row>, scene: fn() -> Scene) {
     assert!(passed > 0 || !only.is_empty(), "no row was run");
 }
 
-/// Builds the pitfall, waits for the finding, puts it right, waits for silence. Returns the evidence,
-/// or why there can be none.
+/// Builds the pitfall, waits for the finding, repairs it, and waits until the finding is gone. Returns the
+/// evidence. An error is the reason why the kernel cannot have the pitfall.
 fn step_through(row: &Row, mut scene: Scene) -> Result<String, String> {
     (row.build)(&mut scene)?;
     let about = match row.about {
@@ -186,7 +187,7 @@ fn step_through(row: &Row, mut scene: Scene) -> Result<String, String> {
     Ok(said)
 }
 
-/// Asks the doctor until a check's report is as wanted; what it said last if it never is.
+/// Runs the doctor until a check's report satisfies the condition. An error is the last report.
 fn until<T>(
     scene: &Scene,
     seconds: u64,
@@ -207,7 +208,6 @@ fn until<T>(
     }
 }
 
-/// A check of a report.
 pub(crate) fn check<'a>(report: &'a Report, id: &str) -> &'a CheckReport {
     report.checks.iter().find(|check| check.id == id).unwrap()
 }

@@ -1,4 +1,5 @@
-//! The description and the report say the same; names follow the conventions; the documents agree.
+//! Tests that the description matches the report, that names follow the conventions, and that the documents
+//! agree.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,8 +23,8 @@ fn report() -> Report {
     Report::new(&setup, &example::tick(40, 8))
 }
 
-/// Every leaf of a record, with `[]` for the members of a list: its path and whether it is a
-/// number. What is null could be anything.
+/// Every leaf of a record: its path, with `[]` for the members of a list, and whether it is a number. A null
+/// could be of any type.
 fn leaves(value: &Value, path: &str, found: &mut BTreeSet<(String, bool)>) {
     match value {
         Value::Object(fields) => {
@@ -53,7 +54,7 @@ fn reported() -> BTreeSet<(String, bool)> {
 fn every_number_of_the_report_is_described() {
     let described: BTreeSet<&str> = fields().filter_map(|field| field.json).collect();
     for (path, is_number) in reported() {
-        // These are null or words; knobs are described together, and so are the classes of a list.
+        // These are null or words. Knobs are described together, and so are the classes of a list.
         let words = [
             "gate.devices[].lengths[]",
             "groups[].knobs[].prior",
@@ -161,7 +162,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// `JUSTITIA_BLESS=1 cargo test -p justitia-report metrics_page` writes the page anew.
+/// `JUSTITIA_BLESS=1 cargo test -p justitia-report metrics_page` regenerates the page.
 #[test]
 fn the_metrics_page_is_made_from_the_description() {
     let path = root().join("docs/metrics.md");
@@ -175,7 +176,7 @@ fn the_metrics_page_is_made_from_the_description() {
     );
 }
 
-/// All texts under this key, wherever they are.
+/// All strings under this key, at any depth.
 fn texts<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a str>) {
     match value {
         Value::Object(fields) => {
@@ -209,7 +210,7 @@ fn the_dashboard_asks_only_for_metrics_that_exist() {
         .collect();
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     for query in queries {
-        // A label may have a family's name: that of a state set.
+        // A label may have a family's name: the label of a state set.
         for word in query
             .split(|c| !is_name(c))
             .filter(|word| word.starts_with("justitia_"))

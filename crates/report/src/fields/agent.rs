@@ -1,4 +1,4 @@
-//! The agent, the host, its disks, and the plan's writes.
+//! Fields of the agent, the host, its disks, and the plan's writes.
 
 use super::{extra, plain, Field, Get, Kind};
 use crate::status::Report;
@@ -16,7 +16,6 @@ fn word(value: &impl serde::Serialize) -> String {
     text.trim_matches('"').to_owned()
 }
 
-/// About the agent and the host.
 pub(crate) const AGENT: &[Field] = &[
     plain(
         "version",

@@ -1,9 +1,9 @@
-//! The kernel module's gate: not there while the agent does not hold it.
+//! Fields of the kernel module's gate; absent while the agent does not hold it.
 
 use super::{plain, Field, Get, Kind};
 use crate::status::{GateMemberStatus, GateStatus, Report};
 
-/// A value of the gate, if it is held.
+/// A value of the gate; `None`: the agent does not hold it.
 fn gate(report: &Report, get: fn(&GateStatus) -> Option<u64>) -> Option<f64> {
     let value = report.gate.as_ref().and_then(get)?;
     Some(value as f64)
@@ -19,7 +19,6 @@ macro_rules! member {
     };
 }
 
-/// About the gate.
 pub(crate) const GATE: &[Field] = &[
     plain("gate.held", "", "This agent holds the kernel module's gate."),
     plain(

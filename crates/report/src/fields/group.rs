@@ -1,4 +1,4 @@
-//! Each managed group.
+//! Fields of each managed group.
 
 use justitia_policy::color::ColorSource;
 use justitia_policy::rates::CacheRates;
@@ -6,7 +6,7 @@ use justitia_policy::rates::CacheRates;
 use super::{extra, plain, Field, Get, Kind};
 use crate::status::{source_words, Totals, VerdictStatus, WorthStatus};
 
-/// What the verdict says.
+/// A value of the verdict.
 macro_rules! verdict {
     ($get:expr) => {
         Get::Group(|group| {
@@ -16,7 +16,7 @@ macro_rules! verdict {
     };
 }
 
-/// What the verdict says of the group's page cache.
+/// A value of the verdict about the group's page cache.
 macro_rules! cache {
     ($get:expr) => {
         Get::Group(|group| {
@@ -29,7 +29,7 @@ macro_rules! cache {
     };
 }
 
-/// What was counted of the group, in the metric's unit.
+/// A counter of the group, in the metric's unit.
 macro_rules! total {
     ($get:expr) => {
         total!($get, 1.0)
@@ -42,7 +42,7 @@ macro_rules! total {
     };
 }
 
-/// What its curve says.
+/// A value of the group's miss-ratio curve.
 macro_rules! worth {
     ($get:expr) => {
         Get::Group(|group| {
@@ -52,7 +52,6 @@ macro_rules! worth {
     };
 }
 
-/// About each group.
 pub(crate) const GROUP: &[Field] = &[
     plain(
         "groups[].id",

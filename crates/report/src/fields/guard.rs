@@ -1,15 +1,14 @@
-//! The guard.
+//! Fields of the guard; absent while it has nothing to do.
 
 use super::{plain, Field, Get, Kind};
 use crate::status::{GuardStatus, Report};
 
-/// A value of the guard, if there is one.
+/// A value of the guard; `None`: it has nothing to do.
 fn guard(report: &Report, get: fn(&GuardStatus) -> Option<u64>) -> Option<f64> {
     let value = report.guard.as_ref().and_then(get)?;
     Some(value as f64)
 }
 
-/// About the guard: not there while it has nothing to do.
 pub(crate) const GUARD: &[Field] = &[
     plain(
         "guard.reserve_bytes",

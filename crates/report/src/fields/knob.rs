@@ -1,4 +1,4 @@
-//! What each group's knobs hold: one metric for each knob that has one, from the table of knobs.
+//! The values of each group's knobs: one metric for each knob with a gauge in the table of knobs.
 
 use justitia_policy::knob::Knob;
 
@@ -14,7 +14,6 @@ const COUNT: usize = {
     count
 };
 
-/// About each group's knobs.
 pub(crate) const KNOBS: &[Field] = &{
     let mut fields = [extra(""); COUNT];
     let (mut at, mut count) = (0, 0);

@@ -1,29 +1,28 @@
-//! What the kernel module's gate does, as `justitia status --json` and `justitia gate status` print it.
+//! The state of the kernel module's gate, as `justitia status --json` and `justitia gate status` print it.
 //!
-//! The module counts in pages of the kernel; here it is bytes. Counters begin when the module is
-//! loaded, those of a group when it is fed for the first time.
+//! The module counts in pages; the report has bytes. Counters begin when the module is loaded, those of a
+//! group when the agent first sends its weight.
 
 use justitia_cgroup::gate::{Config, Device, GateDevice, GateError, Info, Member, Order, State};
 use rustix::param::page_size;
 use serde::{Deserialize, Serialize};
 
-/// What the module told at the last step.
+/// The module's state at the last step.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
     /// This agent holds it.
     pub held: bool,
-    /// Whether it is closed, thresholds, counters; `None`: it cannot be read.
+    /// State, thresholds and counters; `None`: it cannot be read.
     pub info: Option<Info>,
-    /// Its settings.
     pub config: Config,
     /// The backing devices.
     pub devices: Vec<Device>,
-    /// Each group at each device.
+    /// One member for each group at each device.
     pub members: Vec<Member>,
 }
 
 impl Reading {
-    /// What an open device tells.
+    /// Reads the state through an open `/dev/justitia`.
     pub fn of(device: &dyn GateDevice, held: bool) -> Result<Reading, GateError> {
         let mut reading = Reading {
             held,
@@ -36,37 +35,35 @@ impl Reading {
         Ok(reading)
     }
 
-    /// Of this host's gate, which anybody may hold meanwhile.
+    /// Reads the state of this host's gate without holding it; another process may hold it.
     pub fn beside() -> Result<Reading, GateError> {
         Reading::of(justitia_cgroup::gate::open(false)?.as_ref(), false)
     }
 }
 
-/// The gate.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GateStatus {
-    /// This agent holds it; otherwise it was only looked at.
+    /// The agent holds it; otherwise its state was only read.
     pub held: bool,
-    /// `closed` (writers wait for their turn), or why everybody passes: `disabled`, `no-heartbeat`,
-    /// `no-thresholds`, `open`, or `unknown`.
+    /// `closed` (writers wait for their turn), or the reason why all writers pass: `disabled`,
+    /// `no-heartbeat`, `no-thresholds`, `open`, or `unknown`.
     pub state: String,
-    /// In which order writers wait: `stride`, `aging`, `fifo`.
+    /// Order of the queue: `stride`, `aging`, `fifo`.
     pub order: String,
-    /// Groups it was fed.
+    /// Groups for which it has a weight.
     pub groups: u64,
-    /// The kernel's background threshold; `None`: the module does not know it.
+    /// The kernel's background dirty threshold; `None`: the module does not know it.
     pub background_bytes: Option<u64>,
-    /// Below this much dirty memory the kernel throttles nobody.
+    /// The freerun ceiling: below this much dirty memory the kernel throttles no writer.
     pub freerun_bytes: Option<u64>,
-    /// Dirty and in flight, of all devices together: what it is held at.
+    /// Level at which the gate holds dirty memory and writeback of all devices together.
     pub setpoint_bytes: u64,
-    /// Calls of dirty throttling while it was closed.
+    /// Calls of dirty throttling while the gate was closed.
     pub calls_total: u64,
-    /// Of these, let pass.
+    /// Part of `calls_total` that passed without waiting.
     pub passed_total: u64,
-    /// Times that no heartbeat came.
+    /// Times when no heartbeat came in time.
     pub heartbeats_lost_total: u64,
-    /// The backing devices.
     pub devices: Vec<GateDeviceStatus>,
 }
 
@@ -75,52 +72,50 @@ pub struct GateStatus {
 pub struct GateDeviceStatus {
     /// `MAJOR:MINOR` of the block device, or `bdi:ID`.
     pub device: String,
-    /// What it is held at.
+    /// Level at which the gate holds the device's dirty memory and writeback.
     pub setpoint_bytes: u64,
-    /// Dirty now.
     pub dirty_bytes: u64,
-    /// On their way to the device.
+    /// Under writeback.
     pub writeback_bytes: u64,
     /// Granted and not dirtied yet.
     pub unspent_bytes: u64,
-    /// What may be granted; negative: overdrawn.
+    /// Credits left to grant; negative: overdrawn.
     pub budget_bytes: i64,
-    /// Who waits now.
+    /// Tasks that wait now.
     pub waiting: u64,
-    /// The longest queue so far.
+    /// Length of the longest queue so far.
     pub longest_queue: u64,
     /// Waits that began.
     pub enqueued_total: u64,
     /// Waits that ended with credits.
     pub granted_total: u64,
-    /// Grants to one that had not come first.
+    /// Grants to a waiter that was not the first in the queue.
     pub reordered_total: u64,
-    /// Waits that took too long.
+    /// Waits that ended by timeout.
     pub timed_out_total: u64,
-    /// Waits that ended with the task.
+    /// Waits that ended because the task was killed.
     pub killed_total: u64,
-    /// Times it was opened because it did not get on.
+    /// Times the gate opened for this device because it made no progress.
     pub opened_total: u64,
     /// The longest wait so far.
     pub longest_wait_us: u64,
-    /// How often a waiter that came made the queue this long: 1, 2 to 3, 4 to 7 and so on.
+    /// Histogram of the queue's length at each arrival: 1, 2 to 3, 4 to 7 and so on.
     pub lengths: Vec<u64>,
 }
 
 /// One group at the gate, all devices together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateMemberStatus {
-    /// Its weight there: its own times the gain.
+    /// Its weight at the gate: the group's weight times the feedback's gain.
     pub weight: u64,
     /// Tasks that wait now.
     pub waiting: u64,
     /// Bytes its tasks dirtied.
     pub dirtied_total_bytes: u64,
-    /// Waits.
     pub waits_total: u64,
-    /// Time its tasks waited, added up.
+    /// Sum of its tasks' wait times.
     pub waited_total_us: u64,
-    /// Waits that took too long.
+    /// Waits that ended by timeout.
     pub timed_out_total: u64,
 }
 
@@ -133,7 +128,6 @@ fn signed_page() -> i64 {
 }
 
 impl GateStatus {
-    /// What was read of it.
     pub fn of(reading: &Reading) -> GateStatus {
         let info = reading.info.unwrap_or_default();
         let state = reading.info.map(|info| info.state());
@@ -191,7 +185,7 @@ impl GateDeviceStatus {
 }
 
 impl GateMemberStatus {
-    /// The group of this id; `None`: it has no account at any device.
+    /// Sums a group's members over all devices; `None`: it has no member at any device.
     pub fn of(reading: &Reading, id: u64) -> Option<GateMemberStatus> {
         let mut members = reading
             .members

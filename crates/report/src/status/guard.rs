@@ -1,62 +1,58 @@
-//! What the guard does, as `justitia status --json` prints it.
+//! The state of the guard, as `justitia status --json` prints it.
 
 use serde::{Deserialize, Serialize};
 
 use super::Tick;
 
-/// What was asked of `memory.reclaim` since the agent began.
+/// Totals of writes to `memory.reclaim` since the agent began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// Bytes asked for, by writes that ended.
+    /// Bytes requested by writes that ended.
     pub asked: u64,
-    /// Of that, by writes that the kernel fulfilled.
+    /// Bytes requested by writes that the kernel fulfilled.
     pub taken: u64,
-    /// Writes that it fulfilled in part only (`EAGAIN`).
+    /// Number of writes that the kernel fulfilled only in part (`EAGAIN`).
     pub partial: u64,
 }
 
-/// The guard.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GuardStatus {
-    /// What is to be free above the watermarks: the standing reserve, and what is reserved and not
-    /// taken up yet.
+    /// Memory to keep free above the watermarks: the standing reserve, and reservations that are not taken up
+    /// yet.
     pub reserve_bytes: u64,
-    /// Of that, what is reserved.
+    /// Part of the reserve that is reserved for groups.
     pub reserved_bytes: u64,
-    /// What is free above the watermarks.
+    /// Free memory above the watermarks.
     pub spare_bytes: Option<u64>,
-    /// What the last step found missing.
+    /// Memory missing in the reserve at the last step.
     pub missing_bytes: u64,
-    /// What it asked for.
+    /// Bytes that the last step requested through `memory.reclaim`.
     pub asked_bytes: u64,
-    /// Page cache of the root cgroup and of groups that nobody manages.
+    /// Page cache of the root cgroup and of unmanaged groups.
     pub unmanaged_file_bytes: Option<u64>,
-    /// What of that is theirs while memory is scarce; `None`: nothing bounds it here, because the
-    /// multi-generational LRU would take from protected groups too.
+    /// Page cache left to the root cgroup and to unmanaged groups while memory is scarce. `None`: the guard
+    /// does not bound it, because the multi-generational LRU would take from protected groups too.
     pub unmanaged_share_bytes: Option<u64>,
-    /// Bytes asked of `memory.reclaim` since the agent began, by writes that ended.
+    /// Bytes requested through `memory.reclaim` since the agent began, by writes that ended.
     pub asked_total_bytes: u64,
-    /// Of that, by writes that the kernel fulfilled.
+    /// Bytes requested by writes that the kernel fulfilled.
     pub taken_total_bytes: u64,
-    /// Writes that it fulfilled in part only.
+    /// Number of writes that the kernel fulfilled only in part.
     pub partial_total: u64,
-    /// What is reserved for whom.
     pub reservations: Vec<ReservationStatus>,
 }
 
-/// One reservation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReservationStatus {
     /// Path of the group.
     pub path: String,
-    /// How much.
     pub bytes: u64,
-    /// Until it expires.
+    /// Time until it expires.
     pub left_s: f64,
 }
 
 impl GuardStatus {
-    /// Of a tick; `None`: the guard has nothing to do.
+    /// `None`: the guard has nothing to do.
     pub(super) fn of(tick: &Tick) -> Option<GuardStatus> {
         let guarded = tick.plan.guard?;
         let reservations = tick.snapshot.reservations.iter();

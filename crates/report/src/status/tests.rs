@@ -1,4 +1,4 @@
-//! Reports survive JSON; groups are found by what people call them.
+//! Tests that reports survive JSON, and that groups are found by their names.
 
 use justitia_policy::snapshot::Knobs;
 

@@ -1,42 +1,41 @@
-//! What page cache is worth to a group, in numbers that people compare.
+//! A group's miss-ratio curve in figures for people: the worth of page cache to it.
 
 use justitia_policy::units::Bytes;
 use justitia_policy::worth::Curve;
 use serde::{Deserialize, Serialize};
 
-/// So much more memory is what [`WorthStatus::more_bytes_per_s`] is about.
+/// The additional page cache of [`WorthStatus::more_bytes_per_s`].
 pub const MORE: Bytes = Bytes::mib(64);
 
-/// A group's curve, and what it says of where the group stands. `None`: the curve does not go so far.
+/// A group's curve, and its values at the page cache that the group holds. `None`: outside the range of the
+/// curve.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorthStatus {
-    /// Bytes that its buffered reads ask for per second.
+    /// Bytes per second that its buffered reads request.
     pub asked_bytes_per_s: f64,
-    /// Hit ratio with the page cache that it holds, as the curve has it.
+    /// Hit ratio with the page cache that it holds, from the curve.
     pub now_hit_ratio: Option<f64>,
-    /// With half of that.
+    /// Hit ratio with half of its page cache.
     pub half_hit_ratio: Option<f64>,
-    /// With twice of that.
+    /// Hit ratio with twice its page cache.
     pub twice_hit_ratio: Option<f64>,
-    /// Bytes per second that it would not have to read from a disk with [`MORE`] page cache.
+    /// Bytes per second that it would not read from a disk if it had [`MORE`] additional page cache.
     pub more_bytes_per_s: Option<f64>,
-    /// Beyond this size more memory brings clearly less.
+    /// The knee of the curve: beyond this size more memory brings clearly less.
     pub knee_bytes: Option<u64>,
-    /// The curve, by size.
+    /// The points of the curve in ascending order of size.
     pub points: Vec<WorthPoint>,
 }
 
-/// A point of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct WorthPoint {
-    /// Page cache.
     pub cache_bytes: u64,
-    /// Hit ratio with it, 0 to 1.
+    /// 0 to 1.
     pub hit_ratio: f64,
 }
 
 impl WorthStatus {
-    /// Of a group that holds so much page cache; `None`: not known how much.
+    /// `held`: page cache of the group; `None`: unknown.
     pub(crate) fn new(curve: &Curve, held: Option<Bytes>) -> WorthStatus {
         let at = |cache: Bytes| curve.tells(cache).then(|| curve.at_least(cache));
         let times = |factor| held.and_then(|held| at(held.scale(factor)));

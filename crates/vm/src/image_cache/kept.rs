@@ -1,4 +1,4 @@
-//! One image that is looked after: which blocks were used, and what is dropped of it.
+//! One managed image: the blocks that were used, and the pages to drop.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,28 @@ use crate::policy::Replacement;
 use crate::residency::Resident;
 use crate::track::Book;
 
-/// Blocks that one search for memory looks at before it leaves the rest to the next.
+/// Blocks that one search for memory visits at most; the next search continues from there.
 const MOST_VISITS: u64 = 50_000;
-/// Blocks that are asked about at once, to skip what is not there.
+/// Blocks per residency query, to skip stretches that are not cached.
 const STRIDE: u64 = 64;
 const PAGES: u64 = PAGES_PER_BLOCK as u64;
 
-/// An image and its books.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) image: Image,
     /// `None`: requests are not counted.
     pub(super) book: Option<Book>,
-    /// Processes of the machines that hold it.
+    /// Process IDs of the machines that hold it.
     pub(super) users: Vec<u32>,
     pub(super) resident: Option<Resident>,
     pub(super) dropped_pages: u64,
     pub(super) evicted_pages: u64,
-    /// Blocks to look at, and when each was last found used.
+    /// Blocks to visit, and the time when each was last found used.
     pending: BTreeMap<u64, u64>,
     hand: u64,
 }
 
-/// A run of pages to drop, in the pages of its block.
+/// A run of pages to drop, relative to its block.
 struct Planned {
     block: u64,
     run: Run,
@@ -54,12 +53,12 @@ impl Kept {
         kept
     }
 
-    /// Looks anew at what is cached.
+    /// Reads the image's residency.
     pub(super) fn look(&mut self) {
         self.resident = self.image.resident().ok();
     }
 
-    /// Takes note of the blocks that were used. Cheap: a bit for each block.
+    /// Adds the blocks used since the last call to `pending`. Cheap: it reads one bit for each block.
     pub(super) fn note_used(&mut self, now_ns: u64) {
         if let Some(book) = &self.book {
             let mut used = Vec::new();
@@ -69,7 +68,7 @@ impl Kept {
         }
     }
 
-    /// From now on first requests are not kept: everything that was used before is looked at.
+    /// Adds every block that was ever used to `pending`: from now on first requests are not kept.
     pub(super) fn look_at_all(&mut self, now_ns: u64) {
         if let Some(book) = &self.book {
             let used = (0..book.blocks()).filter(|&block| book.block(block) != [0; 16]);
@@ -77,12 +76,12 @@ impl Kept {
         }
     }
 
-    /// Nothing is dropped on the first request: what was used need not be remembered.
+    /// Clears `pending`: nothing is dropped on the first request.
     pub(super) fn admit_all(&mut self) {
         self.pending.clear();
     }
 
-    /// Drops what was asked for once.
+    /// Drops pages that were requested once.
     pub(super) fn admit_second(&mut self, now_ns: u64) {
         let Some(book) = &self.book else { return };
         let mut planned = Vec::new();
@@ -121,7 +120,7 @@ impl Kept {
         }
     }
 
-    /// Gives up to so many pages; returns how many went.
+    /// Evicts up to `pages` pages; returns how many went.
     pub(super) fn give(&mut self, pages: u64, replacement: Replacement) -> u64 {
         let Some(book) = &self.book else { return 0 };
         let given = match replacement {
@@ -136,8 +135,8 @@ impl Kept {
     }
 }
 
-/// Drops runs, neighbouring ones in one go. Returns the pages that went and the blocks in which
-/// something stayed.
+/// Drops runs, contiguous ones in one call. Returns the number of pages dropped and the blocks in which pages
+/// stayed.
 fn carry_out(image: &Image, book: &Book, planned: &[Planned]) -> (u64, Vec<u64>) {
     let mut dropped = 0;
     let mut unclear = Vec::new();
@@ -174,7 +173,7 @@ fn carry_out(image: &Image, book: &Book, planned: &[Planned]) -> (u64, Vec<u64>)
     (dropped, unclear)
 }
 
-/// Least frequently used, with decay: the hand goes around until enough has gone.
+/// Least frequently used, with decay: the hand goes around until enough pages have gone.
 fn give_least(image: &Image, book: &Book, pages: u64, hand: &mut u64) -> u64 {
     let blocks = book.blocks();
     let mut given = 0;
@@ -209,7 +208,7 @@ fn give_least(image: &Image, book: &Book, pages: u64, hand: &mut u64) -> u64 {
     given
 }
 
-/// LRU-2: pages asked for once, then whole blocks, those used longest ago first.
+/// LRU-2: pages requested once, then whole blocks, least recently used first.
 fn give_oldest(image: &Image, book: &Book, pages: u64) -> u64 {
     let mut aged: Vec<Aged> = Vec::new();
     for from in (0..book.blocks()).step_by(STRIDE as usize) {

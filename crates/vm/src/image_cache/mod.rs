@@ -1,10 +1,11 @@
-//! Looks after the images of all machines: discovers, counts, drops, shares.
+//! Manages the images of all machines: discovers them, counts requests, drops pages, divides memory.
 //!
-//! [`ImageCache::tick`] is one round. What is to be dropped is decided by the pure policy
-//! ([`crate::policy`]); here is only the carrying out. Nothing has to be put back when the
-//! image cache ends: what it dropped the guest or the kernel fetches again when it is wanted.
+//! [`ImageCache::tick`] is one round. The pure policy ([`crate::policy`]) decides which pages go, and this
+//! module drops them. Nothing has to be restored when the image cache ends: the guest or the kernel fetches a
+//! dropped page again when it needs it.
 //!
-//! Units: pages where the policy counts, bytes in the report, nanoseconds of the monotonic clock.
+//! Units: pages in counters, bytes in the division of memory and in the report, nanoseconds of the monotonic
+//! clock.
 
 mod kept;
 mod tell;
@@ -24,23 +25,20 @@ use crate::track::{now_ns, Book, Tracker};
 use crate::Error;
 use kept::Kept;
 
-/// How often machines are looked for.
+/// Interval between two scans for machines.
 const DISCOVER_EVERY: Duration = Duration::from_secs(2);
-/// How often whole images are asked what of them is cached.
+/// Interval between two reads of whole images' residency.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What an image cache is to do.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// The policy.
     pub replacement: Replacement,
-    /// Weights of machines, by name; the others have the default.
+    /// Weights of machines, by name; other machines have the default.
     pub weights: Vec<(String, Weight)>,
-    /// Only look: count nothing, whatever the policy.
+    /// Attach no programs and count nothing, whatever the policy.
     pub only_look: bool,
 }
 
-/// Looks after images.
 #[derive(Debug)]
 pub struct ImageCache {
     processes: Processes,
@@ -50,17 +48,17 @@ pub struct ImageCache {
     settings: Settings,
     machines: Vec<Machine>,
     images: BTreeMap<Identity, Kept>,
-    /// What the last rounds found.
+    /// Result of the last division of memory.
     shares: Shares,
     discovered_ns: Option<u64>,
     looked_ns: Option<u64>,
-    /// Pages that had been fetched by the last round.
+    /// Total of fetched pages at the last round.
     fetched: u64,
-    /// What went wrong last that the image cache can live with.
+    /// The last error that did not stop the image cache.
     complaint: Option<String>,
 }
 
-/// Who may hold how much.
+/// The division of memory; `watermarks` and `held` are in the order of the machines.
 #[derive(Debug, Default)]
 struct Shares {
     memory: Option<Memory>,
@@ -70,10 +68,10 @@ struct Shares {
 }
 
 impl ImageCache {
-    /// Starts: attaches the programs, and takes stock.
+    /// Attaches the programs, discovers machines, and reads the host's memory.
     ///
     /// # Errors
-    /// Environment: requests cannot be counted here, and the settings do not say to only look.
+    /// Environment: requests cannot be counted here, and `only_look` is not set.
     pub fn start(processes: Processes, settings: Settings) -> Result<ImageCache, Error> {
         let tracker = if settings.only_look {
             None
@@ -98,7 +96,6 @@ impl ImageCache {
         Ok(image_cache)
     }
 
-    /// The policy in force.
     pub fn replacement(&self) -> Replacement {
         self.settings.replacement
     }
@@ -114,7 +111,7 @@ impl ImageCache {
         self.settings.replacement = replacement;
     }
 
-    /// What went wrong since this was last asked, in one line; the image cache goes on.
+    /// Takes the last error since the previous call that did not stop the image cache, in one line.
     pub fn complaint(&mut self) -> Option<String> {
         self.complaint.take()
     }
@@ -147,12 +144,11 @@ impl ImageCache {
         Ok(())
     }
 
-    /// What there is to tell.
     pub fn report(&self) -> Report {
         tell::report(self)
     }
 
-    /// Machines and images that came and went.
+    /// Updates the machines and images: adds new ones and removes those that ended.
     fn discover(&mut self, now: u64) -> Result<(), Error> {
         self.discovered_ns = Some(now);
         let known = |identity| self.images.contains_key(&identity);
@@ -196,7 +192,7 @@ impl ImageCache {
                 .map(|machine| machine.pid)
                 .collect();
         }
-        // The paper: what was counted goes with the last who has the image open.
+        // As in the paper: the counts end when the last machine closes the image.
         self.images.retain(|_, kept| {
             if kept.users.is_empty() {
                 if let Some(tracker) = &mut self.tracker {
@@ -219,7 +215,7 @@ impl ImageCache {
         })
     }
 
-    /// Images that have become larger than their books get larger ones.
+    /// Gives a larger book to each image that outgrew its book.
     fn grow(&mut self) {
         let Some(tracker) = &mut self.tracker else {
             return;
@@ -237,7 +233,7 @@ impl ImageCache {
         }
     }
 
-    /// Machines above their watermarks give when memory is short.
+    /// Divides memory. When it is short, takes from machines above their watermarks.
     fn share(&mut self, now: u64) {
         self.shares = Shares::default();
         let host = self.memory.read();
@@ -311,8 +307,8 @@ impl ImageCache {
             .map_or(Weight::DEFAULT, |(_, weight)| *weight)
     }
 
-    /// Takes from each machine what it gives: from its own images, then from those that it shares
-    /// with machines above their watermarks only.
+    /// Takes from each machine what it gives: first from images that it alone holds, then from shared ones.
+    /// An image is spared if any machine that holds it is at or below its watermark.
     fn take(&mut self, machines: &[fairness::Machine], marks: &[Bytes], gives: &[Bytes]) {
         let page = rustix::param::page_size() as u64;
         let above: Vec<u32> = (self.machines.iter().zip(machines).zip(marks))
@@ -336,7 +332,7 @@ impl ImageCache {
     }
 }
 
-/// Pages that an image may come to have: a qcow2 file grows to its disk's size and its tables.
+/// Pages that an image may grow to: a qcow2 file can become as large as its disk and its tables.
 fn pages_to_count(image: &Image) -> Option<u64> {
     let bytes = image.bytes().ok()?;
     let disk = image.qcow2.as_ref().map_or(0, |header| {
@@ -346,7 +342,7 @@ fn pages_to_count(image: &Image) -> Option<u64> {
             .disk_bytes
             .saturating_add(clusters * 10 + 4 * header.cluster_bytes)
     });
-    // A damaged header may say anything; sparse files have ends too.
+    // Bounds the size that the header claims: it may be damaged.
     let disk = disk.min(1 << 46);
     Some(bytes.max(disk).div_ceil(rustix::param::page_size() as u64))
 }

@@ -1,4 +1,4 @@
-//! From an image cache's state to its report.
+//! Builds the report from an image cache's state.
 
 use justitia_policy::units::Bytes;
 
@@ -120,7 +120,7 @@ fn machines_with(image_cache: &ImageCache, held: &Held) -> usize {
     image_cache.machines.iter().filter(with).count()
 }
 
-/// Of the pages asked for, the share that was not fetched; `None` if none was asked for.
+/// Share of requested pages that were not fetched; `None`: none was requested.
 fn hit_ratio(requested: u64, fetched: u64) -> Option<f64> {
     (requested > 0).then(|| 1.0 - fetched.min(requested) as f64 / requested as f64)
 }
@@ -129,7 +129,7 @@ fn bytes(pages: u64) -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// Processor time of this process, seconds.
+/// CPU time of this process, seconds.
 fn cpu_s() -> f64 {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     used.tv_sec as f64 + used.tv_nsec as f64 / 1e9

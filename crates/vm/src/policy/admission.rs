@@ -1,62 +1,61 @@
-//! A page is kept from its second request on.
+//! Admission: a page is kept from its second request on.
 //!
-//! The kernel has put what a guest read into the cache already; what is not to be kept is dropped
-//! soon after. Of a block that was used, [`after_first_request`] are the pages to drop now.
-//! Readahead that nobody asked for yet (count 0) is left alone: the guest is on its way to it. When
-//! a block has been quiet for [`QUIET_MS`], nobody is, and [`when_quiet`] takes it too.
+//! The kernel has already put the page into the cache when the guest's read returns, so a page that is not to
+//! be kept is dropped soon after. [`after_first_request`] lists the pages of a used block to drop now. It
+//! leaves pages of readahead that were not requested yet (count 0), because the guest may be about to read
+//! them. Once a block has been quiet for [`QUIET_MS`], [`when_quiet`] lists these pages too.
 //!
-//! What a guest writes it has: writing is no request, and written pages go once they are clean.
+//! A write is not a request, because the guest has the data; written pages are dropped once they are clean.
 //!
-//! Dirty pages are not dropped and not written early: a block is looked at again until the kernel
-//! has written them in its own time ([`Verdict::Wait`]). Where what is dirty cannot be asked, a
-//! block rests for [`WRITTEN_MS`] after it was last written.
+//! Dirty pages are neither dropped nor written early: a block is visited again until the kernel has written
+//! them back. Where the kernel does not report dirty pages, a block is left alone for [`WRITTEN_MS`] after
+//! its last write ([`Verdict::Wait`]).
 
 use super::pages::{at_least, fresh, runs, Block, Run};
 
-/// A block that was not used for so long, milliseconds, has no reader on the way.
+/// A block unused for this long, in milliseconds, has no reader about to reach its readahead.
 pub const QUIET_MS: u64 = 3_000;
-/// The kernel has written by then what was dirty: `dirty_expire_centisecs` and
-/// `dirty_writeback_centisecs` at their defaults, 30 s and 5 s. Milliseconds.
+/// Milliseconds after which the kernel has written back a dirty page: `dirty_expire_centisecs` plus
+/// `dirty_writeback_centisecs` at their defaults, 30 s and 5 s.
 pub const WRITTEN_MS: u64 = 35_000;
-/// A page that would not go for so long, milliseconds, is somebody's (mapped, or part of a larger
-/// folio that stays).
+/// A page that cannot be dropped for this long, in milliseconds, is in use: mapped, or part of a larger folio
+/// that stays.
 pub const PATIENCE_MS: u64 = 60_000;
 
-/// Pages that were used since the last look and that nobody came back for.
+/// Pages that were used since the last visit and requested at most once.
 pub fn after_first_request(block: &Block) -> Vec<Run> {
     runs(block, |word| fresh(word) & !at_least(word, 2))
 }
 
-/// Pages that nobody came back for: asked for once, or fetched ahead and never asked for.
+/// Pages requested at most once: also those fetched by readahead and never requested.
 pub fn when_quiet(block: &Block) -> Vec<Run> {
     runs(block, |word| at_least(word, 0) & !at_least(word, 2))
 }
 
-/// What is known of a block's use.
+/// The use of a block so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Use {
-    /// Milliseconds since it was last used, or fetched ahead.
+    /// Milliseconds since a page of it was last requested, written or fetched by readahead.
     pub quiet_ms: u64,
     /// Milliseconds since a page of it was last made dirty; `None`: never.
     pub written_ms: Option<u64>,
-    /// Whether what is dirty can be asked of the kernel for each run.
+    /// Whether the kernel reports the dirty pages of each run.
     pub dirty_is_known: bool,
 }
 
-/// What to do with a block now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Not yet: it may be dirty.
+    /// Drop nothing yet: pages may be dirty.
     Wait,
-    /// Drop [`after_first_request`], and look again.
+    /// Drop [`after_first_request`], and visit the block again.
     DropUsed,
-    /// Drop [`when_quiet`]; when that succeeded there is nothing to look for until it is used.
+    /// Drop [`when_quiet`]. If every page went, skip the block until its next use.
     DropQuiet,
-    /// As [`Verdict::DropQuiet`], and leave it alone after it, whatever came of it.
+    /// As [`Verdict::DropQuiet`], but skip the block until its next use even if pages stayed.
     GiveUp,
 }
 
-/// Decides about a block that was used and is not done with.
+/// Decides for a block that is pending: used, and not yet finished.
 pub fn decide(used: &Use) -> Verdict {
     let resting = used.written_ms.is_some_and(|ms| ms < WRITTEN_MS);
     if resting && !used.dirty_is_known {

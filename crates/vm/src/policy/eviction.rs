@@ -1,24 +1,23 @@
-//! Which pages of a machine give when memory is short.
+//! Eviction: which pages of an image go when memory is short.
 //!
-//! Least frequently used with decay: a search goes around the machine's blocks like the hand of a
-//! clock. A page asked for once goes; one asked for more often loses a request and stays. So after
-//! at most [`MOST`](super::pages::MOST) rounds every page that nobody asks for has gone, however
-//! often it was asked for once. A page that went keeps its count: the next request for it is its
-//! second.
+//! Least frequently used with decay: a clock hand goes around the image's blocks. It evicts a page requested
+//! at most once; a page requested more often loses a request and stays. After at most
+//! [`MOST`](super::pages::MOST) rounds without requests every page is evicted, however often it was requested
+//! before. An evicted page keeps its count, so its next request is its second.
 //!
-//! Least recently used, in two classes (LRU-2, as far as counts without times allow): pages asked
-//! for once, the block used longest ago first, then whole blocks in the same order.
+//! Least recently used in two classes (LRU-2, as far as counts without times allow): pages requested at most
+//! once, from the least recently used block on, then whole blocks in the same order.
 
 use super::pages::{at_least, decayed, runs, Block, Mask, Run};
 
-/// What the hand finds in a block: the pages that go, and the words as they are then.
+/// One pass of the hand over a block: the pages to evict, and the decayed words.
 pub fn pass(block: &Block) -> (Vec<Run>, Block) {
     let goes = runs(block, least);
     let after = block.map(|word| decayed(word, at_least(word, 0)));
     (goes, after)
 }
 
-/// Pages asked for at most once.
+/// Pages requested at most once.
 pub fn least(word: u64) -> Mask {
     at_least(word, 0) & !at_least(word, 2)
 }
@@ -26,13 +25,12 @@ pub fn least(word: u64) -> Mask {
 /// A block as LRU-2 sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Aged {
-    /// Which block.
     pub block: u64,
-    /// When it was last used, on any clock that goes forward.
+    /// Time of last use, on any monotonic clock.
     pub used_at: u64,
 }
 
-/// The order in which blocks give: the one used longest ago first.
+/// Sorts blocks in the order of eviction: least recently used first.
 pub fn by_age(blocks: &mut [Aged]) {
     blocks.sort_unstable_by_key(|aged| (aged.used_at, aged.block));
 }

@@ -1,39 +1,37 @@
-//! How much each machine may hold, and who gives when memory is short. Units: bytes.
+//! Fairness: the page cache each machine may hold, and who gives when memory is short. Units: bytes.
 //!
-//! Free memory and page cache together are split in two: one half for everybody, one shared among
-//! the machines, in equal parts or by weight. A machine's part is its low watermark: what it holds
-//! below that is not taken for others. Memory is short when less is free than a reserve; then the
-//! least recently used machine above its watermark gives, down to it, then the next. What is lent
-//! beyond the watermarks is so returned, and a machine that needs nothing holds nothing up.
+//! Half of free memory and page cache is divided among the machines, in equal parts or by weight; the other
+//! half is for everybody. A machine's part is its low watermark: page cache below it is not taken for others.
+//! Memory is short when less is free than a reserve. Then the least recently used machine above its watermark
+//! gives, down to its watermark, then the next one. The division is work-conserving: machines may hold more
+//! than their watermarks, and return the excess only when memory is short.
 //!
-//! The kernel reclaims by its own lights when memory runs out all the same; the reserve is there
-//! so that this comes after us.
+//! The kernel still reclaims by its own rules when memory runs out. The reserve makes this policy act before
+//! the kernel does.
 
 use justitia_policy::units::{Bytes, Weight};
 
-/// A machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
-    /// Its weight; the same for all unless somebody said otherwise.
+    /// The default weight unless the operator gave another.
     pub weight: Weight,
-    /// What the host holds of its images; of shared ones its part.
+    /// Page cache of its images; its part of shared ones.
     pub held: Bytes,
-    /// When it last asked for a page, on any clock that goes forward.
+    /// Time of its last request, on any monotonic clock.
     pub used_at: u64,
 }
 
 /// Memory of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Free.
     pub free: Bytes,
-    /// Page cache, the machines' in it.
+    /// Page cache, the machines' included.
     pub cache: Bytes,
-    /// What the kernel keeps free before it reclaims ([`justitia_policy::snapshot::Host::high_watermark`]).
+    /// Free memory below which kswapd reclaims ([`justitia_policy::snapshot::Host::high_watermark`]).
     pub high_watermark: Bytes,
 }
 
-/// The machines' low watermarks, in their order.
+/// The machines' low watermarks, in the order of `machines`.
 pub fn watermarks(memory: &Memory, machines: &[Machine]) -> Vec<Bytes> {
     let pool = (memory.free + memory.cache).scale(0.5);
     let all: f64 = machines.iter().map(|machine| machine.weight.as_f64()).sum();
@@ -43,14 +41,14 @@ pub fn watermarks(memory: &Memory, machines: &[Machine]) -> Vec<Bytes> {
         .collect()
 }
 
-/// What should be free: twice what the kernel wants, and room for what the machines bring in
-/// until somebody looks again (`intake`), twice; never more than a quarter of what there is.
+/// Memory to keep free: twice the kernel's high watermark, or twice the bytes that the machines fetch between
+/// two rounds (`intake`), whichever is larger; at most a quarter of free memory and page cache.
 pub fn reserve(memory: &Memory, intake: Bytes) -> Bytes {
     let wanted = (memory.high_watermark.scale(2.0)).max(intake.scale(2.0));
     wanted.min((memory.free + memory.cache).scale(0.25))
 }
 
-/// What each machine gives now, in their order.
+/// Bytes that each machine gives now, in the order of `machines`.
 pub fn give(machines: &[Machine], watermarks: &[Bytes], free: Bytes, reserve: Bytes) -> Vec<Bytes> {
     let mut gives = vec![Bytes::ZERO; machines.len()];
     let mut short = reserve - free;
@@ -139,7 +137,7 @@ mod tests {
             prop_assert!(given <= (reserve - memory.free).0);
             let half = (memory.free + memory.cache).scale(0.5);
             prop_assert!(marks.iter().copied().sum::<Bytes>() <= half);
-            // Short of the reserve, nobody keeps anything above its watermark.
+            // If the reserve is not reached, no machine keeps anything above its watermark.
             if Bytes(given) < reserve - memory.free {
                 for ((machine, mark), gives) in machines.iter().zip(&marks).zip(&gives) {
                     prop_assert!(machine.held - *gives <= *mark || machine.held <= *mark);

@@ -1,16 +1,16 @@
-//! What the hypervisor keeps of its virtual machines' disk images (Cacol).
+//! Decides which pages of virtual machines' disk images the host's page cache keeps (Cacol).
 //!
-//! A guest caches what it reads, so the host's copy of it is a duplicate, unless the guest comes
-//! back for the page: then it has evicted it, and will again. So on its first request a page is
-//! served and not kept, on its second it stays ([`admission`]). What stays is ordered by how often
-//! it was asked for, and loses a request each time a search for memory passes it ([`eviction`]).
-//! Memory is shared fairly: half of what is free or cache is the machines', each has a low
-//! watermark of it, and the least recently used machine above its own gives first ([`fairness`]).
+//! A guest caches what it reads, so the host's copy is a duplicate. If the guest requests a page again, it
+//! has evicted its own copy, and will do so again. The first request of a page is therefore served and not
+//! kept, and the second one keeps the page ([`admission`]). Kept pages are ordered by their number of
+//! requests and lose one each time a search for memory passes them ([`eviction`]). Memory is shared fairly
+//! ([`fairness`]): half of free memory and page cache belongs to the machines, each machine has a low
+//! watermark within that half, and the least recently used machine above its watermark gives first.
 //!
-//! [`pages`] is the book of requests: four bits a page, 12.5 MiB for an image of 100 GiB.
+//! [`pages`] counts requests: four bits a page, 12.5 MiB for an image of 100 GiB.
 //!
-//! Source: the paper "Cacol", sections 4.1 and 4.2. Ours: writes are no requests to come back for
-//! (the guest has what it writes), and watermarks may go by weight.
+//! Source: the paper "Cacol", sections 4.1 and 4.2. Two differences are ours: a write is not a request,
+//! because the guest has the data that it writes, and watermarks may follow weights.
 
 pub mod admission;
 pub mod eviction;
@@ -19,26 +19,25 @@ pub mod pages;
 
 use serde::{Deserialize, Serialize};
 
-/// What is done with the host's cache of images.
+/// A policy for the host's cache of images.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Replacement {
-    /// Nothing: the kernel's own.
+    /// The kernel decides alone.
     Default,
-    /// Everything is kept. What has to give: pages asked for once, then the least recently used.
+    /// Everything is kept. Pages requested once are evicted first, then the least recently used.
     Lru2,
-    /// Everything is kept. What has to give: pages asked for least often.
+    /// Everything is kept. The least frequently requested pages are evicted first.
     Lfu,
-    /// Kept on the second request; what has to give: pages asked for least often.
+    /// Pages are kept from the second request on. The least frequently requested are evicted first.
     #[default]
     Justitia,
 }
 
 impl Replacement {
-    /// Their names, as the command and `--json` say them.
+    /// The names in the command line and `--json`.
     pub const NAMES: [&'static str; 4] = ["default", "lru2", "lfu", "justitia"];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Replacement::Default => "default",
@@ -48,7 +47,6 @@ impl Replacement {
         }
     }
 
-    /// The one of this name.
     pub fn named(name: &str) -> Option<Replacement> {
         use Replacement::{Default, Justitia, Lfu, Lru2};
         let all = [Default, Lru2, Lfu, Justitia];

@@ -1,19 +1,17 @@
-//! Requests of pages, counted in four bits each.
+//! Counts the requests of pages, four bits a page.
 //!
-//! A word of 64 bits counts 16 pages, a [`Block`] is 256 of them: 1 MiB of an image where a page
-//! is 4 KiB. Of a page's four bits, three count requests, from 0 (never asked for) to [`MOST`]
-//! (that or more), and the highest, *fresh*, says that it was used since somebody last looked.
+//! A word of 64 bits holds 16 pages, and a [`Block`] 256: 1 MiB of an image where a page is 4 KiB. Three of a
+//! page's four bits count requests, from 0 (never requested) to [`MOST`] (that many or more). The highest
+//! bit, *fresh*, is set by each use and cleared by the reader.
 //!
-//! The kernel side does the same arithmetic (`crates/vm/bpf`); all 16 pages of a word at once, so
-//! that a request of 64 KiB is one atomic operation.
+//! The BPF programs do the same arithmetic (`crates/vm/bpf`). It works on all 16 pages of a word at once, so
+//! a request of 64 KiB is one atomic operation.
 
-/// Pages in a word.
 pub const PAGES_PER_WORD: usize = 16;
 /// Words in a block.
 pub const WORDS: usize = 16;
-/// Pages in a block.
 pub const PAGES_PER_BLOCK: usize = PAGES_PER_WORD * WORDS;
-/// The highest count.
+/// The highest count; it saturates there.
 pub const MOST: u8 = 7;
 
 /// The lowest bit of each page.
@@ -21,13 +19,12 @@ const ONES: u64 = 0x1111_1111_1111_1111;
 /// The fresh bit of each page.
 const FRESH: u64 = ONES << 3;
 
-/// The pages of a block, as words.
 pub type Block = [u64; WORDS];
 
 /// A set of pages of a word: bit `4 * n` stands for page `n`.
 pub type Mask = u64;
 
-/// Pages `from..to` of a word; what is beyond its 16 pages is left out.
+/// Pages `from..to` of a word; pages beyond its 16 are ignored.
 pub fn mask(from: usize, to: usize) -> Mask {
     let below = |page: usize| match page {
         0 => 0,
@@ -37,20 +34,21 @@ pub fn mask(from: usize, to: usize) -> Mask {
     below(to) & !below(from.min(to)) & ONES
 }
 
-/// Each page of the set was requested: one more, up to [`MOST`], and fresh.
+/// Records a request of each page of the set: its count rises by one, up to [`MOST`], and it becomes fresh.
 #[must_use]
 pub fn requested(word: u64, set: Mask) -> u64 {
     let full = word & (word >> 1) & (word >> 2) & ONES;
     (word + (set & !full)) | set << 3
 }
 
-/// Each page of the set was written: fresh, and not asked for, because the guest has it.
+/// Records a write of each page of the set: it becomes fresh. Its count stays, because the guest has the
+/// data.
 #[must_use]
 pub fn written(word: u64, set: Mask) -> u64 {
     word | set << 3
 }
 
-/// Pages asked for at least `count` times.
+/// Pages requested at least `count` times.
 pub fn at_least(word: u64, count: u8) -> Mask {
     let (low, middle, high) = (word & ONES, word >> 1 & ONES, word >> 2 & ONES);
     match count {
@@ -66,43 +64,41 @@ pub fn at_least(word: u64, count: u8) -> Mask {
     }
 }
 
-/// Pages used since somebody last looked.
+/// Pages used since their fresh bits were last cleared.
 pub fn fresh(word: u64) -> Mask {
     word >> 3 & ONES
 }
 
-/// The fresh bits of a set, to be cleared by whoever looked.
+/// The fresh bits of a set, for the reader to clear.
 pub fn fresh_bits(set: Mask) -> u64 {
     (set & ONES) << 3 & FRESH
 }
 
-/// Each page of the set asked for more than once loses one request.
+/// Takes one request from each page of the set that was requested more than once.
 #[must_use]
 pub fn decayed(word: u64, set: Mask) -> u64 {
-    // At least 2, so the subtraction borrows from nobody.
+    // Each count is at least 2, so the subtraction does not borrow from a neighboring page.
     word - (set & at_least(word, 2))
 }
 
-/// How often a page of a block was asked for.
+/// How often a page of a block was requested.
 pub fn count(block: &Block, page: usize) -> u8 {
     (block[page / PAGES_PER_WORD] >> (4 * (page % PAGES_PER_WORD)) & 7) as u8
 }
 
-/// Bytes of counters for an image of this many pages: blocks, each with two times of use.
+/// Bytes of counters for an image of this many pages: its blocks, each with two timestamps.
 pub fn bytes_for(pages: u64) -> u64 {
     pages.div_ceil(PAGES_PER_BLOCK as u64) * (8 * WORDS as u64 + 16)
 }
 
-/// Neighbouring pages `from..to` of a block.
+/// Contiguous pages `from..to` of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
-    /// The first page.
     pub from: usize,
-    /// Behind the last page.
     pub to: usize,
 }
 
-/// The pages that `choose` picks of each word, as runs in order.
+/// The pages that `choose` selects from each word, as runs in ascending order.
 pub fn runs(block: &Block, choose: impl Fn(u64) -> Mask) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (at, &word) in block.iter().enumerate() {
@@ -132,7 +128,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A word after an operation, what that makes of a count, and whether it makes it fresh.
+    /// A word after an operation, the operation's effect on a count, and whether it sets the fresh bit.
     type Operation = (u64, fn(u8) -> u8, bool);
 
     fn nibble(word: u64, page: usize) -> (u8, bool) {

@@ -1,8 +1,8 @@
-//! The counters of an image's pages, mapped into our memory.
+//! Maps the counters of an image's pages into memory.
 //!
-//! A [`Block`] of 256 pages is a record; behind the blocks
-//! lies the summary, a bit for each block that was used since somebody looked. The programs change
-//! words while we do: every word is changed by one atomic operation, here and there.
+//! Each [`Block`] of 256 pages is one record. The summary follows the blocks: one bit for each block, set
+//! when the block is used and cleared by [`Book::take_used`]. The BPF programs change words concurrently, so
+//! both sides change a word by one atomic operation.
 
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
@@ -18,7 +18,7 @@ use crate::policy::pages::{
 };
 
 const RECORD: usize = size_of::<types::block>();
-/// Blocks that one entry of the summary stands for.
+/// Blocks that one entry of the summary covers.
 const SUMMARY_BLOCKS: u64 = (WORDS * 64) as u64;
 
 const _: () = assert!(RECORD == WORDS * 8 + 16);
@@ -32,22 +32,22 @@ pub struct Book {
     entries: u32,
 }
 
-// SAFETY: the mapping is owned, and all access to it is atomic.
+// SAFETY: the mapping is owned, and every access to it is atomic.
 unsafe impl Send for Book {}
 
 impl Book {
-    /// Blocks and entries that a map for so many pages has. `None`: more than a map can have.
+    /// Blocks, and entries with the summary, of a map for `pages` pages. `None`: more than a map can have.
     pub(super) fn size(pages: u64) -> Option<(u32, u32)> {
         let blocks = pages.div_ceil(PAGES_PER_BLOCK as u64).max(1);
         let entries = blocks.checked_add(blocks.div_ceil(SUMMARY_BLOCKS))?;
-        // Fewer blocks than entries.
+        // The cast is safe: there are fewer blocks than entries.
         Some((blocks as u32, u32::try_from(entries).ok()?))
     }
 
     pub(super) fn map(fd: BorrowedFd<'_>, blocks: u32, entries: u32) -> MapResult<Book> {
         let bytes = (entries as usize * RECORD).next_multiple_of(rustix::param::page_size());
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
+        // SAFETY: a new mapping at an address of the kernel's choice; nothing else refers to it.
         let start = unsafe { mmap(null_mut(), bytes, protection, MapFlags::SHARED, fd, 0)? };
         let start = NonNull::new(start.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
         Ok(Book {
@@ -58,7 +58,7 @@ impl Book {
         })
     }
 
-    /// Takes over what another book of the same image counted.
+    /// Copies the counts of another book of the same image, and marks its blocks as used.
     pub(super) fn copy(&self, before: &Book) {
         for block in 0..self.blocks.min(before.blocks) {
             for at in (0..RECORD).step_by(8) {
@@ -72,22 +72,20 @@ impl Book {
         }
     }
 
-    /// Pages that it counts.
     pub fn pages(&self) -> u64 {
         self.blocks * PAGES_PER_BLOCK as u64
     }
 
-    /// Blocks that it counts.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// Memory that it takes, bytes.
+    /// Bytes of memory that the counters take.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
     }
 
-    /// Appends the blocks that were used since this was last asked, in order.
+    /// Appends the blocks used since the last call, in ascending order, and clears the summary.
     pub fn take_used(&self, out: &mut Vec<u64>) {
         for entry in 0..u64::from(self.entries) - self.blocks {
             for word in 0..WORDS {
@@ -105,7 +103,6 @@ impl Book {
         }
     }
 
-    /// Marks a block as used.
     pub fn touch(&self, block: u64) {
         let entry = self.blocks + block / SUMMARY_BLOCKS;
         let word = (block % SUMMARY_BLOCKS / 64) as usize;
@@ -113,7 +110,6 @@ impl Book {
         self.word(at).fetch_or(1 << (block % 64), Ordering::AcqRel);
     }
 
-    /// The counts of a block's pages.
     pub fn block(&self, block: u64) -> Block {
         std::array::from_fn(|word| {
             let at = block as usize * RECORD + word * 8;
@@ -121,8 +117,8 @@ impl Book {
         })
     }
 
-    /// When a page of the block was last asked for and last made dirty, nanoseconds of the
-    /// monotonic clock; 0: never.
+    /// Times when a page of the block was last requested and last dirtied, nanoseconds of the monotonic
+    /// clock; 0: never.
     pub fn times(&self, block: u64) -> (u64, u64) {
         let at = block as usize * RECORD;
         let load = |field| self.word(at + field).load(Ordering::Relaxed);
@@ -132,14 +128,14 @@ impl Book {
         )
     }
 
-    /// The pages of a run have been looked at.
+    /// Clears the fresh bits of a run.
     pub fn clear_fresh(&self, block: u64, run: Run) {
         self.each_word(block, run, |word, set| {
             word.fetch_and(!fresh_bits(set), Ordering::AcqRel);
         });
     }
 
-    /// Each page of the run asked for more than once loses one request.
+    /// Takes one request from each page of the run that was requested more than once.
     pub fn decay(&self, block: u64, run: Run) {
         self.each_word(block, run, |word, set| {
             let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |value| {
@@ -158,18 +154,17 @@ impl Book {
         }
     }
 
-    /// The word at an offset in bytes.
+    /// The word at byte offset `at`.
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at % 8 == 0 && at + 8 <= self.bytes);
-        // SAFETY: within the mapping, which is page-aligned and lives as long as self; any bytes
-        // are a value.
+        // SAFETY: within the mapping, which is page-aligned and lives as long as self; any bits are a value.
         unsafe { self.start.add(at).cast().as_ref() }
     }
 }
 
 impl Drop for Book {
     fn drop(&mut self) {
-        // SAFETY: start and bytes are those of the mapping made in `map`; nothing refers to it.
+        // SAFETY: `start` and `bytes` are those of the mapping made in `map`; nothing refers to it any more.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

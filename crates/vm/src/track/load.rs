@@ -1,10 +1,10 @@
-//! The embedded object, and what libbpf says about it.
+//! Loads the embedded BPF object and captures libbpf's messages.
 
 use std::sync::{Mutex, Once, PoisonError};
 
 use libbpf_rs::{set_print, Object, ObjectBuilder, PrintLevel};
 
-/// An object file as libelf wants it: aligned.
+/// libelf requires an aligned object file.
 #[repr(C, align(8))]
 struct Aligned<const N: usize>([u8; N]);
 
@@ -22,10 +22,11 @@ fn keep(level: PrintLevel, text: String) {
     }
 }
 
-/// Loads the programs that `wanted` names. The error is the line that says why not.
+/// Loads the programs that `wanted` accepts. The error is the line of libbpf's messages that gives the
+/// reason.
 pub(super) fn load(wanted: &dyn Fn(&str) -> bool) -> Result<Object, String> {
     static ONCE: Once = Once::new();
-    // Kept off standard error.
+    // Without this libbpf prints to standard error.
     ONCE.call_once(|| {
         set_print(Some((PrintLevel::Info, keep)));
     });
@@ -52,7 +53,7 @@ pub(super) fn load(wanted: &dyn Fn(&str) -> bool) -> Result<Object, String> {
     })
 }
 
-/// The verifier's last word before its statistics, or else libbpf's first.
+/// The verifier's last line before its statistics, or else libbpf's first line that contains "failed".
 fn reason(said: &[String]) -> Option<String> {
     let verdict = said.iter().position(|line| line.starts_with("processed "));
     let verdict = verdict.and_then(|at| said.get(at.checked_sub(1)?));

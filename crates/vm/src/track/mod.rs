@@ -1,13 +1,13 @@
-//! Who asks for which page of an image: BPF programs count, user space reads memory.
+//! Counts the requests of each page of an image: BPF programs count, and user space reads the mapped
+//! counters.
 //!
-//! Each image has a map of its own, as large as the image ([`Book`]); the records are defined in
-//! `bpf/record.h`, the programs in `bpf/images.bpf.c`. Programs are chosen by trying: behind
-//! `filemap_read` requests are exact; where a kernel cannot attach there, the tracepoint
-//! `mm_filemap_get_pages` tells them; where it has neither there is no tracking, and so no policy
-//! but `default`.
+//! Each image has its own map, sized for its pages ([`Book`]). The records are defined in `bpf/record.h`, the
+//! programs in `bpf/images.bpf.c`. The programs are chosen by trying to attach them: behind `filemap_read`
+//! requests are counted exactly; a kernel that cannot attach there counts at the tracepoint
+//! `mm_filemap_get_pages`. With neither there is no tracking, and no policy but `default`.
 //!
-//! Invariants: links are dropped before the maps they use, and nothing is pinned, so nothing
-//! outlives the [`Tracker`]; an image that is no longer registered costs nothing.
+//! Invariants: links are dropped before the maps they use. Nothing is pinned, so nothing outlives the
+//! [`Tracker`]. An image that is no longer registered costs nothing.
 
 mod book;
 mod load;
@@ -22,7 +22,7 @@ use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, MapType, Object};
 use crate::Error;
 pub use book::Book;
 
-// The definitions of the records in `bpf/record.h`.
+// The Rust types of the records in `bpf/record.h`.
 include!(concat!(env!("OUT_DIR"), "/images.rs"));
 
 pub(crate) use generated::types;
@@ -32,16 +32,16 @@ const _: () = assert!(size_of::<types::image_key>() == 16);
 const _: () = assert!(size_of::<types::image>() == 64);
 const _: () = assert!(size_of::<types::machine>() == 24);
 
-/// Flags of the images' maps (`include/uapi/linux/bpf.h`): `MMAPABLE`, `INNER_MAP`.
+/// Flags of the images' maps: `BPF_F_MMAPABLE` and `BPF_F_INNER_MAP` (`include/uapi/linux/bpf.h`).
 const BOOK_FLAGS: u32 = 1 << 10 | 1 << 12;
 
-/// Images that can be counted: `MAX_IMAGES` of `bpf/images.bpf.c`.
+/// `MAX_IMAGES` of `bpf/images.bpf.c`.
 const MAX_IMAGES: u32 = 1024;
 
-/// What every tier runs.
+/// Programs that every tier attaches.
 const ALWAYS: [&str; 2] = ["page_added", "page_written"];
 
-/// How the kernel knows a file.
+/// The kernel's identity of a file: `struct image_key` of `bpf/record.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     dev: u64,
@@ -57,7 +57,6 @@ impl Key {
         }
     }
 
-    /// A block device.
     pub fn block_device(major: u32, minor: u32) -> Key {
         Key {
             dev: u64::MAX,
@@ -78,14 +77,14 @@ fn kernel_device(major: u32, minor: u32) -> u64 {
     u64::from(major) << 20 | u64::from(minor)
 }
 
-/// Where requests are counted.
+/// The hook at which requests are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
-    /// Behind `filemap_read`: each request, exactly.
+    /// By fexit of `filemap_read`: every request, exactly.
     Function,
-    /// At `mm_filemap_get_pages`, where there is no attaching behind functions. Not seen: a request
-    /// within the one that the same thread made just before, with the same end; and of a request
-    /// that has to wait for pages, sometimes the ones before these.
+    /// At the tracepoint `mm_filemap_get_pages`, on kernels that cannot attach behind functions. It misses a
+    /// request that lies within the same thread's previous one and has the same end. When a request waits for
+    /// a page, it sometimes misses the pages before that one.
     Tracepoint,
 }
 
@@ -107,53 +106,52 @@ impl Tier {
     }
 }
 
-/// What was counted of an image. Pages.
+/// Counters of an image, in pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ImageCounts {
-    /// Asked for by machines.
+    /// Requested by machines.
     pub requested: u64,
-    /// Of these, asked for before.
+    /// Part of `requested` that had been requested before.
     pub again: u64,
-    /// Brought into the page cache to be read.
+    /// Brought into the page cache by reads and readahead, not by writes.
     pub fetched: u64,
-    /// Asked for by processes that are no machines.
+    /// Requested by processes that are not machines.
     pub foreign: u64,
-    /// Asked for or written, and not counted.
+    /// Requested or written, but not counted.
     pub lost: u64,
-    /// When a machine last asked, nanoseconds of the monotonic clock; 0: never.
+    /// Time of the last request of a machine, nanoseconds of the monotonic clock; 0: never.
     pub used_ns: u64,
 }
 
-/// What a machine asked for. Pages.
+/// Counters of a machine, in pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MachineCounts {
-    /// Asked for.
     pub requested: u64,
-    /// Of these, asked for before, by it or by another machine.
+    /// Part of `requested` that had been requested before, by this machine or another.
     pub again: u64,
-    /// When it last asked, nanoseconds of the monotonic clock; 0: never.
+    /// Time of its last request, nanoseconds of the monotonic clock; 0: never.
     pub used_ns: u64,
 }
 
-/// The programs, attached.
+/// The attached programs and their maps.
 pub struct Tracker {
-    /// Before the object: programs are detached first.
+    /// Declared before `object`, so that the programs are detached before their maps go.
     links: Vec<Link>,
     object: Object,
     tier: Tier,
     places: Places,
 }
 
-/// Which of the programs' maps counts which image.
+/// The slots of the map `books`, one for each image.
 #[derive(Debug, Default)]
 struct Places {
     of: BTreeMap<Key, u32>,
-    /// Places go around: a program may still be counting for who had one before.
+    /// Slots are assigned round-robin: a program may still count for the previous owner of a freed slot.
     next: u32,
 }
 
 impl Places {
-    /// A place that nobody has. `None`: all are taken.
+    /// A free slot. `None`: all are taken.
     fn free(&mut self) -> Option<u32> {
         let mut around = (0..MAX_IMAGES).map(|step| (self.next + step) % MAX_IMAGES);
         let place = around.find(|place| !self.of.values().any(|taken| taken == place))?;
@@ -163,17 +161,17 @@ impl Places {
 }
 
 impl Tracker {
-    /// Loads and attaches what this kernel takes.
+    /// Loads and attaches the programs of the best tier that this kernel accepts.
     ///
     /// # Errors
-    /// Environment: neither way to see requests works here; the remedy says what is missing.
+    /// Environment: no tier works here; the error names the reason and a remedy.
     pub fn open() -> Result<Tracker, Error> {
         if !justitia_cgroup::has_btf(None) {
             return Err(refused("the kernel has no type information (BTF)"));
         }
         Tracker::attach(Tier::Function).or_else(|first| {
             Tracker::attach(Tier::Tracepoint).map_err(|second| {
-                // Both: which of them should have worked here is the kernel's to know.
+                // Report both reasons: which tier should have worked here is not known.
                 refused(&if first == second {
                     first
                 } else {
@@ -183,10 +181,10 @@ impl Tracker {
         })
     }
 
-    /// Loads and attaches a certain tier.
+    /// Loads and attaches the programs of this tier.
     ///
     /// # Errors
-    /// Environment: this kernel does not take it.
+    /// Environment: this kernel does not accept it.
     pub fn with(tier: Tier) -> Result<Tracker, Error> {
         Tracker::attach(tier).map_err(|reason| refused(&reason))
     }
@@ -210,17 +208,17 @@ impl Tracker {
         })
     }
 
-    /// Where requests are counted.
     pub fn tier(&self) -> Tier {
         self.tier
     }
 
-    /// Programs that are attached.
+    /// Number of attached programs.
     pub fn attached(&self) -> usize {
         self.links.len()
     }
 
-    /// Counts an image of so many pages from now on; with a book of before, its counts go on.
+    /// Starts counting an image of `pages` pages. With `before`, the image's previous book, the new book
+    /// continues its counts.
     ///
     /// # Errors
     /// Too many images, or no memory.
@@ -251,7 +249,7 @@ impl Tracker {
             ..self.counts(key).unwrap_or_default()
         };
         let fd = map.as_fd().as_raw_fd().to_ne_bytes();
-        // The pages first: a program that finds the image finds them too.
+        // First the book, then the image: a program that finds the image must find its book.
         self.map("books")
             .update(&place.to_ne_bytes(), &fd, MapFlags::ANY)
             .map_err(|error| said(&error))?;
@@ -266,21 +264,21 @@ impl Tracker {
         Ok(book)
     }
 
-    /// Counts it no longer.
+    /// Stops counting an image.
     pub fn forget(&mut self, key: Key) {
-        // It may never have got in.
+        // It may never have been registered.
         if let Some(place) = self.places.of.remove(&key) {
             let _ = self.map("images").delete(&key.bytes());
             self.vacate(place);
         }
     }
 
-    /// Lets the map in this place go.
+    /// Removes the map in this slot.
     fn vacate(&self, place: u32) {
         let _ = self.map("books").delete(&place.to_ne_bytes());
     }
 
-    /// Takes requests of this process for a machine's.
+    /// Counts requests of this process as a machine's.
     ///
     /// # Errors
     /// Too many machines.
@@ -294,12 +292,11 @@ impl Tracker {
             })
     }
 
-    /// No longer.
     pub fn remove_machine(&self, pid: u32) {
         let _ = self.map("machines").delete(&pid.to_ne_bytes());
     }
 
-    /// What was counted of an image since it was registered.
+    /// Counters of an image since it was registered. `None`: not registered.
     pub fn image(&self, key: Key) -> Option<ImageCounts> {
         let record = self.counts(key)?;
         Some(ImageCounts {
@@ -312,7 +309,7 @@ impl Tracker {
         })
     }
 
-    /// What a machine asked for since it was added.
+    /// Counters of a machine since it was added. `None`: not added.
     pub fn machine(&self, pid: u32) -> Option<MachineCounts> {
         let found = self
             .map("machines")
@@ -328,7 +325,8 @@ impl Tracker {
     fn counts(&self, key: Key) -> Option<types::image> {
         let found = self.map("images").lookup(&key.bytes(), MapFlags::ANY);
         let words: [u64; 8] = words(&found.ok()??)?;
-        // SAFETY: the record is made of u64 alone, and of as many (asserted above).
+        // SAFETY: `types::image` is plain integers of 64 bytes in total (asserted above); any bits are a
+        // value.
         Some(unsafe { std::mem::transmute::<[u64; 8], types::image>(words) })
     }
 
@@ -356,7 +354,7 @@ fn refused(reason: &str) -> Error {
 }
 
 fn image_bytes(record: &types::image) -> [u8; size_of::<types::image>()] {
-    // SAFETY: plain old data of u64 alone, without padding.
+    // SAFETY: plain integers without padding.
     unsafe { std::mem::transmute_copy(record) }
 }
 
@@ -371,13 +369,12 @@ fn words<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     Some(words)
 }
 
-/// The kernel's monotonic clock, on which the programs note times: nanoseconds.
+/// Nanoseconds of the monotonic clock, as the programs record them.
 pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// What went wrong with a map's memory.
 pub(crate) type MapResult<T> = io::Result<T>;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What the tests share: files on a disk, and a process that is taken for a virtual machine.
+//! Shared by the tests: files on a disk, and a process that discovery takes for a virtual machine.
 //!
-//! The machine is this test program under the name of QEMU's: discovery goes by the name of the
-//! program that a process runs. It does what it is told on its standard input, line by line.
+//! The machine is a copy of this test program under the name of one of QEMU's, because discovery goes by the
+//! name of the program that a process runs. It executes commands from its standard input, one per line.
 
 #![allow(dead_code)]
 
@@ -11,14 +11,12 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
-/// The test that is the machine's program.
+/// The test that runs as the machine's program.
 const PROGRAM: &str = "the_program_of_a_machine";
-/// The images, separated by colons.
+/// Environment variable with the machine's images, separated by colons.
 const IMAGES: &str = "JUSTITIA_TEST_IMAGES";
 
-/// A process that is taken for a machine.
 pub(crate) struct Machine {
     child: Child,
     stdin: ChildStdin,
@@ -26,7 +24,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Starts one that holds these images open, for reading and writing.
+    /// Starts a machine that holds these images open for reading and writing.
     pub(crate) fn start(dir: &Path, images: &[&Path]) -> Machine {
         let program = dir.join("qemu-system-test");
         if !program.exists() {
@@ -49,7 +47,6 @@ impl Machine {
         machine
     }
 
-    /// Its process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -59,7 +56,7 @@ impl Machine {
         self.tell(&format!("read {image} {from} {to}"));
     }
 
-    /// Writes pages of an image in one call, each byte the same.
+    /// Writes pages `from..to` of an image in one call, filled with `byte`.
     pub(crate) fn write(&mut self, image: usize, from: u64, to: u64, byte: u8) {
         self.tell(&format!("write {image} {from} {to} {byte}"));
     }
@@ -69,7 +66,7 @@ impl Machine {
         self.answer();
     }
 
-    /// The harness of the machine's own test program prints lines too.
+    /// Reads up to the answer: the test harness of the machine's program prints lines too.
     fn answer(&mut self) {
         let mut line = String::new();
         while !line.ends_with("@done\n") {
@@ -78,7 +75,7 @@ impl Machine {
         }
     }
 
-    /// As a power cut: SIGKILL.
+    /// Ends the machine like a power failure: SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -92,7 +89,7 @@ impl Drop for Machine {
     }
 }
 
-/// What the machine does.
+/// The machine's program.
 pub(crate) fn be_a_machine() {
     let Ok(images) = std::env::var(IMAGES) else {
         return;
@@ -116,13 +113,13 @@ pub(crate) fn be_a_machine() {
     }
 }
 
-/// A directory on a disk: where temporary files are, unless that is memory.
+/// A temporary directory. It is on a disk unless the system's directory for temporary files is a tmpfs.
 pub(crate) fn scratch() -> tempfile::TempDir {
     let dir = std::env::temp_dir();
     tempfile::tempdir_in(dir).unwrap()
 }
 
-/// An image of so many pages, written out and out of the page cache.
+/// An image of `pages` pages, written back and dropped from the page cache.
 pub(crate) fn image(dir: &Path, name: &str, pages: u64) -> PathBuf {
     let path = dir.join(name);
     let mut file = File::create(&path).unwrap();
@@ -133,21 +130,20 @@ pub(crate) fn image(dir: &Path, name: &str, pages: u64) -> PathBuf {
     path
 }
 
-/// Writes a file out and takes it out of the page cache.
+/// Writes a file back and drops it from the page cache.
 pub(crate) fn cool(file: &File) {
     file.sync_all().unwrap();
     rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
 }
 
-/// Everything in a file.
 pub(crate) fn contents(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     File::open(path).unwrap().read_to_end(&mut bytes).unwrap();
     bytes
 }
 
-/// Brings pages in, as somebody who is no machine: what a machine asks for then is there, and each
-/// tier counts it exactly.
+/// Reads pages into the page cache from a process that is not a machine. Later requests of a machine then hit
+/// the cache, and each tier counts them exactly.
 pub(crate) fn warm(path: &Path, from: u64, to: u64) {
     let mut bytes = vec![0; ((to - from) * PAGE) as usize];
     let file = File::open(path).unwrap();

@@ -1,4 +1,4 @@
-//! The text follows its format, whatever groups are called.
+//! Tests that the text follows its format, whatever the names of groups.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -24,10 +24,11 @@ fn text(tick: &Tick) -> String {
     Scrape::new(Format::OpenMetrics, report(tick), Own::default()).collect()
 }
 
-/// The labels of a group of the example.
+/// Labels of a group in the example.
 const DB: &str = "group=\"/app/db\",kind=\"group\",name=\"db\"";
 
-/// Families by name and samples as name, labels, value: a reader of its own, strict.
+/// The result of an independent, strict parser: types of families by name, and samples as name, labels and
+/// value.
 struct Read {
     kinds: HashMap<String, String>,
     samples: Vec<(String, String, f64)>,
@@ -179,7 +180,7 @@ fn names_of_groups_are_escaped() {
 #[test]
 fn no_two_samples_are_the_same_series() {
     let mut tick = example::tick(3, 8);
-    // Another group took over the path while the report was made.
+    // Another group replaced the first one at its path while the report was made.
     let twice = tick.snapshot.groups[0].path.clone();
     tick.snapshot.groups[1].path = twice;
     let read = read(&text(&tick));

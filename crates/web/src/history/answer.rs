@@ -1,6 +1,7 @@
 //! The history as JSON, for `/api/history`.
 //!
-//! Rows of numbers, not records: a page that is opened gets ten minutes of 32 groups at once.
+//! The values are rows of numbers, not records, for size: a page that is opened gets ten minutes of 32 groups
+//! at once.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,8 +14,8 @@ use serde::Serialize;
 use super::{Decision, History, Rest, Sample};
 
 impl History {
-    /// What came after tick `since`, as JSON; times as they are by the clock that shows `now`, and
-    /// how long ago the last step was.
+    /// Points and decisions after tick `since`, as JSON. `now` converts times to the system clock; `age` is
+    /// the time since the last step.
     pub(crate) fn json(
         &self,
         report: &Report,
@@ -70,7 +71,7 @@ impl History {
     }
 }
 
-/// Four digits after the point are enough for a figure, and shorter to send.
+/// Rounds to four decimals, which suffice for a figure and are shorter to send.
 fn digits(value: f32) -> f32 {
     (value * 1e4).round() / 1e4
 }
@@ -131,7 +132,7 @@ fn decision_json(decision: &Decision, now: (Instant, SystemTime)) -> DecisionJso
     }
 }
 
-/// The kind of a reason: with id and knob it names a decision.
+/// The kind of a reason. With ID and knob it identifies a decision.
 fn why(reason: &Reason) -> String {
     let record = serde_json::to_value(reason).unwrap_or_default();
     record["why"].as_str().unwrap_or_default().to_owned()
@@ -149,7 +150,7 @@ struct Answer<'a> {
     decisions: Vec<DecisionJson<'a>>,
 }
 
-/// The id as text: scripts cannot hold all numbers of 64 bits.
+/// The ID is text, because JavaScript cannot represent all 64-bit numbers.
 #[derive(Serialize)]
 struct Name<'a> {
     id: String,

@@ -1,4 +1,4 @@
-//! The history is right, and small.
+//! Tests the history's values and its bounds.
 
 use std::time::UNIX_EPOCH;
 
@@ -16,7 +16,7 @@ fn report(tick: &Tick) -> Report {
     testing::report(tick, Duration::from_secs(1))
 }
 
-/// A history of so many seconds with a tick each, and the time after it.
+/// A history of `ticks` ticks, one a second, and the time after the last.
 fn history(ticks: u64, groups: usize) -> (History, Instant) {
     let mut history = History::default();
     let mut at = Instant::now();
@@ -34,7 +34,7 @@ fn json(history: &History, since: u64, now: Instant) -> Json {
     serde_json::from_str(&text).unwrap()
 }
 
-/// A named value of a group's row in a point.
+/// The value of a column in a group's row of a point.
 fn cell<'a>(answer: &'a Json, point: usize, path: &str, column: &str) -> &'a Json {
     let groups = answer["groups"].as_array().unwrap();
     let group = groups
@@ -154,7 +154,7 @@ fn with_many_groups_the_largest_have_places_and_the_sum_is_kept() {
 fn groups_of_equal_size_do_not_take_turns() {
     let mut history = History::default();
     let mut at = Instant::now();
-    // Bandwidths have settled by then, but for a noise of some percent.
+    // By then bandwidths have settled, except for noise of some percent.
     for count in 1000..1060 {
         history.push(&report(&example::tick(count, 300)), at);
         at += Duration::from_secs(1);
@@ -172,7 +172,7 @@ fn memory_is_bounded_in_time_and_in_groups() {
         .points
         .iter()
         .all(|point| point.groups.len() <= GROUPS));
-    // Names are shared by the points, and die with them.
+    // Points share the names, which are freed with the last point.
     let first = &history.points[0].groups[0];
     assert!(Arc::strong_count(&first.path) > 100);
 }

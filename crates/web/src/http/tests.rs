@@ -1,4 +1,4 @@
-//! What is let in, and what every answer says.
+//! Tests which requests are accepted, and the headers of every answer.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-// The page: asks the agent once an interval for what is new, and shows it. Works on with what it
-// has when the agent goes away, and says since when.
+// The page: requests new data once an interval and shows it. When the agent goes away, it keeps showing the
+// last data and says since when.
 
 import { Chart, ramp, spark, swatch } from "./charts.js";
 import { Curves, flatFrom } from "./curves.js";
@@ -28,7 +28,7 @@ function fraction(value) {
   return value < 1 ? `1/${1 / value}` : String(value);
 }
 
-// A power of two, or three quarters of one: both divide into four round marks.
+// The top of an axis is a power of two or three quarters of one: both divide into four round marks.
 function roundTop(values) {
   const top = Math.max(1 << 20, ...values.filter((value) => value !== null));
   const power = 2 ** Math.ceil(Math.log2(top));
@@ -71,7 +71,7 @@ async function run() {
   }
 }
 
-// Live, waiting, stuck or gone.
+// Shows the agent's state: live, waiting, stuck or gone.
 function tellState() {
   let [kind, words] = ["live", "live"];
   const interval = data.report?.interval_s ?? 1;
@@ -83,7 +83,7 @@ function tellState() {
   else if (age === null) [kind, words] = ["wait", "the agent has not taken its first step yet"];
   else if (age > Math.max(1, 3 * interval)) [kind, words] = ["gone", `the agent is stuck, its last step was ${span(age)} ago`];
   $("state").className = `state ${kind}`;
-  // Setting it anew would have it read out anew.
+  // A screen reader would read an unchanged text out again.
   if ($("state-text").textContent !== words) $("state-text").textContent = words;
   document.querySelector("main").classList.toggle("stale", kind === "gone");
 }

@@ -1,6 +1,5 @@
-// Two kinds of figure over time: areas stacked on each other, and lines. Drawn as SVG, element by
-// element, in pixels of the place there is. A figure takes the arrow keys: left and right move the
-// time that is read out.
+// Two kinds of figure over time: stacked areas, and lines. They are drawn as SVG, element by element, in
+// pixels of the available space. The left and right arrow keys move the time that is read out.
 
 import { clock, element } from "./format.js";
 
@@ -14,7 +13,7 @@ export function svg(tag, attributes, text) {
   return made;
 }
 
-// A ramp of rising lightness (after viridis) by rank: its order shows without color too.
+// A color ramp by rank (after viridis). Its lightness rises, so the order shows without color too.
 const STOPS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 export function ramp(rank, count, dark) {
   const [from, to] = dark ? [0.16, 0.97] : [0.04, 0.9];
@@ -26,7 +25,7 @@ export function ramp(rank, count, dark) {
 
 export const n = (value) => value.toFixed(1);
 
-// All figures show the same moment when one of them is pointed at.
+// While the pointer is on one figure, all figures show the same moment.
 const charts = [];
 let moment = null;
 let pointed = null;
@@ -167,7 +166,7 @@ export class Chart {
     }
   }
 
-  // Runs of points without a gap: [from, to] of indices where all of `known` holds.
+  // Runs of points without a gap: index ranges [from, to] in which `known` holds everywhere.
   runs(known) {
     const { times } = this.model;
     const gap = this.model.gapMs;
@@ -191,7 +190,7 @@ export class Chart {
     const { times } = this.model;
     const points = [];
     for (let at = from; at <= to; at += 1) points.push(`${n(this.x(times[at]))} ${n(this.y(values[at] ?? 0))}`);
-    // A point that stands alone is as wide as a second, or it could not be seen.
+    // An isolated point is drawn one second wide, to be visible.
     if (from === to) points.push(`${n(this.x(times[to] + 1000))} ${n(this.y(values[to] ?? 0))}`);
     return (back ? points.reverse() : points).join("L");
   }
@@ -204,7 +203,7 @@ export class Chart {
       const d = runs.map((run) => `M${this.path(tops.measured[rank], run)}L${this.path(below, run, true)}Z`).join("");
       if (d) this.svg.append(svg("path", { d, fill: one.color, class: dimmed(one, picked, "band"), "data-id": one.id }));
     });
-    // The upper edge of a picked group and the one below it are its own.
+    // A picked group has two borders: its upper edge, and the upper edge of the group below it.
     const all = () => this.apart(series.map((_, rank) => rank).slice(0, -1), tops.promised);
     const shown = picked ? series.flatMap((one, rank) => (one.id === picked ? [rank - 1, rank] : [])) : all();
     const dashes = shown.filter((rank) => rank >= 0 && rank < series.length).map((rank) => {
@@ -214,7 +213,7 @@ export class Chart {
     if (dashes) this.svg.append(svg("path", { d: dashes, class: "border-under" }), svg("path", { d: dashes, class: "border" }));
   }
 
-  // Of many borders those that are some pixels apart, from the bottom up.
+  // Selects borders at least five pixels apart, from the bottom up.
   apart(ranks, promised) {
     const last = this.model.times.length - 1;
     let below = this.bottom;
@@ -240,7 +239,7 @@ export class Chart {
     }
   }
 
-  // Names at the right end, where each area or line ends, pushed apart.
+  // Draws names at the right end of each area or line, moved apart.
   names(tops) {
     const { series, times, picked } = this.model;
     const last = times.length - 1;
@@ -269,7 +268,7 @@ export class Chart {
     }
   }
 
-  // The values at one point of time, in words.
+  // The values at one point in time, in words.
   words(at) {
     const { series, times } = this.model;
     if (at < 0 || this.model.none) return `${this.title}: ${this.model.none || "nothing seen yet"}`;
@@ -308,7 +307,8 @@ export class Chart {
   }
 }
 
-// The ends of paths tell groups apart; what is cut at its end already keeps its front.
+// Cuts the front of a name, because the ends of paths distinguish groups. A name whose end was already cut
+// keeps its front.
 function cut(name) {
   if (name.length <= 14) return name;
   return name.endsWith("…") ? name.slice(0, 13) + "…" : "…" + name.slice(-13);

@@ -1,11 +1,11 @@
-// A figure over sizes of page cache: the miss-ratio curve of each group, and where the group stands on it.
+// A figure over sizes of page cache: the miss-ratio curve of each group, and the group's place on it.
 
 import { dimmed, n, svg } from "./charts.js";
 import { bytes, percent } from "./format.js";
 
 const STEPS = [0, 0.25, 0.5, 0.75, 1];
 
-// Where a curve becomes flat: it may go on so up to the host's memory.
+// The size from which on a curve is flat. The flat part may extend up to the host's memory.
 export const flatFrom = ({ points }) => points.find((at) => at.hit_ratio === points.at(-1).hit_ratio).cache_bytes;
 
 export class Curves {
@@ -50,7 +50,7 @@ export class Curves {
       line.append(svg("title", {}, words(one)));
       this.svg.append(svg("path", { d, class: dimmed(one, picked, "casing") }), line);
     }
-    // Above all lines.
+    // The dots are drawn above all lines.
     for (const one of series) {
       const ratio = one.worth.now_hit_ratio;
       if (typeof ratio !== "number" || typeof one.held !== "number") continue;

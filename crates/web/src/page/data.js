@@ -1,11 +1,11 @@
-// What the agent told: the history, kept up by asking for what is new; the last report; and the
-// choice of groups that the figures draw.
+// The agent's data: the history, updated by requests for new points; the last report; and the choice of
+// groups for the figures.
 
 const WINDOW_MS = 600_000;
 const POINTS = 600;
 const DECISIONS = 200;
 export const SERIES = 20;
-// A group that contended lately still counts as contending: it would flicker otherwise.
+// Points for which a group still counts as contending after it contended. Without this it would flicker.
 const LATELY = 5;
 
 export class Data {
@@ -14,7 +14,7 @@ export class Data {
   report = null;
   start = null;
   ageS = null;
-  // How far this clock is behind the agent's.
+  // The agent's clock minus this clock.
   skewMs = 0;
 
   last() {
@@ -27,7 +27,7 @@ export class Data {
     return tick;
   }
 
-  // Takes an answer of /api/history; false if it is of another agent, so all must be asked anew.
+  // Adds an answer of /api/history; false: it is from another agent, so the whole history must be requested.
   take(answer) {
     if (this.start !== null && this.start !== answer.since_unix_s) {
       this.points = [];
@@ -72,8 +72,8 @@ export class Data {
 
 const plus = (sum, value) => (value === null || value === undefined ? sum : (sum ?? 0) + value);
 
-// The groups to draw: those with most of the bandwidth or of the page cache over the window, lightest
-// weight first as in the stacks.
+// The groups to draw: those with most of the bandwidth or of the page cache over the window, lowest weight
+// first as in the stacks.
 export function pick(points) {
   const score = new Map();
   for (const point of points) {
@@ -94,7 +94,7 @@ export function pick(points) {
   return chosen.map(([id, { path }]) => ({ id, path }));
 }
 
-// One value per point of each chosen group, and of all others together.
+// One value per point for each chosen group, and one for all others together.
 function columns(points, series, get, rest) {
   const own = series.map(({ id }) => points.map((point, at) => {
     const group = point.groups.get(id);
@@ -111,7 +111,7 @@ function columns(points, series, get, rest) {
   return { own, others };
 }
 
-// Shares of bandwidth and the shares the weights promise, of the contending groups or of all.
+// Measured shares of bandwidth and the shares by weight, of the contending groups or of all.
 export function shares(points, series, who) {
   const counts = (group, at, id) => {
     if (who === "all") return group.bytes_per_s > 0;

@@ -1,4 +1,4 @@
-// Numbers and names as people read them. What is not known is a dash, never zero.
+// Formats numbers and names for people. An unknown value is a dash, never zero.
 
 export const DASH = "–";
 
@@ -23,7 +23,7 @@ export function bytes(value) {
   return value.toFixed(at > 0 && value < 100 ? 1 : 0) + " " + units[at];
 }
 
-// 10^6 bytes a second, as the commands print it.
+// In 10^6 bytes per second, as the commands print it.
 export function rate(value) {
   if (!known(value)) return DASH;
   const mb = value / 1e6;
@@ -50,18 +50,18 @@ export function clock(unixMs) {
   return new Date(unixMs).toLocaleTimeString("en-GB");
 }
 
-// A knob's value: limits of memory in bytes, all else as it is.
+// A knob's value: memory limits are formatted as sizes, all other values are left as they are.
 export function knob(name, value) {
   if (value === null || value === undefined) return DASH;
   return name.startsWith("memory.") && /^\d+$/.test(value) ? bytes(Number(value)) : value;
 }
 
-// Long hexadecimal names of containers say nothing after their first twelve digits.
+// The first twelve digits of a container's hexadecimal ID suffice.
 function shorten(part) {
   return part.replace(/[0-9a-f]{32,}/g, (hex) => hex.slice(0, 12) + "…").replace(/\.(scope|service|slice)$/, "");
 }
 
-// Short names of paths: the last parts, as many as tell them apart.
+// Short names of paths: as many of the last components as distinguish them.
 export function shortNames(paths) {
   const names = new Map();
   let open = [...new Set(paths)];

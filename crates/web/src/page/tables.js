@@ -1,5 +1,5 @@
-// The table of groups and the list of decisions. Rows are kept and changed, not made anew, so that
-// the keyboard's place is not lost every second.
+// The table of groups and the list of decisions. Rows are updated in place, not recreated, so that the
+// keyboard focus is not lost every second.
 
 import { swatch } from "./charts.js";
 import { bytes, clock, count, DASH, element, fixed, knob, percent, plural, rate } from "./format.js";
@@ -7,7 +7,7 @@ import { bytes, clock, count, DASH, element, fixed, knob, percent, plural, rate 
 const MOST_ROWS = 100;
 const MOST_DECISIONS = 60;
 
-// Head, what to sort by, what to show (text or nodes); first sort is from the greatest.
+// Columns: head, sort key, content (text or nodes). The first sort by numbers is descending.
 const COLUMNS = [
   { head: "Group", by: (g) => g.path, words: true },
   { head: "Weight", by: (g) => g.weight, show: (g) => count(g.weight) },
@@ -29,7 +29,7 @@ function color(group) {
   return word;
 }
 
-// Where its color comes from; what its application says is text, never markup.
+// The source of a group's color. The application's reason becomes text, never markup.
 function whence(group) {
   const said = group.declared;
   if (!said) return group.color_source;
@@ -55,7 +55,7 @@ export class Groups {
   filter = "";
   rows = new Map();
 
-  // `choose` is called with a path.
+  // `choose` is called with the path of the chosen group.
   constructor(table, note, choose) {
     this.note = note;
     this.choose = choose;
@@ -108,7 +108,7 @@ export class Groups {
     groups.sort((a, b) => {
       const [x, y] = [by(a), by(b)];
       const missing = (value) => value === null || value === undefined;
-      // What is not known comes last either way.
+      // Unknown values come last in both directions.
       if (missing(x) || missing(y)) return missing(x) - missing(y) || (a.path < b.path ? -1 : 1);
       if (x !== y) return (x < y ? -1 : 1) * sign;
       return a.path < b.path ? -1 : 1;
@@ -141,7 +141,7 @@ export class Groups {
         this.rows.delete(path);
       }
     }
-    // A row that was moved has lost the focus.
+    // A moved row has lost the focus.
     if (this.body.contains(focused) && document.activeElement !== focused) focused.focus({ preventScroll: true });
   }
 

@@ -1,4 +1,4 @@
-//! The server over real connections: slow, rude and many clients.
+//! Tests the server over real connections: with slow, misbehaving and many clients.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -38,14 +38,14 @@ fn get(server: &Server, path: &str) -> String {
     )
 }
 
-/// Whether the server has not closed the connection of a client that it owes nothing.
+/// Whether the server has kept a connection open on which it owes no data.
 fn has_its_place(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let read = (&mut &*stream).read(&mut [0]);
     read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
 }
 
-/// As Prometheus asks: `OpenMetrics` has a mark at its end.
+/// A request like Prometheus's: `OpenMetrics` has an end mark.
 const SCRAPE: &str =
     "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: application/openmetrics-text\r\n\r\n";
 
@@ -93,7 +93,7 @@ fn clients_that_say_nothing_hold_nobody_up() {
     let (server, _) = server(1);
     let silent: Vec<TcpStream> = (0..CONNECTIONS - 1).map(|_| connect(&server)).collect();
     assert!(get(&server, "/healthz").starts_with("HTTP/1.1 200"));
-    // The answer came while each of them still had its place.
+    // The answer came while each silent client still had its place.
     assert!(silent.iter().all(has_its_place));
 }
 
@@ -118,7 +118,7 @@ fn answers_take_no_more_of_a_processor_than_their_part() {
     let began = Instant::now();
     let mut cpu = Budget::new(CPU);
     let (mut now, mut used) = (began, 0.0);
-    // Each takes 0.4 s, one after the other.
+    // Each answer takes 0.4 s, one after the other.
     while now < began + Duration::from_secs(100) {
         match cpu.has(0.0, now) {
             Ok(()) => {
@@ -144,7 +144,7 @@ fn clients_that_do_not_listen_hold_up_only_each_other_and_not_for_long() {
         })
         .collect();
     thread::sleep(Duration::from_millis(500));
-    // The page itself needs no memory, so it does not wait until one of them is given up.
+    // The page itself needs no memory, so it does not wait for the heavy answers.
     assert!(get(&server, "/").starts_with("HTTP/1.1 200"));
     let mut text = String::new();
     (&deaf[0]).read_to_string(&mut text).unwrap();
@@ -198,7 +198,7 @@ fn whoever_asks_without_pause_is_answered_so_often_a_second() {
     for _ in 0..asked {
         assert!(get(&server, "/api/status").starts_with("HTTP/1.1 200"));
     }
-    // A clock that runs fast or slow changes nothing: what is compared is the server's own rate.
+    // The speed of the clock does not matter: the test compares with the server's own rate.
     assert!(began.elapsed().as_secs_f64() > 29.0 / CONTENTS.0);
     assert!(get(&server, "/healthz").starts_with("HTTP/1.1 200"));
 }

@@ -1,4 +1,4 @@
-//! The server by TLS: the same bounds, and its handshake is one of them.
+//! Tests the server with TLS: it has the same bounds, which include the handshake.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -60,7 +60,7 @@ fn get(server: &Server, tls: &Tls, path: &str) -> std::io::Result<String> {
 fn an_answer_arrives_whole_and_its_end_is_said() {
     let tls = certificate();
     let server = server(1000, &tls);
-    // Without the end of TLS the client's read would fail.
+    // Without TLS's `close_notify` the client's read would fail.
     let metrics = get(&server, &tls, "/metrics").unwrap();
     assert!(metrics.starts_with("HTTP/1.1 200 OK") && metrics.len() > 1 << 20);
     assert!(metrics.ends_with('\n'));
@@ -86,7 +86,7 @@ fn who_asks_without_tls_is_told_so() {
 fn who_stops_in_the_handshake_is_not_waited_for() {
     let tls = certificate();
     let server = server(1, &tls);
-    // As many as there are places: the head of a record, and no more.
+    // A client for each place, which sends only the head of a record.
     let mut silent: Vec<TcpStream> = (0..CONNECTIONS)
         .map(|_| {
             let mut stream = connect(&server);
@@ -96,7 +96,7 @@ fn who_stops_in_the_handshake_is_not_waited_for() {
         .collect();
     assert!(get(&server, &tls, "/healthz").unwrap().contains(" 200 OK"));
     for stream in &mut silent {
-        // Closed, or reset with what it said unread, long before the client's own limit.
+        // Closed, or reset with unread input, long before the client's own timeout.
         let ended = stream.read_to_end(&mut Vec::new());
         assert!(!ended.is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
     }

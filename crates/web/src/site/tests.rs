@@ -1,4 +1,4 @@
-//! What the paths answer; the page loads only what is here, and takes names for text.
+//! Tests the answers of all paths, and that the page loads only its own files and treats names as text.
 
 use justitia_report::example;
 use justitia_report::own::Own;
@@ -99,7 +99,7 @@ fn every_step_gets_into_the_history_whenever_it_is_posted() {
     let began = Instant::now();
     let mut site = Site::new(Arc::clone(&latest), began);
     let mut now = began;
-    // Steps come up to an eighth of an interval late.
+    // Steps are up to an eighth of an interval late.
     for count in 1..=20 {
         let posted = began + Duration::from_millis(1000 * count + (count * 7919) % 125);
         while now < posted {
@@ -163,7 +163,7 @@ fn whatever_the_page_refers_to_is_served() {
     }
 }
 
-/// Names of groups come from whoever makes containers: `/app/<script>` is a valid one.
+/// Whoever creates containers chooses the names of groups: `/app/<script>` is a valid one.
 #[test]
 fn the_page_never_makes_markup_of_text() {
     for (path, _, text) in ASSETS {
@@ -187,7 +187,7 @@ fn the_page_never_makes_markup_of_text() {
 #[test]
 fn the_page_keeps_its_own_security_policy() {
     let page = asset("/");
-    // No scripts or styles in place, no handlers in attributes.
+    // No inline scripts or styles, no handlers in attributes.
     assert!(!page.contains("<style") && !page.contains(" style="));
     let is_handler = |word: &str| word.starts_with("on") && word.contains('=');
     assert!(!page.split_whitespace().any(is_handler));

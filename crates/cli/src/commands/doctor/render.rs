@@ -1,4 +1,4 @@
-//! The report for people: what was found first, the worst on top; what is fine in one line.
+//! Renders the report as text: findings first, from the worst on, and all clean checks in one line.
 
 use std::fmt::Write as _;
 
@@ -7,12 +7,11 @@ use justitia_policy::color::Color;
 
 use crate::output::{self, Page, Screen};
 
-/// Findings of one check that are shown; `--json` has all.
+/// Findings shown per check; `--json` has all.
 const SHOWN: usize = 5;
-/// What could not be read, for one check or several that miss the same.
+/// Unreadable facts shown for a check, or for several checks that lack the same facts.
 const REASONS: usize = 3;
 
-/// The report as text.
 pub(crate) fn render(report: &Report, screen: Screen) -> Page {
     let mut page = Writing {
         text: Page::new(),
@@ -57,7 +56,7 @@ impl Writing {
             let line = format!("{}: {}", subject(&finding.subject), finding.evidence);
             self.wrapped("  ", "    ", &line);
             for remedy in &finding.remedy {
-                // Commands are not broken: they are copied.
+                // Commands are not wrapped, so that users can copy them.
                 writeln!(self.text, "    > {remedy}");
             }
         }
@@ -98,7 +97,7 @@ impl Writing {
             return;
         }
         writeln!(self.text, "could not tell");
-        // Many checks miss the same: said once.
+        // Many checks lack the same facts: print them once.
         let mut by_reason: Vec<(&[String], Vec<&str>)> = Vec::new();
         for check in &report.checks {
             let reasons = &check.could_not_tell[..];

@@ -1,4 +1,4 @@
-//! What an agent streams is what a record holds, and comes back when it is replayed.
+//! Tests that a record contains the agent's stream, and that a replay reproduces it.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -46,7 +46,7 @@ fn recorder(file: &Path) -> Recorder {
     Recorder::new(Writer::open(file, Existing::Refuse).unwrap(), &args(file))
 }
 
-/// The ticks of a file, each with whether a replay comes to the same plan.
+/// The ticks of a file, each with whether a replay decides the same plan.
 fn replayed(file: &Path) -> Vec<(Tick, bool)> {
     let mut replayer = Replayer::new(Options::as_recorded());
     let items = Reader::open(file).unwrap().map(|item| item.unwrap());
@@ -61,7 +61,7 @@ fn replayed(file: &Path) -> Vec<(Tick, bool)> {
     steps.map(|step| (step.tick.clone(), step.same())).collect()
 }
 
-/// Steps of an observer on a fake host on which something happens.
+/// Runs an observer on a fake host with changing counters.
 fn steps(fake: &Arc<FakeFs>, settings: &Settings, see: &mut dyn FnMut(status::Tick, Step) -> bool) {
     let fs: Fs = fake.clone();
     let observer = Observer::new(fs, settings.discover(), RuntimeDirs::none()).unwrap();

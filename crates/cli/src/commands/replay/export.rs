@@ -1,4 +1,4 @@
-//! Steps as files for other programs: CSV with a row for each group and step, JSON with everything.
+//! Exports steps for other programs: CSV with a row for each group and step, JSON with everything.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -17,7 +17,7 @@ transferable_bytes_per_s,stalled,hit_ratio,file_bytes,contending,color,of_ideal,
 threshold_bytes,entitlement_bytes,writes,recorded_of_ideal,recorded_gain,\
 recorded_threshold_bytes,recorded_writes\n";
 
-/// A step in JSON. Plans that are the same are there once.
+/// A step in JSON. If both plans are the same, it has only one.
 #[derive(Debug, Serialize)]
 struct Exported<'a> {
     at_s: f64,
@@ -31,7 +31,7 @@ struct Exported<'a> {
     recorded_plan: Option<&'a Plan>,
 }
 
-/// Where steps go.
+/// The destination of steps.
 #[derive(Debug)]
 pub(super) enum Export {
     Nowhere,
@@ -39,7 +39,6 @@ pub(super) enum Export {
     Json { output: Output, steps: u64 },
 }
 
-/// A new file.
 #[derive(Debug)]
 pub(super) struct Output {
     path: PathBuf,
@@ -75,7 +74,7 @@ impl Output {
 }
 
 impl Export {
-    /// From the two values of `--export`, or none.
+    /// Parses the two values of `--export`; no values mean no export.
     pub(super) fn new(arguments: &[String]) -> Result<Export, Error> {
         let [format, path] = arguments else {
             return Ok(Export::Nowhere);
@@ -97,7 +96,6 @@ impl Export {
         }
     }
 
-    /// Writes a step.
     pub(super) fn add(&mut self, step: &Step) -> Result<()> {
         match self {
             Export::Nowhere => {}
@@ -125,7 +123,7 @@ impl Export {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the end of the file.
     pub(super) fn finish(self) -> Result<(), Error> {
         match self {
             Export::Nowhere => Ok(()),
@@ -138,7 +136,7 @@ impl Export {
     }
 }
 
-/// A row for each group that the policy judged.
+/// A row for each group with a verdict.
 fn rows(step: &Step) -> String {
     let mut text = String::new();
     let recorded = &step.tick.plan;
@@ -214,12 +212,12 @@ hit_ratio,recorded_hit_ratio,fetched_bytes_per_s,recorded_fetched_bytes_per_s,ga
     text
 }
 
-/// What is unknown is empty.
+/// An unknown value is an empty cell.
 fn cell(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-/// RFC 4180: a path may hold anything but a line break.
+/// Quotes a path by RFC 4180.
 fn quoted(path: &str) -> String {
     if path.contains([',', '"', '\r', '\n']) {
         format!("\"{}\"", path.replace('"', "\"\""))

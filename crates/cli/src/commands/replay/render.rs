@@ -1,4 +1,4 @@
-//! How a replay is shown: the record, what happened, each group, and the writes that differ.
+//! Renders a replay: the record, a summary, each group, and the writes that differ.
 
 use justitia_policy::plan::{Knob, Plan, Value, Write};
 use justitia_policy::snapshot::GroupId;
@@ -63,7 +63,7 @@ const VERDICTS: [Column; 8] = [
 const OPEN_LOOP: &str = "Open loop: the recorded host does not react to these decisions; \
 bandwidth is that of then.\n";
 
-/// The whole, for people.
+/// The summary as text.
 pub(super) fn summary(
     record: &Record,
     config: &Config,
@@ -141,7 +141,7 @@ pub(super) fn summary(
     text
 }
 
-/// Hit ratios and reads from disks with other shares, for the groups with a curve.
+/// Hit ratios and reads from disks under other shares, for groups with a curve.
 fn push_curves(text: &mut Page, summary: &Summary, screen: Screen) {
     let told = |group: &&GroupSummary| group.hit_ratio.or(group.recorded_hit_ratio).is_some();
     let differs = |g: &GroupSummary| g.entitlement_bytes != g.recorded_entitlement_bytes;
@@ -200,7 +200,7 @@ fn push_differences(text: &mut Page, summary: &Summary, screen: Screen) {
     text.append(&table.render(screen));
 }
 
-/// The whole, for programs.
+/// The summary as JSON.
 pub(super) fn summary_json(
     record: &Record,
     config: &Config,
@@ -239,7 +239,7 @@ fn difference_json(difference: &Difference) -> serde_json::Value {
     })
 }
 
-/// One step, for people.
+/// One step as text.
 pub(super) fn step(record: &Record, step: &Step, screen: Screen) -> Page {
     let mut text = heading(record);
     writeln!(
@@ -321,7 +321,7 @@ fn push_writes(text: &mut Page, step: &Step, screen: Screen) {
     });
 }
 
-/// One step, for programs.
+/// One step as JSON.
 pub(super) fn step_json(record: &Record, step: &Step) -> serde_json::Value {
     json!({
         "file": record.file,
@@ -338,7 +338,7 @@ pub(super) fn step_json(record: &Record, step: &Step) -> serde_json::Value {
     })
 }
 
-/// Which record it is, and what could not be read of it.
+/// The record's identity, and its damaged parts.
 fn heading(record: &Record) -> Page {
     let mut text = Page::new();
     write!(text, "{}", record.file);
@@ -375,7 +375,7 @@ fn words(config: &Config) -> String {
     )
 }
 
-/// The value of a write; a dash for none.
+/// The value of a write; a dash without one.
 fn written(write: Option<&Write>) -> String {
     write.map_or_else(
         || "-".into(),

@@ -1,10 +1,10 @@
-//! Output is the same each time, honest about what it is, and right about what it shows.
+//! Tests that the output is reproducible, names its source, and has the right values.
 
 use std::path::PathBuf;
 
 use super::*;
 
-/// A record of the format's own tests: three writers, 20 ticks of an agent's run.
+/// A record from the tests of the record format: three writers, 20 ticks of an agent's run.
 fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../record/tests/fixtures/v2.jrec")
 }
@@ -14,7 +14,7 @@ fn weights(arguments: &[&str]) -> Weights {
     Weights::new(&arguments, None).unwrap()
 }
 
-/// What is printed for people and for programs.
+/// The output as text and as JSON.
 fn replayed(arguments: &[&str], mode: Option<&str>) -> (String, serde_json::Value) {
     let weights = weights(arguments);
     let weight = |group: &_| weights.of(group);

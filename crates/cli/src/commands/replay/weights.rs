@@ -1,5 +1,5 @@
-//! Other weights than the recorded ones: `--weight GROUP=N`, then the configuration's `[weights]`. Page cache
-//! beyond a share: `--more GROUP=SIZE`.
+//! Overrides of recorded values: weights by `--weight GROUP=N`, then by the configuration's `[weights]`; page
+//! cache beyond a share by `--more GROUP=SIZE`.
 
 use std::cell::Cell;
 
@@ -9,7 +9,6 @@ use justitia_discover::Glob;
 use justitia_policy::snapshot::Group;
 use justitia_policy::units::{Bytes, Weight};
 
-/// Which group gets which weight.
 #[derive(Debug)]
 pub(super) struct Weights {
     named: Named<Weight>,
@@ -19,12 +18,12 @@ pub(super) struct Weights {
 /// Values of arguments `GROUP=VALUE`: a group by its path, or the last part of it.
 #[derive(Debug)]
 pub(super) struct Named<T> {
-    /// With whether the record has such a group.
+    /// Name, value, and whether the record has a group of this name.
     values: Vec<(String, T, Cell<bool>)>,
 }
 
 impl<T: Copy> Named<T> {
-    /// The value for this group; of several the last one.
+    /// The value for this group; the last one wins.
     pub(super) fn of(&self, group: &Group) -> Option<T> {
         let last = group.path.rsplit('/').next().unwrap_or_default();
         let names = |(name, ..): &&(String, T, Cell<bool>)| {
@@ -36,7 +35,7 @@ impl<T: Copy> Named<T> {
         Some(*value)
     }
 
-    /// A name that no group has is a mistake.
+    /// Refuses a name that no group of the record has.
     pub(super) fn check_used(&self) -> Result<()> {
         match self.values.iter().find(|(.., used)| !used.get()) {
             Some((name, ..)) => Err(Error::usage(
@@ -48,7 +47,7 @@ impl<T: Copy> Named<T> {
     }
 }
 
-/// Reads arguments; `what` a value is called, `example` of an argument.
+/// Parses arguments. `what` names the value in errors, `example` is an example of an argument.
 fn named<T>(
     arguments: &[String],
     what: &str,
@@ -68,7 +67,7 @@ fn named<T>(
     Ok(Named { values })
 }
 
-/// Page cache beyond its share, of `--more GROUP=SIZE`.
+/// Parses `--more GROUP=SIZE`.
 pub(super) fn more(arguments: &[String]) -> Result<Named<Bytes>> {
     named(arguments, "page cache", "--more db=200M", |group, size| {
         justitia_quantity::size(size).map(Bytes).ok_or_else(|| {
@@ -81,7 +80,6 @@ pub(super) fn more(arguments: &[String]) -> Result<Named<Bytes>> {
 }
 
 impl Weights {
-    /// From the arguments and the configuration.
     pub(super) fn new(arguments: &[String], settings: Option<&Settings>) -> Result<Weights> {
         let globs = settings.map(|settings| settings.weights.as_slice());
         let globs = globs.unwrap_or_default().iter().map(|(glob, weight)| {
@@ -104,12 +102,12 @@ impl Weights {
         })
     }
 
-    /// The weight for this group; `None`: the one it had.
+    /// The new weight of this group; `None`: the recorded one.
     pub(super) fn of(&self, group: &Group) -> Option<Weight> {
         if let Some(weight) = self.named.of(group) {
             return Some(weight);
         }
-        // Globs are for groups that are managed, not for those that hold them.
+        // Globs apply to managed groups, not to their unmanaged ancestors.
         group.weight?;
         let matches = |(glob, _): &&(Glob, Weight)| glob.matches(&group.path);
         self.globs.iter().find(matches).map(|(_, weight)| *weight)

@@ -1,7 +1,7 @@
-//! What keys change: order, filter, selection, which panes are open. Pure; the screen is elsewhere.
+//! The state that keys change: order, filter, selection, open panes. Pure; the terminal is elsewhere.
 //!
-//! The selection holds on to a path, so it follows its group when the order changes. A pause keeps
-//! a copy of the picture; reports go on being taken, and the past has no hole afterwards.
+//! The selection is a path, so it follows its group when the order changes. A pause shows a copy of the
+//! picture. Reports are still taken meanwhile, so the history has no gap afterwards.
 
 use justitia_report::status::Report;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -18,46 +18,42 @@ use super::values::Row;
 pub(crate) struct App {
     live: Picture,
     frozen: Option<Picture>,
-    /// Why the agent did not answer the last time.
+    /// The reason why the agent did not answer the last query.
     pub(crate) away: Option<String>,
-    /// The order.
     pub(crate) sort: Sort,
-    /// Only groups whose path contains this.
+    /// Show only groups whose path contains this.
     pub(crate) filter: String,
-    /// The filter as it was before it is being typed.
+    /// The previous filter while a new one is typed.
     typing: Option<String>,
-    /// As a tree.
+    /// Show groups as a tree.
     pub(crate) tree: bool,
-    /// With the pane of the selected group.
+    /// Show the pane of the selected group.
     pub(crate) detail: bool,
-    /// The help is open, scrolled to this line.
+    /// Line to which the help is scrolled; `None`: it is closed.
     pub(crate) help: Option<usize>,
     selected: Option<String>,
-    /// Where the selection was, should its group vanish.
+    /// Row of the selection, for the case that its group vanishes.
     cursor: usize,
     /// The first row on the screen.
     pub(crate) offset: usize,
     /// Rows on the screen.
     pub(crate) page: usize,
-    /// How things look.
     pub(crate) theme: Theme,
 }
 
-/// What a key asks of the loop.
+/// What the loop has to do after a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Draw again.
     Draw,
-    /// Draw everything again: something else wrote on the screen.
+    /// Clear the screen and draw: another program wrote on it.
     Redraw,
-    /// Stop in the background.
+    /// Stop in the background, as on Ctrl-Z.
     Suspend,
-    /// End.
     Quit,
 }
 
 impl App {
-    /// The screen with its first report: by bandwidth, the largest first.
+    /// The state with its first report, sorted by bandwidth in descending order.
     pub(crate) fn new(report: Report, theme: Theme) -> App {
         App {
             live: Picture::new(report),
@@ -80,22 +76,21 @@ impl App {
         }
     }
 
-    /// What is to be shown.
+    /// The picture to show: the live one, or its copy during a pause.
     pub(crate) fn picture(&self) -> &Picture {
         self.frozen.as_ref().unwrap_or(&self.live)
     }
 
-    /// The picture stands still.
     pub(crate) fn paused(&self) -> bool {
         self.frozen.is_some()
     }
 
-    /// The filter is being typed.
+    /// Whether a filter is being typed.
     pub(crate) fn typing(&self) -> bool {
         self.typing.is_some()
     }
 
-    /// A report, or why there is none: then the last picture stays.
+    /// Takes a report, or the reason why there is none; then the last picture stays.
     pub(crate) fn take(&mut self, answer: Result<Report, String>) {
         match answer {
             Ok(report) => {
@@ -106,7 +101,7 @@ impl App {
         }
     }
 
-    /// The rows in their order.
+    /// The rows in display order.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let report = &self.picture().report;
         if self.tree {
@@ -116,7 +111,7 @@ impl App {
         }
     }
 
-    /// Which row is selected. A group that vanished leaves the selection at its place.
+    /// Index of the selected row. If the selected group vanished, the selection stays at its row.
     pub(crate) fn selected(&self, rows: &[Row]) -> usize {
         let held = self.selected.as_ref();
         held.and_then(|path| rows.iter().position(|row| row.path == *path))
@@ -124,7 +119,7 @@ impl App {
             .min(rows.len().saturating_sub(1))
     }
 
-    /// Holds on to the row that is shown as selected, and scrolls to it on a page of `page` rows.
+    /// Stores the selected row's path, and scrolls to the row on a page of `page` rows.
     pub(crate) fn settle(&mut self, rows: &[Row], page: usize) -> usize {
         let at = self.selected(rows);
         self.cursor = at;
@@ -139,7 +134,7 @@ impl App {
         at
     }
 
-    /// A key was pressed.
+    /// Handles a key.
     pub(crate) fn key(&mut self, key: KeyEvent) -> Action {
         if key.kind == KeyEventKind::Release {
             return Action::Draw;
@@ -224,7 +219,7 @@ impl App {
         };
     }
 
-    /// Selects another row, from the present one and the rows of a page.
+    /// Selects another row: `to` maps the present row and the page size to the new row.
     fn go(&mut self, to: impl Fn(usize, usize) -> usize) {
         let rows = self.rows();
         let at = to(self.selected(&rows), self.page).min(rows.len().saturating_sub(1));

@@ -1,13 +1,13 @@
-//! Bars and sparklines out of characters, Unicode or ASCII, exactly as many cells as asked for.
+//! Bars and sparklines of characters, Unicode or ASCII, with exactly the requested number of cells.
 
 /// Left eighths of a cell.
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 /// Heights of a sparkline.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// The same in ASCII: from nothing to much.
+/// Heights of a sparkline in ASCII, in ascending order.
 const ASCII_HEIGHTS: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];
 
-/// A bar that is full at 1. More than that ends in an arrow; unknown is blank.
+/// A bar that is full at 1. A larger share ends in an arrow; an unknown one is blank.
 pub(crate) fn bar(share: Option<f64>, cells: usize, unicode: bool) -> String {
     let Some(share) = share else {
         return " ".repeat(cells);
@@ -15,7 +15,7 @@ pub(crate) fn bar(share: Option<f64>, cells: usize, unicode: bool) -> String {
     let track = if unicode { '·' } else { '.' };
     let mut text: Vec<char> = filled(share, cells, unicode);
     text.resize(cells, track);
-    // A page more than the threshold is not worth an arrow; a percent is.
+    // No arrow for an excess of up to a percent, such as a few pages above the threshold.
     if share > 1.01 {
         if let Some(last) = text.last_mut() {
             *last = if unicode { '»' } else { '>' };
@@ -24,7 +24,7 @@ pub(crate) fn bar(share: Option<f64>, cells: usize, unicode: bool) -> String {
     text.into_iter().collect()
 }
 
-/// A bar with a mark where it should end; both are shares of the bar's length.
+/// A bar with a mark at its ideal end; both values are shares of the bar's length.
 pub(crate) fn bar_with_mark(
     share: Option<f64>,
     mark: Option<f64>,
@@ -42,7 +42,7 @@ pub(crate) fn bar_with_mark(
     text.into_iter().collect()
 }
 
-/// The cells that are filled, at most `cells`.
+/// The filled cells of a bar, at most `cells`.
 fn filled(share: f64, cells: usize, unicode: bool) -> Vec<char> {
     let eighths = (share.clamp(0.0, 1.0) * cells as f64 * 8.0).round() as usize;
     let (full, rest) = (eighths / 8, eighths % 8);
@@ -55,8 +55,8 @@ fn filled(share: f64, cells: usize, unicode: bool) -> Vec<char> {
     }
 }
 
-/// The newest values, the last to the right, from 0 to `top`. Unknown is blank, zero is the lowest
-/// mark.
+/// A sparkline of the newest values, the last at the right, on a scale from 0 to `top`. An unknown value is
+/// blank, and zero is the lowest mark.
 pub(crate) fn sparkline(values: &[Option<f32>], top: f32, cells: usize, unicode: bool) -> String {
     let heights = if unicode { &HEIGHTS } else { &ASCII_HEIGHTS };
     let newest = &values[values.len().saturating_sub(cells)..];
@@ -67,7 +67,7 @@ pub(crate) fn sparkline(values: &[Option<f32>], top: f32, cells: usize, unicode:
         };
         let share = if top > 0.0 { value / top } else { 0.0 };
         let height = (share.clamp(0.0, 1.0) * 7.0).round() as usize;
-        // What is not zero is seen not to be.
+        // A value above zero never gets the mark of zero.
         heights[height.max(usize::from(*value > 0.0))]
     }));
     text

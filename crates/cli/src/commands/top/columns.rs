@@ -1,7 +1,7 @@
-//! The columns: their heads, what stands in them, how they sort, and which fit a width.
+//! The columns: their heads, cells, sort keys and layout.
 //!
-//! Columns of low rank come first when there is little room. Nothing is ever wrapped: what does
-//! not fit is left out, and names are cut.
+//! On a narrow screen columns of low rank are shown first. Nothing is wrapped: columns that do not fit are
+//! left out, and names are cut.
 
 use justitia_policy::color::Color;
 use justitia_policy::plan::Knob;
@@ -12,24 +12,22 @@ use super::format;
 use super::theme::{letter, strong, Theme};
 use super::values::{Key, Row, Values};
 
-/// A column.
+/// A column of the table. [`Field::words`] describes each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Field {
-    /// The group's path.
     Group,
     /// The letter of its color.
     Color,
-    /// Its weight.
     Weight,
     /// Page cache it is entitled to.
     Entitled,
-    /// Page cache against threshold, with a bar.
+    /// Page cache and threshold, with a bar.
     Cache,
     /// Bandwidth.
     Rate,
-    /// Share of the contenders' bandwidth against share of their weight.
+    /// Share of the contenders' bandwidth, and share of their weight.
     Share,
-    /// The same as a bar.
+    /// [`Field::Share`] as a bar.
     ShareBar,
     /// Bandwidth over its weighted share.
     OfIdeal,
@@ -53,33 +51,31 @@ pub(crate) enum Field {
     ForOthers,
     /// Page cache held by others.
     ByOthers,
-    /// Where the weight came from.
     From,
 }
 
 /// A column on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Column {
-    /// What.
     pub(crate) field: Field,
-    /// Cells.
+    /// Width in cells.
     pub(crate) width: usize,
 }
 
-/// Cells between columns, when there is much room and when there is little.
+/// Cells between columns on a wide and on a narrow screen.
 const GAPS: (usize, usize) = (2, 1);
-/// From this width on there is much room.
+/// From this width on, a screen is wide.
 const ROOMY: usize = 130;
-/// The bar of `CACHE` and its text.
+/// Cells of the bar of `CACHE`, and of its text.
 const BAR: usize = 8;
 const CACHE_TEXT: usize = 11;
-/// The longest bar.
+/// Longest bar in cells.
 const LONGEST_BAR: usize = 24;
-/// Names keep this many cells, or a fifth of the width, before a column is added.
+/// A name may take up to this many cells, or a fifth of the width if that is more, before columns are added.
 const NAME: usize = 16;
 
 impl Field {
-    /// Every column, in the order they stand.
+    /// All columns in display order.
     pub(crate) const ALL: [Field; 20] = [
         Field::Group,
         Field::Color,
@@ -103,7 +99,7 @@ impl Field {
         Field::From,
     ];
 
-    /// The head, and what it means in a line of help.
+    /// The head, and its meaning for the help.
     pub(crate) fn words(self) -> (&'static str, &'static str) {
         match self {
             Field::Group => ("GROUP", "path below the cgroup2 mount"),
@@ -141,12 +137,11 @@ impl Field {
         }
     }
 
-    /// The head.
     pub(crate) fn head(self) -> &'static str {
         self.words().0
     }
 
-    /// Low ranks are shown first. The group is always.
+    /// Columns of low rank are shown first. The group is always shown.
     fn rank(self) -> usize {
         use Field as F;
         const RANKS: [Field; 20] = [
@@ -174,7 +169,7 @@ impl Field {
         RANKS.iter().position(|&other| other == self).unwrap_or(0)
     }
 
-    /// Cells its widest usual text takes.
+    /// Width of its longest usual text in cells.
     fn width(self) -> usize {
         let text = match self {
             Field::Group | Field::Color => 1,
@@ -188,7 +183,7 @@ impl Field {
         text.max(self.head().len())
     }
 
-    /// Numbers stand to the right.
+    /// Whether the column is aligned to the right, as numbers are.
     pub(crate) fn right(self) -> bool {
         !matches!(
             self,
@@ -196,7 +191,7 @@ impl Field {
         )
     }
 
-    /// The next column, or the one before.
+    /// The next or the previous column in display order.
     pub(crate) fn step(self, forward: bool) -> Field {
         let count = Field::ALL.len();
         let at = Field::ALL.iter().position(|&other| other == self);
@@ -204,7 +199,7 @@ impl Field {
         Field::ALL[(at.unwrap_or(0) + by) % count]
     }
 
-    /// What the column sorts by.
+    /// The sort key of the column.
     pub(crate) fn key<'a>(self, path: &'a str, values: &'a Values) -> Key<'a> {
         let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
         Key::Number(match self {
@@ -235,7 +230,7 @@ impl Field {
     }
 }
 
-/// A limit as a number to sort by: no limit is above all others.
+/// A limit as a sort key: `max` is above all others.
 fn knob_bytes(value: Option<&str>) -> Option<f64> {
     match value {
         Some("max") => Some(f64::INFINITY),
@@ -243,8 +238,8 @@ fn knob_bytes(value: Option<&str>) -> Option<f64> {
     }
 }
 
-/// The columns that fit, with their widths, and the cells between them. `longest` is the longest
-/// name to show.
+/// The columns that fit, with their widths, and the cells between them. `longest` is the width of the longest
+/// name.
 pub(crate) fn layout(width: usize, longest: usize) -> (Vec<Column>, usize) {
     let roomy = width >= ROOMY;
     let gap = if roomy { GAPS.0 } else { GAPS.1 };
@@ -255,7 +250,7 @@ pub(crate) fn layout(width: usize, longest: usize) -> (Vec<Column>, usize) {
     let mut used = least;
     for field in ranked.into_iter().skip(1) {
         if used + gap + field.width() > width {
-            // What comes after is worth less than the room a longer name can use.
+            // The remaining columns are less important than room for longer names.
             break;
         }
         used += gap + field.width();
@@ -277,7 +272,7 @@ pub(crate) fn layout(width: usize, longest: usize) -> (Vec<Column>, usize) {
     (columns.collect(), gap)
 }
 
-/// What stands in a column of a row, padded to its width. `top_share` is where share bars end.
+/// A cell, padded to the column's width. `top_share` is the share at which share bars are full.
 pub(crate) fn cell(row: &Row, column: Column, theme: Theme, top_share: f64) -> (String, Style) {
     let values = &row.values;
     let width = column.width;
@@ -309,7 +304,7 @@ pub(crate) fn cell(row: &Row, column: Column, theme: Theme, top_share: f64) -> (
     (format::pad(&text, width, column.field.right()), style)
 }
 
-/// Of a whole path the end is kept; a name in the tree has its lines at the front.
+/// Cuts a whole path at its front, and a name in the tree, which begins with branch lines, at its end.
 fn name(row: &Row, width: usize, theme: Theme) -> String {
     if row.label.starts_with('/') {
         format::cut_front(&row.label, width, theme.ellipsis())
@@ -321,7 +316,7 @@ fn name(row: &Row, width: usize, theme: Theme) -> String {
 fn cache(values: &Values, width: usize, theme: Theme) -> String {
     let share = match (values.file, values.threshold) {
         (Some(0), Some(_)) => Some(0.0),
-        // Above a threshold of nothing.
+        // Any page cache is above a threshold of zero.
         (Some(_), Some(0)) => Some(2.0),
         (Some(file), Some(threshold)) => Some(file as f64 / threshold as f64),
         _ => None,

@@ -1,5 +1,5 @@
-//! The pane of one group: its recent past as sparklines, its knobs, the last writes and their
-//! reasons. Side by side where there is room, one below the other where there is not.
+//! The pane of one group: its recent history as sparklines, its knobs, the last writes and their reasons.
+//! They are side by side if there is room, otherwise one below the other.
 
 use justitia_policy::config::Mode;
 use justitia_policy::plan::Knob;
@@ -13,11 +13,11 @@ use super::values::Row;
 use super::{bars, format};
 use crate::commands::color;
 
-/// Lines it would like to have.
+/// Preferred height in lines.
 pub(crate) const HEIGHT: usize = 16;
-/// From this width on the past stands beside the knobs.
+/// From this width on, the history is beside the knobs.
 const SIDE_BY_SIDE: usize = 96;
-/// Cells of a name and of a number beside a sparkline.
+/// Width of the name and of the number beside a sparkline, in cells.
 const NAME: usize = 11;
 const NUMBER: usize = 8;
 
@@ -134,7 +134,7 @@ fn history(past: &Past, row: &Row, width: usize, theme: Theme) -> Vec<Line<'stat
     ]
 }
 
-/// What has no sparkline, as many to a line as fit.
+/// The values without a sparkline, as many per line as fit.
 fn numbers(row: &Row, group: &GroupStatus, width: usize, theme: Theme) -> Vec<Line<'static>> {
     let values = &row.values;
     let verdict = group.verdict.as_ref();
@@ -180,7 +180,7 @@ fn numbers(row: &Row, group: &GroupStatus, width: usize, theme: Theme) -> Vec<Li
     lines.into_iter().map(cut).collect()
 }
 
-/// The knobs with what they held before us.
+/// The knobs with their prior values.
 fn knobs(group: &GroupStatus, width: usize, theme: Theme) -> Vec<Line<'static>> {
     let cut = |text: String| Line::from(format::cut_end(&text, width, theme.ellipsis()));
     if group.knobs.is_empty() {
@@ -201,7 +201,7 @@ fn knobs(group: &GroupStatus, width: usize, theme: Theme) -> Vec<Line<'static>> 
     texts.map(cut).collect()
 }
 
-/// The last writes and why.
+/// The last writes and their reasons.
 fn writes(picture: &Picture, past: &Past, width: usize, theme: Theme) -> Vec<Line<'static>> {
     let cut = |text: &str| format::cut_end(text, width, theme.ellipsis());
     let observing = picture.report.mode == Mode::Observe;
@@ -228,7 +228,7 @@ fn value(knob: Knob, value: &str) -> String {
     }
 }
 
-/// Two columns of lines; the left one is `half` cells wide.
+/// Two blocks of lines side by side; the left one is `half` cells wide.
 fn beside(left: Vec<Line<'static>>, right: Vec<Line<'static>>, half: usize) -> Vec<Line<'static>> {
     let count = left.len().max(right.len());
     let mut left = left.into_iter();

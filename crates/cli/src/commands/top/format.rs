@@ -1,7 +1,7 @@
-//! Numbers and texts in as few characters as they need, and how wide a text is.
+//! Formats numbers in few characters, and measures, cuts and pads texts.
 //!
-//! Sizes are binary (K, M, G of 1024), bandwidth is 10^6 bytes per second as in `status`. What is
-//! unknown is a dash.
+//! Sizes are binary (K, M, G of 1024), bandwidth is in 10^6 bytes per second as in `status`. An unknown value
+//! is a dash.
 
 use ratatui::text::Span;
 
@@ -14,7 +14,7 @@ pub(crate) fn size(bytes: Option<u64>) -> String {
     };
     let mut value = bytes as f64;
     let mut unit = 0;
-    // What rounds to 1024 is one of the next unit.
+    // A value that would round to 1024 becomes 1 of the next unit.
     while value >= 1023.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -60,7 +60,7 @@ pub(crate) fn percent(share: Option<f64>) -> String {
     )
 }
 
-/// A factor, at most five characters for any that occurs.
+/// A factor, at most five characters for all that occur.
 pub(crate) fn ratio(ratio: Option<f64>) -> String {
     ratio.map_or_else(
         || UNKNOWN.into(),
@@ -74,7 +74,7 @@ pub(crate) fn ratio(ratio: Option<f64>) -> String {
     )
 }
 
-/// Seconds, as long as they are few; then minutes, hours, days.
+/// A time in seconds, minutes, hours or days.
 pub(crate) fn age(seconds: u64) -> String {
     match seconds {
         0..=119 => format!("{seconds} s"),
@@ -84,7 +84,7 @@ pub(crate) fn age(seconds: u64) -> String {
     }
 }
 
-/// Cells that a text takes on a terminal.
+/// Width of a text in terminal cells.
 pub(crate) fn width(text: &str) -> usize {
     if text.is_ascii() {
         text.len()
@@ -93,7 +93,7 @@ pub(crate) fn width(text: &str) -> usize {
     }
 }
 
-/// The text in at most this many cells, its end cut off.
+/// Cuts the end of a text to fit `cells`.
 pub(crate) fn cut_end(text: &str, cells: usize, ellipsis: char) -> String {
     if width(text) <= cells {
         return text.to_owned();
@@ -114,7 +114,7 @@ pub(crate) fn cut_end(text: &str, cells: usize, ellipsis: char) -> String {
     kept
 }
 
-/// The text in at most this many cells, its front cut off: ends of paths tell groups apart.
+/// Cuts the front of a text to fit `cells`: the ends of paths distinguish groups.
 pub(crate) fn cut_front(text: &str, cells: usize, ellipsis: char) -> String {
     if width(text) <= cells {
         return text.to_owned();
@@ -124,7 +124,7 @@ pub(crate) fn cut_front(text: &str, cells: usize, ellipsis: char) -> String {
     cut.chars().rev().collect()
 }
 
-/// The text with blanks to this many cells.
+/// Pads a text with blanks to `cells`; `right`: aligned to the right.
 pub(crate) fn pad(text: &str, cells: usize, right: bool) -> String {
     let blanks = " ".repeat(cells.saturating_sub(width(text)));
     if right {

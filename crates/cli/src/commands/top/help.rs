@@ -1,4 +1,4 @@
-//! What `?` shows: the keys, then what each column says.
+//! The help that `?` opens: the keys, then the meaning of each column.
 
 use ratatui::text::{Line, Span};
 
@@ -27,7 +27,6 @@ const KEYS: [(&str, &str); 13] = [
     ),
 ];
 
-/// The help, line by line.
 pub(crate) fn lines() -> Vec<Line<'static>> {
     let keys = KEYS.map(|(key, does)| entry(26, key, does));
     let columns = Field::ALL.map(|field| {

@@ -1,19 +1,18 @@
-//! What is shown: the last report, and of each group a short past and the last writes.
+//! The data on the screen: the last report, and for each group a short history and the last writes.
 //!
-//! Groups are told apart by their cgroup id, so a path that was recycled starts anew. The past has
-//! one sample for each report that brought a new step of the agent; what was unknown then stays
-//! unknown. Times are steps of the agent, no clock is read.
+//! Groups are identified by cgroup ID, so a recycled path begins a new history. The history has one sample
+//! for each report with a new step of the agent; an unknown value stays unknown. Times are steps of the
+//! agent: no clock is read.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use justitia_report::status::{GroupStatus, PlannedWrite, Report};
 
-/// Samples of the past. More than the widest sparkline.
+/// Samples in the history: more than the widest sparkline shows.
 const SAMPLES: usize = 200;
-/// Writes that are remembered of each group.
+/// Writes kept for each group.
 const WRITES: usize = 8;
 
-/// The last report and what came before it.
 #[derive(Debug, Clone)]
 pub(crate) struct Picture {
     /// The last report.
@@ -21,7 +20,7 @@ pub(crate) struct Picture {
     past: BTreeMap<u64, Past>,
 }
 
-/// What is remembered of one group.
+/// The history of one group.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Past {
     /// Application-level bandwidth, bytes per second.
@@ -36,12 +35,11 @@ pub(crate) struct Past {
     pub(crate) writes: VecDeque<(u64, PlannedWrite)>,
 }
 
-/// Samples, the newest last. Single precision is more than a sparkline shows.
+/// Samples, the newest last. Single precision suffices for a sparkline.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Series(VecDeque<Option<f32>>);
 
 impl Picture {
-    /// The first report.
     pub(crate) fn new(report: Report) -> Picture {
         let mut picture = Picture {
             report,
@@ -51,12 +49,12 @@ impl Picture {
         picture
     }
 
-    /// The next report.
+    /// Takes the next report.
     pub(crate) fn take(&mut self, report: Report) {
         let restarted = report.since_unix_s != self.report.since_unix_s;
         let stepped = restarted || report.ticks_total != self.report.ticks_total;
         if restarted {
-            // Steps are counted anew: the old numbers say nothing about when.
+            // The new agent counts steps from the beginning, so the old step numbers have no meaning.
             for past in self.past.values_mut() {
                 past.writes.clear();
             }
@@ -67,7 +65,6 @@ impl Picture {
         }
     }
 
-    /// What is remembered of a group.
     pub(crate) fn past(&self, id: u64) -> Option<&Past> {
         self.past.get(&id)
     }
@@ -109,7 +106,7 @@ impl Series {
         self.0.push_back(value.map(|value| value as f32));
     }
 
-    /// The newest samples, the newest last.
+    /// Up to `count` of the newest samples, in order of time.
     pub(crate) fn last(&self, count: usize) -> Vec<Option<f32>> {
         let skip = self.0.len().saturating_sub(count);
         self.0.iter().skip(skip).copied().collect()

@@ -1,10 +1,11 @@
 //! Draws `docs/recording.svg`: `justitia try`, then `justitia top`, as one animated picture.
 //!
-//! `JUSTITIA_RECORDING=DIR cargo test -p justitia-cli --bins recording` draws what `tests/live.rs` kept in DIR
-//! of a guest (`JUSTITIA_TEST_KEEP`): `try`, that command's text, and `recording.lines`, the agent's reports of its
-//! first minute. The screens are those that the program draws of these; only time is shortened: a
-//! second of `try` to 150 ms, a step of the agent to one second. Without the variable an example is drawn,
-//! and the picture's properties are tested. The same input gives the same bytes.
+//! `JUSTITIA_RECORDING=DIR cargo test -p justitia-cli --bins recording` draws the output of a guest that
+//! `tests/live.rs` kept in DIR (`JUSTITIA_TEST_KEEP`): `try`, the text of that command, and
+//! `recording.lines`, the agent's reports of its first minute. The screens are those that the program draws
+//! from these reports. Only time is shortened: a second of `try` to 150 ms, a step of the agent to one
+//! second. Without the variable an example is drawn, and the picture's properties are tested. The same input
+//! gives the same bytes.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -20,17 +21,17 @@ use super::testing::many;
 use super::theme::Theme;
 use super::view;
 
-/// The screen, characters.
+/// Size of the screen in characters.
 const COLUMNS: u16 = 100;
 const ROWS: u16 = 22;
-/// A character, and the margin, pixels.
+/// Size of a character, and the margin, in pixels.
 const CELL: (f64, f64) = (8.4, 18.0);
 const MARGIN: f64 = 14.0;
 
-/// Characters of one style, from this column on.
+/// Text of one style, and its first column.
 type Span = (usize, String, Style);
 
-/// A screen, and how long it is shown.
+/// A screen, and the time for which it is shown.
 struct Scene {
     seconds: f64,
     rows: Vec<Vec<Span>>,
@@ -40,7 +41,7 @@ fn words(line: &str) -> Vec<Span> {
     vec![(0, line.to_owned(), Style::new())]
 }
 
-/// A command as it is typed, and how long it takes it to answer.
+/// Scenes of typing a command, with a pause at the end for its answer.
 fn typed(command: &str, scenes: &mut Vec<Scene>) {
     for end in 0..=command.len() {
         scenes.push(Scene {
@@ -87,7 +88,7 @@ fn of_top(reports: Vec<Report>, scenes: &mut Vec<Scene>) {
             Some(app) => app.take(Ok(report)),
             None => app = Some(App::new(report, theme)),
         }
-        // A report that brings no new step shows nothing new.
+        // Skip a report without a new step.
         if let Some(app) = app.as_mut().filter(|_| !known) {
             terminal.draw(|frame| view::draw(frame, app)).unwrap();
             scenes.push(Scene {
@@ -157,7 +158,7 @@ fn draw(scenes: &[Scene]) -> String {
              #f{at}{{animation-name:k{at}}}"
         );
     }
-    // For those who want nothing to move: the scene that stands longest.
+    // For users who disable animations: show the scene with the longest duration.
     let longest =
         (0..scenes.len()).max_by(|a, b| scenes[*a].seconds.total_cmp(&scenes[*b].seconds));
     let _ = writeln!(
@@ -175,7 +176,7 @@ fn draw(scenes: &[Scene]) -> String {
                 let length = text.chars().count() as f64 * CELL.0;
                 let class = class(*style);
                 if class.contains('i') {
-                    // Neighbors overlap a little, so that no seam is seen.
+                    // Neighboring cells overlap a little, to hide seams.
                     let length = length + 0.4;
                     let top = MARGIN + row as f64 * CELL.1;
                     let _ = write!(

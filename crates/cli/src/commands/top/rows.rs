@@ -1,4 +1,4 @@
-//! From a report to rows: which groups, and in which order.
+//! Makes rows from a report: filters and sorts the groups.
 
 use std::cmp::Ordering;
 
@@ -9,17 +9,15 @@ use justitia_report::text::printable;
 use super::columns::Field;
 use super::values::{values, Key, Row, Values};
 
-/// In which order rows stand.
+/// The sort order of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sort {
-    /// By this column.
     pub(crate) field: Field,
-    /// The other way round.
     pub(crate) reverse: bool,
 }
 
 impl Sort {
-    /// How two rows stand to each other; paths decide between equals.
+    /// Compares two rows; paths break ties.
     pub(crate) fn compare(self, a: (&str, &Values), b: (&str, &Values)) -> Ordering {
         let turn = |order: Ordering| {
             if self.reverse {
@@ -39,12 +37,12 @@ impl Sort {
     }
 }
 
-/// Whether a path is wanted: it contains the filter, in whatever case.
+/// Whether a path contains the filter, ignoring case.
 pub(crate) fn wanted(path: &str, filter: &str) -> bool {
     filter.is_empty() || path.to_lowercase().contains(&filter.to_lowercase())
 }
 
-/// The groups as a plain list.
+/// The groups as a flat list.
 pub(crate) fn list(report: &Report, filter: &str, sort: Sort) -> Vec<Row> {
     let mut rows: Vec<Row> = report
         .groups
@@ -62,7 +60,7 @@ pub(crate) fn list(report: &Report, filter: &str, sort: Sort) -> Vec<Row> {
     rows
 }
 
-/// How many groups wear each color, the well ones first.
+/// The number of groups of each color, green first.
 pub(crate) fn colors(report: &Report) -> [(Color, usize); 3] {
     let verdicts = || {
         report

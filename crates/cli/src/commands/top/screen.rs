@@ -1,8 +1,8 @@
-//! The terminal: a thread that asks the agent, one that reads keys, one for signals, and the loop
-//! that draws what they bring.
+//! The terminal: a thread that queries the agent, one that reads keys, one for signals, and the loop that
+//! handles their messages and draws.
 //!
-//! The terminal is put back whichever way this ends: by a key, a signal, an error or a panic (the
-//! hook that ratatui installs). The agent may take seconds to answer; keys never wait for it.
+//! The terminal is restored however the program ends: by a key, a signal, an error or a panic (by ratatui's
+//! panic hook). The agent may take seconds to answer; keys never wait for it.
 
 use std::io;
 use std::path::PathBuf;
@@ -24,14 +24,14 @@ use signal_hook::iterator::Signals;
 use super::app::{Action, App};
 use super::{following, view};
 
-/// What happens.
+/// An event for the loop.
 enum Message {
     Input(Event),
     Answer(Box<Result<Report, Error>>),
     Stop,
 }
 
-/// Tells the loop to end when its thread does, even by a panic.
+/// Tells the loop to end when its thread ends, even by a panic.
 struct Voice(Sender<Message>);
 
 impl Drop for Voice {
@@ -46,7 +46,7 @@ struct Terminal(DefaultTerminal);
 impl Terminal {
     fn open() -> Result<Terminal, Error> {
         ratatui::try_init().map(Terminal).map_err(|error| {
-            // It may be half set up.
+            // The terminal may be partly set up.
             let _ = ratatui::try_restore();
             unusable(&error)
         })
@@ -55,24 +55,24 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // The hook did it before it printed the panic; once more would put the cursor back over
-        // what it printed.
+        // The panic hook already restored the terminal and printed the panic. Restoring it again would move
+        // the cursor back over that output.
         if !thread::panicking() {
             let _ = ratatui::try_restore();
         }
     }
 }
 
-/// Shows the screen until somebody ends it.
+/// Shows the screen until a key or a signal ends it.
 pub(crate) fn run(mut app: App, socket: PathBuf, interval: Duration) -> Result<()> {
-    // Before the terminal changes: a signal in between must not leave it changed.
+    // Handle signals before changing the terminal: a signal in between must not leave it changed.
     let (sender, receiver) = mpsc::channel();
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| unusable(&error))?;
     let voice = Voice(sender.clone());
     start("signals", move || {
         signals.forever().next();
         drop(voice);
-        // Whoever asks twice does not want to wait for a terminal that takes no more.
+        // A second signal exits at once: the terminal may be blocked.
         if signals.forever().next().is_some() {
             std::process::exit(1);
         }
@@ -93,7 +93,7 @@ fn serve(terminal: &mut Terminal, app: &mut App, receiver: &Receiver<Message>) -
         let Ok(first) = receiver.recv() else {
             return Ok(());
         };
-        // What came meanwhile is drawn once.
+        // Handle all queued messages before drawing once.
         for message in std::iter::once(first).chain(receiver.try_iter()) {
             let action = match message {
                 Message::Input(Event::Key(key)) => app.key(key),
@@ -114,7 +114,7 @@ fn serve(terminal: &mut Terminal, app: &mut App, receiver: &Receiver<Message>) -
     }
 }
 
-/// Stops as any program does on Ctrl-Z; goes on from here when it is continued.
+/// Stops the process as Ctrl-Z does, and goes on here when it is continued.
 fn suspend(terminal: &mut Terminal) -> io::Result<()> {
     ratatui::try_restore()?;
     kill_process(getpid(), Signal::TSTP)?;

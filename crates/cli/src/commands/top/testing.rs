@@ -1,4 +1,4 @@
-//! Reports for the tests of the screen: any number of groups, full or unknown.
+//! Reports for the tests of the screen: any number of groups, with all values known or unknown.
 
 use justitia_policy::color::{Color, ColorSource};
 use justitia_policy::config::{Mode, Objective};
@@ -10,7 +10,6 @@ use ratatui::crossterm::event::KeyCode;
 
 use super::app::App;
 
-/// A report of these groups.
 pub(crate) fn report(groups: Vec<GroupStatus>) -> Report {
     Report {
         groups,
@@ -29,7 +28,7 @@ pub(crate) fn report(groups: Vec<GroupStatus>) -> Report {
     }
 }
 
-/// A contending group about which everything is known; its numbers follow from its weight.
+/// A contending group with all values known. Its numbers follow from its weight.
 pub(crate) fn group(path: &str, weight: u32) -> GroupStatus {
     let w = f64::from(weight);
     let bytes = u64::from(weight) << 20;
@@ -92,13 +91,12 @@ pub(crate) fn group(path: &str, weight: u32) -> GroupStatus {
     }
 }
 
-/// A report of this many groups.
 pub(crate) fn many(count: usize) -> Report {
     let groups = (0..count).map(|n| group(&format!("/app/group-{n}"), 100 + n as u32 * 200));
     report(groups.collect())
 }
 
-/// A report of one group and a host about which nothing is known.
+/// A report of one group and a host with all values unknown.
 pub(crate) fn unknown() -> Report {
     let mut one = group("/app/new", 100);
     one.current_bytes = None;

@@ -1,28 +1,27 @@
-//! How things look: the terminal's own sixteen colors, or none; Unicode, or ASCII.
+//! Styles: the terminal's own sixteen colors, or none; Unicode, or ASCII.
 //!
-//! No background is ever painted (selection is reverse video), so a light terminal stays readable,
-//! and no meaning hangs on a color alone: colors of groups are letters too. `NO_COLOR` (when set
-//! and not empty) leaves bold, dim and reverse.
+//! No background is painted (the selection is reverse video), so a light terminal stays readable. No meaning
+//! depends on color alone: colors of groups are letters too. `NO_COLOR` (if set and not empty) leaves bold,
+//! dim and reverse.
 
 use justitia_policy::color::Color;
 use ratatui::style::{self, Modifier, Style};
 
-/// What the terminal can show and its user wants.
+/// The features that the terminal supports and the user wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Theme {
-    /// Colors.
     pub(crate) colors: bool,
-    /// Blocks and lines beyond ASCII.
+    /// Block and line characters beyond ASCII.
     pub(crate) unicode: bool,
 }
 
 impl Theme {
-    /// What the environment says.
+    /// The theme for this process's environment.
     pub(crate) fn of_terminal() -> Theme {
         Theme::of(|name| std::env::var(name).ok())
     }
 
-    /// What these variables say.
+    /// The theme for these environment variables.
     fn of(variable: impl Fn(&str) -> Option<String>) -> Theme {
         let set = |name| variable(name).filter(|value| !value.is_empty());
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
@@ -43,7 +42,6 @@ impl Theme {
         }
     }
 
-    /// The style of a group's color.
     pub(crate) fn color(self, color: Color) -> Style {
         self.paint(match color {
             Color::Green => style::Color::Green,
@@ -52,12 +50,12 @@ impl Theme {
         })
     }
 
-    /// What the reader must see.
+    /// For text that the user must notice.
     pub(crate) fn alarm(self) -> Style {
         self.paint(style::Color::Red).add_modifier(Modifier::BOLD)
     }
 
-    /// What stands for text that was cut.
+    /// The mark of cut text.
     pub(crate) fn ellipsis(self) -> char {
         if self.unicode {
             '…'
@@ -75,22 +73,22 @@ impl Theme {
     }
 }
 
-/// A number that matters, a head.
+/// For important numbers and heads.
 pub(crate) fn strong() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
 
-/// What explains a number.
+/// For explanations of numbers.
 pub(crate) fn faint() -> Style {
     Style::new().add_modifier(Modifier::DIM)
 }
 
-/// What is selected, or in force.
+/// For the selected or active item.
 pub(crate) fn selected() -> Style {
     Style::new().add_modifier(Modifier::REVERSED)
 }
 
-/// The letter of a color: meaning without color.
+/// The letter of a color, for terminals without color.
 pub(crate) fn letter(color: Option<Color>) -> &'static str {
     match color {
         None => "-",

@@ -1,7 +1,7 @@
-//! The groups as a tree of their paths.
+//! Arranges the groups as a tree of their paths.
 //!
-//! Managed groups stand below their ancestors. An ancestor that is not managed itself shows the
-//! sums of the groups below it; chains of such ancestors that hold nothing else are one line.
+//! Managed groups are below their ancestors. An unmanaged ancestor shows the sums of the groups below it. A
+//! chain of unmanaged ancestors with one child each is one line.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use justitia_report::text::printable;
 use super::rows::{wanted, Sort};
 use super::values::{values, Row, Values};
 
-/// A part of a path with what hangs below it.
+/// A component of a path, and the nodes below it.
 #[derive(Debug, Default)]
 struct Node<'a> {
     path: String,
     name: String,
-    /// The managed group, if this is one.
+    /// The managed group; `None`: an unmanaged ancestor.
     group: Option<(u64, &'a Values)>,
     values: Values,
     below: BTreeMap<&'a str, Node<'a>>,
 }
 
-/// The wanted groups and their ancestors. Siblings stand in the order of `sort`.
+/// The filtered groups and their ancestors. Siblings are in the order of `sort`.
 pub(crate) fn tree(report: &Report, filter: &str, sort: Sort, unicode: bool) -> Vec<Row> {
     let values = values(report);
     let mut root = Node::default();
@@ -33,7 +33,7 @@ pub(crate) fn tree(report: &Report, filter: &str, sort: Sort, unicode: bool) -> 
     }
     root.add_up();
     let mut rows = Vec::new();
-    // The root itself is shown only when it is managed.
+    // The root is shown only if it is managed.
     if let Some((id, values)) = root.group {
         rows.push(Row {
             path: "/".into(),
@@ -62,7 +62,7 @@ impl<'a> Node<'a> {
         node.group = Some(group);
     }
 
-    /// Gives every node its numbers; those of a managed group are its own.
+    /// Computes the numbers of every node: a managed group has its own, an ancestor the sums.
     fn add_up(&mut self) {
         for node in self.below.values_mut() {
             node.add_up();
@@ -73,7 +73,7 @@ impl<'a> Node<'a> {
         };
     }
 
-    /// Without ancestors that hold but one node.
+    /// Merges chains of unmanaged ancestors with a single child.
     fn compressed(mut self) -> Node<'a> {
         while self.group.is_none() && self.below.len() == 1 {
             let Some((_, mut only)) = self.below.pop_first() else {

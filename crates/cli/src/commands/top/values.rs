@@ -1,31 +1,28 @@
 //! A row of the table, and its numbers.
 //!
-//! SHARE and IDEAL are over the groups that contend, as PV and share error are: a group's part of
-//! their bandwidth, and of their weight. A group that does not contend has neither.
+//! SHARE and IDEAL are a group's parts of the contending groups' bandwidth and weight, the same groups as for
+//! PV and share error. A group that does not contend has neither.
 
 use justitia_policy::color::Color;
 use justitia_policy::plan::Knob;
 use justitia_report::status::{source_words, GroupStatus, Report};
 
-/// One line of the table.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
-    /// Path of the group: what the selection holds on to.
+    /// Path of the group, by which the selection follows it.
     pub(crate) path: String,
-    /// What is shown of it; in the tree, the lines before it and its last part.
+    /// Text of the first column; in the tree, the branch lines and the last component of the path.
     pub(crate) label: String,
-    /// The managed group; `None` for an ancestor that only holds some.
+    /// ID of a managed group; `None`: an unmanaged ancestor of managed groups.
     pub(crate) id: Option<u64>,
-    /// Its numbers.
     pub(crate) values: Values,
 }
 
 /// The numbers of a row.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Values {
-    /// Weight.
     pub(crate) weight: Option<u32>,
-    /// Where that came from.
+    /// Source of the weight.
     pub(crate) source: Option<&'static str>,
     /// Page cache it is entitled to, bytes.
     pub(crate) entitled: Option<u64>,
@@ -51,7 +48,6 @@ pub(crate) struct Values {
     pub(crate) reclaim: Option<f64>,
     /// Seconds per second asleep above `memory.high`.
     pub(crate) throttled: Option<f64>,
-    /// How well it is.
     pub(crate) color: Option<Color>,
     /// The feedback's gain.
     pub(crate) gain: Option<f64>,
@@ -59,28 +55,28 @@ pub(crate) struct Values {
     pub(crate) low: Option<String>,
     /// `memory.high` as the kernel prints it.
     pub(crate) high: Option<String>,
-    /// Page cache it holds for others, bytes.
+    /// Page cache charged to it that belongs to others, bytes.
     pub(crate) for_others: Option<u64>,
-    /// Page cache that others hold for it, bytes.
+    /// Its own page cache that is charged to others, bytes.
     pub(crate) by_others: Option<u64>,
 }
 
-/// What a column is sorted by.
+/// The sort key of a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Key<'a> {
-    /// Large numbers come first; unknown ones last in either direction.
+    /// In descending order; unknown numbers are last in both directions.
     Number(Option<f64>),
-    /// In the order of the alphabet.
+    /// In alphabetical order.
     Text(&'a str),
 }
 
-/// The numbers of every group of a report, in its order.
+/// The numbers of all groups of a report, in the report's order.
 pub(crate) fn values(report: &Report) -> Vec<Values> {
     let contends = |group: &&GroupStatus| group.verdict.as_ref().is_some_and(|v| v.contending);
     let contenders = || report.groups.iter().filter(contends);
     let verdicts = || contenders().filter_map(|group| group.verdict.as_ref());
     let weight: f64 = verdicts().map(|v| v.proportion).sum();
-    // One unknown bandwidth leaves everybody's share unknown.
+    // One unknown bandwidth makes all shares unknown.
     let moved: Option<f64> = verdicts().map(|v| v.bytes_per_s).sum();
     let of = |part: Option<f64>, whole: Option<f64>| Some(part? / whole.filter(|w| *w > 0.0)?);
     report
@@ -129,8 +125,7 @@ impl Values {
         }
     }
 
-    /// What groups are together, as far as sums mean something. One unknown part leaves the sum
-    /// unknown.
+    /// The sums over groups, for values that can be added. One unknown part makes a sum unknown.
     pub(crate) fn sum<'a>(parts: &(impl Iterator<Item = &'a Values> + Clone)) -> Values {
         fn total<'a, T: std::iter::Sum<T>>(
             parts: impl Iterator<Item = &'a Values>,
@@ -138,7 +133,7 @@ impl Values {
         ) -> Option<T> {
             parts.map(part).sum()
         }
-        // Shares are of the contenders: others add nothing.
+        // Only contenders have shares.
         let contenders = || parts.clone().filter(|v| v.ideal.is_some());
         let contended = contenders().next().is_some();
         let shared =

@@ -1,7 +1,6 @@
-//! The screen: two lines of host and policy, the table, the pane of the selected group, a line of
-//! keys.
+//! Draws the screen: two lines of host and policy, the table, the pane of the selected group, a line of keys.
 //!
-//! Every line is cut to the width, none is wrapped. What does not fit is left out whole, the least
+//! Lines are cut to the width and never wrapped. Parts that do not fit are left out as a whole, the least
 //! important first.
 
 use justitia_report::status::{GateStatus, Report};
@@ -19,18 +18,17 @@ use super::{detail, format, help};
 use crate::commands::status::word;
 use crate::output::Page;
 
-/// From this many lines on there is room for a pane beside the table.
+/// From this many lines on, the screen has room for the table and a pane.
 const PANE_FROM: usize = 18;
-/// The table keeps this many rows beside a pane.
+/// Rows that the table keeps if a pane is open.
 const ROWS_BESIDE: usize = 5;
 
-/// A part of a line that is shown or left out as a whole; the lowest rank stays longest.
+/// A part of a line, shown or left out as a whole. The highest rank is left out first.
 struct Part {
     rank: u8,
     spans: Vec<Span<'static>>,
 }
 
-/// Draws everything.
 pub(crate) fn draw(frame: &mut Frame, app: &mut App) {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
@@ -51,7 +49,7 @@ pub(crate) fn draw(frame: &mut Frame, app: &mut App) {
 /// The lines of a screen of this size.
 fn lines(app: &mut App, width: usize, height: usize) -> Vec<Line<'static>> {
     let mut lines = header(app, width);
-    // On a screen of a few lines the table comes first.
+    // On a screen with few lines the table takes precedence.
     lines.truncate(height.saturating_sub(3).max(1));
     let body = height.saturating_sub(lines.len() + 1);
     if let Some(line) = app.help {
@@ -73,7 +71,7 @@ fn lines(app: &mut App, width: usize, height: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// One frame without a terminal: no selection, no keys, all rows.
+/// One frame as text, without selection and keys, with all rows.
 pub(crate) fn plain(app: &App, width: usize) -> Page {
     let rows = app.rows();
     let mut lines = header(app, width);
@@ -96,7 +94,7 @@ fn middle(app: &mut App, width: usize, body: usize) -> Vec<Line<'static>> {
     let pane = match (app.detail, beside) {
         (false, _) => 0,
         (true, false) => body,
-        // What few groups leave free is the pane's.
+        // The pane takes the lines that the table does not need.
         (true, true) => body
             .saturating_sub(rows.len() + 2)
             .max(detail::HEIGHT.min(body - ROWS_BESIDE - 1)),
@@ -128,7 +126,6 @@ fn table(app: &App, rows: &[Row], width: usize) -> Vec<Line<'static>> {
     table_of(app, rows, width, longest.unwrap_or(0))
 }
 
-/// Head and rows.
 fn table_of(app: &App, rows: &[Row], width: usize, longest: usize) -> Vec<Line<'static>> {
     let (columns, gap) = layout(width, longest.max(5));
     let gap = " ".repeat(gap);
@@ -174,13 +171,13 @@ fn head(app: &App, columns: &[Column], gap: &str) -> Line<'static> {
     Line::from(spans)
 }
 
-/// Who runs, how well shares hold; memory and pressure; what is wrong.
+/// Agent and share error, then memory and pressure, then problems.
 fn header(app: &App, width: usize) -> Vec<Line<'static>> {
     let report = &app.picture().report;
     let theme = app.theme;
     let mut lines = Vec::new();
     if let Some(cause) = &app.away {
-        // The socket's own words begin with "no agent" when nobody listens.
+        // The socket's error begins with "no agent" if nobody listens.
         let cause = cause
             .strip_prefix("no agent listens")
             .map_or_else(|| cause.clone(), |rest| format!("nobody listens{rest}"));
@@ -244,7 +241,7 @@ fn header(app: &App, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// The order writers wait in, or that everybody passes.
+/// The order of the gate's queue, or the reason why all writers pass.
 fn gate_word(gate: &GateStatus) -> &str {
     if gate.is_closed() {
         &gate.order
@@ -260,7 +257,7 @@ fn group_words(report: &Report) -> String {
     }
 }
 
-/// How many groups wear each color: nothing before the first verdict.
+/// The number of groups of each color; empty before the first verdict.
 fn color_parts(report: &Report, theme: Theme) -> Part {
     let mut spans = Vec::new();
     for (color, count) in rows::colors(report)
@@ -286,7 +283,6 @@ fn part(rank: u8, text: &str, style: ratatui::style::Style) -> Part {
     }
 }
 
-/// A name and a number.
 fn pair(rank: u8, name: &str, value: &str) -> Part {
     Part {
         rank,
@@ -297,7 +293,7 @@ fn pair(rank: u8, name: &str, value: &str) -> Part {
     }
 }
 
-/// As many parts as fit, two blanks between them.
+/// As many parts as fit, separated by two blanks.
 fn fit(mut parts: Vec<Part>, width: usize) -> Line<'static> {
     parts.retain(|part| part.width() > 0);
     let total = |parts: &[Part]| {
@@ -324,7 +320,7 @@ impl Part {
     }
 }
 
-/// Cuts a line that is too long, and says so; only its own style is kept.
+/// Cuts a line that is too long and adds an ellipsis. The styles of its spans are lost.
 fn cut(line: &mut Line<'static>, width: usize, ellipsis: char) {
     if line.width() > width {
         let text = format::cut_end(&line.to_string(), width, ellipsis);
@@ -332,7 +328,7 @@ fn cut(line: &mut Line<'static>, width: usize, ellipsis: char) {
     }
 }
 
-/// The order and the filter, then the keys.
+/// Sort order and filter, then the keys.
 fn footer(app: &App, width: usize) -> Line<'static> {
     let theme = app.theme;
     if app.typing() {

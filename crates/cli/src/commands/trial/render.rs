@@ -1,4 +1,4 @@
-//! The one screen: a table of the groups, what it comes to in sentences, and what to do next.
+//! Renders the result on one screen: a table of the groups, conclusions in sentences, and next steps.
 
 use justitia_policy::config::Mode;
 use justitia_policy::units::Bytes;
@@ -8,10 +8,10 @@ use super::{Trial, Tried};
 use crate::commands::status::word;
 use crate::output::{self, number, Column, Page, Screen, Table};
 
-/// Groups in the table: with the sentences, one screen.
+/// Groups in the table, so that table and sentences fit one screen.
 pub(super) const SHOWN: usize = 12;
 
-/// Below this part of what it is entitled to, a group that waits lacks page cache.
+/// A waiting group lacks page cache if it holds less than this part of its entitlement.
 const LACKS: f64 = 0.9;
 
 pub(super) fn render(trial: &Trial, screen: Screen) -> Page {
@@ -87,7 +87,7 @@ fn table(trial: &Trial) -> Table {
     table
 }
 
-/// Who got more than its share, and what an agent would do about it.
+/// Groups beyond their share of bandwidth, and an agent's limits.
 fn bandwidth(trial: &Trial) -> Vec<String> {
     if !trial.knows_bandwidth() {
         return vec!["What groups read and write is not known, and so not who gets what.".into()];
@@ -127,7 +127,7 @@ fn bandwidth(trial: &Trial) -> Vec<String> {
     said
 }
 
-/// The competing groups that were least and most of what they were due, if these differ.
+/// The competing groups with the lowest and the highest ratio to their share, if they differ.
 fn farthest(groups: &[Tried]) -> Option<(&Tried, &Tried)> {
     let competing = || {
         let known = groups.iter();
@@ -138,7 +138,7 @@ fn farthest(groups: &[Tried]) -> Option<(&Tried, &Tried)> {
     (most.0 > 1.25 * least.0).then_some((least.1, most.1))
 }
 
-/// Who waited with less page cache than its share.
+/// Groups that waited with less page cache than their share.
 fn page_cache(trial: &Trial) -> Vec<String> {
     let waited = trial.groups.iter().filter(|group| group.waited_s > 0.0);
     let lacks: Vec<u64> = waited
@@ -157,7 +157,7 @@ fn page_cache(trial: &Trial) -> Vec<String> {
     )]
 }
 
-/// By what weights act below the page cache.
+/// The mechanisms that enforce weights below the page cache.
 fn disks(trial: &Trial) -> Vec<String> {
     let mut said = Vec::new();
     let (without, with): (Vec<_>, Vec<_>) = trial.disks.iter().partition(|disk| *disk.1 == "none");

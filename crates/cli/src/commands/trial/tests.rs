@@ -1,4 +1,4 @@
-//! What is due follows the weights, nothing is written, and the page says both.
+//! Tests that due shares follow the weights, that nothing is written, and that the output says so.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use super::render::SHOWN;
 use super::*;
 use crate::output::Page;
 
-/// A full host on which light and heavy write equally fast; `stalled`: and wait for the disk.
+/// A host with full memory on which light and heavy write equally fast; `stalled`: they also wait for the
+/// disk.
 fn trial(stalled: bool) -> (Trial, Arc<FakeFs>) {
     let fake = FakeFs::new();
     fake.set_host(Host {

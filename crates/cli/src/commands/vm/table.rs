@@ -1,4 +1,4 @@
-//! The profile as a table.
+//! Renders the report as a table.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ const COLUMNS: [Column; 10] = [
     Column::right("EVICTED", 2),
 ];
 
-/// The machines, and each image if asked for.
+/// The machines, and with `images` each image.
 pub(super) fn text(report: &Report, images: bool, screen: Screen) -> Page {
     let mut text = Page::new();
     if report.machines.is_empty() {

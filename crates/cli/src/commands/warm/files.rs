@@ -1,4 +1,4 @@
-//! Which files are meant: those named, and all below the directories named.
+//! Finds the files to read: the named ones, and all below named directories.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
@@ -7,20 +7,19 @@ use std::path::{Path, PathBuf};
 
 use justitia_agent::{Error, Result};
 
-/// A file to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
 }
 
-/// Finds them, in the order named, directories sorted by name; each file once, however many names
-/// it has.
+/// Finds files in the order of `paths`, with directories sorted by name. A file with several names is found
+/// once.
 pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     for path in paths {
-        // A link that was named is meant.
+        // Follow symbolic links that were named.
         let metadata = fs::metadata(path).map_err(|error| Error::io("read", path, &error))?;
         walk(path, &metadata, &mut seen, &mut found)?;
     }
@@ -55,7 +54,8 @@ fn walk(
             .map_err(cannot)?;
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
-            // Of the entry itself: links are not followed. What vanished meanwhile is not missed.
+            // The metadata of the entry itself: links inside directories are not followed. Entries that
+            // vanished are skipped.
             if let Ok(metadata) = entry.metadata() {
                 walk(&entry.path(), &metadata, seen, found)?;
             }

@@ -1,4 +1,4 @@
-//! What may be held, and which files are meant.
+//! Tests how much page cache is read, and which files are found.
 
 use super::*;
 use crate::commands::status::tests::example;
@@ -64,11 +64,11 @@ fn reading_stops_before_the_group_holds_more_than_it_may() {
     let group = fs.open("/app/db").unwrap();
     let warmed = warm(&found, &group, Bytes::mib(64)).unwrap();
     assert!(warmed.complete && warmed.read_bytes == 3 << 20);
-    // It holds all it may.
+    // The group holds as much as it may.
     fake.update("/app/db", |group| group.file = Bytes::mib(64));
     let warmed = warm(&found, &group, Bytes::mib(64)).unwrap();
     assert!(!warmed.complete && warmed.read_bytes == 0);
-    // Its own limit leaves less.
+    // The group's own limit leaves less.
     fake.update("/app/db", |group| {
         group.file = Bytes::mib(10);
         group.anon = Bytes::mib(20);

@@ -1,4 +1,4 @@
-//! Keys do what the help says; nothing that happens to the groups confuses the selection.
+//! Tests that keys do what the help says, and that the selection survives all changes of the groups.
 
 use super::super::testing::{many, press, report};
 use super::*;

@@ -1,4 +1,4 @@
-//! Columns fit every width, and every cell its column.
+//! Tests that columns fit every width, and that every cell fits its column.
 
 use super::super::rows::{list, Sort};
 use super::super::testing::{group, many, report, unknown};

@@ -1,4 +1,4 @@
-//! Screens of every size are whole: nothing wraps, nothing spills, what matters is there.
+//! Tests screens of every size: nothing wraps or overflows, and the important parts are there.
 
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
