@@ -328,7 +328,7 @@ fn help_and_version_are_no_errors() {
 }
 
 #[test]
-fn a_policy_of_machines_needs_somebody_who_keeps_it() {
+fn a_policy_of_machines_needs_a_running_image_cache() {
     let dir = tempfile::tempdir().unwrap();
     let state_dir = dir.path().to_str().unwrap();
     for policy in [&[][..], &["lfu"]] {
@@ -367,7 +367,7 @@ fn a_command_whose_program_is_not_installed_says_which_and_how_to_get_it() {
 }
 
 #[test]
-fn a_command_hands_over_what_was_said_behind_it() {
+fn a_command_passes_on_all_arguments_behind_its_name() {
     let dir = tempfile::tempdir().unwrap();
     let (own, sibling) = (
         dir.path().join("justitia"),

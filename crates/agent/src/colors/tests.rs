@@ -79,7 +79,7 @@ fn a_value_counts_for_its_time_to_live_since_it_changed() {
 }
 
 #[test]
-fn what_does_not_count_says_why_and_since_when() {
+fn a_declaration_that_does_not_count_has_a_reason_and_a_time() {
     let mut rig = Rig::new();
     rig.write("green");
     rig.look(0);

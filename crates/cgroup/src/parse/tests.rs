@@ -97,7 +97,7 @@ Cached:           300 kB\nSwapCached:         1 kB\nShmem:             20 kB\n";
 }
 
 #[test]
-fn what_the_kernel_keeps_free_is_summed_over_zones_and_not_over_cpus() {
+fn memory_kept_free_is_summed_over_zones_and_not_over_cpus() {
     let text = b"Node 0, zone DMA\n  pages free 2816\n        boost    0\n        min      66\n\
         low      82\n        high     98\n  pagesets\n    cpu: 0\n       high:  500\n\
 Node 0, zone Normal\n  pages free 9\n        high     1002\n";
@@ -199,7 +199,7 @@ fn a_declaration_is_a_color_and_a_reason() {
 }
 
 #[test]
-fn what_is_no_declaration_says_why() {
+fn an_invalid_declaration_says_why() {
     use color::NoColor::{Malformed, TooLong};
     for text in ["", "\0", "  ", "greenish", "12 green", "gr\0een"] {
         assert_eq!(

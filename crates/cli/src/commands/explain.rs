@@ -247,7 +247,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_reservation_and_what_was_taken_are_told() {
+    fn a_reservation_and_the_memory_taken_are_printed() {
         use justitia_report::status::{GuardStatus, ReservationStatus};
         let mut report = example();
         report.guard = Some(GuardStatus {

@@ -442,7 +442,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn no_command_says_what_a_terminal_obeys() {
+    fn no_command_prints_characters_that_a_terminal_obeys() {
         use crate::commands::{color, explain, plan, top};
         let mut report = example();
         let name = |tail: &str| format!("/app/\x1b]0;x\x07\u{9b}2J\u{202e}\nproblem: {tail}");

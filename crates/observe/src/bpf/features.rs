@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn either_name_of_a_function_will_do() {
+    fn either_name_of_a_function_is_enough() {
         let old = ("__mem_cgroup_handle_over_high", Answer::No);
         let new = ("mem_cgroup_handle_over_high", Answer::No);
         assert!(coverage(&[old]).summary().is_empty());
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_is_unknown() {
+    fn a_feature_that_nobody_asked_for_is_unknown() {
         assert_eq!(Coverage::default().answer("btf"), Answer::Unknown);
     }
 }

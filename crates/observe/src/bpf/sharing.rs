@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sampled_is_scaled_to_the_whole() {
+    fn sampled_pages_are_scaled_to_the_whole_file() {
         let files = tell(&[record(&[101, 102], &[(1, 75), (2, 25)], 100, 1000)]);
         assert_eq!(
             files[0].held,

@@ -397,7 +397,7 @@ fn a_change_of_phase_shows_within_two_minutes() {
 }
 
 #[test]
-fn a_hot_block_is_told_right_whether_or_not_it_is_in_the_sample() {
+fn a_hot_block_is_counted_right_whether_or_not_it_is_in_the_sample() {
     for (hot, sampled) in [(1 << 20, false), (1 << 20 | 1 << 4, true)] {
         let mut random = Random(13);
         let mut sampler = Sampler::new(4, 1 << 14);
@@ -425,7 +425,7 @@ fn a_hot_block_is_told_right_whether_or_not_it_is_in_the_sample() {
 }
 
 #[test]
-fn what_is_written_again_is_no_hit() {
+fn a_page_written_again_is_no_hit() {
     let mut sampler = Sampler::new(3, 1 << 14);
     for nth in 0..200_000u64 {
         sampler.access(nth % 2000, false);

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_says_why() {
+    fn an_answer_without_a_number_is_an_error_with_its_reason() {
         let series = r#"{"metric":{},"value":[1,"2"]}"#;
         for (text, cause) in [
             (vector(""), "no result"),

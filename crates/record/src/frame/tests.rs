@@ -28,7 +28,7 @@ fn contents(pieces: &[Piece]) -> Vec<&[u8]> {
 }
 
 #[test]
-fn what_was_written_is_read_and_what_repeats_takes_no_bytes() {
+fn written_frames_are_read_back_and_repeated_contents_take_fewer_bytes() {
     let (bytes, starts) = three();
     let found = pieces(&bytes);
     assert_eq!(contents(&found).len(), 3);
