@@ -233,7 +233,7 @@ fn top_shows_what_status_says_at_any_width() {
 
 #[test]
 #[ignore = "boots a virtual machine; make test runs it"]
-fn a_group_is_explained_and_an_unknown_one_answered_with_those_there_are() {
+fn a_group_is_explained_and_an_unknown_one_is_answered_with_the_known_ones() {
     let text = run().said("explain");
     for words in [
         "/app/heavy (cgroup ",

@@ -371,7 +371,7 @@ fn reclaimed_pages_and_the_time_of_reclaim_are_counted() {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn a_file_that_two_groups_use_is_known_with_who_pays() {
+fn a_file_that_two_groups_use_is_known_with_its_payer() {
     let dir = TestFile::dir();
     let file = TestFile::cold(dir.path(), "file", 8 << 20);
     // Not a TestFile, because those are mapped, and a process that maps a file uses it.

@@ -145,7 +145,7 @@ fn a_read_that_failed_renews_nothing() {
 }
 
 #[test]
-fn the_container_below_speaks_for_a_group_that_says_nothing_itself() {
+fn a_group_without_a_color_has_that_of_the_container_below_it() {
     let mut rig = Rig::new();
     rig.fake.mkdir("/app/container");
     let container = CgroupFs::open(&*rig.fake, "/app/container").unwrap();

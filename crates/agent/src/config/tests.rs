@@ -148,7 +148,7 @@ fn an_unknown_key_is_refused_with_its_line_and_the_nearest_key() {
 }
 
 #[test]
-fn an_unknown_mode_or_objective_is_refused_with_those_there_are() {
+fn an_unknown_mode_or_objective_is_refused_with_the_known_ones() {
     let (cause, remedy) = refusal("\nmode = 'proportion'\n");
     assert_eq!(cause, "j.toml:2: unknown mode proportion");
     assert!(remedy.contains("did you mean proportional?"), "{remedy}");

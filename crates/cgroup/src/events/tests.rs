@@ -112,7 +112,7 @@ fn a_trigger_is_written_as_the_kernel_wants_it() {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn the_kernel_tells_of_memory_high_and_of_removal() {
+fn the_kernel_reports_memory_high_and_removal() {
     use crate::{Mount, RealFs};
     let mount = Mount::detect().unwrap();
     let name = format!("justitia-test-events-{}", std::process::id());

@@ -146,7 +146,7 @@ fn pids_of_a_group_are_listed() {
 }
 
 #[test]
-fn a_released_group_holds_what_is_probed_and_reads_again() {
+fn a_released_group_holds_the_probed_files_only_and_reads_again() {
     let (_root, fs) = tree();
     let group = fs.open("/app/db").unwrap();
     let mut buffer = Buffer::new();

@@ -281,7 +281,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_unknown_group_is_answered_with_those_there_are() {
+    fn an_unknown_group_is_answered_with_the_known_ones() {
         let report = example();
         let error = find(&report, "/app/dc").unwrap_err();
         assert_eq!(error.remedy, "managed groups: /app/db /app/new");

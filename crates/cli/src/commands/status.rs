@@ -387,7 +387,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_table_tells_known_from_unknown_and_marks_what_is_the_users() {
+    fn the_table_tells_known_from_unknown_and_marks_values_of_the_user() {
         let text = render(
             &example(),
             1065,

@@ -103,7 +103,7 @@ fn runc_and_podman_records_are_found_too() {
 }
 
 #[test]
-fn crun_tells_the_cgroup_by_its_status() {
+fn the_cgroup_of_a_crun_container_is_in_its_status() {
     let root = tempfile::tempdir().unwrap();
     write(
         root.path(),

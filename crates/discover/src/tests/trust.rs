@@ -315,7 +315,7 @@ fn only_roots_word_is_a_weight_outside_a_delegated_subtree() {
 }
 
 #[test]
-fn a_user_whom_the_configuration_trusts_is_as_good_as_root() {
+fn a_user_trusted_by_the_configuration_counts_as_root() {
     let fs = fake(&["/app/db"]);
     fs.delegate("/app", user(), false);
     fs.delegate("/app/db", user(), false);

@@ -315,7 +315,7 @@ fn a_small_anonymous_group_without_refaults_is_not_starved() {
 }
 
 #[test]
-fn remedies_for_a_group_that_has_hardly_begun_do_not_go_by_what_it_uses() {
+fn remedies_for_a_group_that_has_hardly_begun_do_not_depend_on_its_use() {
     let host = Host::healthy();
     for path in ["/app", "/app/web"] {
         host.group(path, |group| group.low = mib(0));

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_kernel_has_nothing_to_say() {
+    fn a_kernel_with_every_feature_has_no_loss_to_report() {
         assert!(coverage(&[]).summary().is_empty());
     }
 

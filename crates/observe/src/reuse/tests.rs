@@ -462,7 +462,7 @@ fn writes_fill_the_cache() {
 }
 
 #[test]
-fn little_is_not_enough_and_nothing_is_not_zero() {
+fn few_accesses_give_no_curve_and_a_curve_stays_when_accesses_end() {
     let mut sampler = Sampler::new(0, 1 << 10);
     assert_eq!(sampler.curve(), None);
     for page in 0..150 {

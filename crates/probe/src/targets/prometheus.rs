@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_survives_the_address() {
+    fn a_query_is_encoded_in_the_address() {
         assert_eq!(encoded("a{b=\"c d\"}>1"), "a%7Bb%3D%22c%20d%22%7D%3E1");
     }
 

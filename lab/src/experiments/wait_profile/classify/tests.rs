@@ -122,7 +122,7 @@ fn a_sleep_by_the_programs_own_choice_is_no_wait() {
 }
 
 #[test]
-fn a_spinlock_is_known_by_who_takes_it() {
+fn a_spinlock_is_known_by_the_function_that_takes_it() {
     let slow = ["native_queued_spin_lock_slowpath", "_raw_spin_lock_irqsave"];
     for (caller, reason) in [
         ("folio_lruvec_lock_irqsave", Reason::LruLock),
@@ -164,7 +164,7 @@ fn a_task_that_waits_for_a_cpu_or_has_one_needs_no_stack() {
 }
 
 #[test]
-fn an_unnamed_wait_is_known_by_what_does_not_only_wait() {
+fn an_unnamed_wait_is_known_by_the_innermost_function_that_does_more_than_wait() {
     let frames = place(
         Doing::Blocked,
         &[
