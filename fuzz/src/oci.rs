@@ -32,7 +32,7 @@ pub fn oci(bytes: &[u8]) {
     let tree = tree(&own, &[first, second]);
     let users = how & 4 != 0;
     let before = look(&tree, RuntimeDirs::none());
-    write(&root, &where_it_lies(how, uid), first, second);
+    write(&root, &directory_of_the_container(how, uid), first, second);
     let now = look(&tree, RuntimeDirs::under(root.path()));
     let outside = |seen: &[Seen]| -> Vec<Seen> {
         let outside = seen.iter().filter(|(path, ..)| !path.starts_with(&own));
@@ -44,7 +44,7 @@ pub fn oci(bytes: &[u8]) {
 }
 
 /// The container's directory, with the files that its runtime keeps there.
-fn where_it_lies(how: u8, uid: u32) -> (String, [&'static str; 2]) {
+fn directory_of_the_container(how: u8, uid: u32) -> (String, [&'static str; 2]) {
     let crun = ["config.json", "status"];
     let runc = ["bundle/config.json", "state.json"];
     let (shelf, files) = match how % 8 {

@@ -131,7 +131,7 @@ fn show(series: Series, script: &str, tool: &str, packages: &[&str]) {
 
 #[test]
 #[ignore = "boots virtual machines and downloads a package the first time"]
-fn what_cachestat_compiled_ahead_says_about_a_cold_and_a_warm_scan() {
+fn cachestat_compiled_ahead_over_a_cold_and_a_warm_scan() {
     for series in Series::ALL {
         show(series, SCRIPT, "cachestat", &["libbpf-tools"]);
     }
@@ -161,13 +161,13 @@ fn show_compiled_there(script: &str, tool: &str, packages: &str) {
 
 #[test]
 #[ignore = "boots a virtual machine and downloads a compiler the first time; takes minutes"]
-fn what_cachestat_compiled_on_the_spot_says_about_a_cold_and_a_warm_scan() {
+fn cachestat_compiled_on_the_spot_over_a_cold_and_a_warm_scan() {
     show_compiled_there(SCRIPT, "python3 /usr/sbin/cachestat-bpfcc", "");
 }
 
 #[test]
 #[ignore = "boots a virtual machine and downloads a compiler the first time; takes minutes"]
-fn what_cachetop_says_about_the_process_of_a_cold_and_of_a_warm_scan() {
+fn cachetop_over_the_process_of_a_cold_and_of_a_warm_scan() {
     show_compiled_there(
         SCRIPT_FOR_SCREENS,
         "python3 /usr/sbin/cachetop-bpfcc",

@@ -97,7 +97,7 @@ fn counted(script: &str, program: PathBuf, job: &str) -> String {
 /// One group in ten is busy. Its processes are the benchmark itself.
 #[test]
 #[ignore = "boots a virtual machine; takes some minutes"]
-fn what_a_tick_over_real_cgroups_costs() {
+fn the_cost_of_a_tick_over_real_cgroups() {
     let report = count(
         "justitia-agent",
         "tick",
@@ -108,14 +108,14 @@ fn what_a_tick_over_real_cgroups_costs() {
 
 #[test]
 #[ignore = "boots a virtual machine; takes a minute"]
-fn what_being_observed_costs_a_read() {
+fn the_cost_of_an_observed_read() {
     let report = count("justitia-observe", "read", &[""]);
     assert!(report.contains("\nthe observer "), "{report}");
 }
 
 #[test]
 #[ignore = "boots a virtual machine; takes some minutes"]
-fn what_the_program_costs() {
+fn the_cost_of_the_program() {
     let program = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/release/justitia");
     assert!(program.exists(), "cargo build --release comes first");
     let report = counted(PROGRAM, program, "10\n100\n1000\n");

@@ -11,7 +11,7 @@ use justitia_machine::kernels::Series;
 
 #[test]
 #[ignore = "boots virtual machines"]
-fn a_guest_that_gives_up_or_panics_is_told_apart() {
+fn a_guest_that_gives_up_is_told_apart_from_one_that_panics() {
     let dir = tempfile::tempdir().unwrap();
     let gives_up = "#!/bin/bash\necho '@lab-error no data disk'\n";
     let error = boot(&machine(Series::V6_12, gives_up, dir.path()), "").unwrap_err();

@@ -320,7 +320,7 @@ fn tests_that_need_root_pass_on_arm64() {
 
 #[test]
 #[ignore = "boots virtual machines"]
-fn what_only_a_boot_brings_is_found() {
+fn pitfalls_that_only_a_boot_brings_are_found() {
     let mut binaries = build(&BTreeSet::from([BOOTED_PACKAGE.to_owned()]));
     let of_boots = |binary: &PathBuf| {
         let mut names = ignored_tests(binary, &[]);

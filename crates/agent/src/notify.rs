@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manager_at_a_path_hears_ready_and_alive() {
+    fn a_manager_at_a_path_gets_ready_and_alive() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify");
         let manager = UnixDatagram::bind(&path).unwrap();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manager_at_an_abstract_address_hears_stopping() {
+    fn a_manager_at_an_abstract_address_gets_stopping() {
         let name = format!("justitia-test-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let manager = UnixDatagram::bind_addr(&address).unwrap();

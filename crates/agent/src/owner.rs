@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_wrote_is_ours_however_late_it_arrives() {
+    fn our_own_write_is_ours_however_late_it_arrives() {
         let entry = entry(100, &[200, 300]);
         assert_eq!(judge(&entry, None, 300, false), Owner::Ours);
         assert_eq!(judge(&entry, Some(300), 200, false), Owner::Ours);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_manager_makes_of_a_weight_is_no_takeover_and_neither_is_an_inner_groups_protection() {
+    fn a_managers_value_for_a_weight_and_an_inner_groups_protection_are_no_takeover() {
         let of = |knob: Knob, present, inner, recorded: Option<u32>| {
             let recorded = recorded.map(|weight| Weight::new(weight).unwrap());
             let repeated = || knob.repeats().map(|_| Value::Weight(800));

@@ -71,13 +71,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_very_function_is_in_a_segment_that_is_let_go_of() {
+    fn the_programs_code_is_in_a_segment_whose_pages_are_dropped() {
         let here = keep as *const () as usize;
         assert!(unwritable().any(|segment| segment.contains(&here)));
     }
 
     #[test]
-    fn what_the_start_touched_is_no_longer_held() {
+    fn pages_that_only_the_start_touched_are_dropped() {
         // Resident pages of files: the third number.
         let held = || {
             let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_written_to_is_let_go_of() {
+    fn no_writable_page_is_dropped() {
         // Large, so that its middle is in a whole page of the segment.
         static WRITTEN: Mutex<[u8; 1 << 16]> = Mutex::new([7; 1 << 16]);
         let on_the_stack = 0u8;

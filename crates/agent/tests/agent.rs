@@ -187,7 +187,7 @@ fn in_mode_observe_it_writes_nothing() {
 }
 
 #[test]
-fn what_a_killed_agent_left_behind_the_next_one_puts_back_first() {
+fn the_next_agent_first_restores_the_knobs_that_a_killed_one_wrote() {
     let mut load = Load::new();
     let before = load.knobs();
     let state = tempfile::tempdir().unwrap();
@@ -301,7 +301,7 @@ fn a_bad_configuration_at_reload_changes_nothing() {
 }
 
 #[test]
-fn groups_that_join_and_leave_are_followed_and_told() {
+fn groups_that_join_and_leave_are_followed_and_logged() {
     let mut load = Load::new();
     let state = tempfile::tempdir().unwrap();
     let log = Log::captured();

@@ -15,7 +15,7 @@ const HIGH: Knob = Knob::MemoryHigh;
 const WEIGHT: Knob = Knob::IoWeight;
 
 #[test]
-fn what_was_there_before_is_there_after() {
+fn prior_values_are_restored_at_the_end() {
     let fake = host(&["a", "b"]);
     fake.foreign_write("/app/a", "memory.low", "1048576");
     fake.foreign_write("/app/a", "io.weight", "default 250");
@@ -346,7 +346,7 @@ fn however_many_groups_hang_another_groups_limit_is_raised() {
 }
 
 #[test]
-fn putting_back_waits_for_no_write_and_what_arrives_later_does_not_stay() {
+fn putting_back_waits_for_no_write_and_a_late_write_does_not_stay() {
     let fake = host(&["a", "b"]);
     let (a, b) = (fake.mkdir("/app/a"), fake.mkdir("/app/b"));
     let state = tempfile::tempdir().unwrap();
@@ -404,7 +404,7 @@ fn a_write_that_fails_is_a_problem_of_its_group_alone() {
 }
 
 #[test]
-fn a_write_that_the_kernel_refuses_is_nobodys_hand() {
+fn a_write_that_the_kernel_refuses_is_no_foreign_write() {
     let fake = host(&["a"]);
     let a = fake.mkdir("/app/a");
     let state = tempfile::tempdir().unwrap();
@@ -423,7 +423,7 @@ fn a_write_that_the_kernel_refuses_is_nobodys_hand() {
 }
 
 #[test]
-fn what_is_there_already_is_not_written() {
+fn a_value_that_a_knob_has_already_is_not_written() {
     let fake = host(&["a"]);
     let a = fake.mkdir("/app/a");
     let state = tempfile::tempdir().unwrap();
@@ -438,7 +438,7 @@ fn what_is_there_already_is_not_written() {
 }
 
 #[test]
-fn writes_that_were_made_are_counted_and_what_held_already_is_not() {
+fn only_writes_that_change_a_value_are_counted() {
     let fake = host(&["a"]);
     let a = fake.mkdir("/app/a");
     let state = tempfile::tempdir().unwrap();

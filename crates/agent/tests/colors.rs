@@ -144,7 +144,7 @@ fn mode_memoplight_says_so_where_the_kernel_cannot_reclaim() {
 }
 
 #[test]
-fn garbage_in_the_attribute_changes_nothing_and_is_told() {
+fn garbage_in_the_attribute_changes_nothing_and_is_reported() {
     let (fake, state) = (full_host(), tempfile::tempdir().unwrap());
     let mut agent = agent(&fake, state.path(), Mode::Proportional);
     declare(&fake, "hungry", "red");

@@ -59,7 +59,7 @@ fn after_a_crash_the_next_start_turns_it_on_again() {
 }
 
 #[test]
-fn who_turns_it_on_again_has_it_now_and_at_the_end() {
+fn low_latency_that_another_turns_on_again_is_left_alone_now_and_at_the_end() {
     for seen_by_a_look in [true, false] {
         let fake = host(&["a"]);
         let disk = fake.add_disk("sda", true);
@@ -111,7 +111,7 @@ fn a_disk_that_changed_its_scheduler_is_forgotten_and_is_another_one_later() {
 }
 
 #[test]
-fn a_read_only_sysfs_is_a_problem_of_the_disk_alone_and_nobodys_hand() {
+fn a_read_only_sysfs_is_a_problem_of_the_disk_alone_and_no_foreign_write() {
     let fake = host(&["a"]);
     let (a, disk) = (fake.mkdir("/app/a"), fake.add_disk("sda", true));
     let state = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ fn a_read_only_sysfs_is_a_problem_of_the_disk_alone_and_nobodys_hand() {
 }
 
 #[test]
-fn what_cannot_be_read_is_unknown_and_said() {
+fn low_latency_that_cannot_be_read_is_unknown_and_a_problem() {
     for (fault, words) in [
         (Fault::Absent, "disk sda has no low_latency"),
         (Fault::Errno(Errno::IO), "low_latency of disk sda"),
@@ -213,7 +213,7 @@ fn io_cost_is_off_again_at_the_end_and_after_a_crash() {
 }
 
 #[test]
-fn who_switches_io_cost_off_or_configures_it_has_the_disk() {
+fn io_cost_that_another_switches_off_or_configures_is_left_alone() {
     for theirs in [
         "enable=0 ctrl=auto",
         "enable=1 ctrl=user min=50.00 max=60.00",
@@ -233,7 +233,7 @@ fn who_switches_io_cost_off_or_configures_it_has_the_disk() {
 }
 
 #[test]
-fn switched_off_in_the_configuration_no_disk_is_looked_at_and_what_is_held_goes_back() {
+fn with_io_cost_configured_off_no_disk_is_looked_at_and_held_values_are_restored() {
     let fake = host(&["a"]);
     let disk = fake.add_cost_disk("sdb");
     let state = tempfile::tempdir().unwrap();

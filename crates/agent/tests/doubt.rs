@@ -16,7 +16,7 @@ use rustix::io::Errno;
 const HIGH: Knob = Knob::MemoryHigh;
 
 #[test]
-fn what_cannot_be_opened_for_now_is_restored_later() {
+fn a_group_that_cannot_be_opened_for_now_is_restored_later() {
     for errno in [Errno::MFILE, Errno::ACCESS, Errno::NOMEM] {
         let fake = host(&["a"]);
         let a = fake.mkdir("/app/a");
@@ -79,7 +79,7 @@ fn after_restoring_the_knobs_of_quiet_groups_are_read_at_once() {
 }
 
 #[test]
-fn a_steered_weight_is_nobodys_and_a_foreign_one_the_users() {
+fn our_own_write_is_not_the_groups_weight_and_a_foreign_one_is() {
     let fake = host(&["a"]);
     let a = fake.mkdir("/app/a");
     fake.update("/app/a", |group| group.bfq_weight = Some(300));

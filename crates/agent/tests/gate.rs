@@ -144,7 +144,7 @@ fn a_missing_module_is_a_problem_of_the_report_until_it_is_loaded() {
 }
 
 #[test]
-fn a_gate_that_refuses_is_let_go_and_the_step_goes_on() {
+fn a_gate_that_refuses_is_released_and_the_step_goes_on() {
     let mut rig = rig(Mode::Justitia, |_| ());
     rig.agent.tick();
     rig.gate.refuse(true);
@@ -195,7 +195,7 @@ fn a_gate_is_held_through_an_interval_longer_than_the_module_waits() {
 }
 
 #[test]
-fn the_gate_is_taken_and_let_go_over_the_socket() {
+fn the_gate_is_taken_and_released_over_the_socket() {
     let mut rig = rig(Mode::Justitia, |settings| settings.gate.enabled = false);
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("agent.sock");

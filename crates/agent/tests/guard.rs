@@ -37,7 +37,7 @@ fn settled(rig: &mut Rig, asked: u64) {
 }
 
 #[test]
-fn what_was_taken_is_counted_and_a_part_is_no_problem() {
+fn reclaimed_memory_is_counted_and_a_partial_reclaim_is_no_problem() {
     let fake = contended_host(&["light", "heavy"]);
     let state = tempfile::tempdir().unwrap();
     let (light, heavy) = (fake.mkdir("/app/light"), fake.mkdir("/app/heavy"));
@@ -160,7 +160,7 @@ fn off_by_default_it_asks_for_nothing() {
 }
 
 #[test]
-fn a_standing_reserve_is_made_free_and_told() {
+fn a_standing_reserve_is_made_free_and_reported() {
     let fake = contended_host(&["light", "heavy"]);
     // A group that holds little gives nothing; the other one holds too much.
     fake.update("/app/light", |group| group.file = Bytes::mib(2));
@@ -188,7 +188,7 @@ fn a_standing_reserve_is_made_free_and_told() {
 }
 
 #[test]
-fn the_root_is_asked_for_what_nobody_manages() {
+fn page_cache_of_unmanaged_groups_is_reclaimed_from_the_root() {
     let fake = contended_host(&["light", "heavy"]);
     for name in ["/app/light", "/app/heavy"] {
         fake.update(name, |group| group.file = Bytes::mib(20));
@@ -218,7 +218,7 @@ fn the_root_is_asked_for_what_nobody_manages() {
 }
 
 #[test]
-fn a_reservation_is_made_told_and_expires_without_leaving_a_limit() {
+fn a_reservation_is_made_and_reported_and_expires_without_leaving_a_limit() {
     let fake = contended_host(&["light", "heavy", "later"]);
     let state = tempfile::tempdir().unwrap();
     let socket = state.path().join("test.sock");

@@ -164,7 +164,7 @@ fn a_group_that_the_next_agent_does_not_manage_gets_its_values_back() {
 }
 
 #[test]
-fn what_was_reserved_stays_reserved() {
+fn a_reservation_outlasts_the_handover() {
     let mut load = Load::new();
     let state = tempfile::tempdir().unwrap();
     let log = Log::captured();
@@ -184,7 +184,7 @@ fn what_was_reserved_stays_reserved() {
 }
 
 #[test]
-fn where_nothing_can_be_saved_everything_is_restored() {
+fn when_the_state_cannot_be_saved_everything_is_restored() {
     // Neither the new file nor the rename succeeds.
     for name in ["handover.new", "handover"] {
         let mut load = Load::new();
@@ -201,7 +201,7 @@ fn where_nothing_can_be_saved_everything_is_restored() {
 }
 
 #[test]
-fn an_agent_that_is_to_restore_leaves_nothing_to_go_on_from() {
+fn an_agent_without_handover_saves_no_state_for_the_next_one() {
     let mut load = Load::new();
     let before = load.knobs();
     let state = tempfile::tempdir().unwrap();
@@ -400,7 +400,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_between_two_agents_nobody_sees_a_prior_value_and_all_ends_as_its_owner_left_it(
+    fn between_two_agents_nobody_sees_a_prior_value_and_all_ends_as_its_owner_left_it(
         case in case(),
     ) {
         run(&case)?;

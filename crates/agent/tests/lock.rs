@@ -13,7 +13,7 @@ fn mount(arguments: &[&str], at: &Path) {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn on_a_full_or_read_only_disk_a_lock_that_is_there_holds_and_one_that_is_not_hinders_nobody() {
+fn on_a_full_or_read_only_disk_an_existing_lock_holds_and_a_missing_one_is_no_error() {
     for read_only in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         mount(

@@ -106,7 +106,7 @@ fn paths() -> impl Iterator<Item = String> {
 }
 
 #[test]
-fn tenants_weigh_what_their_containers_weigh_together_or_what_they_are_given_and_all_comes_back() {
+fn tenants_weigh_the_sum_of_their_containers_or_a_given_weight_and_all_comes_back() {
     let state = tempfile::tempdir().unwrap();
     let mut host = Host::new(state.path());
     let before = knobs(&host.fake);
@@ -129,7 +129,7 @@ fn tenants_weigh_what_their_containers_weigh_together_or_what_they_are_given_and
 }
 
 #[test]
-fn protection_that_another_writer_sets_each_minute_is_raised_and_its_latest_value_is_left_behind() {
+fn protection_set_by_another_each_minute_is_raised_and_its_latest_value_restored() {
     for crashes in [false, true] {
         let state = tempfile::tempdir().unwrap();
         let mut host = Host::new(state.path());
@@ -230,7 +230,7 @@ fn a_service_that_is_given_a_weight_is_managed_and_so_is_each_new_weight() {
 /// `docker update`: Docker writes its record, and then the runtime writes the value that it derives from the
 /// weight.
 #[test]
-fn a_new_weight_of_docker_is_gone_on_from_and_left_behind() {
+fn a_weight_set_by_docker_update_is_no_takeover_and_becomes_the_prior_value() {
     let id = "0123456789ab";
     let path = format!("/system.slice/docker-{id}.scope");
     // `ours`: a weight given to Justitia comes first. `late`: a write of ours arrives after the runtime's.
@@ -326,7 +326,7 @@ fn a_new_weight_of_docker_is_gone_on_from_and_left_behind() {
 
 /// runc makes a container's cgroup before it writes what `--memory-reservation` asks for.
 #[test]
-fn what_a_runtime_sets_while_it_makes_a_container_is_gone_on_from() {
+fn a_value_set_by_a_runtime_while_it_makes_a_container_becomes_the_prior_value() {
     let state = tempfile::tempdir().unwrap();
     let mut host = Host::new(state.path());
     host.seconds(3);

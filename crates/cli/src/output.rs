@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_a_dash() {
+    fn an_unknown_value_is_a_dash() {
         assert_eq!(bytes(None), "-");
         assert_eq!(megabytes_per_s(Some(1.5e6)), "1.50");
         assert_eq!(knob_value("1048576", true), "1.0 MiB");

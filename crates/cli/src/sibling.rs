@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_missing_is_the_environments_fault_and_says_how_to_get_it() {
+    fn a_missing_sibling_is_the_environments_fault_with_a_way_to_get_it() {
         let error = find("justitia-none").unwrap_err();
         assert_eq!(error.exit.code(), 69);
         assert!(error.cause.contains("justitia-none") && error.remedy.contains("make build"));

@@ -1,7 +1,7 @@
 //! Tests bad input to the program: one line of cause, one of remedy, the right exit code, nothing changed.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -328,7 +328,7 @@ fn help_and_version_are_no_errors() {
 }
 
 #[test]
-fn a_policy_of_machines_needs_somebody_who_keeps_it() {
+fn a_policy_of_machines_needs_a_running_image_cache() {
     let dir = tempfile::tempdir().unwrap();
     let state_dir = dir.path().to_str().unwrap();
     for policy in [&[][..], &["lfu"]] {
@@ -343,7 +343,7 @@ fn a_policy_of_machines_needs_somebody_who_keeps_it() {
 fn a_command_whose_program_is_not_installed_says_which_and_how_to_get_it() {
     let dir = tempfile::tempdir().unwrap();
     let alone = dir.path().join("justitia");
-    fs::copy(env!("CARGO_BIN_EXE_justitia"), &alone).unwrap();
+    install(env!("CARGO_BIN_EXE_justitia"), &alone);
     for (arguments, program) in [
         (&["lab", "list"][..], "justitia-lab"),
         (&["probe", "exec", "--once", "true"], "justitia-probe"),
@@ -367,15 +367,16 @@ fn a_command_whose_program_is_not_installed_says_which_and_how_to_get_it() {
 }
 
 #[test]
-fn a_command_hands_over_what_was_said_behind_it() {
+fn a_command_passes_on_all_arguments_behind_its_name() {
     let dir = tempfile::tempdir().unwrap();
     let (own, sibling) = (
         dir.path().join("justitia"),
         dir.path().join("justitia-probe"),
     );
-    fs::copy(env!("CARGO_BIN_EXE_justitia"), &own).unwrap();
-    fs::write(&sibling, "#!/bin/sh\nprintf '%s|' \"$@\"\nexit 7\n").unwrap();
-    fs::set_permissions(&sibling, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = dir.path().join("script");
+    fs::write(&script, "#!/bin/sh\nprintf '%s|' \"$@\"\nexit 7\n").unwrap();
+    install(env!("CARGO_BIN_EXE_justitia"), &own);
+    install(&script, &sibling);
     let words = ["exec", "--once", "--", "a b", "--window"];
     let output = Command::new(&own)
         .arg("probe")
@@ -384,4 +385,12 @@ fn a_command_hands_over_what_was_said_behind_it() {
         .unwrap();
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(output.stdout, b"exec|--once|--|a b|--window|");
+}
+
+/// Copies a program in a process of its own. A copy made here could not be executed (`ETXTBSY`) while a child
+/// of another test's thread, between fork and exec, still has the file open for writing.
+fn install(program: impl AsRef<OsStr>, to: &Path) {
+    let mut install = Command::new("install");
+    install.args(["-m", "755"]).arg(program).arg(to);
+    assert!(install.status().unwrap().success());
 }

@@ -93,7 +93,7 @@ fn a_silenced_check_does_not_count_and_shows_the_reason() {
 }
 
 #[test]
-fn a_group_that_is_not_there_is_said_in_two_lines() {
+fn a_group_that_is_not_there_is_an_error_of_two_lines() {
     let output = doctor(&["--seconds", "0", "/no/such/group"]);
     let stderr = String::from_utf8(output.stderr).expect("text");
     assert_eq!(stderr.lines().count(), 2, "{stderr}");

@@ -97,7 +97,7 @@ fn reports_come_step_by_step_and_never_backwards() {
 
 #[test]
 #[ignore = "boots a virtual machine; make test runs it"]
-fn one_step_is_told_alike_by_the_socket_the_port_and_the_metrics() {
+fn one_step_is_the_same_over_the_socket_the_port_and_in_the_metrics() {
     let report = run().json("before.json");
     assert_eq!(report, run().json("after.json"), "one step, seen twice");
     assert_eq!(report, run().answer("api-status").json());
@@ -232,7 +232,7 @@ fn top_shows_what_status_says_at_any_width() {
 
 #[test]
 #[ignore = "boots a virtual machine; make test runs it"]
-fn a_group_is_explained_and_an_unknown_one_answered_with_those_there_are() {
+fn a_group_is_explained_and_an_unknown_one_is_answered_with_the_known_ones() {
     let text = run().said("explain");
     for words in [
         "/app/heavy (cgroup ",
@@ -387,7 +387,7 @@ fn after_an_agent_ended_every_knob_is_as_before() {
 
 #[test]
 #[ignore = "boots a virtual machine; make test runs it"]
-fn a_try_tells_who_gets_what_and_leaves_no_trace() {
+fn a_try_prints_the_share_of_each_group_and_leaves_no_trace() {
     let text = run().text("try");
     assert_eq!(run().status("try"), 0, "{}", run().text("try.err"));
     for words in [
@@ -446,7 +446,7 @@ fn a_try_tells_who_gets_what_and_leaves_no_trace() {
 
 #[test]
 #[ignore = "boots a virtual machine; make test runs it"]
-fn without_an_agent_a_record_is_its_own_and_whoever_asks_is_told() {
+fn without_an_agent_record_observes_itself_and_status_and_top_are_refused() {
     assert!(run().text("own").starts_with("recorded "));
     assert_eq!(run().status("own"), 0, "{}", run().text("own.err"));
     let replay = run().json("own-replay.json");
@@ -477,7 +477,7 @@ fn without_an_agent_a_record_is_its_own_and_whoever_asks_is_told() {
 
 #[test]
 #[ignore = "boots a virtual machine; make test runs it"]
-fn through_proc_what_only_bpf_sees_is_unknown_and_never_zero() {
+fn through_proc_values_that_only_bpf_sees_are_unknown_and_never_zero() {
     let report = run().json("proc.json");
     assert_eq!(report["observer"], "proc");
     let metrics = Metrics::read(run().answer("proc-metrics").body);

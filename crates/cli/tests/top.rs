@@ -102,7 +102,7 @@ fn json_goes_on_while_the_agent_is_away_and_ends_when_nobody_reads() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_refused_in_two_lines() {
+fn a_frame_that_cannot_be_shown_is_an_error_of_two_lines() {
     let dir = tempfile::tempdir().unwrap();
     let cases: [(&[&str], i32, &str, &str); 3] = [
         (&[], 69, "not a terminal", "use --once or --json"),

@@ -156,7 +156,7 @@ fn the_terminal_is_as_before_after_q_ctrl_c_and_sigterm() {
 }
 
 #[test]
-fn an_agent_that_goes_away_is_said_and_taken_up_again() {
+fn the_screen_says_that_the_agent_is_away_and_follows_it_once_it_is_back() {
     let dir = tempfile::tempdir().unwrap();
     let server = serve(dir.path());
     let mut session = Session::start(dir.path());

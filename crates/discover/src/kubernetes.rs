@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn the_class_is_told_by_the_cgroup_that_the_kubelet_makes() {
+    fn the_qos_class_is_known_by_the_cgroup_that_the_kubelet_makes() {
         for (path, class) in [
             ("/kubepods.slice/kubepods-pod1_2.slice", Some(Qos::Guaranteed)),
             (
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_a_terminal_could_stumble_over_is_none() {
+    fn a_pod_whose_name_has_invalid_characters_is_none() {
         for name in ["", "a\u{1b}[2J", "a b", "ä", &"x".repeat(254)] {
             assert_eq!(Pod::new(name, "db", []), None, "{name:?}");
         }

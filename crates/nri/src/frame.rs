@@ -155,7 +155,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_kept_of_random_bytes_has_a_bound(parts in prop::collection::vec(
+        fn the_part_of_random_bytes_that_is_kept_has_a_bound(parts in prop::collection::vec(
             prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..64), 0..64,
         )) {
             let (mut frames, mut got, mut pushed) = (Frames::default(), Vec::new(), 0);

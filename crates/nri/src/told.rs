@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_plugin_did_not_ask_for_is_not_there() {
+    fn calls_that_this_plugin_did_not_ask_for_are_unimplemented() {
         let mut told = Told::default();
         for method in [
             "CreateContainer",
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_has_a_bound_and_says_so() {
+    fn the_list_of_pods_has_a_bound_and_says_when_it_is_full() {
         let mut told = Told::default();
         for number in 0..=MOST_PODS {
             assert!(!told.is_full());

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_debtor_that_was_not_read_owes_on() {
+    fn a_debtor_that_was_not_read_keeps_its_debt() {
         let mut debts = Debts::default();
         debts.ended(2, 1, io(10));
         for _ in 0..5 {

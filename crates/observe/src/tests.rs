@@ -158,7 +158,7 @@ fn a_moved_process_is_not_counted_twice() {
 }
 
 #[test]
-fn what_is_not_listed_counts_for_the_group_above_and_what_is_listed_does_not() {
+fn unlisted_groups_count_for_the_group_above_and_listed_ones_do_not() {
     let mut host = Host::new(&["/a", "/a/listed"]);
     host.fs.mkdir("/a/inner/deep");
     host.sample();

@@ -328,7 +328,7 @@ fn however_deep_a_tenant_nests_its_cgroups_its_group_is_counted() {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn what_reclaim_takes_and_how_long_it_takes_is_counted() {
+fn reclaimed_pages_and_the_time_of_reclaim_are_counted() {
     let scratch = Scratch::new("reclaim");
     let id = scratch.group().id();
     // The observer comes before we enter: its maps are charged to the cgroup that makes them, and cannot be
@@ -371,7 +371,7 @@ fn what_reclaim_takes_and_how_long_it_takes_is_counted() {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn a_file_that_two_groups_use_is_known_with_who_pays() {
+fn a_file_that_two_groups_use_is_known_with_its_payer() {
     let dir = TestFile::dir();
     let file = TestFile::cold(dir.path(), "file", 8 << 20);
     // Not a TestFile, because those are mapped, and a process that maps a file uses it.
@@ -437,7 +437,7 @@ fn a_file_that_two_groups_use_is_known_with_who_pays() {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn who_paid_and_went_before_the_observer_came_still_pays() {
+fn a_payer_that_left_before_the_observer_came_still_pays() {
     let dir = TestFile::dir();
     let path = dir.path().join("file");
     let (payer, user) = (Scratch::new("early"), Scratch::new("late"));

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn gains_multiply_and_what_would_not_show_is_not_fed() {
+    fn gains_multiply_and_negligible_changes_are_not_fed() {
         let tree = [(2, None, 100), (3, None, 800)];
         let gate = seen(&[(2, 100), (3, 800)]);
         assert_eq!(fed(&gate, &tree, &[1.5, 1.01]), [(2, Some(150))]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn who_belongs_to_no_leaf_has_the_weight_of_the_root() {
+    fn writers_of_no_leaf_have_the_weight_of_the_root() {
         let tree = [(2, None, 100), (3, None, 800)];
         let mut gate = GateSeen {
             root: Some(GroupId(1)),

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_waits_for_a_share_of_the_period_and_what_is_unknown_stays_so() {
+    fn a_host_waits_for_a_share_of_the_period_and_unknown_rates_stay_unknown() {
         let then = Pressure {
             memory_some_us: Some(100),
             io_some_us: Some(7),

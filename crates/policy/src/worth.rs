@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beyond_a_curve_is_told_only_where_all_is_hit() {
+    fn sizes_beyond_a_curve_are_known_only_if_it_ends_at_all_hits() {
         let part = curve(&[(100, 0.5)]).unwrap();
         assert!(part.tells(Bytes::mib(100)) && !part.tells(Bytes::mib(101)));
         assert!(curve(&[(100, 0.995)]).unwrap().tells(Bytes::mib(4000)));

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_is_the_groups_attribute() {
+    fn a_declared_color_is_the_groups_attribute() {
         let fake = FakeFs::new();
         fake.mkdir("/db");
         let fs: Fs = fake;
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_declared_meanwhile_is_not_taken_back() {
+    fn a_later_declaration_by_another_is_not_withdrawn() {
         let fake = FakeFs::new();
         fake.mkdir("/db");
         let fs: Fs = fake;

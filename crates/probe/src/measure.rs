@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_is_no_rate() {
+    fn without_time_between_two_values_there_is_no_rate() {
         let mut rate = Rate::default();
         rate.of(1.0, 1.0);
         assert_eq!(rate.of(2.0, 1.0), None);

@@ -104,7 +104,7 @@ fn unchecked(line: &str) -> Option<&'static str> {
 }
 
 #[test]
-fn who_does_not_check_a_certificate_says_so() {
+fn a_target_whose_certificate_is_not_checked_is_reported() {
     for line in [
         "mysql --host db --min-tps 1",
         "mysql --min-tps 1",

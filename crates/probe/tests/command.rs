@@ -68,7 +68,7 @@ fn a_target_that_cannot_be_measured_once_is_a_failure_with_cause_and_remedy() {
 }
 
 #[test]
-fn what_would_be_declared_is_printed_each_period_until_a_signal() {
+fn a_dry_run_prints_the_declaration_each_period_until_a_signal() {
     let mut child = running(&[
         "exec",
         "--dry-run",
@@ -172,7 +172,7 @@ fn a_group_that_is_not_there_is_refused_with_cause_and_remedy() {
 }
 
 #[test]
-fn what_it_costs_is_told_at_the_end() {
+fn stats_prints_the_probes_own_cost_at_the_end() {
     let mut child = running(&[
         "exec",
         "--dry-run",

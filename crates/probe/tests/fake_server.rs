@@ -155,7 +155,7 @@ fn a_server_that_talks_nonsense_is_trouble() {
 }
 
 #[test]
-fn a_server_that_drips_is_given_up_by_those_with_one_limit_for_everything() {
+fn a_server_that_drips_is_given_up_by_clients_with_one_limit_for_everything() {
     let port = server(drips);
     for (name, mut target) in targets(port) {
         // The other clients limit only each read; the sampler gives them up.

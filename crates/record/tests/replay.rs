@@ -35,7 +35,7 @@ fn summary(steps: &[Step]) -> Summary {
 }
 
 #[test]
-fn the_recorded_plans_come_out_tick_for_tick() {
+fn a_replay_gives_the_recorded_plans_tick_for_tick() {
     for mode in [Mode::Proportional, Mode::Justitia, Mode::Observe] {
         let config = Config {
             mode,
@@ -59,7 +59,7 @@ fn the_recorded_plans_come_out_tick_for_tick() {
 }
 
 #[test]
-fn curves_and_what_was_lent_for_them_come_out_too() {
+fn a_replay_gives_the_curves_and_the_memory_lent_for_them() {
     let mut run = Run::new(Config::default(), &[100]).with_curves();
     run.ticks(10);
     let mut given = vec![run.tick(true)];
@@ -89,7 +89,7 @@ fn curves_and_what_was_lent_for_them_come_out_too() {
 }
 
 #[test]
-fn what_more_page_cache_would_bring_is_told_by_the_curve() {
+fn the_curve_gives_the_effect_of_more_page_cache() {
     let mut run = Run::new(Config::default(), &[100]).with_curves();
     run.ticks(10);
     let mut given = vec![run.tick(true)];
@@ -120,7 +120,7 @@ fn what_more_page_cache_would_bring_is_told_by_the_curve() {
 }
 
 #[test]
-fn a_recording_that_began_in_the_middle_comes_out_too() {
+fn a_recording_that_began_in_the_middle_is_replayed_alike() {
     let mut run = Run::new(Config::default(), &[100, 800]);
     run.ticks(20);
     let mut given = vec![run.tick(true)];
@@ -136,7 +136,7 @@ fn a_recording_that_began_in_the_middle_comes_out_too() {
 }
 
 #[test]
-fn after_a_gap_it_goes_on_from_what_was_remembered() {
+fn after_a_gap_the_replay_goes_on_from_the_recorded_state() {
     let mut run = Run::new(Config::default(), &[100, 800]);
     let mut given = run.ticks(10);
     run.ticks(7);

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_problem_is_told_once() {
+    fn the_same_problem_is_logged_once() {
         let log = Log::captured();
         log.warn_once("a");
         log.warn_once("b");

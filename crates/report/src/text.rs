@@ -56,7 +56,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_a_terminal_obeys_becomes_a_question_mark() {
+    fn characters_that_a_terminal_obeys_become_question_marks() {
         let hostile = "/app/\x1b[2Jx\x7f\u{9b}31m\u{202e}cod\u{2066}\u{2028}\n\t\rend";
         assert_eq!(printable(hostile), "/app/?[2Jx??31m?cod?????end");
         assert_eq!(printable("/app/größe-Ω"), "/app/größe-Ω");
@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn json_says_the_same_without_them(text in ".*", tail in "[\u{80}-\u{9f}\u{2028}-\u{202e}\u{e0001}-\u{e00ff}\u{1fffe}]*") {
+        fn printable_json_has_the_same_value_without_harmful_characters(text in ".*", tail in "[\u{80}-\u{9f}\u{2028}-\u{202e}\u{e0001}-\u{e00ff}\u{1fffe}]*") {
             let text = text + &tail;
             let json = serde_json::to_string(&text).unwrap();
             let shown = printable_json(&json);

@@ -240,7 +240,7 @@ fn linked(package: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_runs_as_root_links_no_server_no_client_no_runtime_and_no_lab() {
+fn the_program_that_runs_as_root_links_no_server_client_runtime_or_lab() {
     let agent = linked("justitia-cli");
     assert!(agent.iter().any(|name| name == "justitia-agent"));
     let foreign = [
@@ -265,7 +265,7 @@ fn what_runs_as_root_links_no_server_no_client_no_runtime_and_no_lab() {
 }
 
 #[test]
-fn what_answers_the_network_links_no_agent_and_loads_no_program() {
+fn the_program_that_answers_the_network_links_no_agent_and_no_bpf_loader() {
     let web = linked("justitia-web");
     assert!(web.iter().any(|name| name == "httparse"));
     for foreign in [

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_cache_is_asked_and_told_and_its_socket_goes_with_it() {
+    fn an_image_cache_answers_and_takes_orders_and_its_socket_goes_with_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("made/vm.sock");
         assert_eq!(ask(&path).unwrap(), None);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_said_and_the_image_cache_goes_on() {
+    fn a_request_that_is_not_understood_is_refused_and_the_image_cache_goes_on() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("vm.sock");
         let _control = Control::listen(&path).unwrap();

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_a_machine_is_told_by_its_cgroup() {
+    fn a_machines_manager_is_known_by_its_cgroup_or_name() {
         let by = |line: &str, group| manager_of(&words(line), Some(group));
         let scope = "/machine.slice/machine-qemu\\x2d1\\x2dweb.scope/libvirt/emulator";
         assert_eq!(by("qemu", scope), Manager::Machine);

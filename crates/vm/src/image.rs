@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_tells_its_format() {
+    fn the_format_of_an_image_is_read() {
         let mut file = on_disk();
         let mut image = image_of(&file);
         image.read_format();

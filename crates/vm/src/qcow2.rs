@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(
+        fn a_header_is_read_as_it_was_written(
             version in 2u32..4, bits in 9u32..22, disk: u64, backing in "[a-z/.]{0,1023}"
         ) {
             let header = parse(&image(version, bits, disk, &backing)).unwrap().unwrap();

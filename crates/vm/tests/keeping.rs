@@ -138,7 +138,7 @@ fn a_policy_holds_from_the_round_after_it_was_switched() {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn what_is_written_is_never_lost_and_goes_once_it_is_clean() {
+fn a_written_page_is_never_lost_and_goes_once_it_is_clean() {
     let dir = scratch();
     let path = image(dir.path(), "disk", PAGES);
     let mut truth = contents(&path);

@@ -133,7 +133,7 @@ fn a_stream_leaves_nothing_in_the_host_and_costs_nothing() {
 }
 
 #[test]
-fn what_a_guest_reads_over_and_over_comes_from_the_disk_twice_and_then_never() {
+fn pages_that_a_guest_reads_over_and_over_come_from_the_disk_twice() {
     let rounds = 10;
     let pages: Vec<u64> = (0..rounds).flat_map(|_| 0..3000).collect();
     let (default, ours) = both(1000, &pages);
@@ -144,7 +144,7 @@ fn what_a_guest_reads_over_and_over_comes_from_the_disk_twice_and_then_never() {
 }
 
 #[test]
-fn what_fits_into_the_guest_is_not_kept_in_the_host() {
+fn a_set_that_fits_into_the_guest_is_not_kept_in_the_host() {
     let pages: Vec<u64> = (0..10).flat_map(|_| 0..900).collect();
     let (default, ours) = both(1000, &pages);
     assert_eq!((default.twice(), ours.twice()), (900, 0));
@@ -152,8 +152,8 @@ fn what_fits_into_the_guest_is_not_kept_in_the_host() {
 }
 
 #[test]
-fn of_a_hot_set_with_a_stream_through_it_the_host_keeps_only_what_the_guest_lost_and_wanted_back() {
-    // Nine of ten reads go to 800 hot pages, which the guest holds. The tenth goes to a stream.
+fn beside_a_stream_the_host_keeps_only_hot_pages_that_the_guest_lost_and_reread() {
+    // Nine of ten reads go to 800 hot pages, which the guest holds; the tenth streams.
     let mut state = 1u64;
     let pages: Vec<u64> = (0..60_000u64)
         .map(|at| {
@@ -183,7 +183,7 @@ fn of_a_hot_set_with_a_stream_through_it_the_host_keeps_only_what_the_guest_lost
 }
 
 #[test]
-fn readahead_that_nobody_comes_for_goes_when_all_is_quiet() {
+fn readahead_that_is_never_requested_is_dropped_once_its_block_is_quiet() {
     let mut block: Block = [0; WORDS];
     block[0] = requested(0, mask(0, 4));
     let dropped: usize = after_first_request(&block)

@@ -107,7 +107,7 @@ fn each_page_has_as_many_requests_as_were_made_up_to_seven() {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn what_is_written_is_used_but_not_asked_for_nor_fetched() {
+fn a_written_page_is_used_but_neither_requested_nor_fetched() {
     let dir = scratch();
     let path = image(dir.path(), "disk", PAGES);
     let mut machine = Machine::start(dir.path(), &[&path]);
@@ -134,7 +134,7 @@ fn what_is_written_is_used_but_not_asked_for_nor_fetched() {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn who_is_no_machine_counts_for_nothing_and_what_is_forgotten_not_at_all() {
+fn other_processes_give_no_counts_and_a_forgotten_image_is_not_tracked() {
     let dir = scratch();
     let path = image(dir.path(), "disk", PAGES);
     let mut machine = Machine::start(dir.path(), &[&path]);

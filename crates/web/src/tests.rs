@@ -21,7 +21,7 @@ fn answers(address: SocketAddr) -> bool {
 }
 
 #[test]
-fn a_port_that_is_taken_is_one_warning_with_a_remedy_and_is_had_once_it_is_free() {
+fn a_port_that_is_taken_is_one_warning_with_a_remedy_and_is_bound_once_it_is_free() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = taken.local_addr().unwrap();
     let listen = at.to_string();
@@ -49,7 +49,7 @@ fn a_port_that_is_taken_is_one_warning_with_a_remedy_and_is_had_once_it_is_free(
 }
 
 #[test]
-fn where_it_is_is_logged_and_off_is_silent() {
+fn the_pages_address_is_logged_and_a_page_that_is_off_logs_nothing() {
     let log = Log::captured();
     let mut page = Page::bind(
         frame(&example::tick(1, 1), None),
@@ -67,7 +67,7 @@ fn where_it_is_is_logged_and_off_is_silent() {
 }
 
 #[test]
-fn it_moves_when_the_agent_says_so_unless_the_command_line_did() {
+fn the_page_follows_the_agents_address_unless_the_command_line_gives_one() {
     let mut page = Page::bind(
         frame(&example::tick(1, 1), ANY),
         Place::AsTold,
@@ -101,7 +101,7 @@ fn nobody_is_answered_before_it_serves() {
 }
 
 #[test]
-fn it_never_does_without_tls_that_is_asked_for_and_keeps_what_worked() {
+fn a_page_with_tls_never_serves_without_it_and_keeps_the_last_valid_certificate() {
     let log = Log::captured();
     let mut count = 1;
     let mut told = |tls: Option<Tls>| {

@@ -36,7 +36,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn what_the_agent_saw_is_what_the_page_and_the_metrics_tell() {
+fn the_page_and_the_metrics_show_what_the_agent_saw() {
     let fake = FakeFs::new();
     for name in ["db", "web"] {
         fake.mkdir(&format!("/app/{name}"));

@@ -84,7 +84,7 @@ fn owner(child: &Child) -> String {
 }
 
 #[test]
-fn it_serves_what_its_input_tells_as_nobody_and_ends_with_it() {
+fn the_program_serves_its_input_without_root_and_ends_with_it() {
     let mut web = Web::start("127.0.0.1:0", None);
     let owner = owner(&web.child);
     assert!(!owner.split_whitespace().any(|id| id == "0"), "{owner}");
@@ -136,7 +136,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn curl_gets_the_metrics_by_tls_from_whom_it_trusts() {
+fn curl_gets_the_metrics_by_tls_if_it_trusts_the_certificate() {
     let dir = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let authority = dir.path().join("ca.pem");

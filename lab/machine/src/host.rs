@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_neither_idle_nor_ours_went_to_others() {
+    fn time_that_is_neither_idle_nor_ours_went_to_others() {
         let earlier = CpuTime {
             all: 1000,
             busy: 100,

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn job_and_report_travel_apart() {
+    fn job_and_report_do_not_overwrite_each_other() {
         let file = job_disk(b"job");
         assert_eq!(read_message(&file, REPORT_OFFSET).unwrap(), None);
         write_message(&file, REPORT_OFFSET, b"a report").unwrap();

@@ -51,7 +51,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_busiest_device_is_told() {
+    fn a_gate_is_described_by_its_busiest_device() {
         let gate = json!({"state": "closed", "order": "stride", "devices": [
             {"enqueued_total": 1},
             {"enqueued_total": 1000, "granted_total": 800, "reordered_total": 200, "timed_out_total": 3,

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn who_pauses_lends_to_its_siblings_first() {
+    fn a_pausing_container_lends_to_its_siblings_first() {
         let containers = [
             container("t/a", 100, None),
             container("t/b", 300, Some(5)),

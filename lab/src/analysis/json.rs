@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_rendered_reads_back_the_same() {
+    fn a_rendered_value_reads_back_the_same() {
         let value = json!({
             "a \"quoted\" key": [1, null, 2.5, "x\n"],
             "nested": [{"b": []}, {}],

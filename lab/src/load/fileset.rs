@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_held_twice() {
+    fn no_file_is_held_twice() {
         let (set, mut rng) = set();
         let held: BTreeSet<u32> = (0..800)
             .map(|_| set.take_existing(&mut rng).unwrap())

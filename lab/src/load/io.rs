@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn every_byte_that_was_written_is_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let (written, read) = (Cell::new(0), Cell::new(0));

@@ -85,7 +85,7 @@ fn the_papers_figure_stands_beside_ours() {
 }
 
 #[test]
-fn what_stayed_of_the_shared_file_is_the_headline() {
+fn the_part_of_the_shared_file_that_stayed_is_the_headline() {
     let page = render(&fixture::document("sharing"));
     assert!(page.contains("at least 100\u{a0}% of the shared file stayed under proportional"));
     assert!(page.contains("50\u{a0}% under conventional"));
@@ -135,7 +135,7 @@ fn sample_pages_can_be_written() {
 }
 
 #[test]
-fn phases_are_told_in_the_headline_and_in_a_table() {
+fn phases_are_in_the_headline_and_in_a_table() {
     let page = render(&fixture::document("startup"));
     assert!(page.contains("MB/s, p99"), "the headline");
     assert!(page.contains("Quiet and under pressure"));

@@ -79,7 +79,7 @@ fn bare(file: &File, bytes: u64) -> f64 {
 
 #[test]
 #[ignore = "boots a virtual machine"]
-fn what_counting_costs() {
+fn the_cost_of_counting() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let setup = setup(dir.path());
     let file = File::open(&setup.image).unwrap();

@@ -293,7 +293,7 @@ fn table(results: &BTreeMap<(&str, &str), Vec<Figures>>) -> String {
 
 #[test]
 #[ignore = "boots virtual machines; takes a quarter of an hour"]
-fn what_the_host_caches_of_a_machine_and_what_that_brings() {
+fn double_caching_and_repeated_reads_from_the_disk_are_avoided() {
     let rounds = rounds();
     let filter = std::env::var("JUSTITIA_TEST_FILTER").unwrap_or_default();
     // On a disk, with the page cache above it: a temporary directory may be in memory.
@@ -345,7 +345,7 @@ fn pattern(number: u64) -> Vec<u8> {
 
 #[test]
 #[ignore = "boots a virtual machine"]
-fn what_a_guest_flushed_is_on_the_disk_when_its_power_is_cut_while_pages_are_dropped() {
+fn flushed_data_is_on_the_disk_after_a_power_cut_while_pages_are_dropped() {
     const CHUNKS: u64 = 256;
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let setup = setup(dir.path());

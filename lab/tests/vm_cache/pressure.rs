@@ -210,7 +210,7 @@ fn both(setup: &Setup, long: &Path, policy: &str) -> [Figures; 2] {
 
 #[test]
 #[ignore = "boots virtual machines; takes a quarter of an hour"]
-fn who_reads_the_same_again_gains_from_what_is_not_kept_of_a_stream() {
+fn a_rereading_machine_gains_from_pages_that_are_not_kept_of_a_stream() {
     let rounds = crate::rounds();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let setup = setup(dir.path());

@@ -291,7 +291,7 @@ fn page(results: &[(&str, Vec<Moment>)]) -> String {
 
 #[test]
 #[ignore = "boots virtual machines and takes the host's memory; takes a quarter of an hour"]
-fn who_is_above_its_watermark_gives_and_nobody_below_it() {
+fn a_machine_above_its_watermark_gives_and_none_below_it() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let setup = setup(dir.path());
     let long = dir.path().join("long.img");

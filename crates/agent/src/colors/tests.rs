@@ -79,7 +79,7 @@ fn a_value_counts_for_its_time_to_live_since_it_changed() {
 }
 
 #[test]
-fn what_does_not_count_says_why_and_since_when() {
+fn a_declaration_that_does_not_count_has_a_reason_and_a_time() {
     let mut rig = Rig::new();
     rig.write("green");
     rig.look(0);
@@ -145,7 +145,7 @@ fn a_read_that_failed_renews_nothing() {
 }
 
 #[test]
-fn the_container_below_speaks_for_a_group_that_says_nothing_itself() {
+fn a_group_without_a_color_has_that_of_the_container_below_it() {
     let mut rig = Rig::new();
     rig.fake.mkdir("/app/container");
     let container = CgroupFs::open(&*rig.fake, "/app/container").unwrap();

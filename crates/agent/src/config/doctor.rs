@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line_and_what_there_is() {
+    fn an_error_names_its_line_and_what_is_valid() {
         for (text, cause, remedy) in [
             (
                 "[doctor]\nsilences = []\n",

@@ -15,7 +15,7 @@ fn refusal(text: &str) -> (String, String) {
 }
 
 #[test]
-fn nothing_said_is_the_default() {
+fn an_empty_configuration_is_the_default() {
     assert_eq!(parse("").unwrap(), Settings::default());
 }
 
@@ -74,7 +74,7 @@ fn the_packaged_example_shows_the_defaults() {
 }
 
 #[test]
-fn everything_said_is_heard() {
+fn every_setting_takes_effect() {
     let settings = parse(
         r#"
         mode = "justitia"
@@ -148,7 +148,7 @@ fn an_unknown_key_is_refused_with_its_line_and_the_nearest_key() {
 }
 
 #[test]
-fn an_unknown_mode_or_objective_is_refused_with_those_there_are() {
+fn an_unknown_mode_or_objective_is_refused_with_the_known_ones() {
     let (cause, remedy) = refusal("\nmode = 'proportion'\n");
     assert_eq!(cause, "j.toml:2: unknown mode proportion");
     assert!(remedy.contains("did you mean proportional?"), "{remedy}");
@@ -190,7 +190,7 @@ fn wrong_types_and_broken_toml_are_refused_with_their_line() {
 }
 
 #[test]
-fn what_is_wanted_is_shown_with_its_key() {
+fn a_wrong_value_is_refused_with_its_key_and_what_is_valid() {
     for (text, cause, remedy) in [
         (
             "interval = 1",
@@ -264,7 +264,7 @@ fn a_page_speaks_tls_with_a_certificate_and_its_key_or_not_at_all() {
 }
 
 #[test]
-fn how_colors_move_memory_has_bounds() {
+fn the_settings_of_colors_have_bounds() {
     for text in [
         "color_ttl = 5",
         "color_ttl = 'soon'",

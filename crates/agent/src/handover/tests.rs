@@ -24,7 +24,7 @@ fn read(dir: &Path, boot: &str, mode: Mode) -> std::result::Result<Option<Durati
 }
 
 #[test]
-fn whatever_call_fails_what_was_saved_before_is_still_whole() {
+fn when_any_call_fails_the_state_saved_before_is_still_whole() {
     let earlier = Duration::from_secs(491);
     let mut failed = 0;
     for at in 0..6 {
@@ -49,7 +49,7 @@ fn whatever_call_fails_what_was_saved_before_is_still_whole() {
 }
 
 #[test]
-fn each_reason_not_to_go_on_is_told() {
+fn a_state_that_cannot_be_used_is_refused_with_its_reason() {
     let dir = tempfile::tempdir().unwrap();
     let reason = |boot, mode| read(dir.path(), boot, mode).unwrap_err();
     assert_eq!(read(dir.path(), BOOT, Mode::Proportional), Ok(None));

@@ -33,7 +33,7 @@ fn open(dir: &Path) -> Journal {
 }
 
 #[test]
-fn what_was_held_and_written_is_read_back() {
+fn held_and_written_values_are_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = open(dir.path());
     journal
@@ -65,7 +65,7 @@ fn what_was_held_and_written_is_read_back() {
 }
 
 #[test]
-fn what_the_next_agent_restores_leaves_no_damage_in_its_journal() {
+fn restoring_leaves_no_damage_in_the_next_agents_journal() {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path())
         .hold(&[
@@ -309,7 +309,7 @@ fn a_limit_raised_without_the_journal_is_not_taken_for_the_users() {
 }
 
 #[test]
-fn whatever_call_fails_and_whenever_every_limit_can_rise_and_comes_back_after_a_crash() {
+fn when_any_call_fails_every_limit_can_rise_and_comes_back_after_a_crash() {
     // Enough steps to hold, to write, to forget and to rewrite the file, which takes some ten calls.
     let script: [[Limit; 2]; 5] = [
         [MIB(50), Limit::Max],
@@ -406,7 +406,7 @@ fn of_many_damaged_files_the_first_and_the_last_are_kept() {
 }
 
 #[test]
-fn a_journal_that_was_removed_is_written_anew_with_all_it_said() {
+fn a_journal_that_was_removed_is_written_anew_with_all_its_entries() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state");
     let mut journal = open(&state);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_color_told_waits_for_the_next_step_and_the_last_one_counts() {
+    fn a_declared_color_waits_for_the_next_step_and_the_last_one_counts() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agent.sock");
         let board = board(example::tick(1, 3));

@@ -102,7 +102,7 @@ fn a_socket_left_behind_is_replaced() {
 }
 
 #[test]
-fn whatever_became_of_its_path_the_server_ends() {
+fn the_server_ends_whatever_became_of_its_path() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("agent.sock");
     let server = Server::listen(&path, board()).unwrap();

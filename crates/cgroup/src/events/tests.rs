@@ -55,7 +55,7 @@ fn a_memory_event_names_its_group_and_its_totals() {
 }
 
 #[test]
-fn a_removed_group_says_so_once() {
+fn a_removed_group_is_reported_once() {
     let fs = FakeFs::new();
     let id = fs.mkdir("/a");
     let mut events = Events::new().unwrap();
@@ -66,7 +66,7 @@ fn a_removed_group_says_so_once() {
 }
 
 #[test]
-fn a_forgotten_group_is_not_heard() {
+fn a_forgotten_group_causes_no_event() {
     let fs = FakeFs::new();
     let id = fs.mkdir("/a");
     let mut events = Events::new().unwrap();
@@ -112,7 +112,7 @@ fn a_trigger_is_written_as_the_kernel_wants_it() {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn the_kernel_tells_of_memory_high_and_of_removal() {
+fn the_kernel_reports_memory_high_and_removal() {
     use crate::{Mount, RealFs};
     let mount = Mount::detect().unwrap();
     let name = format!("justitia-test-events-{}", std::process::id());

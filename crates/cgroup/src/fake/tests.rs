@@ -141,7 +141,7 @@ fn weights_out_of_the_kernels_range_are_refused() {
 }
 
 #[test]
-fn a_foreign_hand_is_seen_and_not_taken_for_ours() {
+fn a_foreign_write_is_seen_and_not_taken_for_ours() {
     let (fs, group) = host();
     fs.foreign_write("/app/db", "io.weight", "default 700");
     assert_eq!(

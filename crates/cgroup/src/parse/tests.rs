@@ -97,7 +97,7 @@ Cached:           300 kB\nSwapCached:         1 kB\nShmem:             20 kB\n";
 }
 
 #[test]
-fn what_the_kernel_keeps_free_is_summed_over_zones_and_not_over_cpus() {
+fn memory_kept_free_is_summed_over_zones_and_not_over_cpus() {
     let text = b"Node 0, zone DMA\n  pages free 2816\n        boost    0\n        min      66\n\
         low      82\n        high     98\n  pagesets\n    cpu: 0\n       high:  500\n\
 Node 0, zone Normal\n  pages free 9\n        high     1002\n";
@@ -106,7 +106,7 @@ Node 0, zone Normal\n  pages free 9\n        high     1002\n";
 }
 
 #[test]
-fn a_zone_keeps_free_what_is_not_for_allocations_of_higher_zones_and_no_more_than_it_has() {
+fn a_zone_keeps_its_protection_from_higher_zones_free_and_no_more_than_it_has() {
     // A machine of 24 GB; the kernel's MemAvailable counts these pages as not available.
     let text = b"Node 0, zone DMA\n  high 16\n  managed  3840\n\
         protection: (0, 3019, 24090, 24090, 24090)\n\
@@ -141,7 +141,7 @@ fn processes_of_foreign_pid_namespaces_are_left_out() {
 }
 
 #[test]
-fn mounts_are_told_by_type_and_option() {
+fn mounts_have_their_type_and_options() {
     let text = b"31 23 0:28 / /sys/fs/cgroup rw shared:9 - cgroup2 none rw,memory_recursiveprot\n\
 35 31 0:32 / /cg\\040v1/memory ro,relatime - cgroup cgroup rw,memory\n\
 40 1 8:1 / / rw - ext4 /dev/sda1 rw\n";
@@ -199,7 +199,7 @@ fn a_declaration_is_a_color_and_a_reason() {
 }
 
 #[test]
-fn what_is_no_declaration_says_why() {
+fn an_invalid_declaration_says_why() {
     use color::NoColor::{Malformed, TooLong};
     for text in ["", "\0", "  ", "greenish", "12 green", "gr\0een"] {
         assert_eq!(

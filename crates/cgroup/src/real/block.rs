@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_leads_nowhere_else_and_a_host_without_sysfs_has_no_disks() {
+    fn a_name_of_no_bfq_disk_opens_nothing_and_a_host_without_sysfs_has_no_disks() {
         let (root, fs) = host(&[("vda", "[bfq]\n", Some("1\n"))]);
         for path in ["block:", "block:..", "block:../block/vda", "block:vdx"] {
             assert!(fs.open(path).unwrap_err().is_gone(), "{path}");

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_cgroups_is_told_so() {
+    fn a_host_without_cgroups_is_an_error_of_its_own() {
         assert_eq!(
             choose(&[], |_| String::new()).unwrap_err(),
             MountError::NoCgroup2

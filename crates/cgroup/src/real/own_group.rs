@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_part_of_the_tree_is_mounted_it_is_the_path_below_that_part() {
+    fn with_a_part_of_the_tree_mounted_it_is_the_path_below_that_part() {
         let mounts = [mount("/docker/abc", "/cg", true)];
         assert_eq!(own(&mounts, "0::/docker/abc\n"), Ok(pair("/cg", "/")));
         assert_eq!(own(&mounts, "0::/docker/abc/x\n"), Ok(pair("/cg", "/x")));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_of_what_is_seen_is_an_error_that_names_both() {
+    fn a_group_outside_of_the_mount_is_an_error_that_names_both() {
         let mounts = [mount("/", "/cg", true)];
         let error = own(&mounts, "0::/../other\n").unwrap_err();
         assert!(error.cause().contains("/../other") && error.cause().contains("/cg"));

@@ -146,7 +146,7 @@ fn pids_of_a_group_are_listed() {
 }
 
 #[test]
-fn a_released_group_holds_what_is_probed_and_reads_again() {
+fn a_released_group_holds_the_probed_files_only_and_reads_again() {
     let (_root, fs) = tree();
     let group = fs.open("/app/db").unwrap();
     let mut buffer = Buffer::new();
@@ -360,7 +360,7 @@ fn reclaim_from_the_root_takes_from_the_unprotected() {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn who_joins_a_cgroup_is_in_it_and_pays_there() {
+fn a_process_that_joins_a_cgroup_is_listed_in_it() {
     let scratch = Scratch::new("join");
     let own = super::OwnGroup::find().unwrap().path;
     scratch.fs.join(&scratch.name).unwrap();
@@ -374,7 +374,7 @@ fn who_joins_a_cgroup_is_in_it_and_pays_there() {
 }
 
 #[test]
-fn one_handle_at_a_time_has_the_cgroups_whatever_others_lock() {
+fn one_handle_at_a_time_claims_the_cgroups_whatever_others_lock() {
     use rustix::fs::{flock, FlockOperation};
     let root = tempfile::tempdir().unwrap();
     std::fs::write(root.path().join("memory.reclaim"), "").unwrap();

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_why_and_what_is_not_there_says_so() {
+    fn a_file_that_cannot_be_read_has_its_cause_and_a_missing_one_is_no_error() {
         let host = host();
         host.refuse("/sys/kernel/mm/lru_gen/enabled", Errno::ACCESS);
         host.refuse("/proc/pressure/memory", Errno::OPNOTSUPP);

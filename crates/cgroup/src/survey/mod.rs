@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn this_host_tells_its_memory() {
+    fn the_memory_of_this_host_is_read() {
         let facts = HostFacts::read(&RealHost::default());
         assert!(facts.memory.unwrap().total.is_some());
         assert!(facts.swappiness.is_ok() && facts.mounts.is_ok() && facts.disks.is_ok());

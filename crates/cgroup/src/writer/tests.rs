@@ -213,7 +213,7 @@ fn failures_name_their_cause() {
 }
 
 #[test]
-fn an_outcome_wakes_the_one_who_waits() {
+fn an_outcome_wakes_the_waiting_thread() {
     let fs = FakeFs::new();
     fs.mkdir("/a");
     let mut events = Events::new().unwrap();

@@ -82,7 +82,7 @@ fn the_contracts_commands_are_all_there_and_no_others() {
 }
 
 #[test]
-fn whatever_can_be_read_can_be_read_as_json() {
+fn every_command_that_prints_data_prints_it_as_json_too() {
     for (name, command) in commands() {
         if [
             "try", "status", "top", "plan", "explain", "worth", "weight", "doctor", "reserve",

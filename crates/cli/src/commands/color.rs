@@ -304,7 +304,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_does_not_count_is_said_with_its_reason_and_since_when() {
+    fn a_declaration_that_does_not_count_is_printed_with_its_reason_and_time() {
         let mut group = example().groups.remove(0);
         assert_eq!(words(&group), "red, inferred");
         group.declared = Some(declared(Standing::Stale, Some(Color::Green)));

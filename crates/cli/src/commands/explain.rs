@@ -246,7 +246,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_reservation_and_what_was_taken_are_told() {
+    fn a_reservation_and_the_memory_taken_are_printed() {
         use justitia_report::status::{GuardStatus, ReservationStatus};
         let mut report = example();
         report.guard = Some(GuardStatus {
@@ -280,7 +280,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_unknown_group_is_answered_with_those_there_are() {
+    fn an_unknown_group_is_answered_with_the_known_ones() {
         let report = example();
         let error = find(&report, "/app/dc").unwrap_err();
         assert_eq!(error.remedy, "managed groups: /app/db /app/new");

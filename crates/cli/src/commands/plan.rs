@@ -145,7 +145,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nothing_to_write_is_said() {
+    fn a_plan_without_writes_says_so() {
         let report = Report {
             writes: Vec::new(),
             ..example()

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_reserved_is_said_and_whether_the_group_is_known() {
+    fn a_reservation_is_printed_and_whether_its_group_is_managed() {
         let mut reserved = Reserved {
             path: "/app/db".into(),
             bytes: Bytes::mib(512),

@@ -385,7 +385,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_table_tells_known_from_unknown_and_marks_what_is_the_users() {
+    fn the_table_tells_known_from_unknown_and_marks_values_of_the_user() {
         let text = render(
             &example(),
             1065,
@@ -440,7 +440,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn no_command_says_what_a_terminal_obeys() {
+    fn no_command_prints_characters_that_a_terminal_obeys() {
         use crate::commands::{color, explain, plan, top};
         let mut report = example();
         let name = |tail: &str| format!("/app/\x1b]0;x\x07\u{9b}2J\u{202e}\nproblem: {tail}");

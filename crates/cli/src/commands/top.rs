@@ -160,7 +160,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_no_terminal_is_told_what_to_use_instead() {
+    fn without_a_terminal_the_error_names_the_options_to_use_instead() {
         let error = check_terminal(false, Some("xterm")).unwrap_err();
         assert_eq!(error.exit, Exit::Environment);
         assert_eq!(error.remedy, "use --once or --json");

@@ -367,7 +367,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn where_a_curve_is_flat_the_drawing_ends() {
+    fn a_drawing_ends_at_the_size_from_which_its_curve_is_flat() {
         let mut worth = example();
         let last = *worth.points.last().unwrap();
         worth.points.push(WorthPoint {

@@ -93,7 +93,7 @@ fn an_annotation_of_a_pod_counts_up_to_the_cap_of_its_namespace() {
 }
 
 #[test]
-fn what_a_runtime_tells_of_a_pod_comes_before_what_is_recorded_and_counts_at_the_next_look() {
+fn a_pod_reported_by_a_runtime_precedes_its_record_and_counts_at_the_next_look() {
     let root = tempfile::tempdir().unwrap();
     let container = format!("{POD}/cri-containerd-{ID}.scope");
     let fs = fake(&[&container]);

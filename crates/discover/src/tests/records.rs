@@ -103,7 +103,7 @@ fn runc_and_podman_records_are_found_too() {
 }
 
 #[test]
-fn crun_tells_the_cgroup_by_its_status() {
+fn the_cgroup_of_a_crun_container_is_in_its_status() {
     let root = tempfile::tempdir().unwrap();
     write(
         root.path(),
@@ -167,7 +167,7 @@ fn the_kernels_files_count_once_before_we_write_to_them() {
 }
 
 #[test]
-fn what_a_running_agent_wrote_is_not_taken_for_its_owners_weight() {
+fn a_running_agents_writes_are_not_taken_for_the_owners_weight() {
     let fs = fake(&["/app/default", "/app/runc", "/app/systemd"]);
     fs.update("/app/default", |group| group.bfq_weight = Some(33));
     fs.update("/app/runc", |group| group.bfq_weight = Some(77));

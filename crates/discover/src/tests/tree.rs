@@ -47,7 +47,7 @@ fn without_globs_containers_pods_and_machines_are_managed_and_services_are_not()
 }
 
 #[test]
-fn what_is_excluded_is_not_managed_nor_what_is_below_it() {
+fn neither_an_excluded_group_nor_the_groups_below_it_are_managed() {
     let fs = fake(&["/app/db/x", "/app/web"]);
     let config = DiscoverConfig {
         manage: vec!["/app/**".into()],

@@ -95,7 +95,7 @@ fn a_users_record_says_nothing_of_a_cgroup_that_is_roots() {
 }
 
 #[test]
-fn what_is_read_and_kept_of_a_users_records_has_a_bound() {
+fn the_bytes_read_and_kept_of_a_users_records_have_a_bound() {
     let root = tempfile::tempdir().unwrap();
     let long = "x".repeat(200 << 10);
     for id in 0..30 {
@@ -315,7 +315,7 @@ fn only_roots_word_is_a_weight_outside_a_delegated_subtree() {
 }
 
 #[test]
-fn a_user_whom_the_configuration_trusts_is_as_good_as_root() {
+fn a_user_trusted_by_the_configuration_counts_as_root() {
     let fs = fake(&["/app/db"]);
     fs.delegate("/app", user(), false);
     fs.delegate("/app/db", user(), false);
@@ -349,7 +349,7 @@ fn any_number_of_groups_that_a_user_makes_is_one_trouble_and_a_bounded_list() {
 
 proptest! {
     #[test]
-    fn whatever_a_user_makes_below_its_directory_others_weights_and_its_own_stay(
+    fn groups_that_a_user_makes_below_its_directory_change_no_weight_outside_of_them(
         made in prop::collection::vec(("[a-z]{1,8}", 0u32..20_000, any::<bool>()), 0..20),
     ) {
         let docker = format!("/system.slice/docker-{ID}.scope");

@@ -201,7 +201,7 @@ fn each_file_is_read_once_and_counters_twice() {
 }
 
 #[test]
-fn a_group_that_vanishes_between_the_looks_is_no_riddle() {
+fn a_group_that_vanishes_between_the_looks_makes_no_check_unsure() {
     let host = Host::healthy();
     let facts = host.look(1, |host| {
         host.fs.rmdir("/app/web");

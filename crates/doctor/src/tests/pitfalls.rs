@@ -315,7 +315,7 @@ fn a_small_anonymous_group_without_refaults_is_not_starved() {
 }
 
 #[test]
-fn remedies_for_a_group_that_has_hardly_begun_do_not_go_by_what_it_uses() {
+fn remedies_for_a_group_that_has_hardly_begun_do_not_depend_on_its_use() {
     let host = Host::healthy();
     for path in ["/app", "/app/web"] {
         host.group(path, |group| group.low = mib(0));
@@ -344,7 +344,7 @@ fn remedies_for_a_group_that_has_hardly_begun_do_not_go_by_what_it_uses() {
 }
 
 #[test]
-fn a_kill_is_told_only_of_the_group_whose_limit_was_hit() {
+fn a_kill_is_reported_only_for_the_group_whose_limit_was_hit() {
     let host = Host::healthy();
     host.group("/app", |app| {
         app.max = gib(8);
@@ -358,7 +358,7 @@ fn a_kill_is_told_only_of_the_group_whose_limit_was_hit() {
 }
 
 #[test]
-fn what_a_running_agent_wrote_is_no_decision_of_the_owners() {
+fn a_running_agents_writes_are_no_decision_of_the_owner() {
     let mut host = Host::healthy();
     host.group("/app/db", |db| {
         db.max = Limit::Max;

@@ -54,7 +54,7 @@ fn a_silence_covers_no_other_check_and_no_other_group() {
 }
 
 #[test]
-fn with_a_group_only_what_concerns_it_is_reported() {
+fn with_a_group_only_findings_that_concern_it_are_reported() {
     let host = cut_off();
     host.files.set("/proc/sys/vm/swappiness", "0\n");
     host.group("/app", |app| app.max = gib(5));

@@ -30,7 +30,7 @@ fn a_guest_built_right_has_no_finding() {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn a_kill_is_told_only_of_the_group_whose_limit_was_hit() {
+fn a_kill_is_reported_only_for_the_group_whose_limit_was_hit() {
     let scene = Scene::new();
     scene.knob("", "memory.max", 500 * MIB);
     scene.knob("db", "memory.max", 32 * MIB);

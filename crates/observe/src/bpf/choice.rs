@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_tier_needs_is_an_error() {
+    fn a_missing_feature_that_every_tier_needs_is_an_error() {
         for name in ["btf", "bpf", "tracing"] {
             assert!(choose(&all_but(&[name])).is_err(), "{name}");
         }

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_program_counts_is_unknown() {
+    fn a_number_that_no_program_counts_is_unknown() {
         let cache = Counters::default().cache(&|program| program == "page_added", false);
         assert_eq!(cache.inserted_pages, Some(0));
         assert_eq!(cache.asked_pages, None);

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_come_by_system_calls_goes_on_at_its_rate() {
+    fn reads_outside_of_system_calls_go_on_at_their_rate() {
         let mut estimator = Estimator::default();
         estimator.learn(&seen(40_960_000, 0));
         let (bytes, asked) = estimator.reads(0, 1.0).unwrap();

@@ -283,12 +283,12 @@ mod tests {
     }
 
     #[test]
-    fn a_full_kernel_has_nothing_to_say() {
+    fn a_kernel_with_every_feature_has_no_loss_to_report() {
         assert!(coverage(&[]).summary().is_empty());
     }
 
     #[test]
-    fn either_name_of_a_function_will_do() {
+    fn either_name_of_a_function_is_enough() {
         let old = ("__mem_cgroup_handle_over_high", Answer::No);
         let new = ("mem_cgroup_handle_over_high", Answer::No);
         assert!(coverage(&[old]).summary().is_empty());
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_is_unknown() {
+    fn a_feature_that_nobody_asked_for_is_unknown() {
         assert_eq!(Coverage::default().answer("btf"), Answer::Unknown);
     }
 }

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sampled_is_scaled_to_the_whole() {
+    fn sampled_pages_are_scaled_to_the_whole_file() {
         let files = tell(&[record(&[101, 102], &[(1, 75), (2, 25)], 100, 1000)]);
         assert_eq!(
             files[0].held,
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_a_slot_that_is_nobodys_are_left_out() {
+    fn pages_of_a_slot_without_a_group_are_left_out() {
         let files = tell(&[record(&[101, 102], &[(1, 5), (4095, 7)], 12, 12)]);
         assert_eq!(files[0].held, [(GroupId(101), Bytes(5 * 4096))]);
     }

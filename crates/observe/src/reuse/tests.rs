@@ -397,7 +397,7 @@ fn a_change_of_phase_shows_within_two_minutes() {
 }
 
 #[test]
-fn a_hot_block_is_told_right_whether_or_not_it_is_in_the_sample() {
+fn a_hot_block_is_counted_right_whether_or_not_it_is_in_the_sample() {
     for (hot, sampled) in [(1 << 20, false), (1 << 20 | 1 << 4, true)] {
         let mut random = Random(13);
         let mut sampler = Sampler::new(4, 1 << 14);
@@ -425,7 +425,7 @@ fn a_hot_block_is_told_right_whether_or_not_it_is_in_the_sample() {
 }
 
 #[test]
-fn what_is_written_again_is_no_hit() {
+fn a_page_written_again_is_no_hit() {
     let mut sampler = Sampler::new(3, 1 << 14);
     for nth in 0..200_000u64 {
         sampler.access(nth % 2000, false);
@@ -462,7 +462,7 @@ fn writes_fill_the_cache() {
 }
 
 #[test]
-fn little_is_not_enough_and_nothing_is_not_zero() {
+fn few_accesses_give_no_curve_and_a_curve_stays_when_accesses_end() {
     let mut sampler = Sampler::new(0, 1 << 10);
     assert_eq!(sampler.curve(), None);
     for page in 0..150 {

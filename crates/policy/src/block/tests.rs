@@ -213,7 +213,7 @@ fn a_tenant_of_five_weighs_five_times_a_tenant_of_one_and_both_what_two_tenants_
 }
 
 #[test]
-fn only_who_contends_counts_and_a_group_in_which_nobody_does_is_left_alone() {
+fn only_contenders_count_and_a_group_without_any_is_left_alone() {
     let snapshot = snapshot_of(&TENANTS);
     let mut members = contenders(&snapshot, &TENANTS);
     for idle in &mut members[4..] {

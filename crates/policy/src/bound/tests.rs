@@ -252,7 +252,7 @@ fn a_bound_leaves_room_for_what_is_held_for_others() {
 }
 
 #[test]
-fn what_is_unknown_moves_no_bound() {
+fn unknown_values_move_no_bound() {
     let mut snapshot = beside(400);
     settled(&mut snapshot, 1000);
     let stands = high(&snapshot, TENANT);

@@ -290,7 +290,7 @@ fn memoplight_starts_red_and_reclaims_two_percent_of_each_green_footprint_once_a
 }
 
 #[test]
-fn memoplight_takes_from_green_before_yellow_and_never_what_must_stay() {
+fn memoplight_takes_from_green_before_yellow_and_never_mapped_or_unknown_memory() {
     let mut snapshot = holding(&[(100, 200), (100, 380), (100, 30)]);
     snapshot.groups[0].declared = Some(fresh(Color::Red));
     snapshot.groups[1].declared = Some(fresh(Color::Yellow));

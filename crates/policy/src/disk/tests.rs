@@ -58,7 +58,7 @@ fn near(value: u64, wanted: f64) -> bool {
 }
 
 #[test]
-fn a_saturated_disk_is_served_at_what_it_delivers_and_told_once() {
+fn a_saturated_disk_gets_a_model_of_its_throughput_once() {
     let mut bench = Bench::new();
     let writes = bench.pass(60, 320, 131_072, 1000);
     let knobs: Vec<Knob> = writes.iter().map(|write| write.knob).collect();
@@ -113,7 +113,7 @@ fn a_disk_that_somebody_else_configured_is_left_alone() {
 }
 
 #[test]
-fn small_requests_tell_what_a_request_takes() {
+fn small_requests_show_the_time_that_each_request_takes() {
     let mut bench = Bench::new();
     bench.contended = false;
     bench.pass(30, 16_000, 131_072, 1000);

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scarce_between_and_plenty_are_apart() {
+    fn supply_is_scarce_between_or_plenty_by_free_memory() {
         let host = |free| Host {
             total: Some(Bytes::mib(6400)),
             file: Some(Bytes::mib(3200)),

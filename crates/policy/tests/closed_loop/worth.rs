@@ -51,7 +51,7 @@ fn a_reader_whose_set_fits_is_as_fast_beside_a_scan_as_alone() {
 }
 
 #[test]
-fn what_is_not_known_and_other_modes_divide_as_before() {
+fn without_curves_and_in_other_modes_memory_is_divided_as_before() {
     let weights = [100, 100];
     let paper = Config {
         mode: Mode::Justitia,

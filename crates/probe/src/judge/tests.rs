@@ -46,7 +46,7 @@ fn it_starts_red_and_says_so() {
 }
 
 #[test]
-fn what_is_not_measured_yet_counts_as_red() {
+fn periods_that_are_not_measured_yet_count_as_red() {
     let mut judge = judge(5);
     judge.judge(says(Color::Red));
     for _ in 0..6 {

@@ -113,7 +113,7 @@ fn thresholds_work_in_both_directions() {
 }
 
 #[test]
-fn what_the_target_says_of_itself_is_never_improved() {
+fn a_color_that_the_target_reports_itself_is_never_improved() {
     for said in COLORS {
         let seen = Measurement {
             color: Some(said),
@@ -157,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn being_bad_already_never_makes_it_look_better(seen in measurements()) {
+    fn a_worse_color_before_never_gives_a_better_one_now(seen in measurements()) {
         let objective = Objective { max_latency: Some(Duration::from_secs(100)), ..tps(1000.0) };
         let from_green = badness(objective.color(&seen, Color::Green));
         let from_red = badness(objective.color(&seen, Color::Red));

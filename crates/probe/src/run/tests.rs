@@ -112,7 +112,7 @@ fn each_declaration_differs_from_the_one_before() {
 }
 
 #[test]
-fn a_target_that_hangs_is_not_declared_and_told_once() {
+fn a_target_that_hangs_is_not_declared_and_is_reported_once() {
     let config = config(|_| {
         std::thread::sleep(Duration::from_secs(3));
         Ok(says(Color::Green))
@@ -172,7 +172,7 @@ fn a_measurement_that_takes_many_periods_is_no_gap() {
 }
 
 #[test]
-fn a_target_that_fails_is_told_once_and_found_again() {
+fn a_target_that_fails_is_reported_once_and_found_again() {
     let config = config(|n| match n {
         0 | 3.. => Ok(says(Color::Green)),
         _ => Err(Trouble::new("connection refused", "start it")),
@@ -234,7 +234,7 @@ fn a_color_that_cannot_be_declared_at_first_ends_the_probe() {
 }
 
 #[test]
-fn a_right_that_is_lost_later_is_told_once_and_the_probe_goes_on() {
+fn a_right_that_is_lost_later_is_reported_once_and_the_probe_goes_on() {
     let ear = Ear::default();
     let theirs = ear.clone();
     let config = config(move |n| {
@@ -254,7 +254,7 @@ fn periods_that_were_missed_are_not_made_up_for() {
 }
 
 #[test]
-fn once_measures_twice_what_grows() {
+fn once_measures_a_growing_counter_twice() {
     struct Grows(u64);
     impl Target for Grows {
         fn measure(&mut self) -> Result<Measurement, Trouble> {

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_hangs_is_killed_with_its_children() {
+    fn a_command_that_hangs_is_killed_with_its_children() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("pid");
         let command = format!("echo $$ >{}; sleep 60 & sleep 60", file.display());
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_leaves_behind_neither_blocks_nor_stays() {
+    fn processes_that_a_command_leaves_behind_neither_block_nor_stay() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("pid");
         let command = format!("echo $$ >{}; sleep 60 & exit 1", file.display());

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_not_counted_twice() {
+    fn a_waiting_statement_is_not_counted_twice() {
         let seen = status(&[
             ("Threads_running", "5"),
             ("Innodb_data_pending_reads", "3"),

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_says_why() {
+    fn an_answer_without_a_number_is_an_error_with_its_reason() {
         let series = r#"{"metric":{},"value":[1,"2"]}"#;
         for (text, cause) in [
             (vector(""), "no result"),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_survives_the_address() {
+    fn a_query_is_encoded_in_the_address() {
         assert_eq!(encoded("a{b=\"c d\"}>1"), "a%7Bb%3D%22c%20d%22%7D%3E1");
     }
 

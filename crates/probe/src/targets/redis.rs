@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_block_wait_only_if_told() {
+    fn blocked_clients_count_as_waiting_only_if_configured() {
         let info = Info::parse(TEXT);
         assert_eq!(info.waiting(&mut None, true), Some(2.0));
         assert_eq!(info.waiting(&mut None, false), None);

@@ -101,7 +101,7 @@ pub(crate) fn connect(config: &Config) -> Client {
 
 #[test]
 #[ignore = "needs the servers of scripts/setup --test; make test runs it"]
-fn mariadb_counts_transactions_and_sees_who_waits() {
+fn mariadb_counts_transactions_and_waiting_statements() {
     let (server, config) = server(true);
     let mut target = Mysql::new(config.clone());
     ready(&mut target);

@@ -92,7 +92,7 @@ fn now(config: &Config, statements: &[&str]) {
 
 #[test]
 #[ignore = "needs the servers of scripts/setup --test; make test runs it"]
-fn postgres_counts_transactions_and_sees_who_waits() {
+fn postgres_counts_transactions_and_waiting_statements() {
     let (server, config) = server();
     let mut target = Postgres::new(config.clone());
     ready(&mut target);

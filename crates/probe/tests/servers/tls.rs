@@ -146,7 +146,7 @@ fn preferred() -> Tls {
 
 #[test]
 #[ignore = "needs the servers of scripts/setup --test; make test runs it"]
-fn postgres_is_believed_by_its_certificate() {
+fn postgres_is_trusted_by_its_certificate() {
     let (mut server, config) = postgres::server();
     let ours = Authority::new();
     let make = |host: &str, tls: Option<Tls>| -> Box<dyn Target> {
@@ -178,7 +178,7 @@ fn postgres_is_believed_by_its_certificate() {
 
 #[test]
 #[ignore = "needs the servers of scripts/setup --test; make test runs it"]
-fn mariadb_is_believed_by_its_certificate() {
+fn mariadb_is_trusted_by_its_certificate() {
     let (mut server, config) = mariadb::server(false);
     let ours = Authority::new();
     let make = |host: &str, tls: Option<Tls>| -> Box<dyn Target> {
@@ -210,7 +210,7 @@ fn mariadb_is_believed_by_its_certificate() {
 
 #[test]
 #[ignore = "needs the servers of scripts/setup --test; make test runs it"]
-fn redis_is_believed_by_its_certificate() {
+fn redis_is_trusted_by_its_certificate() {
     let (mut server, config) = redis::server(&["--requirepass", "right"]);
     let ours = Authority::new();
     let make = |host: &str, tls: Option<Tls>| -> Box<dyn Target> {
@@ -234,7 +234,7 @@ fn redis_is_believed_by_its_certificate() {
 
 #[test]
 #[ignore = "needs the servers of scripts/setup --test; make test runs it"]
-fn https_is_believed_by_its_certificate() {
+fn https_is_trusted_by_its_certificate() {
     let (mut server, config) = nginx::server();
     let ours = Authority::new();
     let plain = config.url.replace("http://127.0.0.1", "");

@@ -28,7 +28,7 @@ fn contents(pieces: &[Piece]) -> Vec<&[u8]> {
 }
 
 #[test]
-fn what_was_written_is_read_and_what_repeats_takes_no_bytes() {
+fn written_frames_are_read_back_and_repeated_contents_take_fewer_bytes() {
     let (bytes, starts) = three();
     let found = pieces(&bytes);
     assert_eq!(contents(&found).len(), 3);
@@ -126,7 +126,7 @@ fn a_frame_that_inflates_beyond_the_bound_is_damage() {
 }
 
 #[test]
-fn the_preamble_tells_a_record_and_its_format() {
+fn a_record_and_its_format_are_known_by_the_preamble() {
     assert_eq!(format_of(&preamble(7)), Some(7));
     assert_eq!(format_of(&preamble(7)[..9]), None);
     assert_eq!(format_of(b"\x89PNG\r\n\x1a\n\0\0\0\0"), None);

@@ -57,7 +57,7 @@ fn a_later_format_and_a_former_one_are_named() {
 }
 
 #[test]
-fn what_is_no_record_and_what_is_empty_is_said() {
+fn an_empty_file_and_one_that_is_no_record_have_errors_of_their_own() {
     for (bytes, words) in [
         (&b""[..], "is empty"),
         (b"hello, world, this is text", "is not a record"),

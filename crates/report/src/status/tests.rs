@@ -52,7 +52,7 @@ fn a_report_survives_json() {
 }
 
 #[test]
-fn the_hosts_stalls_are_told_and_unknown_ones_are_null() {
+fn the_hosts_stalls_are_reported_and_unknown_ones_are_null() {
     let mut tick = tick(&[]);
     tick.plan.host.memory_some = Some(0.25);
     let report = report(&tick);
@@ -63,7 +63,7 @@ fn the_hosts_stalls_are_told_and_unknown_ones_are_null() {
 }
 
 #[test]
-fn what_is_held_for_others_is_null_where_nothing_sees_who_uses_which_file() {
+fn memory_held_for_others_is_null_where_nothing_sees_the_users_of_files() {
     let mut tick = tick(&["/app/a"]);
     let (state, config) = (
         justitia_policy::State::default(),

@@ -140,7 +140,7 @@ mod tests {
     use super::hit_ratio;
 
     #[test]
-    fn what_was_fetched_ahead_and_never_asked_for_does_not_make_the_ratio_negative() {
+    fn readahead_that_was_never_requested_does_not_make_the_ratio_negative() {
         assert_eq!(hit_ratio(0, 5), None);
         assert_eq!(hit_ratio(10, 0), Some(1.0));
         assert_eq!(hit_ratio(10, 15), Some(0.0));

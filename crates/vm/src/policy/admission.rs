@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_dirty_is_never_given_up_nor_touched_where_it_cannot_be_asked() {
+    fn a_block_that_may_be_dirty_is_never_given_up_and_waits_if_that_is_unknown() {
         let mut used = Use {
             written_ms: Some(WRITTEN_MS - 1),
             dirty_is_known: false,
@@ -131,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_page_that_was_come_back_for_is_never_dropped(block: Block) {
+        fn a_page_that_was_requested_again_is_never_dropped(block: Block) {
             for run in after_first_request(&block).into_iter().chain(when_quiet(&block)) {
                 for page in run.from..run.to {
                     prop_assert!(count(&block, page) < 2);

@@ -54,7 +54,7 @@ mod tests {
         }
 
         #[test]
-        fn what_nobody_asks_for_has_gone_after_as_many_rounds_as_a_count_can_be(block: Block) {
+        fn a_page_without_requests_is_gone_after_as_many_rounds_as_a_count_can_be(block: Block) {
             let mut block = block;
             for _ in 0..MOST - 1 {
                 block = pass(&block).1;

@@ -191,7 +191,7 @@ fn no_two_samples_are_the_same_series() {
 }
 
 #[test]
-fn what_is_unknown_has_no_sample() {
+fn unknown_values_have_no_sample() {
     let mut tick = example::tick(3, 2);
     tick.plan.pv = None;
     tick.plan.verdicts[1].cache.hit_ratio = None;

@@ -53,7 +53,7 @@ fn close(a: &Json, b: f64) -> bool {
 }
 
 #[test]
-fn what_a_tick_said_is_what_is_told() {
+fn the_values_of_a_tick_are_in_the_history() {
     let (history, now) = history(3, 8);
     let answer = json(&history, 0, now);
     let tick = example::tick(3, 8);
@@ -73,7 +73,7 @@ fn what_a_tick_said_is_what_is_told() {
 }
 
 #[test]
-fn only_what_is_new_is_told_again() {
+fn only_values_after_the_tick_that_was_named_are_returned() {
     let (history, now) = history(10, 3);
     let answer = json(&history, 8, now);
     let ticks: Vec<u64> = answer["points"]

@@ -82,7 +82,7 @@ fn names_that_somebody_else_can_point_here_are_refused() {
 }
 
 #[test]
-fn who_listens_on_an_address_answers_to_it_and_to_the_machines_name() {
+fn a_page_on_an_address_answers_to_it_and_to_the_machines_name() {
     let names = at("10.0.0.5:9619");
     for ours in [
         "10.0.0.5:9619",

@@ -105,7 +105,7 @@ fn when_every_place_is_taken_the_silent_ones_lose_theirs() {
 }
 
 #[test]
-fn who_comes_when_every_place_is_taken_gets_that_of_the_one_silent_longest() {
+fn with_every_place_taken_a_new_client_replaces_the_one_silent_longest() {
     let (server, _) = server(1);
     let silent: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
     assert!(get(&server, "/healthz").starts_with("HTTP/1.1 200"));
@@ -167,7 +167,7 @@ fn clients_that_go_away_are_forgotten() {
 }
 
 #[test]
-fn it_follows_what_is_told_by_itself() {
+fn the_history_has_every_step_without_a_request_for_it() {
     let (server, latest) = server(1);
     for count in 2..=4 {
         thread::sleep(Duration::from_secs(1));
@@ -191,7 +191,7 @@ fn when_it_is_dropped_the_port_is_free() {
 }
 
 #[test]
-fn whoever_asks_without_pause_is_answered_so_often_a_second() {
+fn requests_without_pause_are_answered_at_a_limited_rate() {
     let (server, _) = server(1);
     let began = Instant::now();
     let asked = CONTENTS.1 as usize + 30;
@@ -204,7 +204,7 @@ fn whoever_asks_without_pause_is_answered_so_often_a_second() {
 }
 
 #[test]
-fn whose_turn_does_not_come_is_told_to_ask_again() {
+fn a_client_whose_turn_does_not_come_is_asked_to_retry() {
     let (server, _) = server(3000);
     let ask = || {
         let mut stream = connect(&server);

@@ -57,7 +57,7 @@ fn get(server: &Server, tls: &Tls, path: &str) -> std::io::Result<String> {
 }
 
 #[test]
-fn an_answer_arrives_whole_and_its_end_is_said() {
+fn an_answer_arrives_whole_with_the_end_of_tls() {
     let tls = certificate();
     let server = server(1000, &tls);
     // Without TLS's `close_notify` the client's read would fail.
@@ -68,7 +68,7 @@ fn an_answer_arrives_whole_and_its_end_is_said() {
 }
 
 #[test]
-fn who_asks_without_tls_is_told_so() {
+fn a_request_without_tls_is_refused_and_pointed_to_https() {
     let tls = certificate();
     let server = server(1, &tls);
     let mut stream = connect(&server);
@@ -83,7 +83,7 @@ fn who_asks_without_tls_is_told_so() {
 }
 
 #[test]
-fn who_stops_in_the_handshake_is_not_waited_for() {
+fn a_client_that_stops_in_the_handshake_blocks_nobody() {
     let tls = certificate();
     let server = server(1, &tls);
     // A client for each place, which sends only the head of a record.
@@ -117,7 +117,7 @@ fn garbage_is_the_end_of_one_client_only() {
 }
 
 #[test]
-fn a_renewed_certificate_is_for_who_comes_next() {
+fn a_renewed_certificate_is_for_the_connections_after_it() {
     let (old, new) = (certificate(), certificate());
     let server = server(1, &old);
     let mut early = client(&server, &old);

@@ -141,7 +141,7 @@ fn named<'a>(text: &'a str, before: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn whatever_the_page_refers_to_is_served() {
+fn every_address_that_the_page_refers_to_is_served() {
     let mut names = named(asset("/"), "src=\"");
     names.extend(
         named(asset("/"), "href=\"")

@@ -90,7 +90,7 @@ fn a_record_shorter_than_the_warm_up_gives_unknowns_not_zeros() {
 }
 
 #[test]
-fn nobody_who_reads_nothing_has_a_hit_ratio() {
+fn containers_that_read_nothing_have_no_hit_ratio() {
     let settings = fixture::settings("fileserver --weights 100,200 --seconds 60");
     let figures = figures(&settings, &steady(&settings, &[(0, 1), (0, 2)]), 20.0);
     assert_eq!((figures.hit_ratio, figures.pv_reads), (None, None));

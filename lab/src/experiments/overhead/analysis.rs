@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_drifts_from_pair_to_pair_does_not_blur_the_difference() {
+    fn a_drift_from_pair_to_pair_does_not_blur_the_difference() {
         // Ten pairs between 1,000 and 10,000 operations, always one percent fewer with eBPF.
         let windows = (1..=10u32)
             .flat_map(|pair| {

@@ -111,7 +111,7 @@ fn a_lie_reaches_the_container_that_is_named() {
 }
 
 #[test]
-fn where_instructions_are_the_clock_the_guest_makes_its_disk() {
+fn with_the_instruction_clock_the_guest_makes_its_disk() {
     let job = |line| settings(line).unwrap().job(Policy::Memcg, 0);
     assert_eq!(job("fileserver").memory_disk, None);
     assert!(settings("fileserver --kernel 6.1 --clock instructions --cpus 1").is_ok());

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_cannot_be_read_has_no_limit_made_up_for_it() {
+    fn a_group_that_cannot_be_read_gets_no_invented_limit() {
         let dir = tempfile::tempdir().unwrap();
         assert!(held(dir.path()).is_err());
         std::fs::write(dir.path().join("memory.stat"), "anon 5\n").unwrap();

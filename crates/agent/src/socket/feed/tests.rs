@@ -53,7 +53,7 @@ fn next(client: &mut BufReader<UnixStream>) -> Frame<Report> {
 }
 
 #[test]
-fn who_connects_is_told_the_last_step_and_each_one_after_it() {
+fn a_new_client_gets_the_last_step_and_each_one_after_it() {
     let rig = Rig::new();
     let mut early = rig.connect();
     assert_eq!(next(&mut early).report.ticks_total, 0);
@@ -67,7 +67,7 @@ fn who_connects_is_told_the_last_step_and_each_one_after_it() {
 }
 
 #[test]
-fn where_the_page_is_to_be_comes_with_the_next_step() {
+fn a_new_address_of_the_page_comes_with_the_next_step() {
     let rig = Rig::new();
     let mut client = rig.connect();
     assert_eq!(next(&mut client).listen, "127.0.0.1:9".parse().ok());
@@ -77,7 +77,7 @@ fn where_the_page_is_to_be_comes_with_the_next_step() {
 }
 
 #[test]
-fn the_files_of_tls_are_told_as_they_are_at_each_step() {
+fn each_step_comes_with_the_tls_files_as_they_are_then() {
     let rig = Rig::new();
     let mut client = rig.connect();
     assert_eq!(next(&mut client).tls, None);
@@ -105,7 +105,7 @@ fn the_files_of_tls_are_told_as_they_are_at_each_step() {
 }
 
 #[test]
-fn a_step_is_put_in_words_once_however_many_listen() {
+fn a_step_is_serialized_once_however_many_listen() {
     let rig = Rig::new();
     rig.board.post(example::tick(1, 1));
     let posted = rig.board.now();
@@ -135,7 +135,7 @@ fn a_client_that_does_not_listen_misses_steps_and_the_others_get_theirs() {
 }
 
 #[test]
-fn nothing_that_a_client_says_is_read() {
+fn nothing_that_a_client_sends_is_read() {
     let rig = Rig::new();
     let mut client = rig.connect();
     next(&mut client);

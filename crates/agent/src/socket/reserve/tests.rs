@@ -30,7 +30,7 @@ fn refusal(board: &Board, name: &str, bytes: Bytes) -> String {
 }
 
 #[test]
-fn what_is_possible_waits_for_the_next_step() {
+fn a_possible_reservation_waits_for_the_next_step() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("agent.sock");
     let board = board(Mode::Proportional, example::tick(1, 3));
@@ -48,7 +48,7 @@ fn what_is_possible_waits_for_the_next_step() {
 }
 
 #[test]
-fn what_is_impossible_is_refused() {
+fn an_impossible_reservation_is_refused() {
     let board = board(Mode::Proportional, example::tick(1, 3));
     let cause = refusal(&board, "db", Bytes::mib(1 << 20));
     assert!(cause.contains("cannot be made free"), "{cause}");

@@ -70,7 +70,7 @@ fn next(ticks: &mut Ticks) -> Value {
 }
 
 #[test]
-fn who_listens_gets_each_tick_with_how_it_came_about() {
+fn a_listener_gets_each_tick_with_its_configuration_and_state() {
     let rig = Rig::new();
     rig.post(5, 1);
     let mut ticks = follow(&rig.path).unwrap();
@@ -92,7 +92,7 @@ fn who_listens_gets_each_tick_with_how_it_came_about() {
 }
 
 #[test]
-fn what_a_slow_client_missed_is_counted_and_the_loop_does_not_wait() {
+fn ticks_that_a_slow_client_misses_are_counted_and_the_loop_does_not_wait() {
     let rig = Rig::new();
     rig.post(1, 1);
     let mut ticks = follow(&rig.path).unwrap();

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_stands_on_top_and_everything_is_said() {
+    fn the_worst_finding_is_on_top_and_every_check_is_listed() {
         let text = text(None);
         assert!(
             text.starts_with("critical: a title (a-crisis)\n  disk sda: is full\n"),

@@ -76,7 +76,7 @@ fn steps(fake: &Arc<FakeFs>, settings: &Settings, see: &mut dyn FnMut(status::Ti
 }
 
 #[test]
-fn what_it_sees_itself_is_recorded_and_comes_back() {
+fn ticks_observed_without_an_agent_are_recorded_and_come_back() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("own.jrec");
     let mut recorder = recorder(&file);
@@ -101,7 +101,7 @@ fn what_it_sees_itself_is_recorded_and_comes_back() {
 }
 
 #[test]
-fn what_an_agent_streams_is_recorded_and_comes_back() {
+fn ticks_streamed_by_an_agent_are_recorded_and_come_back() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("agent.jrec");
     let settings = settings(dir.path());

@@ -69,7 +69,7 @@ fn groups_are_shown_with_what_they_had_and_should_have() {
 }
 
 #[test]
-fn other_decisions_are_said_to_be_open_loop_and_their_writes_shown() {
+fn other_decisions_are_marked_open_loop_and_their_writes_are_shown() {
     let (text, json) = replayed(&["/app/2=800", "3=100"], None);
     assert!(text.contains("Open loop"), "{text}");
     assert!(text.contains("writes that differ"), "{text}");

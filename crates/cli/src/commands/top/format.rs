@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_a_dash_and_zero_is_not() {
+    fn an_unknown_value_is_a_dash_and_zero_is_not() {
         assert_eq!(size(None), "-");
         assert_eq!(count(None), "-");
         assert_eq!(count(Some(0.0)), "0");

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recycled_path_has_no_past_and_who_is_gone_is_forgotten() {
+    fn a_recycled_path_has_no_past_and_a_group_that_is_gone_is_forgotten() {
         let mut picture = Picture::new(at(1, 7, Some(1.0)));
         picture.take(at(2, 8, Some(2.0)));
         assert_eq!(rates(&picture, 8), [Some(2.0)]);

@@ -67,7 +67,7 @@ fn rendered(trial: &Trial) -> Page {
 }
 
 #[test]
-fn what_competing_groups_are_due_follows_their_weights_and_nothing_is_written() {
+fn shares_due_to_competing_groups_follow_their_weights_and_nothing_is_written() {
     let (trial, fake) = trial(true);
     assert!(fake.writes().is_empty());
     assert!(trial.contended_s > 0.0 && trial.contended_s <= trial.seconds);
@@ -95,7 +95,7 @@ fn what_competing_groups_are_due_follows_their_weights_and_nothing_is_written() 
 }
 
 #[test]
-fn where_nobody_waits_weights_had_nothing_to_decide() {
+fn weights_have_nothing_to_decide_while_nobody_waits() {
     let (trial, fake) = trial(false);
     assert!(fake.writes().is_empty());
     assert!(trial.misplaced_bytes <= 0.0);
@@ -141,7 +141,7 @@ fn it_is_one_screen_however_many_groups_there_are() {
 }
 
 #[test]
-fn a_reader_that_waits_below_its_share_of_the_page_cache_is_told() {
+fn a_reader_that_waits_below_its_share_of_the_page_cache_is_reported() {
     let group = |path: &str, file: u64, waited_s| Tried {
         path: path.into(),
         waited_s,
@@ -168,7 +168,7 @@ fn a_reader_that_waits_below_its_share_of_the_page_cache_is_told() {
 }
 
 #[test]
-fn what_comes_next_depends_on_the_agent_that_runs() {
+fn the_recommended_next_step_depends_on_the_running_agent() {
     let next = |running_mode| {
         let trial = Trial {
             running_mode,

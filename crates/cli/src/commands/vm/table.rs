@@ -111,7 +111,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_not_counted_is_a_dash_and_said() {
+    fn a_value_that_is_not_counted_is_a_dash_with_a_remark() {
         let report = Report {
             machines: vec![MachineReport {
                 name: "db".into(),

@@ -79,7 +79,7 @@ fn reading_stops_before_the_group_holds_more_than_it_may() {
 }
 
 #[test]
-fn who_runs_outside_of_all_groups_is_told_to_say_who_pays() {
+fn a_caller_outside_of_all_groups_must_name_the_payer() {
     let report = example();
     let error = payer(&report, "/user.slice/me", false).unwrap_err();
     assert!(error.remedy.contains("--group"), "{error}");

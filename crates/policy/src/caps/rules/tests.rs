@@ -115,7 +115,7 @@ fn a_taking_is_two_percent_and_comes_back_as_slowly() {
 }
 
 #[test]
-fn no_more_is_taken_than_those_who_ask_can_fill() {
+fn no_more_is_taken_than_the_groups_that_want_it_can_fill() {
     let mut holders = [G, G, Y, R, R].map(holder);
     let percent = |holders: &[Holder]| {
         let roles = roles(ColorRule::Unified, holders, Supply::Scarce, true);

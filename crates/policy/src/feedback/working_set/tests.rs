@@ -143,7 +143,7 @@ fn being_well_with_less_disproves_a_sample() {
 }
 
 #[test]
-fn an_estimate_in_the_way_is_tested_and_one_that_was_confirmed_less_often() {
+fn a_limiting_estimate_is_tested_and_less_often_once_it_is_confirmed() {
     let shrinks_after = |mut set: WorkingSet| {
         let before = set.estimate();
         let held = Period {

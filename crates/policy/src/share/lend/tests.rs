@@ -132,7 +132,7 @@ fn of_two_cliffs_the_one_that_saves_more_is_bought() {
 }
 
 #[test]
-fn who_asks_a_thousand_times_as_often_gains_no_more_than_its_weight() {
+fn a_reader_that_asks_a_thousand_times_as_often_gains_no_more_than_its_weight() {
     let one = |id, asked| reader(id, 100, random(700, asked));
     let groups = [one(1, 40e9), one(2, 40e6), reader(3, 100, scan())];
     let got = settled(&groups);
@@ -140,7 +140,7 @@ fn who_asks_a_thousand_times_as_often_gains_no_more_than_its_weight() {
 }
 
 #[test]
-fn who_writes_and_who_is_not_known_at_its_share_keeps_todays_entitlement() {
+fn groups_that_write_or_are_unknown_at_their_share_keep_todays_entitlement() {
     let unknown = [None, curve(&[(200, 0.4)], 40e6), random(600, 0.0)];
     for worth in unknown {
         let groups = [reader(1, 100, worth.clone()), reader(2, 100, scan())];
@@ -163,14 +163,14 @@ fn a_newcomer_has_its_entitlement_at_once() {
 }
 
 #[test]
-fn mapped_pages_are_needed_whatever_reads_say() {
+fn mapped_pages_are_needed_whatever_the_curve_of_reads() {
     let mut groups = [reader(1, 100, scan()), reader(2, 100, random(800, 40e6))];
     groups[0].memory.file_mapped = Some(Bytes::mib(100));
     assert!(settled(&groups)[0] >= Bytes::mib(100));
 }
 
 #[test]
-fn what_was_lent_stays_until_another_division_clearly_saves() {
+fn lent_memory_stays_until_another_division_clearly_saves() {
     let mut lab = Lab::default();
     let groups = |a, b| {
         [

@@ -12,7 +12,7 @@ fn seconds(line: &str, field: &str, unit: Unit) -> Option<f64> {
 }
 
 #[test]
-fn the_time_is_found_where_it_was_said_to_be() {
+fn the_time_is_found_in_the_field_that_was_named() {
     assert_eq!(seconds(NGINX, "last", Unit::Seconds), Some(0.004));
     assert_eq!(seconds(NGINX, "9", Unit::Milliseconds), Some(0.2));
     let pairs = r#"x "GET / HTTP/1.1" 200 rt=0.250 uct="0.1""#;

@@ -52,7 +52,7 @@ fn the_study_of_parameters_reaches_the_agent() {
 }
 
 #[test]
-fn where_instructions_are_the_clock_the_disk_is_copied_into_memory() {
+fn with_the_instruction_clock_the_disk_is_copied_into_memory() {
     let own = settings("two-databases --clock instructions").unwrap();
     let disk = own.memory_disk().expect("a disk of memory");
     assert!(disk.copies && disk.bytes > 2 * own.database_bytes);
@@ -68,7 +68,7 @@ fn a_lie_belongs_to_the_container_that_is_named() {
 }
 
 #[test]
-fn what_would_be_ignored_or_makes_no_sense_is_refused() {
+fn options_without_effect_or_sense_are_refused() {
     for line in [
         "two-databases --weights 100,200",
         "two-databases --zipf 1",

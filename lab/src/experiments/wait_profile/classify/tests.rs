@@ -100,7 +100,7 @@ fn reads_for_partial_writes_are_apart_from_reads_and_from_writeback() {
 }
 
 #[test]
-fn who_waits_for_a_block_request_does_not_wait_for_the_folio_it_would_read() {
+fn a_wait_for_a_block_request_is_not_one_for_the_folio_to_be_read() {
     let tag = [
         "io_schedule",
         "blk_mq_get_tag",
@@ -112,7 +112,7 @@ fn who_waits_for_a_block_request_does_not_wait_for_the_folio_it_would_read() {
 }
 
 #[test]
-fn what_a_program_sleeps_by_choice_is_no_wait() {
+fn a_sleep_by_the_programs_own_choice_is_no_wait() {
     assert_eq!(
         blocked(&["schedule", "futex_do_wait", "__futex_wait"]),
         Class::Rest
@@ -122,7 +122,7 @@ fn what_a_program_sleeps_by_choice_is_no_wait() {
 }
 
 #[test]
-fn a_spinlock_is_known_by_who_takes_it() {
+fn a_spinlock_is_known_by_the_function_that_takes_it() {
     let slow = ["native_queued_spin_lock_slowpath", "_raw_spin_lock_irqsave"];
     for (caller, reason) in [
         ("folio_lruvec_lock_irqsave", Reason::LruLock),
@@ -156,7 +156,7 @@ fn a_lock_that_an_interrupt_takes_is_not_that_of_the_function_it_interrupts() {
 }
 
 #[test]
-fn whoever_waits_for_a_cpu_or_has_one_needs_no_stack() {
+fn a_task_that_waits_for_a_cpu_or_has_one_needs_no_stack() {
     let runnable = place(Doing::Runnable, &[]);
     assert_eq!(classify(&runnable), Class::Wait(Reason::RunQueue));
     assert_eq!(classify(&place(Doing::Running, &[])), Class::Work);
@@ -164,7 +164,7 @@ fn whoever_waits_for_a_cpu_or_has_one_needs_no_stack() {
 }
 
 #[test]
-fn an_unnamed_wait_is_known_by_what_does_not_only_wait() {
+fn an_unnamed_wait_is_known_by_the_innermost_function_that_does_more_than_wait() {
     let frames = place(
         Doing::Blocked,
         &[

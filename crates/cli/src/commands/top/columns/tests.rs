@@ -44,7 +44,7 @@ fn a_wider_screen_never_shows_fewer_columns() {
 }
 
 #[test]
-fn what_matters_fits_eighty_columns_and_everything_asked_for_a_hundred_and_twenty() {
+fn the_main_fields_fit_eighty_columns_and_all_requested_ones_a_hundred_and_twenty() {
     for field in [
         Field::Color,
         Field::Weight,

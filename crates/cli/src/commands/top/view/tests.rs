@@ -139,7 +139,7 @@ fn ascii_screens_are_ascii() {
 }
 
 #[test]
-fn an_agent_that_went_away_is_said_and_the_last_picture_stays() {
+fn the_screen_says_that_the_agent_went_away_and_keeps_the_last_picture() {
     for (width, height) in [(80, 24), (40, 10)] {
         let mut app = app(many(3));
         app.take(Err("no agent listens at /run/justitia/agent.sock".into()));
