@@ -27,12 +27,13 @@ use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia color`.
 #[derive(Debug, Args)]
-#[command(after_help = "green: satisfied, would not benefit from more
+#[command(after_help = "\
+green: satisfied, would not benefit from more
 yellow: satisfied, would do better with more
 red: not satisfied
 While a group is red and memory is scarce, memory flows to it from green groups, then yellow
-ones. A color counts for color_ttl (5 s) unless --for says otherwise: whoever declares colors
-repeats them. A container declares its own in the xattr user.justitia.color of its cgroup.
+ones. A color counts for color_ttl (5 s) unless --for says otherwise: declare it again before it
+expires. A container declares its own in the xattr user.justitia.color of its cgroup.
 
 Examples:
   justitia color                            every managed group
@@ -47,13 +48,13 @@ pub(crate) struct ColorArgs {
     /// green, yellow or red
     #[arg(value_name = "COLOR", requires = "group")]
     pub(crate) color: Option<String>,
-    /// Why, for people
+    /// Reason, for people
     #[arg(long, value_name = "TEXT", requires = "color", default_value = "")]
     pub(crate) reason: String,
     /// For how long it counts, up to seven days, such as 10s, 5m or 2h
     #[arg(long = "for", value_name = "TIME", requires = "color")]
     pub(crate) time: Option<String>,
-    /// Take back what was declared
+    /// Remove the declared color
     #[arg(long, requires = "group", conflicts_with = "color")]
     pub(crate) clear: bool,
     #[command(flatten)]

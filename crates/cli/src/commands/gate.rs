@@ -18,17 +18,17 @@ use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia gate`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "The gate is the optional kernel module justitia.ko: buffered writers wait for their turn by
-weight, at once, where memory.high needs seconds. Without it everything works as before. The
-agent holds it while [gate] in the configuration says so, or enable does, until the agent ends
-or disable; whenever it misses its agent it opens, and everybody passes.
+#[command(after_help = "\
+The gate is the optional kernel module justitia.ko. Buffered writers wait there for their turn by
+weight. It acts at once, where memory.high needs seconds. Without it everything works as before.
+The agent holds the gate if [gate] in the configuration says so or after justitia gate enable, until
+it ends or justitia gate disable. When the agent's heartbeat is missing, the gate opens and every
+writer passes.
 
 Examples:
   justitia gate status
   justitia gate enable
-  justitia gate status --json | jq '.gate.devices[] | {device, waiting}'"
-)]
+  justitia gate status --json | jq '.gate.devices[] | {device, waiting}'")]
 pub(crate) struct GateArgs {
     /// What to do.
     #[command(subcommand)]
@@ -38,11 +38,11 @@ pub(crate) struct GateArgs {
 /// What to do with the gate.
 #[derive(Debug, Subcommand)]
 enum GateCommand {
-    /// Show whether it is closed, its queues, and what each group waited
+    /// Show whether the gate is closed, its queues, and how long each group waited
     Status(GateOptions),
-    /// Have the running agent hold it and feed it weights, until the agent ends
+    /// Make the running agent hold the gate and feed it weights, until the agent ends
     Enable(GateOptions),
-    /// Have the running agent let it go: everybody passes, and the module can be unloaded
+    /// Make the running agent release the gate: writers pass, and the module can be unloaded
     Disable(GateOptions),
 }
 

@@ -18,20 +18,18 @@ use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia reserve`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "The memory is free when justitia status says so: dirty pages have to be written \
-first, at the speed
-of the disk. Reserve that much earlier. The reservation shrinks by what the group takes, ends
-with its time, and protects nothing else. Needs a running agent.
+#[command(after_help = "\
+justitia status shows when the memory is free. The kernel has to write dirty pages first, at the
+speed of the disk: reserve that much earlier. The reservation shrinks by what the group takes,
+expires after --for, and protects nothing else. Needs a running agent.
 
 Examples:
   justitia reserve /app/db 4G --for 60s
   justitia reserve db 512M
   justitia reserve /app/later 2G --for 5m   a group that is not there yet
-  justitia reserve /app/db --clear"
-)]
+  justitia reserve /app/db --clear")]
 pub(crate) struct ReserveArgs {
-    /// Path of the group relative to the cgroup2 mount, or the last part of a managed one's
+    /// Path of the group relative to the cgroup2 mount, or its last part if the group is managed
     #[arg(value_name = "GROUP")]
     pub(crate) group: String,
     /// How much, such as 4G or 512M
@@ -49,7 +47,7 @@ pub(crate) struct ReserveArgs {
         allow_negative_numbers = true
     )]
     pub(crate) time: String,
-    /// Take the reservation back
+    /// Cancel the reservation
     #[arg(long, conflicts_with = "size")]
     pub(crate) clear: bool,
     #[command(flatten)]

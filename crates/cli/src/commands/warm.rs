@@ -38,17 +38,15 @@ const MARGIN: Bytes = Bytes::mib(2);
 
 /// Arguments of `justitia warm`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "The group that reads pays: the one this command runs in, or --group, into which \
-it moves first
-(that needs root, and a group without groups below it). Stops when the group holds the page
-cache it is entitled to. Directories are read with all that is in them; symbolic links are
-not followed. Needs a running agent that manages the group.
+#[command(after_help = "\
+The pages are charged to the group that this command runs in, or to --group, into which it moves
+first (this needs root, and a group without child groups). It stops when the group holds the page
+cache that it is entitled to. It reads directories recursively and does not follow symbolic links.
+Needs a running agent that manages the group.
 
 Examples:
   justitia warm /var/lib/mysql --group /app/db
-  justitia warm /srv/index /srv/names --group cache --json"
-)]
+  justitia warm /srv/index /srv/names --group cache --json")]
 pub(crate) struct WarmArgs {
     /// Files, or directories with files
     #[arg(value_name = "PATH", required = true)]
