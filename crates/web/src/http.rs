@@ -85,11 +85,11 @@ impl Status {
                 "this name is not known here; ask by IP address, or as localhost\n"
             }
             Status::NotFound => {
-                "not here; there are: / /metrics /api/status /api/history /healthz\n"
+                "not found; use one of: / /metrics /api/status /api/history /healthz\n"
             }
             Status::NotAllowed => "only GET and HEAD; nothing can be changed here\n",
             Status::TooLarge => "the request's head is longer than 8 KiB\n",
-            Status::TooMany => "too many clients at once; ask again\n",
+            Status::TooMany => "too many clients at once; try again\n",
             Status::Stalled => "stalled\n",
             Status::NoTls => "this port speaks TLS; ask with https://\n",
         }
