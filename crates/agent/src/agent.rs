@@ -439,11 +439,11 @@ impl Agent {
 
     fn reload(&mut self, settings: Result<Settings>) {
         match settings.and_then(|settings| self.adopt(settings)) {
-            Ok(()) => self.log.info("configuration read again"),
+            Ok(()) => self.log.info("configuration reloaded"),
             Err(error) => {
                 let remedy = &error.remedy;
                 self.log.warn(format_args!(
-                    "configuration kept as it was: {error}; {remedy}"
+                    "configuration not reloaded: {error}; {remedy}"
                 ));
             }
         }

@@ -78,7 +78,7 @@ pub(crate) enum Command {
     Reserve(ReserveArgs),
     /// Read files into the page cache, within what their group is entitled to
     Warm(WarmArgs),
-    /// Show what the host caches of virtual machines' disks, and keep only what guests come back for
+    /// Show the host's page cache of virtual machines' disks, and keep only what guests request again
     Vm(Box<VmArgs>),
     /// The optional kernel module's gate, in which writers wait by weight
     Gate(GateArgs),

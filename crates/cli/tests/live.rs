@@ -327,7 +327,9 @@ fn a_record_replays_to_the_same_decisions_there_and_here() {
     let text = run().said("replay");
     let same = format!("the same plan in {ticks} of {ticks} ticks");
     assert!(text.contains(&same), "{text}");
-    assert!(run().said("replay-at").contains("The same plan as then."));
+    assert!(run()
+        .said("replay-at")
+        .contains("The same plan as recorded."));
 
     // On this machine's processor as on the guest's, to the last bit.
     let dir = tempfile::tempdir().unwrap();

@@ -164,7 +164,7 @@ fn curl_gets_the_metrics_by_tls_from_whom_it_trusts() {
     // Its code of a certificate that nobody vouches for.
     assert_eq!(curl(&[&metrics]).status.code(), Some(60));
     let plain = curl(&[&metrics.replace("https:", "http:")]);
-    assert!(text(&plain).contains("ask with https://"), "{plain:?}");
+    assert!(text(&plain).contains("use https://"), "{plain:?}");
 }
 
 #[test]

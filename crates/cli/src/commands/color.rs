@@ -196,7 +196,7 @@ fn without_agent(
 ) -> Result<()> {
     if args.time.is_some() {
         let cause = format!("no agent listens at {}", settings.socket().display());
-        let remedy = "leave out --for: without an agent the color waits as an xattr";
+        let remedy = "leave out --for: without an agent the color is stored as an xattr";
         return Err(Error::failed(cause, remedy).into());
     }
     let fs = run::open_host(Mode::Observe)?;
@@ -237,7 +237,7 @@ fn read(group: &Group) -> Result<String, Error> {
         (Attribute::Set, Ok(said)) => format!("declares {} {}", said.color, said.reason)
             .trim_end()
             .into(),
-        (Attribute::Set, Err(_)) => "declares what is no color".into(),
+        (Attribute::Set, Err(_)) => "declares an unknown color".into(),
     })
 }
 

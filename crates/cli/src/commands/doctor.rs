@@ -108,7 +108,7 @@ fn managed(settings: &Settings) -> HashSet<String> {
 /// The path of the group with this path, or the only one whose path ends so.
 fn find<'a>(facts: &'a Facts, name: &str) -> Result<&'a str, Error> {
     if let Err(unread) = &facts.tree {
-        let remedy = "without GROUP the host itself is looked at";
+        let remedy = "without GROUP, justitia doctor checks the host itself";
         return Err(Error::environment(unread, remedy));
     }
     let path = format!("/{}", name.trim_matches('/'));
@@ -134,7 +134,7 @@ fn verdict(report: &Report) -> Result<()> {
     match report.verdict {
         Verdict::Finding => Err(Error::failed(
             output::number(report.findings_total, "finding"),
-            "each has its remedy; one that is meant so can be silenced in [doctor] of the \
+            "follow the remedy of each, or silence an intended finding in [doctor] of the \
              configuration",
         )
         .into()),
@@ -143,7 +143,7 @@ fn verdict(report: &Report) -> Result<()> {
                 "nothing found, but {} could not tell",
                 output::number(report.could_not_tell_total, "check")
             ),
-            "run it as root on the host, for at least one second; what is missing is listed",
+            "run it as root on the host, for at least one second; the output lists what is missing",
         )
         .into()),
         Verdict::Silenced | Verdict::Fine => Ok(()),

@@ -211,7 +211,7 @@ fn words(printed: &Printed, screen: Screen) -> Page {
     if printed.gate.heartbeats_lost_total > 0 {
         write!(
             text,
-            "\nit opened {} times because its holder was not heard\n",
+            "\nit opened {} times because its holder sent no heartbeat\n",
             printed.gate.heartbeats_lost_total
         );
     }

@@ -261,10 +261,7 @@ impl Recorder {
         self.tell(None);
         if self.writer.dropped() > 0 {
             let dropped = self.writer.dropped();
-            writeln!(
-                text,
-                "cut off {dropped} bytes at the end that were not whole"
-            );
+            writeln!(text, "cut off {dropped} incomplete bytes at the end");
         }
         write!(
             text,

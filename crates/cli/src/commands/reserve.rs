@@ -93,8 +93,8 @@ fn asked(args: &ReserveArgs) -> justitia_agent::Result<(Bytes, Duration)> {
     };
     if bytes == Bytes::ZERO {
         return Err(Error::usage(
-            "nothing is to be reserved",
-            "name a size such as 512M, or --clear to take a reservation back",
+            "no size to reserve",
+            "name a size such as 512M, or --clear to cancel a reservation",
         ));
     }
     Ok((bytes, time))
@@ -104,7 +104,7 @@ fn words(reserved: &Reserved) -> Page {
     let path = &reserved.path;
     let mut text = Page::new();
     if reserved.bytes == Bytes::ZERO {
-        writeln!(text, "nothing is reserved for {path} any more");
+        writeln!(text, "no memory is reserved for {path} any more");
         return text;
     }
     writeln!(
@@ -115,7 +115,7 @@ fn words(reserved: &Reserved) -> Page {
     );
     if !reserved.managed {
         text.push_str(
-            "  it is not there yet, or not managed: what it takes is then not taken off\n",
+            "  the group does not exist yet or is not managed: the reservation does not shrink by what it takes\n",
         );
     }
     text
@@ -140,6 +140,6 @@ mod tests {
         reserved.managed = false;
         assert!(words(&reserved).contains("not managed"));
         reserved.bytes = Bytes::ZERO;
-        assert!(words(&reserved).starts_with("nothing is reserved"));
+        assert!(words(&reserved).starts_with("no memory is reserved"));
     }
 }

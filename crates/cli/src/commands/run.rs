@@ -99,7 +99,7 @@ impl Page {
     /// no reason to stop.
     fn start(log: &Log) -> Option<(Page, UnixStream)> {
         if std::env::var_os("NOTIFY_SOCKET").is_some() {
-            log.info("started by a service manager: the live page is justitia-web.service's");
+            log.info("started by a service manager: justitia-web.service serves the live page");
             return None;
         }
         let started = sibling::find("justitia-web").and_then(|program| {

@@ -209,7 +209,7 @@ impl Trial {
         if !geteuid().is_root() {
             self.problems.push(Problem {
                 group: None,
-                cause: "not run as root: what other users' processes read and write is not known"
+                cause: "not run as root: the bandwidth of other users' processes is not known"
                     .into(),
                 remedy: "sudo justitia try".into(),
             });

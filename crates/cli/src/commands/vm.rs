@@ -46,7 +46,7 @@ Examples:
   justitia vm --images              each image too
   justitia vm --interval 1s         again and again
   justitia vm --json | jq '.machines[] | {name, cached_bytes}'
-  justitia vm run                   keep only what guests come back for, until Ctrl-C
+  justitia vm run                   keep only what guests request again, until Ctrl-C
   justitia vm policy lfu            another policy, while it runs"
 )]
 pub(crate) struct VmArgs {
@@ -69,7 +69,7 @@ pub(crate) struct VmArgs {
 /// What else there is to do with machines.
 #[derive(Debug, Subcommand)]
 pub(crate) enum VmCommand {
-    /// Keep in the page cache what guests come back for, until it is told to stop
+    /// Keep in the page cache what guests request again, until it is told to stop
     #[command(after_help = "\
 Policies, which justitia vm policy changes while it runs:
   default   the kernel's own: requests are counted, nothing is dropped
@@ -193,7 +193,7 @@ fn keep(args: &VmRunArgs) -> Result<()> {
     let machines = image_cache.report().machines.len();
     let tier = image_cache.report().tracking.unwrap_or_default();
     output::print_line(format_args!(
-        "looking after {machines} machines, policy {}, counting at {tier}; Ctrl-C ends it",
+        "managing the cache of {machines} machines, policy {}, counting at {tier}; Ctrl-C ends it",
         args.policy
     ))?;
     loop {

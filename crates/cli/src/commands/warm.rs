@@ -87,7 +87,7 @@ pub(crate) fn run(args: &WarmArgs) -> Result<()> {
     if !is_listening(&socket) {
         return Err(Error::environment(
             format!(
-                "no agent listens at {}: nobody knows what the group is entitled to",
+                "no agent listens at {}: the group's entitlement is not known",
                 socket.display()
             ),
             "start it: systemctl start justitia, or justitia run; or name its --state-dir",
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &WarmArgs) -> Result<()> {
     }
     Err(Error::failed(
         format!(
-            "{} of {} read: {} then held the {entitled} of page cache that it may",
+            "{} of {} read: {} then held all {entitled} of page cache that it is entitled to",
             Bytes(warmed.read_bytes),
             Bytes(warmed.total_bytes),
             warmed.group,
@@ -149,7 +149,7 @@ fn payer<'a>(
         .ok_or_else(|| {
             Error::failed(
                 format!("this command runs in {name}, which the agent does not manage"),
-                "say who pays with --group; justitia status lists the managed groups",
+                "name the group that pays with --group; justitia status lists the managed groups",
             )
         })
 }
@@ -228,7 +228,7 @@ fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> justitia_agen
 
 fn words(warmed: &Warmed) -> String {
     format!(
-        "{} in {} files read in {:.1} s; {} holds {} of the {} of page cache that it may",
+        "{} in {} files read in {:.1} s; {} holds {} of the {} of page cache that it is entitled to",
         Bytes(warmed.read_bytes),
         warmed.files,
         warmed.seconds,

@@ -125,7 +125,7 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     if record.kind.is_none() {
         text.push_str("it is not among the managed groups\n");
     } else if new.is_some_and(|new| new.get() != record.weight) {
-        text.push_str("what was set here comes after that\n");
+        text.push_str("it takes precedence over the weight set here\n");
     }
     text.print()
 }

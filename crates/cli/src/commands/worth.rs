@@ -155,7 +155,7 @@ fn draw(group: &GroupStatus, screen: Screen) -> Page {
         output::bytes(entitled),
     );
     let Some(worth) = of.worth else {
-        text.push_str("its reads have not told yet what page cache is worth to it\n");
+        text.push_str("no curve yet: it needs the BPF observer and reads\n");
         return text;
     };
     writeln!(
@@ -360,7 +360,7 @@ pub(crate) mod tests {
             "{text}"
         );
         let text = draw(find(&report, "new").unwrap(), SCREEN);
-        assert!(text.contains("have not told yet"), "{text}");
+        assert!(text.contains("no curve yet"), "{text}");
     }
 
     #[test]

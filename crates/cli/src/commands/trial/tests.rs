@@ -181,7 +181,7 @@ fn what_comes_next_depends_on_the_agent_that_runs() {
     for (mode, words) in [
         (None, "sudo systemctl enable --now justitia"),
         (Some(Mode::Observe), "sudo systemctl reload justitia"),
-        (Some(Mode::Proportional), "at work, in mode proportional"),
+        (Some(Mode::Proportional), "runs in mode proportional"),
     ] {
         let page = next(mode);
         assert!(page.contains(words), "{mode:?}: {page}");
