@@ -161,7 +161,7 @@ pub struct GuestArgs {
     /// Bandwidth of the data disk, 10^6 bytes per second [default: the experiment's own]
     #[arg(long, value_name = "N")]
     pub disk_mbps: Option<u32>,
-    /// Reclaim: as the kernel is shipped, by two lists, or by generations
+    /// Page reclaim: the kernel's default, two lists, or generations
     #[arg(long, value_enum, default_value = "kernel", value_name = "LRU")]
     pub lru: LruArg,
     /// Block scheduler of the data disk [default: bfq; none with databases]

@@ -195,7 +195,7 @@ fn words(printed: &Printed, screen: Screen) -> Page {
     writeln!(text, "{}", sentence(&printed.gate));
     if !printed.gate.held {
         text.push_str(if printed.agent {
-            "  the agent does not hold it: justitia gate enable\n"
+            "  the agent does not hold it: run justitia gate enable\n"
         } else {
             "  no agent runs here to hold it\n"
         });

@@ -51,7 +51,7 @@ pub(crate) struct ReplayArgs {
     /// What the feedback aims at [default: as recorded]
     #[arg(long, value_name = "AIM", value_parser = PossibleValuesParser::new(OBJECTIVES))]
     pub(crate) objective: Option<String>,
-    /// Another weight for a group, by its path or the last part of it; may be repeated
+    /// Another weight for a group, by its path or the path's last part; may be repeated
     #[arg(long, value_name = "GROUP=N")]
     pub(crate) weight: Vec<String>,
     /// Evaluate a group's curve with this much page cache beyond its share, such as db=200M; may be repeated
@@ -66,7 +66,7 @@ pub(crate) struct ReplayArgs {
     /// Print the plan of the first step at or after this time, with its reasons
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["from", "to", "csv", "export"])]
     pub(crate) at: Option<f64>,
-    /// How many of the writes that differ to show
+    /// Number of differing writes to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) differences: usize,
     /// Print JSON

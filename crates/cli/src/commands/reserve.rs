@@ -32,14 +32,14 @@ pub(crate) struct ReserveArgs {
     /// Path of the group relative to the cgroup2 mount, or its last part if the group is managed
     #[arg(value_name = "GROUP")]
     pub(crate) group: String,
-    /// How much, such as 4G or 512M
+    /// Size, such as 4G or 512M
     #[arg(
         value_name = "SIZE",
         required_unless_present = "clear",
         allow_negative_numbers = true
     )]
     pub(crate) size: Option<String>,
-    /// For how long at most, 1s to 1h
+    /// How long to reserve at most, 1s to 1h
     #[arg(
         long = "for",
         value_name = "TIME",

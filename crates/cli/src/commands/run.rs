@@ -41,7 +41,7 @@ pub(crate) struct RunArgs {
     /// What counts the traffic: BPF programs, or /proc [default: auto]
     #[arg(long, value_name = "SOURCE", value_parser = PossibleValuesParser::new(OBSERVERS))]
     pub(crate) observer: Option<String>,
-    /// Start although no cgroup matches yet
+    /// Start even if no cgroup matches yet
     #[arg(long)]
     pub(crate) wait: bool,
     /// When told to stop, leave the knobs and the learned state to the next agent; in-turn: to one that waits

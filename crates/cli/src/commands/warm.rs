@@ -51,7 +51,7 @@ pub(crate) struct WarmArgs {
     /// Files, or directories with files
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// The managed group that pays, by its path or the last part of it [default: this command's]
+    /// Managed group that is charged, by its path or the path's last part [default: this command's]
     #[arg(long, value_name = "GROUP")]
     pub(crate) group: Option<String>,
     #[command(flatten)]
@@ -149,7 +149,7 @@ fn payer<'a>(
         .ok_or_else(|| {
             Error::failed(
                 format!("this command runs in {name}, which the agent does not manage"),
-                "name the group that pays with --group; justitia status lists the managed groups",
+                "use --group to name the group to charge; justitia status lists the managed groups",
             )
         })
 }
