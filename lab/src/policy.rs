@@ -81,7 +81,7 @@ const ROWS: [Row; 18] = [
     agent(Policy::Proportional, "proportional",
         "agent: thresholds, allocation and feedback, objective fair", "proportional", ""),
     agent(Policy::FirstTouch, "first-touch",
-        "agent: the same without eBPF, so that a shared page belongs to who touched it first",
+        "agent: the same without eBPF, so that a shared page belongs to the group that touched it first",
         "proportional", ""),
     agent(Policy::Strict, "strict",
         "agent: the same with objective strict, PV at any cost",

@@ -83,7 +83,7 @@ impl Agent {
         let left = Handover::take(&settings.state_dir, boot, now, mode);
         let left = left.unwrap_or_else(|why| {
             log.warn(format_args!(
-                "what the agent before left is not used: {why}; its knobs are restored and gains learned anew"
+                "cannot continue from the previous agent: {why}; its knobs are restored and gains learned anew"
             ));
             None
         });
@@ -129,7 +129,7 @@ impl Agent {
     fn take_over(&mut self, left: Handover) {
         let held = self.applier.priors().len();
         self.log.info(format_args!(
-            "goes on from the agent before: {held} knobs stay in force"
+            "continues from the previous agent: {held} knobs stay in force"
         ));
         self.state = Arc::new(left.state);
         self.applier.take_over(left.owners);
@@ -253,7 +253,7 @@ impl Agent {
         if self.settings.policy.guard.enabled && snapshot.outside.is_some_and(|root| !root.reclaim)
         {
             self.log.warn_once(
-                "page cache of the root cgroup and of what nobody manages is not bounded here: with the \
+                "page cache of the root cgroup and of unmanaged groups is not bounded: under the \
                  multi-generational LRU, reclaim from the root takes from protected groups too",
             );
         }
@@ -439,11 +439,11 @@ impl Agent {
 
     fn reload(&mut self, settings: Result<Settings>) {
         match settings.and_then(|settings| self.adopt(settings)) {
-            Ok(()) => self.log.info("configuration read again"),
+            Ok(()) => self.log.info("configuration reloaded"),
             Err(error) => {
                 let remedy = &error.remedy;
                 self.log.warn(format_args!(
-                    "configuration kept as it was: {error}; {remedy}"
+                    "configuration not reloaded: {error}; {remedy}"
                 ));
             }
         }
@@ -455,8 +455,7 @@ impl Agent {
         settings.state_dir.clone_from(&self.settings.state_dir);
         settings.socket.clone_from(&self.settings.socket);
         if settings.observer != self.settings.observer {
-            self.log
-                .info("another observer is used only after the agent was started again");
+            self.log.info("restart the agent to use another observer");
             settings.observer = self.settings.observer;
         }
         self.observer
@@ -486,7 +485,11 @@ impl Agent {
 pub(crate) fn listener(settings: &Settings, log: &Log, patience: Duration) -> Option<Listener> {
     let (socket, required) = settings.kubernetes.nri.socket()?;
     let listener = Listener::start(socket, required)
-        .map_err(|error| log.warn(format_args!("no thread to hear of pods: {error}")))
+        .map_err(|error| {
+            log.warn(format_args!(
+                "cannot start the thread that listens for pods: {error}"
+            ))
+        })
         .ok()?;
     listener.settle(patience);
     Some(listener)

@@ -329,7 +329,7 @@ impl Applier {
         if let Err(error) = held.and_then(|()| self.journal.wrote(&records)) {
             problems.push(Problem {
                 cause: format!(
-                    "{}: limits are only raised until it can be written",
+                    "{}: until the journal can be written, limits are only raised",
                     error.cause
                 ),
                 ..Problem::general(&error)

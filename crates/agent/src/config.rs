@@ -462,8 +462,8 @@ fn did_you_mean(name: &str, known: &[&str]) -> String {
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .filter(|(similarity, _)| *similarity > 0.7);
     match nearest {
-        Some((_, word)) => format!("did you mean {word}? there are: {}", known.join(", ")),
-        None => format!("there are: {}", known.join(", ")),
+        Some((_, word)) => format!("did you mean {word}? use one of: {}", known.join(", ")),
+        None => format!("use one of: {}", known.join(", ")),
     }
 }
 

@@ -92,13 +92,15 @@ impl Handover {
         let first = lines.next().and_then(checked).ok_or_else(damaged)?;
         if first != header(boot) {
             let path = path.display();
-            return Err(format!("{path} is of another boot or format"));
+            return Err(format!(
+                "{path} belongs to another boot or has another format"
+            ));
         }
         let json = lines.next().and_then(checked).ok_or_else(damaged)?;
         let left: Handover = serde_json::from_str(json).map_err(|_| damaged())?;
         let age = now.saturating_sub(left.at);
         if left.mode != mode {
-            return Err("it worked in another mode".into());
+            return Err("it ran in another mode".into());
         }
         if age > USABLE {
             return Err(format!("it is {} s old", age.as_secs()));

@@ -110,12 +110,12 @@ impl Damage {
         Problem {
             group: None,
             cause: format!(
-                "{} lines of the journal are damaged; a knob that only these name stays as it is",
+                "{} lines of the journal are damaged; the knobs that only these lines name are not restored",
                 self.lines
             ),
             remedy: match &self.kept {
                 Some(path) => format!("compare the knobs with {}", path.display()),
-                None => "look through the knobs of the groups; the file could not be kept".into(),
+                None => "check the groups' knobs by hand; the damaged file could not be kept".into(),
             },
         }
     }

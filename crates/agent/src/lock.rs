@@ -68,7 +68,7 @@ impl Lock {
         };
         wait(&next, NEXT)?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            log.info("an agent runs: waiting for its end, to go on from what it leaves");
+            log.info("an agent runs: waiting for its end, to continue from its knobs and state");
             wait(&file, AGENT)?;
         }
         Ok(Lock::signed(file))

@@ -215,7 +215,10 @@ pub(crate) fn begin(
                 }
                 Ok(true) => restored.problems.push(Problem {
                     group: Some(group.path().to_owned()),
-                    cause: format!("{} {knob} holds no value that is understood", group.path()),
+                    cause: format!(
+                        "{} {knob} holds a value that is not understood",
+                        group.path()
+                    ),
                     remedy: "run justitia restore again".into(),
                 }),
                 Err(error) => restored.problems.push(Problem::of(&entry.path, &error)),

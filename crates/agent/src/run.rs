@@ -154,7 +154,7 @@ pub fn run(
         Ok(result) => result?,
         Err(_) => {
             return Err(Error::failed(
-                "the agent hit a defect of its own and ended, after restoring every knob",
+                "the agent hit a bug and ended, after restoring every knob",
                 "report this with its log",
             ))
         }

@@ -570,7 +570,7 @@ fn unreachable_at(path: &Path, error: &io::Error) -> Error {
 fn not_understood(path: &Path, error: &serde_json::Error) -> Error {
     Error::failed(
         format!(
-            "the agent at {} answers what is not understood: {error}",
+            "the answer of the agent at {} is not understood: {error}",
             path.display()
         ),
         "use the agent's own version of this command",

@@ -13,7 +13,7 @@ use crate::log::Log;
 /// What is lost without BPF.
 const COST: &str =
     "bytes include pipes and sockets, not mapped files; hits, misses, evictions and \
-                    time in reclaim are not counted; what page cache is worth is not known";
+                    time in reclaim are not counted; the worth of page cache is not known";
 
 /// The source that the operator chose. It is an error only if the source must be BPF and cannot be.
 pub(crate) fn traffic_source(

@@ -232,7 +232,7 @@ fn an_agent_that_only_observes_is_not_made_to_hold_it() {
     rig.agent.tick();
     let error = gate::set(&socket, true).unwrap_err();
     assert!(
-        error.cause.contains("orders nobody by weight"),
+        error.cause.contains("does not use weights"),
         "{}",
         error.cause
     );

@@ -98,7 +98,7 @@ fn the_next_agent_goes_on_within_a_step_and_no_knob_passes_its_prior_value() {
         );
     }
     assert_eq!(back(&load, &owners), [""; 0]);
-    assert!(said(&log, "goes on from the agent before"));
+    assert!(said(&log, "continues from the previous agent"));
     assert_eq!(
         load.fake.text("block:sda", "low_latency").unwrap().trim(),
         "0"
@@ -373,7 +373,7 @@ fn run(case: &Case) -> Result<(), TestCaseError> {
         } else {
             prop_assert_eq!(&owners(&load), &expected, "not gone on from");
         }
-        let refused = said(&log, "is not used");
+        let refused = said(&log, "cannot continue");
         prop_assert_eq!(refused, left && case.damage != Damage::None);
         match case.next {
             Next::Lives => {

@@ -24,12 +24,12 @@ pub enum LabCommand {
     Run(Box<RunArgs>),
     /// List the experiments, their policies and what each one shows
     List(ListArgs),
-    /// Measure what observing costs the observed: with nothing, /proc and eBPF in turn
+    /// Measure what observing costs the observed load: no observer, /proc and eBPF in turn
     Overhead(OverheadArgs),
     /// Measure where tasks wait on the way to page-cache pages, with the fileserver load
     Waits(WaitsArgs),
-    /// Analyze the recorded series in DIR/result.json again and write DIR/report.html; of DIR/waits.json
-    /// or DIR/overhead.json, print the table
+    /// Analyze the recorded series in DIR/result.json again and write DIR/report.html; for
+    /// DIR/waits.json or DIR/overhead.json, print the table
     Report(ReportArgs),
 }
 
@@ -96,7 +96,7 @@ pub struct OverheadArgs {
 /// Arguments of `justitia lab waits`.
 #[derive(Debug, Clone, Args)]
 pub struct WaitsArgs {
-    /// Seconds that the load runs; its second half is looked at
+    /// Seconds that the load runs; the second half is measured
     #[arg(long, value_name = "N", default_value_t = 60)]
     pub seconds: u32,
     /// What comes out.
@@ -125,7 +125,7 @@ pub struct RunArgs {
     /// Names of the containers, as many as weights; a slash nests: tenant/web
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub names: Vec<String>,
-    /// Seconds of the measured phase, with databases of each phase [default: the experiment's own]
+    /// Seconds of the measured phase, or of each phase (databases) [default: the experiment's own]
     #[arg(long, value_name = "N")]
     pub seconds: Option<u32>,
     /// Run all policies this many times, back to back, and report medians
@@ -161,14 +161,14 @@ pub struct GuestArgs {
     /// Bandwidth of the data disk, 10^6 bytes per second [default: the experiment's own]
     #[arg(long, value_name = "N")]
     pub disk_mbps: Option<u32>,
-    /// Reclaim: as the kernel is shipped, by two lists, or by generations
+    /// Page reclaim: the kernel's default, two lists, or generations
     #[arg(long, value_enum, default_value = "kernel", value_name = "LRU")]
     pub lru: LruArg,
     /// Block scheduler of the data disk [default: bfq; none with databases]
     #[arg(long, value_enum, value_name = "NAME")]
     pub scheduler: Option<SchedulerArg>,
-    /// Clock of the guest. Of instructions: other work on the host hardly shows, nor does its speed; the
-    /// disk is then of the guest's own memory, and a second takes several of the host's
+    /// Clock of the guest. With instructions, the host's other work and its speed hardly matter; the
+    /// disk is in the guest's memory, and a guest second takes several host seconds
     #[arg(long, value_enum, default_value = "host", value_name = "CLOCK")]
     pub clock: ClockArg,
     /// Mount options of the ext4 under test, for example `noauto_da_alloc`
@@ -224,8 +224,8 @@ pub struct LoadArgs {
     /// Skew of the reads: exponent of the Zipf distribution, 0 is uniform (readmix)
     #[arg(long, value_name = "X")]
     pub zipf: Option<f64>,
-    /// What the host writes between caching and reading again (reread), or what each container
-    /// after the second reads (sharing), or the scan (worth)
+    /// Bytes that the host writes between caching and rereading (reread), that each container after the
+    /// second reads (sharing), or that the scan reads (worth)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub polluter: Option<u64>,
     /// The high load of one container, transactions per second; all other loads and the objectives
@@ -235,8 +235,7 @@ pub struct LoadArgs {
     /// Size of each database (databases)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub database_size: Option<u64>,
-    /// Which rows are asked for: each as often as the others, or sysbench's default, most requests
-    /// for few rows (databases)
+    /// Distribution of requests over rows: uniform, or sysbench's default, which favors few rows (databases)
     #[arg(long, value_name = "KEYS")]
     pub keys: Option<KeysArg>,
     /// Requests per second that the data disk serves (databases)
@@ -246,7 +245,7 @@ pub struct LoadArgs {
     /// instead of its color if it has one (fileserver, readmix, databases)
     #[arg(long, value_name = "NAME=WHAT")]
     pub lie: Vec<String>,
-    /// What the tenant attacks with, of records, attributes, groups, memory, depth and names (hostile)
+    /// Attacks of the tenant: records, attributes, groups, memory, depth and names (hostile)
     /// [default: all]
     #[arg(long, value_enum, value_name = "ATTACK,...", value_delimiter = ',')]
     pub attacks: Vec<AttackArg>,
@@ -279,7 +278,7 @@ pub struct AgentArgs {
 pub enum AttackArg {
     /// Records of containers that are not its own, or no records.
     Records,
-    /// Weights that it may not state, and names that no path can hold.
+    /// Weights that it may not set, and names that no path can hold.
     Attributes,
     /// Cgroups that look like containers.
     Groups,
@@ -287,7 +286,7 @@ pub enum AttackArg {
     Memory,
     /// I/O from far below its cgroup.
     Depth,
-    /// Names that a terminal obeys.
+    /// Names with terminal escape sequences.
     Names,
 }
 
@@ -303,7 +302,7 @@ pub enum KeysArg {
 /// How memory is reclaimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LruArg {
-    /// What the kernel was built with: of Debian's, 6.1 classic, 6.12 and 7.2 mglru
+    /// The kernel's default: classic on Debian's 6.1, mglru on 6.12 and 7.2
     Kernel,
     /// Active and inactive list
     Classic,
@@ -316,9 +315,9 @@ pub enum LruArg {
 pub enum ClockArg {
     /// The host's time
     Host,
-    /// A nanosecond with each instruction, and with real time while the guest is idle; only under emulation
+    /// One nanosecond for each instruction, real time while the guest is idle; only under emulation
     Instructions,
-    /// The same, but from timer to timer while the guest is idle: for loads that mostly wait for their disk
+    /// Like instructions, but an idle guest jumps to its next timer: for loads that mostly wait for the disk
     Jumping,
 }
 

@@ -63,7 +63,7 @@ fn suggestion(error: &clap::Error) -> Option<String> {
         .into_iter()
         .find_map(words)
         .map(|word| format!("did you mean {word}?"));
-    let all = words(ContextKind::ValidValue).map(|words| format!("there are: {words}"));
+    let all = words(ContextKind::ValidValue).map(|words| format!("use one of: {words}"));
     match (near, all) {
         (Some(near), Some(all)) => Some(format!("{near} {all}")),
         (near, all) => near.or(all),

@@ -12,22 +12,20 @@ pub use values::{Field, Threshold, Unit};
 
 /// Arguments of `justitia probe`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Green: the objective is met and nothing waits. Yellow: it is met, but work \
-waits. Red: it is missed.\nThe color is the extended attribute user.justitia.color of the \
-cgroup's directory, declared anew\nonce a period; when the target does not answer it goes stale \
-instead. It starts red.
+#[command(after_help = "\
+Green: the objective is met and nothing waits. Yellow: it is met, but work waits. Red: it is missed.
+Once a period, the probe writes the color to the extended attribute user.justitia.color of the
+cgroup's directory. While the target does not answer, the color goes stale. It starts red.
 
-Passwords come from --password-file, the environment or the server's client files, never from\nthe \
-command line.
+Passwords come from --password-file, the environment or the server's client files, never from
+the command line.
 
 Examples:
   justitia probe mysql --min-tps 1700             inside the container, for its own cgroup
   justitia probe postgres --group db --max-latency 20ms --query 'SELECT ...'
   justitia probe log /var/log/nginx/access.log --group web --max-latency 100ms
   justitia probe exec --group batch -- /usr/local/bin/is-it-well
-  justitia probe redis --max-latency 2ms --dry-run   print, declare nothing"
-)]
+  justitia probe redis --max-latency 2ms --dry-run   print, declare nothing")]
 pub struct ProbeArgs {
     /// What to probe.
     #[command(subcommand)]
@@ -47,7 +45,7 @@ pub enum Kind {
     /// Redis or Valkey: latency of its one thread
     #[command(visible_alias = "valkey")]
     Redis(RedisArgs),
-    /// A URL: latency; with nginx's `stub_status` requests that wait, too
+    /// A URL: latency; with nginx's `stub_status` also requests that wait
     #[command(visible_alias = "nginx")]
     Http(HttpArgs),
     /// An access log of nginx or Apache: a percentile of its request times
@@ -63,7 +61,7 @@ pub enum Kind {
 #[allow(clippy::struct_excessive_bools, reason = "independent flags")]
 #[command(next_help_heading = "Probe")]
 pub struct CommonArgs {
-    /// The cgroup: its path below the cgroup2 mount, or the last part of a managed one's
+    /// Path of the cgroup below the cgroup2 mount, or its last part if the cgroup is managed
     #[arg(long, value_name = "GROUP")]
     pub group: Option<String>,
     /// The cgroup this probe runs in; the default
@@ -72,13 +70,13 @@ pub struct CommonArgs {
     /// Time between two measurements; the agent forgets colors after 5s unless told otherwise
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub interval: String,
-    /// A measurement that takes longer is given up, and nothing is declared meanwhile
+    /// Give up a measurement that takes longer; no color is declared meanwhile
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     pub timeout: Duration,
-    /// Measurements that decide together: half of them make it worse, all of them better; odd
+    /// Number of latest measurements that decide the color, odd; most must agree to worsen it, all to improve it
     #[arg(long, value_name = "N", default_value = "5", value_parser = window)]
     pub window: usize,
-    /// By how much an objective must be missed before that counts, percent of it
+    /// Percent by which an objective may be missed before it counts as missed
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
     pub slack: f64,
     /// Print what would be declared, and declare nothing
@@ -109,7 +107,7 @@ pub struct WorkArgs {
     /// Longest latency
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub max_latency: Option<Duration>,
-    /// Query whose latency counts: let it read what the application reads
+    /// Query to time: choose one that reads what the application reads
     #[arg(long, value_name = "SQL")]
     pub query: Option<String>,
     /// When work waits.
@@ -121,10 +119,10 @@ pub struct WorkArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Objective")]
 pub struct WaitingArgs {
-    /// So much may wait without being said to
+    /// How much work may wait before the color is yellow
     #[arg(long, value_name = "N", default_value_t = 0.0, value_parser = count)]
     pub max_waiting: f64,
-    /// So much may be worked on at once before more of it waits [default: the CPUs]
+    /// How much work may run at once; the rest counts as waiting [default: the number of CPUs]
     #[arg(long, value_name = "N", value_parser = count)]
     pub parallel: Option<f64>,
 }
@@ -168,25 +166,24 @@ pub struct TlsArgs {
     /// PEM file of the authorities that may sign the server's certificate [default: the system's]
     #[arg(long, value_name = "FILE", aliases = ["sslrootcert", "ssl-ca", "cacert"])]
     pub tls_ca: Option<PathBuf>,
-    /// PEM file of our certificate, for a server that asks for one
+    /// PEM file of the client certificate, for a server that asks for one
     #[arg(long, value_name = "FILE", requires = "tls_key", aliases = ["sslcert", "ssl-cert", "cert"])]
     pub tls_cert: Option<PathBuf>,
-    /// PEM file of its key
+    /// PEM file of the client certificate's key
     #[arg(long, value_name = "FILE", requires = "tls_cert", aliases = ["sslkey", "ssl-key", "key"])]
     pub tls_key: Option<PathBuf>,
 }
 
 /// Arguments of `justitia probe mysql`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Password: --password-file, or the variable MYSQL_PWD, or the [client] section of \
-the defaults file.\nThe user needs no right but to connect.
+#[command(after_help = "\
+Password: --password-file, or the variable MYSQL_PWD, or the [client] section of the defaults file.
+The user needs no privilege except to connect.
 
 Examples:
   justitia probe mysql --socket /run/mysqld/mysqld.sock --user probe --min-tps 1700
   justitia probe mysql --host db --max-latency 20ms --query 'SELECT ...' --group db
-  justitia probe mysql --host db --tls-ca /etc/mysql/ca.pem --min-tps 1700 --group db"
-)]
+  justitia probe mysql --host db --tls-ca /etc/mysql/ca.pem --min-tps 1700 --group db")]
 pub struct MysqlArgs {
     /// Host [default: localhost by its address, 127.0.0.1]
     #[arg(long)]
@@ -197,7 +194,7 @@ pub struct MysqlArgs {
     /// Path of the server's socket
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// User [default: that of the defaults file, or root]
+    /// User [default: the defaults file's user, or root]
     #[arg(long)]
     pub user: Option<String>,
     /// File whose first line is the password
@@ -209,7 +206,7 @@ pub struct MysqlArgs {
     /// Database the query runs in
     #[arg(long)]
     pub database: Option<String>,
-    /// Status counter that counts the work; Questions where nobody commits
+    /// Status counter that counts the work; use Questions if nothing commits
     #[arg(long, value_name = "COUNTER", default_value = "Com_commit", value_parser = counter)]
     pub count: String,
     /// TLS: disable, prefer, require, verify-ca or verify-full, or as MySQL calls them [default: verify-full; disable for a socket and for this machine]
@@ -249,7 +246,7 @@ pub struct PostgresArgs {
     /// Host, or the directory of the server's socket
     #[arg(long, default_value = "/var/run/postgresql")]
     pub host: String,
-    /// Port; it is part of the socket's name, too
+    /// Port; also part of the socket's name
     #[arg(long, default_value_t = 5432)]
     pub port: u16,
     /// User
@@ -308,19 +305,19 @@ pub struct RedisArgs {
     /// File whose first line is the password
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
-    /// Clients in blocking commands are work that waits
+    /// Count clients in blocking commands as waiting
     #[arg(long, help_heading = "Objective")]
     pub blocked: bool,
-    /// Longest time of a PING, which waits as every command does
+    /// Longest latency of a PING, which queues like every command
     #[arg(long, value_name = "TIME", value_parser = time, required = true, help_heading = "Objective")]
     pub max_latency: Option<Duration>,
-    /// So much may wait without being said to
+    /// How much work may wait before the color is yellow
     #[arg(long, value_name = "N", default_value_t = 0.0, value_parser = count, help_heading = "Objective")]
     pub max_waiting: f64,
     /// Speak TLS, as with a host rediss://HOST:PORT
     #[arg(long = "tls", help_heading = "TLS")]
     pub use_tls: bool,
-    /// Do not check the server's certificate: whoever is on the way passes for the server
+    /// Do not check the server's certificate: anyone on the network path can impersonate the server
     #[arg(long, help_heading = "TLS")]
     pub insecure: bool,
     /// Files of TLS.
@@ -334,14 +331,14 @@ pub struct RedisArgs {
 /// Arguments of `justitia probe http`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without --status-url nothing is known of what waits: green or red.
+    after_help = "Without --status-url the probe cannot see waiting requests: the color is green or red.
 
 Examples:
   justitia probe http http://127.0.0.1/health --max-latency 50ms --group web
   justitia probe http https://shop.example/health --max-latency 50ms --group web"
 )]
 pub struct HttpArgs {
-    /// The URL, http:// or https://; let it read what the application reads
+    /// URL, http:// or https://; choose one that reads what the application reads
     #[arg(value_name = "URL")]
     pub url: String,
     /// Longest time of a GET; a status of 500 or more is a miss
@@ -356,7 +353,7 @@ pub struct HttpArgs {
     /// When work waits.
     #[command(flatten)]
     pub waiting: WaitingArgs,
-    /// Do not check the server's certificate: whoever is on the way passes for the server
+    /// Do not check the server's certificate: anyone on the network path can impersonate the server
     #[arg(long, help_heading = "TLS")]
     pub insecure: bool,
     /// Files of TLS.
@@ -369,14 +366,13 @@ pub struct HttpArgs {
 
 /// Arguments of `justitia probe log`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Nothing is known of what waits: green or red. A server that hangs logs nothing, \
-which looks like\nno requests; probe a URL to see that. Rotation is followed.
+#[command(after_help = "\
+A log does not show waiting requests: the color is green or red. A server that hangs logs nothing,
+which looks like no requests; probe a URL to see a hang. The probe follows log rotation.
 
 Examples:
   justitia probe log /var/log/nginx/access.log --max-latency 100ms --group web
-  justitia probe log access.log --time-field rt= --percentile 99 --max-latency 0.2"
-)]
+  justitia probe log access.log --time-field rt= --percentile 99 --max-latency 0.2")]
 pub struct LogArgs {
     /// The access log
     #[arg(value_name = "FILE")]
@@ -384,13 +380,13 @@ pub struct LogArgs {
     /// Longest request time
     #[arg(long, value_name = "TIME", value_parser = time, required = true, help_heading = "Objective")]
     pub max_latency: Option<Duration>,
-    /// So much of the requests must meet it; a status of 500 or more is a miss
+    /// Share of requests that must meet it, percent; a status of 500 or more is a miss
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = percent, help_heading = "Objective")]
     pub percentile: f64,
-    /// Where the time stands: last, the number of a word, or the text before it
+    /// Where the time is in a line: last, the number of a word, or the text before the time
     #[arg(long, value_name = "FIELD", default_value = "last")]
     pub time_field: Field,
-    /// Its unit: s, ms or us
+    /// Unit of the time: s, ms or us
     #[arg(long, value_name = "UNIT", default_value = "s")]
     pub time_unit: Unit,
     /// What all kinds have.
@@ -415,7 +411,7 @@ pub struct PrometheusArgs {
     /// What its number is held against.
     #[command(flatten)]
     pub limits: ThresholdArgs,
-    /// Do not check the server's certificate: whoever is on the way passes for the server
+    /// Do not check the server's certificate: anyone on the network path can impersonate the server
     #[arg(long, help_heading = "TLS")]
     pub insecure: bool,
     /// Files of TLS.
@@ -428,14 +424,13 @@ pub struct PrometheusArgs {
 
 /// Arguments of `justitia probe exec`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "With --red or --yellow the command must exit with 0, and the first number it \
-prints counts.\nOne that takes longer than --timeout is killed with all it started.
+#[command(after_help = "\
+With --red or --yellow the command must exit with 0, and the first number it prints counts.
+A command that takes longer than --timeout is killed, with all processes that it started.
 
 Examples:
   justitia probe exec --group batch -- /usr/local/bin/is-it-well
-  justitia probe exec --group web --red 0.5 -- curl -so /dev/null -w '%{time_total}' https://web/"
-)]
+  justitia probe exec --group web --red 0.5 -- curl -so /dev/null -w '%{time_total}' https://web/")]
 pub struct ExecArgs {
     /// The command and its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]

@@ -109,9 +109,9 @@ impl Error {
     /// What to do about it, one line.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Error::Gone { .. } => "forget the group; one made again under its path is another one",
+            Error::Gone { .. } => "ignore it; a new group with the same path is another group",
             Error::Absent { path, .. } if disk_name(path).is_some() => {
-                "select another scheduler, or live with weights that do not hold"
+                "select a scheduler that supports weights; under this one they have no effect"
             }
             Error::Absent { .. } => {
                 "enable the controller in the parent's cgroup.subtree_control, or update the kernel"
@@ -120,8 +120,8 @@ impl Error {
                 "run as root, with sysfs writable (in a container, the host's)"
             }
             Error::Denied { .. } => "run as root, with the cgroup2 mount writable",
-            Error::Unsupported { .. } => "boot with psi=1, or a kernel that has the function",
-            Error::Invalid { .. } => "give a value the kernel's cgroup-v2 document allows",
+            Error::Unsupported { .. } => "boot with psi=1, or boot a kernel that supports it",
+            Error::Invalid { .. } => "use a value that the kernel's cgroup-v2 documentation allows",
             Error::Busy { .. } => "try again in a second",
             Error::Io { .. } => "see the kernel log",
         }

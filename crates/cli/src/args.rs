@@ -66,7 +66,7 @@ pub(crate) enum Command {
     Worth(WorthArgs),
     /// List, show, set or unset weights
     Weight(WeightArgs),
-    /// List, show, declare or clear colors: how well a group is
+    /// List, show, declare or clear colors: whether a group is satisfied
     Color(ColorArgs),
     /// Measure an application and declare its color: green, yellow, red
     Probe(Box<ProbeArgs>),
@@ -74,11 +74,11 @@ pub(crate) enum Command {
     Web(WebArgs),
     /// Find what will hurt when memory gets scarce: limits, protections, dirty pages, weights
     Doctor(DoctorArgs),
-    /// Have memory free for a group that is about to start
+    /// Reserve free memory for a group that is about to start
     Reserve(ReserveArgs),
     /// Read files into the page cache, within what their group is entitled to
     Warm(WarmArgs),
-    /// Show what the host caches of virtual machines' disks, and keep only what guests come back for
+    /// Show the host's page cache of virtual machines' disks, and keep only what guests request again
     Vm(Box<VmArgs>),
     /// The optional kernel module's gate, in which writers wait by weight
     Gate(GateArgs),
@@ -86,7 +86,7 @@ pub(crate) enum Command {
     Record(RecordArgs),
     /// Run the policy over a record, as it was or with other decisions
     Replay(ReplayArgs),
-    /// Put back what an agent that was killed left behind
+    /// Restore the knobs that a killed agent left behind
     Restore(RestoreArgs),
     /// Run the papers' experiments on stock kernels in virtual machines
     #[command(after_help = "Examples:
@@ -96,7 +96,7 @@ pub(crate) enum Command {
     /// Write the man pages into a directory
     #[command(hide = true, after_help = "Example:\n  justitia man target/man")]
     Man {
-        /// Directory for the man pages; made if it is not there
+        /// Directory for the man pages; created if it does not exist
         dir: PathBuf,
     },
     /// Print the completions of a shell

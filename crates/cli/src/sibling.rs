@@ -23,13 +23,13 @@ pub(crate) fn hand_over(name: &str) -> Result<()> {
 pub(crate) fn find(name: &str) -> Result<PathBuf, Error> {
     let own = env::current_exe().map_err(|error| {
         Error::failed(
-            format!("cannot tell where this program is: {error}"),
+            format!("cannot find this program's own path: {error}"),
             "mount /proc",
         )
     })?;
     beside(&own, name).ok_or_else(|| {
         Error::environment(
-            format!("{name} is not beside {}", own.display()),
+            format!("{name} is not in the same directory as {}", own.display()),
             format!(
                 "build it with make build (or cargo build --release -p {name}), or install the package that has it"
             ),

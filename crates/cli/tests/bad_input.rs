@@ -175,11 +175,7 @@ fn reserving_and_warming_refuse_nonsense_and_need_an_agent() {
         (&["reserve", "db", "much"], "SIZE much is not a size", "4G"),
         (&["reserve", "db", "-4G"], "-4", "--help"),
         (&["reserve", "db", "4X"], "SIZE 4X", "4G"),
-        (
-            &["reserve", "db", "0"],
-            "nothing is to be reserved",
-            "--clear",
-        ),
+        (&["reserve", "db", "0"], "no size to reserve", "--clear"),
         (&["reserve", "db", "1G", "--for", "0"], "--for 0", "5s"),
         (&["reserve", "db", "1G", "--for", "2h"], "--for 2h", "1h"),
         (&["reserve", "db", "1G", "--clear"], "--clear", "--help"),

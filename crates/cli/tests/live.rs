@@ -326,7 +326,9 @@ fn a_record_replays_to_the_same_decisions_there_and_here() {
     let text = run().said("replay");
     let same = format!("the same plan in {ticks} of {ticks} ticks");
     assert!(text.contains(&same), "{text}");
-    assert!(run().said("replay-at").contains("The same plan as then."));
+    assert!(run()
+        .said("replay-at")
+        .contains("The same plan as recorded."));
 
     // A replay on this machine's CPU gives the same results as on the guest's, to the last bit.
     let dir = tempfile::tempdir().unwrap();

@@ -103,7 +103,7 @@ is_active() { [ "$(show ActiveState)" = active ]; }
         first=$(show MainPID)
         [ "$first" -gt 1 ] && kill -KILL "$first" || echo "FAILED: no process to kill"
     }
-    went_on() { grep -c 'goes on from the agent before' /run/justitia.log; }
+    went_on() { grep -c 'continues from the previous agent' /run/justitia.log; }
     # Until the next agent has what was left, and before its first step.
     kill_until_taken() {
         local before

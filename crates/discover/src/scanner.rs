@@ -226,7 +226,7 @@ impl Scanner {
             self.troubles.push(Trouble {
                 group: None,
                 cause: format!("{more} more cgroups or records cannot be read"),
-                remedy: "mend those that are named first",
+                remedy: "fix the errors that are listed first",
             });
         }
         walk.changes.removed.sort_unstable();

@@ -126,7 +126,7 @@ impl GroupFacts {
     fn window(&self) -> Known<f64> {
         self.window_s
             .filter(|window| *window > 0.0)
-            .ok_or_else(|| Unread::new("rates", "there was only one look (--seconds 0)"))
+            .ok_or_else(|| Unread::new("rates", "there was only one sample (--seconds 0)"))
     }
 
     fn lacks(&self, name: &str) -> Unread {

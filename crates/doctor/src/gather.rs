@@ -44,7 +44,7 @@ pub fn gather(look: Look) -> Facts {
         closed: Vec::new(),
         window_s: None,
         page: page_size(),
-        io_cost: Err(Unread::new("io.cost", "no cgroups could be looked at")),
+        io_cost: Err(Unread::new("io.cost", "no cgroups could be read")),
         reclaim: None,
     };
     let mut walk = Walk {
@@ -73,7 +73,7 @@ pub fn gather(look: Look) -> Facts {
 }
 
 fn no_second_look() -> Unread {
-    Unread::new("rates", "there was only one look (--seconds 0)")
+    Unread::new("rates", "there was only one sample (--seconds 0)")
 }
 
 struct Walk<'a> {

@@ -256,13 +256,13 @@ impl End {
     fn trouble(&self, socket: &Path) -> Trouble {
         let remedy = match self {
             End::Absent => "enable NRI in the runtime's configuration, or set nri = \"auto\"",
-            End::Foreign(_) => "let the socket be root's, or set nri = \"off\"",
+            End::Foreign(_) => "make root the owner of the socket, or set nri = \"off\"",
             _ => "look at the runtime's log, or set nri = \"off\"",
         };
         Trouble {
             group: None,
             cause: format!(
-                "no pod is told by the runtime at {}: {self}",
+                "the runtime at {} does not report pods: {self}",
                 socket.display()
             ),
             remedy,

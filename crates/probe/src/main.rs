@@ -66,7 +66,7 @@ fn run(args: &ProbeArgs) -> Result<(), Error> {
     let chosen = kinds::choose(&args.kind)?;
     if let Some(unchecked) = chosen.unchecked {
         say::warn(format_args!(
-            "{unchecked}: whoever is on the way can pass for it"
+            "{unchecked}: anyone on the network path can impersonate the server"
         ));
     }
     let config = Config {

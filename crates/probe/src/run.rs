@@ -162,7 +162,7 @@ fn unanswered(config: &Config, course: &mut Loop<'_>, sampler: &mut Sampler) {
         sampler.give_up(now);
         return course.lost(&Trouble::new(
             format!("no answer within {}", time(config.timeout.as_secs_f64())),
-            "see whether the server hangs; the probe goes on trying",
+            "check whether the server hangs; the probe keeps trying",
         ));
     }
     // Neither an answer nor a miss: the answer may still come.
@@ -233,7 +233,7 @@ impl Loop<'_> {
     fn silent(&mut self) {
         self.judge.miss();
         let cause = self.outage.as_ref().map_or("not measured", |o| &o.cause);
-        let trouble = Trouble::new(cause, "the probe goes on trying");
+        let trouble = Trouble::new(cause, "the probe keeps trying");
         (self.tell)(Happening::Silent(&trouble));
     }
 }
@@ -264,7 +264,7 @@ pub fn once(config: &Config, events: (Sender<Event>, &Receiver<Event>)) -> Resul
             Err(_) => Err(Error::new(
                 Exit::Failed,
                 format!("no answer within {}", time(config.timeout.as_secs_f64())),
-                "see whether the server hangs, or allow more with --timeout",
+                "check whether the server hangs, or allow more with --timeout",
             )),
         }
     };

@@ -73,7 +73,7 @@ pub(super) fn of_redis(args: &RedisArgs, secure_url: bool) -> Result<Option<Tls>
     let asked = args.use_tls || secure_url;
     if !asked && (args.insecure || tls_ca.is_some() || tls_cert.is_some()) {
         return Err(Error::usage(
-            "--insecure, --tls-ca and --tls-cert say how TLS is spoken, and nothing says that it is",
+            "--insecure, --tls-ca and --tls-cert need TLS, and TLS is off",
             "add --tls, or name the host as rediss://HOST:PORT",
         ));
     }
@@ -126,7 +126,7 @@ fn default_mode(host: &str, named: Option<&PathBuf>) -> SslMode {
 fn mode_of(whose: &str, word: &str) -> Result<SslMode, Error> {
     SslMode::from_str(word, true).map_err(|_| {
         Error::usage(
-            format!("{whose} is {word}, which is no mode of TLS"),
+            format!("{whose} is {word}, which is not a TLS mode"),
             "use disable, prefer, require, verify-ca or verify-full",
         )
     })

@@ -156,7 +156,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Trouble> {
 
 fn unusable(error: &Error) -> Trouble {
     Trouble::new(
-        format!("our own certificate cannot be used: {error}"),
+        format!("the client certificate cannot be used: {error}"),
         "check that the files of --tls-cert and --tls-key belong together",
     )
 }
@@ -180,7 +180,7 @@ impl Lenient {
                 WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
             builder.build().map_err(|error| {
                 Trouble::new(
-                    format!("the authorities cannot be used: {error}"),
+                    format!("the certificate authorities cannot be used: {error}"),
                     "check the file of --tls-ca",
                 )
             })
@@ -246,8 +246,8 @@ pub(crate) fn said(server: &str, error: &(dyn StdError + 'static)) -> Option<Tro
         Error::AlertReceived(alert) => of_alert(*alert),
         Error::InvalidMessage(_) => no_tls(),
         Error::PeerIncompatible(error) => (
-            format!("the server knows no TLS that is safe today: {error:?}"),
-            "let it speak TLS 1.2 or later",
+            format!("the server offers no TLS that is secure today: {error:?}"),
+            "enable TLS 1.2 or later on the server",
         ),
         other => (
             format!("no TLS connection: {other}"),
@@ -261,7 +261,7 @@ pub(crate) fn said(server: &str, error: &(dyn StdError + 'static)) -> Option<Tro
 pub(crate) fn no_tls() -> (String, &'static str) {
     (
         "the server does not speak TLS there".to_owned(),
-        "turn TLS on in the server, name its TLS port, or do without: --ssl-mode DISABLED, --sslmode disable, redis:// or http://",
+        "enable TLS on the server, name its TLS port, or turn TLS off: --ssl-mode DISABLED, --sslmode disable, redis:// or http://",
     )
 }
 
@@ -287,7 +287,7 @@ fn of_rustls<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
 
 fn of_certificate(error: &CertificateError) -> (String, &'static str) {
     use CertificateError as E;
-    let renew = "renew it on the server, and see that the clocks of both machines are right";
+    let renew = "renew it on the server, and check the clocks of both machines";
     match error {
         E::Expired => ("the server's certificate has expired".to_owned(), renew),
         E::ExpiredContext { time, not_after } => {
@@ -304,7 +304,7 @@ fn of_certificate(error: &CertificateError) -> (String, &'static str) {
         }
         E::NotValidYet | E::NotValidYetContext { .. } => (
             "the server's certificate is not valid yet".to_owned(),
-            "see that the clocks of both machines are right",
+            "check the clocks of both machines",
         ),
         E::NotValidForNameContext {
             expected,
@@ -330,12 +330,12 @@ fn of_certificate(error: &CertificateError) -> (String, &'static str) {
         ),
         // The signature is bad if another authority of the same name is trusted, most likely one made anew.
         E::UnknownIssuer | E::BadSignature => (
-            "nobody who is trusted here signed the server's certificate".to_owned(),
+            "no trusted authority signed the server's certificate".to_owned(),
             "name the PEM file of the authority that signed it with --tls-ca",
         ),
         E::Other(_) => (
             format!("the server's certificate is refused: {error}"),
-            "give it one of its own (CA:FALSE) that an authority signed, not the authority's itself",
+            "give the server a certificate of its own (CA:FALSE), signed by the authority, not the authority's certificate",
         ),
         error => (
             format!("the server's certificate is refused: {error}"),
@@ -369,9 +369,9 @@ fn of_alert(alert: AlertDescription) -> (String, &'static str) {
     match alert {
         A::CertificateRequired | A::HandshakeFailure | A::NoCertificate => (
             format!(
-                "the server wants a certificate of its clients, or agrees on nothing ({alert:?})"
+                "the server requires a client certificate, or shares no TLS version and cipher ({alert:?})"
             ),
-            "name yours with --tls-cert and --tls-key",
+            "name the client certificate with --tls-cert and --tls-key",
         ),
         A::UnknownCA
         | A::DecryptError
@@ -381,12 +381,12 @@ fn of_alert(alert: AlertDescription) -> (String, &'static str) {
         | A::CertificateExpired
         | A::CertificateUnknown
         | A::AccessDenied => (
-            format!("the server refuses our certificate ({alert:?})"),
-            "show one with --tls-cert that an authority signed which the server knows",
+            format!("the server rejects the client certificate ({alert:?})"),
+            "present a certificate with --tls-cert that an authority known to the server signed",
         ),
         A::ProtocolVersion => (
-            "the server knows no TLS that is safe today".to_owned(),
-            "let it speak TLS 1.2 or later",
+            "the server offers no TLS that is secure today".to_owned(),
+            "enable TLS 1.2 or later on the server",
         ),
         alert => (
             format!("the server ended TLS ({alert:?})"),

@@ -99,7 +99,9 @@ impl Error {
     pub(crate) fn newer(name: &str, what: &str, offset: u64, written_by: &str) -> Error {
         Error::new(
             Kind::Failed,
-            format!("{name} holds at byte {offset} what this version does not understand: {what}"),
+            format!(
+                "{name} holds data at byte {offset} that this version does not understand: {what}"
+            ),
             format!("use justitia {written_by} or later"),
         )
     }
@@ -108,7 +110,7 @@ impl Error {
         Error::new(
             Kind::Usage,
             format!("{} exists already", path.display()),
-            "name another file, or go on with it: --append",
+            "name another file, or append to this one: --append",
         )
     }
 

@@ -56,12 +56,12 @@ impl fmt::Display for Note {
         match self {
             Note::Damaged { offset, bytes } => write!(
                 f,
-                "{bytes} bytes at byte {offset} are damaged, or build on what is; reading went on at byte {}",
+                "{bytes} bytes at byte {offset} are damaged or depend on damaged ones; reading continued at byte {}",
                 offset + bytes
             ),
             Note::Torn { offset, bytes } => write!(
                 f,
-                "the last {bytes} bytes, from byte {offset}, are not whole: dropped"
+                "the last {bytes} bytes, from byte {offset}, are incomplete: dropped"
             ),
         }
     }

@@ -94,7 +94,7 @@ pub fn find(processes: &Processes, known: &dyn Fn(Identity) -> bool) -> Result<F
             let name = arguments.first().map(Path::new).and_then(Path::file_name);
             if name.is_some_and(|name| is_qemu(&name.to_string_lossy())) {
                 return Err(Error::environment(
-                    format!("process {pid} runs a machine and may not be looked at"),
+                    format!("process {pid} runs a machine and cannot be inspected"),
                     "run it as root",
                 ));
             }

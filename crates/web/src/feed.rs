@@ -52,7 +52,7 @@ impl Feed {
         }
         let frame = serde_json::from_slice(&self.line).map_err(|error| {
             Error::failed(
-                format!("what the agent tells is not understood: {error}"),
+                format!("the agent's report is not understood: {error}"),
                 "use the agent's own version of justitia-web",
             )
         })?;
@@ -78,7 +78,7 @@ fn unreachable_at(path: &Path, error: &io::Error) -> Error {
         ),
         PermissionDenied => Error::environment(
             format!("no permission to read {}", path.display()),
-            "start it as root, which it gives up, or: systemctl start justitia-web",
+            "start it as root (it drops root itself), or: systemctl start justitia-web",
         ),
         _ => broken(error),
     }
@@ -86,7 +86,7 @@ fn unreachable_at(path: &Path, error: &io::Error) -> Error {
 
 fn broken(error: &io::Error) -> Error {
     Error::failed(
-        format!("cannot read what the agent tells: {}", plain(error)),
+        format!("cannot read the agent's report: {}", plain(error)),
         "start justitia-web again",
     )
 }

@@ -76,18 +76,18 @@ impl Status {
     pub(super) fn explanation(self) -> &'static str {
         match self {
             Status::Ok => "ok\n",
-            Status::BadRequest => "not understood; this speaks HTTP/1.1\n",
+            Status::BadRequest => "request not understood; this server speaks HTTP/1.1\n",
             Status::ForeignHost => {
-                "this name is not known here; ask by IP address, or as localhost\n"
+                "this host name is not known here; use an IP address or localhost\n"
             }
             Status::NotFound => {
-                "not here; there are: / /metrics /api/status /api/history /healthz\n"
+                "not found; use one of: / /metrics /api/status /api/history /healthz\n"
             }
             Status::NotAllowed => "only GET and HEAD; nothing can be changed here\n",
-            Status::TooLarge => "the request's head is longer than 8 KiB\n",
-            Status::TooMany => "too many clients at once; ask again\n",
+            Status::TooLarge => "the request's header is longer than 8 KiB\n",
+            Status::TooMany => "too many clients at once; try again\n",
             Status::Stalled => "stalled\n",
-            Status::NoTls => "this port speaks TLS; ask with https://\n",
+            Status::NoTls => "this port speaks TLS; use https://\n",
         }
     }
 }

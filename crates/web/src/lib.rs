@@ -177,7 +177,7 @@ impl Page {
             }
             Err(cause) => {
                 let stays = if secrecy.config.is_some() {
-                    "the certificate before it stays"
+                    "the previous certificate stays in use"
                 } else {
                     "no live page and no metrics"
                 };
@@ -218,7 +218,7 @@ impl Page {
 fn remedy(listen: &Listen, error: &Error) -> &'static str {
     match (listen, error.kind()) {
         (_, ErrorKind::AddrInUse) => "stop what listens there, or choose another port with listen = \"127.0.0.1:PORT\" or --listen",
-        (Listen::Unix(_), ErrorKind::NotFound) => "make the directory, or name one that is there; under systemd see RuntimeDirectory",
+        (Listen::Unix(_), ErrorKind::NotFound) => "create the directory, or name one that exists; under systemd see RuntimeDirectory",
         (Listen::Unix(_), ErrorKind::PermissionDenied) => "choose a directory that justitia-web may write to; under systemd see RuntimeDirectory",
         (_, ErrorKind::AddrNotAvailable) => "choose an address of this machine with listen = \"ADDRESS:PORT\" or --listen",
         (_, ErrorKind::PermissionDenied) => "choose a port above 1023 with listen = \"127.0.0.1:PORT\" or --listen",

@@ -29,16 +29,18 @@ pub(crate) fn configuration(told: &feed::Tls) -> Result<Arc<ServerConfig>, Strin
         feed::Tls::Pem { certificate, key } => (certificate, key),
     };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
-    let chain = chain.map_err(|error| format!("its certificate is no PEM: {error}"))?;
+    let chain = chain.map_err(|error| format!("the certificate is not PEM: {error}"))?;
     if chain.is_empty() {
-        return Err("there is no certificate in its file".to_owned());
+        return Err("the certificate's file holds no certificate".to_owned());
     }
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
-    let key = key.map_err(|error| format!("there is no key without a passphrase: {error}"))?;
+    let key =
+        key.map_err(|error| format!("the key's file holds no key without a passphrase: {error}"))?;
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
-    let mut config = config.map_err(|error| format!("certificate and key do not fit: {error}"))?;
+    let mut config =
+        config.map_err(|error| format!("certificate and key do not match: {error}"))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

@@ -162,7 +162,7 @@ fn curl_gets_the_metrics_by_tls_if_it_trusts_the_certificate() {
     // curl's exit status for a certificate without a trusted issuer.
     assert_eq!(curl(&[&metrics]).status.code(), Some(60));
     let plain = curl(&[&metrics.replace("https:", "http:")]);
-    assert!(text(&plain).contains("ask with https://"), "{plain:?}");
+    assert!(text(&plain).contains("use https://"), "{plain:?}");
 }
 
 #[test]

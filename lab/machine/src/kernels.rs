@@ -181,10 +181,7 @@ impl Kernel {
             return Ok(path);
         }
         Err(LabError::environment(
-            format!(
-                "{} does not have the content it was fetched with",
-                path.display()
-            ),
+            format!("{} has changed since it was fetched", path.display()),
             format!("remove {} and run this again", self.dir.display()),
         ))
     }

@@ -363,7 +363,7 @@ fn choose_accelerator(
         Some("tcg") => return Ok(Accelerator::Tcg),
         _ => {}
     }
-    progress("trying whether a stock kernel boots on KVM");
+    progress("testing whether a stock kernel boots on KVM");
     let run = prepared.cache.run_dir()?;
     let machine = Machine {
         architecture: Architecture::default(),

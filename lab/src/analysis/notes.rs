@@ -142,7 +142,7 @@ fn short_of_cpu(document: &Document) -> Option<String> {
         .collect();
     (!busy.is_empty()).then(|| {
         format!(
-            "the guest was short of CPU ({}), which nobody here divides by weight: use larger files, a \
+            "the guest was short of CPU ({}), which is not divided by weight here: use larger files, a \
              slower disk or a faster host",
             busy.join(", ")
         )

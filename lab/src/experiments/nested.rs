@@ -12,9 +12,9 @@ use crate::load::Load;
 use crate::policy::Policy;
 use justitia_machine::error::LabError;
 
-const METHOD: &str = "One tenant has one container, another has five, a third one's lie in groups below \
-    groups, four levels deep. None of these groups has a weight. A fourth tenant has a weight, and its two \
-    containers state a quarter of what that makes them worth. The agent finds the containers itself.";
+const METHOD: &str = "One tenant has one container, another has five, the containers of a third \
+    lie in nested groups, four levels deep. None of these groups has a weight. A fourth tenant has a weight, and \
+    its two containers state a quarter of what that weight gives them. The agent finds the containers itself.";
 const EXPECTED: &str =
     "Every container gets its share by weight, whatever tree it lies in. The conventional \
     kernel serves groups without a weight alike, whatever is inside.";

@@ -18,8 +18,8 @@ pub const DESCRIPTION: Description = Description {
              charges it, and then rests. The second reads the shared file again every few seconds. \
              After the warm-up the others read files of their own, larger than their share, over \
              and over. All have private files that they read once.",
-    expected: "Under proportional the shared file stays resident, and of the first container's \
-               private file no more than its weight is worth. Under first-touch, which is \
+    expected: "Under proportional the shared file stays resident, and the first container's \
+               private file keeps no more than its weight allows. Under first-touch, which is \
                proportional without the observer that sees sharing, the shared file has to live on \
                the first container's small weight.",
     question: "shared files stay for their heaviest user, whoever touched them first",

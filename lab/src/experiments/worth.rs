@@ -16,12 +16,12 @@ pub const DESCRIPTION: Description = Description {
     name: "worth",
     claim: "a reader whose set fits into memory is as fast beside a scan as alone, whatever the weights",
     method: "The first container reads random blocks of a file that fits into memory, first alone \
-             (quiet). Then the second begins to read a file larger than memory from begin to end, \
-             again and again, and after a while both are measured (pressed).",
+             (quiet). Then the second begins to read a file larger than memory from start to \
+             end, over and over, and after a while both are measured (pressed).",
     expected: "With the classic LRU the scan takes the reader's page cache under conventional and \
                wherever memory is divided by weight alone: the reader falls to the speed of the disk. \
                Where memory goes by worth the reader keeps what it had, and the scan loses nothing.",
-    question: "readers keep the page cache that buys them something, beside a scan that it buys nothing",
+    question: "readers keep the page cache that brings them hits, beside a scan that gets no hits from it",
     measure: Measure::Phases,
     weights: &[100, 100],
     policies: &[Policy::Conventional, Policy::Memcg, Policy::Proportional],

@@ -190,9 +190,9 @@ fn how_to_read(expected: &str) -> String {
          <b>Satisfied</b> is the part of the seconds in which the container's color was green or \
          yellow; for all it is the mean over the containers. <b>Green</b>: at most one transaction \
          waits for each client thread. <b>Yellow</b>: more wait, and the container serves 95 percent of its \
-         objective, or of what it is offered if that is less. <b>Red</b>: it serves less. This is \
-         what the clients saw; what the agent goes by is what a probe (justitia probe mysql) declares \
-         under every policy, some seconds later. Rates and sizes are \
+         objective, or of what it is offered if that is less. <b>Red</b>: it serves less. These \
+         colors are what the clients saw. The agent acts on the colors that a probe (justitia \
+         probe mysql) declares under every policy, some seconds later. Rates and sizes are \
          scaled, so compare ratios with the paper, not numbers. MB is 10<sup>6</sup> bytes.</p>\n",
         escape(expected)
     )

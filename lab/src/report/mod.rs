@@ -268,8 +268,8 @@ fn how_to_read(document: &Document) -> String {
         }
         Measure::Completion => {
             "Bandwidth of a container is its file over the time that reading it took; the total is \
-             all files over the time until the last was read, so it is less than the sum. Whoever is \
-             done leaves the disk to the others, which pulls the ratios together: even a disk \
+             all files over the time until the last was read, so it is less than the sum. A \
+             container that is done leaves the disk to the others, which pulls the ratios together: even a disk \
              divided exactly by weights of 1:2:4:8 gives PV 2.3 when nothing is cached. PV while \
              all read, where there is one, leaves that out."
         }

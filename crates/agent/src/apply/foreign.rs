@@ -73,7 +73,7 @@ impl Applier {
         for &(group, knob, value) in bases {
             let path = observer.group(group).map_or("", Group::path);
             self.log.debug(format_args!(
-                "{path} {knob} was set to {value} by somebody else: gone on from"
+                "{path} {knob} was set to {value} by somebody else: taken as its prior value"
             ));
             // systemd derives its own value for a container's scope; in the end the agent leaves the
             // runtime's value.

@@ -156,7 +156,7 @@ impl Gate {
         // One problem, however many weights were refused.
         let first = refused.first().map(|error| Problem {
             cause: format!(
-                "gate: {} of {} weights were not taken, the first because {error}",
+                "gate: {} of {} weights were refused, the first because {error}",
                 refused.len(),
                 feeds.len()
             ),
@@ -176,7 +176,7 @@ impl Gate {
     /// Closes the file, which opens the gate and removes all groups at once.
     pub(crate) fn let_go(&mut self, log: &Log) {
         if std::mem::take(self).device.is_some() {
-            log.info("let the gate of the kernel module go");
+            log.info("released the gate of the kernel module");
         }
     }
 

@@ -154,7 +154,7 @@ fn an_unknown_mode_or_objective_is_refused_with_the_known_ones() {
     assert!(remedy.contains("did you mean proportional?"), "{remedy}");
     let (cause, remedy) = refusal("objective = 'zzz'");
     assert_eq!(cause, "j.toml:1: unknown objective zzz");
-    assert_eq!(remedy, "there are: fair, strict");
+    assert_eq!(remedy, "use one of: fair, strict");
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn models<'de, D: Deserializer<'de>>(
         let remedy = "write rbps, rseqiops, rrandiops, wbps, wseqiops and wrandiops, each =NUMBER";
         model.map(|model| (disk.clone(), model)).ok_or_else(|| {
             error((
-                format!("the model of {disk} is not whole"),
+                format!("the model of {disk} is incomplete"),
                 remedy.to_owned(),
             ))
         })

@@ -54,7 +54,7 @@ fn a_state_that_cannot_be_used_is_refused_with_its_reason() {
     let reason = |boot, mode| read(dir.path(), boot, mode).unwrap_err();
     assert_eq!(read(dir.path(), BOOT, Mode::Proportional), Ok(None));
     save(dir.path(), NOW).unwrap();
-    assert!(reason("boot-2", Mode::Proportional).contains("of another boot"));
+    assert!(reason("boot-2", Mode::Proportional).contains("to another boot"));
     assert!(reason(BOOT, Mode::Observe).contains("another mode"));
     save(dir.path(), Duration::from_secs(378)).unwrap();
     assert!(reason(BOOT, Mode::Proportional).contains("122 s old"));

@@ -76,7 +76,7 @@ fn later_report(path: &Path, before: u64) -> Result<Report> {
         }
         if began.elapsed() > patience {
             return Err(Error::failed(
-                "the agent's next step does not come",
+                "the agent does not make its next step",
                 "see its log: journalctl -u justitia",
             ));
         }
@@ -89,7 +89,7 @@ pub(super) fn hear(board: &Board, on: bool) -> Answer {
     let (setup, tick) = board.last();
     if on && !setup.mode.knows_weights() {
         return Answer::Error {
-            cause: "the agent's mode orders nobody by weight, so it has nothing to feed the gate"
+            cause: "the agent's mode does not use weights, so it has nothing to feed the gate"
                 .into(),
             remedy: "start it in mode justitia or proportional".into(),
         };

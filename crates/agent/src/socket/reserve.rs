@@ -86,7 +86,7 @@ pub(super) fn hear(board: &Board, name: &str, bytes: Bytes, for_ms: u64) -> Answ
     let refused = |(cause, remedy): (String, String)| Answer::Error { cause, remedy };
     if setup.mode == Mode::Observe {
         return refused((
-            "the agent runs in mode observe: it takes memory from nobody".into(),
+            "the agent runs in mode observe: it reclaims nothing".into(),
             "start it in another mode".into(),
         ));
     }
@@ -100,8 +100,8 @@ pub(super) fn hear(board: &Board, name: &str, bytes: Bytes, for_ms: u64) -> Answ
         None => {
             return refused((
                 format!("{} is not the name of one managed group", one_line(name)),
-                "see justitia status for them; for one that is not there yet give its whole path, \
-                 such as /app/db"
+                "see justitia status for the managed groups; give the whole path of a group that \
+                 does not exist yet, such as /app/db"
                     .into(),
             ));
         }
@@ -141,7 +141,7 @@ fn possible(
     if let Some(room) = group.and_then(room_below_limits) {
         if bytes > room {
             return Err((
-                format!("{path} may grow by {room} only: its own limits come before {bytes}"),
+                format!("{path} can grow by {room} only, not by {bytes}: its own limits are lower"),
                 "reserve less, or raise its memory.max or memory.high".into(),
             ));
         }
@@ -154,7 +154,7 @@ fn possible(
     };
     if bytes > most {
         return Err((
-            format!("{bytes} cannot be made free: {most} at most are free or page cache that may be taken"),
+            format!("{bytes} cannot be freed: at most {most} are free or page cache that can be reclaimed"),
             format!("reserve {most} or less, or stop something that holds memory"),
         ));
     }

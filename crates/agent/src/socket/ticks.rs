@@ -163,7 +163,7 @@ impl Client {
             last = count;
             let Some(tick) = tick(&posted, missed, state) else {
                 return self.send_line(&error(
-                    "this agent does not tell how its ticks come about".to_owned(),
+                    "this agent does not stream its ticks".to_owned(),
                     "record without it: justitia record --interval 1s FILE",
                 ));
             };

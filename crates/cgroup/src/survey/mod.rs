@@ -64,7 +64,7 @@ impl Unread {
     }
 
     fn malformed(what: &str) -> Unread {
-        Unread::new(what, "holds a text that is not understood")
+        Unread::new(what, "holds text that is not understood")
     }
 }
 

@@ -27,12 +27,13 @@ use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia color`.
 #[derive(Debug, Args)]
-#[command(after_help = "green: satisfied, would not benefit from more
+#[command(after_help = "\
+green: satisfied, would not benefit from more
 yellow: satisfied, would do better with more
 red: not satisfied
 While a group is red and memory is scarce, memory flows to it from green groups, then yellow
-ones. A color counts for color_ttl (5 s) unless --for says otherwise: whoever declares colors
-repeats them. A container declares its own in the xattr user.justitia.color of its cgroup.
+ones. A color counts for color_ttl (5 s) unless --for says otherwise: declare it again before it
+expires. A container declares its own in the xattr user.justitia.color of its cgroup.
 
 Examples:
   justitia color                            every managed group
@@ -47,13 +48,13 @@ pub(crate) struct ColorArgs {
     /// green, yellow or red
     #[arg(value_name = "COLOR", requires = "group")]
     pub(crate) color: Option<String>,
-    /// Why, for people
+    /// Reason, for people
     #[arg(long, value_name = "TEXT", requires = "color", default_value = "")]
     pub(crate) reason: String,
-    /// For how long it counts, up to seven days, such as 10s, 5m or 2h
+    /// How long the color counts, up to seven days, such as 10s, 5m or 2h
     #[arg(long = "for", value_name = "TIME", requires = "color")]
     pub(crate) time: Option<String>,
-    /// Take back what was declared
+    /// Remove the declared color
     #[arg(long, requires = "group", conflicts_with = "color")]
     pub(crate) clear: bool,
     #[command(flatten)]
@@ -195,7 +196,7 @@ fn without_agent(
 ) -> Result<()> {
     if args.time.is_some() {
         let cause = format!("no agent listens at {}", settings.socket().display());
-        let remedy = "leave out --for: without an agent the color waits as an xattr";
+        let remedy = "leave out --for: without an agent the color is stored as an xattr";
         return Err(Error::failed(cause, remedy).into());
     }
     let fs = run::open_host(Mode::Observe)?;
@@ -236,7 +237,7 @@ fn read(group: &Group) -> Result<String, Error> {
         (Attribute::Set, Ok(said)) => format!("declares {} {}", said.color, said.reason)
             .trim_end()
             .into(),
-        (Attribute::Set, Err(_)) => "declares what is no color".into(),
+        (Attribute::Set, Err(_)) => "declares an unknown color".into(),
     })
 }
 

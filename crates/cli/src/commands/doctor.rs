@@ -25,26 +25,23 @@ use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia doctor`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Looks at the host and all its cgroups, changes nothing, needs no agent. Each \
-finding comes with
-what was seen, what it leads to and what to do. What could not be read is said, and is
-never taken for fine. Findings that are meant so are silenced in the configuration, with
-a reason: silence = [{ check = \"swap-none\", reason = \"...\" }] in [doctor].
+#[command(after_help = "\
+Checks the host and all its cgroups, changes nothing, needs no agent. Each finding shows the
+evidence, the consequence and the remedy. A file that cannot be read is reported and never counts as
+fine. To silence an intended finding, name it in [doctor] of the configuration, with a reason:
+silence = [{ check = \"swap-none\", reason = \"...\" }].
 
-Exit codes: 0 nothing found, 1 something found, 69 nothing found, but not everything
-could be told.
+Exit codes: 0 no finding, 1 a finding, 69 no finding, but some checks could not tell.
 
 Examples:
   justitia doctor
   justitia doctor /app/db           what concerns this group
-  justitia doctor --json | jq '.checks[] | select(.verdict == \"finding\")'"
-)]
+  justitia doctor --json | jq '.checks[] | select(.verdict == \"finding\")'")]
 pub(crate) struct DoctorArgs {
-    /// Only what concerns this cgroup: itself, what is above and below it, the host
+    /// Only findings of this cgroup, its ancestors, its descendants and the host
     #[arg(value_name = "GROUP")]
     pub(crate) group: Option<String>,
-    /// Time between the two looks that give the rates; 0: look once, without rates
+    /// Time between the two samples that give the rates; 0: sample once, without rates
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=60))]
     pub(crate) seconds: u64,
     #[command(flatten)]
@@ -109,7 +106,7 @@ fn managed(settings: &Settings) -> HashSet<String> {
 /// The path of the group with this path, or of the only group whose path ends with it.
 fn find<'a>(facts: &'a Facts, name: &str) -> Result<&'a str, Error> {
     if let Err(unread) = &facts.tree {
-        let remedy = "without GROUP the host itself is looked at";
+        let remedy = "without GROUP, justitia doctor checks the host itself";
         return Err(Error::environment(unread, remedy));
     }
     let path = format!("/{}", name.trim_matches('/'));
@@ -135,7 +132,7 @@ fn verdict(report: &Report) -> Result<()> {
     match report.verdict {
         Verdict::Finding => Err(Error::failed(
             output::number(report.findings_total, "finding"),
-            "each has its remedy; one that is meant so can be silenced in [doctor] of the \
+            "follow the remedy of each, or silence an intended finding in [doctor] of the \
              configuration",
         )
         .into()),
@@ -144,7 +141,7 @@ fn verdict(report: &Report) -> Result<()> {
                 "nothing found, but {} could not tell",
                 output::number(report.could_not_tell_total, "check")
             ),
-            "run it as root on the host, for at least one second; what is missing is listed",
+            "run it as root on the host, for at least one second; the output lists what is missing",
         )
         .into()),
         Verdict::Silenced | Verdict::Fine => Ok(()),

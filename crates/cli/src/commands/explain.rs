@@ -71,7 +71,7 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> Page {
     line(
         &mut text,
         "memory",
-        &format!("{memory}, of that {cache} page cache"),
+        &format!("{memory}, {cache} of it page cache"),
     );
     let reservations = report.guard.iter().flat_map(|guard| &guard.reservations);
     for reservation in reservations.filter(|known| known.path == group.path) {
@@ -124,7 +124,7 @@ fn push_verdict(text: &mut Page, group: &GroupStatus, verdict: &VerdictStatus, s
         text,
         "bandwidth",
         &format!(
-            "{} MB/s, of that {} MB/s through the disk; {} of its ideal",
+            "{} MB/s, {} MB/s of it through the disk; {} of its ideal",
             output::megabytes_per_s(verdict.bytes_per_s),
             output::megabytes_per_s(verdict.transferable_bytes_per_s),
             output::ratio(verdict.of_ideal),
@@ -272,7 +272,7 @@ pub(crate) mod tests {
         assert!(!render(&report, other, screen).contains("reserved"));
         let status = crate::commands::status::tests::rendered(&report);
         for words in [
-            "guard: 600.0 MiB to be free, 20.0 MiB are",
+            "guard: 600.0 MiB to keep free, 20.0 MiB are free",
             "512.0 MiB for /app/db",
         ] {
             assert!(status.contains(words), "{words}:\n{status}");

@@ -19,17 +19,17 @@ use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia gate`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "The gate is the optional kernel module justitia.ko: buffered writers wait for their turn by
-weight, at once, where memory.high needs seconds. Without it everything works as before. The
-agent holds it while [gate] in the configuration says so, or enable does, until the agent ends
-or disable; whenever it misses its agent it opens, and everybody passes.
+#[command(after_help = "\
+The gate is the optional kernel module justitia.ko. Buffered writers wait there for their turn by
+weight. It acts at once, where memory.high needs seconds. Without it everything works as before.
+The agent holds the gate if [gate] in the configuration says so or after justitia gate enable, until
+it ends or justitia gate disable. When the agent's heartbeat is missing, the gate opens and every
+writer passes.
 
 Examples:
   justitia gate status
   justitia gate enable
-  justitia gate status --json | jq '.gate.devices[] | {device, waiting}'"
-)]
+  justitia gate status --json | jq '.gate.devices[] | {device, waiting}'")]
 pub(crate) struct GateArgs {
     /// What to do.
     #[command(subcommand)]
@@ -39,11 +39,11 @@ pub(crate) struct GateArgs {
 /// What to do with the gate.
 #[derive(Debug, Subcommand)]
 enum GateCommand {
-    /// Show whether it is closed, its queues, and what each group waited
+    /// Show whether the gate is closed, its queues, and how long each group waited
     Status(GateOptions),
-    /// Have the running agent hold it and feed it weights, until the agent ends
+    /// Make the running agent hold the gate and feed it weights, until the agent ends
     Enable(GateOptions),
-    /// Have the running agent let it go: everybody passes, and the module can be unloaded
+    /// Make the running agent release the gate: writers pass, and the module can be unloaded
     Disable(GateOptions),
 }
 
@@ -196,7 +196,7 @@ fn words(printed: &Printed, screen: Screen) -> Page {
     writeln!(text, "{}", sentence(&printed.gate));
     if !printed.gate.held {
         text.push_str(if printed.agent {
-            "  the agent does not hold it: justitia gate enable\n"
+            "  the agent does not hold it: run justitia gate enable\n"
         } else {
             "  no agent runs here to hold it\n"
         });
@@ -212,7 +212,7 @@ fn words(printed: &Printed, screen: Screen) -> Page {
     if printed.gate.heartbeats_lost_total > 0 {
         write!(
             text,
-            "\nit opened {} times because its holder was not heard\n",
+            "\nit opened {} times because its holder sent no heartbeat\n",
             printed.gate.heartbeats_lost_total
         );
     }

@@ -27,26 +27,25 @@ use crate::settings::{self, ConfigArgs, PolicyArgs};
 
 /// Arguments of `justitia record`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Records the running agent's steps until Ctrl-C: what it was given, what it
-remembered, what it decided and why. Without an agent, or with options of its own,
-it observes by itself, in mode observe: it writes nothing to any cgroup. A recorder
-that is too slow misses steps, which the record says; the agent never waits for it.
-What was recorded survives kill -9 of the recorder.
+#[command(after_help = "\
+Records the running agent's steps until Ctrl-C: its input, its state, its decisions
+and their reasons. Without an agent, or with options of its own, it observes by
+itself, in mode observe: it writes nothing to any cgroup. A recorder that is too
+slow misses steps, and the record says so; the agent never waits for it.
+The record survives kill -9 of the recorder.
 
 Examples:
   justitia record /var/tmp/friday.jrec
   justitia record --append --seconds 600 /var/tmp/friday.jrec
-  justitia record --manage '/app/*' --interval 500ms /tmp/app.jrec"
-)]
+  justitia record --manage '/app/*' --interval 500ms /tmp/app.jrec")]
 pub(crate) struct RecordArgs {
-    /// The file; it must not be there yet
+    /// The file; it must not exist yet
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Go on with a record that is there
+    /// Append to an existing record
     #[arg(long)]
     pub(crate) append: bool,
-    /// End after so many seconds
+    /// End after this many seconds
     #[arg(long, value_name = "N")]
     pub(crate) seconds: Option<u64>,
     #[command(flatten)]
@@ -263,10 +262,7 @@ impl Recorder {
         self.tell(None);
         if self.writer.dropped() > 0 {
             let dropped = self.writer.dropped();
-            writeln!(
-                text,
-                "cut off {dropped} bytes at the end that were not whole"
-            );
+            writeln!(text, "cut off {dropped} incomplete bytes at the end");
         }
         write!(
             text,

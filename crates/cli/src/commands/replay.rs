@@ -23,11 +23,11 @@ use crate::output::{self, Page, Screen};
 
 /// Arguments of `justitia replay`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Without options the policy decides under what it was told then, and comes to the
-same plans, to the last bit, if it is the same version. With other options the
+#[command(after_help = "\
+Without options the policy decides with the recorded settings, and makes the same
+plans, to the last bit, if it is the same version. With other options the
 replay is open loop: the recorded host does not react to other decisions, so
-bandwidth and page cache are those of then. Trust the first writes that differ
+bandwidth and page cache stay as recorded. Trust the first writes that differ
 more than the hundredth. The curves of the groups' reads (justitia worth) do not depend
 on what the groups hold, so hit ratios with other shares come from them.
 Same file and options, same output.
@@ -37,8 +37,7 @@ Examples:
   justitia replay --objective strict --weight db=800 /var/tmp/friday.jrec
   justitia replay --more db=200M /var/tmp/friday.jrec   hits and reads from disks with that
   justitia replay --at 12.5 /var/tmp/friday.jrec       the plan of that step, with reasons
-  justitia replay --export csv /tmp/friday.csv /var/tmp/friday.jrec"
-)]
+  justitia replay --export csv /tmp/friday.csv /var/tmp/friday.jrec")]
 pub(crate) struct ReplayArgs {
     /// A file that justitia record wrote
     #[arg(value_name = "FILE")]
@@ -52,22 +51,22 @@ pub(crate) struct ReplayArgs {
     /// What the feedback aims at [default: as recorded]
     #[arg(long, value_name = "AIM", value_parser = PossibleValuesParser::new(OBJECTIVES))]
     pub(crate) objective: Option<String>,
-    /// Another weight for a group, by its path or the last part of it; may be repeated
+    /// Another weight for a group, by its path or the path's last part; may be repeated
     #[arg(long, value_name = "GROUP=N")]
     pub(crate) weight: Vec<String>,
     /// Evaluate a group's curve with this much page cache beyond its share, such as db=200M; may be repeated
     #[arg(long, value_name = "GROUP=SIZE")]
     pub(crate) more: Vec<String>,
-    /// Leave out what is earlier than so many seconds into the record
+    /// Skip steps earlier than this many seconds into the record
     #[arg(long, value_name = "SECONDS")]
     pub(crate) from: Option<f64>,
-    /// Leave out what is later
+    /// Skip steps later than this many seconds into the record
     #[arg(long, value_name = "SECONDS")]
     pub(crate) to: Option<f64>,
     /// Print the plan of the first step at or after this time, with its reasons
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["from", "to", "csv", "export"])]
     pub(crate) at: Option<f64>,
-    /// How many of the writes that differ to show
+    /// Number of differing writes to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) differences: usize,
     /// Print JSON

@@ -18,30 +18,28 @@ use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia reserve`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "The memory is free when justitia status says so: dirty pages have to be written \
-first, at the speed
-of the disk. Reserve that much earlier. The reservation shrinks by what the group takes, ends
-with its time, and protects nothing else. Needs a running agent.
+#[command(after_help = "\
+justitia status shows when the memory is free. The kernel has to write dirty pages first, at the
+speed of the disk: reserve that much earlier. The reservation shrinks by what the group takes,
+expires after --for, and protects nothing else. Needs a running agent.
 
 Examples:
   justitia reserve /app/db 4G --for 60s
   justitia reserve db 512M
   justitia reserve /app/later 2G --for 5m   a group that is not there yet
-  justitia reserve /app/db --clear"
-)]
+  justitia reserve /app/db --clear")]
 pub(crate) struct ReserveArgs {
-    /// Path of the group relative to the cgroup2 mount, or the last part of a managed one's
+    /// Path of the group relative to the cgroup2 mount, or its last part if the group is managed
     #[arg(value_name = "GROUP")]
     pub(crate) group: String,
-    /// How much, such as 4G or 512M
+    /// Size, such as 4G or 512M
     #[arg(
         value_name = "SIZE",
         required_unless_present = "clear",
         allow_negative_numbers = true
     )]
     pub(crate) size: Option<String>,
-    /// For how long at most, 1s to 1h
+    /// How long to reserve at most, 1s to 1h
     #[arg(
         long = "for",
         value_name = "TIME",
@@ -49,7 +47,7 @@ pub(crate) struct ReserveArgs {
         allow_negative_numbers = true
     )]
     pub(crate) time: String,
-    /// Take the reservation back
+    /// Cancel the reservation
     #[arg(long, conflicts_with = "size")]
     pub(crate) clear: bool,
     #[command(flatten)]
@@ -94,8 +92,8 @@ fn asked(args: &ReserveArgs) -> justitia_agent::Result<(Bytes, Duration)> {
     };
     if bytes == Bytes::ZERO {
         return Err(Error::usage(
-            "nothing is to be reserved",
-            "name a size such as 512M, or --clear to take a reservation back",
+            "no size to reserve",
+            "name a size such as 512M, or --clear to cancel a reservation",
         ));
     }
     Ok((bytes, time))
@@ -105,7 +103,7 @@ fn words(reserved: &Reserved) -> Page {
     let path = &reserved.path;
     let mut text = Page::new();
     if reserved.bytes == Bytes::ZERO {
-        writeln!(text, "nothing is reserved for {path} any more");
+        writeln!(text, "no memory is reserved for {path} any more");
         return text;
     }
     writeln!(
@@ -116,7 +114,7 @@ fn words(reserved: &Reserved) -> Page {
     );
     if !reserved.managed {
         text.push_str(
-            "  it is not there yet, or not managed: what it takes is then not taken off\n",
+            "  the group does not exist yet or is not managed: the reservation does not shrink by what it takes\n",
         );
     }
     text
@@ -141,6 +139,6 @@ mod tests {
         reserved.managed = false;
         assert!(words(&reserved).contains("not managed"));
         reserved.bytes = Bytes::ZERO;
-        assert!(words(&reserved).starts_with("nothing is reserved"));
+        assert!(words(&reserved).starts_with("no memory is reserved"));
     }
 }

@@ -13,14 +13,12 @@ use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia restore`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "A knob goes back only if it still holds what the agent wrote; what \
-somebody else set since stays.\nNot needed after the agent ended by itself, nor before it starts \
-again.
+#[command(after_help = "\
+A knob is restored only if it still holds the agent's value; a value that another program set stays.
+Not needed after the agent ended by itself, nor before it starts again.
 
 Example:
-  justitia restore"
-)]
+  justitia restore")]
 pub(crate) struct RestoreArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,

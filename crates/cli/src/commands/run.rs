@@ -16,13 +16,13 @@ use crate::sibling;
 
 /// Arguments of `justitia run`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Every knob goes back to what it held before when the agent ends. After \
-kill -9 the next start\ndoes that, or justitia restore. SIGHUP reads the configuration again.
+#[command(after_help = "\
+When the agent ends, it restores every knob. After kill -9, the next start does so, or justitia
+restore. SIGHUP reads the configuration again.
 With --hand-over the knobs stay in force when the agent ends, and an agent that starts within two
-minutes goes on from them. Who starts it so runs justitia restore when no agent follows, as the unit does.
-With --hand-over=in-turn an agent waits for the one that runs to end. When it ends itself it hands
-over if another one waits so, and else puts every knob back.
+minutes continues from them. If no agent follows, run justitia restore, as the unit does.
+With --hand-over=in-turn the agent waits until the running one ends. When it ends itself, it hands
+over if another agent waits, and restores every knob otherwise.
 
 Modes: observe measures and writes nothing; justitia sets thresholds by weight (the paper);
 proportional adds the feedback on measured bandwidth, and moves memory from groups that declare
@@ -32,8 +32,7 @@ colors too, whatever the weights.
 Examples:
   justitia run --manage '/app/*'
   justitia run --mode observe --wait
-  justitia run --config /etc/justitia.toml"
-)]
+  justitia run --config /etc/justitia.toml")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
@@ -42,10 +41,10 @@ pub(crate) struct RunArgs {
     /// What counts the traffic: BPF programs, or /proc [default: auto]
     #[arg(long, value_name = "SOURCE", value_parser = PossibleValuesParser::new(OBSERVERS))]
     pub(crate) observer: Option<String>,
-    /// Start although no cgroup matches yet
+    /// Start even if no cgroup matches yet
     #[arg(long)]
     pub(crate) wait: bool,
-    /// When told to stop, leave the knobs and what was learned to the next agent; in-turn: to one that waits
+    /// When told to stop, leave the knobs and the learned state to the next agent; in-turn: to one that waits
     #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, require_equals = true,
           default_missing_value = "always")]
     pub(crate) hand_over: Option<HandOver>,
@@ -60,9 +59,9 @@ pub(crate) struct RunArgs {
 /// When an agent that is told to stop leaves the knobs in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum HandOver {
-    /// Always: whoever starts it starts the next one, or restores
+    /// Always: afterward, start the next agent or run justitia restore
     Always,
-    /// If an agent waits for its end, as this one waits for the one before it
+    /// Only if another agent waits for it; at its start, this agent waits for the running one
     InTurn,
 }
 
@@ -100,7 +99,7 @@ impl Page {
     /// logged and does not stop the agent.
     fn start(log: &Log) -> Option<(Page, UnixStream)> {
         if std::env::var_os("NOTIFY_SOCKET").is_some() {
-            log.info("started by a service manager: the live page is justitia-web.service's");
+            log.info("started by a service manager: justitia-web.service serves the live page");
             return None;
         }
         let started = sibling::find("justitia-web").and_then(|program| {

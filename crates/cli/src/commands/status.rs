@@ -149,7 +149,7 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> Page {
 fn push_guard(text: &mut Page, guard: &GuardStatus) {
     write!(
         text,
-        "\nguard: {} to be free, {} are; asked for {} of page cache so far, {} in full\n",
+        "\nguard: {} to keep free, {} are free; {} of page cache requested so far, {} taken in full\n",
         output::bytes(Some(guard.reserve_bytes)),
         output::bytes(guard.spare_bytes),
         output::bytes(Some(guard.asked_total_bytes)),

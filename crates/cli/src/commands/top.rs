@@ -43,22 +43,20 @@ use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia top`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Press ? for the keys and what the columns say. q quits. Colors: set NO_COLOR \
-to have none.
-CACHE/THRESHOLD is the page cache of a group against what is protected of it.
-SHARE/IDEAL is its part of the contenders' bandwidth against its part of their weight.
+#[command(after_help = "\
+Press ? for the keys and the columns, q to quit. Set NO_COLOR to turn colors off.
+CACHE/THRESHOLD is a group's page cache against the part that is protected.
+SHARE/IDEAL is its share of the contending groups' bandwidth against its share of their weight.
 
 Examples:
   justitia top
   justitia top --interval 500ms
   justitia top --once               one frame as text, as wide as COLUMNS says
-  justitia top --json | jq '.pv'    one line for each interval"
-)]
+  justitia top --json | jq '.pv'    one line for each interval")]
 pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// Time between two looks at the agent, 100ms to 60s
+    /// Time between two updates, 100ms to 60s
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub(crate) interval: String,
     /// Print one frame as text and end

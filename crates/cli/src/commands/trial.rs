@@ -36,16 +36,16 @@ use crate::settings::{self, ConfigArgs, PolicyArgs};
 /// Arguments of `justitia try`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Needs no agent and writes nothing. Run it while the host is busy: where nobody competes there is
-nothing to tell. Ctrl-C ends it early, with what was seen so far. Beside an agent that runs it
-tells what groups get with that.
+Needs no agent and writes nothing. Run it while the host is busy: without competition there is
+nothing to report. Ctrl-C ends it early and reports what it saw so far. Beside a running agent it
+reports what groups get with that agent.
 Groups that write compete while they wait for memory or the disk. GETS is a group's bandwidth in
-that time, BY WEIGHT its weighted share of what all who competed had in the same seconds, and OF
-IDEAL the one over the other. CACHE is the page cache that it held last, ENTITLED its share of
-that by weight, which memory.low would protect. MEMORY.HIGH is the lowest limit that an agent
-would have set. An agent here is one in mode proportional.
+that time. BY WEIGHT is its weighted share of the competing groups' bandwidth in the same seconds.
+OF IDEAL is GETS over BY WEIGHT. CACHE is the page cache that it held last. ENTITLED is its share of
+the page cache by weight, which memory.low would protect. MEMORY.HIGH is the lowest limit that an
+agent in mode proportional would have set.
 
-Exit codes: 0 told, 1 no group there, 69 the bandwidth of no group is known (not root, as a rule).
+Exit codes: 0 reported, 1 no group found, 69 no group's bandwidth is known (usually: not root).
 
 Examples:
   justitia try
@@ -208,7 +208,7 @@ impl Trial {
         if !geteuid().is_root() {
             self.problems.push(Problem {
                 group: None,
-                cause: "not run as root: what other users' processes read and write is not known"
+                cause: "not run as root: the bandwidth of other users' processes is not known"
                     .into(),
                 remedy: "sudo justitia try".into(),
             });

@@ -35,18 +35,18 @@ const SOCKET: &str = "vm.sock";
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "CACHED is what the host's page cache holds of a machine's disk images, LOW what it \
-may hold whatever
-others want. SECOND is what its guest came back for, HITS the share of its requests that was
-not read from disk, DROPPED what was not kept after its first request, EVICTED what it gave
-to others. What nobody counts is a dash: justitia vm run counts.
+    after_help = "\
+CACHED is the host's page cache of a machine's disk images. LOW is how much it may hold
+whatever others want. SECOND is what its guest requested again. HITS is the share of its requests
+that was not read from disk. DROPPED is what was not kept after its first request. EVICTED is what
+it gave to others. A dash means not counted: run justitia vm run to count.
 
 Examples:
   justitia vm
   justitia vm --images              each image too
   justitia vm --interval 1s         again and again
   justitia vm --json | jq '.machines[] | {name, cached_bytes}'
-  justitia vm run                   keep only what guests come back for, until Ctrl-C
+  justitia vm run                   keep only what guests request again, until Ctrl-C
   justitia vm policy lfu            another policy, while it runs"
 )]
 pub(crate) struct VmArgs {
@@ -58,7 +58,7 @@ pub(crate) struct VmArgs {
     /// Show each image
     #[arg(long)]
     pub(crate) images: bool,
-    /// Show it again this often, 100ms to 60s
+    /// Repeat this often, 100ms to 60s
     #[arg(long, value_name = "TIME")]
     pub(crate) interval: Option<String>,
     /// Print JSON; with --interval one line each time
@@ -69,24 +69,23 @@ pub(crate) struct VmArgs {
 /// What else there is to do with machines.
 #[derive(Debug, Subcommand)]
 pub(crate) enum VmCommand {
-    /// Keep in the page cache what guests come back for, until it is told to stop
-    #[command(
-        after_help = "Policies, which justitia vm policy changes while it runs:
+    /// Keep in the page cache what guests request again, until it is told to stop
+    #[command(after_help = "\
+Policies, which justitia vm policy changes while it runs:
   default   the kernel's own: requests are counted, nothing is dropped
-  lru2      everything is kept; machines above their share give what was asked for once, then
-            what was not used for the longest time
-  lfu       everything is kept; they give what was asked for least often
-  justitia  kept on the second request; they give what was asked for least often
+  lru2      everything is kept; machines above their share give up what was requested once, then
+            what was least recently used
+  lfu       everything is kept; they give up what was requested least often
+  justitia  kept on the second request; they give up what was requested least often
 
-A machine is above its share when it holds more than its part of half the memory that is free
-or cache. Nothing has to be put back when this ends. Images are never written, dirty pages
-never dropped, and images with cache=none are left alone.
+A machine is above its share when it holds more than its weighted part of half the memory that is
+free or page cache. Nothing needs to be restored when this ends. The command never writes
+images, never drops dirty pages, and leaves images with cache=none alone.
 
 Examples:
   justitia vm run
   justitia vm run --policy default          only count
-  justitia vm run --weight db=400 --weight web=100"
-    )]
+  justitia vm run --weight db=400 --weight web=100")]
     Run(VmRunArgs),
     /// Show or change the policy of the running justitia vm run
     #[command(after_help = "Examples:
@@ -194,7 +193,7 @@ fn keep(args: &VmRunArgs) -> Result<()> {
     let machines = image_cache.report().machines.len();
     let tier = image_cache.report().tracking.unwrap_or_default();
     output::print_line(format_args!(
-        "looking after {machines} machines, policy {}, counting at {tier}; Ctrl-C ends it",
+        "managing the cache of {machines} machines, policy {}, counting at {tier}; Ctrl-C ends it",
         args.policy
     ))?;
     loop {

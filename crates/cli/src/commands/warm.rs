@@ -38,22 +38,20 @@ const MARGIN: Bytes = Bytes::mib(2);
 
 /// Arguments of `justitia warm`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "The group that reads pays: the one this command runs in, or --group, into which \
-it moves first
-(that needs root, and a group without groups below it). Stops when the group holds the page
-cache it is entitled to. Directories are read with all that is in them; symbolic links are
-not followed. Needs a running agent that manages the group.
+#[command(after_help = "\
+The pages are charged to the group that this command runs in, or to --group, into which it moves
+first (this needs root, and a group without child groups). It stops when the group holds the page
+cache that it is entitled to. It reads directories recursively and does not follow symbolic links.
+Needs a running agent that manages the group.
 
 Examples:
   justitia warm /var/lib/mysql --group /app/db
-  justitia warm /srv/index /srv/names --group cache --json"
-)]
+  justitia warm /srv/index /srv/names --group cache --json")]
 pub(crate) struct WarmArgs {
     /// Files, or directories with files
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// The managed group that pays, by its path or the last part of it [default: this command's]
+    /// Managed group that is charged, by its path or the path's last part [default: this command's]
     #[arg(long, value_name = "GROUP")]
     pub(crate) group: Option<String>,
     #[command(flatten)]
@@ -88,7 +86,7 @@ pub(crate) fn run(args: &WarmArgs) -> Result<()> {
     if !is_listening(&socket) {
         return Err(Error::environment(
             format!(
-                "no agent listens at {}: nobody knows what the group is entitled to",
+                "no agent listens at {}: the group's entitlement is not known",
                 socket.display()
             ),
             "start it: systemctl start justitia, or justitia run; or name its --state-dir",
@@ -125,7 +123,7 @@ pub(crate) fn run(args: &WarmArgs) -> Result<()> {
     }
     Err(Error::failed(
         format!(
-            "{} of {} read: {} then held the {entitled} of page cache that it may",
+            "{} of {} read: {} then held all {entitled} of page cache that it is entitled to",
             Bytes(warmed.read_bytes),
             Bytes(warmed.total_bytes),
             warmed.group,
@@ -150,7 +148,7 @@ fn payer<'a>(
         .ok_or_else(|| {
             Error::failed(
                 format!("this command runs in {name}, which the agent does not manage"),
-                "say who pays with --group; justitia status lists the managed groups",
+                "use --group to name the group to charge; justitia status lists the managed groups",
             )
         })
 }
@@ -229,7 +227,7 @@ fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> justitia_agen
 
 fn words(warmed: &Warmed) -> String {
     format!(
-        "{} in {} files read in {:.1} s; {} holds {} of the {} of page cache that it may",
+        "{} in {} files read in {:.1} s; {} holds {} of the {} of page cache that it is entitled to",
         Bytes(warmed.read_bytes),
         warmed.files,
         warmed.seconds,

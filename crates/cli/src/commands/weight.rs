@@ -20,19 +20,18 @@ use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia weight`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "A weight set here is the extended attribute user.justitia.weight of the \
-cgroup's directory: a\nrunning agent follows it within ten seconds, and it goes with the cgroup. The \
-configuration file wins over it.
+#[command(after_help = "\
+A weight set here is stored in the extended attribute user.justitia.weight of the cgroup's
+directory. A running agent applies it within ten seconds. It disappears with the cgroup. The
+configuration file takes precedence over it.
 
 Examples:
   justitia weight                   every managed group, and where its weight comes from
   justitia weight /app/db
   justitia weight /app/db 800
-  justitia weight /app/db --unset"
-)]
+  justitia weight /app/db --unset")]
 pub(crate) struct WeightArgs {
-    /// Path of the group relative to the cgroup2 mount, or the last part of a managed one's
+    /// Path of the group relative to the cgroup2 mount, or its last part if the group is managed
     #[arg(value_name = "GROUP")]
     pub(crate) group: Option<String>,
     /// The new weight, 1 to 10000
@@ -125,7 +124,7 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     if record.kind.is_none() {
         text.push_str("it is not among the managed groups\n");
     } else if new.is_some_and(|new| new.get() != record.weight) {
-        text.push_str("what was set here comes after that\n");
+        text.push_str("it takes precedence over the weight set here\n");
     }
     text.print()
 }

@@ -17,18 +17,16 @@ use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia worth`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "HITS is the part of a group's buffered reads that its page cache \
-answers, by its curve; HALF and
-TWICE are what half and twice of what it holds would answer. 64 MIB MORE is what it would no
-longer read from a disk with that much more. Beyond its KNEE more memory brings clearly less.
-A dash: its reads have not told. With GROUP its curve is drawn.
+#[command(after_help = "\
+HITS is the part of a group's buffered reads that its page cache answers, by its curve. HALF and
+TWICE are the same with half and with twice the page cache that it holds. 64 MIB MORE is the disk
+reads that 64 MiB more page cache would save. Beyond its KNEE more memory brings clearly less.
+A dash means not known yet. With GROUP, the command draws the group's curve.
 
 Examples:
   justitia worth
   justitia worth db
-  justitia worth --json | jq '.[] | {path, more: .worth.more_bytes_per_s}'"
-)]
+  justitia worth --json | jq '.[] | {path, more: .worth.more_bytes_per_s}'")]
 pub(crate) struct WorthArgs {
     /// Path of a group relative to the cgroup2 mount, or its last part
     #[arg(value_name = "GROUP")]
@@ -157,7 +155,7 @@ fn draw(group: &GroupStatus, screen: Screen) -> Page {
         output::bytes(entitled),
     );
     let Some(worth) = of.worth else {
-        text.push_str("its reads have not told yet what page cache is worth to it\n");
+        text.push_str("no curve yet: it needs the BPF observer and reads\n");
         return text;
     };
     writeln!(
@@ -363,7 +361,7 @@ pub(crate) mod tests {
             "{text}"
         );
         let text = draw(find(&report, "new").unwrap(), SCREEN);
-        assert!(text.contains("have not told yet"), "{text}");
+        assert!(text.contains("no curve yet"), "{text}");
     }
 
     #[test]

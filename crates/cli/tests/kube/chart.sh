@@ -58,7 +58,7 @@ end_daemon() { # SANDBOX AGENT WEB
     done
     remove_pod "$1"
 }
-went_on() { log "$1" agent | grep -c 'goes on from the agent before'; } # POD
+went_on() { log "$1" agent | grep -c 'continues from the previous agent'; } # POD
 waits() { log "$1" agent | grep -q 'waiting for its end'; } # POD
 # Writes and renews a Secret as the kubelet does.
 secret() { # SUBJECT

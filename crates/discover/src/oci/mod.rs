@@ -109,10 +109,10 @@ impl Records {
                 troubles.push(Trouble {
                     group: None,
                     cause: format!(
-                        "{} has more than {MOST_OF_USER} entries; the others are not looked at",
+                        "{} has more than {MOST_OF_USER} entries; the others are ignored",
                         dir.path.display()
                     ),
-                    remedy: "remove what its owner left there",
+                    remedy: "remove entries that its owner left there",
                 });
             }
             for name in names {

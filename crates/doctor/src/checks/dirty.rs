@@ -9,7 +9,7 @@ use crate::facts::Facts;
 
 pub(crate) const SLOW_DISK: Check = Check {
     id: "dirty-limit-slow-disk",
-    title: "a dirty limit that a disk needs long to write",
+    title: "a dirty limit that a disk takes long to write",
     severity: Severity::Warning,
     needs: "vm.dirty_ratio, vm.dirty_bytes, MemAvailable, /proc/diskstats twice, \
             queue/rotational",
@@ -70,9 +70,9 @@ fn slow_disk(facts: &Facts, out: &mut Outcome) {
                 continue;
             };
             if spins {
-                (SPINNING, "taken for a disk that spins")
+                (SPINNING, "assumed for a rotational disk")
             } else {
-                (SOLID, "taken for a solid-state disk")
+                (SOLID, "assumed for a solid-state disk")
             }
         };
         let wait_s = limit.as_f64() / speed;

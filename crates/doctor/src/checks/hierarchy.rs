@@ -13,8 +13,8 @@ pub(crate) const CGROUP_V1: Check = Check {
     severity: Severity::Critical,
     needs: "cgroup mounts (/proc/self/mountinfo)",
     consequence:
-        "buffered writes are throttled and charged without regard to groups, there is no \
-                  memory.low that works and no pressure per group: Justitia cannot manage this host",
+        "buffered writes are throttled and charged regardless of groups, memory.low does not \
+                  work, and there is no pressure per group: Justitia cannot manage this host",
     run: cgroup_v1,
 };
 
@@ -133,7 +133,7 @@ fn features(facts: &Facts, out: &mut Outcome) {
     if facts.reclaim == Some(false) {
         lacks(
             "no memory.reclaim",
-            "memory cannot be taken from one group on purpose; corrections wait for pressure",
+            "the agent cannot reclaim from a single group; corrections wait for pressure",
             "boot Linux 5.19 or later",
         );
     }
@@ -144,7 +144,7 @@ fn features(facts: &Facts, out: &mut Outcome) {
     if facts.groups.iter().find_map(refaults) == Some(false) {
         lacks(
             "no workingset_refault_file in memory.stat",
-            "reads that were hits with more memory are not seen",
+            "the agent does not see reads that would hit with more memory",
             "boot Linux 5.9 or later",
         );
     }

@@ -25,7 +25,7 @@ pub(crate) const ZOMBIES: Check = Check {
     title: "removed cgroups that still hold memory",
     severity: Severity::Warning,
     needs: "all groups (cgroup.stat)",
-    consequence: "their page cache is charged to nobody who lives, reclaim walks through all of \
+    consequence: "their page cache is charged to no living group, reclaim walks through all of \
                   them, and reading statistics gets slow",
     run: zombies,
 };
@@ -35,8 +35,8 @@ pub(crate) const PSI_OFF: Check = Check {
     title: "pressure stall information is off",
     severity: Severity::Critical,
     needs: "the host (/proc/pressure), all groups (memory.pressure)",
-    consequence: "nobody can tell who waits for memory or I/O: Justitia finds no contention and \
-                  does nothing, oomd and systemd-oomd do not act",
+    consequence: "no program can tell which groups wait for memory or I/O: Justitia finds no \
+                  contention and does nothing, oomd and systemd-oomd do not act",
     run: psi_off,
 };
 
@@ -150,7 +150,7 @@ fn psi_off(facts: &Facts, out: &mut Outcome) {
             return out.find(
                 Finding::new(
                     Subject::Host,
-                    "the kernel counts no pressure: it was built without, or booted without psi=1",
+                    "the kernel does not count pressure: it was built without PSI, or booted without psi=1",
                 )
                 .remedy("add psi=1 to the kernel's command line and reboot"),
             );

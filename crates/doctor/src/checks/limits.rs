@@ -205,7 +205,7 @@ fn growing(facts: &Facts, group: &GroupFacts, limit: Bytes, out: &mut Outcome) {
             limiting(group, limit),
             limit.scale(MORE),
         ))
-        .remedy("bound the application's heap below the limit, if this is no start-up"),
+        .remedy("bound the application's heap below the limit, unless the application is still starting"),
     );
 }
 

@@ -13,7 +13,7 @@ use justitia_cgroup::File;
 
 pub(crate) const UNBOUNDED: Check = Check {
     id: "outside-unbounded",
-    title: "page cache of the root group or of slices that nothing bounds",
+    title: "page cache of the root group or of slices without a limit",
     severity: Severity::Warning,
     needs: "all groups (memory.stat, memory.high, memory.max), MemTotal",
     consequence: "backups and log shippers push the workloads' page cache out: they may take \
@@ -23,7 +23,7 @@ pub(crate) const UNBOUNDED: Check = Check {
 
 pub(crate) const DIRTYING: Check = Check {
     id: "outside-dirtying",
-    title: "the root group or an unbounded slice that fills memory with dirty pages",
+    title: "the root group or a slice without a limit that fills memory with dirty pages",
     severity: Severity::Warning,
     needs: "all groups (memory.stat, memory.high, memory.max), vm.dirty_ratio, vm.dirty_bytes, \
             MemAvailable",

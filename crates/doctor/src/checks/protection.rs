@@ -15,7 +15,7 @@ use crate::remedy;
 
 pub(crate) const EXCEEDS_MEMORY: Check = Check {
     id: "protection-exceeds-memory",
-    title: "protections that together exceed what there is to protect",
+    title: "protections that together exceed the memory that they can protect",
     severity: Severity::Warning,
     needs: "all groups (memory.min, memory.low, memory.current), MemTotal",
     consequence: "at the top, reclaim finds nothing it may take and the OOM killer runs (min) or \
@@ -29,8 +29,8 @@ pub(crate) const CUT_OFF: Check = Check {
     severity: Severity::Warning,
     needs: "all groups (memory.min, memory.low)",
     consequence:
-        "the protection is worth nothing against reclaim from outside the ancestor: it is \
-                  at most the ancestor's, which is 0",
+        "the protection has no effect against reclaim from outside the ancestor: it is at most \
+                  the ancestor's, which is 0",
     run: cut_off,
 };
 
@@ -47,11 +47,11 @@ pub(crate) const RECURSIVE_MISSING: Check = Check {
 
 pub(crate) const RECURSIVE_UNCLAIMED: Check = Check {
     id: "recursiveprot-unclaimed",
-    title: "a parent's protection that goes to children who did not ask",
+    title: "a parent's protection that goes to children that did not claim it",
     severity: Severity::Warning,
     needs: "mount options, all groups (memory.low, memory.current)",
-    consequence: "what the children do not claim is handed to all of them in the ratio of their \
-                  usage: the largest gets most, and the proportions of their own memory.low are lost",
+    consequence: "the unclaimed protection goes to all children in proportion to their usage: \
+                  the largest gets most, and the proportions of their own memory.low are lost",
     run: recursive_unclaimed,
 };
 
@@ -258,7 +258,7 @@ fn recursive_missing(facts: &Facts, out: &mut Outcome) {
                     "mount -o remount,memory_recursiveprot {}",
                     facts.mount_point
                 ))
-                .remedy("set it on the children that are to be protected"),
+                .remedy("set it on the children that need protection"),
             );
         }
     }

@@ -14,8 +14,8 @@ pub(crate) const LIMITS_EXCEED_MEMORY: Check = Check {
     title: "limits that together promise more memory than there is",
     severity: Severity::Warning,
     needs: "all groups (memory.max, memory.high), MemTotal",
-    consequence: "when the groups use what they may, they reclaim from each other or are killed; \
-                  a limit is no reservation",
+    consequence: "when the groups use their limits, they reclaim from each other or are killed; \
+                  a limit is not a reservation",
     run: limits_exceed_memory,
 };
 

@@ -37,7 +37,8 @@ pub(crate) const SWAPPINESS: Check = Check {
     severity: Severity::Warning,
     needs: "vm.swappiness, /proc/swaps",
     consequence: "0: idle anonymous memory is never swapped until the page cache is gone; above \
-                  100: swapping is taken to be cheaper than reading, which a disk is not",
+                  100: the kernel assumes that swapping is cheaper than reading, which is wrong \
+                  for a disk",
     run: swappiness,
 };
 

@@ -18,33 +18,33 @@ use crate::remedy;
 
 pub(crate) const NOT_ENFORCED: Check = Check {
     id: "weights-not-enforced",
-    title: "I/O weights on a disk whose scheduler knows none",
+    title: "I/O weights on a disk whose scheduler ignores them",
     severity: Severity::Warning,
     needs: "all groups (io.weight, io.bfq.weight), io.cost.qos, queue/scheduler",
     consequence:
-        "the weights are accepted and do nothing: everybody gets the same of this disk, or \
-                  whoever asks most gets most",
+        "the weights have no effect: all groups get the same share of this disk, or the group \
+                  with most requests gets most",
     run: not_enforced,
 };
 
 pub(crate) const DISTORTED: Check = Check {
     id: "weights-distorted",
-    title: "a weight in the kernel's file that is not what its owner asked for",
+    title: "a weight in the kernel's file that differs from the requested one",
     severity: Severity::Warning,
     needs: "all groups (io.weight, io.bfq.weight), the container runtimes' records",
     consequence:
-        "the ratio between groups is another one than configured: too steep against groups \
+        "the ratio between groups differs from the configured one: too steep against groups \
                   without a weight, or nearly flat",
     run: distorted,
 };
 
 pub(crate) const WRITEBACK_NOT_CHARGED: Check = Check {
     id: "writeback-not-charged",
-    title: "a file system whose writes are charged to nobody",
+    title: "a file system whose writes are not charged to any group",
     severity: Severity::Note,
     needs: "mounts (/proc/self/mountinfo)",
-    consequence: "buffered writes go to the disk as the root group's: no weight, no limit and no \
-                  memory.high orders them by group",
+    consequence: "buffered writes go to the disk as the root group's: weights, limits and \
+                  memory.high do not order them by group",
     run: writeback_not_charged,
 };
 
@@ -124,7 +124,7 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) {
             finding
                 .remedy(format!("echo '{rule}' > {UDEV_RULE}"))
                 .remedy(
-                    "[disk] iocost = true in the configuration: justitia run has io.cost serve it",
+                    "[disk] iocost = true in the configuration: justitia run then enables io.cost on it",
                 )
                 .remedy(format!("echo '{device} enable=1' > {qos}")),
         );
@@ -198,7 +198,7 @@ fn distortion(
     .number("asked", f64::from(asked))
     .number("holds", f64::from(holds))
     .remedy(remedy::write(facts, group, file, &value))
-    .remedy("justitia run: it goes by the weight that was asked for")
+    .remedy("justitia run: it uses the requested weight")
 }
 
 /// File systems with per-cgroup writeback. `ext3` is served by ext4's code.

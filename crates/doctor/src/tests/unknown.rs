@@ -75,7 +75,7 @@ const BLIND: [Blind; 22] = [
     (
         "swappiness-extreme",
         |host| host.files.set("/proc/sys/vm/swappiness", "much\n"),
-        "/proc/sys/vm/swappiness: holds a text that is not understood",
+        "/proc/sys/vm/swappiness: holds text that is not understood",
     ),
     (
         "dirty-limit-slow-disk",

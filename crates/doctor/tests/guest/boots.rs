@@ -32,7 +32,7 @@ pub(crate) fn poor() -> Vec<Row> {
             build: |_| Ok(()),
             seconds: 0,
             about: About::Host,
-            evidence: &["the kernel counts no pressure", "psi=1"],
+            evidence: &["the kernel does not count pressure", "psi=1"],
             right: Right::AnotherBoot,
         },
         Row {

@@ -106,7 +106,7 @@ impl fmt::Display for Coverage {
 const GENERAL: [(&str, &str); 4] = [
     (
         "btf",
-        "without the kernel's type information no BPF program can be fitted to it",
+        "BPF programs need the kernel's type information",
     ),
     (
         "bpf",
@@ -115,8 +115,8 @@ const GENERAL: [(&str, &str); 4] = [
     ("tracing", "BPF programs cannot attach to tracepoints"),
     (
         "fentry",
-        "bytes come from /proc; hits, misses, faults and memory.high sleep are not counted, and what page cache is \
-         worth is not known",
+        "bytes come from /proc; hits, misses, faults and memory.high sleep are not counted, and the \
+         worth of page cache is not known",
     ),
 ];
 

@@ -158,7 +158,7 @@ impl Observer {
             .filter(|cpus| *cpus > 0)
             .ok_or(Error::Map(
                 "counters",
-                "how many CPUs there are is not known".into(),
+                "the number of CPUs is not known".into(),
             ))?;
         let total = fs.read_host().total;
         let sizes = Sizes::of(total, cpus);

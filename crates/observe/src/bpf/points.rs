@@ -89,7 +89,7 @@ const READS: &str = "pages that reads ask for, hits and misses are not counted";
 const INSERTED: &str = "pages brought into the page cache are not counted";
 const EVICTED: &str = "evictions are not counted";
 const SHARED: &str = "files that several groups use are not known";
-const SAMPLED: &str = "each read is counted, whatever that costs";
+const SAMPLED: &str = "each read is counted, at its full cost";
 const THROTTLED: &str = "time asleep above memory.high is not counted";
 const RECLAIM: &str = "time in direct reclaim is not counted";
 const MEMCG_RECLAIM: &str = "time in reclaim for a group's own limit is not counted";
@@ -163,19 +163,19 @@ pub(crate) const POINTS: &[Point] = &[
         "btrfs_buffered_write",
         "btrfs",
         &["btrfs_buffered_write"],
-        "bytes that Btrfs writes are not counted, should it be loaded later",
+        "bytes that Btrfs writes are not counted if it is loaded later",
     ),
     in_module(
         "fuse_perform_write",
         "fuse",
         &["fuse_perform_write"],
-        "bytes that FUSE writes through are not counted, should it be loaded later",
+        "bytes that FUSE writes through are not counted if it is loaded later",
     ),
     in_module(
         "netfs_perform_write",
         "netfs",
         &["netfs_perform_write"],
-        "bytes that 9p, AFS and CIFS write are not counted, should netfs be loaded later",
+        "bytes that 9p, AFS and CIFS write are not counted if netfs is loaded later",
     ),
     tracepoint(
         "mm_vmscan_direct_reclaim_begin",
@@ -205,7 +205,7 @@ pub(crate) const POINTS: &[Point] = &[
         "security_file_open",
         &["file_opened"],
         false,
-        "of files that several groups use, those that are not kept open are not known",
+        "shared files that are not kept open are not known",
     ),
     iterator("task_file", &["files_open"], SHARED),
     iterator("task_vma", &["files_mapped"], SHARED),

@@ -36,7 +36,7 @@ pub(super) fn within<T, E>(
         Ok(result) => result.map_err(|error| said(&error)),
         Err(_) => Err(Trouble::new(
             format!("{server}: no answer within {}", time(limit.as_secs_f64())),
-            "see whether the server hangs; the probe goes on trying",
+            "check whether the server hangs; the probe keeps trying",
         )),
     }
 }

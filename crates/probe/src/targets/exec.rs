@@ -74,7 +74,7 @@ impl Exec {
             .map_err(|error| {
                 Trouble::new(
                     format!("cannot run {}: {error}", program.to_string_lossy()),
-                    "check that the program is there and may be run",
+                    "check that the program exists and is executable",
                 )
             })
     }
@@ -212,7 +212,7 @@ fn ended(status: ExitStatus) -> Trouble {
     let how = match (status.code(), status.signal()) {
         (Some(code), _) => format!("exits with {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),
-        (None, None) => "ended in no known way".to_owned(),
+        (None, None) => "ended in an unknown way".to_owned(),
     };
     Trouble::new(
         format!("the command {how}"),
@@ -223,7 +223,7 @@ fn ended(status: ExitStatus) -> Trouble {
 fn lost(error: &dyn std::fmt::Display) -> Trouble {
     Trouble::new(
         format!("cannot follow the command: {error}"),
-        "the probe goes on trying",
+        "the probe keeps trying",
     )
 }
 

@@ -148,7 +148,7 @@ impl Target for Http {
         if (400..500).contains(&status) {
             return Err(Trouble::new(
                 format!("{url} answers {status}"),
-                "name a URL that anybody may get, or show a certificate with --tls-cert",
+                "name a URL that needs no login, or present a certificate with --tls-cert",
             ));
         }
         let failed = status >= 500;
@@ -162,8 +162,8 @@ impl Target for Http {
             let (_, text) = self.client.get(url)?;
             let Some(stub) = Stub::parse(&text) else {
                 return Err(Trouble::new(
-                    format!("{url} does not answer as stub_status does"),
-                    "see docs/probes.md for the lines it needs in nginx's configuration",
+                    format!("{url} is not a stub_status page"),
+                    "see docs/probes.md for the lines that nginx's configuration needs",
                 ));
             };
             seen.per_second = self.work.of(stub.requests, now_seconds());
@@ -214,7 +214,7 @@ fn said(url: &str, error: &Error) -> Trouble {
     }
     let remedy = match error {
         Error::BadUri(_) | Error::HostNotFound => "check the URL",
-        Error::Timeout(_) => "see whether the server hangs; the probe goes on trying",
+        Error::Timeout(_) => "check whether the server hangs; the probe keeps trying",
         _ => "check that the server runs and listens there",
     };
     Trouble::new(format!("{url}: {error}"), remedy)

@@ -270,12 +270,12 @@ fn said(error: &Error) -> Trouble {
             1044 | 1045 | 1698 => {
                 "check --user and --password-file, and the user's host and REQUIRE"
             }
-            1142 | 1143 => "grant the user SELECT on what is read",
-            1226 | 1040 => "the server has no connection to spare; raise max_connections",
+            1142 | 1143 => "grant the user SELECT on the tables that the query reads",
+            1226 | 1040 => "the server has no free connection; raise max_connections",
             _ => "see the server's message",
         },
         Error::Io(_) | Error::Driver(_) => {
-            "check that the server runs and is reached by --socket, or --host and --port"
+            "check that the server runs, and check --socket, or --host and --port"
         }
         _ => "check that a MySQL or MariaDB server listens there",
     };

@@ -180,7 +180,7 @@ impl Postgres {
             .map(|(active, stuck)| beyond(active, self.config.parallel).max(stuck));
         let says_little = self.config.latency && self.config.query.is_none();
         let note = if hidden {
-            Some("what waits is hidden: grant pg_monitor to the user".to_owned())
+            Some("waits are hidden: grant pg_monitor to the user".to_owned())
         } else {
             says_little.then(|| CANARY_NOTE.to_owned())
         };
@@ -229,12 +229,12 @@ fn said(error: &Error) -> Trouble {
             "check --user, --password-file or --tls-cert, --sslmode and the server's pg_hba.conf"
         }
         Some("3D000") => "name a database that exists with --database",
-        Some("57P03") => "the server is starting or stopping; the probe goes on trying",
-        Some("53300") => "the server has no connection to spare; raise max_connections",
+        Some("57P03") => "the server is starting or stopping; the probe keeps trying",
+        Some("53300") => "the server has no free connection; raise max_connections",
         Some("42501") => "grant the user what the query reads",
         Some("57014") => "the query takes longer than --timeout",
         Some(_) => "see the server's message",
-        None => "check that the server runs and is reached by --host and --port",
+        None => "check that the server runs, and check --host and --port",
     };
     Trouble::new(cause, remedy)
 }

@@ -81,26 +81,25 @@ fn answer(status: u16, text: &str) -> Result<f64, Trouble> {
         ));
     }
     let data = &document["data"];
-    let sample = match data["resultType"].as_str() {
-        Some("scalar") => &data["result"],
-        Some("vector") => match data["result"].as_array().map(Vec::as_slice) {
-            Some([one]) => &one["value"],
-            Some([]) => {
-                return Err(Trouble::new(
+    let sample =
+        match data["resultType"].as_str() {
+            Some("scalar") => &data["result"],
+            Some("vector") => match data["result"].as_array().map(Vec::as_slice) {
+                Some([one]) => &one["value"],
+                Some([]) => return Err(Trouble::new(
                     "the query has no result",
-                    "see whether the target is scraped; \"or vector(0)\" gives a default",
-                ))
-            }
-            Some(many) => {
-                return Err(Trouble::new(
-                    format!("the query has {} results", many.len()),
-                    "aggregate them to one, with max() or sum()",
-                ))
-            }
-            None => &Value::Null,
-        },
-        _ => &Value::Null,
-    };
+                    "check that Prometheus scrapes the target; \"or vector(0)\" gives a default",
+                )),
+                Some(many) => {
+                    return Err(Trouble::new(
+                        format!("the query has {} results", many.len()),
+                        "aggregate them to one, with max() or sum()",
+                    ))
+                }
+                None => &Value::Null,
+            },
+            _ => &Value::Null,
+        };
     let number = sample[1].as_str().and_then(|text| text.parse::<f64>().ok());
     number.filter(|number| !number.is_nan()).ok_or_else(|| {
         Trouble::new(

@@ -227,9 +227,7 @@ fn is_loading(error: &RedisError) -> bool {
 fn said(error: &RedisError) -> Trouble {
     let remedy = match error.kind() {
         ErrorKind::AuthenticationFailed => "check --user and --password-file",
-        _ if error.is_io_error() => {
-            "check that the server runs and is reached by --host and --port"
-        }
+        _ if error.is_io_error() => "check that the server runs, and check --host and --port",
         _ if matches!(error.code(), Some("NOAUTH" | "WRONGPASS")) => {
             "give the user and the password with --user and --password-file"
         }

@@ -56,7 +56,7 @@ fn holds(server: &mut Server, ours: &Authority, make: Make<'_>, before: impl Fn(
     refused(
         measured(make, HOST, &checked),
         "does not speak TLS",
-        "turn TLS on",
+        "enable TLS",
     );
 
     ours.equip(server.dir.path(), true);
@@ -83,7 +83,7 @@ fn holds(server: &mut Server, ours: &Authority, make: Make<'_>, before: impl Fn(
     for others in [&other, &Tls::default()] {
         refused(
             measured(make, HOST, others),
-            "nobody who is trusted",
+            "no trusted authority",
             "--tls-ca",
         );
     }
@@ -109,7 +109,7 @@ fn name_or_chain(ours: &Authority, make: Make<'_>) {
     assert!(note(seen).contains("name in the server's certificate is not checked"));
     let stranger = Authority::new();
     let seen = measured(make, "localhost", &chain(&stranger));
-    refused(seen, "nobody who is trusted", "--tls-ca");
+    refused(seen, "no trusted authority", "--tls-ca");
 }
 
 fn with_certificate(ours: &Authority) -> Tls {
@@ -226,10 +226,10 @@ fn redis_is_trusted_by_its_certificate() {
     fs::write(server.path("clients"), "").unwrap();
     starts_again(&mut server, &make, &with_certificate(&ours));
     let without = measured(&make, HOST, &without_certificate(&ours));
-    refused(without, "wants a certificate", "--tls-cert");
+    refused(without, "requires a client certificate", "--tls-cert");
     let strange = Authority::new();
     let seen = measured(&make, HOST, &with_strange_certificate(&ours, &strange));
-    refused(seen, "refuses our certificate", "--tls-cert");
+    refused(seen, "rejects the client certificate", "--tls-cert");
 }
 
 #[test]

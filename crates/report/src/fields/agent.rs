@@ -106,14 +106,14 @@ pub(crate) const AGENT: &[Field] = &[
         "",
         Get::Report(|report| Some(report.writes_total as f64)),
     ),
-    plain("writes[].reason.file", "B", "Of a threshold: the page cache in it."),
-    plain("writes[].reason.non_file", "B", "Of a threshold: the other memory in it."),
+    plain("writes[].reason.file", "B", "The page cache in a threshold."),
+    plain("writes[].reason.non_file", "B", "The other memory in a threshold."),
     plain(
         "writes[].reason.of_ideal",
         "",
-        "Of a limit: the group's bandwidth over its weighted share, when it was decided.",
+        "The group's bandwidth over its weighted share when a limit was decided.",
     ),
-    plain("writes[].reason.gain", "", "Of a limit or a block weight: the gain it follows."),
+    plain("writes[].reason.gain", "", "The gain that a limit or a block weight follows."),
     plain(
         "pv",
         "",

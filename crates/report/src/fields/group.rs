@@ -62,7 +62,7 @@ pub(crate) const GROUP: &[Field] = &[
     plain(
         "groups[].name",
         "",
-        "What its owner calls it; of a pod namespace/pod, of its containers namespace/pod/container.",
+        "Its owner's name for it; namespace/pod for a pod, namespace/pod/container for a container of a pod.",
     ),
     plain("groups[].namespace", "", "Its Kubernetes namespace."),
     plain("groups[].pod", "", "Its Kubernetes pod."),
@@ -269,7 +269,7 @@ pub(crate) const GROUP: &[Field] = &[
     plain(
         "groups[].lends_bytes",
         "B",
-        "What it leaves of its share by weight to others.",
+        "Part of its share by weight that it leaves to others.",
     )
     .gauge(
         "justitia_group_lends_bytes",
@@ -279,7 +279,7 @@ pub(crate) const GROUP: &[Field] = &[
     plain(
         "groups[].borrows_bytes",
         "B",
-        "What it may use beyond its share by weight.",
+        "Page cache that it may use beyond its share by weight.",
     )
     .gauge(
         "justitia_group_borrows_bytes",
@@ -324,7 +324,7 @@ pub(crate) const GROUP: &[Field] = &[
     plain(
         "groups[].worth.more_bytes_per_s",
         "B/s",
-        "What it would no longer read from a disk with 64 MiB more page cache.",
+        "Reads from disks that 64 MiB more page cache would save.",
     )
     .gauge(
         "justitia_group_worth_more_bytes_per_second",

@@ -102,6 +102,6 @@ pub(crate) const GUARD: &[Field] = &[
     ),
     plain("guard.reservations[].bytes", "B", "Memory reserved for a group."),
     plain("guard.reservations[].left_s", "s", "Time until the reservation expires."),
-    plain("writes[].reason.reserve", "B", "Of a reclaim: memory that is to be free."),
-    plain("writes[].reason.over", "B", "Of a reclaim: page cache above the group's share."),
+    plain("writes[].reason.reserve", "B", "Memory to keep free when a reclaim was decided."),
+    plain("writes[].reason.over", "B", "Page cache above the group's share when a reclaim was decided."),
 ];

@@ -226,7 +226,7 @@ impl Tracker {
         let said = |error: &dyn fmt::Display| {
             Error::failed(
                 format!("cannot count the pages of an image: {error}"),
-                format!("free memory, or run fewer images: {MAX_IMAGES} can be counted"),
+                format!("free memory, or use fewer images: at most {MAX_IMAGES} can be counted"),
             )
         };
         let (blocks, entries) = Book::size(pages).ok_or_else(|| said(&"it is too large"))?;
@@ -287,8 +287,8 @@ impl Tracker {
         self.map("machines")
             .update(&pid.to_ne_bytes(), &none, MapFlags::ANY)
             .map_err(|error| {
-                let cause = format!("cannot count what process {pid} asks for: {error}");
-                Error::failed(cause, "1024 machines can be counted")
+                let cause = format!("cannot count the requests of process {pid}: {error}");
+                Error::failed(cause, "at most 1024 machines can be counted")
             })
     }
 
@@ -349,7 +349,7 @@ fn refused(reason: &str) -> Error {
     Error::environment(
         format!("requests for pages cannot be counted here: {reason}"),
         "run as root (CAP_BPF, CAP_PERFMON) on a kernel with BTF, Linux 6.1 or later; without it \
-         justitia vm still tells what is cached",
+         justitia vm still shows what is cached",
     )
 }
 

@@ -185,7 +185,7 @@ function showProblems(problems) {
 $("pause").addEventListener("click", () => {
   page.paused = !page.paused;
   $("pause").setAttribute("aria-pressed", String(page.paused));
-  $("pause").textContent = page.paused ? "Go on" : "Pause";
+  $("pause").textContent = page.paused ? "Resume" : "Pause";
   tellState();
 });
 $("filter").addEventListener("input", (event) => {

@@ -171,6 +171,6 @@ export function showDecisions(body, note, { decisions, names, picked, observing 
   ));
   body.replaceChildren(...rows);
   const who = picked ? ` for ${names.get(picked) ?? picked}` : "";
-  const observe = observing ? " Mode observe: nothing of this is written." : "";
+  const observe = observing ? " Mode observe: none of this is written." : "";
   note.textContent = (rows.length > 0 ? `What was written${who} and why, the newest first.` : `Nothing was written${who} in the last ten minutes.`) + observe;
 }

@@ -145,7 +145,7 @@ fn a_key_of_another_certificate_is_refused() {
         panic!("no certificate");
     };
     for (certificate, key, what) in [
-        (one.clone(), key, "do not fit"),
+        (one.clone(), key, "do not match"),
         (one, String::new(), "no key"),
         (String::new(), String::new(), "no certificate"),
     ] {

@@ -209,7 +209,7 @@ impl Analysis for Document {
             );
         }
         if let Some(why) = &self.no_spinning {
-            let _ = writeln!(text, "spinning was not looked at: {why}");
+            let _ = writeln!(text, "spinning was not traced: {why}");
         }
         if self.lost > 0 {
             let _ = writeln!(text, "{} waits found no room and are missing", self.lost);

@@ -51,7 +51,7 @@ fn a_possible_reservation_waits_for_the_next_step() {
 fn an_impossible_reservation_is_refused() {
     let board = board(Mode::Proportional, example::tick(1, 3));
     let cause = refusal(&board, "db", Bytes::mib(1 << 20));
-    assert!(cause.contains("cannot be made free"), "{cause}");
+    assert!(cause.contains("cannot be freed"), "{cause}");
     assert!(refusal(&board, "dbb", Bytes::mib(1)).contains("dbb"));
     let mut tick = example::tick(1, 3);
     let db = tick

@@ -156,5 +156,5 @@ fn a_tick_without_its_step_is_no_tick_to_record() {
     });
     let never = AtomicBool::new(false);
     let error = ticks.next::<Value>(&never).unwrap_err();
-    assert!(error.cause.contains("does not tell"), "{error}");
+    assert!(error.cause.contains("does not stream"), "{error}");
 }

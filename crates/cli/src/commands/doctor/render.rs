@@ -63,7 +63,7 @@ impl Writing {
         if let Some(more @ 1..) = open.len().checked_sub(SHOWN) {
             writeln!(self.text, "  and {more} more, in --json");
         }
-        self.wrapped("  if left so: ", "    ", check.consequence);
+        self.wrapped("  consequence: ", "    ", check.consequence);
         writeln!(self.text, "  more: {}\n", check.documentation);
     }
 
@@ -132,8 +132,8 @@ impl Writing {
         let host = &report.host;
         let kernel = host.kernel.as_deref().unwrap_or("of unknown release");
         let looked = match host.window_s {
-            Some(window) => format!("looked twice, {window:.1} s apart"),
-            None => "looked once: no rates".to_owned(),
+            Some(window) => format!("two samples, {window:.1} s apart"),
+            None => "one sample: no rates".to_owned(),
         };
         let line = format!(
             "Linux {kernel}, {} of memory, {} free, {} of swap; cgroups: {}; {looked}",

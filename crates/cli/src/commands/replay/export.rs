@@ -91,7 +91,7 @@ impl Export {
             }),
             _ => Err(Error::usage(
                 format!("unknown format {format} for {}", Path::new(path).display()),
-                "there are: csv, json",
+                "use one of: csv, json",
             )),
         }
     }
@@ -250,7 +250,7 @@ mod tests {
         let error = Export::new(&["xml".into(), path.clone()]).unwrap_err();
         assert_eq!(
             (error.exit.code(), error.remedy.as_str()),
-            (2, "there are: csv, json")
+            (2, "use one of: csv, json")
         );
         Export::new(&["json".into(), path.clone()])
             .unwrap()

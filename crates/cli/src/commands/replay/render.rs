@@ -61,7 +61,7 @@ const VERDICTS: [Column; 8] = [
 ];
 
 const OPEN_LOOP: &str = "Open loop: the recorded host does not react to these decisions; \
-bandwidth is that of then.\n";
+bandwidth stays as recorded.\n";
 
 /// The summary as text.
 pub(super) fn summary(
@@ -83,7 +83,7 @@ pub(super) fn summary(
     if summary.missed > 0 {
         writeln!(
             text,
-            "{} ticks within were missed by the recorder",
+            "the recorder missed {} ticks in between",
             summary.missed
         );
     }
@@ -124,7 +124,7 @@ pub(super) fn summary(
     text.append(&table.render(screen));
     writeln!(
         text,
-        "\n{} writes, {} then; the same plan in {} of {} ticks",
+        "\n{} writes, {} recorded; the same plan in {} of {} ticks",
         summary.writes, summary.recorded_writes, summary.same, summary.ticks
     );
     if let Some(at_s) = summary.first_difference_s {
@@ -132,8 +132,8 @@ pub(super) fn summary(
     }
     if summary.began_anew > 0 {
         text.push_str(
-            "What the policy remembered at the start is not known to this version: its first \
-             seconds may differ.\n",
+            "This version cannot read the policy's state at the start: the first seconds may \
+             differ.\n",
         );
     }
     push_curves(&mut text, summary, screen);
@@ -315,9 +315,9 @@ fn push_writes(text: &mut Page, step: &Step, screen: Screen) {
         text.append(&table.render(screen));
     }
     text.push_str(if step.same() {
-        "\nThe same plan as then.\n"
+        "\nThe same plan as recorded.\n"
     } else {
-        "\nNot the plan of then.\n"
+        "\nNot the recorded plan.\n"
     });
 }
 

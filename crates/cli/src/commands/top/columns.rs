@@ -120,7 +120,7 @@ impl Field {
                 "OF IDEAL",
                 "bandwidth over weighted share, smoothed; 1 is ideal",
             ),
-            Field::Hits => ("HIT", "pages asked for that were there"),
+            Field::Hits => ("HIT", "requested pages that were in the page cache"),
             Field::Refaults => ("REF/S", "pages evicted and read again, per second"),
             Field::Stall => (
                 "STALL",

@@ -11,19 +11,22 @@ const KEYS: [(&str, &str); 13] = [
         "select a group (also k j g G)",
     ),
     ("Enter", "open or close the pane of the selected group"),
-    ("s S, Right Left", "sort by the next column, the one before"),
-    ("r", "the other way round"),
+    (
+        "s S, Right Left",
+        "sort by the next column, the previous one",
+    ),
+    ("r", "reverse the order"),
     ("/", "only groups whose path contains a text; Esc: all"),
     ("t", "tree of the paths, or plain list"),
-    ("p, Space", "pause; what happens meanwhile is kept"),
+    ("p, Space", "pause; updates are kept meanwhile"),
     ("Ctrl-L", "draw everything again"),
-    ("Ctrl-Z", "stop in the background"),
-    ("?", "this; up and down scroll, any other key closes"),
+    ("Ctrl-Z", "suspend"),
+    ("?", "this help; up and down scroll, any other key closes"),
     ("q, Ctrl-C", "quit"),
     ("", ""),
     (
         "- is unknown",
-        "* of a knob: somebody else set it, it is theirs",
+        "* at a knob: somebody else set it, left alone",
     ),
 ];
 

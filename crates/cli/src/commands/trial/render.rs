@@ -19,7 +19,7 @@ pub(super) fn render(trial: &Trial, screen: Screen) -> Page {
     let active = trial.running_mode.filter(|mode| *mode != Mode::Observe);
     let beside = active.map_or_else(String::new, |mode| {
         format!(
-            " An agent is at work, in mode {}: this is with it.",
+            " An agent runs in mode {}: these are the figures with it.",
             word(&mode)
         )
     });
@@ -90,7 +90,9 @@ fn table(trial: &Trial) -> Table {
 /// Groups beyond their share of bandwidth, and an agent's limits.
 fn bandwidth(trial: &Trial) -> Vec<String> {
     if !trial.knows_bandwidth() {
-        return vec!["What groups read and write is not known, and so not who gets what.".into()];
+        return vec![
+            "The bandwidth of the groups is not known, so neither is who gets what.".into(),
+        ];
     }
     if trial.contended_bytes <= 0.0 {
         let nothing = "No two groups that write competed for a disk: weights had nothing to decide, and no group \

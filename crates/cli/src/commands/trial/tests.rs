@@ -182,7 +182,7 @@ fn the_recommended_next_step_depends_on_the_running_agent() {
     for (mode, words) in [
         (None, "sudo systemctl enable --now justitia"),
         (Some(Mode::Observe), "sudo systemctl reload justitia"),
-        (Some(Mode::Proportional), "at work, in mode proportional"),
+        (Some(Mode::Proportional), "runs in mode proportional"),
     ] {
         let page = next(mode);
         assert!(page.contains(words), "{mode:?}: {page}");
