@@ -431,8 +431,6 @@ const EXAMPLES: [(&str, &str); 13] = [
     ("silence", doctor::SILENCE),
 ];
 
-pub const MODES: &[&str] = &["observe", "justitia", "proportional", "memoplight"];
-pub const OBJECTIVES: &[&str] = &["fair", "strict"];
 pub const OBSERVERS: &[&str] = &["auto", "bpf", "proc"];
 
 pub fn parse_mode(word: &str) -> Result<Mode> {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::Args;
 use justitia_agent::config::{parse_interval, parse_mode, parse_objective, GLOB_REMEDY};
-use justitia_agent::config::{MODES, OBJECTIVES};
 use justitia_agent::{Error, Result, Settings};
 use justitia_discover::Glob;
+use justitia_policy::config::{Mode, Objective};
 
 /// Where to find the configuration.
 #[derive(Debug, Clone, Default, Args)]
@@ -31,10 +31,10 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "GLOB")]
     pub(crate) exclude: Vec<String>,
     /// How much of the policy is in force [default: proportional]
-    #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(MODES))]
+    #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(Mode::NAMES))]
     pub(crate) mode: Option<String>,
     /// What the feedback aims at [default: fair]
-    #[arg(long, value_name = "AIM", value_parser = PossibleValuesParser::new(OBJECTIVES))]
+    #[arg(long, value_name = "AIM", value_parser = PossibleValuesParser::new(Objective::NAMES))]
     pub(crate) objective: Option<String>,
     /// Time between two steps, 100ms to 60s [default: 1s]
     #[arg(long, value_name = "TIME")]

@@ -23,6 +23,9 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// The names in configurations and on command lines.
+    pub const NAMES: &[&str] = &["observe", "justitia", "proportional", "memoplight"];
+
     /// Whether the mode uses weights.
     pub fn knows_weights(self) -> bool {
         matches!(self, Mode::Justitia | Mode::Proportional)

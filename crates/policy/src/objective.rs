@@ -15,6 +15,9 @@ pub enum Objective {
 }
 
 impl Objective {
+    /// The names in configurations and on command lines.
+    pub const NAMES: &[&str] = &["fair", "strict"];
+
     /// Whether the feedback orders a busy group by its share of page cache. `writer`: the group is a writer.
     pub(crate) fn orders(self, writer: bool) -> bool {
         match self {

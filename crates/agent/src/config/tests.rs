@@ -19,6 +19,17 @@ fn an_empty_configuration_is_the_default() {
     assert_eq!(parse("").unwrap(), Settings::default());
 }
 
+#[test]
+fn the_lists_of_modes_and_objectives_name_every_variant() {
+    let (_, remedy) = refusal("mode = \"x\"");
+    assert_eq!(remedy, format!("use one of: {}", Mode::NAMES.join(", ")));
+    let (_, remedy) = refusal("objective = \"x\"");
+    assert_eq!(
+        remedy,
+        format!("use one of: {}", Objective::NAMES.join(", "))
+    );
+}
+
 /// A key that is commented out in the example shows its default. Lists, tables and `[weights]` have no default to
 /// show: those are examples.
 #[test]

@@ -13,8 +13,9 @@ use anyhow::Result;
 use clap::builder::PossibleValuesParser;
 use clap::Args;
 use export::Export;
-use justitia_agent::config::{parse_mode, parse_objective, MODES, OBJECTIVES};
+use justitia_agent::config::{parse_mode, parse_objective};
 use justitia_agent::{Error, Settings};
+use justitia_policy::config::{Mode, Objective};
 use justitia_record::{Item, Note, Options, Reader, Replayer, Session, Step, Summary};
 use weights::Weights;
 
@@ -46,10 +47,10 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// How much of the policy is in force [default: as recorded]
-    #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(MODES))]
+    #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(Mode::NAMES))]
     pub(crate) mode: Option<String>,
     /// What the feedback aims at [default: as recorded]
-    #[arg(long, value_name = "AIM", value_parser = PossibleValuesParser::new(OBJECTIVES))]
+    #[arg(long, value_name = "AIM", value_parser = PossibleValuesParser::new(Objective::NAMES))]
     pub(crate) objective: Option<String>,
     /// Another weight for a group, by its path or the path's last part; may be repeated
     #[arg(long, value_name = "GROUP=N")]

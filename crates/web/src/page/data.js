@@ -1,4 +1,4 @@
-// The agent's data: the history, updated by requests for new points; the last report; and the choice of
+// Data of the agent. It consists of the history, updated by requests for new points; the last report; and the choice of
 // groups for the figures.
 
 const WINDOW_MS = 600_000;
