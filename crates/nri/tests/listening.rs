@@ -194,7 +194,9 @@ fn nobody_at_the_socket_is_a_trouble_only_where_the_configuration_names_it() {
     optional.settle(LONG);
     let trouble = required.trouble().unwrap();
     assert!(
-        trouble.cause.ends_with("nri.sock: nobody listens there"),
+        trouble
+            .cause
+            .ends_with("nri.sock does not report pods: nobody listens there"),
         "{}",
         trouble.cause
     );

@@ -1,5 +1,5 @@
-// Data of the agent. It consists of the history, updated by requests for new points; the last report; and the choice of
-// groups for the figures.
+// The agent's data, which is the history (updated by requests for new points), the last report, and the choice
+// of groups for the figures.
 
 const WINDOW_MS = 600_000;
 const POINTS = 600;

@@ -281,7 +281,7 @@ mod tests {
             "  a-habit of host: no swap (because: so decided)\n",
             "  a-riddle, another-riddle: a; b; c; and 1 more\n",
             "fine: a-joy\n",
-            "1.0 GiB of memory, - free, 0 B of swap; cgroups: 12; looked twice, 1.0 s apart\n",
+            "1.0 GiB of memory, - free, 0 B of swap; cgroups: 12; two samples, 1.0 s apart\n",
             "8 found, 1 silenced, 2 could not tell\n",
         ] {
             assert!(text.contains(words), "{words}:\n{text}");
