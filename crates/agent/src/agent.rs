@@ -488,7 +488,7 @@ pub(crate) fn listener(settings: &Settings, log: &Log, patience: Duration) -> Op
         .map_err(|error| {
             log.warn(format_args!(
                 "cannot start the thread that listens for pods: {error}"
-            ))
+            ));
         })
         .ok()?;
     listener.settle(patience);
