@@ -446,7 +446,7 @@ pub(crate) const GROUP: &[Field] = &[
         "bytes",
         total!(|t| t.traffic.missed_bytes),
     ),
-    plain("groups[].total.asked_pages", "pages", "Pages that buffered reads requested; hits are these without the missed ones and those of readahead.").metric(
+    plain("groups[].total.asked_pages", "pages", "Pages that buffered reads requested: hits, misses, and pages that readahead had just fetched.").metric(
         "justitia_group_asked_pages",
         Kind::Counter,
         "pages",

@@ -2,7 +2,7 @@
 {{- if contains "justitia" .Release.Name }}{{ .Release.Name }}{{ else }}{{ .Release.Name }}-justitia{{ end }}
 {{- end }}
 
-{{- /* What never changes of a release. */ -}}
+{{- /* These labels never change in a release. */ -}}
 {{- define "justitia.selector" -}}
 app.kubernetes.io/name: justitia
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -27,7 +27,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- if has $key (list "mode" "observer") -}}
 {{- fail (printf "config: the key %s is a value of the chart; set %s instead" $key $key) -}}
 {{- else -}}
-{{- fail (printf "config: the key %s is the chart's to set; remove it (the page's place is metrics.address and metrics.port, its TLS metrics.tls)" $key) -}}
+{{- fail (printf "config: the key %s is the chart's to set; remove it (metrics.address and metrics.port set the page's address, metrics.tls its TLS)" $key) -}}
 {{- end -}}
 {{- end -}}
 mode = {{ .Values.mode | quote }}
