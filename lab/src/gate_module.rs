@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use justitia_machine::architecture::Architecture;
 use justitia_machine::error::LabError;
 use justitia_machine::headers::build_module;
 use justitia_machine::kernels::Series;
@@ -38,7 +39,14 @@ pub fn build(
         fs::write(&path, text).map_err(|error| LabError::io("write", &path, error))?;
     }
     progress(&format!("building the module {NAME} for {series}"));
-    build_module(&series.into(), source.path(), NAME, out, progress)
+    build_module(
+        Architecture::Amd64,
+        &series.into(),
+        source.path(),
+        NAME,
+        out,
+        progress,
+    )
 }
 
 #[cfg(test)]

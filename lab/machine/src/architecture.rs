@@ -24,6 +24,14 @@ impl Architecture {
         }
     }
 
+    /// What the names of Debian's compilers for it begin with.
+    pub(crate) fn compiler_prefix(self) -> &'static str {
+        match self {
+            Self::Amd64 => "x86_64-linux-gnu-",
+            Self::Arm64 => "aarch64-linux-gnu-",
+        }
+    }
+
     /// QEMU's board: it has PCI Express, which the disks need.
     pub(crate) fn board(self) -> &'static str {
         match self {

@@ -22,65 +22,91 @@ use crate::packages::{cached, keep, unpack};
 use crate::toolchain;
 use crate::tools;
 
-/// Modules are built for the host's processor.
-const ARCHITECTURE: Architecture = Architecture::Amd64;
+/// The processor of this machine, on which the build tools run.
+const HOST: Architecture = Architecture::Amd64;
 
-/// The packages in an index that hold the headers of `release`.
-fn packages_of(index: &[Package], release: &str) -> Option<Vec<Package>> {
-    let find = |name: String| index.iter().find(|package| package.name == name).cloned();
-    let abi = release.strip_suffix(&flavor(ARCHITECTURE))?;
-    // Debian 12's own kernel has one kbuild for all its ABIs, named after the series.
-    let series = abi.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
+fn find(index: &[Package], name: &str) -> Option<Package> {
+    index.iter().find(|package| package.name == name).cloned()
+}
+
+/// The packages in an index that hold the headers of `release`, which has this ABI.
+fn headers_of(index: &[Package], release: &str, abi: &str) -> Option<Vec<Package>> {
     Some(vec![
-        find(format!("linux-headers-{release}"))?,
-        find(format!("linux-headers-{abi}-common"))?,
-        find(format!("linux-kbuild-{abi}")).or_else(|| find(format!("linux-kbuild-{series}")))?,
+        find(index, &format!("linux-headers-{release}"))?,
+        find(index, &format!("linux-headers-{abi}-common"))?,
     ])
 }
 
-/// The packages of a kernel's headers, from the cache if intact. `None`: the archive has moved on to another
-/// ABI.
+/// The package in an index that holds the build tools for this ABI.
+fn kbuild_of(index: &[Package], abi: &str) -> Option<Vec<Package>> {
+    // Debian 12's own kernel has one kbuild for all its ABIs, named after the series.
+    let series = abi.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
+    let kbuild = find(index, &format!("linux-kbuild-{abi}"));
+    Some(vec![kbuild.or_else(|| {
+        find(index, &format!("linux-kbuild-{series}"))
+    })?])
+}
+
+/// The packages of a kernel's headers and of the build tools, from the cache if intact. `None`: the archive has
+/// moved on to another ABI.
 fn obtain(
     cache: &Cache,
     _lock: &CacheLock,
+    architecture: Architecture,
     series: Series,
     kernel: &Kernel,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Option<Vec<PathBuf>>, LabError> {
-    let dir = cache.path("headers").join(&kernel.release);
-    if let Some(debs) = cached(&dir) {
-        return Ok(Some(debs));
-    }
-    progress(&format!("fetching the headers of {}", kernel.release));
-    let world = World::open(cache, ARCHITECTURE, series.suites())?;
-    let mut index = world.packages_with_prefix("linux-headers-")?;
-    index.extend(world.packages_with_prefix("linux-kbuild-")?);
-    let Some(packages) = packages_of(&index, &kernel.release) else {
+    let release = &kernel.release;
+    let Some(abi) = release.strip_suffix(&flavor(architecture)) else {
         return Ok(None);
     };
-    keep(cache, &world, &packages, &dir).map(Some)
+    let mut part = |architecture, kind, name: &str, chosen: &Choice| {
+        let dir = cache.path(kind).join(name);
+        if let Some(kept) = cached(&dir) {
+            return Ok(Some(kept));
+        }
+        progress(&format!("fetching the {kind} of {name}"));
+        let world = World::open(cache, architecture, series.suites())?;
+        let index = world.packages_with_prefix(&format!("linux-{kind}-"))?;
+        let Some(packages) = chosen(&index) else {
+            return Ok(None);
+        };
+        keep(cache, &world, &packages, &dir).map(Some)
+    };
+    let headers = part(architecture, "headers", release, &|index| {
+        headers_of(index, release, abi)
+    })?;
+    let kbuild = part(HOST, "kbuild", abi, &|index| kbuild_of(index, abi))?;
+    Ok(headers
+        .zip(kbuild)
+        .map(|(headers, kbuild)| [headers, kbuild].concat()))
 }
+
+/// Chooses packages from an index.
+type Choice<'a> = dyn Fn(&[Package]) -> Option<Vec<Package>> + 'a;
 
 /// The headers of the cached kernel. If the archive no longer has them, those of the series' newest kernel,
 /// which replaces the cached one.
 fn obtain_with_kernel(
     cache: &Cache,
     lock: &CacheLock,
+    architecture: Architecture,
     series: Series,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(Kernel, Vec<PathBuf>), LabError> {
-    let kernel = kernels::obtain(cache, lock, ARCHITECTURE, series, progress)?;
-    if let Some(debs) = obtain(cache, lock, series, &kernel, progress)? {
+    let kernel = kernels::obtain(cache, lock, architecture, series, progress)?;
+    if let Some(debs) = obtain(cache, lock, architecture, series, &kernel, progress)? {
         return Ok((kernel, debs));
     }
     progress(&format!(
         "the archive has no headers of {} any more",
         kernel.release
     ));
-    let old = cache.path("kernels").join(series.name());
+    let old = cache.path("kernels").join(architecture.name(series.name()));
     fs::remove_dir_all(&old).map_err(|error| LabError::io("remove", &old, error))?;
-    let kernel = kernels::obtain(cache, lock, ARCHITECTURE, series, progress)?;
-    let debs = obtain(cache, lock, series, &kernel, progress)?.ok_or_else(|| {
+    let kernel = kernels::obtain(cache, lock, architecture, series, progress)?;
+    let debs = obtain(cache, lock, architecture, series, &kernel, progress)?.ok_or_else(|| {
         LabError::environment(
             format!("the archive has {} without its headers", kernel.release),
             "try again when the archive is complete",
@@ -95,6 +121,7 @@ fn obtain_with_kernel(
 /// Environment: the headers or the suite's compiler cannot be obtained or do not run here. Failed: the
 /// compiler rejects the sources; the cause contains its messages.
 pub fn build_module(
+    architecture: Architecture,
     wanted: &Wanted,
     source: &Path,
     name: &str,
@@ -109,13 +136,21 @@ pub fn build_module(
     copy_sources(source, &work)?;
     let (kernel, mut command) = match wanted {
         Wanted::Series(series) => {
-            let (kernel, debs) = obtain_with_kernel(&cache, &lock, *series, progress)?;
-            let make = make_with(&cache, *series, &kernel, &debs, &tree, &work, progress)?;
+            let (kernel, debs) =
+                obtain_with_kernel(&cache, &lock, architecture, *series, progress)?;
+            let unpacked = Unpacked {
+                architecture,
+                series: *series,
+                kernel: &kernel,
+                debs: &debs,
+                tree: &tree,
+            };
+            let make = unpacked.make(&cache, &work, progress)?;
             (kernel, make)
         }
         Wanted::Built(headers) => {
-            let kernel = wanted.obtain(&cache, &lock, ARCHITECTURE, progress)?;
-            (kernel, make_here(headers, &work)?)
+            let kernel = wanted.obtain(&cache, &lock, architecture, progress)?;
+            (kernel, make_here(architecture, headers, &work)?)
         }
     };
     // The rest needs no lock: it works on this run's own files.
@@ -139,35 +174,55 @@ pub fn build_module(
     Ok(target)
 }
 
-/// `make` with the headers of these packages, which it unpacks into `tree`.
-fn make_with(
-    cache: &Cache,
+/// Headers and build tools of a kernel, to be unpacked into a tree.
+struct Unpacked<'a> {
+    architecture: Architecture,
     series: Series,
-    kernel: &Kernel,
-    debs: &[PathBuf],
-    tree: &Path,
-    work: &Path,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Command, LabError> {
-    for deb in debs {
-        unpack(deb, tree)?;
-    }
-    let headers = tree
-        .join("usr/src")
-        .join(format!("linux-headers-{}", kernel.release));
-    if runs_here(&headers)? {
-        turn_to(&headers.join("Makefile"), tree)?;
-        return make_here(&headers, work);
-    }
-    toolchain::install(cache, series, &headers, debs, tree, progress)?;
-    let inside = |path: &Path| Path::new("/").join(path.strip_prefix(tree).unwrap_or(path));
-    toolchain::make(tree, &make_arguments(&inside(&headers), &inside(work)))
+    kernel: &'a Kernel,
+    debs: &'a [PathBuf],
+    tree: &'a Path,
 }
 
-/// `make` with this machine's compiler.
-fn make_here(headers: &Path, work: &Path) -> Result<Command, LabError> {
+impl Unpacked<'_> {
+    /// `make` with them.
+    fn make(
+        &self,
+        cache: &Cache,
+        work: &Path,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Command, LabError> {
+        for deb in self.debs {
+            unpack(deb, self.tree)?;
+        }
+        let headers = self
+            .tree
+            .join("usr/src")
+            .join(format!("linux-headers-{}", self.kernel.release));
+        if runs_here(self.architecture, &headers)? {
+            turn_to(&headers.join("Makefile"), self.tree)?;
+            return make_here(self.architecture, &headers, work);
+        }
+        if self.architecture != HOST {
+            return Err(LabError::environment(
+                format!(
+                    "this machine has no cross compiler for {}",
+                    self.kernel.release
+                ),
+                "run scripts/setup --arm64, or choose a kernel of this machine's release",
+            ));
+        }
+        toolchain::install(cache, self.series, &headers, self.debs, self.tree, progress)?;
+        let inside =
+            |path: &Path| Path::new("/").join(path.strip_prefix(self.tree).unwrap_or(path));
+        let arguments = make_arguments(self.architecture, &inside(&headers), &inside(work));
+        toolchain::make(self.tree, &arguments)
+    }
+}
+
+/// `make` with this machine's compilers.
+fn make_here(architecture: Architecture, headers: &Path, work: &Path) -> Result<Command, LabError> {
     let mut make = Command::new(tools::find("make")?);
-    make.args(make_arguments(headers, work));
+    make.args(make_arguments(architecture, headers, work));
     Ok(make)
 }
 
@@ -180,8 +235,8 @@ fn turn_to(makefile: &Path, tree: &Path) -> Result<(), LabError> {
 }
 
 /// Arguments of `make`.
-fn make_arguments(headers: &Path, work: &Path) -> Vec<String> {
-    vec![
+fn make_arguments(architecture: Architecture, headers: &Path, work: &Path) -> Vec<String> {
+    let mut arguments = vec![
         "--silent".to_owned(),
         "-C".to_owned(),
         headers.display().to_string(),
@@ -189,12 +244,17 @@ fn make_arguments(headers: &Path, work: &Path) -> Vec<String> {
         // The module's types are for BPF programs only, and generating them needs another program (pahole).
         "CONFIG_DEBUG_INFO_BTF_MODULES=".to_owned(),
         "modules".to_owned(),
-    ]
+    ];
+    if architecture != HOST {
+        arguments.push(format!("ARCH={}", architecture.debian()));
+        arguments.push(format!("CROSS_COMPILE={}", architecture.compiler_prefix()));
+    }
+    arguments
 }
 
 /// Whether the suite's build tools run on this machine, and the kernel's compiler is installed.
-fn runs_here(headers: &Path) -> Result<bool, LabError> {
-    if !toolchain::is_here(headers) {
+fn runs_here(architecture: Architecture, headers: &Path) -> Result<bool, LabError> {
+    if !toolchain::is_here(architecture, headers) {
         return Ok(false);
     }
     let modpost = headers.join("scripts/mod/modpost");
@@ -235,8 +295,9 @@ mod tests {
         names.iter().map(package).collect()
     }
 
-    fn names(index: &[Package], release: &str) -> Option<Vec<String>> {
-        packages_of(index, release).map(|list| list.into_iter().map(|p| p.name).collect())
+    fn names(packages: Option<Vec<Package>>) -> Vec<String> {
+        let packages = packages.into_iter().flatten();
+        packages.map(|package| package.name).collect()
     }
 
     #[test]
@@ -248,26 +309,22 @@ mod tests {
             "linux-kbuild-6.12.96+deb12",
             "linux-kbuild-6.12.95+deb12",
         ]);
-        let expected = [
-            "linux-headers-6.12.95+deb12-cloud-amd64",
-            "linux-headers-6.12.95+deb12-common",
-            "linux-kbuild-6.12.95+deb12",
-        ];
+        let headers = |abi| names(headers_of(&index, &format!("{abi}-cloud-amd64"), abi));
         assert_eq!(
-            names(&index, "6.12.95+deb12-cloud-amd64").unwrap(),
-            expected
+            headers("6.12.95+deb12"),
+            [
+                "linux-headers-6.12.95+deb12-cloud-amd64",
+                "linux-headers-6.12.95+deb12-common"
+            ]
         );
-        assert_eq!(names(&index, "6.12.97+deb12-cloud-amd64"), None);
+        assert!(headers("6.12.97+deb12").is_empty());
+        let kbuild = names(kbuild_of(&index, "6.12.95+deb12"));
+        assert_eq!(kbuild, ["linux-kbuild-6.12.95+deb12"]);
     }
 
     #[test]
     fn one_kbuild_serves_all_abis_of_debian_12s_own_kernel() {
-        let index = index(&[
-            "linux-headers-6.1.0-56-cloud-amd64",
-            "linux-headers-6.1.0-56-common",
-            "linux-kbuild-6.1",
-        ]);
-        let found = names(&index, "6.1.0-56-cloud-amd64").unwrap();
-        assert_eq!(found[2], "linux-kbuild-6.1");
+        let index = index(&["linux-kbuild-6.1"]);
+        assert_eq!(names(kbuild_of(&index, "6.1.0-56")), ["linux-kbuild-6.1"]);
     }
 }

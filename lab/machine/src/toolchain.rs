@@ -35,9 +35,10 @@ const ENTER: &str = "mount --rbind /dev \"$0/dev\" && mount --rbind /proc \"$0/p
      exec chroot \"$0\" /usr/bin/env -i PATH=/usr/bin \"$@\"";
 
 /// Whether the compiler that the headers name is installed; true if they name none.
-pub(crate) fn is_here(headers: &Path) -> bool {
+pub(crate) fn is_here(architecture: Architecture, headers: &Path) -> bool {
     let text = fs::read_to_string(headers.join(".kernelvariables")).unwrap_or_default();
-    compiler(&text).is_none_or(|name| tools::find(&format!("x86_64-linux-gnu-{name}")).is_ok())
+    let prefix = architecture.compiler_prefix();
+    compiler(&text).is_none_or(|name| tools::find(&format!("{prefix}{name}")).is_ok())
 }
 
 /// Unpacks the suite's compiler and tools into `tree`, beside the unpacked `headers`.

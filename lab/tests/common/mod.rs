@@ -58,19 +58,23 @@ file_system() { # DEVICE DIRECTORY
 }
 # As lab/src/guest/memory_disk.rs makes it for experiments, with the same settings. Says which device it is.
 null_disk() { # NAME MB MB_PER_S
-    local dir=/sys/kernel/config/nullb/$1 there=(/sys/block/nullb*) disk setting
+    local dir=/sys/kernel/config/nullb/$1 there=(/sys/block/nullb*) disk
     mkdir $dir || give_up "null_blk makes no disk"
-    for setting in size=$2 blocksize=4096 memory_backed=1 mbps=$3 irqmode=2 completion_nsec=100000 \
-        hw_queue_depth=64 power=1; do
-        echo "${setting#*=}" >"$dir/${setting%%=*}" || give_up "null_blk refuses $setting"
-    done
+    null_set $dir size=$2 blocksize=4096 memory_backed=1 power=1
     # Its name changed over time: what was not there before is it.
     for disk in /sys/block/nullb* /sys/block/$1; do
         [[ -e $disk && " ${there[*]} " != *" $disk "* ]] && made=/dev/${disk##*/}
     done
+    dd if=/dev/zero of="$made" bs=1M count=$2 oflag=direct status=none || give_up "no disk of memory"
+    null_set $dir power=0 mbps=$3 irqmode=2 completion_nsec=100000 hw_queue_depth=64 power=1
     # The driver has a budget for each 20 ms (mb_per_tick); a larger request would never be served.
     if (($3 * 50 < 1280)); then echo $(($3 < 4 ? 16 : 64)) >/sys/block/${made#/dev/}/queue/max_sectors_kb; fi
-    dd if=/dev/zero of="$made" bs=1M count=$2 oflag=direct status=none || give_up "no disk of memory"
+}
+null_set() { # DIRECTORY ATTRIBUTE=VALUE...
+    local setting
+    for setting in "${@:2}"; do
+        echo "${setting#*=}" >"$1/${setting%%=*}" || give_up "null_blk refuses $setting"
+    done
 }
 memory_disk() { # MB MB_PER_S
     mount -t configfs none /sys/kernel/config

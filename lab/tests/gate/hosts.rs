@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use justitia_machine::architecture::Architecture;
 use justitia_machine::headers::build_module;
 use justitia_machine::kernels::{Series, Wanted};
 
@@ -212,7 +213,15 @@ fn with_delays(kernel: &Wanted, dir: &Path) -> PathBuf {
     let text = fs::read_to_string(&kbuild).unwrap();
     fs::write(&kbuild, format!("{text}ccflags-y += -DJUSTITIA_TEST\n")).unwrap();
     let progress = &mut |line: &str| eprintln!("{line}");
-    build_module(kernel, &source, "justitia", dir, progress).unwrap()
+    build_module(
+        Architecture::Amd64,
+        kernel,
+        &source,
+        "justitia",
+        dir,
+        progress,
+    )
+    .unwrap()
 }
 
 fn sum(rates: &[f64]) -> f64 {

@@ -19,6 +19,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{machine, on_its_own_clock, report_of, PROLOGUE};
+use justitia_machine::architecture::Architecture;
 use justitia_machine::headers::build_module;
 use justitia_machine::kernels::{Series, Wanted};
 use justitia_machine::qemu::Clock;
@@ -178,9 +179,18 @@ fn module_dir() -> PathBuf {
 }
 
 /// A program of `kmod/tests/guest`, linked statically.
-fn compiled(name: &str, dir: &Path) -> PathBuf {
+fn compiled(architecture: Architecture, name: &str, dir: &Path) -> PathBuf {
     let out = dir.join(name);
-    let status = Command::new("cc")
+    let mut compiler = match architecture {
+        Architecture::Amd64 => Command::new("cc"),
+        Architecture::Arm64 => {
+            // Installs the compiler first.
+            let mut command = Command::new(module_dir().join("../scripts/arm64"));
+            command.arg("aarch64-linux-gnu-gcc");
+            command
+        }
+    };
+    let status = compiler
         .args(["-static", "-O2", "-Wall", "-Wextra", "-pthread", "-o"])
         .arg(&out)
         .arg(module_dir().join(format!("tests/guest/{name}.c")))
@@ -197,15 +207,29 @@ fn own_kernel() -> Option<Wanted> {
 
 /// A guest that runs this program after [`COMMON`]; the report is its output, and the kernel's complaints.
 fn spec(series: Series, script: &str, dir: &Path) -> VmSpec {
+    spec_on(Architecture::Amd64, series, script, dir)
+}
+
+fn spec_on(architecture: Architecture, series: Series, script: &str, dir: &Path) -> VmSpec {
     let script = format!("{PROLOGUE}{COMMON}{{\n{script}complaints\n}} 2>&1 | report\n");
     let mut spec = machine(series, &script, dir);
     if let Some(kernel) = own_kernel() {
         spec.kernel = kernel;
     }
+    spec.architecture = architecture;
+    let programs = ["gatectl", "writer"].map(|name| compiled(architecture, name, dir));
     let progress = &mut |line: &str| eprintln!("{line}");
-    let module = build_module(&spec.kernel, &module_dir(), "justitia", dir, progress).unwrap();
-    spec.binaries
-        .extend([module, compiled("gatectl", dir), compiled("writer", dir)]);
+    let kernel = &spec.kernel;
+    let module = build_module(
+        architecture,
+        kernel,
+        &module_dir(),
+        "justitia",
+        dir,
+        progress,
+    );
+    spec.binaries.push(module.unwrap());
+    spec.binaries.extend(programs);
     spec.memory_bytes = 768 << 20;
     // With room for a second disk.
     on_its_own_clock(&mut spec, 1280 + 256);
@@ -258,10 +282,11 @@ fn variation(rates: &[f64]) -> f64 {
 }
 
 /// Runs [`FUNCTIONS`], and `more` after it; returns the report.
-fn the_gate_works(series: Series, more: &str) -> String {
+fn the_gate_works(architecture: Architecture, series: Series, more: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     let script = format!("{FUNCTIONS}{more}");
-    let (_, report) = report_of(&spec(series, &script, dir.path()), "");
+    let spec = spec_on(architecture, series, &script, dir.path());
+    let (_, report) = report_of(&spec, "");
     println!("{report}");
     let open = |begins: &str, reason: u32| {
         let text = line(&report, begins);
@@ -293,7 +318,7 @@ fn the_gate_works(series: Series, more: &str) -> String {
 #[test]
 #[ignore = "boots a virtual machine"]
 fn the_gate_orders_opens_and_goes_and_waiting_tasks_are_free_to_end_on_6_12() {
-    let report = the_gate_works(Series::V6_12, DISTURBANCES);
+    let report = the_gate_works(Architecture::Amd64, Series::V6_12, DISTURBANCES);
     for what in ["frozen after: ", "removed after: "] {
         let seconds: u32 = line(&report, what).parse().unwrap();
         assert!(seconds < 10, "{report}");
@@ -305,13 +330,19 @@ fn the_gate_orders_opens_and_goes_and_waiting_tasks_are_free_to_end_on_6_12() {
 #[test]
 #[ignore = "boots a virtual machine"]
 fn the_gate_orders_opens_and_goes_on_7_2() {
-    the_gate_works(Series::V7_2, "");
+    the_gate_works(Architecture::Amd64, Series::V7_2, "");
 }
 
 #[test]
 #[ignore = "boots a virtual machine"]
 fn the_gate_orders_opens_and_goes_on_6_1() {
-    the_gate_works(Series::V6_1, "");
+    the_gate_works(Architecture::Amd64, Series::V6_1, "");
+}
+
+#[test]
+#[ignore = "builds for another processor and boots it"]
+fn the_gate_orders_opens_and_goes_on_arm64() {
+    the_gate_works(Architecture::Arm64, Series::V6_12, "");
 }
 
 /// Builds on this machine with another release's compiler, from packages. For the other kernels, the tests
@@ -323,6 +354,7 @@ fn the_module_builds_for_the_newest_kernel() {
     let progress = &mut |line: &str| eprintln!("{line}");
     let [.., newest] = Series::ALL;
     let built = build_module(
+        Architecture::Amd64,
         &newest.into(),
         &module_dir(),
         "justitia",

@@ -36,8 +36,15 @@ fn a_kernel_that_looks_for_errors_reports_those_made_on_purpose() {
     let mut spec = spec(Series::V6_12, SCRIPT, dir.path());
     let source = module_dir().join("tests/mistakes");
     let progress = &mut |line: &str| eprintln!("{line}");
-    let mistakes = build_module(&kernel, &source, "mistakes", dir.path(), progress).unwrap();
-    spec.binaries.push(mistakes);
+    let mistakes = build_module(
+        spec.architecture,
+        &kernel,
+        &source,
+        "mistakes",
+        dir.path(),
+        progress,
+    );
+    spec.binaries.push(mistakes.unwrap());
     let (_, report) = report_of(&spec, "");
     println!("{report}");
     for (what, said) in MISTAKES {
