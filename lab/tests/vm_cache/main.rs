@@ -159,7 +159,7 @@ impl ImageCache {
         let mut first = String::new();
         let stdout = child.stdout.take().unwrap();
         BufReader::new(stdout).read_line(&mut first).unwrap();
-        assert!(first.starts_with("looking after"), "{first}");
+        assert!(first.starts_with("managing the cache of"), "{first}");
         ImageCache(child)
     }
 }
