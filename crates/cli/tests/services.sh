@@ -43,14 +43,18 @@ prior() {
     [ "$high" = max ] || [ "$low" = 0 ]
 }
 in_force() { ! prior; }
-# Polls the knobs of light. Prints the number of polls, and of those in which a knob had its prior value.
+# Polls the knobs of light. Prints the number of polls, and of those in which a knob had its prior value, and the
+# last of these.
 watch() {
-    local times=0 seen=0
+    local times=0 seen=0 last=
     while [ -e /run/watching ]; do
-        if prior; then seen=$((seen + 1)); fi
         times=$((times + 1))
+        if prior; then
+            seen=$((seen + 1))
+            last=", the last was look $times: $(cat $light/memory.low $light/memory.high | tr '\n' ' ')"
+        fi
     done
-    echo "$1: prior values seen $seen times ($times looks)"
+    echo "$1: prior values seen $seen times ($times looks$last)"
 }
 watched() { # NAME COMMAND...
     wait_for 60 in_force

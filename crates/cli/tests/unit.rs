@@ -104,18 +104,18 @@ is_active() { [ "$(show ActiveState)" = active ]; }
         [ "$first" -gt 1 ] && kill -KILL "$first" || echo "FAILED: no process to kill"
     }
     went_on() { grep -c 'continues from the previous agent' /run/justitia.log; }
-    # Until the next agent has what was left, and before its first step.
-    kill_until_taken() {
+    # Until the next agent has what was left. Its second step decides anew, and may lift a limit.
+    until_taken() { # COMMAND...
         local before
         before=$(went_on)
-        kill_it
+        "$@"
         for i in $(seq 600); do [ "$(went_on)" = "$before" ] || break; sleep 0.1; done
     }
-    watched restart systemctl restart justitia
-    again && echo "restarted by hand"
+    watched restart until_taken systemctl --no-block restart justitia
+    wait_for 30 again && echo "restarted by hand"
     # What a killed agent leaves was saved within ten seconds.
     sleep 11
-    watched kill kill_until_taken
+    watched kill until_taken kill_it
     wait_for 30 again
     echo "restarted: $(show NRestarts)"
     echo "went on: $(went_on)"
