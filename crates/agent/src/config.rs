@@ -84,7 +84,7 @@ pub const STATE_DIR: &str = "/run/justitia";
 /// The configuration file that is read if it exists and no other is named.
 pub const CONFIG_FILE: &str = "/etc/justitia.toml";
 
-/// What counts the traffic.
+/// The source of the traffic counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Observing {
@@ -110,7 +110,7 @@ pub struct Settings {
     pub manage_also: Vec<String>,
     /// Globs of cgroups to leave alone.
     pub exclude: Vec<String>,
-    /// What counts the traffic.
+    /// The source of the traffic counts.
     pub observer: Observing,
     /// How long a declared color counts while it does not change.
     pub color_ttl: Duration,

@@ -129,9 +129,9 @@ pub enum Answer {
     },
     /// The request was not understood, or was refused.
     Error {
-        /// What was wrong.
+        /// The problem.
         cause: String,
-        /// What to do about it.
+        /// The remedy.
         remedy: String,
     },
 }

@@ -10,7 +10,7 @@ use crate::config::Observing;
 use crate::error::{Error, Result};
 use crate::log::Log;
 
-/// What is lost without BPF.
+/// Losses without BPF.
 const COST: &str =
     "bytes include pipes and sockets, not mapped files; hits, misses, evictions and \
                     time in reclaim are not counted; the worth of page cache is not known";

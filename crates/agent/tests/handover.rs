@@ -215,7 +215,7 @@ fn an_agent_without_handover_saves_no_state_for_the_next_one() {
     assert_eq!(load.knobs(), before);
 }
 
-/// What happens to the saved state.
+/// The fate of the saved state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Damage {
     None,

@@ -106,7 +106,7 @@ impl Error {
         matches!(self, Error::Gone { .. })
     }
 
-    /// What to do about it, one line.
+    /// The remedy, in one line.
     pub fn remedy(&self) -> &'static str {
         match self {
             Error::Gone { .. } => "ignore it; a new group with the same path is another group",
@@ -178,12 +178,12 @@ pub enum MountError {
 }
 
 impl MountError {
-    /// What is wrong, one line.
+    /// The problem, in one line.
     pub fn cause(&self) -> String {
         self.to_string()
     }
 
-    /// What to do about it, one line.
+    /// The remedy, in one line.
     pub fn remedy(&self) -> &'static str {
         match self {
             MountError::NoCgroup2 => {

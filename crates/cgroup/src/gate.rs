@@ -109,7 +109,7 @@ pub enum GateError {
 }
 
 impl GateError {
-    /// What to do about it, one line.
+    /// The remedy, in one line.
     pub fn remedy(&self) -> &'static str {
         match self {
             GateError::Absent => {

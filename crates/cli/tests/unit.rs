@@ -111,8 +111,8 @@ is_active() { [ "$(show ActiveState)" = active ]; }
         "$@"
         for i in $(seq 600); do [ "$(went_on)" = "$before" ] || break; sleep 0.1; done
     }
-    watched restart until_taken systemctl --no-block restart justitia
-    wait_for 30 again && echo "restarted by hand"
+    watched restart systemctl restart justitia
+    again && echo "restarted by hand"
     # What a killed agent leaves was saved within ten seconds.
     sleep 11
     watched kill until_taken kill_it

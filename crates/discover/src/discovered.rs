@@ -28,9 +28,9 @@ pub struct DiscoverConfig {
 pub struct Trouble {
     /// The cgroup that it concerns, if any.
     pub group: Option<String>,
-    /// What is wrong, one line.
+    /// The problem, in one line.
     pub cause: String,
-    /// What to do about it, one line.
+    /// The remedy, in one line.
     pub remedy: &'static str,
 }
 

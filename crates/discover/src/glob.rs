@@ -15,7 +15,7 @@ pub struct Glob {
 #[error("glob {glob:?}: {why}")]
 pub struct GlobError {
     pub glob: String,
-    /// What is wrong with the pattern.
+    /// The error in the pattern.
     pub why: &'static str,
 }
 

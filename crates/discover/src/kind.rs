@@ -1,4 +1,4 @@
-//! What a cgroup is, by the names that runtimes and systemd give.
+//! Kinds of cgroups, told by the names that runtimes and systemd give.
 //!
 //! | runtime | cgroup |
 //! |---|---|
@@ -19,7 +19,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a managed group is.
+/// Kind of a managed group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -45,7 +45,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What the name of a path tells.
+/// Facts that the last part of a path tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     pub kind: Kind,

@@ -123,7 +123,7 @@ impl Qos {
     }
 }
 
-/// What is known of a pod, besides its cgroup.
+/// Facts about a pod, besides its cgroup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pod {
     pub namespace: String,
@@ -252,14 +252,14 @@ impl Pods {
     }
 }
 
-/// What Kubernetes knows of a group.
+/// Facts about a group from Kubernetes.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     pub(crate) names: Option<PodNames>,
     pub(crate) stated: Stated,
 }
 
-/// What is known of a group in the kubelet's tree. The first of `sources` that knows the pod counts.
+/// Facts about a group in the kubelet's tree. The first of `sources` that knows the pod counts.
 pub(crate) fn known(config: &KubernetesConfig, sources: [&Pods; 2], path: &str) -> Known {
     let above = path.rsplit_once('/').map_or("", |(above, _)| above);
     match kind::of_path(path) {

@@ -12,7 +12,7 @@ use justitia_policy::units::Weight;
 use crate::oci::Record;
 use crate::Glob;
 
-/// What knobs held before an agent wrote to them.
+/// Values of knobs before an agent wrote to them.
 pub type Priors = BTreeMap<(GroupId, Knob), Value>;
 
 /// Who may state the weight of a group, by where the group lies.

@@ -1,4 +1,4 @@
-//! What is known from the runtime's calls, and the answer to each call. Pure.
+//! State known from the runtime's calls, and the answer to each call. Pure.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const LONGEST_ID: usize = 128;
 /// gRPC's code for a method that does not exist.
 const UNIMPLEMENTED: i32 = 12;
 
-/// What is known so far.
+/// The state known so far.
 #[derive(Debug, Default)]
 pub struct Told {
     now: Lists,

@@ -42,7 +42,7 @@ struct Debt {
     left: u8,
 }
 
-/// What parents owe.
+/// Bytes that parents owe.
 #[derive(Debug, Default)]
 pub(crate) struct Debts(Vec<Debt>);
 

@@ -37,7 +37,7 @@ fn is_list_of(listed: &[GroupId], groups: &[Watched<'_>]) -> bool {
     listed.len() == groups.len() && pairs.all(|(id, watched)| *id == watched.group.id())
 }
 
-/// What a source counted of one group.
+/// Counts of one group by a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sample {
     /// Application-level bytes.

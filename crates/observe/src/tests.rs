@@ -1,4 +1,4 @@
-//! What a traffic source promises, on a fake host.
+//! Promises of a traffic source, on a fake host.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -268,7 +268,7 @@ fn a_forgotten_group_starts_anew() {
     assert_eq!(host.read_and_written().1, Some(0));
 }
 
-/// What can happen to a process.
+/// Events of a process.
 #[derive(Debug, Clone)]
 enum Happens {
     Write(u64),

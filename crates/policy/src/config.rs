@@ -50,7 +50,7 @@ pub struct Config {
     pub guard: GuardConfig,
 }
 
-/// What a mode may do, resolved once per step.
+/// Capabilities of a mode, resolved once per step.
 #[derive(Debug, Clone, Copy)]
 #[expect(
     clippy::struct_excessive_bools,

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the feedback aims at.
+/// The aim of the feedback.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Objective {

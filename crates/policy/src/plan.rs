@@ -121,7 +121,7 @@ pub struct Write {
     pub group: GroupId,
     /// Its file.
     pub knob: Knob,
-    /// What to write.
+    /// The value to write.
     pub value: Value,
     /// Why.
     pub reason: Reason,

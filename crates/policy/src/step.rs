@@ -39,7 +39,7 @@ use crate::writes;
 /// starts from a state only if its version is the same.
 pub const STATE_VERSION: u32 = 2;
 
-/// What the policy remembers from one step to the next.
+/// State of the policy from one step to the next.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {

@@ -16,7 +16,7 @@ use crate::targets::Target;
 /// Makes an unconnected target for a new thread.
 pub type Open = Arc<dyn Fn() -> Box<dyn Target> + Send + Sync>;
 
-/// What wakes the loop.
+/// Events that wake the loop.
 #[derive(Debug)]
 pub enum Event {
     /// A measurement came to an end.

@@ -18,9 +18,9 @@ pub enum Kind {
 #[derive(Debug, thiserror::Error)]
 #[error("{cause}")]
 pub struct Error {
-    /// What is wrong, with the path.
+    /// The problem, with the path.
     pub cause: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
     pub kind: Kind,
 }

@@ -8,13 +8,13 @@ pub enum Error {
     #[error("{cause}")]
     Environment {
         cause: String,
-        /// What the operator can do, in one line.
+        /// The remedy, in one line.
         remedy: String,
     },
     #[error("{cause}")]
     Failed {
         cause: String,
-        /// What the operator can do, in one line.
+        /// The remedy, in one line.
         remedy: String,
     },
 }

@@ -24,7 +24,7 @@ impl Architecture {
         }
     }
 
-    /// What the names of Debian's compilers for it begin with.
+    /// Prefix of the names of Debian's compilers for it.
     pub(crate) fn compiler_prefix(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64-linux-gnu-",

@@ -40,7 +40,7 @@ const INIT_IS_UP: &str = "lab-init: up";
 /// A guest that does not reach its init on KVM within this time does not run on KVM.
 const KVM_PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What to boot.
+/// The machine to boot.
 #[derive(Debug, Clone)]
 pub struct VmSpec {
     pub architecture: Architecture,

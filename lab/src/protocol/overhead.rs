@@ -42,7 +42,7 @@ impl OverheadLoad {
     }
 }
 
-/// Who observes the load.
+/// The observer of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Observing {

@@ -43,7 +43,7 @@ pub fn unified_group(text: &[u8]) -> Option<String> {
         .then(|| String::from_utf8_lossy(path).into_owned())
 }
 
-/// What identifies a process in `/proc/PID/stat`.
+/// Identity of a process, from `/proc/PID/stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessStat {
     /// Field 4.

@@ -1,4 +1,4 @@
-//! What a scan promises, on a fake host with imitated runtime directories.
+//! Promises of a scan, on a fake host with imitated runtime directories.
 
 use std::path::Path;
 use std::sync::Arc;

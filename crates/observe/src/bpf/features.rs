@@ -31,7 +31,7 @@ pub struct Feature {
     /// Its name: `btf`, `bpf`, `tracing`, `fentry`, or that of a function or tracepoint.
     pub name: &'static str,
     pub answer: Answer,
-    /// What its absence costs, in one line.
+    /// The cost of its absence, in one line.
     pub needed_for: &'static str,
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn forget_said() {
     SAID.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
-/// What libbpf said, including the verifier's log.
+/// Messages of libbpf, including the verifier's log.
 pub(crate) fn said() -> String {
     SAID.lock()
         .unwrap_or_else(PoisonError::into_inner)

@@ -61,7 +61,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What to do about it, in one line.
+    /// The remedy, in one line.
     pub fn remedy(&self) -> &'static str {
         match self {
             Error::Missing(_) => {

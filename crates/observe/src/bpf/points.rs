@@ -20,7 +20,7 @@ pub(crate) struct Point {
     pub(crate) programs: &'static [&'static str],
     /// The fentry tier cannot do without it.
     pub(crate) required: bool,
-    /// What its absence costs.
+    /// The cost of its absence.
     pub(crate) cost: &'static str,
     /// A function that tells the same at less cost, where programs can attach to it.
     pub(crate) cheaper: Option<&'static str>,

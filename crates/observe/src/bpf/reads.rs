@@ -53,7 +53,7 @@ const PRICE: Duration = Duration::from_nanos(400);
 /// Bounds on the measured cost.
 const PRICES: (Duration, Duration) = (Duration::from_nanos(50), Duration::from_micros(2));
 
-/// What the thread and the observer share.
+/// State shared by the thread and the observer.
 struct Common {
     object: Arc<Object>,
     counters: Arc<CounterMemory>,

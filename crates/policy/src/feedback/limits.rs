@@ -1,4 +1,4 @@
-//! What `memory.high` may and may not do to a group.
+//! Rules for `memory.high` of a group.
 //!
 //! Floors: a limit never cuts anonymous, kernel or shared memory, nor mapped page cache (code). A group
 //! cannot raise its own floor beyond its share of memory by weight: mapped page cache above that share, and

@@ -1,4 +1,4 @@
-//! What color a measurement has.
+//! Colors of measurements.
 
 use super::*;
 use proptest::prelude::*;

@@ -41,7 +41,7 @@ pub(crate) struct App {
     pub(crate) theme: Theme,
 }
 
-/// What the loop has to do after a key.
+/// The action of the loop after a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Draw,
