@@ -10,7 +10,7 @@ use justitia_discover::RuntimeDirs;
 use justitia_nri::Listener;
 use justitia_observe::TrafficSource;
 use justitia_policy::config::Mode;
-use justitia_policy::plan::{Knob, Value};
+use justitia_policy::plan::{Finding, Knob, Value};
 use justitia_policy::snapshot::{Group, OperatorLimits, Reservation, Snapshot, WeightSource};
 
 use crate::apply::{Applier, Writers};
@@ -26,6 +26,7 @@ use crate::reserve::{Asked, Reservations};
 use crate::restore::{restore, Restored};
 use crate::socket::{Board, Step};
 use crate::status::{source_words, Priors, Problem, Setup, Tick};
+use crate::watch::Told;
 
 pub struct Agent {
     fs: Fs,
@@ -47,6 +48,7 @@ pub struct Agent {
     reservations: Reservations,
     /// The last request over the socket; it overrides the configuration.
     gate_asked: Option<bool>,
+    told: Told,
     /// When the state for the next agent was last saved, since this boot.
     saved_at: Duration,
 }
@@ -117,6 +119,7 @@ impl Agent {
             unsure: false,
             reservations: Reservations::default(),
             gate_asked: None,
+            told: Told::default(),
             saved_at: now,
         };
         if let Some(left) = left {
@@ -280,10 +283,7 @@ impl Agent {
         }
         problems.extend(self.applier.gate().apply(&plan.gate, &self.log));
         self.pace.learn(&plan, writes, &self.observer);
-        for problem in &problems {
-            self.log
-                .warn_once(format_args!("{}; {}", problem.cause, problem.remedy));
-        }
+        self.tell(&problems, if writes { &plan.watch } else { &[] });
         let took = began.elapsed();
         self.longest = self.longest.max(took);
         if self.log.is_verbose() {
@@ -318,6 +318,14 @@ impl Agent {
         };
         self.board.post_step(tick, step);
         self.keep_state();
+    }
+
+    fn tell(&mut self, problems: &[Problem], watched: &[Finding]) {
+        for problem in problems {
+            self.log
+                .warn_once(format_args!("{}; {}", problem.cause, problem.remedy));
+        }
+        self.told.tell(watched, &self.log);
     }
 
     /// Saves the state for the next agent every [`handover::SAVE_EVERY`], in case this one is killed.

@@ -10,6 +10,7 @@
 //! observer = "auto"            # auto, bpf, proc: what counts the traffic
 //! listen = "127.0.0.1:9619"    # where justitia-web has the live page and metrics; "off" for none
 //! tls = { certificate = "/etc/justitia/page.pem", key = "/etc/justitia/page.key" }  # by TLS
+//! max_loss = "3%"              # a decision that costs all groups together more is withdrawn; "off"
 //! color_ttl = "5s"             # a declared color that does not change for longer is stale
 //! color_period = "1s"          # how often memory is taken from a satisfied group
 //! color_percent = 2.0          # how much is taken each time, percent of what the group holds
@@ -248,6 +249,8 @@ struct File {
     gate: GateSettings,
     disk: DiskSettings,
     kubernetes: KubernetesSettings,
+    #[serde(deserialize_with = "values::max_loss")]
+    max_loss: f64,
     #[serde(deserialize_with = "values::color_ttl")]
     color_ttl: Duration,
     #[serde(deserialize_with = "values::color_period")]
@@ -300,6 +303,7 @@ impl Default for File {
             feedback: policy.feedback,
             memoplight: policy.memoplight,
             guard: policy.guard,
+            max_loss: policy.max_loss,
             gate,
             disk,
             kubernetes,
@@ -330,6 +334,7 @@ impl From<File> for Settings {
                 },
                 memoplight: file.memoplight,
                 guard: file.guard,
+                max_loss: file.max_loss,
             },
             interval: file.interval,
             manage: file.manage,
@@ -415,7 +420,7 @@ fn said(message: &str, key: &str) -> (String, String) {
 }
 
 /// Values whose form is not obvious.
-const EXAMPLES: [(&str, &str); 13] = [
+const EXAMPLES: [(&str, &str); 14] = [
     ("interval", "\"1s\""),
     ("manage", "[\"/app/*\"]"),
     ("manage_also", "[\"/system.slice/db.service\"]"),
@@ -423,6 +428,7 @@ const EXAMPLES: [(&str, &str); 13] = [
     ("trust", "[1000]"),
     ("listen", "\"127.0.0.1:9619\""),
     ("tls", values::TLS_EXAMPLE),
+    ("max_loss", values::MAX_LOSS),
     ("color_ttl", "\"5s\""),
     ("color_period", "\"1s\""),
     ("reserve", "\"2%\""),

@@ -31,6 +31,7 @@ pub mod run;
 pub mod socket;
 mod source;
 mod tracked;
+mod watch;
 
 pub use agent::Agent;
 pub use config::Settings;

@@ -82,9 +82,12 @@ impl Level {
     }
 }
 
-/// Writes for the block weights that have to change.
-pub(crate) fn weights<'a>(members: &'a [Member<'a>]) -> impl Iterator<Item = Write> + 'a {
-    let parts = parts(members);
+/// Writes for the block weights that have to change. `gains`: the feedback's gains scale them.
+pub(crate) fn weights<'a>(
+    members: &'a [Member<'a>],
+    gains: bool,
+) -> impl Iterator<Item = Write> + 'a {
+    let parts = parts(members, gains);
     let mut levels: BTreeMap<Option<usize>, Level> = BTreeMap::new();
     for (member, part) in members.iter().zip(&parts) {
         let level = levels.entry(member.parent).or_default();
@@ -103,7 +106,7 @@ pub(crate) fn weights<'a>(members: &'a [Member<'a>]) -> impl Iterator<Item = Wri
     written.filter_map(move |(member, part)| write(member, part, levels[&member.parent]))
 }
 
-fn parts(members: &[Member]) -> Vec<Part> {
+fn parts(members: &[Member], gains: bool) -> Vec<Part> {
     let mut below = vec![Part::default(); members.len()];
     let mut parts = below.clone();
     for (i, member) in members.iter().enumerate().rev() {
@@ -111,7 +114,7 @@ fn parts(members: &[Member]) -> Vec<Part> {
         let own = if member.leaf {
             Part {
                 claim: 1.0,
-                pull: decision.gain,
+                pull: if gains { decision.gain } else { 1.0 },
                 contends: decision.high.is_some() && (member.contends() || decision.participant),
                 steered: decision.participant,
             }

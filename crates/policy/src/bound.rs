@@ -14,9 +14,10 @@
 //!   it is entitled to, and what it holds of other groups' files ([`crate::share::ownership`]).
 //!
 //! The share comes from [`crate::share::water`] over demands. It includes all memory that no group demands,
-//! and is at least the proportion of the group's weight. A tenant whose memory the kernel cannot swap out
-//! gets undemanded memory little by little: it could keep for good what it takes in one second, and others
-//! may demand it in the next.
+//! and is at least the proportion of the group's weight. While the watch ([`crate::watch`]) has suspended the
+//! limits, the share of a group that is no tenant is also at least an equal part. A tenant whose memory the kernel
+//! cannot swap out gets undemanded memory little by little: it could keep for good what it takes in one second,
+//! and others may demand it in the next.
 //!
 //! Properties, each held by a test:
 //! - *never below memory that the kernel cannot take*: the bound falls only to what the group holds of it,
@@ -63,8 +64,14 @@ struct Holder {
 }
 
 /// Limits groups that could take more than their share of all memory. `cache`: page cache that the groups
-/// could hold; `None`: unknown.
-pub(crate) fn limit(members: &mut [Member], host: &Host, cache: Option<Bytes>, elapsed_s: f64) {
+/// could hold; `None`: unknown. `suspended`: the watch has suspended the limits by weight.
+pub(crate) fn limit(
+    members: &mut [Member],
+    host: &Host,
+    cache: Option<Bytes>,
+    suspended: bool,
+    elapsed_s: f64,
+) {
     let holders = holders(members);
     let holds = |h: &Holder| h.tenant || members[h.member].leaf;
     let (at, nodes): (Vec<bool>, Vec<Node>) =
@@ -100,11 +107,15 @@ pub(crate) fn limit(members: &mut [Member], host: &Host, cache: Option<Bytes>, e
         lacking += usize::from(memo.lacks_s > 0.0);
     }
     let proportions = water::proportions(&nodes);
+    let equal = total.scale(1.0 / holding().count().max(1) as f64);
     for (i, holder) in holding() {
         let member = &mut members[holder.member];
         let others = lacking - usize::from(member.memo.lacks_s > 0.0);
         let fair = total.scale(proportions[i]);
         let mut share = (granted[i] + unwanted).max(fair);
+        if out && !holder.tenant {
+            share = share.max(equal);
+        }
         if holder.tenant && !swappable(host, member.group) {
             let held = member.group.memory.current.unwrap_or_default();
             let lent = total.scale(LENT_OF_MEMORY).max(held.scale(LENT_OF_HELD));

@@ -33,7 +33,7 @@ impl Mode {
 }
 
 /// Parameters of the policy. The lab's results were made with the defaults.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// How much of the policy is in force.
@@ -48,6 +48,24 @@ pub struct Config {
     pub memoplight: MemoplightConfig,
     /// Memory that the guard keeps free.
     pub guard: GuardConfig,
+    /// What a decision may cost the groups together before it is withdrawn, percent of what they would get
+    /// without it; 0: nothing is compared. Records of before have no such key: nothing was compared.
+    #[serde(default)]
+    pub max_loss: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            mode: Mode::default(),
+            objective: Objective::default(),
+            feedback: FeedbackConfig::default(),
+            colors: ColorConfig::default(),
+            memoplight: MemoplightConfig::default(),
+            guard: GuardConfig::default(),
+            max_loss: 3.0,
+        }
+    }
 }
 
 /// Capabilities of a mode, resolved once per step.
@@ -69,6 +87,8 @@ pub(crate) struct Capabilities {
     pub working_sets: bool,
     /// Memory is kept free.
     pub guard: bool,
+    /// What decisions cost is watched. The objective `strict` is meant to cost something.
+    pub watch: bool,
 }
 
 /// How memory moves between colors.
@@ -83,10 +103,11 @@ pub(crate) enum ColorRule {
 impl Capabilities {
     pub(crate) fn of(config: &Config) -> Capabilities {
         let feedback = config.mode == Mode::Proportional;
+        let lends = feedback && config.objective == Objective::Fair;
         Capabilities {
             weights: config.mode.knows_weights(),
             feedback,
-            lends: feedback && config.objective == Objective::Fair,
+            lends,
             colors: match config.mode {
                 Mode::Proportional => Some(ColorRule::Unified),
                 Mode::Memoplight => Some(ColorRule::TableII),
@@ -94,6 +115,7 @@ impl Capabilities {
             },
             working_sets: feedback || config.memoplight.working_set,
             guard: config.mode != Mode::Observe,
+            watch: lends && config.max_loss > 0.0,
         }
     }
 }

@@ -248,11 +248,12 @@ fn worth(now: &CostModel, wanted: &CostModel) -> bool {
 }
 
 /// The next state of the disks, and the writes to their knobs. `serve`: groups contend, or did, and must be
-/// served by weight.
+/// served by weight. `suspended`: the watch has suspended io.cost.
 pub(crate) fn serve(
     memos: &BTreeMap<GroupId, DiskMemo>,
     disks: &[BlockDevice],
     serve: bool,
+    out: bool,
     elapsed_s: f64,
 ) -> (BTreeMap<GroupId, DiskMemo>, Vec<Write>) {
     let mut writes = Vec::new();
@@ -265,7 +266,10 @@ pub(crate) fn serve(
         let mut memo = before.after(disk, elapsed_s);
         let others = !memo.held && (qos_now.enable || qos_now.user || model_now.user);
         let model = disk.given_model.or_else(|| memo.model());
-        if let Some(model) = model.filter(|_| serve && !others && !disk.foreign) {
+        if out {
+            let on = memo.held && qos_now.enable && !disk.foreign;
+            writes.extend(on.then(|| off(disk, qos_now)));
+        } else if let Some(model) = model.filter(|_| serve && !others && !disk.foreign) {
             let due = memo.written_s >= PAUSE_S || disk.given_model.is_some();
             let wrong = due && worth(&model_now, &model);
             if !memo.held || !qos_now.enable || wrong {
@@ -282,6 +286,23 @@ pub(crate) fn serve(
         next.insert(disk.id, memo);
     }
     (next, writes)
+}
+
+/// Whether io.cost serves a disk, or would if it were not suspended.
+pub(crate) fn serves(memos: &BTreeMap<GroupId, DiskMemo>) -> bool {
+    memos.values().any(|memo| memo.held)
+}
+
+fn off(disk: &BlockDevice, now: CostQos) -> Write {
+    Write {
+        group: disk.id,
+        knob: Knob::IoCostQos,
+        value: Value::CostQos(CostQos {
+            enable: false,
+            ..now
+        }),
+        reason: Reason::Suspended,
+    }
 }
 
 /// Both writes, the model first: io.cost is never on with a model that the kernel guessed.

@@ -8,6 +8,7 @@
 //! feedback                                                         what is learned about a group
 //! decision                                                         one group in one step
 //! share, caps, order, guard, writes, gate, disk                    stages of a step
+//! watch                                                            suspends decisions that cost too much
 //! step
 //! ```
 //!
@@ -38,6 +39,7 @@ mod step;
 #[cfg(test)]
 mod testing;
 pub mod units;
+mod watch;
 pub mod worth;
 mod writes;
 

@@ -70,6 +70,8 @@ pub enum Reason {
     Reserved,
     /// The group may take its share of all memory, and what others do not demand.
     ShareOfMemory,
+    /// The watch compares what groups get without this decision, or has withdrawn it.
+    OutOfForce,
 }
 
 impl fmt::Display for Reason {
@@ -110,6 +112,7 @@ impl fmt::Display for Reason {
             }
             Reason::Reserved => f.write_str("held at its share: memory is reserved for another"),
             Reason::ShareOfMemory => f.write_str("its share of all memory: the rest is others'"),
+            Reason::OutOfForce => f.write_str("out of force, for the watch on what that costs"),
         }
     }
 }
@@ -238,6 +241,95 @@ pub struct Plan {
     /// Weights for the kernel module's gate; empty without one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gate: Vec<Feed>,
+    /// What the watch knows of each kind of decisions; empty where it is off or nothing was decided yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub watch: Vec<Finding>,
+}
+
+/// A kind of decisions that the watch compares with their absence, and withdraws.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decided {
+    /// `memory.high` at the weighted share, of groups that write.
+    Limits,
+    /// The feedback's gains in block weights; the weights themselves stay.
+    Gains,
+    /// io.cost on disks whose scheduler knows no weights.
+    IoCost,
+}
+
+impl fmt::Display for Decided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Decided::Limits => "limits by weight",
+            Decided::Gains => "gains in block weights",
+            Decided::IoCost => "io.cost",
+        })
+    }
+}
+
+/// Whether a kind of decisions is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// There is nothing to decide now.
+    Idle,
+    /// In force.
+    InForce,
+    /// Out of force for some seconds, to compare.
+    Rests,
+    /// Out of force for a while, because it cost too much.
+    Withdrawn,
+}
+
+/// What the watch knows of one kind of decisions.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Which.
+    pub decision: Decided,
+    /// Whether it is in force.
+    pub phase: Phase,
+    /// Seconds until it gets another chance, if it is withdrawn.
+    pub withdrawn_s: Option<f64>,
+    /// How often it was compared.
+    pub rests: u64,
+    /// What it costs the groups together; `None`: compared less than twice.
+    pub loss: Option<Loss>,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.decision)?;
+        match (self.phase, self.withdrawn_s) {
+            (Phase::Withdrawn, Some(left_s)) => write!(f, "withdrawn for {left_s:.0} s")?,
+            (Phase::Withdrawn, None) => f.write_str("withdrawn")?,
+            (Phase::Rests, _) => f.write_str("at rest, to compare")?,
+            (Phase::InForce, _) => f.write_str("in force")?,
+            (Phase::Idle, _) => f.write_str("nothing to decide")?,
+        }
+        let Some(loss) = self.loss else {
+            return Ok(());
+        };
+        let percent = |part: f64| (part * 100.0).round() + 0.0;
+        let (least, mean, most) = (percent(loss.least), percent(loss.mean), percent(loss.most));
+        let what = "of all traffic";
+        write!(
+            f,
+            "; they cost {mean} % {what}, {least} to {most} % with a certainty of 95 %"
+        )
+    }
+}
+
+/// The part of what groups would get together that they lose by a decision; below 0 they gain. An interval of
+/// 95 % around the mean.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Loss {
+    /// The lower bound.
+    pub least: f64,
+    /// The mean.
+    pub mean: f64,
+    /// The upper bound.
+    pub most: f64,
 }
 
 /// A weight for the kernel module's gate.

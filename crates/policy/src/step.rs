@@ -12,9 +12,12 @@
 //!    kernel module's gate ([`crate::gate`]).
 //! 8. Verdicts report the decisions, and the next state is kept.
 //!
+//! Between stages 4 and 7 the watch ([`crate::watch`]) suspends one kind of decision at a time, to measure its
+//! cost, and withdraws a kind that costs too much.
+//!
 //! The mode selects the parts that are in force ([`Capabilities`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -28,11 +31,12 @@ use crate::gate;
 use crate::guard::{self, Need};
 use crate::metrics;
 use crate::order;
-use crate::plan::{HostRates, Plan};
+use crate::plan::{Decided, HostRates, Plan};
 use crate::rates::{Counters, Rates};
 use crate::share;
 use crate::share::supply::Supply;
 use crate::snapshot::{Group, GroupId, Pressure, Snapshot};
+use crate::watch::{self, Watch};
 use crate::writes;
 
 /// Version of [`State`]. Raise it when an older state would be misread: a record holds states, and a replay
@@ -57,6 +61,8 @@ pub struct State {
     guard: guard::GuardState,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     disks: BTreeMap<GroupId, DiskMemo>,
+    #[serde(skip_serializing_if = "Watch::is_new")]
+    watch: Watch,
 }
 
 /// Computes the next state and the plan. `elapsed` is the time since the previous step's snapshot. It is zero
@@ -78,6 +84,12 @@ pub fn step(
             |before| remember(before, group, config, elapsed_s),
         )
     });
+    let mut watch = if may.watch {
+        state.watch.clone()
+    } else {
+        Watch::default()
+    };
+    watch.look(&members, config.max_loss / 100.0, elapsed_s);
     let mut need = Need::of(&state.guard, snapshot, config, may.guard);
     let pool = share::measure(&mut members, host, need.reserve());
     let supply = Supply::of_page_cache(host, need.reserve());
@@ -89,12 +101,17 @@ pub fn step(
     let lending = may.lends.then_some((&mut lent_settles_s, elapsed_s));
     share::entitle(&mut members, pool, shared, may.weights, lending);
     if may.feedback {
-        order::order(&mut members, config, gate::orders(gate), elapsed_s);
+        let rests = watch.rests();
+        order::order(&mut members, config, gate::orders(gate), rests, elapsed_s);
     }
+    let unlimited = watch.out(Decided::Limits);
+    let limited = watch::limits(&mut members, unlimited);
+    let bfq = snapshot.devices.iter().any(|d| d.low_latency.is_some());
+    let steered = watch::gains(&members, bfq || disk::serves(&state.disks));
     caps::limit(&mut members, may.colors);
     guard::limit_at_shares(&mut need, &mut members);
     if may.feedback {
-        bound::limit(&mut members, host, pool.cache, elapsed_s);
+        bound::limit(&mut members, host, pool.cache, unlimited, elapsed_s);
     }
 
     let (guard, guarded, asks) = guard::decide(need, snapshot, &mut members, config);
@@ -102,14 +119,18 @@ pub fn step(
     let weights_must_hold = may.feedback && (state.weights_must_hold || ordered);
     let protected = pool.memory.filter(|_| may.weights);
     let low = protected.map(|memory| share::protect(host, &members, memory));
-    let writes = writes::plan(&members, low.as_deref(), may.weights);
+    let weights = may.weights.then(|| !watch.out(Decided::Gains));
+    let writes = writes::plan(&members, low.as_deref(), weights);
     let disks = snapshot.devices.iter().filter(|_| weights_must_hold);
     let (disks_next, served) = disk::serve(
         &state.disks,
         &snapshot.devices,
         weights_must_hold,
+        watch.out(Decided::IoCost),
         elapsed_s,
     );
+    let served_by_cost = ordered && disk::serves(&disks_next);
+    watch.note(&decided(limited, steered, served_by_cost, may));
     let writes = writes::hold_weights(disks)
         .chain(served)
         .chain(writes)
@@ -125,6 +146,7 @@ pub fn step(
         host: HostRates::between(&state.waited, &host.pressure, elapsed_s),
         guard: guarded,
         gate: gate::feeds(gate.filter(|_| may.weights), &members),
+        watch: watch.findings(),
     };
     let memos = members.into_iter();
     let state = State {
@@ -135,8 +157,20 @@ pub fn step(
         lent_settles_s,
         guard,
         disks: disks_next,
+        watch,
     };
     (state, plan)
+}
+
+/// The decisions that are watched.
+fn decided(limits: bool, gains: bool, io_cost: bool, may: Capabilities) -> BTreeSet<Decided> {
+    let all = [
+        (limits, Decided::Limits),
+        (gains, Decided::Gains),
+        (io_cost, Decided::IoCost),
+    ];
+    let made = all.into_iter().filter(|(made, _)| *made && may.watch);
+    made.map(|(_, decision)| decision).collect()
 }
 
 #[expect(

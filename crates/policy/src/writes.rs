@@ -15,11 +15,12 @@ use crate::units::{Bytes, Limit};
 /// Changes smaller than this part of the value are not worth a write.
 const WORTH: f64 = 0.04;
 
-/// The writes for these decisions. `low`: `memory.low` of each member; `None` if it is left alone.
+/// The writes for these decisions. `low`: `memory.low` of each member; `None` if it is left alone. `weights`:
+/// block weights are written, and whether gains move them.
 pub(crate) fn plan(
     members: &[Member],
     low: Option<&[Option<Bytes>]>,
-    block_weights: bool,
+    weights: Option<bool>,
 ) -> Vec<Write> {
     let mut writes = Vec::new();
     let mut lowered = Vec::new();
@@ -53,8 +54,8 @@ pub(crate) fn plan(
     }
     writes.extend(lowered.into_iter().rev());
     writes.extend(members.iter().filter_map(high_write));
-    if block_weights {
-        writes.extend(block::weights(members));
+    if let Some(gains) = weights {
+        writes.extend(block::weights(members, gains));
     }
     writes
 }

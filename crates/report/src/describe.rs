@@ -11,7 +11,7 @@
 use std::fmt::Write as _;
 
 pub use crate::fields::{Field, Get, Kind, Labels, Metric};
-use crate::fields::{AGENT, GATE, GROUP, GUARD, KNOBS};
+use crate::fields::{AGENT, GATE, GROUP, GUARD, KNOBS, WATCH};
 
 /// All fields; those of the agent and the host come first.
 pub fn fields() -> impl Iterator<Item = &'static Field> {
@@ -19,6 +19,7 @@ pub fn fields() -> impl Iterator<Item = &'static Field> {
         .iter()
         .chain(GUARD)
         .chain(GATE)
+        .chain(WATCH)
         .chain(GROUP)
         .chain(KNOBS)
 }

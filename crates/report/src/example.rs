@@ -7,7 +7,10 @@ use std::time::Duration;
 use justitia_cgroup::gate::{Config, Device, Info, Member};
 use justitia_policy::color::{Channel, Color, ColorSource, Declared, Standing};
 use justitia_policy::metrics::{proportionality_variation, share_error};
-use justitia_policy::plan::{Guarded, HostRates, Knob, Plan, Reason, Stake, Value, Verdict, Write};
+use justitia_policy::plan::{
+    Decided, Finding, Guarded, HostRates, Knob, Loss, Phase, Plan, Reason, Stake, Value, Verdict,
+    Write,
+};
 use justitia_policy::rates::CacheRates;
 use justitia_policy::snapshot::{
     BlockDevice, CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Reservation,
@@ -71,6 +74,17 @@ pub fn tick(count: u64, groups: usize) -> Tick {
             asked: Bytes::mib(614),
         }),
         gate: Vec::new(),
+        watch: vec![Finding {
+            decision: Decided::Limits,
+            phase: Phase::Withdrawn,
+            withdrawn_s: Some(171.0),
+            rests: 5,
+            loss: Some(Loss {
+                least: 0.05,
+                mean: 0.12,
+                most: 0.19,
+            }),
+        }],
     };
     let names = made.iter().map(|(group, _)| (group.id, called(group)));
     Tick {

@@ -1,20 +1,23 @@
 //! Defines a field, and the table of [`crate::describe`]: [`AGENT`] has the fields of the agent, the host and
 //! its disks, [`GROUP`] those of each group, [`GUARD`] those of the guard, [`GATE`] those of the kernel
-//! module's gate, and [`KNOBS`] the values of each group's knobs.
+//! module's gate, [`WATCH`] the measured costs of decisions, and [`KNOBS`] the values of each group's knobs.
 
 mod agent;
 mod gate;
 mod group;
 mod guard;
 mod knob;
+mod watch;
 
 pub(super) use agent::AGENT;
 pub(super) use gate::GATE;
 pub(super) use group::GROUP;
 pub(super) use guard::GUARD;
 pub(super) use knob::KNOBS;
+pub(super) use watch::WATCH;
 
 use justitia_policy::knob::Knob;
+use justitia_policy::plan::Finding;
 use serde::Serialize;
 
 use crate::own::Own;
@@ -104,6 +107,8 @@ pub enum Get {
     Device(fn(&DeviceStatus) -> Option<f64>),
     /// One value for each backing device of the gate.
     GateDevice(fn(&GateDeviceStatus) -> f64),
+    /// One value for each kind of decisions.
+    Watch(fn(&Finding) -> Option<f64>),
 }
 
 impl Get {
@@ -114,6 +119,7 @@ impl Get {
             Get::Group(_) | Get::GroupInfo(_) | Get::GroupState(..) | Get::Knob(_) => Some("group"),
             Get::Device(_) => Some("disk"),
             Get::GateDevice(_) => Some("device"),
+            Get::Watch(_) => Some("decision"),
         }
     }
 }

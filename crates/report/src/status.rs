@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use justitia_policy::color::{Color, ColorSource, Declared};
 use justitia_policy::config::{Mode, Objective};
-use justitia_policy::plan::{HostRates, Knob, Plan, Reason, Value, Verdict};
+use justitia_policy::plan::{Finding, HostRates, Knob, Plan, Reason, Value, Verdict};
 use justitia_policy::rates::CacheRates;
 use justitia_policy::snapshot::{
     BlockDevice, CacheCounters, Group, GroupId, Pressure, Snapshot, Traffic, WeightSource,
@@ -103,6 +103,9 @@ pub struct Report {
     /// The kernel module's gate; `None`: the agent does not hold it.
     #[serde(default)]
     pub gate: Option<GateStatus>,
+    /// Findings of the watch for each kind of decision; empty: it is off, or no decision was made yet.
+    #[serde(default)]
+    pub watch: Vec<Finding>,
     /// Writes of the last step, which mode `observe` does not perform.
     pub writes: Vec<PlannedWrite>,
     pub problems: Vec<Problem>,
@@ -382,6 +385,7 @@ impl Report {
             devices: devices.collect(),
             guard: GuardStatus::of(tick),
             gate: tick.gate.as_ref().map(GateStatus::of),
+            watch: tick.plan.watch.clone(),
             writes: planned_writes(&tick.snapshot, &tick.plan),
             problems: tick.problems.clone(),
         }

@@ -145,6 +145,12 @@ impl Scrape {
                     sample(text, metric, &name, Some(get(device)));
                 }
             }
+            Get::Watch(get) => {
+                for finding in &self.report.watch {
+                    let name = label("decision", &word(&finding.decision));
+                    sample(text, metric, &name, get(finding));
+                }
+            }
             Get::Device(get) => {
                 for disk in &self.report.devices {
                     let name = label("disk", disk.name());
@@ -229,6 +235,12 @@ fn label(name: &str, value: &str) -> String {
     escape(&mut text, value);
     text.push('"');
     text
+}
+
+/// The name of a value in JSON.
+fn word(value: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string(value).unwrap_or_default();
+    text.trim_matches('"').to_owned()
 }
 
 /// Escapes the three characters that the format reserves: backslash, double quote and line feed.

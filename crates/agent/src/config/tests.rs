@@ -66,6 +66,7 @@ fn the_packaged_example_shows_the_defaults() {
         "objective",
         "interval",
         "observer",
+        "max_loss",
         "color_ttl",
         "color_period",
         "color_percent",
@@ -272,6 +273,32 @@ fn a_page_speaks_tls_with_a_certificate_and_its_key_or_not_at_all() {
     assert!(refusal("tls = { certificat = \"/c.pem\" }")
         .0
         .contains("certificat"));
+}
+
+#[test]
+fn max_loss_is_a_percentage_or_off() {
+    let percent = |text: &str| {
+        let settings = parse(text).unwrap();
+        format!("{}", settings.policy.max_loss)
+    };
+    assert_eq!(percent(""), "3");
+    assert_eq!(percent("max_loss = '2.5 %'"), "2.5");
+    for off in ["max_loss = '0%'", "max_loss = 'off'"] {
+        assert_eq!(percent(off), "0");
+    }
+    for (text, cause) in [
+        ("max_loss = '3'", "j.toml:1: max_loss 3 is not a part"),
+        ("max_loss = '-1%'", "j.toml:1: max_loss -1% is not a part"),
+        ("max_loss = '99%'", "j.toml:1: max_loss 99% is not a part"),
+        ("max_loss = 3", "j.toml:1: max_loss is not a text in quotes"),
+    ] {
+        let (found, remedy) = refusal(text);
+        assert!(found.starts_with(cause), "{found}");
+        assert!(remedy.contains("3%"), "{remedy}");
+    }
+    let (cause, remedy) = refusal("maxloss = '3%'");
+    assert_eq!(cause, "j.toml:1: unknown key maxloss");
+    assert!(remedy.starts_with("did you mean max_loss?"), "{remedy}");
 }
 
 #[test]

@@ -33,6 +33,9 @@ const MOST_TAKEN_PERCENT: f64 = 50.0;
 /// The largest reserve or share, percent of memory.
 const MOST_PERCENT: f64 = 90.0;
 
+/// How `max_loss` is written.
+pub(super) const MAX_LOSS: &str = "\"3%\"";
+
 /// `[feedback]`.
 #[derive(Deserialize)]
 #[serde(
@@ -155,6 +158,7 @@ texts! {
     color_period: Duration = |text| parse_time("color_period", text, 0.1..=60.0);
     reserve: Amount = |text| parse_amount("reserve", text);
     root_share: Amount = |text| parse_amount("root_share", text);
+    max_loss: f64 = parse_max_loss;
     order: Order = parse_order;
     glob: Glob = parse_glob;
 }
@@ -285,6 +289,22 @@ fn parse_order(word: &str) -> Said<Order> {
         let names = Order::ALL.map(Order::name);
         (format!("unknown order {word}"), did_you_mean(word, &names))
     })
+}
+
+/// `max_loss`: percent; 0 for `off`.
+fn parse_max_loss(text: &str) -> Said<f64> {
+    if text.trim() == "off" {
+        return Ok(0.0);
+    }
+    let percent = text.trim().strip_suffix('%');
+    let percent = percent.and_then(|number| number.trim().parse::<f64>().ok());
+    percent
+        .filter(|percent| (0.0..=MOST_PERCENT).contains(percent))
+        .ok_or_else(|| {
+            let cause =
+                format!("max_loss {text} is not a part of all traffic from 0% to {MOST_PERCENT}%");
+            (cause, "use for example 3%, or off".to_owned())
+        })
 }
 
 /// An amount of memory such as `2%` or `512M`. Errors as cause and remedy; `key` is for them.

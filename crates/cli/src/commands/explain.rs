@@ -86,6 +86,9 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> Page {
         None => line(&mut text, "verdict", "none before the first step"),
         Some(verdict) => push_verdict(&mut text, group, verdict, screen),
     }
+    for finding in &report.watch {
+        line(&mut text, "watch", &finding.to_string());
+    }
     push_knobs(&mut text, report, group);
     text
 }

@@ -139,6 +139,12 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> Page {
     if let Some(gate) = &report.gate {
         write!(text, "\n{}\n", super::gate::sentence(gate));
     }
+    if !report.watch.is_empty() {
+        text.push_str("\n");
+    }
+    for finding in &report.watch {
+        writeln!(text, "watch: {finding}");
+    }
     for problem in &report.problems {
         text.problem(problem);
     }
@@ -267,7 +273,7 @@ pub(crate) mod tests {
     use crate::commands::worth;
     use justitia_policy::color::Color;
     use justitia_policy::config::{Mode, Objective};
-    use justitia_policy::plan::Reason;
+    use justitia_policy::plan::{Decided, Finding, Loss, Phase, Reason};
     use justitia_policy::rates::CacheRates;
     use justitia_policy::snapshot::WeightSource;
     use justitia_report::status::{HostStatus, KnobStatus, PlannedWrite, Problem, Totals};
@@ -360,6 +366,7 @@ pub(crate) mod tests {
             },
             groups: vec![db, new],
             guard: None,
+            watch: Vec::new(),
             gate: None,
             devices: vec![DeviceStatus {
                 path: "block:nvme0n1".into(),
@@ -376,12 +383,39 @@ pub(crate) mod tests {
                 because: Reason::NoContention.to_string(),
                 reason: Reason::NoContention,
             }],
-            problems: vec![Problem {
-                group: Some("/app/new".into()),
-                cause: "/app/new: memory.stat: no such file".into(),
-                remedy: "enable the memory controller".into(),
-            }],
+            problems: vec![problem()],
         }
+    }
+
+    fn problem() -> Problem {
+        Problem {
+            group: Some("/app/new".into()),
+            cause: "/app/new: memory.stat: no such file".into(),
+            remedy: "enable the memory controller".into(),
+        }
+    }
+
+    #[test]
+    fn a_decision_that_was_withdrawn_is_said_with_what_it_costs() {
+        let withdrawn = Finding {
+            decision: Decided::Limits,
+            phase: Phase::Withdrawn,
+            withdrawn_s: Some(171.0),
+            rests: 5,
+            loss: Some(Loss {
+                least: 0.05,
+                mean: 0.12,
+                most: 0.19,
+            }),
+        };
+        let report = Report {
+            watch: vec![withdrawn],
+            ..example()
+        };
+        let text = rendered(&report).to_string();
+        let said =
+            "limits by weight: withdrawn for 171 s; they cost 12 % of all traffic, 5 to 19 % with";
+        assert!(text.contains(&format!("watch: {said}")), "{text}");
     }
 
     #[test]

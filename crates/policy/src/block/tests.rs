@@ -23,6 +23,11 @@ fn bfq_weights_at(gain: f64, leaves: &[(&str, u32)]) -> Vec<(String, u32)> {
 
 /// The same if each leaf has its own gain.
 fn bfq_weights_with(gains: &[f64], leaves: &[(&str, u32)]) -> Vec<(String, u32)> {
+    bfq_weights_while(true, gains, leaves)
+}
+
+/// The same where gains are in force or not.
+fn bfq_weights_while(in_force: bool, gains: &[f64], leaves: &[(&str, u32)]) -> Vec<(String, u32)> {
     let mut groups = vec![group(1, None, "/a"), group(2, None, "/b")];
     for parent in &mut groups {
         parent.weight = None;
@@ -42,7 +47,7 @@ fn bfq_weights_with(gains: &[f64], leaves: &[(&str, u32)]) -> Vec<(String, u32)>
         member.decision.high = Some((Limit::Max, Reason::NoContention));
         member.decision.gain = gain;
     }
-    let writes: Vec<Write> = super::weights(&members).collect();
+    let writes: Vec<Write> = super::weights(&members, in_force).collect();
     let written = |write: &Write| {
         let mut groups = snapshot.groups.iter();
         let group = groups.find(|group| group.id == write.group).unwrap();
@@ -69,6 +74,14 @@ fn a_weight_that_does_not_fit_scales_its_siblings_and_nobody_else() {
     let leaves = [("/a/x", 8000), ("/a/y", 400), ("/b/x", 400), ("/b/y", 200)];
     let expected = [("/a/x", 1000), ("/a/y", 50), ("/b/x", 400), ("/b/y", 200)];
     assert_eq!(bfq_weights(&leaves), expected.map(owned));
+}
+
+#[test]
+fn without_gains_the_weights_are_the_owners() {
+    let leaves = [("/a/x", 400), ("/b/x", 200)];
+    let gains = [0.5, 2.0];
+    assert_eq!(bfq_weights_while(false, &gains, &leaves), leaves.map(owned));
+    assert_ne!(bfq_weights_while(true, &gains, &leaves), leaves.map(owned));
 }
 
 #[test]
@@ -143,7 +156,7 @@ fn contenders<'a>(snapshot: &'a Snapshot, tree: &[Row]) -> Vec<Member<'a>> {
 /// The `io.weight` of each group after the writes.
 fn held(snapshot: &Snapshot, members: &[Member]) -> Vec<f64> {
     let mut held = vec![100.0; snapshot.groups.len()];
-    for write in super::weights(members) {
+    for write in super::weights(members, true) {
         let Value::Weight(weight) = write.value else {
             panic!("{write:?}")
         };
@@ -264,7 +277,7 @@ fn a_foreign_inner_weight_is_left_alone() {
     let mut snapshot = snapshot_of(&TENANTS);
     snapshot.groups[2].knobs.foreign.io_weight = true;
     let members = contenders(&snapshot, &TENANTS);
-    assert!(super::weights(&members).all(|write| write.group.0 != 2));
+    assert!(super::weights(&members, true).all(|write| write.group.0 != 2));
 }
 
 proptest! {

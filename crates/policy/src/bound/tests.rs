@@ -68,8 +68,12 @@ fn write(snapshot: &mut Snapshot) {
 
 /// Makes a few such steps and returns the last plan.
 fn settled(snapshot: &mut Snapshot, refaults: u64) -> Plan {
+    settled_from(&State::default(), snapshot, refaults)
+}
+
+fn settled_from(state: &State, snapshot: &mut Snapshot, refaults: u64) -> Plan {
     let config = Config::default();
-    let (mut state, mut plan) = step(&State::default(), snapshot, &config, Duration::ZERO);
+    let (mut state, mut plan) = step(state, snapshot, &config, Duration::ZERO);
     for _ in 0..3 {
         apply(snapshot, &plan);
         lack(snapshot, refaults);
@@ -222,9 +226,35 @@ fn a_database_beside_groups_that_lack_nothing_has_no_bound() {
         .all(|write| write.knob != Knob::MemoryHigh || write.group != GroupId(4)));
 }
 
+/// A state in which the watch has withdrawn limits by weight.
+fn withdrawn() -> State {
+    let watch = r#"{"watch": {"trials": {"limits": {"withdrawn_s": 1e6}}}}"#;
+    serde_json::from_str(watch).unwrap()
+}
+
+#[test]
+fn while_limits_are_withdrawn_a_tenants_bound_stays_and_another_groups_is_at_least_an_equal_part() {
+    let bounds = |state: &State| {
+        let mut tenants = beside(400);
+        tenants.groups[TENANT].weight = Some(Weight::new(10).unwrap());
+        tenants.host.swap = Some(Bytes::mib(500));
+        settled_from(state, &mut tenants, 1000);
+        (high(&tenants, TENANT), payer(state, 0))
+    };
+    let (tenant, light) = bounds(&State::default());
+    let (tenant_without, light_without) = bounds(&withdrawn());
+    assert_eq!(tenant_without, tenant);
+    assert_ne!(tenant, Limit::Max);
+    assert!(light < light_without, "{light} {light_without}");
+    assert!(
+        light_without < Limit::Bytes(Bytes::mib(500)),
+        "{light_without}"
+    );
+}
+
 /// The limit of a light group while a third group lacks memory. The light group holds 100 MiB of page cache
 /// of its own and `for_others_mib` of a file that the group beside it uses.
-fn payer(for_others_mib: u64) -> Limit {
+fn payer(state: &State, for_others_mib: u64) -> Limit {
     let mut snapshot = beside(400);
     snapshot.groups.truncate(TENANT);
     let mut payer = group(2, None, "/payer");
@@ -240,13 +270,13 @@ fn payer(for_others_mib: u64) -> Limit {
         users: vec![GroupId(2), GroupId(3)],
         held: vec![(GroupId(2), Bytes::mib(for_others_mib))],
     }]);
-    settled(&mut snapshot, 1000);
+    settled_from(state, &mut snapshot, 1000);
     high(&snapshot, TENANT)
 }
 
 #[test]
 fn a_bound_leaves_room_for_what_is_held_for_others() {
-    let (with, without) = (payer(300).bytes(), payer(0).bytes());
+    let [with, without] = [300, 0].map(|for_others| payer(&State::default(), for_others).bytes());
     let (with, without) = (with.expect("a bound"), without.expect("a bound"));
     assert!(with >= without + Bytes::mib(250), "{with} {without}");
 }

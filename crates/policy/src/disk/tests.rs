@@ -8,6 +8,7 @@ struct Bench {
     disk: BlockDevice,
     memos: BTreeMap<GroupId, DiskMemo>,
     contended: bool,
+    out: bool,
 }
 
 impl Bench {
@@ -21,6 +22,7 @@ impl Bench {
             },
             memos: BTreeMap::new(),
             contended: true,
+            out: false,
         }
     }
 
@@ -36,7 +38,7 @@ impl Bench {
             counters.write_bytes += requests / 2 * size;
             counters.busy_ms += busy_ms;
             let disks = [self.disk.clone()];
-            let (memos, writes) = serve(&self.memos, &disks, self.contended, 1.0);
+            let (memos, writes) = serve(&self.memos, &disks, self.contended, self.out, 1.0);
             self.memos = memos;
             for write in &writes {
                 assert_eq!(write.group, ID);
@@ -88,6 +90,27 @@ fn nothing_is_written_in_a_lull_of_a_disk_that_is_not_saturated_or_after_too_lit
     let mut unknown = Bench::new();
     unknown.disk.cost_qos = None;
     assert_eq!(unknown.pass(60, 320, 131_072, 1000), []);
+}
+
+#[test]
+fn while_io_cost_is_out_of_force_it_is_off_and_its_model_is_kept() {
+    let mut bench = Bench::new();
+    bench.pass(10, 320, 131_072, 1000);
+    let on = bench.disk.cost_qos.unwrap();
+    bench.out = true;
+    let writes = bench.pass(10, 320, 131_072, 1000);
+    let off = CostQos {
+        enable: false,
+        ..on
+    };
+    assert_eq!(writes.len(), 1, "{writes:?}");
+    assert_eq!(bench.disk.cost_qos, Some(off));
+    let mut new = Bench::new();
+    new.out = true;
+    assert_eq!(new.pass(60, 320, 131_072, 1000), []);
+    bench.out = false;
+    bench.pass(1, 320, 131_072, 1000);
+    assert_eq!(bench.disk.cost_qos, Some(on));
 }
 
 #[test]

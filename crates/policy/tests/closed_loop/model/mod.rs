@@ -5,7 +5,8 @@
 //! in flight, `memory.low` (reclaim in proportion to the overage; ignored if no group is above it),
 //! `memory.high` (a group above it reclaims its own clean pages or waits), and dirty limits at a fifth of
 //! what a group may hold. Anonymous memory cannot be swapped out, so a group above its `memory.high` without
-//! clean pages waits. Left out: CPUs, block weights, readahead.
+//! clean pages waits. On a host where limits cost bandwidth ([`PageCacheHost::limits_cost`]), each group that
+//! waits at its limit costs the disk a part of its speed. Left out: CPUs, block weights, readahead.
 //!
 //! Units: memory in chunks of 64 KiB, time in ticks of 5 ms.
 
@@ -66,6 +67,8 @@ struct Cell {
     worth: Option<Curve>,
     low: u64,
     high: Option<u64>,
+    /// Its limit made it wait or reclaim in this tick.
+    held_up: bool,
     active: VecDeque<u64>,
     inactive: VecDeque<u64>,
     resident: std::collections::HashMap<u64, (Page, bool)>,
@@ -88,6 +91,8 @@ struct Cell {
 pub(crate) struct PageCacheHost {
     chunks: u64,
     disk_chunks_per_tick: f64,
+    /// The part of the disk's speed that each group costs that its limit holds up.
+    limit_costs: f64,
     budget: f64,
     cells: Vec<Cell>,
     seed: u64,
@@ -100,6 +105,7 @@ impl PageCacheHost {
         PageCacheHost {
             chunks: memory.0 / CHUNK,
             disk_chunks_per_tick: disk_bytes_per_s as f64 * TICK_US as f64 / 1e6 / CHUNK as f64,
+            limit_costs: 0.0,
             budget: 0.0,
             cells: Vec::new(),
             seed: 7,
@@ -119,6 +125,7 @@ impl PageCacheHost {
             worth: None,
             low: 0,
             high: None,
+            held_up: false,
             active: VecDeque::new(),
             inactive: VecDeque::new(),
             resident: std::collections::HashMap::new(),
@@ -136,6 +143,11 @@ impl PageCacheHost {
             stall_us: 0,
         });
         id
+    }
+
+    /// Makes each group that waits at its limit cost the disk this part of its speed from now on.
+    pub(crate) fn limits_cost(&mut self, part: f64) {
+        self.limit_costs = part;
     }
 
     pub(crate) fn remove(&mut self, id: u64) {
@@ -276,7 +288,11 @@ impl PageCacheHost {
         let global_dirty: u64 = self.cells.iter().map(|c| c.dirty.len() as u64).sum();
         let cell = &self.cells[i];
         let own_limit = cell.high.map_or(u64::MAX, |high| high / 5);
-        if global_dirty >= global_limit || cell.dirty.len() as u64 >= own_limit.max(4) {
+        if global_dirty >= global_limit {
+            return false;
+        }
+        if cell.dirty.len() as u64 >= own_limit.max(4) {
+            self.cells[i].held_up = true;
             return false;
         }
         if !self.charge(i) {
@@ -318,7 +334,12 @@ impl PageCacheHost {
 
     /// The disk serves groups in the ratio of their requests in flight.
     fn disk(&mut self) {
-        self.budget += self.disk_chunks_per_tick;
+        let held_up = self.cells.iter().filter(|c| c.held_up).count();
+        let left = 1.0 - self.limit_costs * held_up as f64;
+        self.budget += self.disk_chunks_per_tick * left.max(0.1);
+        for cell in &mut self.cells {
+            cell.held_up = false;
+        }
         while self.budget >= 1.0 {
             let queued: u64 = self.cells.iter().map(Cell::queued).sum();
             if queued == 0 {
@@ -363,6 +384,7 @@ impl PageCacheHost {
             .high
             .is_some_and(|high| self.cells[i].usage() >= high)
         {
+            self.cells[i].held_up = true;
             if !self.cells[i].evict() {
                 return false;
             }
@@ -478,7 +500,9 @@ impl Cell {
                 None => {}
             }
         }
-        let Some(page) = self.active.pop_back() else {
+        let clean = |page| matches!(self.resident.get(page), Some((Page::Clean, _)));
+        let oldest = self.active.iter().rposition(clean);
+        let Some(page) = oldest.and_then(|at| self.active.remove(at)) else {
             return false;
         };
         self.evicted.insert(page);

@@ -1,0 +1,131 @@
+//! No harm: a decision that costs the groups more than it may is withdrawn, and comes back.
+
+use justitia_policy::plan::{Decided, Finding, Phase};
+use justitia_policy::units::{Bytes, Limit};
+use justitia_policy::Config;
+
+use super::model::Load;
+use super::{Rig, EIGHT, FILESERVER};
+
+fn limits(rig: &Rig) -> Option<Finding> {
+    let findings = rig.last.watch.iter().copied();
+    findings
+        .clone()
+        .find(|finding| finding.decision == Decided::Limits)
+}
+
+fn phase(rig: &Rig) -> Option<Phase> {
+    limits(rig).map(|finding| finding.phase)
+}
+
+/// Seconds until limits stand so; `None`: not within `most`.
+fn until(rig: &mut Rig, wanted: Phase, most: usize) -> Option<usize> {
+    (0..most).find(|_| {
+        rig.period();
+        phase(rig) == Some(wanted)
+    })
+}
+
+/// Whether the lightest group has to do with less than an equal part of memory.
+fn light_is_limited(rig: &Rig) -> bool {
+    let high = rig.host.snapshot().groups[0].knobs.high;
+    high < Some(Limit::Bytes(Bytes::mib(75)))
+}
+
+#[test]
+fn limits_that_cost_a_tenth_are_withdrawn_within_ten_minutes_and_come_back_when_they_do_not() {
+    let mut rig = Rig::with(Config::default(), &EIGHT, FILESERVER);
+    rig.host.limits_cost(0.08);
+    let withdrawn = until(&mut rig, Phase::Withdrawn, 600);
+    println!("withdrawn after {withdrawn:?} s: {:?}", limits(&rig));
+    assert!(withdrawn.is_some());
+    rig.run(10);
+    assert!(!light_is_limited(&rig));
+    assert!(
+        rig.share_error(5) > 0.1,
+        "nothing else orders the model's groups"
+    );
+    rig.host.limits_cost(0.0);
+    let back = until(&mut rig, Phase::InForce, 400);
+    assert!(back.is_some());
+    let again = until(&mut rig, Phase::Withdrawn, 1200);
+    assert_eq!(again, None, "{:?}", limits(&rig));
+    assert!(rig.share_error(50) < 0.05, "{}", rig.share_error(50));
+}
+
+#[test]
+fn what_goes_on_costing_too_much_stays_away_for_longer_each_time() {
+    let mut rig = Rig::with(Config::default(), &EIGHT, FILESERVER);
+    rig.host.limits_cost(0.08);
+    let mut away = Vec::new();
+    for _ in 0..3 {
+        let withdrawn = until(&mut rig, Phase::Withdrawn, 600);
+        assert!(withdrawn.is_some(), "{:?}", limits(&rig));
+        away.push(until(&mut rig, Phase::InForce, 2000).expect("another chance"));
+    }
+    assert!(
+        away.windows(2).all(|pair| pair[1] > pair[0] * 19 / 10),
+        "{away:?}"
+    );
+}
+
+#[test]
+fn limits_that_cost_nothing_stay_and_rest_ever_less() {
+    for load in [Load::Write, FILESERVER] {
+        let mut rig = Rig::with(Config::default(), &EIGHT, load);
+        let mut rests = Vec::new();
+        for second in 0..3600 {
+            rig.period();
+            let (now, gains) = (phase(&rig), &rig.gains);
+            if now == Some(Phase::Rests) {
+                let pairs = gains[second].iter().zip(&gains[second - 1]);
+                let moved = pairs.map(|(now, before)| (now / before - 1.0).abs());
+                assert!(
+                    moved.fold(0.0, f64::max) < 1e-9,
+                    "a rest is nothing to learn from"
+                );
+            }
+            assert_ne!(now, Some(Phase::Withdrawn), "{load:?}: {:?}", limits(&rig));
+            rests.push(usize::from(second >= 1800 && now == Some(Phase::Rests)));
+        }
+        let late: usize = rests.iter().sum();
+        println!("{load:?}: {late} of 1800 s at rest, {:?}", limits(&rig));
+        assert!(late > 0 && late < 1800 / 20, "{load:?}: {late}");
+        assert!(
+            rig.share_error(1800) < 0.03,
+            "{load:?}: {}",
+            rig.share_error(1800)
+        );
+    }
+}
+
+#[test]
+fn without_a_bound_on_losses_and_with_objective_strict_nothing_rests() {
+    use justitia_policy::config::Objective;
+    let off = Config {
+        max_loss: 0.0,
+        ..Config::default()
+    };
+    let strict = Config {
+        objective: Objective::Strict,
+        ..Config::default()
+    };
+    for config in [off, strict] {
+        let mut rig = Rig::with(config, &EIGHT, FILESERVER);
+        rig.host.limits_cost(0.08);
+        for second in 0..300 {
+            rig.period();
+            assert!(rig.last.watch.is_empty());
+            assert!(second < 20 || light_is_limited(&rig), "{second}");
+        }
+    }
+}
+
+#[test]
+fn a_host_where_nobody_contends_never_rests() {
+    let mut rig = Rig::with(Config::default(), &[100, 800], Load::Read { chunks: 200 });
+    for _ in 0..900 {
+        rig.period();
+        assert!(rig.last.watch.is_empty(), "{:?}", rig.last.watch);
+    }
+}
