@@ -26,7 +26,7 @@ use crate::reserve::{Asked, Reservations};
 use crate::restore::{restore, Restored};
 use crate::socket::{Board, Step};
 use crate::status::{source_words, Priors, Problem, Setup, Tick};
-use crate::watch::Told;
+use crate::watch::Withdrawn;
 
 pub struct Agent {
     fs: Fs,
@@ -48,7 +48,7 @@ pub struct Agent {
     reservations: Reservations,
     /// The last request over the socket; it overrides the configuration.
     gate_asked: Option<bool>,
-    told: Told,
+    withdrawn: Withdrawn,
     /// When the state for the next agent was last saved, since this boot.
     saved_at: Duration,
 }
@@ -119,7 +119,7 @@ impl Agent {
             unsure: false,
             reservations: Reservations::default(),
             gate_asked: None,
-            told: Told::default(),
+            withdrawn: Withdrawn::default(),
             saved_at: now,
         };
         if let Some(left) = left {
@@ -283,7 +283,7 @@ impl Agent {
         }
         problems.extend(self.applier.gate().apply(&plan.gate, &self.log));
         self.pace.learn(&plan, writes, &self.observer);
-        self.tell(&problems, if writes { &plan.watch } else { &[] });
+        self.log_changes(&problems, if writes { &plan.watch } else { &[] });
         let took = began.elapsed();
         self.longest = self.longest.max(took);
         if self.log.is_verbose() {
@@ -320,12 +320,12 @@ impl Agent {
         self.keep_state();
     }
 
-    fn tell(&mut self, problems: &[Problem], watched: &[Finding]) {
+    fn log_changes(&mut self, problems: &[Problem], watched: &[Finding]) {
         for problem in problems {
             self.log
                 .warn_once(format_args!("{}; {}", problem.cause, problem.remedy));
         }
-        self.told.tell(watched, &self.log);
+        self.withdrawn.log(watched, &self.log);
     }
 
     /// Saves the state for the next agent every [`handover::SAVE_EVERY`], in case this one is killed.

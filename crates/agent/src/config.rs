@@ -10,7 +10,7 @@
 //! observer = "auto"            # auto, bpf, proc: what counts the traffic
 //! listen = "127.0.0.1:9619"    # where justitia-web has the live page and metrics; "off" for none
 //! tls = { certificate = "/etc/justitia/page.pem", key = "/etc/justitia/page.key" }  # by TLS
-//! max_loss = "3%"              # a decision that costs all groups together more is withdrawn; "off"
+//! max_loss = "3%"              # withdraw a kind of decision that costs all groups together more; or "off"
 //! color_ttl = "5s"             # a declared color that does not change for longer is stale
 //! color_period = "1s"          # how often memory is taken from a satisfied group
 //! color_percent = 2.0          # how much is taken each time, percent of what the group holds

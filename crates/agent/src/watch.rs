@@ -1,32 +1,26 @@
-//! Tells in the log which decisions the watch withdraws, and which come back.
+//! Logs which kinds of decisions the watch withdraws, and the end of each withdrawal.
 
 use crate::log::Log;
-use justitia_policy::plan::{Decided, Finding, Phase};
+use justitia_policy::plan::{Finding, Phase, Watched};
 
-/// What is withdrawn as far as the log says.
+/// Kinds whose withdrawal the log has reported.
 #[derive(Debug, Default)]
-pub(crate) struct Told(Vec<Decided>);
+pub(crate) struct Withdrawn(Vec<Watched>);
 
-impl Told {
-    /// Tells what has changed.
-    pub(crate) fn tell(&mut self, findings: &[Finding], log: &Log) {
-        let withdrawn = |finding: &&Finding| finding.phase == Phase::Withdrawn;
-        for finding in findings.iter().filter(withdrawn) {
+impl Withdrawn {
+    /// Logs changes since the last step.
+    pub(crate) fn log(&mut self, findings: &[Finding], log: &Log) {
+        let mut withdrawn = Vec::new();
+        for finding in findings.iter().filter(|f| f.phase == Phase::Withdrawn) {
+            withdrawn.push(finding.decision);
             if !self.0.contains(&finding.decision) {
-                self.0.push(finding.decision);
                 log.warn(finding);
             }
         }
-        self.0.retain(|&told| {
-            let stays = findings
-                .iter()
-                .filter(withdrawn)
-                .any(|f| f.decision == told);
-            if !stays {
-                log.info(format_args!("{told}: no longer withdrawn"));
-            }
-            stays
-        });
+        for kind in self.0.iter().filter(|kind| !withdrawn.contains(kind)) {
+            log.info(format_args!("{kind}: no longer withdrawn"));
+        }
+        self.0 = withdrawn;
     }
 }
 
@@ -36,28 +30,28 @@ mod tests {
     use justitia_policy::plan::Loss;
 
     #[test]
-    fn a_withdrawal_and_its_end_are_told_once_each() {
+    fn the_log_reports_a_withdrawal_and_its_end_once_each() {
         let finding = |phase, withdrawn_s| Finding {
-            decision: Decided::Limits,
+            decision: Watched::Limits,
             phase,
             withdrawn_s,
-            rests: 5,
+            comparisons: 5,
             loss: Some(Loss {
                 least: 0.051,
                 mean: 0.12,
                 most: 0.19,
             }),
         };
-        let (log, mut told) = (Log::captured(), Told::default());
-        told.tell(&[finding(Phase::InForce, None)], &log);
+        let (log, mut withdrawn) = (Log::captured(), Withdrawn::default());
+        withdrawn.log(&[finding(Phase::InForce, None)], &log);
         for left_s in [300.0, 299.0] {
-            told.tell(&[finding(Phase::Withdrawn, Some(left_s))], &log);
+            withdrawn.log(&[finding(Phase::Withdrawn, Some(left_s))], &log);
         }
         for _ in 0..2 {
-            told.tell(&[finding(Phase::InForce, None)], &log);
+            withdrawn.log(&[finding(Phase::InForce, None)], &log);
         }
         let expected = [
-            "limits by weight: withdrawn for 300 s; they cost 12 % of all traffic, 5 to 19 % with a certainty of 95 %",
+            "limits by weight: withdrawn for 300 s; cost 12 % of all traffic (95 % interval: 5 to 19 %)",
             "limits by weight: no longer withdrawn",
         ];
         assert_eq!(log.lines(), expected);

@@ -113,7 +113,7 @@ pub(crate) fn limit(
         let others = lacking - usize::from(member.memo.lacks_s > 0.0);
         let fair = total.scale(proportions[i]);
         let mut share = (granted[i] + unwanted).max(fair);
-        if out && !holder.tenant {
+        if suspended && !holder.tenant {
             share = share.max(equal);
         }
         if holder.tenant && !swappable(host, member.group) {

@@ -48,8 +48,8 @@ pub struct Config {
     pub memoplight: MemoplightConfig,
     /// Memory that the guard keeps free.
     pub guard: GuardConfig,
-    /// What a decision may cost the groups together before it is withdrawn, percent of what they would get
-    /// without it; 0: nothing is compared. Records of before have no such key: nothing was compared.
+    /// Largest cost of a kind of decision to all groups together before the watch ([`crate::watch`]) withdraws it,
+    /// percent of their traffic; 0: the watch is off, as in records without this key.
     #[serde(default)]
     pub max_loss: f64,
 }
@@ -87,7 +87,7 @@ pub(crate) struct Capabilities {
     pub working_sets: bool,
     /// Memory is kept free.
     pub guard: bool,
-    /// What decisions cost is watched. The objective `strict` is meant to cost something.
+    /// The watch measures the cost of decisions. The objective `strict` accepts a cost.
     pub watch: bool,
 }
 

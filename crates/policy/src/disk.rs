@@ -253,7 +253,7 @@ pub(crate) fn serve(
     memos: &BTreeMap<GroupId, DiskMemo>,
     disks: &[BlockDevice],
     serve: bool,
-    out: bool,
+    suspended: bool,
     elapsed_s: f64,
 ) -> (BTreeMap<GroupId, DiskMemo>, Vec<Write>) {
     let mut writes = Vec::new();
@@ -266,7 +266,7 @@ pub(crate) fn serve(
         let mut memo = before.after(disk, elapsed_s);
         let others = !memo.held && (qos_now.enable || qos_now.user || model_now.user);
         let model = disk.given_model.or_else(|| memo.model());
-        if out {
+        if suspended {
             let on = memo.held && qos_now.enable && !disk.foreign;
             writes.extend(on.then(|| off(disk, qos_now)));
         } else if let Some(model) = model.filter(|_| serve && !others && !disk.foreign) {

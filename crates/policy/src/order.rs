@@ -22,12 +22,12 @@ use crate::units::{Bytes, Limit};
 pub(crate) const OVERCOMMIT: f64 = 1.25;
 
 /// Moves the gains and sets the limits. `gated`: the gate orders writers.
-/// `rests`: the watch has put a decision out of force, and what that does is nothing to learn from.
+/// `suspended`: the watch has suspended a decision, so the feedback must not learn from this step.
 pub(crate) fn order(
     members: &mut [Member],
     config: &Config,
     gated: bool,
-    rests: bool,
+    suspended: bool,
     elapsed_s: f64,
 ) {
     let participants = participants(members, config.objective, elapsed_s);
@@ -35,7 +35,7 @@ pub(crate) fn order(
         members[i].decision.participant = true;
     }
     let weights = share::proportions(members, |i| members[i].decision.participant);
-    let learns_s = if rests { 0.0 } else { elapsed_s };
+    let learns_s = if suspended { 0.0 } else { elapsed_s };
     move_gains(members, &weights, &config.feedback, learns_s);
     for member in members.iter_mut() {
         release(member, elapsed_s);

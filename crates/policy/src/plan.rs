@@ -70,8 +70,8 @@ pub enum Reason {
     Reserved,
     /// The group may take its share of all memory, and what others do not demand.
     ShareOfMemory,
-    /// The watch compares what groups get without this decision, or has withdrawn it.
-    OutOfForce,
+    /// The watch has suspended or withdrawn this kind of decision.
+    Suspended,
 }
 
 impl fmt::Display for Reason {
@@ -112,7 +112,7 @@ impl fmt::Display for Reason {
             }
             Reason::Reserved => f.write_str("held at its share: memory is reserved for another"),
             Reason::ShareOfMemory => f.write_str("its share of all memory: the rest is others'"),
-            Reason::OutOfForce => f.write_str("out of force, for the watch on what that costs"),
+            Reason::Suspended => f.write_str("suspended: the watch measures what the limit costs"),
         }
     }
 }
@@ -241,29 +241,29 @@ pub struct Plan {
     /// Weights for the kernel module's gate; empty without one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gate: Vec<Feed>,
-    /// What the watch knows of each kind of decisions; empty where it is off or nothing was decided yet.
+    /// The watch's findings, one for each kind of decision; empty: the watch is off, or no decision was made yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watch: Vec<Finding>,
 }
 
-/// A kind of decisions that the watch compares with their absence, and withdraws.
+/// A kind of decision whose cost the watch measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Decided {
+pub enum Watched {
     /// `memory.high` at the weighted share, of groups that write.
     Limits,
-    /// The feedback's gains in block weights; the weights themselves stay.
+    /// The feedback's gains in block weights. The weights themselves are always in force.
     Gains,
     /// io.cost on disks whose scheduler knows no weights.
     IoCost,
 }
 
-impl fmt::Display for Decided {
+impl fmt::Display for Watched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Decided::Limits => "limits by weight",
-            Decided::Gains => "gains in block weights",
-            Decided::IoCost => "io.cost",
+            Watched::Limits => "limits by weight",
+            Watched::Gains => "gains in block weights",
+            Watched::IoCost => "io.cost",
         })
     }
 }
@@ -272,28 +272,28 @@ impl fmt::Display for Decided {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// There is nothing to decide now.
+    /// The last step made no such decision.
     Idle,
     /// In force.
     InForce,
-    /// Out of force for some seconds, to compare.
-    Rests,
+    /// Out of force for some seconds, to compare the traffic.
+    Suspended,
     /// Out of force for a while, because it cost too much.
     Withdrawn,
 }
 
-/// What the watch knows of one kind of decisions.
+/// The watch's finding about one kind of decision.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Which.
-    pub decision: Decided,
+    /// The kind.
+    pub decision: Watched,
     /// Whether it is in force.
     pub phase: Phase,
-    /// Seconds until it gets another chance, if it is withdrawn.
+    /// Seconds until the withdrawal ends; `None`: not withdrawn.
     pub withdrawn_s: Option<f64>,
-    /// How often it was compared.
-    pub rests: u64,
-    /// What it costs the groups together; `None`: compared less than twice.
+    /// Completed comparisons.
+    pub comparisons: u64,
+    /// Cost to all groups together; `None`: fewer than two comparisons.
     pub loss: Option<Loss>,
 }
 
@@ -303,25 +303,24 @@ impl fmt::Display for Finding {
         match (self.phase, self.withdrawn_s) {
             (Phase::Withdrawn, Some(left_s)) => write!(f, "withdrawn for {left_s:.0} s")?,
             (Phase::Withdrawn, None) => f.write_str("withdrawn")?,
-            (Phase::Rests, _) => f.write_str("at rest, to compare")?,
+            (Phase::Suspended, _) => f.write_str("suspended, to measure the cost")?,
             (Phase::InForce, _) => f.write_str("in force")?,
-            (Phase::Idle, _) => f.write_str("nothing to decide")?,
+            (Phase::Idle, _) => f.write_str("no decision now")?,
         }
         let Some(loss) = self.loss else {
             return Ok(());
         };
         let percent = |part: f64| (part * 100.0).round() + 0.0;
         let (least, mean, most) = (percent(loss.least), percent(loss.mean), percent(loss.most));
-        let what = "of all traffic";
         write!(
             f,
-            "; they cost {mean} % {what}, {least} to {most} % with a certainty of 95 %"
+            "; cost {mean} % of all traffic (95 % interval: {least} to {most} %)"
         )
     }
 }
 
-/// The part of what groups would get together that they lose by a decision; below 0 they gain. An interval of
-/// 95 % around the mean.
+/// The part of their traffic that all groups together lose by a kind of decision; below 0 they gain. Mean and
+/// confidence interval of 95 %.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Loss {
     /// The lower bound.

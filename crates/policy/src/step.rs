@@ -31,7 +31,7 @@ use crate::gate;
 use crate::guard::{self, Need};
 use crate::metrics;
 use crate::order;
-use crate::plan::{Decided, HostRates, Plan};
+use crate::plan::{HostRates, Plan, Watched};
 use crate::rates::{Counters, Rates};
 use crate::share;
 use crate::share::supply::Supply;
@@ -101,10 +101,16 @@ pub fn step(
     let lending = may.lends.then_some((&mut lent_settles_s, elapsed_s));
     share::entitle(&mut members, pool, shared, may.weights, lending);
     if may.feedback {
-        let rests = watch.rests();
-        order::order(&mut members, config, gate::orders(gate), rests, elapsed_s);
+        let suspended = watch.suspends();
+        order::order(
+            &mut members,
+            config,
+            gate::orders(gate),
+            suspended,
+            elapsed_s,
+        );
     }
-    let unlimited = watch.out(Decided::Limits);
+    let unlimited = watch.lifts(Watched::Limits);
     let limited = watch::limits(&mut members, unlimited);
     let bfq = snapshot.devices.iter().any(|d| d.low_latency.is_some());
     let steered = watch::gains(&members, bfq || disk::serves(&state.disks));
@@ -119,14 +125,14 @@ pub fn step(
     let weights_must_hold = may.feedback && (state.weights_must_hold || ordered);
     let protected = pool.memory.filter(|_| may.weights);
     let low = protected.map(|memory| share::protect(host, &members, memory));
-    let weights = may.weights.then(|| !watch.out(Decided::Gains));
+    let weights = may.weights.then(|| !watch.lifts(Watched::Gains));
     let writes = writes::plan(&members, low.as_deref(), weights);
     let disks = snapshot.devices.iter().filter(|_| weights_must_hold);
     let (disks_next, served) = disk::serve(
         &state.disks,
         &snapshot.devices,
         weights_must_hold,
-        watch.out(Decided::IoCost),
+        watch.lifts(Watched::IoCost),
         elapsed_s,
     );
     let served_by_cost = ordered && disk::serves(&disks_next);
@@ -162,12 +168,12 @@ pub fn step(
     (state, plan)
 }
 
-/// The decisions that are watched.
-fn decided(limits: bool, gains: bool, io_cost: bool, may: Capabilities) -> BTreeSet<Decided> {
+/// The watched kinds of decisions that this step made.
+fn decided(limits: bool, gains: bool, io_cost: bool, may: Capabilities) -> BTreeSet<Watched> {
     let all = [
-        (limits, Decided::Limits),
-        (gains, Decided::Gains),
-        (io_cost, Decided::IoCost),
+        (limits, Watched::Limits),
+        (gains, Watched::Gains),
+        (io_cost, Watched::IoCost),
     ];
     let made = all.into_iter().filter(|(made, _)| *made && may.watch);
     made.map(|(_, decision)| decision).collect()

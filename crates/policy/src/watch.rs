@@ -1,145 +1,146 @@
-//! The watch: what the agent's own decisions cost the groups, and which it does without for that.
+//! The watch: measures the cost of the agent's own decisions, and withdraws a kind that costs too much.
 //!
-//! From time to time one kind of decisions *rests*: it is out of force for some seconds. The watch compares what
-//! all groups get together at rest with what they get in force before and after, so a load that drifts counts
-//! on both sides. A decision whose loss exceeds the operator's `max_loss`, beyond the interval, is *withdrawn*
-//! for a while. Then it gets another chance, and if it costs too much again, it stays away for twice as long.
+//! From time to time the watch *suspends* one kind of decision for some seconds. It compares the traffic of all
+//! groups together during the suspension with their traffic before and after it, so a load that drifts counts on
+//! both sides. If a kind costs more than the operator's `max_loss`, and the whole confidence interval lies above
+//! that, the watch *withdraws* it for a while. The kind then gets another chance. Each time it costs too much
+//! again, the watch withdraws it for twice as long.
 //!
-//! What groups get together is the bytes that applications read and wrote, less the growth of dirty pages: pages
-//! that only became dirty are a debt to the disk, and a limit that is lifted makes room for many of them.
+//! Traffic is the bytes that applications read and wrote, less the growth of dirty pages. A page that only became
+//! dirty is a debt to the disk, and a lifted limit makes room for many such pages.
 //!
-//! Units: seconds, bytes. A loss is `1 - in force / at rest`; its logarithm is what is averaged.
+//! Units: seconds, bytes. A loss is `1 - in force / suspended`; the watch averages its logarithm.
 //!
 //! Properties, each held by a test:
-//! - *one at a time*: no two decisions rest at once;
-//! - *promises stay*: protection, floors, bounds and colors never rest, and are never withdrawn;
-//! - *nothing to compare, no rest*: a host where no decision is in force never rests, nor does one whose groups
-//!   come and go (those that a tenant makes do not count);
-//! - *no tenant decides alone*: a decision is withdrawn only if it costs too much with each tenant left out;
-//! - *rare*: after each rest that raises no suspicion the next comes later, up to [`RAREST_S`];
-//! - *a loss comes to light*: a suspicion brings the next rest forward.
+//! - *one at a time*: no two kinds are suspended at once;
+//! - *promises stay*: protection, floors, bounds of tenants and colors are never suspended and never withdrawn;
+//! - *nothing to compare, no suspension*: a host where no decision is in force suspends nothing, nor does a host
+//!   whose groups come and go (groups that a tenant makes do not count);
+//! - *no tenant decides alone*: a kind is withdrawn only if it costs too much with each tenant left out;
+//! - *rare*: after a comparison without suspicion the next one comes later, up to [`RAREST_S`];
+//! - *a loss comes to light*: a suspicion brings the next comparison forward.
 //!
-//! Left out: lending. Memory that was lent has to be read again, so a rest of some seconds would cost more than
-//! it could tell; [`crate::share::lend`] weighs that itself. BFQ's `low_latency` is left out as well: what stood
-//! there before is the agent's to know.
+//! Lending is left out. Lent memory must be read again, so a suspension of some seconds would cost more than it
+//! could tell; [`crate::share::lend`] accounts for that cost itself. BFQ's `low_latency` is left out because only
+//! the agent knows its prior value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::decision::Member;
-use crate::plan::{Decided, Finding, Loss, Phase, Reason};
+use crate::plan::{Finding, Loss, Phase, Reason, Watched};
 use crate::snapshot::GroupId;
 use crate::units::Limit;
 
-/// A decision is in force for so long before it rests the first time.
+/// Seconds in force before a kind's first comparison.
 const FIRST_S: f64 = 120.0;
-/// Seconds between the rests of two decisions.
+/// Seconds between the comparisons of two kinds.
 const BETWEEN_S: f64 = 60.0;
-/// Seconds to the next rest: under suspicion, at first, and at most.
+/// Seconds to the next comparison: under suspicion, at first, and at most.
 const SUSPECTED_S: f64 = 10.0;
 const USUAL_S: f64 = 240.0;
 const RAREST_S: f64 = 600.0;
-/// What the time to the next rest grows by each time, and where the interval shows no harm.
+/// Growth of the time to the next comparison: usually, and once the interval shows no harm.
 const LONGER: f64 = 1.5;
 const LONGER_IF_HARMLESS: f64 = 3.0;
-/// Seconds after a change that are not compared, at least and at most: until the disk has carried as much as the
-/// groups hold of page cache. What groups hit follows that slowly.
+/// Seconds after a change that are not compared, at least and at most. They end once the disk has carried as many
+/// bytes as the groups hold of page cache, because hits follow the page cache slowly.
 const SETTLE_S: (f64, f64) = (4.0, 30.0);
-/// Seconds that are compared.
+/// Seconds of a window: what is compared.
 const COMPARE_S: f64 = 8.0;
-/// Comparisons that are kept, how long, and how many it takes.
+/// Comparisons that are kept, for how many seconds, and how many a verdict takes.
 const KEPT: usize = 12;
 const KEPT_S: f64 = 7200.0;
 const ENOUGH: usize = 4;
-/// A comparison that shows this many times the loss that is allowed is a suspicion.
+/// A comparison that shows this many times `max_loss` raises a suspicion.
 const SUSPECT: f64 = 2.0;
-/// Seconds for which a decision is withdrawn, the first time and at most.
+/// Seconds of a withdrawal, the first time and at most.
 const WITHDRAWN_S: (f64, f64) = (300.0, 3600.0);
-/// A gain further from 1 than this factor is in force.
+/// Gains count as in force if one is further from 1 than this factor.
 const GAIN: f64 = 1.1;
-/// Student's t for an interval of 95 %, by degrees of freedom from 1 on.
+/// Student's t for a confidence interval of 95 %, by degrees of freedom from 1 on.
 const STUDENT: [f64; KEPT - 1] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201,
 ];
 
-/// What is remembered of the watch.
+/// State of the watch from one step to the next.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Watch {
-    trials: BTreeMap<Decided, Trial>,
-    rest: Option<Rest>,
-    /// Seconds until a decision may rest.
+    trials: BTreeMap<Watched, Trial>,
+    comparison: Option<Comparison>,
+    /// Seconds until the next comparison may begin.
     between_s: f64,
 }
 
-/// What is known of one decision.
+/// Comparisons and schedule of one kind of decision.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct Trial {
-    /// It was in force in the last step, or would have been.
+    /// The last step made such decisions, even if they were suspended.
     in_force: bool,
     /// The newest last.
     pairs: Vec<Pair>,
-    /// Seconds in force until it rests next.
+    /// Seconds in force until the next comparison.
     due_s: f64,
-    /// How long the last of these times was.
+    /// Length of the last such time.
     wait_s: f64,
-    /// Seconds for which it is still withdrawn.
+    /// Seconds until the withdrawal ends; 0: not withdrawn.
     withdrawn_s: f64,
-    /// How often it was withdrawn without having shown to be harmless.
+    /// Withdrawals since the kind last proved harmless.
     withdrawals: u32,
-    /// The next rest comes soon.
+    /// The next comparison comes soon.
     suspected: bool,
-    rests: u64,
+    comparisons: u64,
 }
 
-/// One comparison.
+/// Result of one comparison.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct Pair {
     ago_s: f64,
-    /// Logarithm of what the groups get at rest over what they get in force.
+    /// Logarithm of the traffic while suspended over the traffic in force.
     ln_loss: f64,
 }
 
-/// A comparison under way: in force, at rest, in force.
+/// A comparison under way: one window in force, one suspended, one in force.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Rest {
-    decision: Decided,
-    /// Since this part began: seconds, and bytes that the disk carried for the groups.
+struct Comparison {
+    decision: Watched,
+    /// Since the last window ended: seconds, and bytes that the disk carried for the groups.
     for_s: f64,
     carried: f64,
-    /// Tenants, and other groups whose traffic is known.
+    /// Tenants, and other groups with known traffic. The comparison ends without a result if they change.
     groups: Vec<GroupId>,
-    /// The parts that are over.
-    parts: Vec<Part>,
-    now: Option<Part>,
+    /// Windows that have ended.
+    windows: Vec<Window>,
+    now: Option<Window>,
 }
 
-/// What groups got in one part, by tenant; [`NO_TENANT`]: all others.
+/// Traffic in one window, by tenant; [`NO_TENANT`]: all other groups.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-struct Part {
+struct Window {
     seconds: f64,
     bytes: BTreeMap<GroupId, f64>,
 }
 
 const NO_TENANT: GroupId = GroupId(0);
 
-/// What was seen of the groups in a step.
+/// Traffic and memory of the groups in one step.
 #[derive(Debug, Default)]
-struct Seen {
+struct Observed {
     groups: Vec<GroupId>,
     bytes_per_s: BTreeMap<GroupId, f64>,
     dirty: BTreeMap<GroupId, f64>,
     transferable_per_s: f64,
-    /// Page cache.
+    /// Page cache of all groups, bytes.
     file: f64,
 }
 
-impl Seen {
-    fn of(members: &[Member]) -> Seen {
-        let mut seen = Seen::default();
+impl Observed {
+    fn of(members: &[Member]) -> Observed {
+        let mut observed = Observed::default();
         for (i, member) in members.iter().enumerate().filter(|(_, m)| m.leaf) {
             let Some(bytes_per_s) = member.memo.rates.bytes_per_s() else {
                 continue;
@@ -150,21 +151,21 @@ impl Seen {
             } else {
                 tenant
             };
-            if seen.groups.last() != Some(&who) {
-                seen.groups.push(who);
+            if observed.groups.last() != Some(&who) {
+                observed.groups.push(who);
             }
-            *seen.bytes_per_s.entry(tenant).or_default() += bytes_per_s;
+            *observed.bytes_per_s.entry(tenant).or_default() += bytes_per_s;
             let dirty = member.group.memory.file_dirty.unwrap_or_default();
-            *seen.dirty.entry(tenant).or_default() += dirty.as_f64();
+            *observed.dirty.entry(tenant).or_default() += dirty.as_f64();
             let transferable = member.memo.rates.transferable_per_s();
-            seen.transferable_per_s += transferable.unwrap_or_default();
-            seen.file += member.group.memory.file.unwrap_or_default().as_f64();
+            observed.transferable_per_s += transferable.unwrap_or_default();
+            observed.file += member.group.memory.file.unwrap_or_default().as_f64();
         }
-        seen
+        observed
     }
 }
 
-/// The directory that root delegated, if the group lies in one.
+/// The delegated directory in which the group lies, or [`NO_TENANT`].
 fn tenant(members: &[Member], i: usize) -> GroupId {
     let mut top = i;
     while let (true, Some(parent)) = (members[top].group.delegated, members[top].parent) {
@@ -177,14 +178,14 @@ fn tenant(members: &[Member], i: usize) -> GroupId {
     }
 }
 
-impl Part {
+impl Window {
     fn add(&mut self, bytes: &BTreeMap<GroupId, f64>, factor: f64) {
         for (&tenant, bytes) in bytes {
             *self.bytes.entry(tenant).or_default() += bytes * factor;
         }
     }
 
-    /// What all groups but this tenant's got, bytes a second.
+    /// Traffic of all groups but this tenant's, bytes per second.
     fn rate(&self, without: Option<GroupId>) -> f64 {
         let counts = self
             .bytes
@@ -194,79 +195,83 @@ impl Part {
     }
 }
 
-impl Rest {
-    fn of(decision: Decided, seen: Seen) -> Rest {
-        let mut rest = Rest {
+impl Comparison {
+    fn of(decision: Watched, observed: Observed) -> Comparison {
+        let mut comparison = Comparison {
             decision,
             for_s: 0.0,
             carried: 0.0,
             groups: Vec::new(),
-            parts: Vec::new(),
+            windows: Vec::new(),
             now: None,
         };
-        rest.begin_part(&seen);
-        rest.groups = seen.groups;
-        rest
+        comparison.begin_window(&observed);
+        comparison.groups = observed.groups;
+        comparison
     }
 
-    fn begin_part(&mut self, seen: &Seen) {
-        let mut part = Part::default();
-        part.add(&seen.dirty, 1.0);
-        self.now = Some(part);
+    fn begin_window(&mut self, observed: &Observed) {
+        let mut window = Window::default();
+        window.add(&observed.dirty, 1.0);
+        self.now = Some(window);
     }
 
-    fn is_out(&self) -> bool {
-        self.parts.len() == 1
+    fn is_suspended(&self) -> bool {
+        self.windows.len() == 1
     }
 
-    /// Takes in a step. Whether it was the last one.
-    fn go_on(&mut self, seen: &Seen, elapsed_s: f64) -> bool {
+    /// Adds a step. True: the comparison is complete.
+    fn go_on(&mut self, observed: &Observed, elapsed_s: f64) -> bool {
         self.for_s += elapsed_s;
-        self.carried += seen.transferable_per_s * elapsed_s;
-        if let Some(part) = &mut self.now {
-            part.add(&seen.bytes_per_s, elapsed_s);
-            part.seconds += elapsed_s;
-            if part.seconds >= COMPARE_S {
-                part.add(&seen.dirty, -1.0);
-                self.parts.extend(self.now.take());
+        self.carried += observed.transferable_per_s * elapsed_s;
+        if let Some(window) = &mut self.now {
+            window.add(&observed.bytes_per_s, elapsed_s);
+            window.seconds += elapsed_s;
+            if window.seconds >= COMPARE_S {
+                window.add(&observed.dirty, -1.0);
+                self.windows.extend(self.now.take());
                 (self.for_s, self.carried) = (0.0, 0.0);
             }
-        } else if self.settled(seen) {
-            self.begin_part(seen);
+        } else if self.settled(observed) {
+            self.begin_window(observed);
         }
-        self.parts.len() == 3
+        self.windows.len() == 3
     }
 
-    fn settled(&self, seen: &Seen) -> bool {
-        let turned_over = self.carried >= seen.file;
+    fn settled(&self, observed: &Observed) -> bool {
+        let turned_over = self.carried >= observed.file;
         self.for_s >= SETTLE_S.1 || (self.for_s >= SETTLE_S.0 && turned_over)
     }
 
-    /// The least of the losses with each tenant left out, and with none. `None`: nothing moved.
+    /// The least of the losses with each tenant left out in turn and with none left out. `None`: some window had no
+    /// traffic.
     fn ln_loss(&self) -> Option<f64> {
-        let [before, rest, after] = self.parts.as_slice() else {
+        let [before, suspended, after] = self.windows.as_slice() else {
             return None;
         };
         let ln_loss = |without: Option<GroupId>| {
-            let rates = [before, rest, after].map(|part| part.rate(without));
-            let [before, rest, after] = rates.map(f64::ln);
+            let rates = [before, suspended, after].map(|window| window.rate(without));
+            let [before, suspended, after] = rates.map(f64::ln);
             let moved = rates.iter().all(|&rate| rate > 0.0);
-            moved.then(|| rest - before.midpoint(after))
+            moved.then(|| suspended - before.midpoint(after))
         };
-        let tenants = rest.bytes.keys().filter(|&&tenant| tenant != NO_TENANT);
+        let tenants = suspended
+            .bytes
+            .keys()
+            .filter(|&&tenant| tenant != NO_TENANT);
         let without = tenants.filter_map(|&tenant| ln_loss(Some(tenant)));
         let all = ln_loss(None)?;
         Some(without.fold(all, f64::min))
     }
 }
 
-/// The part that is lost.
+/// The lost window, from its logarithm.
 fn part_lost(ln_loss: f64) -> f64 {
     1.0 - (-ln_loss).exp()
 }
 
 impl Trial {
-    /// Mean and interval of the loss; `None`: one comparison has no interval.
+    /// Mean and interval of the loss. `None`: fewer than two comparisons have no interval.
     fn loss(&self) -> Option<Loss> {
         let count = self.pairs.len();
         let t = STUDENT.get(count.checked_sub(2)?)?;
@@ -281,9 +286,9 @@ impl Trial {
         })
     }
 
-    /// Judges the decision after another comparison.
+    /// Decides after another comparison: withdraw, suspect, or compare later.
     fn judge(&mut self, ln_loss: f64, max_loss: f64) {
-        self.rests += 1;
+        self.comparisons += 1;
         self.pairs.push(Pair {
             ago_s: 0.0,
             ln_loss,
@@ -318,7 +323,7 @@ impl Trial {
         self.wait_s = USUAL_S;
     }
 
-    /// Lets time pass. It is no longer withdrawn after that, and is to show soon what it does.
+    /// Lets time pass. A kind whose withdrawal ends is compared again soon.
     fn pass(&mut self, elapsed_s: f64) {
         for pair in &mut self.pairs {
             pair.ago_s += elapsed_s;
@@ -339,37 +344,39 @@ impl Trial {
 }
 
 impl Watch {
-    /// Nothing was decided yet.
+    /// No decision was made yet.
     pub(crate) fn is_new(&self) -> bool {
         *self == Watch::default()
     }
 
-    /// Takes in a step, ends or begins a comparison, and judges. `max_loss`: a part, above 0.
+    /// Takes in a step and begins, continues or ends a comparison. `max_loss`: a part, above 0.
     pub(crate) fn look(&mut self, members: &[Member], max_loss: f64, elapsed_s: f64) {
         for trial in self.trials.values_mut() {
             trial.pass(elapsed_s);
         }
         self.between_s -= elapsed_s;
-        let seen = Seen::of(members);
-        let Some(mut rest) = self.rest.take() else {
-            self.rest = self.next().map(|decision| Rest::of(decision, seen));
+        let observed = Observed::of(members);
+        let Some(mut comparison) = self.comparison.take() else {
+            self.comparison = self
+                .next()
+                .map(|decision| Comparison::of(decision, observed));
             return;
         };
-        let trial = self.trials.entry(rest.decision).or_default();
-        let same = rest.groups == seen.groups && trial.in_force;
-        if same && !rest.go_on(&seen, elapsed_s) {
-            self.rest = Some(rest);
+        let trial = self.trials.entry(comparison.decision).or_default();
+        let same = comparison.groups == observed.groups && trial.in_force;
+        if same && !comparison.go_on(&observed, elapsed_s) {
+            self.comparison = Some(comparison);
             return;
         }
         trial.due_s = USUAL_S;
         self.between_s = BETWEEN_S;
-        if let Some(ln_loss) = rest.ln_loss().filter(|_| same) {
+        if let Some(ln_loss) = comparison.ln_loss().filter(|_| same) {
             trial.judge(ln_loss, max_loss);
         }
     }
 
-    /// The decision that rests next, if one is to.
-    fn next(&self) -> Option<Decided> {
+    /// The kind to compare now, if one is due.
+    fn next(&self) -> Option<Watched> {
         let due = self.trials.iter().filter(|(_, trial)| {
             let due = trial.withdrawn_s <= 0.0 && trial.due_s <= 0.0;
             trial.in_force && due && (trial.suspected || self.between_s <= 0.0)
@@ -378,21 +385,26 @@ impl Watch {
         next.map(|(&decision, _)| decision)
     }
 
-    /// Whether a decision rests now.
-    pub(crate) fn rests(&self) -> bool {
-        self.rest.as_ref().is_some_and(Rest::is_out)
+    /// Whether a kind is suspended now. The feedback must not learn from such a step.
+    pub(crate) fn suspends(&self) -> bool {
+        self.comparison
+            .as_ref()
+            .is_some_and(Comparison::is_suspended)
     }
 
-    /// Whether this decision is out of force, at rest or withdrawn.
-    pub(crate) fn out(&self, decision: Decided) -> bool {
-        let rests = self.rest.as_ref().filter(|rest| rest.is_out());
+    /// Whether this kind is not in force: suspended or withdrawn.
+    pub(crate) fn lifts(&self, decision: Watched) -> bool {
+        let suspended = self
+            .comparison
+            .as_ref()
+            .filter(|comparison| comparison.is_suspended());
         let withdrawn = self.trials.get(&decision);
-        rests.is_some_and(|rest| rest.decision == decision)
+        suspended.is_some_and(|comparison| comparison.decision == decision)
             || withdrawn.is_some_and(|trial| trial.withdrawn_s > 0.0)
     }
 
-    /// Notes what this step decided, whether it is in force or would be.
-    pub(crate) fn note(&mut self, decided: &BTreeSet<Decided>) {
+    /// Notes the kinds of decisions that this step made, in force or not.
+    pub(crate) fn note(&mut self, decided: &BTreeSet<Watched>) {
         for trial in self.trials.values_mut() {
             trial.in_force = false;
         }
@@ -406,12 +418,12 @@ impl Watch {
         }
     }
 
-    /// What there is to tell.
+    /// One finding for each kind.
     pub(crate) fn findings(&self) -> Vec<Finding> {
-        let finding = |(&decision, trial): (&Decided, &Trial)| {
+        let finding = |(&decision, trial): (&Watched, &Trial)| {
             let phase = match () {
                 () if trial.withdrawn_s > 0.0 => Phase::Withdrawn,
-                () if self.out(decision) => Phase::Rests,
+                () if self.lifts(decision) => Phase::Suspended,
                 () if trial.in_force => Phase::InForce,
                 () => Phase::Idle,
             };
@@ -419,7 +431,7 @@ impl Watch {
                 decision,
                 phase,
                 withdrawn_s: (trial.withdrawn_s > 0.0).then_some(trial.withdrawn_s),
-                rests: trial.rests,
+                comparisons: trial.comparisons,
                 loss: trial.loss(),
             }
         };
@@ -427,21 +439,21 @@ impl Watch {
     }
 }
 
-/// Whether somebody is limited by weight. With `out` the limit is lifted.
-pub(crate) fn limits(members: &mut [Member], out: bool) -> bool {
+/// Whether a group is limited by weight. `lifted`: removes these limits.
+pub(crate) fn limits(members: &mut [Member], lifted: bool) -> bool {
     let mut limited = false;
     for member in members.iter_mut().filter(|member| member.leaf) {
         if let Some((Limit::Bytes(_), _)) = member.decision.high {
             limited = true;
-            if out {
-                member.decision.high = Some((Limit::Max, Reason::OutOfForce));
+            if lifted {
+                member.decision.high = Some((Limit::Max, Reason::Suspended));
             }
         }
     }
     limited
 }
 
-/// Whether gains move block weights. `serves`: some disk is served by them.
+/// Whether gains move block weights. `serves`: some disk serves by block weight.
 pub(crate) fn gains(members: &[Member], serves: bool) -> bool {
     let moved = |member: &Member| member.decision.gain.ln().abs() > GAIN.ln();
     serves && members.iter().any(|m| m.decision.participant && moved(m))

@@ -15,8 +15,8 @@ use crate::units::{Bytes, Limit};
 /// Changes smaller than this part of the value are not worth a write.
 const WORTH: f64 = 0.04;
 
-/// The writes for these decisions. `low`: `memory.low` of each member; `None` if it is left alone. `weights`:
-/// block weights are written, and whether gains move them.
+/// The writes for these decisions. `low`: `memory.low` of each member; `None`: left alone. `weights`: whether the
+/// feedback's gains scale block weights; `None`: block weights are left alone.
 pub(crate) fn plan(
     members: &[Member],
     low: Option<&[Option<Bytes>]>,

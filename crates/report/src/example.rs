@@ -8,7 +8,7 @@ use justitia_cgroup::gate::{Config, Device, Info, Member};
 use justitia_policy::color::{Channel, Color, ColorSource, Declared, Standing};
 use justitia_policy::metrics::{proportionality_variation, share_error};
 use justitia_policy::plan::{
-    Decided, Finding, Guarded, HostRates, Knob, Loss, Phase, Plan, Reason, Stake, Value, Verdict,
+    Finding, Guarded, HostRates, Knob, Loss, Phase, Plan, Reason, Stake, Value, Verdict, Watched,
     Write,
 };
 use justitia_policy::rates::CacheRates;
@@ -75,10 +75,10 @@ pub fn tick(count: u64, groups: usize) -> Tick {
         }),
         gate: Vec::new(),
         watch: vec![Finding {
-            decision: Decided::Limits,
+            decision: Watched::Limits,
             phase: Phase::Withdrawn,
             withdrawn_s: Some(171.0),
-            rests: 5,
+            comparisons: 5,
             loss: Some(Loss {
                 least: 0.05,
                 mean: 0.12,

@@ -33,7 +33,7 @@ const MOST_TAKEN_PERCENT: f64 = 50.0;
 /// The largest reserve or share, percent of memory.
 const MOST_PERCENT: f64 = 90.0;
 
-/// How `max_loss` is written.
+/// An example of `max_loss`.
 pub(super) const MAX_LOSS: &str = "\"3%\"";
 
 /// `[feedback]`.
@@ -291,7 +291,7 @@ fn parse_order(word: &str) -> Said<Order> {
     })
 }
 
-/// `max_loss`: percent; 0 for `off`.
+/// Parses `max_loss` into percent; 0 for `off`.
 fn parse_max_loss(text: &str) -> Said<f64> {
     if text.trim() == "off" {
         return Ok(0.0);

@@ -273,7 +273,7 @@ pub(crate) mod tests {
     use crate::commands::worth;
     use justitia_policy::color::Color;
     use justitia_policy::config::{Mode, Objective};
-    use justitia_policy::plan::{Decided, Finding, Loss, Phase, Reason};
+    use justitia_policy::plan::{Finding, Loss, Phase, Reason, Watched};
     use justitia_policy::rates::CacheRates;
     use justitia_policy::snapshot::WeightSource;
     use justitia_report::status::{HostStatus, KnobStatus, PlannedWrite, Problem, Totals};
@@ -396,12 +396,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_decision_that_was_withdrawn_is_said_with_what_it_costs() {
+    fn a_withdrawn_kind_of_decision_is_shown_with_its_cost() {
         let withdrawn = Finding {
-            decision: Decided::Limits,
+            decision: Watched::Limits,
             phase: Phase::Withdrawn,
             withdrawn_s: Some(171.0),
-            rests: 5,
+            comparisons: 5,
             loss: Some(Loss {
                 least: 0.05,
                 mean: 0.12,
@@ -413,9 +413,9 @@ pub(crate) mod tests {
             ..example()
         };
         let text = rendered(&report).to_string();
-        let said =
-            "limits by weight: withdrawn for 171 s; they cost 12 % of all traffic, 5 to 19 % with";
-        assert!(text.contains(&format!("watch: {said}")), "{text}");
+        let expected =
+            "watch: limits by weight: withdrawn for 171 s; cost 12 % of all traffic (95 % interval";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

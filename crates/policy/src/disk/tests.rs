@@ -93,7 +93,7 @@ fn nothing_is_written_in_a_lull_of_a_disk_that_is_not_saturated_or_after_too_lit
 }
 
 #[test]
-fn while_io_cost_is_out_of_force_it_is_off_and_its_model_is_kept() {
+fn while_io_cost_is_suspended_it_is_off_and_its_model_is_kept() {
     let mut bench = Bench::new();
     bench.pass(10, 320, 131_072, 1000);
     let on = bench.disk.cost_qos.unwrap();

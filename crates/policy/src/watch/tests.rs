@@ -8,20 +8,20 @@ use crate::units::Bytes;
 
 const MAX_LOSS: f64 = 0.03;
 
-/// Groups whose traffic a test makes up: what each gets is scaled by what its decisions cost.
+/// Groups with simulated traffic, scaled by the cost of the decisions in force.
 struct Bench {
     groups: Vec<Group>,
     watch: Watch,
     seed: u64,
-    /// Bytes a second of each leaf; dirty bytes grow by `dirties` of them while limits are out.
+    /// Bytes per second of each leaf.
     rates: Vec<f64>,
     noise: f64,
-    costs: BTreeMap<Decided, f64>,
-    decided: BTreeSet<Decided>,
+    costs: BTreeMap<Watched, f64>,
+    decided: BTreeSet<Watched>,
 }
 
 impl Bench {
-    fn new(costs: &[(Decided, f64)], noise: f64, seed: u64) -> Bench {
+    fn new(costs: &[(Watched, f64)], noise: f64, seed: u64) -> Bench {
         Bench {
             groups: (1..=4).map(|id| group(id, None, "/g")).collect(),
             watch: Watch::default(),
@@ -33,7 +33,7 @@ impl Bench {
         }
     }
 
-    /// About normal, deviation 1.
+    /// A sample of an almost normal distribution, deviation 1.
     fn random(&mut self) -> f64 {
         let mut uniform = || {
             self.seed = self
@@ -45,9 +45,9 @@ impl Bench {
         (0..12).map(|_| uniform()).sum::<f64>() - 6.0
     }
 
-    /// A second.
+    /// Simulates one second.
     fn second(&mut self) {
-        let in_force = self.costs.iter().filter(|(&d, _)| !self.watch.out(d));
+        let in_force = self.costs.iter().filter(|(&d, _)| !self.watch.lifts(d));
         let left: f64 = in_force.map(|(_, cost)| 1.0 - cost).product();
         let speed = left * (self.random() * self.noise).exp();
         let rates: Vec<f64> = self.rates.iter().map(|rate| rate * speed).collect();
@@ -78,7 +78,7 @@ impl Bench {
             .any(|finding| finding.phase == Phase::Withdrawn)
     }
 
-    /// Seconds until something is withdrawn; `None`: not within `most`.
+    /// Seconds until a kind is withdrawn; `None`: not within `most`.
     fn until_withdrawn(&mut self, most: usize) -> Option<usize> {
         (0..most).find(|_| {
             self.second();
@@ -87,46 +87,46 @@ impl Bench {
     }
 }
 
-const ALL: [Decided; 3] = [Decided::Limits, Decided::Gains, Decided::IoCost];
+const ALL: [Watched; 3] = [Watched::Limits, Watched::Gains, Watched::IoCost];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn no_two_decisions_rest_at_once_and_rests_become_rare(
+    fn no_two_kinds_are_suspended_at_once_and_each_has_its_turn(
         seed in any::<u64>(),
         costs in prop::array::uniform3(-0.2..0.2f64),
     ) {
         let costs: Vec<_> = ALL.into_iter().zip(costs).collect();
         let mut bench = Bench::new(&costs, 0.05, seed);
-        let mut rested = BTreeSet::new();
+        let mut suspended = BTreeSet::new();
         for _ in 0..3600 {
             bench.second();
             let findings = bench.watch.findings();
-            let rests: Vec<_> = findings.iter().filter(|f| f.phase == Phase::Rests).collect();
-            prop_assert!(rests.len() <= 1, "{rests:?}");
-            rested.extend(rests.iter().map(|finding| finding.decision));
+            let suspended_now: Vec<_> = findings.iter().filter(|f| f.phase == Phase::Suspended).collect();
+            prop_assert!(suspended_now.len() <= 1, "{suspended_now:?}");
+            suspended.extend(suspended_now.iter().map(|finding| finding.decision));
         }
-        prop_assert_eq!(rested.len(), 3, "each has its turn");
+        prop_assert_eq!(suspended.len(), 3, "each has its turn");
     }
 
     #[test]
     fn a_decision_that_costs_a_tenth_is_withdrawn_within_half_an_hour(seed in any::<u64>()) {
-        let mut bench = Bench::new(&[(Decided::Limits, 0.1)], 0.05, seed);
+        let mut bench = Bench::new(&[(Watched::Limits, 0.1)], 0.05, seed);
         let after = bench.until_withdrawn(1800);
         prop_assert!(after.is_some(), "{:?}", bench.watch.findings());
     }
 
     #[test]
-    fn only_ratios_count(seed in any::<u64>(), scale in 1e-3..1e3f64) {
+    fn verdicts_depend_on_ratios_only(seed in any::<u64>(), scale in 1e-3..1e3f64) {
         let run = |scale: f64| {
-            let mut bench = Bench::new(&[(Decided::Limits, 0.08)], 0.05, seed);
+            let mut bench = Bench::new(&[(Watched::Limits, 0.08)], 0.05, seed);
             for rate in &mut bench.rates {
                 *rate *= scale;
             }
             let withdrawn = bench.until_withdrawn(1200);
             let findings = bench.watch.findings();
-            (withdrawn, findings[0].rests, findings[0].loss)
+            (withdrawn, findings[0].comparisons, findings[0].loss)
         };
         let (a, b) = (run(1.0), run(scale));
         prop_assert_eq!((a.0, a.1), (b.0, b.1));
@@ -138,10 +138,10 @@ proptest! {
 
 #[test]
 fn a_harmless_decision_is_withdrawn_in_fewer_than_one_of_fifty_hours() {
-    // Each second strays by a tenth, as the fileserver's do: a comparison by about 4 %.
+    // Seconds deviate by a tenth, as the fileserver's do, which makes a comparison deviate by about 4 %.
     let hours = 400;
     let withdrawn = (0..hours).filter(|&seed| {
-        let mut bench = Bench::new(&[(Decided::Limits, 0.0)], 0.1, seed * 7919 + 1);
+        let mut bench = Bench::new(&[(Watched::Limits, 0.0)], 0.1, seed * 7919 + 1);
         bench.until_withdrawn(3600).is_some()
     });
     let withdrawn = withdrawn.count() as u64;
@@ -150,9 +150,9 @@ fn a_harmless_decision_is_withdrawn_in_fewer_than_one_of_fifty_hours() {
 
 #[test]
 fn a_decision_comes_back_and_stays_when_its_harm_has_ended() {
-    let mut bench = Bench::new(&[(Decided::Limits, 0.15)], 0.02, 3);
+    let mut bench = Bench::new(&[(Watched::Limits, 0.15)], 0.02, 3);
     assert!(bench.until_withdrawn(600).is_some());
-    bench.costs.insert(Decided::Limits, 0.0);
+    bench.costs.insert(Watched::Limits, 0.0);
     let back = (0..400).position(|_| {
         bench.second();
         !bench.withdrawn()
@@ -162,8 +162,8 @@ fn a_decision_comes_back_and_stays_when_its_harm_has_ended() {
 }
 
 #[test]
-fn what_costs_too_much_again_stays_away_for_twice_as_long() {
-    let mut bench = Bench::new(&[(Decided::Limits, 0.15)], 0.02, 3);
+fn each_further_withdrawal_lasts_twice_as_long() {
+    let mut bench = Bench::new(&[(Watched::Limits, 0.15)], 0.02, 3);
     let mut away = Vec::new();
     for _ in 0..6 {
         assert!(bench.until_withdrawn(600).is_some());
@@ -183,45 +183,45 @@ fn what_costs_too_much_again_stays_away_for_twice_as_long() {
 }
 
 #[test]
-fn a_host_where_nothing_is_decided_or_groups_come_and_go_compares_nothing() {
+fn a_host_without_decisions_or_with_changing_groups_compares_nothing() {
     let mut idle = Bench::new(&[], 0.05, 1);
-    idle.costs.insert(Decided::Limits, 0.2);
-    let mut restless = Bench::new(&[(Decided::Limits, 0.2)], 0.05, 1);
+    idle.costs.insert(Watched::Limits, 0.2);
+    let mut restless = Bench::new(&[(Watched::Limits, 0.2)], 0.05, 1);
     for second in 0..3600 {
         idle.second();
-        assert!(!idle.watch.rests());
+        assert!(!idle.watch.suspends());
         if second % 5 == 0 {
             restless.groups[3] = group(100 + second, None, "/new");
         }
         restless.second();
-        assert!(!restless.watch.rests());
+        assert!(!restless.watch.suspends());
         assert!(!restless.withdrawn());
     }
     assert!(idle.watch.findings().is_empty());
 }
 
 #[test]
-fn rests_take_less_than_a_tenth_of_the_time_and_a_thirtieth_of_the_second_hour() {
-    let mut bench = Bench::new(&[(Decided::Limits, 0.0)], 0.02, 5);
-    let mut at_rest = |seconds: usize| {
+fn suspensions_take_less_than_a_tenth_of_the_first_hour_and_a_thirtieth_of_the_second() {
+    let mut bench = Bench::new(&[(Watched::Limits, 0.0)], 0.02, 5);
+    let mut suspended = |seconds: usize| {
         (0..seconds)
             .filter(|_| {
                 bench.second();
-                bench.watch.rests()
+                bench.watch.suspends()
             })
             .count()
     };
-    assert_eq!(at_rest(120), 0);
-    assert!(at_rest(3480) < 360);
-    assert!(at_rest(3600) < 120);
+    assert_eq!(suspended(120), 0);
+    assert!(suspended(3480) < 360);
+    assert!(suspended(3600) < 120);
 }
 
 #[test]
-fn pages_that_only_became_dirty_are_no_gain_of_a_rest() {
-    let mut bench = Bench::new(&[(Decided::Limits, 0.0)], 0.0, 1);
+fn pages_that_only_became_dirty_do_not_count_as_traffic_of_a_suspension() {
+    let mut bench = Bench::new(&[(Watched::Limits, 0.0)], 0.0, 1);
     for _ in 0..600 {
-        // Each rest makes a burst, and what became dirty is written after it.
-        let dirty = if bench.watch.rests() {
+        // Each suspension makes a burst of dirty pages, which are written after it.
+        let dirty = if bench.watch.suspends() {
             Bytes::mib(60)
         } else {
             Bytes::ZERO
@@ -236,13 +236,13 @@ fn pages_that_only_became_dirty_are_no_gain_of_a_rest() {
         bench.watch.note(&bench.decided.clone());
     }
     let finding = bench.watch.findings()[0];
-    assert!(finding.rests >= 2);
+    assert!(finding.comparisons >= 2);
     assert!(finding.loss.unwrap().most.abs() < 0.01, "{finding:?}");
 }
 
 #[test]
 fn groups_that_a_tenant_makes_and_removes_hide_no_loss() {
-    let mut bench = Bench::new(&[(Decided::Limits, 0.15)], 0.02, 1);
+    let mut bench = Bench::new(&[(Watched::Limits, 0.15)], 0.02, 1);
     bench.groups.push(group(10, None, "/t"));
     bench.rates.push(10e6);
     for id in 0..900 {
@@ -253,12 +253,13 @@ fn groups_that_a_tenant_makes_and_removes_hide_no_loss() {
         });
         bench.second();
     }
-    assert!(bench.watch.findings()[0].rests > 4);
+    assert!(bench.watch.findings()[0].comparisons > 4);
 }
 
-/// Three tenants of one group each, of which the first works `faster` while limits rest.
-fn with_a_tenant_that_works_while_it_rests(delegated: bool) -> bool {
-    let mut bench = Bench::new(&[(Decided::Limits, 0.0)], 0.01, 9);
+/// Whether limits are withdrawn with three tenants of one group each. The first tenant doubles its traffic while
+/// limits are suspended.
+fn with_a_tenant_that_works_harder_while_limits_are_suspended(delegated: bool) -> bool {
+    let mut bench = Bench::new(&[(Watched::Limits, 0.0)], 0.01, 9);
     bench.groups.clear();
     for tenant in [10, 20, 30] {
         bench.groups.push(group(tenant, None, "/t"));
@@ -268,7 +269,7 @@ fn with_a_tenant_that_works_while_it_rests(delegated: bool) -> bool {
         });
     }
     (0..1800).any(|_| {
-        let faster = if bench.watch.rests() { 2.0 } else { 1.0 };
+        let faster = if bench.watch.suspends() { 2.0 } else { 1.0 };
         let noise = (bench.random() * 0.01).exp();
         bench.look(&[40e6 * faster * noise, 40e6, 40e6]);
         bench.watch.note(&bench.decided.clone());
@@ -277,11 +278,13 @@ fn with_a_tenant_that_works_while_it_rests(delegated: bool) -> bool {
 }
 
 #[test]
-fn no_tenant_withdraws_a_decision_by_working_while_it_rests() {
-    assert!(!with_a_tenant_that_works_while_it_rests(true));
+fn no_tenant_withdraws_a_decision_by_working_harder_while_it_is_suspended() {
+    assert!(!with_a_tenant_that_works_harder_while_limits_are_suspended(
+        true
+    ));
     assert!(
-        with_a_tenant_that_works_while_it_rests(false),
-        "groups of root's are believed"
+        with_a_tenant_that_works_harder_while_limits_are_suspended(false),
+        "groups that root made count"
     );
 }
 
@@ -307,7 +310,7 @@ fn the_mean_of_comparisons_has_students_interval() {
 }
 
 #[test]
-fn gains_are_no_decision_where_no_disk_is_served_by_weight() {
+fn gains_are_no_decision_where_no_disk_serves_by_weight() {
     let snapshot = Snapshot {
         groups: vec![group(1, None, "/g")],
         ..Snapshot::default()

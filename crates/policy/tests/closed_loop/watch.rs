@@ -1,6 +1,6 @@
-//! No harm: a decision that costs the groups more than it may is withdrawn, and comes back.
+//! No harm: limits that cost more than `max_loss` are withdrawn, and come back when they no longer do.
 
-use justitia_policy::plan::{Decided, Finding, Phase};
+use justitia_policy::plan::{Finding, Phase, Watched};
 use justitia_policy::units::{Bytes, Limit};
 use justitia_policy::Config;
 
@@ -11,14 +11,14 @@ fn limits(rig: &Rig) -> Option<Finding> {
     let findings = rig.last.watch.iter().copied();
     findings
         .clone()
-        .find(|finding| finding.decision == Decided::Limits)
+        .find(|finding| finding.decision == Watched::Limits)
 }
 
 fn phase(rig: &Rig) -> Option<Phase> {
     limits(rig).map(|finding| finding.phase)
 }
 
-/// Seconds until limits stand so; `None`: not within `most`.
+/// Seconds until limits are in this phase; `None`: not within `most`.
 fn until(rig: &mut Rig, wanted: Phase, most: usize) -> Option<usize> {
     (0..most).find(|_| {
         rig.period();
@@ -26,7 +26,7 @@ fn until(rig: &mut Rig, wanted: Phase, most: usize) -> Option<usize> {
     })
 }
 
-/// Whether the lightest group has to do with less than an equal part of memory.
+/// Whether the lightest group is limited below an equal part of memory.
 fn light_is_limited(rig: &Rig) -> bool {
     let high = rig.host.snapshot().groups[0].knobs.high;
     high < Some(Limit::Bytes(Bytes::mib(75)))
@@ -43,7 +43,7 @@ fn limits_that_cost_a_tenth_are_withdrawn_within_ten_minutes_and_come_back_when_
     assert!(!light_is_limited(&rig));
     assert!(
         rig.share_error(5) > 0.1,
-        "nothing else orders the model's groups"
+        "the model has no other mechanism of order"
     );
     rig.host.limits_cost(0.0);
     let back = until(&mut rig, Phase::InForce, 400);
@@ -54,7 +54,7 @@ fn limits_that_cost_a_tenth_are_withdrawn_within_ten_minutes_and_come_back_when_
 }
 
 #[test]
-fn what_goes_on_costing_too_much_stays_away_for_longer_each_time() {
+fn limits_that_keep_costing_too_much_are_withdrawn_for_longer_each_time() {
     let mut rig = Rig::with(Config::default(), &EIGHT, FILESERVER);
     rig.host.limits_cost(0.08);
     let mut away = Vec::new();
@@ -70,26 +70,26 @@ fn what_goes_on_costing_too_much_stays_away_for_longer_each_time() {
 }
 
 #[test]
-fn limits_that_cost_nothing_stay_and_rest_ever_less() {
+fn limits_that_cost_nothing_stay_and_are_suspended_less_and_less() {
     for load in [Load::Write, FILESERVER] {
         let mut rig = Rig::with(Config::default(), &EIGHT, load);
-        let mut rests = Vec::new();
+        let mut suspended = Vec::new();
         for second in 0..3600 {
             rig.period();
             let (now, gains) = (phase(&rig), &rig.gains);
-            if now == Some(Phase::Rests) {
+            if now == Some(Phase::Suspended) {
                 let pairs = gains[second].iter().zip(&gains[second - 1]);
                 let moved = pairs.map(|(now, before)| (now / before - 1.0).abs());
                 assert!(
                     moved.fold(0.0, f64::max) < 1e-9,
-                    "a rest is nothing to learn from"
+                    "the feedback learns nothing from a suspension"
                 );
             }
             assert_ne!(now, Some(Phase::Withdrawn), "{load:?}: {:?}", limits(&rig));
-            rests.push(usize::from(second >= 1800 && now == Some(Phase::Rests)));
+            suspended.push(usize::from(second >= 1800 && now == Some(Phase::Suspended)));
         }
-        let late: usize = rests.iter().sum();
-        println!("{load:?}: {late} of 1800 s at rest, {:?}", limits(&rig));
+        let late: usize = suspended.iter().sum();
+        println!("{load:?}: {late} of 1800 s suspended, {:?}", limits(&rig));
         assert!(late > 0 && late < 1800 / 20, "{load:?}: {late}");
         assert!(
             rig.share_error(1800) < 0.03,
@@ -100,7 +100,7 @@ fn limits_that_cost_nothing_stay_and_rest_ever_less() {
 }
 
 #[test]
-fn without_a_bound_on_losses_and_with_objective_strict_nothing_rests() {
+fn with_max_loss_off_or_objective_strict_nothing_is_suspended() {
     use justitia_policy::config::Objective;
     let off = Config {
         max_loss: 0.0,
@@ -122,7 +122,7 @@ fn without_a_bound_on_losses_and_with_objective_strict_nothing_rests() {
 }
 
 #[test]
-fn a_host_where_nobody_contends_never_rests() {
+fn a_host_without_contention_suspends_nothing() {
     let mut rig = Rig::with(Config::default(), &[100, 800], Load::Read { chunks: 200 });
     for _ in 0..900 {
         rig.period();

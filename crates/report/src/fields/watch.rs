@@ -1,22 +1,22 @@
-//! The watch on what decisions cost.
+//! Measured costs of decisions.
 
 use justitia_policy::plan::Phase;
 
 use super::{plain, Field, Get, Kind};
 
-/// About each kind of decisions: not there before the first one.
+/// Fields of each kind of decision, absent before the first such decision.
 pub(crate) const WATCH: &[Field] = &[
     plain(
         "watch[].decision",
         "",
-        "A kind of decisions that can rest: limits (memory.high by weight), gains (in block weights), \
-         io_cost.",
+        "Kind of decision that the watch can suspend: limits (memory.high by weight), gains (in block \
+         weights), io_cost.",
     ),
     plain(
         "watch[].phase",
         "",
-        "Whether it is in_force, rests (for a comparison), withdrawn (it cost more than max_loss), or idle \
-         (there is nothing to decide); the metric is 1 while it is withdrawn.",
+        "in_force; suspended (to measure its cost); withdrawn (it cost more than max_loss); or idle (no such \
+         decision now). The metric is 1 while it is withdrawn.",
     )
     .gauge(
         "justitia_decision_withdrawn",
@@ -26,19 +26,19 @@ pub(crate) const WATCH: &[Field] = &[
     plain(
         "watch[].withdrawn_s",
         "s",
-        "Time until it gets another chance; null: it is not withdrawn.",
+        "Time until the withdrawal ends; null: not withdrawn.",
     ),
-    plain("watch[].rests", "", "How often it rested and was compared.").metric(
-        "justitia_decision_rests",
+    plain("watch[].comparisons", "", "Comparisons of the traffic with and without such decisions.").metric(
+        "justitia_decision_comparisons",
         Kind::Counter,
         "",
-        Get::Watch(|finding| Some(finding.rests as f64)),
+        Get::Watch(|finding| Some(finding.comparisons as f64)),
     ),
     plain(
         "watch[].loss.mean",
         "",
-        "The part of the traffic of all groups together that it costs, the mean of the comparisons; below 0 \
-         they gain. Null: compared less than twice.",
+        "Mean cost, as a part of the traffic of all groups together; below 0 they gain. Null: fewer than two \
+         comparisons.",
     )
     .gauge(
         "justitia_decision_loss_ratio",
@@ -48,7 +48,7 @@ pub(crate) const WATCH: &[Field] = &[
     plain(
         "watch[].loss.least",
         "",
-        "The lower bound of its interval of 95 %.",
+        "Lower bound of the 95 % interval of the cost.",
     )
     .gauge(
         "justitia_decision_least_loss_ratio",
@@ -58,7 +58,7 @@ pub(crate) const WATCH: &[Field] = &[
     plain(
         "watch[].loss.most",
         "",
-        "The upper bound of its interval of 95 %.",
+        "Upper bound of the 95 % interval of the cost.",
     )
     .gauge(
         "justitia_decision_most_loss_ratio",
