@@ -40,7 +40,7 @@ const BETWEEN_S: f64 = 60.0;
 /// Seconds to the next comparison: under suspicion, at first, and at most.
 const SUSPECTED_S: f64 = 10.0;
 const USUAL_S: f64 = 240.0;
-const RAREST_S: f64 = 600.0;
+const RAREST_S: f64 = 1800.0;
 /// Growth of the time to the next comparison: usually, and once the interval shows no harm.
 const LONGER: f64 = 1.5;
 const LONGER_IF_HARMLESS: f64 = 3.0;
