@@ -211,7 +211,11 @@ fn with_delays(kernel: &Wanted, dir: &Path) -> PathBuf {
     }
     let kbuild = source.join("Kbuild");
     let text = fs::read_to_string(&kbuild).unwrap();
-    fs::write(&kbuild, format!("{text}ccflags-y += -DJUSTITIA_TEST\n")).unwrap();
+    fs::write(
+        &kbuild,
+        format!("{text}CFLAGS_device.o := -DJUSTITIA_TEST -include $(src)/inject.h\n"),
+    )
+    .unwrap();
     let progress = &mut |line: &str| eprintln!("{line}");
     build_module(
         Architecture::Amd64,
