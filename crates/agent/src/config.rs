@@ -78,7 +78,7 @@ use justitia_report::feed::{self, Listen, DEFAULT_LISTEN};
 
 use crate::error::{plain, Error, Exit, Result};
 
-/// Where the agent keeps its journal, lock and socket unless told otherwise.
+/// Directory of the agent's journal, lock and socket unless the configuration names another one.
 pub const STATE_DIR: &str = "/run/justitia";
 
 /// The configuration file that is read if it exists and no other is named.
@@ -112,7 +112,7 @@ pub struct Settings {
     pub exclude: Vec<String>,
     /// The source of the traffic counts.
     pub observer: Observing,
-    /// How long a declared color counts while it does not change.
+    /// Lifetime of a declared color that does not change.
     pub color_ttl: Duration,
     /// Path or glob and the weight for it. The first that matches wins; from a file they come in
     /// the order exact paths, then globs, longest first.
@@ -127,7 +127,7 @@ pub struct Settings {
     pub in_turn: bool,
     /// The socket, if not in the state directory.
     pub socket: Option<PathBuf>,
-    /// Where the live page and the metrics are; `None`: nowhere.
+    /// Address of the live page and the metrics; `None`: there are none.
     pub listen: Option<Listen>,
     /// Their TLS; `None`: without.
     pub tls: Option<TlsFiles>,

@@ -44,11 +44,11 @@ use crate::status::{Report, Setup, Tick};
 
 use ticks::Streams;
 
-/// How long a client may take for its whole request, and how long to read the whole answer.
+/// Time that a client may take for its whole request, and time that it may take to read the whole answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a client waits for the agent.
+/// Time for which a client waits for the agent.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
-/// How often the server checks whether its socket still exists.
+/// Interval at which the server checks that its socket still exists.
 const LOOK_EVERY: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
@@ -536,7 +536,7 @@ pub fn ask(path: &Path) -> Result<Report> {
     }
 }
 
-/// Whether an agent listens at `path`, or a process that this user may not ask.
+/// True if an agent listens at `path`, or another process whose socket this user may not open.
 pub fn is_listening(path: &Path) -> bool {
     match UnixStream::connect(path) {
         Ok(_) => true,

@@ -53,7 +53,7 @@ impl Order {
     }
 }
 
-/// Whether the gate is closed, or why it is open.
+/// State of the gate: closed, or the reason why it is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Writers wait for their turn.

@@ -18,7 +18,7 @@ impl Objective {
     /// The names in configurations and on command lines.
     pub const NAMES: &[&str] = &["fair", "strict"];
 
-    /// Whether the feedback orders a busy group by its share of page cache. `writer`: the group is a writer.
+    /// True if the feedback orders a busy group by its share of page cache. `writer`: the group is a writer.
     pub(crate) fn orders(self, writer: bool) -> bool {
         match self {
             // Less page cache costs a reader hits, and no other group gains them.

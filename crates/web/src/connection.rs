@@ -85,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// Whether there is nothing more to do.
+    /// True if the connection is to be closed.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         matches!(self.stage, Stage::Gone) || now >= self.deadline
     }
@@ -98,7 +98,7 @@ impl Connection {
         }
     }
 
-    /// Whether it is sending an answer that holds memory.
+    /// True if it is sending an answer that holds memory.
     pub(super) fn is_heavy(&self) -> bool {
         matches!(&self.stage, Stage::Sending(sending) if sending.heavy)
     }

@@ -168,7 +168,7 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// How `tls` is written.
+/// An example of `tls`, for error messages.
 pub(super) const TLS_EXAMPLE: &str =
     "{ certificate = \"/etc/justitia/page.pem\", key = \"/etc/justitia/page.key\" }";
 

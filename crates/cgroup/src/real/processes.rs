@@ -29,7 +29,7 @@ pub struct OpenFile {
     pub fd: u32,
     /// Its path as the process sees it; ` (deleted)` at the end of one that was removed.
     pub path: String,
-    /// How it was opened, and on which mount.
+    /// Its open flags and mount.
     pub info: FdInfo,
 }
 

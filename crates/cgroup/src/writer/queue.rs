@@ -136,7 +136,7 @@ impl Queue {
         expired.len()
     }
 
-    /// How many new workers to start in place of workers that hang, with at most `max_stuck` replaced at any
+    /// Number of new workers to start in place of workers that hang, with at most `max_stuck` replaced at any
     /// time.
     pub(super) fn replacements(&self, expired: usize, max_stuck: usize) -> usize {
         let stuck = self.running.values().filter(|r| r.replaced).count();

@@ -98,7 +98,7 @@ fn below<'a>(
     })
 }
 
-/// Whether Docker with `userns-remap` keeps its data in a directory of this name: `UID.GID`.
+/// True if Docker with `userns-remap` keeps its data in a directory of this name: `UID.GID`.
 fn is_remapped(name: &str) -> bool {
     let is_number = |text: &str| text.parse::<u32>().is_ok();
     name.split_once('.')

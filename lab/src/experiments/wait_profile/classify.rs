@@ -67,7 +67,7 @@ impl Reason {
         Self::Else,
     ];
 
-    /// Whether the wait takes a CPU.
+    /// True if the wait takes a CPU.
     pub fn is_spinning(self) -> bool {
         matches!(
             self,
@@ -96,7 +96,7 @@ impl Reason {
     }
 }
 
-/// What a task's time was spent on.
+/// The kind of work or wait that a task spent its time on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// On a CPU, spinning included.
