@@ -1,14 +1,14 @@
 //! The configuration file: TOML, every key checked.
 //!
 //! ```toml
-//! mode = "proportional"        # observe, justitia, proportional, memoplight
-//! objective = "fair"           # fair, strict
+//! mode = "proportional"        # one of Mode::NAMES
+//! objective = "fair"           # one of Objective::NAMES
 //! interval = "1s"
 //! manage = ["/app/*"]          # none: the containers, pods and VMs that are found
 //! manage_also = ["/system.slice/db.service"]  # beside these
 //! exclude = ["/app/backup"]
-//! observer = "auto"            # auto, bpf, proc: what counts the traffic
-//! listen = "127.0.0.1:9619"    # where justitia-web has the live page and metrics; "off" for none
+//! observer = "auto"            # auto, bpf, proc: the counter of the traffic
+//! listen = "127.0.0.1:9619"    # address of the live page and the metrics; "off" for none
 //! tls = { certificate = "/etc/justitia/page.pem", key = "/etc/justitia/page.key" }  # by TLS
 //! color_ttl = "5s"             # a declared color that does not change for longer is stale
 //! color_period = "1s"          # how often memory is taken from a satisfied group

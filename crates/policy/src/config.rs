@@ -86,7 +86,7 @@ impl Capabilities {
         Capabilities {
             weights: config.mode.knows_weights(),
             feedback,
-            lends: feedback && config.objective == Objective::Fair,
+            lends: feedback && config.objective.lends(),
             colors: match config.mode {
                 Mode::Proportional => Some(ColorRule::Unified),
                 Mode::Memoplight => Some(ColorRule::TableII),
