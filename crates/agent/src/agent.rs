@@ -47,7 +47,7 @@ pub struct Agent {
     reservations: Reservations,
     /// The last request over the socket; it overrides the configuration.
     gate_asked: Option<bool>,
-    /// When the state for the next agent was last saved, since this boot.
+    /// Time at which the state for the next agent was last saved, since this boot.
     saved_at: Duration,
 }
 

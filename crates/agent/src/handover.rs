@@ -49,7 +49,7 @@ pub const USABLE: Duration = Duration::from_secs(120);
 pub(crate) struct Handover<S = State> {
     /// Knobs of one mode are not taken over in another.
     pub(crate) mode: Mode,
-    /// When the host was last observed, since this boot.
+    /// Time of the last observation of the host, since this boot.
     pub(crate) at: Duration,
     pub(crate) state: S,
     pub(crate) owners: Owners,

@@ -1,4 +1,4 @@
-//! When to step: once an interval, and early when something happened that cannot wait.
+//! Times of steps: once an interval, and early when something happened that cannot wait.
 //!
 //! Early, but at least [`SHORTEST`] after the last step:
 //! - memory pressure of the host that begins while nobody was known to contend;
@@ -64,7 +64,7 @@ impl Control {
     }
 }
 
-/// Why a wait ended.
+/// Reason for the end of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Woken {
     /// The interval is over.

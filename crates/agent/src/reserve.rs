@@ -13,7 +13,7 @@ pub struct Asked {
     pub path: String,
     /// Amount to keep free; zero cancels the reservation.
     pub bytes: Bytes,
-    /// For how long.
+    /// Lifetime of the reservation.
     pub time: Duration,
 }
 

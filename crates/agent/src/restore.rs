@@ -65,7 +65,7 @@ pub(crate) struct Return {
     pub(crate) group: Group,
     pub(crate) knob: Knob,
     pub(crate) prior: Value,
-    /// When its write was submitted.
+    /// Time at which its write was submitted.
     pub(crate) since: Instant,
 }
 

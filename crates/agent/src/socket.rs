@@ -74,7 +74,7 @@ pub enum Request {
         /// The reason, for people.
         #[serde(default)]
         reason: String,
-        /// For how long, milliseconds; `None`: the configured time to live.
+        /// Lifetime, milliseconds; `None`: the configured time to live.
         #[serde(default)]
         for_ms: Option<u64>,
     },
@@ -89,7 +89,7 @@ pub enum Request {
         group: String,
         /// Bytes; zero cancels the reservation.
         bytes: u64,
-        /// For how long, milliseconds.
+        /// Lifetime, milliseconds.
         for_ms: u64,
     },
     /// Takes or releases the kernel module's gate.
@@ -117,7 +117,7 @@ pub enum Answer {
         path: String,
         /// Bytes.
         bytes: u64,
-        /// For how long, milliseconds.
+        /// Lifetime, milliseconds.
         for_ms: u64,
         /// The group exists and is managed.
         managed: bool,
@@ -139,7 +139,7 @@ pub enum Answer {
 /// The input of a tick, for recorders.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// When the host was observed.
+    /// Time of the observation.
     pub at: SystemTime,
     /// Time since the previous step, as the policy was given it.
     pub elapsed: Duration,

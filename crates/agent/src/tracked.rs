@@ -93,7 +93,7 @@ pub(crate) struct Tracked {
     read_at: Option<(u64, Instant)>,
     /// Has watched groups below it.
     pub(crate) inner: bool,
-    /// When it was first seen; `None` for groups of the first tick.
+    /// Time at which it was first seen; `None` for groups of the first tick.
     born: Option<Instant>,
     /// The weight in its runtime's record, and the weight in the record's version before.
     pub(crate) recorded: [Option<Weight>; 2],

@@ -110,12 +110,12 @@ pub struct WorkArgs {
     /// Query to time: choose one that reads what the application reads
     #[arg(long, value_name = "SQL")]
     pub query: Option<String>,
-    /// When work waits.
+    /// Limits of waiting work.
     #[command(flatten)]
     pub waiting: WaitingArgs,
 }
 
-/// When work waits.
+/// Limits of waiting work.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Objective")]
 pub struct WaitingArgs {
@@ -350,7 +350,7 @@ pub struct HttpArgs {
     /// Requests per second; counts as missed only while requests wait
     #[arg(long, value_name = "N", value_parser = positive, requires = "status_url", help_heading = "Objective")]
     pub min_tps: Option<f64>,
-    /// When work waits.
+    /// Limits of waiting work.
     #[command(flatten)]
     pub waiting: WaitingArgs,
     /// Do not check the server's certificate: anyone on the network path can impersonate the server

@@ -176,7 +176,7 @@ pub trait Directory: Send + Sync {
 
 /// One process. A handle never refers to another process: a recycled pid is `ESRCH`.
 pub trait Process: Send {
-    /// When it started, as time since boot, in the kernel's ticks of 10 ms.
+    /// Time of its start since boot, in the kernel's ticks of 10 ms.
     fn started(&self) -> Duration;
 
     /// Its parent now.

@@ -81,8 +81,8 @@ impl State {
     }
 }
 
-/// Why the gate cannot be opened, or why it refused a request. Each error is one line of cause and one of
-/// remedy ([`GateError::remedy`]).
+/// Reason why the device could not be opened, or why it refused a request. Each error is one line of cause
+/// and one of remedy ([`GateError::remedy`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GateError {

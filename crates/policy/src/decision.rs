@@ -93,7 +93,7 @@ impl Decision {
         self.entitlement - self.shift.by_others
     }
 
-    /// Why a group that contends is limited.
+    /// Reason why a group that contends is limited.
     pub(crate) fn reason(&self) -> Reason {
         if !self.participant {
             return Reason::AtEntitlement;

@@ -100,7 +100,7 @@ enum Slot {
     Nowhere,
 }
 
-/// When a knob goes back to its prior value.
+/// Turn in which a knob goes back to its prior value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Turn {
     /// First: the knob throttles, and a larger value frees tasks that are blocked by it. While the agent
@@ -306,7 +306,7 @@ impl Knob {
         matches!(self.kind(), Kind::Limit | Kind::Reclaim)
     }
 
-    /// When it goes back to its prior value.
+    /// Turn in which it goes back to its prior value.
     pub const fn restored(self) -> Turn {
         self.row().restored
     }

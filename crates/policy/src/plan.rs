@@ -13,7 +13,7 @@ use crate::units::Bytes;
 
 pub use crate::knob::{Knob, Value};
 
-/// Why a knob is written.
+/// Reason for a write to a knob.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "why")]
 pub enum Reason {
@@ -123,7 +123,7 @@ pub struct Write {
     pub knob: Knob,
     /// The value to write.
     pub value: Value,
-    /// Why.
+    /// Its reason.
     pub reason: Reason,
 }
 

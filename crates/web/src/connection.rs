@@ -72,12 +72,12 @@ impl Connection {
         }
     }
 
-    /// When the current stage ends at the latest.
+    /// Latest end of the current stage.
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Since when it has not said what it wants.
+    /// Time since which the request has been incomplete; `None`: it is complete.
     pub(super) fn asking_since(&self) -> Option<Instant> {
         match self.stage {
             Stage::Asking(_) => self.deadline.checked_sub(ASKING),

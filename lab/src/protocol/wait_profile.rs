@@ -10,7 +10,7 @@ pub struct WaitProfile {
     pub tasks: u64,
     /// Time by activity and kernel stack, one entry per distinct pair.
     pub places: Vec<Place>,
-    /// Why spinning was not measured; `None`: it was.
+    /// Reason why spinning was not measured; `None`: it was.
     pub no_spinning: Option<String>,
     /// Records lost because the programs' maps were full.
     pub lost: u64,

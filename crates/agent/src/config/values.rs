@@ -76,7 +76,7 @@ pub(super) struct Guard {
 pub struct GateSettings {
     /// Hold it, in the modes that know weights (`justitia`, `proportional`).
     pub enabled: bool,
-    /// In which order writers wait.
+    /// Order of waiting writers.
     #[serde(deserialize_with = "order")]
     pub order: Order,
     /// With order `aging`, what a waiter gains when it is passed over, 0 to 10000; with 0 the

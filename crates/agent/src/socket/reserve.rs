@@ -33,7 +33,7 @@ pub struct Reserved {
     pub path: String,
     /// Amount that is kept free; zero: no reservation any more.
     pub bytes: Bytes,
-    /// For how long.
+    /// Lifetime of the reservation.
     pub time: Duration,
     /// The group exists and is managed.
     pub managed: bool,

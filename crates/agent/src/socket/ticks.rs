@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 
 /// Number of clients that may listen at once: each holds a tick.
 pub const MOST_CLIENTS: usize = 4;
-/// For how long a client may read nothing.
+/// Time for which a client may read nothing.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Interval at which threads check for their end.
 pub(super) const SLICE: Duration = Duration::from_millis(200);

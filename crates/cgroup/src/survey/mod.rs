@@ -29,7 +29,7 @@ pub type Known<T> = Result<T, Unread>;
 pub struct Unread {
     /// The file, with its owner.
     pub what: String,
-    /// Why it could not be read.
+    /// Reason why it could not be read.
     pub why: String,
 }
 

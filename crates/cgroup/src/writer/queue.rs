@@ -160,7 +160,7 @@ impl Queue {
         hanging.map(|(&ticket, _)| ticket)
     }
 
-    /// When the next running write is past its deadline.
+    /// Earliest deadline of a running write; `None`: there is none.
     pub(super) fn next_deadline(&self, deadline: Duration) -> Option<Instant> {
         self.running
             .values()

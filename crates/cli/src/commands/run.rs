@@ -56,7 +56,7 @@ pub(crate) struct RunArgs {
     pub(crate) verbose: bool,
 }
 
-/// When an agent that is told to stop leaves the knobs in force.
+/// Condition under which an agent that is told to stop leaves the knobs in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum HandOver {
     /// Always: afterward, start the next agent or run justitia restore
