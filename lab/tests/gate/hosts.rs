@@ -113,7 +113,7 @@ second_disk 64 1
 echo 4194304 >/proc/sys/vm/dirty_background_bytes
 echo 8388608 >/proc/sys/vm/dirty_bytes
 hold
-group 100 slow /run/slow 60 4 files 2
+group 100 late /run/slow 60 4 files 2
 sleep 10
 let_go
 begun=$(date +%s%N)
