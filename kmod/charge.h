@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * How many pages a task has dirtied since its last charge, and how long it has waited for them.
+ * The number of pages that a task has dirtied since its last charge, and the time that it has waited for
+ * them.
  *
  * The kernel has two counters for the pages that a task dirties. `written` (ioac.write_bytes, in pages) is
  * never reset, but includes writes past the page cache (O_DIRECT). `dirtied` (nr_dirtied) counts dirtied

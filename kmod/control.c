@@ -5,13 +5,21 @@
  * abi.h is the contract. The gate does not outlive its holder: when the holder's last file descriptor is
  * closed, also by kill -9, the gate opens, and weights and settings are dropped.
  */
+#include <linux/backing-dev.h>
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
+#include <linux/pid.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "justitia.h"
+#include "abi.h"
+#include "control.h"
+#include "device.h"
+#include "gate.h"
+#include "group.h"
+#include "hook.h"
+#include "main.h"
 
 /* Records that one call may ask for. */
 #define LIST_MAX 65536

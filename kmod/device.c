@@ -15,17 +15,21 @@
  * counters. The totals are part of the bdi_writeback, which is freed under RCU. The per-CPU deltas are freed
  * earlier, so reading them takes a reference.
  */
+#include <linux/backing-dev.h>
 #include <linux/cgroup.h>
 #include <linux/fs.h>
 #include <linux/jiffies.h>
 #include <linux/math64.h>
+#include <linux/rcupdate.h>
 #include <linux/slab.h>
 
-#include "justitia.h"
+#include "device.h"
+#include "gate.h"
+#include "group.h"
+#include "main.h"
 
-#ifdef JUSTITIA_TEST
-#include "inject.h"
-#else
+/* A test that builds the module includes tests/inject.h before this file. */
+#ifndef JUSTITIA_TEST
 #define jg_inject_before_sum(wb) do { } while (0)
 #define jg_inject_forget() do { } while (0)
 #endif
@@ -148,7 +152,7 @@ static s64 in_flight(struct bdi_writeback *wb)
 	return pages;
 }
 
-/* Whether nothing is in flight, exactly. The fast counts are off by some pages per CPU and cgroup; a few
+/* True if nothing is in flight, exactly. The fast counts are off by some pages per CPU and cgroup; a few
  * nonexistent pages would then look like endless writeback. Any context. */
 bool jg_device_rests(struct jg_device *device)
 {
@@ -242,7 +246,8 @@ static void look_at_speed(struct jg_device *device)
 	spin_unlock_bh(&device->lock);
 }
 
-/* Whether a device was used lately, or an unused one still has to be forgotten. With jg_mutex. */
+/* True while the clock has work: a device was used within IDLE, or an unused one is to be forgotten. With
+ * jg_mutex. */
 bool jg_devices_in_use(void)
 {
 	int i;

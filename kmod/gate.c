@@ -34,14 +34,19 @@
  * With the hook at insertion there is no budget: one task at a time has the turn, for one folio, and then
  * passes it on. Queue, groups, time-outs and statistics are the same.
  */
+#include <linux/backing-dev.h>
 #include <linux/fs.h>
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
+#include <linux/rcupdate.h>
 #include <linux/rwsem.h>
 #include <linux/sched/signal.h>
 
 #define JQ_SHELL
-#include "justitia.h"
+#include "device.h"
+#include "gate.h"
+#include "group.h"
+#include "main.h"
 
 #define CREATE_TRACE_POINTS
 #include "trace.h"
@@ -52,7 +57,7 @@
 #define RESTS (HZ / 5)
 /* Groups and bdi_writebacks that one jiffy's look may visit; with more, counts are less frequent. */
 #define VISITS 64
-/* How often a sleeping writer checks whether somebody waits for its locks. */
+/* Interval at which a sleeping writer checks whether somebody waits for its locks. */
 #define LOOK (HZ / 10)
 
 static struct jg_device *device_of(struct jq_queue *queue)

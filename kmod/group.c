@@ -8,9 +8,16 @@
  */
 #include <linux/cgroup.h>
 #include <linux/hashtable.h>
+#include <linux/rcupdate.h>
 #include <linux/slab.h>
 
-#include "justitia.h"
+#include "abi.h"
+#include "device.h"
+#include "gate.h"
+#include "group.h"
+#include "main.h"
+
+#define JG_GROUPS_MAX 8192
 
 static DEFINE_HASHTABLE(groups, 10);
 /* Removed, perhaps still in use. With jg_mutex. */

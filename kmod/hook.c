@@ -24,17 +24,25 @@
  * filemap_add_folio() (mm/filemap.c). jg_insert() lets one task at a time through it, in the queue's order,
  * as if the paper's lock (MSST 2020, III.B.1) were still there.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <asm/syscall.h>
 #include <linux/ftrace.h>
 #include <linux/fs.h>
 #include <linux/hash.h>
 #include <linux/module.h>
 #include <linux/pagemap.h>
+#include <linux/percpu.h>
 #include <linux/preempt.h>
+#include <linux/printk.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/signal.h>
 #include <linux/writeback.h>
 
 #include "charge.h"
-#include "justitia.h"
+#include "gate.h"
+#include "hook.h"
+#include "main.h"
 
 #define TASKS_SHIFT 13
 
@@ -91,7 +99,7 @@ static struct entry *task_entry(u32 tag, bool *known)
 	return &tasks[at ^ (tag & 1)];
 }
 
-/* Whether a task may be made to wait here. The caller of the original may sleep. Exempt are tasks that others
+/* True if the task may be made to wait here. The caller of the original may sleep. Exempt are tasks that others
  * depend on for progress, and tasks that it would be unfair to delay. */
 static bool may_wait(struct address_space *mapping)
 {
@@ -112,7 +120,7 @@ static bool may_wait(struct address_space *mapping)
 	return !fatal_signal_pending(current);
 }
 
-/* Whether a call of the current task certainly has nothing to charge. Any context. Nearly all calls end here;
+/* True if a call of the current task certainly has nothing to charge. Any context. Nearly all calls end here;
  * counting in bytes saves an instruction. */
 static __always_inline bool nothing_to_charge(void)
 {
@@ -263,7 +271,7 @@ static long count_inside(void)
 	return sum;
 }
 
-/* Whether nobody runs or sleeps in this module's text on behalf of the hook, nor in the original's throttling
+/* True if nobody runs or sleeps in this module's text on behalf of the hook, nor in the original's throttling
  * on its way back there. Any context. With the gate open a true result stays true, except for tasks just
  * entering. */
 bool jg_hook_empty(void)

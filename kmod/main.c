@@ -7,12 +7,21 @@
  * these is missing, it opens: everybody passes at once, as on a kernel without the module. docs/gate.md
  * describes it for users.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/init.h>
 #include <linux/jiffies.h>
 #include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/printk.h>
 #include <linux/workqueue.h>
 
-#include "justitia.h"
+#include "control.h"
+#include "device.h"
+#include "gate.h"
+#include "group.h"
+#include "hook.h"
+#include "main.h"
 
 /* Interval at which devices and the heartbeat are checked. */
 #define JG_CLOCK_MS 200

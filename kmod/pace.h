@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * How many pages may be granted at a device now.
+ * The number of pages that may be granted at a device now.
  *
  * Three amounts, in 1/256 pages:
  *   budget  setpoint - (dirty + in flight + credits not yet dirtied). Counted now and then; between two

@@ -165,7 +165,7 @@ static inline void jq_group_init(struct jq_group *g, u32 weight)
 	*g = (struct jq_group){ .weight = weight, .stride = JQ_STRIDE_ONE / weight };
 }
 
-/* Whether it was granted: without the lock a hint, with it reliable. */
+/* True once the waiter was granted: without the lock a hint, with it reliable. */
 static inline bool jq_granted(const struct jq_waiter *w)
 {
 	return jq_load_acquire(&w->state) == JQ_GRANTED;

@@ -50,7 +50,7 @@ pub fn journal(bytes: &[u8]) {
 /// Bytes of a header: a checksum, the format's name and version, the boot.
 const HEADER: usize = 16 + 1 + "justitia-journal 1 ".len() + BOOT.len() + 1;
 
-/// Where to tear a text of this length: everywhere, or at some twenty places of a long text.
+/// Offsets at which to tear a text of this length: all, or some twenty of a long text.
 fn cuts(length: usize) -> impl Iterator<Item = usize> {
     (0..length).step_by(1 + length / 20)
 }

@@ -17,7 +17,7 @@ use crate::record::Again;
 
 /// Any bytes on the socket, in either direction. Nothing panics. The first byte chooses.
 ///
-/// As a request: it gets one line, which the client understands. What it leaves for the next step concerns
+/// As a request: it gets one line, which the client understands. Its effect on the next step concerns
 /// groups that are managed or whose full path it gave, has a bounded lifetime, and is harmless to print.
 ///
 /// As an answer or a line of ticks: what was parsed survives a round trip, and a tick can be recorded and

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * What a task is charged compared with what it dirties, with the kernel's counters as balance_dirty_pages()
- * keeps them.
+ * The pages that a task is charged, compared with those that it dirties. The counters are those of the kernel,
+ * as balance_dirty_pages() keeps them.
  *
  * The task writes through the page cache and past it in random turns. A call of the redirected function
  * follows each buffered write, as in the module's hook.

@@ -51,7 +51,7 @@ static inline int group_of(const struct model *m, int i)
 	return (int)(m->waiters[i].group - m->groups);
 }
 
-/* Whether waiter a goes before waiter b, by the definition of the order. */
+/* True if waiter a goes before waiter b, by the definition of the order. */
 static inline bool model_before(const struct model *m, int a, int b)
 {
 	wide x, y;

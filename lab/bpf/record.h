@@ -12,7 +12,7 @@
 /* There is no stack, or the kernel did not provide one. */
 #define NO_STACK (-1)
 
-/* What a task is doing. */
+/* State of a task. */
 enum doing {
 	/* On a CPU, spinning included. */
 	RUNNING = 1,
@@ -23,14 +23,14 @@ enum doing {
 	SPINNING = 4,
 };
 
-/* What a task has been doing since when; if it is blocked, where. */
+/* A task's state, its beginning, and the kernel stack if the task is blocked. */
 struct state {
 	__u64 since_ns;
 	__s32 stack;
 	enum doing doing;
 };
 
-/* Key: what tasks did, and where. */
+/* Key: a state of tasks, and the kernel stack. */
 struct place {
 	__s32 stack;
 	enum doing doing;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Where the tasks of the load spend a window of time: on a CPU, waiting for one, blocked, spinning.
+ * Time of the load's tasks in a window, by state and place: on a CPU, waiting for one, blocked, spinning.
  *
  * Each task has one state at a time. The scheduler's tracepoints move it to the next state, and the time in
  * between is added to its place. The times of a task therefore add up to the window, except for tasks that
- * did not switch before it began. A place is what the task did and, if it was blocked, the kernel stack at
+ * did not switch before it began. A place is the state and, if the task was blocked, the kernel stack at
  * that moment; user space interprets the stacks.
  *
  *   RUNNING --switched out, preempted--> RUNNABLE --switched in--> RUNNING

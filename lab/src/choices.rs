@@ -29,7 +29,7 @@ pub struct Choices {
     pub lru: Lru,
     /// Block scheduler of the data disk.
     pub scheduler: Scheduler,
-    /// How many times each policy is run.
+    /// Number of runs of each policy.
     pub runs: u32,
     /// Seed of the first run.
     pub seed: u64,

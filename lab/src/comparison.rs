@@ -26,7 +26,7 @@ pub trait Compared: Clone + Serialize + 'static {
     type Report: DeserializeOwned;
     /// The part of the report that is kept.
     type Record: Clone;
-    /// Whether a result may be written before all policies of a run are complete.
+    /// True if a result may be written before all policies of a run are complete.
     const EACH_POLICY: bool;
 
     fn choices(&self) -> &Choices;

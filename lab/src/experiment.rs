@@ -24,7 +24,7 @@ pub type Read = fn(&str) -> Result<Box<dyn Analysis>, String>;
 /// An experiment of `justitia lab run`.
 pub trait Experiment: Sync {
     fn name(&self) -> &'static str;
-    /// What it shows, one line.
+    /// The finding that the experiment is to show, one line.
     fn claim(&self) -> &'static str;
     /// Default policies.
     fn policies(&self) -> &'static [Policy];
@@ -78,7 +78,7 @@ pub trait Analysis {
     }
     /// Figures, environment and raw series.
     fn record(&self) -> Value;
-    /// What `--json` prints.
+    /// The output of `--json`.
     fn summary(&self) -> Value {
         self.record()
     }

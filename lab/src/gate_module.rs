@@ -20,8 +20,8 @@ macro_rules! sources {
 
 /// The files of `kmod` that make up the module.
 const SOURCES: &[(&str, &str)] = sources!(
-    "Kbuild" "abi.h" "charge.h" "control.c" "device.c" "gate.c" "group.c" "hook.c" "justitia.h" "main.c" "pace.h"
-    "queue.h" "trace.h"
+    "Kbuild" "abi.h" "charge.h" "control.c" "control.h" "device.c" "device.h" "gate.c" "gate.h" "group.c" "group.h"
+    "hook.c" "hook.h" "main.c" "main.h" "pace.h" "queue.h" "trace.h"
 );
 
 /// Builds the module for a series and writes it to `out`.

@@ -57,7 +57,7 @@ pub struct GuestJob {
     pub group_weights: Option<Vec<(String, u32)>>,
     /// Seconds of the measured phase.
     pub seconds: u32,
-    /// How memory is reclaimed.
+    /// The kernel's reclaim: classic or multi-generational LRU.
     pub lru: Lru,
     /// The block scheduler of the data disk.
     pub scheduler: Scheduler,
@@ -123,7 +123,7 @@ pub struct GuestReport {
     /// Residency of the watched files (sharing); empty for other loads.
     #[serde(default)]
     pub files: Vec<FileReport>,
-    /// Where tasks waited, if the job requested it.
+    /// Places where tasks waited; `None` unless the job requested them.
     #[serde(default)]
     pub waits: Option<WaitProfile>,
     /// Observations around a tenant, if there is one.

@@ -65,7 +65,7 @@ const BOOTED: [(&str, Series, &[&str], Option<u32>); 2] = [
 /// writeback.
 const MODULES: [&str; 5] = ["mq-deadline", "loop", "vfat", "nls_cp437", "nls_ascii"];
 
-/// How many times programs are attached and detached under load. One thread of emulation needs some ten
+/// Number of times that programs are attached and detached under load. One thread of emulation needs some ten
 /// seconds for each; `JUSTITIA_TEST_ROUNDS=100` takes an evening.
 const ROUNDS: &str = "1";
 
@@ -169,7 +169,7 @@ fn passed(line: &str) -> Option<usize> {
     count.parse().ok()
 }
 
-/// What to run, and in which guest.
+/// The programs to run, and the guest that runs them.
 struct Run<'a> {
     architecture: Architecture,
     series: Series,

@@ -1,5 +1,5 @@
-//! Whether the programs of `justitia lab waits` run on each kernel and account for all time: profiles a group
-//! of a few shells that write and sleep, for some seconds.
+//! The programs of `justitia lab waits` run on each kernel and account for all time. The tests profile a
+//! group of a few shells that write and sleep, for some seconds.
 //!
 //! Slow, so ignored by default:
 //! `cargo test --release -p justitia-lab --test waits -- --ignored --nocapture --test-threads=1`.

@@ -49,7 +49,7 @@ pub struct Agent {
     /// The last request over the socket; it overrides the configuration.
     gate_asked: Option<bool>,
     withdrawn: Withdrawn,
-    /// When the state for the next agent was last saved, since this boot.
+    /// Time at which the state for the next agent was last saved, since this boot.
     saved_at: Duration,
 }
 

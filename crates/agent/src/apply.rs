@@ -66,8 +66,8 @@ impl Submit {
     }
 }
 
-/// How long queued writes may take when the agent stops, and how long knobs may take on their way back before
-/// they are a problem.
+/// Time that queued writes may take when the agent stops, and time that knobs may take on their way back
+/// before they are a problem.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
 /// The only writer to the host.
@@ -77,7 +77,7 @@ pub struct Applier {
     log: Log,
     /// Writes submitted whose outcome is not known yet.
     in_flight: HashMap<(GroupId, Knob), Value>,
-    /// How many writes to a knob may still arrive, those past their deadline included.
+    /// Number of writes to a knob that may still arrive, those past their deadline included.
     pending: HashMap<(GroupId, Knob), u32>,
     /// Knobs on their way back to their prior values.
     returns: Vec<Return>,

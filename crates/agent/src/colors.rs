@@ -18,7 +18,7 @@ use justitia_cgroup::{xattr, Attribute, Buffer, Group};
 use justitia_policy::color::{Channel, Color, Declared, Standing};
 use justitia_policy::snapshot::GroupId;
 
-/// How long a declaration counts unless the configuration says otherwise.
+/// Lifetime of a declaration unless the configuration gives another one.
 pub const TIME_TO_LIVE: Duration = Duration::from_secs(5);
 
 /// A color declared for a group over the socket.
@@ -28,7 +28,7 @@ pub struct Spoken {
     pub color: Color,
     /// The reason, made harmless and short.
     pub reason: String,
-    /// How long it counts; `None`: as long as any other.
+    /// Its lifetime; `None`: that of all other declarations.
     pub time_to_live: Option<Duration>,
 }
 

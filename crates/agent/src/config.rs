@@ -1,14 +1,14 @@
 //! The configuration file: TOML, every key checked.
 //!
 //! ```toml
-//! mode = "proportional"        # observe, justitia, proportional, memoplight
-//! objective = "fair"           # fair, strict
+//! mode = "proportional"        # one of Mode::NAMES
+//! objective = "fair"           # one of Objective::NAMES
 //! interval = "1s"
 //! manage = ["/app/*"]          # none: the containers, pods and VMs that are found
 //! manage_also = ["/system.slice/db.service"]  # beside these
 //! exclude = ["/app/backup"]
-//! observer = "auto"            # auto, bpf, proc: what counts the traffic
-//! listen = "127.0.0.1:9619"    # where justitia-web has the live page and metrics; "off" for none
+//! observer = "auto"            # auto, bpf, proc: the counter of the traffic
+//! listen = "127.0.0.1:9619"    # address of the live page and the metrics; "off" for none
 //! tls = { certificate = "/etc/justitia/page.pem", key = "/etc/justitia/page.key" }  # by TLS
 //! max_loss = "3%"              # withdraw a kind of decision that costs all groups together more; or "off"
 //! color_ttl = "5s"             # a declared color that does not change for longer is stale
@@ -79,7 +79,7 @@ use justitia_report::feed::{self, Listen, DEFAULT_LISTEN};
 
 use crate::error::{plain, Error, Exit, Result};
 
-/// Where the agent keeps its journal, lock and socket unless told otherwise.
+/// Directory of the agent's journal, lock and socket unless the configuration names another one.
 pub const STATE_DIR: &str = "/run/justitia";
 
 /// The configuration file that is read if it exists and no other is named.
@@ -113,7 +113,7 @@ pub struct Settings {
     pub exclude: Vec<String>,
     /// The source of the traffic counts.
     pub observer: Observing,
-    /// How long a declared color counts while it does not change.
+    /// Lifetime of a declared color that does not change.
     pub color_ttl: Duration,
     /// Path or glob and the weight for it. The first that matches wins; from a file they come in
     /// the order exact paths, then globs, longest first.
@@ -128,7 +128,7 @@ pub struct Settings {
     pub in_turn: bool,
     /// The socket, if not in the state directory.
     pub socket: Option<PathBuf>,
-    /// Where the live page and the metrics are; `None`: nowhere.
+    /// Address of the live page and the metrics; `None`: there are none.
     pub listen: Option<Listen>,
     /// Their TLS; `None`: without.
     pub tls: Option<TlsFiles>,

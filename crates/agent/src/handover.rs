@@ -39,7 +39,7 @@ use crate::record::{checked, push_line};
 const FILE: &str = "handover";
 const FORMAT: u32 = 1;
 
-/// How often an agent saves its state, in case it is killed.
+/// Interval at which an agent saves its state, in case it is killed.
 pub const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// A state older than this is not used. Suspends count.
 pub const USABLE: Duration = Duration::from_secs(120);
@@ -49,7 +49,7 @@ pub const USABLE: Duration = Duration::from_secs(120);
 pub(crate) struct Handover<S = State> {
     /// Knobs of one mode are not taken over in another.
     pub(crate) mode: Mode,
-    /// When the host was last observed, since this boot.
+    /// Time of the last observation of the host, since this boot.
     pub(crate) at: Duration,
     pub(crate) state: S,
     pub(crate) owners: Owners,
@@ -121,7 +121,7 @@ impl Handover {
     }
 }
 
-/// Whether there is a state in `dir`.
+/// True if there is a state in `dir`.
 pub(crate) fn exists(dir: &Path) -> bool {
     file(dir).exists()
 }

@@ -65,7 +65,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether this value may be one of ours.
+    /// True if this value may be one of ours.
     pub fn is_ours(&self, present: Value) -> bool {
         self.written.iter().any(|&value| same(value, present))
     }
@@ -100,7 +100,7 @@ pub struct Journal {
 pub struct Damage {
     /// Damaged lines, without a torn last one.
     pub lines: usize,
-    /// Where the file is kept; `None`: it could not be kept.
+    /// Path under which the damaged file is kept; `None`: it could not be kept.
     pub kept: Option<PathBuf>,
 }
 
@@ -148,7 +148,7 @@ impl Journal {
         Ok(entries.map(|(knob, entry)| (knob, entry.prior)).collect())
     }
 
-    /// Whether there is a journal in this directory.
+    /// True if there is a journal in this directory.
     pub fn exists(dir: &Path) -> bool {
         dir.join(FILE).exists()
     }
@@ -299,7 +299,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether the open file is the one that a restore would find.
+    /// True if the open file is the one that a restore would find.
     fn is_there(&self) -> bool {
         let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
         let open = self.file.as_ref().and_then(|file| file.metadata().ok());
@@ -348,7 +348,7 @@ pub(crate) enum Call {
     SyncDirectory,
 }
 
-/// Whether a call may go on.
+/// Fails if the test injects a fault into this call.
 #[cfg(not(test))]
 #[inline]
 #[allow(clippy::unnecessary_wraps, reason = "in tests it fails")]

@@ -74,7 +74,7 @@ impl Lock {
         Ok(Lock::signed(file))
     }
 
-    /// Whether an agent waits for this one's end.
+    /// True if an agent waits for this one's end.
     pub fn is_awaited(state_dir: &Path) -> bool {
         let next = open(state_dir, NEXT).ok().flatten();
         next.is_some_and(|next| flock(next, FlockOperation::NonBlockingLockExclusive).is_err())

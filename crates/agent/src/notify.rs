@@ -58,7 +58,8 @@ impl Notifier {
         }
     }
 
-    /// How often [`Notifier::alive`] has to be called at least: half of what systemd waits.
+    /// Longest interval between two calls of [`Notifier::alive`]: half of systemd's watchdog time. `None`:
+    /// systemd watches nothing.
     pub fn period(&self) -> Option<Duration> {
         self.watchdog.map(|watchdog| watchdog / 2)
     }

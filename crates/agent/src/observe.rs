@@ -123,7 +123,7 @@ impl Observer {
         self.look_for_groups();
     }
 
-    /// How long a declared color counts from now on.
+    /// Sets the lifetime of declared colors from now on.
     pub fn set_color_ttl(&mut self, time_to_live: Duration) {
         self.colors.set_time_to_live(time_to_live);
     }
@@ -221,7 +221,7 @@ impl Observer {
         }
     }
 
-    /// Whether watched groups lie below this one.
+    /// True if watched groups lie below this one.
     pub fn is_inner(&self, id: GroupId) -> bool {
         let at = self.index.get(&id);
         at.is_some_and(|&at| self.tracked[at].inner)
@@ -233,7 +233,7 @@ impl Observer {
         at.map_or([None; 2], |&at| self.tracked[at].recorded)
     }
 
-    /// Whether the runtime of a group may still be setting it up.
+    /// True if the runtime of a group may still be setting it up.
     pub(crate) fn is_new(&self, id: GroupId) -> bool {
         let at = self.index.get(&id);
         at.is_some_and(|&at| self.tracked[at].is_new())
@@ -263,7 +263,7 @@ impl Observer {
         self.tracked.iter_mut().for_each(Tracked::doubt_knobs);
     }
 
-    /// How much a group's memory other than page cache grew since the last look.
+    /// Growth of a group's memory other than page cache since the last look.
     pub fn non_file_growth(&mut self, id: GroupId) -> Option<Bytes> {
         let tracked = &self.tracked[*self.index.get(&id)?];
         let now = tracked

@@ -71,7 +71,7 @@ pub(crate) fn owner(
     }
 }
 
-/// Whether a foreign value becomes the knob's prior value: the protection of an inner group, which kubelet
+/// True if a foreign value becomes the knob's prior value: the protection of an inner group, which kubelet
 /// writes every minute, or a block weight that just states the group's `weight` or a value that one of its
 /// managers `told`.
 pub(crate) fn is_base(
@@ -159,7 +159,7 @@ impl Owners {
         (told != prior && self.derived.contains(&(group, knob))).then_some(told)
     }
 
-    /// Whether an unexplained block weight waits for the next scan of the runtimes' records before it counts
+    /// True if an unexplained block weight waits for the next scan of the runtimes' records before it counts
     /// as the user's. `scans`: scans so far.
     pub(crate) fn must_look(&mut self, group: GroupId, knob: Knob, scans: u64) -> bool {
         if !matches!(knob.kind(), Kind::Weight { .. }) {
@@ -201,7 +201,7 @@ impl Owners {
         self.foreign.insert((group, knob));
     }
 
-    /// Whether the knob is the user's.
+    /// True if the knob is the user's.
     pub(crate) fn is_foreign(&self, group: GroupId, knob: Knob) -> bool {
         let has = |knob| self.foreign.contains(&(group, knob));
         match knob.kind() {

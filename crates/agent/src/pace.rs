@@ -1,4 +1,4 @@
-//! When to step: once an interval, and early when something happened that cannot wait.
+//! Times of steps: once an interval, and early when something happened that cannot wait.
 //!
 //! Early, but at least [`SHORTEST`] after the last step:
 //! - memory pressure of the host that begins while nobody was known to contend;
@@ -25,9 +25,9 @@ use crate::observe::Observer;
 
 /// Shortest time between two steps.
 pub const SHORTEST: Duration = Duration::from_millis(200);
-/// How often throttled groups are polled between two steps.
+/// Interval at which throttled groups are polled between two steps.
 pub const GUARD_EVERY: Duration = Duration::from_millis(250);
-/// How many of them at a time: bounds the cost on a host with hundreds.
+/// Number of groups polled at a time: bounds the cost on a host with hundreds.
 pub const GUARD_GROUPS: usize = 16;
 /// Growth that does not wait for the next step.
 const GUARD_BYTES: Bytes = Bytes::mib(1);
@@ -53,18 +53,18 @@ impl Control {
         self.waker.wake();
     }
 
-    /// Whether it was told to stop.
+    /// True if it was told to stop.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Whether a reload was requested since the last call.
+    /// True if a reload was requested since the last call.
     pub fn take_reload(&self) -> bool {
         self.reload.swap(false, Ordering::AcqRel)
     }
 }
 
-/// Why a wait ended.
+/// Reason for the end of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Woken {
     /// The interval is over.
@@ -233,7 +233,7 @@ impl Pace {
         }
     }
 
-    /// Whether the memory of a throttled group, other than page cache, grew since the last step.
+    /// True if the memory of a throttled group, other than page cache, grew since the last step.
     fn guard(&mut self, observer: &mut Observer) -> bool {
         let after = self
             .guarded

@@ -6,7 +6,7 @@ use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::GroupId;
 use justitia_policy::units::{Bytes, Limit};
 
-/// Whether two values are the same to the kernel, which keeps memory limits in whole pages and treats limits
+/// True if two values are the same to the kernel, which keeps memory limits in whole pages and treats limits
 /// beyond its counters as `max`.
 pub(crate) fn same(a: Value, b: Value) -> bool {
     rounded(a) == rounded(b)

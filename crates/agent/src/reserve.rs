@@ -11,9 +11,9 @@ use justitia_policy::units::Bytes;
 pub struct Asked {
     /// Path of the group; it need not exist yet.
     pub path: String,
-    /// How much; zero cancels the reservation.
+    /// Amount to keep free; zero cancels the reservation.
     pub bytes: Bytes,
-    /// For how long.
+    /// Lifetime of the reservation.
     pub time: Duration,
 }
 

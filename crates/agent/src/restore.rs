@@ -21,9 +21,9 @@ use crate::journal::Journal;
 use crate::record::same;
 use crate::status::Problem;
 
-/// How long all writes together may take.
+/// Time that all writes together may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long protection waits for limits to rise. Raising reclaims nothing, and takes microseconds.
+/// Time for which protection waits for limits to rise. Raising reclaims nothing, and takes microseconds.
 const RAISED: Duration = Duration::from_millis(200);
 
 /// The outcome of a restore.
@@ -65,11 +65,11 @@ pub(crate) struct Return {
     pub(crate) group: Group,
     pub(crate) knob: Knob,
     pub(crate) prior: Value,
-    /// When its write was submitted.
+    /// Time at which its write was submitted.
     pub(crate) since: Instant,
 }
 
-/// Where a knob on its way back is.
+/// State of a knob on its way back.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// It holds its prior value.

@@ -74,8 +74,8 @@ fn open_mount(mode: Mode) -> Result<RealFs> {
     RealFs::new(&mount).map_err(|error| Error::environment(&error, error.remedy()))
 }
 
-/// How long the first step waits for a runtime to report pods, so that their weights do not change right
-/// after it.
+/// Time for which the first step waits for a runtime to report pods, so that their weights do not change
+/// right after it.
 const FIRST_WORD: Duration = Duration::from_millis(500);
 
 /// Runs the agent on this host until it is told to stop. `wait`: also when no group matches yet. `page` is
@@ -178,7 +178,7 @@ pub fn priors(settings: &Settings) -> Result<Priors> {
     Journal::priors(&settings.state_dir, &justitia_cgroup::boot_id())
 }
 
-/// Whether an agent with these settings that starts now would take over the state of a previous one.
+/// True if an agent with these settings that starts now would take over the state of a previous one.
 pub fn is_handed_over(settings: &Settings) -> bool {
     let (boot, now) = (justitia_cgroup::boot_id(), justitia_cgroup::now_boottime());
     let left = Handover::read(&settings.state_dir, &boot, now, settings.policy.mode);

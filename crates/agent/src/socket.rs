@@ -44,11 +44,11 @@ use crate::status::{Report, Setup, Tick};
 
 use ticks::Streams;
 
-/// How long a client may take for its whole request, and how long to read the whole answer.
+/// Time that a client may take for its whole request, and time that it may take to read the whole answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a client waits for the agent.
+/// Time for which a client waits for the agent.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
-/// How often the server checks whether its socket still exists.
+/// Interval at which the server checks that its socket still exists.
 const LOOK_EVERY: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
@@ -74,7 +74,7 @@ pub enum Request {
         /// The reason, for people.
         #[serde(default)]
         reason: String,
-        /// For how long, milliseconds; `None`: the configured time to live.
+        /// Lifetime, milliseconds; `None`: the configured time to live.
         #[serde(default)]
         for_ms: Option<u64>,
     },
@@ -89,7 +89,7 @@ pub enum Request {
         group: String,
         /// Bytes; zero cancels the reservation.
         bytes: u64,
-        /// For how long, milliseconds.
+        /// Lifetime, milliseconds.
         for_ms: u64,
     },
     /// Takes or releases the kernel module's gate.
@@ -117,7 +117,7 @@ pub enum Answer {
         path: String,
         /// Bytes.
         bytes: u64,
-        /// For how long, milliseconds.
+        /// Lifetime, milliseconds.
         for_ms: u64,
         /// The group exists and is managed.
         managed: bool,
@@ -139,7 +139,7 @@ pub enum Answer {
 /// The input of a tick, for recorders.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// When the host was observed.
+    /// Time of the observation.
     pub at: SystemTime,
     /// Time since the previous step, as the policy was given it.
     pub elapsed: Duration,
@@ -536,7 +536,7 @@ pub fn ask(path: &Path) -> Result<Report> {
     }
 }
 
-/// Whether an agent listens at `path`, or a process that this user may not ask.
+/// True if an agent listens at `path`, or another process whose socket this user may not open.
 pub fn is_listening(path: &Path) -> bool {
     match UnixStream::connect(path) {
         Ok(_) => true,

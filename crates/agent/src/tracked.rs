@@ -32,7 +32,7 @@ pub struct Observation {
     pub change: Change,
 }
 
-/// How often a group is probed and read in full, in ticks.
+/// Intervals at which a group is probed and read in full, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rhythm {
     /// Quiet for at least this many ticks.
@@ -71,7 +71,7 @@ const RHYTHMS: [Rhythm; 4] = [
 /// descriptors are few, and busy groups need theirs in each tick.
 const SELDOM: u64 = 16;
 
-/// How long a runtime may take to set up a container: it makes the cgroup first, writes its knobs then, and
+/// Time that a runtime may take to set up a container: it makes the cgroup first, writes its knobs then, and
 /// starts the container last.
 const SETS_UP: Duration = Duration::from_secs(10);
 
@@ -93,7 +93,7 @@ pub(crate) struct Tracked {
     read_at: Option<(u64, Instant)>,
     /// Has watched groups below it.
     pub(crate) inner: bool,
-    /// When it was first seen; `None` for groups of the first tick.
+    /// Time at which it was first seen; `None` for groups of the first tick.
     born: Option<Instant>,
     /// The weight in its runtime's record, and the weight in the record's version before.
     pub(crate) recorded: [Option<Weight>; 2],
@@ -161,19 +161,19 @@ impl Tracked {
         }
     }
 
-    /// Whether its runtime may still be setting it up.
+    /// True if its runtime may still be setting it up.
     pub(crate) fn is_new(&self) -> bool {
         self.born.is_some_and(|born| born.elapsed() < SETS_UP)
     }
 
-    /// How often to probe and read it.
+    /// Intervals at which it is probed and read at this tick.
     pub(crate) fn rhythm(&self, tick: u64) -> Rhythm {
         let quiet_for = tick.saturating_sub(self.active_at);
         let fits = RHYTHMS.iter().find(|rhythm| quiet_for >= rhythm.after);
         *fits.unwrap_or(&RHYTHMS[RHYTHMS.len() - 1])
     }
 
-    /// Whether the probe of a quiet group differs from the last one.
+    /// True if the probe of a quiet group differs from the last one.
     pub(crate) fn is_active(&mut self, tick: u64, buffer: &mut Buffer) -> bool {
         let now = self.group.activity(buffer).ok();
         let active = match (&now, &self.activity) {
@@ -186,7 +186,7 @@ impl Tracked {
         active
     }
 
-    /// Whether this read has to include the knobs.
+    /// True if this read has to include the knobs.
     pub(crate) fn wants_knobs(&self, due: bool) -> bool {
         due || !self.knows_knobs
     }
@@ -196,7 +196,7 @@ impl Tracked {
         self.knows_knobs = false;
     }
 
-    /// Whether it has to be read in full whatever its rhythm says.
+    /// True if it has to be read in full whatever its rhythm says.
     pub(crate) fn must_be_read(&self) -> bool {
         !self.knows_knobs
     }
@@ -241,7 +241,7 @@ impl Tracked {
         }
     }
 
-    /// Whether a full read shows a significant change.
+    /// True if a full read shows a significant change.
     fn differs_from(&self, memory: &snapshot::Memory, pressure: &snapshot::Pressure) -> bool {
         let (before, stalls) = (&self.seen.memory, &self.seen.pressure);
         let bytes = |bytes: Option<Bytes>| bytes.map(|bytes| bytes.0);
@@ -271,7 +271,7 @@ impl Tracked {
     }
 }
 
-/// Whether a value changed by more than a tolerance; becoming known or unknown is a change.
+/// True if a value changed by more than a tolerance; becoming known or unknown is a change.
 fn differs(before: Option<u64>, now: Option<u64>, tolerance: u64) -> bool {
     match (before, now) {
         (Some(before), Some(now)) => before.abs_diff(now) > tolerance,

@@ -12,7 +12,7 @@ use serde::Serialize;
 /// Arguments of `justitia lab`.
 #[derive(Debug, Clone, Args)]
 pub struct LabArgs {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: LabCommand,
 }
@@ -55,7 +55,7 @@ pub struct ReportArgs {
     pub json: bool,
 }
 
-/// What all measuring commands have.
+/// Options that all measuring commands have.
 #[derive(Debug, Clone, Args)]
 pub struct OutputArgs {
     /// Directory for the record (result.json, overhead.json or waits.json), report.html and the guests'
@@ -88,7 +88,7 @@ pub struct OverheadArgs {
     /// Virtual CPUs
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub cpus: u32,
-    /// What comes out.
+    /// The output.
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -99,7 +99,7 @@ pub struct WaitsArgs {
     /// Seconds that the load runs; the second half is measured
     #[arg(long, value_name = "N", default_value_t = 60)]
     pub seconds: u32,
-    /// What comes out.
+    /// The output.
     #[command(flatten)]
     pub output: OutputArgs,
     /// The guest.
@@ -110,7 +110,7 @@ pub struct WaitsArgs {
 /// Arguments of `justitia lab run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// Which experiment: see 'justitia lab list'
+    /// Name of the experiment, as in 'justitia lab list'
     #[arg(value_name = "EXPERIMENT")]
     pub experiment: String,
     /// Policies to compare, in this order [default: the experiment's own]
@@ -131,7 +131,7 @@ pub struct RunArgs {
     /// Run all policies this many times, back to back, and report medians
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub runs: u32,
-    /// What comes out.
+    /// The output.
     #[command(flatten)]
     pub output: OutputArgs,
     /// The guest.
@@ -176,7 +176,7 @@ pub struct GuestArgs {
     pub mount_options: String,
 }
 
-/// What the containers run.
+/// The load of the containers.
 #[derive(Debug, Clone, Default, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Load")]
@@ -273,7 +273,7 @@ pub struct AgentArgs {
     pub no_yellow: bool,
 }
 
-/// What a hostile tenant does.
+/// Kind of a hostile tenant's attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
 pub enum AttackArg {
     /// Records of containers that are not its own, or no records.
@@ -290,7 +290,7 @@ pub enum AttackArg {
     Names,
 }
 
-/// Which rows are asked for.
+/// Distribution of requests over rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
 pub enum KeysArg {
     /// Each row as often as the others
@@ -299,7 +299,7 @@ pub enum KeysArg {
     Special,
 }
 
-/// How memory is reclaimed.
+/// The kernel's reclaim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LruArg {
     /// The kernel's default: classic on Debian's 6.1, mglru on 6.12 and 7.2

@@ -27,7 +27,7 @@ Examples:
   justitia probe exec --group batch -- /usr/local/bin/is-it-well
   justitia probe redis --max-latency 2ms --dry-run   print, declare nothing")]
 pub struct ProbeArgs {
-    /// What to probe.
+    /// Kind of the target.
     #[command(subcommand)]
     pub kind: Kind,
 }
@@ -96,7 +96,7 @@ pub struct CommonArgs {
     pub stats: bool,
 }
 
-/// What a server that counts its work is to achieve.
+/// The objective of a server that counts its work.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Objective")]
 #[group(required = true, multiple = true, id = "objective", args = ["min_tps", "max_latency"])]
@@ -110,19 +110,19 @@ pub struct WorkArgs {
     /// Query to time: choose one that reads what the application reads
     #[arg(long, value_name = "SQL")]
     pub query: Option<String>,
-    /// When work waits.
+    /// Limits of waiting work.
     #[command(flatten)]
     pub waiting: WaitingArgs,
 }
 
-/// When work waits.
+/// Limits of waiting work.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Objective")]
 pub struct WaitingArgs {
-    /// How much work may wait before the color is yellow
+    /// Most work that may wait before the color is yellow
     #[arg(long, value_name = "N", default_value_t = 0.0, value_parser = count)]
     pub max_waiting: f64,
-    /// How much work may run at once; the rest counts as waiting [default: the number of CPUs]
+    /// Most work that runs at once; the rest counts as waiting [default: the number of CPUs]
     #[arg(long, value_name = "N", value_parser = count)]
     pub parallel: Option<f64>,
 }
@@ -139,7 +139,7 @@ pub struct ThresholdArgs {
     pub yellow: Option<Threshold>,
 }
 
-/// How TLS is spoken to MySQL and PostgreSQL: libpq's words, and MySQL's for the same.
+/// Use of TLS with MySQL and PostgreSQL: libpq's words, and MySQL's for the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SslMode {
     /// Without TLS
@@ -223,10 +223,10 @@ pub struct MysqlArgs {
     /// Files of TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
-    /// What it is to achieve.
+    /// The objective.
     #[command(flatten)]
     pub work: WorkArgs,
-    /// What all kinds have.
+    /// Options that all kinds of target have.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -274,10 +274,10 @@ pub struct PostgresArgs {
     /// Files of TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
-    /// What it is to achieve.
+    /// The objective.
     #[command(flatten)]
     pub work: WorkArgs,
-    /// What all kinds have.
+    /// Options that all kinds of target have.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -311,7 +311,7 @@ pub struct RedisArgs {
     /// Longest latency of a PING, which queues like every command
     #[arg(long, value_name = "TIME", value_parser = time, required = true, help_heading = "Objective")]
     pub max_latency: Option<Duration>,
-    /// How much work may wait before the color is yellow
+    /// Most work that may wait before the color is yellow
     #[arg(long, value_name = "N", default_value_t = 0.0, value_parser = count, help_heading = "Objective")]
     pub max_waiting: f64,
     /// Speak TLS, as with a host rediss://HOST:PORT
@@ -323,7 +323,7 @@ pub struct RedisArgs {
     /// Files of TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
-    /// What all kinds have.
+    /// Options that all kinds of target have.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -350,7 +350,7 @@ pub struct HttpArgs {
     /// Requests per second; counts as missed only while requests wait
     #[arg(long, value_name = "N", value_parser = positive, requires = "status_url", help_heading = "Objective")]
     pub min_tps: Option<f64>,
-    /// When work waits.
+    /// Limits of waiting work.
     #[command(flatten)]
     pub waiting: WaitingArgs,
     /// Do not check the server's certificate: anyone on the network path can impersonate the server
@@ -359,7 +359,7 @@ pub struct HttpArgs {
     /// Files of TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
-    /// What all kinds have.
+    /// Options that all kinds of target have.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -383,13 +383,13 @@ pub struct LogArgs {
     /// Share of requests that must meet it, percent; a status of 500 or more is a miss
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = percent, help_heading = "Objective")]
     pub percentile: f64,
-    /// Where the time is in a line: last, the number of a word, or the text before the time
+    /// Position of the time in a line: last, the number of a word, or the text before the time
     #[arg(long, value_name = "FIELD", default_value = "last")]
     pub time_field: Field,
     /// Unit of the time: s, ms or us
     #[arg(long, value_name = "UNIT", default_value = "s")]
     pub time_unit: Unit,
-    /// What all kinds have.
+    /// Options that all kinds of target have.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -408,7 +408,7 @@ pub struct PrometheusArgs {
     /// The query
     #[arg(value_name = "QUERY")]
     pub query: String,
-    /// What its number is held against.
+    /// Thresholds for its number.
     #[command(flatten)]
     pub limits: ThresholdArgs,
     /// Do not check the server's certificate: anyone on the network path can impersonate the server
@@ -417,7 +417,7 @@ pub struct PrometheusArgs {
     /// Files of TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
-    /// What all kinds have.
+    /// Options that all kinds of target have.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -435,10 +435,10 @@ pub struct ExecArgs {
     /// The command and its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     pub command: Vec<OsString>,
-    /// What its number is held against.
+    /// Thresholds for its number.
     #[command(flatten)]
     pub limits: ThresholdArgs,
-    /// What all kinds have.
+    /// Options that all kinds of target have.
     #[command(flatten)]
     pub common: CommonArgs,
 }

@@ -101,7 +101,7 @@ impl Error {
         }
     }
 
-    /// Whether the cgroup no longer exists.
+    /// True if the cgroup no longer exists.
     pub fn is_gone(&self) -> bool {
         matches!(self, Error::Gone { .. })
     }
@@ -140,7 +140,7 @@ pub enum MountError {
     ControllerOnV1 {
         /// `memory` or `blkio`.
         controller: &'static str,
-        /// Where its v1 hierarchy is mounted.
+        /// Mount point of its v1 hierarchy.
         mounted_at: String,
     },
     /// Neither hierarchy has the controller: it is disabled at boot or not built in.

@@ -94,7 +94,7 @@ impl File {
         File::ALL.iter().copied().find(|file| file.name() == name)
     }
 
-    /// Whether one `read` call may stop before the end (the kernel returns `cgroup.procs` a page at a time,
+    /// True if one `read` call may stop before the end (the kernel returns `cgroup.procs` a page at a time,
     /// the others at once).
     pub(crate) fn is_long(self) -> bool {
         self == File::CgroupProcs

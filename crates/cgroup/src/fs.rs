@@ -40,8 +40,8 @@ pub trait CgroupFs: Send + Sync {
     /// Opens a process; `ESRCH` when there is none.
     fn process(&self, pid: u32) -> Result<Box<dyn Process>, Errno>;
 
-    /// Whether a block device passes its I/O on to another one (device mapper, RAID, loop), so
-    /// that the same bytes appear on both in `io.stat`.
+    /// True if a block device passes its I/O on to another one (device mapper, RAID, loop), so that
+    /// the same bytes appear on both in `io.stat`.
     fn stacked(&self, device: Device) -> bool;
 
     /// Appends the paths of disks, in order: `block:NAME` for disks that BFQ schedules and, where the kernel
@@ -55,7 +55,7 @@ pub trait CgroupFs: Send + Sync {
     /// Time since boot, suspended time included: the clock of process start times.
     fn now_boottime(&self) -> Duration;
 
-    /// Whether the multi-generational LRU is enabled. With it, reclaim from the root takes from protected
+    /// True if the multi-generational LRU is enabled. With it, reclaim from the root takes from protected
     /// groups too (`mm/vmscan.c`, `shrink_one`). `None`: not known.
     fn multi_generational(&self) -> Option<bool> {
         None
@@ -127,7 +127,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whether only root, and users in `trusted`, may write it.
+    /// True if only root, and users in `trusted`, may write it.
     pub fn is_trusted(&self, trusted: &[u32]) -> bool {
         const GROUP: u32 = 0o020;
         const OTHERS: u32 = 0o002;
@@ -145,7 +145,7 @@ pub trait Directory: Send + Sync {
     /// The path it was opened by.
     fn path(&self) -> &str;
 
-    /// Whether it still exists.
+    /// True if it still exists.
     fn exists(&self) -> bool;
 
     /// Reads a whole file.
@@ -154,7 +154,7 @@ pub trait Directory: Send + Sync {
     /// Writes a file in one call. The kernel may block it without bound.
     fn write(&self, file: File, text: &[u8]) -> Result<(), Errno>;
 
-    /// Whether the file exists and can be written, found without opening it.
+    /// True if the file exists and can be written, found without opening it.
     fn can_write(&self, file: File) -> bool;
 
     /// Reads an extended attribute of the directory; `ENODATA` when it is not set, `ERANGE` when it
@@ -176,7 +176,7 @@ pub trait Directory: Send + Sync {
 
 /// One process. A handle never refers to another process: a recycled pid is `ESRCH`.
 pub trait Process: Send {
-    /// When it started, as time since boot, in the kernel's ticks of 10 ms.
+    /// Time of its start since boot, in the kernel's ticks of 10 ms.
     fn started(&self) -> Duration;
 
     /// Its parent now.
@@ -277,11 +277,11 @@ impl fmt::Display for PsiTrigger {
 pub struct Watch {
     /// The descriptor to poll.
     pub fd: OwnedFd,
-    /// How it signals.
+    /// The way in which it signals an event.
     pub kind: WatchKind,
 }
 
-/// How a polled descriptor signals an event.
+/// The way in which a polled descriptor signals an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchKind {
     /// `POLLPRI`, until the file is read again (kernfs) or once per event (PSI).

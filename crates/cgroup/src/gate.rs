@@ -53,7 +53,7 @@ impl Order {
     }
 }
 
-/// Whether the gate is closed, or why it is open.
+/// State of the gate: closed, or the reason why it is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Writers wait for their turn.
@@ -81,8 +81,8 @@ impl State {
     }
 }
 
-/// Why the gate cannot be opened, or why it refused a request. Each error is one line of cause and one of
-/// remedy ([`GateError::remedy`]).
+/// Reason why the device could not be opened, or why it refused a request. Each error is one line of cause
+/// and one of remedy ([`GateError::remedy`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GateError {

@@ -10,7 +10,7 @@ use justitia_policy::units::Bytes;
 
 use crate::{parse, Buffer, Error, File, Group};
 
-/// Which gauges to read.
+/// The gauges to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent wishes")]
 pub struct Want {
@@ -81,7 +81,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Whether the group did nothing that matters in between: its memory is within 1 MiB of what it was and
+    /// True if the group did nothing that matters in between: its memory is within 1 MiB of what it was and
     /// nobody waited for I/O. Unknown memory is never the same. On a kernel without PSI memory alone decides.
     pub fn same_as(&self, other: &Activity) -> bool {
         let (Some(now), Some(then)) = (self.current, other.current) else {

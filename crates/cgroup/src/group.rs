@@ -43,7 +43,7 @@ impl fmt::Debug for Group {
     }
 }
 
-/// How a write went.
+/// Result of a write that the kernel accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
     /// All of it.
@@ -79,7 +79,7 @@ impl Group {
         self.0.path()
     }
 
-    /// Whether the cgroup still exists.
+    /// True if the cgroup still exists.
     pub fn exists(&self) -> bool {
         self.0.exists()
     }
@@ -121,7 +121,7 @@ impl Group {
         Ok(parse::knob(knob, buffer.bytes()))
     }
 
-    /// Whether the file of a knob exists. A file that cannot be read is an error.
+    /// True if the file of a knob exists. A file that cannot be read is an error.
     pub fn has_knob(&self, knob: Knob) -> Result<bool, Error> {
         match self.read(File::of_knob(knob), &mut Buffer::new()) {
             Ok(()) => Ok(true),
@@ -130,7 +130,7 @@ impl Group {
         }
     }
 
-    /// Whether a knob can be written, as far as can be told without writing it.
+    /// True if a knob can be written, as far as can be told without writing it.
     pub fn can_write(&self, knob: Knob) -> bool {
         self.0.can_write(File::of_knob(knob))
     }

@@ -42,7 +42,7 @@ Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration,
 69 this machine cannot do it (the message says what is missing)."
 )]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub(crate) command: Command,
 }

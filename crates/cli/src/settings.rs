@@ -9,7 +9,7 @@ use justitia_agent::{Error, Result, Settings};
 use justitia_discover::Glob;
 use justitia_policy::config::{Mode, Objective};
 
-/// Where to find the configuration.
+/// The files of the configuration and of the agent's state.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ConfigArgs {
     /// Configuration file [default: /etc/justitia.toml, if it exists]
@@ -20,7 +20,7 @@ pub(crate) struct ConfigArgs {
     pub(crate) state_dir: Option<PathBuf>,
 }
 
-/// What the policy is to do; each wins over the configuration file.
+/// Settings of the policy; each has precedence over the configuration file.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct PolicyArgs {
     /// Cgroups to manage, relative to the cgroup2 mount; may be repeated
@@ -30,10 +30,10 @@ pub(crate) struct PolicyArgs {
     /// Cgroups to leave alone; may be repeated
     #[arg(long, value_name = "GLOB")]
     pub(crate) exclude: Vec<String>,
-    /// How much of the policy is in force [default: proportional]
+    /// Part of the policy that is in force [default: proportional]
     #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(Mode::NAMES))]
     pub(crate) mode: Option<String>,
-    /// What the feedback aims at [default: fair]
+    /// Aim of the feedback [default: fair]
     #[arg(long, value_name = "AIM", value_parser = PossibleValuesParser::new(Objective::NAMES))]
     pub(crate) objective: Option<String>,
     /// Time between two steps, 100ms to 60s [default: 1s]
@@ -88,7 +88,7 @@ pub(crate) fn check_globs(globs: &[String]) -> Result<()> {
 }
 
 impl PolicyArgs {
-    /// Whether any of these arguments was given.
+    /// True if any of these arguments was given.
     pub(crate) fn any(&self) -> bool {
         !self.manage.is_empty()
             || !self.exclude.is_empty()

@@ -370,7 +370,7 @@ fn after_an_agent_ended_every_knob_is_as_before() {
     let during = changed("knobs.before", "knobs.during");
     for knob in [
         "/app/heavy/memory.low",
-        // Which group has a limit depends on the moment: a group that does not wait has none.
+        // The group that has a limit depends on the moment: a group that does not wait has none.
         "/memory.high",
         "/app/heavy/io.bfq.weight",
         "low_latency",

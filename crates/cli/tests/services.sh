@@ -35,7 +35,7 @@ wait_for() {
     for i in $(seq "$1"); do "${@:2}" && return; sleep 1; done
     false
 }
-# Whether a knob of light has its prior value.
+# True if a knob of light has its prior value.
 prior() {
     local high low
     read -r high <$light/memory.high

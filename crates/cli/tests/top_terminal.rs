@@ -46,7 +46,7 @@ fn serve(dir: &Path) -> Server {
     Server::listen(&dir.join("agent.sock"), board).unwrap()
 }
 
-/// Whether the terminal is in cooked mode with echo, as a shell leaves it.
+/// True if the terminal is in cooked mode with echo, as a shell leaves it.
 fn cooked(line: &OwnedFd) -> bool {
     let modes = tcgetattr(line).unwrap().local_modes;
     modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)

@@ -51,7 +51,7 @@ pub struct Weighed {
     pub path: String,
     /// Its weight; for a delegated subtree it is root's word, or the default.
     pub weight: Weight,
-    /// Where the weight came from.
+    /// Source of the weight.
     pub source: WeightSource,
 }
 
@@ -69,7 +69,7 @@ pub struct Discovered {
     /// Its names in Kubernetes.
     pub pod: Option<PodNames>,
     pub weight: Weight,
-    /// Where the weight came from.
+    /// Source of the weight.
     pub source: WeightSource,
     /// The `blockIO.weight` of its runtime's record, which the runtime writes to the kernel's files.
     pub recorded: Option<Weight>,

@@ -52,7 +52,7 @@ impl Glob {
         matches(&self.parts, &path)
     }
 
-    /// Whether something below a path might match.
+    /// True if something below a path might match.
     pub fn may_match_below(&self, path: &str) -> bool {
         let mut parts = self.parts.iter();
         for component in parts_of(path) {

@@ -89,7 +89,7 @@ pub fn managed_by_weight(path: &str) -> Option<Named> {
     service(last).or_else(of_user)
 }
 
-/// Whether systemd may change its weight while it lives (`systemctl set-property`, `virsh blkiotune`).
+/// True if systemd may change its weight while it lives (`systemctl set-property`, `virsh blkiotune`).
 pub fn may_be_reweighted(path: &str) -> bool {
     let mut components = path.rsplit('/').filter(|part| !part.is_empty());
     let last = components.next().unwrap_or("");

@@ -1,4 +1,4 @@
-//! Which cgroups to manage, and the weight that each one's owner meant it to have.
+//! Finds the cgroups to manage, and the weight that the owner of each meant it to have.
 //!
 //! [`Scanner`] walks the cgroup tree and keeps a list of [`Discovered`] groups: those that match the
 //! operator's globs. Without globs, it lists the containers, pods and virtual machines that their names or a

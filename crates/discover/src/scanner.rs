@@ -92,7 +92,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Whether this path, or one above it, could not be read, so that its groups are unknown.
+    /// True if this path, or one above it, could not be read, so that its groups are unknown.
     fn is_unread(&self, path: &str) -> bool {
         let covers = |unread: &String| path == unread || is_below(path, unread);
         self.unread.iter().any(covers)
@@ -138,12 +138,13 @@ impl Scanner {
         &self.weighed
     }
 
-    /// Whether this path lies below a delegated directory that has managed groups in it.
+    /// True if this path lies below a delegated directory that has managed groups in it.
     pub fn is_delegated(&self, path: &str) -> bool {
         self.tops.iter().any(|top| is_below(path, top))
     }
 
-    /// What the last scan could not read, or did not follow; a bounded number of entries.
+    /// Files and directories that the last scan could not read or did not follow; a bounded number of
+    /// entries.
     pub fn troubles(&self) -> &[Trouble] {
         &self.troubles
     }
@@ -417,7 +418,7 @@ impl Scanner {
         }
     }
 
-    /// Whether root gave a group a weight in the kernel's files. If they cannot be read, the previous answer
+    /// True if root gave a group a weight in the kernel's files. If they cannot be read, the previous answer
     /// stands.
     fn states_weight(&self, path: &str, standing: Standing, known: bool) -> bool {
         if standing == Standing::Inside {

@@ -23,7 +23,7 @@ const LONGEST_OF_USER: u64 = 256 << 10;
 /// Bytes of one unprivileged user's files that are read in one scan, at most.
 const MOST_OF_USER: u64 = 1 << 20;
 
-/// Whose word a file is.
+/// Owner of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Author {
     /// Root's: it counts for every cgroup.

@@ -15,7 +15,7 @@ use crate::Glob;
 /// Values of knobs before an agent wrote to them.
 pub type Priors = BTreeMap<(GroupId, Knob), Value>;
 
-/// Who may state the weight of a group, by where the group lies.
+/// Place of a group in the tree, which decides whose statement of its weight counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// Its directory is root's.

@@ -26,7 +26,7 @@ pub struct Facts {
     pub host: HostFacts,
     /// Mount point of cgroup2, for the commands in remedies.
     pub mount_point: String,
-    /// Whether the cgroups could be read.
+    /// `Ok` if the cgroups could be read.
     pub tree: Known<()>,
     /// All groups, parents before children, the root first. Empty if the cgroups could not be read.
     pub groups: Vec<GroupFacts>,
@@ -38,7 +38,7 @@ pub struct Facts {
     pub page: u64,
     /// Devices with io.cost enabled.
     pub io_cost: Known<Vec<Device>>,
-    /// Whether groups have `memory.reclaim`; `None`: no group could have it.
+    /// True if groups have `memory.reclaim`; `None`: there is no group that could have it.
     pub reclaim: Option<bool>,
     /// Counters of the disks, first and second read.
     pub disk_counters: [Known<Vec<DiskCounters>>; 2],
@@ -89,7 +89,7 @@ pub struct GroupFacts {
     pub written: [Known<Option<u64>>; 2],
     /// `cgroup.stat`.
     pub descendants: Known<Option<Descendants>>,
-    /// Whether the kernel accounts its pressure.
+    /// True if the kernel accounts its pressure.
     pub psi: Known<bool>,
     /// Time between its two reads.
     pub window_s: Option<f64>,
@@ -260,7 +260,7 @@ impl Facts {
         group.children.iter().filter_map(|at| self.groups.get(*at))
     }
 
-    /// Whether unclaimed protection of a parent goes to its children (mount option `memory_recursiveprot`).
+    /// True if unclaimed protection of a parent goes to its children (mount option `memory_recursiveprot`).
     pub fn recursive_protection(&self) -> Known<bool> {
         match self.host.cgroup2()? {
             Some(mount) => Ok(mount.has("memory_recursiveprot")),
@@ -303,7 +303,7 @@ impl Facts {
     }
 }
 
-/// Whether a device is a disk or a partition of it: `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`, but
+/// True if a device is a disk or a partition of it: `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`, but
 /// not `sdaa`.
 fn is_part_of(device: &str, disk: &str) -> bool {
     let Some(rest) = device.strip_prefix(disk) else {

@@ -19,7 +19,7 @@ const INNER: usize = 10;
 /// The longest message that ttrpc accepts.
 const LONGEST: usize = 4 << 20;
 
-/// Why bytes are not a frame.
+/// Reason why bytes are not a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// Longer than both protocols allow.

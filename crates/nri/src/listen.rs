@@ -90,8 +90,8 @@ impl Listener {
         drop(changed.wait_timeout_while(state, most, |state| !state.settled));
     }
 
-    /// What the runtime reported so far; a different `Arc` whenever that changed. While no runtime is
-    /// connected, it is what the last one reported.
+    /// The pods that the runtime has reported so far; a different `Arc` whenever they changed. While no
+    /// runtime is connected, they are those of the last one.
     pub fn pods(&self) -> Arc<Pods> {
         Arc::clone(&self.shared.lock().pods)
     }

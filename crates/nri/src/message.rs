@@ -17,7 +17,7 @@ pub struct Request {
     pub method: String,
     #[prost(bytes = "bytes", tag = "3")]
     pub payload: Bytes,
-    /// How long the caller waits, in nanoseconds.
+    /// Time for which the caller waits, in nanoseconds.
     #[prost(int64, tag = "4")]
     pub timeout_nano: i64,
 }

@@ -104,12 +104,12 @@ impl Told {
         Ok(())
     }
 
-    /// Whether the runtime has reported all that it has.
+    /// True once the runtime has reported all its pods and containers.
     pub fn is_synchronized(&self) -> bool {
         self.synchronized
     }
 
-    /// Whether there was more than the bound allows to keep.
+    /// True if the runtime reported more than the bound allows to keep.
     pub fn is_full(&self) -> bool {
         self.now.more
     }

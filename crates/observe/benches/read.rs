@@ -1,4 +1,4 @@
-//! What the observer costs a read: `cargo bench -p justitia-observe`, as root on a cgroup2 host.
+//! The cost of the observer for a read: `cargo bench -p justitia-observe`, as root on a cgroup2 host.
 //!
 //! Reads 4 KiB at random from a cached file, by one system call each, and prints the CPU time of a call. The
 //! cases are: nothing attached; a program behind `filemap_read` that does nothing, which is the kernel's own

@@ -51,7 +51,7 @@ struct obj_cgroup {
 	struct mem_cgroup *memcg;
 };
 
-/* Where this member exists, folios of the page cache point to their owner through an obj_cgroup. */
+/* If this member exists, folios of the page cache point to their owner through an obj_cgroup. */
 struct mem_cgroup_per_node {
 	struct obj_cgroup *objcg;
 };

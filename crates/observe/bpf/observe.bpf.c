@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What groups do with the page cache, counted per CPU in the kernel.
+ * Counts traffic and page-cache events of groups, per CPU in the kernel.
  *
  * The hot path is one program behind filemap_read(), the function that every buffered read of every file
  * system goes through (read, pread, readv, preadv, io_uring; also sendfile before Linux 6.5). It counts bytes
@@ -64,7 +64,7 @@ int BPF_PROG(filemap_splice_read, struct file *in, long long *position,
 	return 0;
 }
 
-/* Where ki_pos points when a write ends. */
+/* Position to which ki_pos points when a write ends. */
 enum position {
 	AT_END,
 	/* At the start of the write, in kernels whose callers advance it (until 6.5). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What a task is doing in the readahead code, and what readahead fetched for whom.
+ * A task's state in the readahead code, and the pages that readahead fetched, by open file.
  *
  * A read that misses calls readahead with the range it asked for. During that call the task's state holds the
  * range, and each page that comes in is either one that was asked for (missed) or one that was fetched ahead.
@@ -30,14 +30,14 @@ struct range {
 	__u64 hi;
 };
 
-/* What one task is in the middle of; all zero most of the time. */
+/* State of a task within a call; all zero most of the time. */
 struct doing {
 	/* Owner of the place: thread group and thread; 0: free. Means nothing in the map. */
 	__u64 thread;
 	/* The open file it reads ahead for; 0: none. Only compared, and used as a key. */
 	__u64 file;
 	__u64 mapping;
-	/* What its read asked for. */
+	/* Pages that its read asked for. */
 	struct range asked;
 	/* The current run of pages that came in without being asked for. */
 	struct range ahead;
@@ -74,7 +74,7 @@ struct {
 	__type(value, struct doing);
 } doing SEC(".maps");
 
-/* How many threads with these low bits of their number read ahead. Others need no lookup. */
+/* Number of threads that read ahead, by the low bits of the thread's number. Others need no lookup. */
 static __u32 busy[PLACES];
 
 struct block_key {
@@ -103,7 +103,7 @@ struct {
 	__type(value, __u64);
 } readers SEC(".maps");
 
-/* Whether there can be anything in `prefetched` for blocks with this hash. */
+/* Nonzero if `prefetched` may hold a block with this hash. */
 #define GATES 32768
 static volatile __u8 gates[GATES];
 
@@ -186,7 +186,7 @@ static __always_inline __u64 ones(__u64 bits)
 	return bits * 0x0101010101010101ull >> 56;
 }
 
-/* Whether a block is of an earlier file at this address, or may have been used unseen. */
+/* True if a block is of an earlier file at this address, or may have been used unseen. */
 static __always_inline bool is_stale(struct block *block, __u64 file)
 {
 	__u64 *first = bpf_map_lookup_elem(&readers, &file);
@@ -364,7 +364,7 @@ static __always_inline unsigned int readahead_size(struct file *file)
 	return state->size;
 }
 
-/* How many of the pages [lo, hi) that a read asked for came from the file's own readahead. */
+/* Number of the pages [lo, hi) that a read asked for and the file's own readahead had fetched. */
 static __always_inline __u64 first_use(struct file *file, __u64 lo, __u64 hi)
 {
 	if (!readahead_size(file))

@@ -8,7 +8,7 @@
 #ifndef JUSTITIA_RECORD_H
 #define JUSTITIA_RECORD_H
 
-/* What the CPUs of a lane counted of one group; cumulative. Two cache lines, so that lanes share none. */
+/* Counts of one group by the CPUs of a lane; cumulative. Two cache lines, so that lanes share none. */
 struct counters {
 	__u64 read_bytes;
 	__u64 write_bytes;

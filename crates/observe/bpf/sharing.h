@@ -45,9 +45,9 @@ struct file_uses {
 };
 
 /*
- * Which groups use which file: sets of WAYS entries side by side. A hash of the inode's address selects the
- * set. In a full set, the least recently used file is replaced. A map with LRU lists would forget as well,
- * but costs ten times as much for each new file, and on some hosts nearly every file is new.
+ * Files and the groups that use them: sets of WAYS entries side by side. A hash of the inode's address
+ * selects the set. In a full set, the least recently used file is replaced. A map with LRU lists would forget
+ * as well, but costs ten times as much for each new file, and on some hosts nearly every file is new.
  */
 #define WAYS 4
 /* User space multiplies max_entries by the number of sets. */
@@ -356,7 +356,7 @@ __noinline __u32 first_payer(void)
 	return charged_to(BPF_CORE_READ(folio, memcg_data));
 }
 
-/* Whether a group other than the file's one known user pays for it: that group came and went unseen. */
+/* True if a group other than the file's one known user pays for it: that group came and went unseen. */
 static __always_inline bool paid_by_another(struct file_uses *uses)
 {
 	__u32 slot = first_payer();
@@ -389,7 +389,7 @@ __noinline __u32 note_users(__u32 place)
 	return known << 8 | users;
 }
 
-/* Whether the file's inode is still at this address, where anything may be by now. */
+/* True if the file's inode is still at this address, where anything may be by now. */
 static __always_inline bool is_still(struct identity *file, struct inode *inode)
 {
 	return file->ino == BPF_CORE_READ(inode, i_ino) &&

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What threads read by the kernel's own count (task->ioac.rchar), while no program runs behind each read.
+ * Bytes that threads read, by the kernel's own count (task->ioac.rchar), while no program runs behind each
+ * read.
  *
  * User space runs the iterator now and then; a thread that ends is counted once more at its end. Each look
  * swaps the thread's count of the last look for the present one, so each byte is counted once, whoever looks.

@@ -27,7 +27,7 @@ pub(crate) fn difference(a: ProcessIo, b: ProcessIo) -> ProcessIo {
     }
 }
 
-/// Whether `whole` may include `part`. Four counters at once rarely agree by chance.
+/// True if `whole` may include `part`. Four counters at once rarely agree by chance.
 fn covers(whole: ProcessIo, part: ProcessIo) -> bool {
     whole.rchar >= part.rchar
         && whole.wchar >= part.wchar
@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    /// What remains of a difference of process 1.
+    /// The rest of a difference of process 1 after debts are paid.
     fn left(debts: &mut Debts, delta: u64) -> ProcessIo {
         let mut deltas = HashMap::from([(1, Some(io(delta)))]);
         debts.settle(&mut deltas);

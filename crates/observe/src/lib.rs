@@ -30,7 +30,7 @@ pub struct Watched<'a> {
     pub active: bool,
 }
 
-/// Whether `listed` holds exactly these groups, in this order. A source that has adapted to a list need not
+/// True if `listed` holds exactly these groups, in this order. A source that has adapted to a list need not
 /// do so again.
 fn is_list_of(listed: &[GroupId], groups: &[Watched<'_>]) -> bool {
     let mut pairs = listed.iter().zip(groups);

@@ -19,7 +19,7 @@ pub(crate) struct DeviceBytes {
     begun: bool,
 }
 
-/// Which devices are stacked; each is looked up once.
+/// True for devices that are stacked; each is looked up once.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks(HashMap<Device, bool>);
 

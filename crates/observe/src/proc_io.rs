@@ -5,7 +5,7 @@
 //!
 //! - `rchar` and `wchar` count every read-like and write-like system call, including those on pipes, sockets
 //!   and terminals. Accesses to mapped files are not counted.
-//! - A process that ended keeps its contribution. What it did after the last look is lost, unless its parent
+//! - A process that ended keeps its contribution. Its I/O after the last look is lost, unless its parent
 //!   in a watched group waited for it (see [`crate::account`]). The same holds for a process that lived only
 //!   between two looks.
 //! - A process that moves leaves its earlier bytes with its old group. Its bytes since the last look count

@@ -28,7 +28,7 @@ fn next(state: &mut u64) -> u64 {
     *state
 }
 
-/// Which page is read next.
+/// The order in which pages are read.
 enum Load {
     Random,
     /// Cumulative probabilities of ranks.

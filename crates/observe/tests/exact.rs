@@ -53,7 +53,7 @@ struct Case {
     method: Method,
 }
 
-/// What really happened.
+/// Bytes read, and pages asked for, missed and read ahead, as they really were.
 #[derive(Debug, Default, Clone, Copy)]
 struct Truth {
     bytes: u64,
@@ -454,7 +454,7 @@ fn written_bytes_are_exact() {
     );
 }
 
-/// What threads really did, added up as they go.
+/// Bytes and pages that threads have read, added up as they go.
 #[derive(Default)]
 struct Tally {
     bytes: AtomicU64,

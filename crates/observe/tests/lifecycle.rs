@@ -34,8 +34,8 @@ const ON_EVERY_STOCK_KERNEL: [&str; 15] = [
     "mm_vmscan_memcg_reclaim_end",
 ];
 
-/// How often the observer is opened and dropped under load; the lab asks for fewer on kernels
-/// where once is enough.
+/// Number of times that the observer is opened and dropped under load; the lab asks for fewer on
+/// kernels where once is enough.
 fn rounds() -> u32 {
     std::env::var("JUSTITIA_TEST_ROUNDS").map_or(100, |text| text.parse().unwrap())
 }

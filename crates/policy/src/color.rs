@@ -11,7 +11,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How satisfied a group is.
+/// Satisfaction of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Color {
@@ -63,7 +63,7 @@ impl fmt::Display for Color {
     }
 }
 
-/// Whether a declaration counts, and if not, why.
+/// Standing of a declaration: it counts, or the reason why it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
@@ -95,7 +95,7 @@ impl Standing {
     }
 }
 
-/// How a declaration reached the agent.
+/// The way of a declaration to the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Channel {
@@ -117,11 +117,11 @@ impl fmt::Display for Channel {
 /// The declaration of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Declared {
-    /// Whether it counts, and if not, why.
+    /// It counts, or the reason why it does not.
     pub standing: Standing,
     /// The color; of a declaration that no longer counts, the last one that did. `None`: there never was one.
     pub color: Option<Color>,
-    /// How it reached the agent.
+    /// The way of the declaration to the agent.
     pub channel: Channel,
     /// Seconds since it last changed.
     pub unchanged_s: f64,
@@ -136,7 +136,7 @@ impl Declared {
     }
 }
 
-/// Where the color of a verdict comes from.
+/// The source of a verdict's color.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ColorSource {

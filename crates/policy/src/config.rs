@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::objective::Objective;
 use crate::units::Bytes;
 
-/// How much of the policy is in force.
+/// The part of the policy that is in force.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -26,7 +26,7 @@ impl Mode {
     /// The names in configurations and on command lines.
     pub const NAMES: &[&str] = &["observe", "justitia", "proportional", "memoplight"];
 
-    /// Whether the mode uses weights.
+    /// True if the mode uses weights.
     pub fn knows_weights(self) -> bool {
         matches!(self, Mode::Justitia | Mode::Proportional)
     }
@@ -36,13 +36,13 @@ impl Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How much of the policy is in force.
+    /// The part of the policy that is in force.
     pub mode: Mode,
     /// Objective of the feedback.
     pub objective: Objective,
     /// Feedback and thresholds.
     pub feedback: FeedbackConfig,
-    /// How fast memory moves between colors, in modes `proportional` and `memoplight`.
+    /// Speed at which memory moves between colors, in modes `proportional` and `memoplight`.
     pub colors: ColorConfig,
     /// Mode `memoplight`.
     pub memoplight: MemoplightConfig,
@@ -81,7 +81,7 @@ pub(crate) struct Capabilities {
     pub feedback: bool,
     /// Memory that a group has no use for is lent by worth.
     pub lends: bool,
-    /// How memory moves between colors.
+    /// The rule by which memory moves between colors; `None`: colors move nothing.
     pub colors: Option<ColorRule>,
     /// Memory is not taken below a group's learned working set.
     pub working_sets: bool,
@@ -91,7 +91,7 @@ pub(crate) struct Capabilities {
     pub watch: bool,
 }
 
-/// How memory moves between colors.
+/// The rule by which memory moves between colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ColorRule {
     /// Declared colors bound demands, and freed memory is divided by weight.
@@ -103,7 +103,7 @@ pub(crate) enum ColorRule {
 impl Capabilities {
     pub(crate) fn of(config: &Config) -> Capabilities {
         let feedback = config.mode == Mode::Proportional;
-        let lends = feedback && config.objective == Objective::Fair;
+        let lends = feedback && config.objective.lends();
         Capabilities {
             weights: config.mode.knows_weights(),
             feedback,
@@ -162,7 +162,7 @@ impl Amount {
     }
 }
 
-/// How fast memory moves between colors.
+/// Speed at which memory moves between colors.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ColorConfig {

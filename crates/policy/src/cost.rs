@@ -136,7 +136,7 @@ impl CostModel {
         })
     }
 
-    /// Whether every number is known.
+    /// True if every number is known.
     pub fn is_whole(&self) -> bool {
         let reads = [self.rbps, self.rseqiops, self.rrandiops];
         let writes = [self.wbps, self.wseqiops, self.wrandiops];

@@ -52,10 +52,10 @@ impl Memo {
     }
 }
 
-/// What lending gave a group with a curve ([`crate::share::lend`]).
+/// The result of lending for a group with a curve ([`crate::share::lend`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lent {
-    /// What it needs to hit as often as with its plain share.
+    /// Page cache with which its reads hit as often as with its plain share.
     pub need: Bytes,
     /// The need plus the loan.
     pub size: Bytes,
@@ -93,7 +93,7 @@ impl Decision {
         self.entitlement - self.shift.by_others
     }
 
-    /// Why a group that contends is limited.
+    /// Reason why a group that contends is limited.
     pub(crate) fn reason(&self) -> Reason {
         if !self.participant {
             return Reason::AtEntitlement;
@@ -105,7 +105,7 @@ impl Decision {
     }
 }
 
-/// How shared files move protection to and from one group.
+/// Page cache by which shared files move protection to and from one group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Shift {
     /// Page cache charged to it that belongs to others.

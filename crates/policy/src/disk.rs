@@ -80,7 +80,7 @@ pub(crate) struct DiskMemo {
     written_s: f64,
     /// Seconds for which io.cost has slowed it down.
     slowed_s: f64,
-    /// How often its latency target was doubled.
+    /// Number of times that its latency target was doubled.
     relaxed: u32,
 }
 
@@ -233,7 +233,7 @@ fn qos(model: &CostModel, relaxed: u32) -> CostQos {
     }
 }
 
-/// Whether a model is wrong enough to be corrected.
+/// True if a model is wrong enough to be corrected.
 fn worth(now: &CostModel, wanted: &CostModel) -> bool {
     let pairs = [
         (now.rbps, wanted.rbps),

@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// What the gate is fed for groups `(id, parent, weight)` with these gains.
+    /// Weights that the gate is fed for groups `(id, parent, weight)` with these gains.
     fn fed(
         gate: &GateSeen,
         tree: &[(u64, Option<u64>, u32)],

@@ -41,7 +41,7 @@ pub enum Value {
     Weight(u32),
     /// On or off.
     Switch(bool),
-    /// Whether io.cost is on for a disk, and how.
+    /// A disk's line of `io.cost.qos`: io.cost's switch and its latency targets.
     CostQos(CostQos),
     /// io.cost's model of a disk.
     CostModel(CostModel),
@@ -83,7 +83,7 @@ pub enum Kind {
     Reclaim,
 }
 
-/// Where a snapshot keeps a knob's value.
+/// The field of a snapshot that keeps a knob's value.
 enum Slot {
     Group {
         get: fn(&Knobs) -> Option<Value>,
@@ -100,7 +100,7 @@ enum Slot {
     Nowhere,
 }
 
-/// When a knob goes back to its prior value.
+/// Turn in which a knob goes back to its prior value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Turn {
     /// First: the knob throttles, and a larger value frees tasks that are blocked by it. While the agent
@@ -119,7 +119,7 @@ pub struct Gauge {
     pub name: &'static str,
     /// Its unit, which ends the name.
     pub unit: &'static str,
-    /// What it is.
+    /// Meaning of the metric, for its `HELP` line.
     pub help: &'static str,
 }
 
@@ -291,22 +291,22 @@ impl Knob {
         all.find(|knob| knob.file_name() == name)
     }
 
-    /// What the file takes and shows.
+    /// The kind of value that the file takes and shows.
     pub const fn kind(self) -> Kind {
         self.row().kind
     }
 
-    /// Whether the file keeps what is written, so that there is a prior value to restore.
+    /// True if the file keeps what is written, so that there is a prior value to restore.
     pub fn holds_value(self) -> bool {
         self.kind() != Kind::Reclaim
     }
 
-    /// Whether its value is a number of bytes.
+    /// True if its value is a number of bytes.
     pub fn is_memory(self) -> bool {
         matches!(self.kind(), Kind::Limit | Kind::Reclaim)
     }
 
-    /// When it goes back to its prior value.
+    /// Turn in which it goes back to its prior value.
     pub const fn restored(self) -> Turn {
         self.row().restored
     }
@@ -356,13 +356,13 @@ impl Knob {
         Knob::ALL.iter().copied().filter(has)
     }
 
-    /// Whether it is a disk's. No manager applies the configuration of a disk again and again, so a disk's
+    /// True for a disk's knob. No manager applies the configuration of a disk again and again, so a disk's
     /// knob that is back at its prior value was put there by somebody.
     pub fn is_disks(self) -> bool {
         matches!(self.row().slot, Slot::Disk { .. })
     }
 
-    /// Whether it is one of io.cost's.
+    /// True for a knob of io.cost.
     pub fn is_cost(self) -> bool {
         matches!(self.kind(), Kind::CostQos | Kind::CostModel)
     }
@@ -417,7 +417,7 @@ pub struct Knobs {
     pub reclaim: bool,
     /// Knobs that somebody else changed while we held them: they are the user's now.
     pub foreign: ForeignKnobs,
-    /// What the operator had set before Justitia came; the policy stays within it.
+    /// The operator's values from before Justitia; the policy stays within them.
     #[serde(default)]
     pub operator: OperatorLimits,
 }
@@ -438,14 +438,14 @@ impl Knobs {
         }
     }
 
-    /// Whether a foreign writer took the knob over.
+    /// True if a foreign writer took the knob over.
     pub fn is_foreign(&self, knob: Knob) -> bool {
         let mut foreign = self.foreign;
         foreign.flag(knob).is_some_and(|flag| *flag)
     }
 }
 
-/// What the knobs held before Justitia. `None`: not known, no constraint.
+/// Values of the knobs from before Justitia. `None`: not known, no constraint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatorLimits {
     /// `memory.low`: protection that is never lowered.
@@ -493,7 +493,7 @@ impl ForeignKnobs {
 pub struct BlockDevice {
     /// Identity. It changes when the scheduler is changed, even if that is BFQ again.
     pub id: GroupId,
-    /// Where its knobs are: `block:nvme0n1` where BFQ schedules it, `cost:nvme0n1` where not.
+    /// Directory of its knobs: `block:nvme0n1` if BFQ schedules it, otherwise `cost:nvme0n1`.
     pub path: String,
     /// BFQ's `low_latency`. `None`: not known, so it is left alone.
     pub low_latency: Option<bool>,

@@ -1,4 +1,4 @@
-//! How well bandwidth follows weights: proportionality variation, share error, utility.
+//! Measures of bandwidth against weights: proportionality variation, share error, utility.
 //!
 //! Source: Justitia (MSST'20), equation 2, for PV. Rates may be in any one unit; weights are
 //! plain numbers. All three need at least one container and one rate for each weight.

@@ -1,5 +1,5 @@
-//! Objectives: which groups the feedback orders by their shares of page cache. A new objective is a variant
-//! of [`Objective`].
+//! Objectives: the groups that the feedback orders by their shares of page cache, and lending. A new objective
+//! is a variant of [`Objective`] and touches no other source file.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,12 +18,21 @@ impl Objective {
     /// The names in configurations and on command lines.
     pub const NAMES: &[&str] = &["fair", "strict"];
 
-    /// Whether the feedback orders a busy group by its share of page cache. `writer`: the group is a writer.
+    /// True if the feedback orders a busy group by its share of page cache. `writer`: the group is a writer.
     pub(crate) fn orders(self, writer: bool) -> bool {
         match self {
             // Less page cache costs a reader hits, and no other group gains them.
             Objective::Fair => writer,
             Objective::Strict => true,
+        }
+    }
+
+    /// True if groups that hit without their whole share lend the rest ([`crate::share::lend`]).
+    pub(crate) fn lends(self) -> bool {
+        match self {
+            Objective::Fair => true,
+            // A loan moves shares away from the ratio of weights.
+            Objective::Strict => false,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::units::Bytes;
 
 pub use crate::knob::{Knob, Value};
 
-/// Why a knob is written.
+/// Reason for a write to a knob.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "why")]
 pub enum Reason {
@@ -63,7 +63,7 @@ pub enum Reason {
     },
     /// Unmanaged groups, above all the root cgroup, hold more page cache than their share.
     RootShare {
-        /// How much more.
+        /// Page cache that they hold above their share.
         over: Bytes,
     },
     /// Memory is reserved for another group, and this group is limited at its share meanwhile.
@@ -126,7 +126,7 @@ pub struct Write {
     pub knob: Knob,
     /// The value to write.
     pub value: Value,
-    /// Why.
+    /// Its reason.
     pub reason: Reason,
 }
 
@@ -155,7 +155,7 @@ pub struct Verdict {
     pub gain: f64,
     /// Share of the last period in which some task waited for memory or I/O, 0 to 1.
     pub stalled: Option<f64>,
-    /// What its page cache did since the last step.
+    /// Rates of its page-cache events since the last step.
     #[serde(default)]
     pub cache: CacheRates,
     /// Page cache charged to it that belongs to higher-weighted users of the same files, as far as the
@@ -166,7 +166,7 @@ pub struct Verdict {
     /// threshold.
     #[serde(default)]
     pub held_by_others: Bytes,
-    /// Whether the color was declared.
+    /// Source of the color.
     #[serde(default)]
     pub color_source: ColorSource,
     /// Page cache it may hold while it gives memory to others by its color; `None`: it does not.
@@ -175,12 +175,13 @@ pub struct Verdict {
     /// All memory that it needs to stay satisfied, learned while it gave memory.
     #[serde(default)]
     pub working_set: Option<Bytes>,
-    /// What it needs, lends and borrows, if its reads show what memory is worth to it.
+    /// Page cache that it needs, lends and borrows; `None` if its reads do not show what memory is worth to
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stake: Option<Stake>,
 }
 
-/// How a group with a known curve uses its plain share, the division by weight among all.
+/// A group with a known curve, and its use of its plain share (the division by weight among all).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stake {
     /// Page cache with which its reads hit as often as with all of that share.
@@ -191,7 +192,7 @@ pub struct Stake {
     pub borrows: Bytes,
 }
 
-/// How much the host waited over the last period: shares of that period, 0 to 1.
+/// Waits of the host over the last period: shares of that period, 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostRates {
     /// Some task waited for memory.
@@ -232,7 +233,7 @@ pub struct Plan {
     pub pv: Option<f64>,
     /// Share error of the contending groups since the last step.
     pub share_error: Option<f64>,
-    /// How much the host waited since the last step.
+    /// Waits of the host since the last step.
     #[serde(default)]
     pub host: HostRates,
     /// The guard's view; `None`: it has nothing to do.

@@ -83,8 +83,8 @@ impl Rates {
         Some(self.read_per_s? + self.written_per_s?)
     }
 
-    /// What the disk has to carry: bytes written and missed. Readahead can fetch more than was read, so
-    /// misses count at most as much as reads.
+    /// Bytes per second that the disk has to carry: written and missed. Readahead can fetch more than was
+    /// read, so misses count at most as much as reads.
     pub fn transferable_per_s(&self) -> Option<f64> {
         Some(self.written_per_s? + self.missed_per_s?.min(self.read_per_s?))
     }

@@ -63,7 +63,7 @@ pub struct Outside {
 pub struct Reservation {
     /// Path of the group, which need not exist yet.
     pub path: String,
-    /// How much.
+    /// Amount to keep free.
     pub bytes: Bytes,
     /// Seconds until it expires.
     pub left_s: f64,
@@ -120,7 +120,7 @@ pub struct Group {
     /// under different slices compete by their own numbers. An inner group with a weight divides among its
     /// children what that weight earns.
     pub weight: Option<Weight>,
-    /// Where the weight came from.
+    /// Source of the weight.
     pub weight_source: WeightSource,
     /// It lies in a subtree that root delegated. A weight stated there divides that subtree's share.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -134,15 +134,15 @@ pub struct Group {
     pub cache: CacheCounters,
     /// Pressure stall totals.
     pub pressure: Pressure,
-    /// What the knobs hold now.
+    /// Present values of its knobs.
     pub knobs: Knobs,
     /// Seconds since its counters were last read, if that was before the previous step.
     #[serde(default)]
     pub read_after_s: Option<f64>,
-    /// What its application declared about itself; `None`: it never did.
+    /// The declaration of its application; `None`: it never declared anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declared: Option<Declared>,
-    /// What page cache is worth to it, if its reads show it.
+    /// Hit ratio by size of page cache; `None` if its reads do not show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worth: Option<Curve>,
 }
@@ -156,7 +156,7 @@ impl Group {
     }
 }
 
-/// Where a weight came from, in the order of preference.
+/// Source of a weight, in the order of preference.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WeightSource {

@@ -1,4 +1,4 @@
-//! What page cache is worth to a group: the hit ratio of its reads as a function of its page cache.
+//! The worth of page cache to a group: the hit ratio of its reads as a function of its page cache.
 //!
 //! A [`Curve`] is estimated from the reuse of a sample of pages. It ends where the observations end; beyond
 //! its last point nothing is known.
@@ -93,7 +93,7 @@ impl Curve {
         self.hit_ratio(cache.min(self.known())).unwrap_or(0.0)
     }
 
-    /// Whether the curve covers this size, or ends at a hit ratio that cannot rise further.
+    /// True if the curve covers this size, or ends at a hit ratio that cannot rise further.
     pub fn tells(&self, cache: Bytes) -> bool {
         cache <= self.known() || self.at_least(cache) >= 1.0 - SLACK
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use justitia_report::error::one_line;
 
-/// Why a target could not be measured this time.
+/// Cause and remedy of a measurement that failed this time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}")]
 pub struct Trouble {

@@ -8,7 +8,7 @@ use serde::Serialize;
 pub struct Measurement {
     /// Work finished per second since the previous measurement.
     pub per_second: Option<f64>,
-    /// How long work took, in seconds; infinite if it failed (JSON has no such number, so it is null there).
+    /// Latency of the work, in seconds; infinite if it failed (JSON has no such number, so it is null there).
     pub latency_seconds: Option<f64>,
     /// Work that has to wait.
     pub waiting: Option<f64>,

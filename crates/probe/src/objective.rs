@@ -20,7 +20,7 @@ use justitia_policy::color::Color;
 use crate::measure::Measurement;
 use crate::words::{count, number, time};
 
-/// Whether a value is beyond a limit by more than `slack`, a fraction of the limit.
+/// True if a value is beyond a limit by more than `slack`, a fraction of the limit.
 fn is_beyond(limit: Threshold, value: f64, slack: f64) -> bool {
     match limit {
         Threshold::Above(limit) => value > limit + limit.abs() * slack,
@@ -36,7 +36,7 @@ fn limit_words(limit: Threshold) -> String {
     }
 }
 
-/// What the application is to achieve.
+/// The performance that the application is to reach.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Objective {
     /// Work per second, while work waits.

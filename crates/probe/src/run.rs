@@ -54,7 +54,7 @@ pub enum Happening<'a> {
     Lost(&'a Trouble),
     /// The target can be measured again.
     Found {
-        /// How long it could not be measured.
+        /// Time for which it could not be measured.
         after: Duration,
     },
     /// The color could not be declared; reported once.

@@ -121,14 +121,14 @@ impl Sampler {
         thread.is_ok()
     }
 
-    /// How long the measurement under way has taken so far.
+    /// Time since the measurement under way began; `None`: none is under way.
     pub(crate) fn under_way(&self, now: Instant) -> Option<Duration> {
         let asked = self.worker.as_ref()?.asked?;
         Some(now.saturating_duration_since(asked))
     }
 
-    /// Whether this answer is that of the measurement under way; if so, that measurement is over. The answer
-    /// of a thread that was given up is not.
+    /// True if this answer belongs to the measurement under way, which then is over. The answer of a thread
+    /// that was given up belongs to none.
     pub(crate) fn answered(&mut self, number: u64) -> bool {
         match &mut self.worker {
             Some(worker) if worker.number == number => worker.asked.take().is_some(),

@@ -14,7 +14,7 @@ pub enum Kind {
     Denied,
 }
 
-/// Why a record could not be written or read. Displays only the cause.
+/// Reason why a record could not be written or read. Displays only the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{cause}")]
 pub struct Error {

@@ -59,7 +59,7 @@ pub struct Tick {
     pub snapshot: Snapshot,
     /// The policy's decisions.
     pub plan: Plan,
-    /// What the policy remembered before this step. Not in every tick.
+    /// The policy's state before this step. Not in every tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Remembered>,
 }

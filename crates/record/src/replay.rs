@@ -87,7 +87,7 @@ impl Step {
         self.given.as_ref().unwrap_or(&self.tick.snapshot)
     }
 
-    /// Whether the plan is the recorded one.
+    /// True if the plan is the recorded one.
     pub fn same(&self) -> bool {
         self.plan == self.tick.plan
     }

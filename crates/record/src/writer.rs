@@ -23,7 +23,7 @@ use crate::reader::check_preamble;
 /// Interval of `fdatasync`.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
-/// What to do with an existing file.
+/// Treatment of an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
     /// Do not touch it.

@@ -190,7 +190,7 @@ fn another_weight_is_open_loop_and_shows_what_it_would_change() {
     );
     assert!(group.threshold_bytes > group.recorded_threshold_bytes);
     assert_eq!(group.ideal_share, Some(0.5));
-    // What happened does not change.
+    // A replay does not change the recorded bandwidth.
     assert!(group.share.unwrap() < 0.2, "{group:?}");
 }
 

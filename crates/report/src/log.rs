@@ -76,7 +76,7 @@ impl Log {
         })
     }
 
-    /// Whether debug lines are written; if not, the caller need not format them.
+    /// True if debug lines are written; if not, the caller need not format them.
     pub fn is_verbose(&self) -> bool {
         self.verbose
     }

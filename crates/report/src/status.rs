@@ -257,7 +257,7 @@ pub struct VerdictStatus {
     /// Its own page cache that is charged to others. `None`: the users of files are not observed.
     #[serde(default)]
     pub held_by_others_bytes: Option<u64>,
-    /// Whether the color was declared or inferred.
+    /// Source of the color: declared or inferred.
     #[serde(default)]
     pub color_source: ColorSource,
     /// Page cache it may hold while it gives memory to others by its color.

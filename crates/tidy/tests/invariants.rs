@@ -173,6 +173,28 @@ fn no_file_or_folder_of_the_policy_imports_one_that_imports_it_back() {
 }
 
 #[test]
+fn includes_of_the_kernel_module_stay_in_its_directory_and_form_no_circle() {
+    let mut sources = files("kmod", ".h");
+    sources.extend(files("kmod", ".c"));
+    sources.retain(|(name, _)| !name.contains("/tests/"));
+    let mut arrows: Vec<(&str, &str)> = Vec::new();
+    for (name, text) in &sources {
+        let included = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
+        arrows.extend(included.map(|header| (name.trim_start_matches("kmod/"), header)));
+    }
+    assert!(arrows.len() > sources.len(), "{arrows:?}");
+    for (from, to) in &arrows {
+        let there = sources
+            .iter()
+            .any(|(name, _)| *name == format!("kmod/{to}"));
+        assert!(there, "{from} includes {to}");
+    }
+    assert_eq!(circles(arrows), []);
+}
+
+#[test]
 fn data_flows_one_way_through_the_crates() {
     let order = [
         "quantity", "policy", "record", "cgroup", "report", "args", "observe", "discover", "nri",

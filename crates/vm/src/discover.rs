@@ -111,7 +111,7 @@ pub fn find(processes: &Processes, known: &dyn Fn(Identity) -> bool) -> Result<F
     Ok(found)
 }
 
-/// Whether a program of this name runs or serves virtual machines. After an upgrade of its package a running
+/// True if a program of this name runs or serves virtual machines. After an upgrade of its package a running
 /// one is called `qemu-system-x86_64 (deleted)`.
 fn is_qemu(program: &str) -> bool {
     let program = program.strip_suffix(" (deleted)").unwrap_or(program);
@@ -170,7 +170,7 @@ fn look_at(
     })
 }
 
-/// Whether the command line names this file as the guest's memory (`mem-path=`, `-mem-path`).
+/// True if the command line names this file as the guest's memory (`mem-path=`, `-mem-path`).
 fn is_memory(arguments: &[String], path: &str) -> bool {
     let options = arguments.iter().flat_map(|argument| argument.split(','));
     let dirs = options

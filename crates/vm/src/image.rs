@@ -128,7 +128,7 @@ impl Image {
         Ok(seek(&self.file, SeekFrom::End(0))?)
     }
 
-    /// Whether the kernel reports the dirty pages of a range.
+    /// True if the kernel reports the dirty pages of a range.
     pub fn dirty_is_known(&self) -> bool {
         self.sight == Sight::Cachestat
     }

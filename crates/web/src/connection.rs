@@ -72,12 +72,12 @@ impl Connection {
         }
     }
 
-    /// When the current stage ends at the latest.
+    /// Latest end of the current stage.
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Since when it has not said what it wants.
+    /// Time since which the request has been incomplete; `None`: it is complete.
     pub(super) fn asking_since(&self) -> Option<Instant> {
         match self.stage {
             Stage::Asking(_) => self.deadline.checked_sub(ASKING),
@@ -85,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// Whether there is nothing more to do.
+    /// True if the connection is to be closed.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         matches!(self.stage, Stage::Gone) || now >= self.deadline
     }
@@ -98,7 +98,7 @@ impl Connection {
         }
     }
 
-    /// Whether it is sending an answer that holds memory.
+    /// True if it is sending an answer that holds memory.
     pub(super) fn is_heavy(&self) -> bool {
         matches!(&self.stage, Stage::Sending(sending) if sending.heavy)
     }

@@ -120,7 +120,7 @@ impl Names {
         }
     }
 
-    /// Whether the value of a `Host` header is one of ours. The port is ignored: a tunnel has another one.
+    /// True if the value of a `Host` header is one of ours. The port is ignored: a tunnel has another one.
     fn accept(&self, host: &str) -> bool {
         let Some(listen) = self.listen else {
             return true;

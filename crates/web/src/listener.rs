@@ -63,7 +63,7 @@ impl Listener {
     }
 }
 
-/// Whether the path is a stale socket.
+/// True if the path is a stale socket.
 fn is_left(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     let refused = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;

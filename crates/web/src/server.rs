@@ -161,7 +161,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Whether `wanted` tokens are available. The error is the time when they are.
+    /// `Ok` if `wanted` tokens are available. The error is the time when they will be.
     fn has(&mut self, wanted: f64, now: Instant) -> Result<(), Instant> {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.left = (self.left + passed * self.per_s).min(self.most);

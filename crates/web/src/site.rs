@@ -84,7 +84,7 @@ impl Site {
         self.due = now + pause.clamp(SHORTEST, LONGEST);
     }
 
-    /// Whether the answer holds its own memory.
+    /// True if the answer holds its own memory.
     pub(super) fn is_heavy(request: &Request) -> bool {
         request.path == "/metrics" || request.path.starts_with("/api/")
     }

@@ -79,7 +79,7 @@ impl Wire {
         })
     }
 
-    /// Whether the handshake has to write before it can read on.
+    /// True if the handshake has to write before it can read on.
     pub(super) fn wants_write(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }

@@ -25,7 +25,7 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 /// Interval at which signals and the deadline are checked.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How a guest ended.
+/// The end of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
     /// QEMU exited on its own without an error.

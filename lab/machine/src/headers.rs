@@ -252,7 +252,7 @@ fn make_arguments(architecture: Architecture, headers: &Path, work: &Path) -> Ve
     arguments
 }
 
-/// Whether the suite's build tools run on this machine, and the kernel's compiler is installed.
+/// True if the suite's build tools run on this machine, and the kernel's compiler is installed.
 fn runs_here(architecture: Architecture, headers: &Path) -> Result<bool, LabError> {
     if !toolchain::is_here(architecture, headers) {
         return Ok(false);

@@ -37,7 +37,7 @@ pub const SERIAL_DATA: &str = "data";
 
 const REMEDY: &str = "reinstall QEMU's packages";
 
-/// How the guest's instructions are executed.
+/// Execution of the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accelerator {
     /// By the processor.
@@ -121,7 +121,7 @@ pub struct Machine {
     pub clock: Clock,
 }
 
-/// Where a guest's time comes from.
+/// The source of a guest's time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
@@ -296,7 +296,7 @@ fn parse_major(line: &str) -> Option<u32> {
         .ok()
 }
 
-/// Whether this user may open the device. This does not show that a guest boots on it.
+/// True if this user may open the device. This does not show that a guest boots on it.
 pub fn kvm_is_accessible() -> bool {
     fs::OpenOptions::new()
         .read(true)

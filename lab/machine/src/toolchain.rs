@@ -34,7 +34,7 @@ const PROGRAMS: [&str; 9] = [
 const ENTER: &str = "mount --rbind /dev \"$0/dev\" && mount --rbind /proc \"$0/proc\" && \
      exec chroot \"$0\" /usr/bin/env -i PATH=/usr/bin \"$@\"";
 
-/// Whether the compiler that the headers name is installed; true if they name none.
+/// True if the compiler that the headers name is installed; true if they name none.
 pub(crate) fn is_here(architecture: Architecture, headers: &Path) -> bool {
     let text = fs::read_to_string(headers.join(".kernelvariables")).unwrap_or_default();
     let prefix = architecture.compiler_prefix();

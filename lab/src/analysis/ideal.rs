@@ -56,7 +56,7 @@ fn divide(members: &[&Member<'_>], level: usize, share: f64, shares: &mut [f64])
     }
 }
 
-/// Whether the duty cycle of a container has it working at the given time.
+/// True if the duty cycle of a container has it working at the given time.
 pub fn works_at(container: &ContainerSpec, time_s: f64) -> bool {
     match container.duty_s {
         None | Some(0) => true,

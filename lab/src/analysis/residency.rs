@@ -1,4 +1,4 @@
-//! How much of the watched files stayed in the page cache.
+//! The part of the watched files that stayed in the page cache.
 //!
 //! Sizes in 10^6 bytes. *Before* is the last sample before the pollution, *least* the lowest value after it,
 //! *end* the last sample. Unknown is `None`.

@@ -23,7 +23,7 @@ pub struct PolicyResult {
     pub whole_run: Figures,
     /// Cost of the agent; null if none ran.
     pub agent: Option<AgentFigures>,
-    /// Whether every knob had its prior value after every run.
+    /// True if every knob had its prior value after every run.
     pub knobs_restored: bool,
     /// The knobs that did not.
     pub knob_differences: Vec<KnobDifference>,

@@ -32,7 +32,7 @@ use justitia_machine::error::LabError;
 
 use containers::ContainerSpec;
 
-/// How the figures of an experiment are computed from its series.
+/// The way from the series of an experiment to its figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
@@ -40,7 +40,7 @@ pub enum Measure {
     Window,
     /// Each container has one fixed job: its bytes over the time it took.
     Completion,
-    /// How much stays in the page cache; bandwidth is irrelevant.
+    /// Bytes of the watched files that stay in the page cache; bandwidth is irrelevant.
     Residency,
     /// A quiet phase and one under pressure, timed by the load itself.
     Phases,
@@ -50,11 +50,11 @@ pub enum Measure {
 #[derive(Debug)]
 pub struct Description {
     pub name: &'static str,
-    /// What it shows, one line.
+    /// The finding that the experiment is to show, one line.
     pub claim: &'static str,
     /// Method, one paragraph for the report.
     pub method: &'static str,
-    /// What a good result looks like, one paragraph for the report.
+    /// Description of a good result, one paragraph for the report.
     pub expected: &'static str,
     /// The question, as the report puts it after "do".
     pub question: &'static str,
@@ -112,7 +112,7 @@ pub trait Setup {
     fn bytes(&self, containers: u64) -> u64;
     /// Names and values of the parameters, as text.
     fn table(&self) -> Vec<(&'static str, String)>;
-    /// Whether the load can bypass the page cache.
+    /// True if the load can bypass the page cache.
     fn has_direct(&self) -> bool {
         false
     }
@@ -182,7 +182,7 @@ workloads! {
 }
 
 impl Workload {
-    /// Whether an experiment with this load supports the policy.
+    /// True if an experiment with this load supports the policy.
     pub fn can_run_under(&self, policy: Policy) -> bool {
         match policy {
             Policy::Max | Policy::Soft | Policy::Memoplight => false,

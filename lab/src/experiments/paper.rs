@@ -144,7 +144,7 @@ pub fn figures(experiment: &str, weights: &[u32]) -> Vec<&'static PaperFigure> {
     }
 }
 
-/// Why an experiment has no published figure for comparison.
+/// Note on experiments that have no published figure for comparison.
 pub const NO_FIGURE: &str = "The paper has no figure of this load. Its nearest measurement is \
      Webserver (figure 10a): the hit ratio drops by about 0.8 % on average under its patch.";
 

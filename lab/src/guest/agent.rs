@@ -213,7 +213,7 @@ impl Agent {
         self.killed = true;
     }
 
-    /// Whether no process is left; a successor would be refused before.
+    /// True if no process is left; a successor would be refused before.
     pub fn is_gone(&mut self) -> Result<bool> {
         Ok(self.child.is_none() || self.reap()?)
     }

@@ -129,7 +129,7 @@ impl Container {
         Ok(())
     }
 
-    /// Whether the load has finished its work.
+    /// True if the load has finished its work.
     pub fn finished(&self) -> bool {
         self.page.status() == Status::Finished
     }

@@ -45,8 +45,8 @@ impl Liar {
     }
 }
 
-/// What a liar declares; `None` for nothing. `count` differs in each declaration, which shows the agent that
-/// the declaring program is alive.
+/// The value of the attribute that a liar sets; `None`: it sets none. `count` differs in each declaration,
+/// which shows the agent that the declaring program is alive.
 fn lied(lie: Lie, count: u64) -> Option<Vec<u8>> {
     let color = match lie {
         Lie::Green => Color::Green,

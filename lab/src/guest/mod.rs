@@ -98,7 +98,7 @@ fn power_off() -> ! {
     }
 }
 
-/// Whether this machine is a guest of the lab: the kernel was told to start the lab's init. Prevents the
+/// True if this machine is a guest of the lab: the kernel was told to start the lab's init. Prevents the
 /// program from switching off the machine of a person who runs it by hand.
 pub fn is_guest() -> bool {
     std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| {

@@ -39,11 +39,11 @@ pub struct Bind {
     pub source: PathBuf,
     /// Path in the container.
     pub target: String,
-    /// Whether the container may write there.
+    /// True if the container may write there.
     pub writable: bool,
 }
 
-/// Whether `blockIO.weight` can express the weight.
+/// True if `blockIO.weight` can express the weight.
 pub fn fits_block_io(weight: u32) -> bool {
     (MIN_OCI_WEIGHT..=MAX_OCI_WEIGHT).contains(&weight)
 }

@@ -1,4 +1,4 @@
-//! How much of a file is in the page cache, whichever group is charged for it.
+//! Bytes of a file that are in the page cache, whichever group is charged for them.
 //!
 //! Uses `mincore(2)` on a mapping that is never touched: it changes nothing, and every kernel has it. Units:
 //! bytes, in whole pages.

@@ -187,7 +187,7 @@ impl Tenant {
     }
 }
 
-/// Whether a terminal would interpret this character instead of showing it.
+/// True if a terminal would interpret this character instead of showing it.
 fn obeyed(c: char) -> bool {
     c != '\n' && (c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c))
 }

@@ -44,7 +44,7 @@ pub struct Plan {
 
 /// Groups that look like containers: more than the agent manages per tenant.
 const GROUPS: usize = 280;
-/// How many of them have a writer.
+/// Number of these groups that have a writer.
 const WRITERS: usize = 4;
 /// Records that look like those of containers: more than the agent reads per user.
 const RECORDS: usize = 1100;

@@ -80,16 +80,16 @@ pub trait Workload {
     /// # Errors
     /// An I/O error.
     fn run(&self, place: &Place, page: &Page) -> Result<()>;
-    /// Whether returning from [`Workload::run`] before a stop means that the work is complete.
+    /// True if returning from [`Workload::run`] before a stop means that the work is complete.
     fn ends_by_itself(&self) -> bool {
         false
     }
-    /// Whether the page cache left by the preparation is the experiment: the policy is then enforced before,
+    /// True if the page cache left by the preparation is the experiment: the policy is then enforced before,
     /// and nothing is dropped.
     fn caching_counts(&self) -> bool {
         false
     }
-    /// Whether its containers share a directory.
+    /// True if its containers share a directory.
     fn shares_files(&self) -> bool {
         false
     }

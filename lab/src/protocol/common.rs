@@ -12,7 +12,7 @@ pub struct MemoryDisk {
     pub mb_per_s: u32,
     /// Requests per second, reads and writes together; `None`: that of a good flash disk.
     pub iops: Option<u32>,
-    /// Whether it holds a copy of the attached data disk; otherwise zeros.
+    /// True if it holds a copy of the attached data disk; otherwise zeros.
     pub copies: bool,
 }
 

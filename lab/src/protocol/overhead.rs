@@ -86,7 +86,7 @@ pub struct ProgramCost {
     pub load: OverheadLoad,
     /// Its name, truncated by the kernel to 15 characters.
     pub name: String,
-    /// How often it ran.
+    /// Number of times that it ran.
     pub runs: u64,
     /// Time in it, nanoseconds, without the kernel's reads of the clock.
     pub ns: u64,

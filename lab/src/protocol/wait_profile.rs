@@ -8,9 +8,9 @@ pub struct WaitProfile {
     pub seconds: f64,
     /// Number of tasks of the load that were seen.
     pub tasks: u64,
-    /// What they did and where, one entry per distinct stack.
+    /// Time by activity and kernel stack, one entry per distinct pair.
     pub places: Vec<Place>,
-    /// Why spinning was not measured; `None`: it was.
+    /// Reason why spinning was not measured; `None`: it was.
     pub no_spinning: Option<String>,
     /// Records lost because the programs' maps were full.
     pub lost: u64,

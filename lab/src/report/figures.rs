@@ -298,7 +298,7 @@ pub fn residency(document: &Document) -> String {
     let ranks = ranks(document);
     let from_s = document.environment.settings.warmup_s;
     let mut html = format!(
-        "<h2>What stays in the page cache</h2>\n<p class=\"note\">MB of each file, whoever is \
+        "<h2>Files in the page cache</h2>\n<p class=\"note\">MB of each file, whoever is \
          charged for it. Pollution begins at {} s.</p>\n",
         fixed(from_s, 0)
     );

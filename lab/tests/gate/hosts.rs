@@ -113,7 +113,7 @@ second_disk 64 1
 echo 4194304 >/proc/sys/vm/dirty_background_bytes
 echo 8388608 >/proc/sys/vm/dirty_bytes
 hold
-group 100 slow /run/slow 60 4 files 2
+group 100 late /run/slow 60 4 files 2
 sleep 10
 let_go
 begun=$(date +%s%N)
@@ -211,7 +211,11 @@ fn with_delays(kernel: &Wanted, dir: &Path) -> PathBuf {
     }
     let kbuild = source.join("Kbuild");
     let text = fs::read_to_string(&kbuild).unwrap();
-    fs::write(&kbuild, format!("{text}ccflags-y += -DJUSTITIA_TEST\n")).unwrap();
+    fs::write(
+        &kbuild,
+        format!("{text}CFLAGS_device.o := -DJUSTITIA_TEST -include $(src)/inject.h\n"),
+    )
+    .unwrap();
     let progress = &mut |line: &str| eprintln!("{line}");
     build_module(
         Architecture::Amd64,

@@ -31,9 +31,9 @@ const LEFT_BYTES: u64 = 1536 << 20;
 const STEP_BYTES: u64 = 64 << 20;
 /// Below this the taker ends.
 const LEAST_AVAILABLE_BYTES: u64 = 600 << 20;
-/// What one machine rereads: less than its watermark, more than its guest's memory.
+/// One machine rereads this much: less than its watermark, more than its guest's memory.
 const AGAIN_MIB: u64 = 320;
-/// What the other one reads from end to end: more than memory.
+/// The other machine reads this much from end to end: more than memory.
 const LONG_BYTES: u64 = 2 << 30;
 /// The other one starts after this.
 const ALONE: Duration = Duration::from_secs(20);

@@ -165,7 +165,7 @@ fn told_of(observer: &Observer, group: GroupId, knob: Knob) -> [Option<Value>; 2
     told(knob, observer.recorded(group)[0], repeated)
 }
 
-/// Whether the group's manager derived this value from its record or its other knob. The knob follows the
+/// True if the group's manager derived this value from its record or its other knob. The knob follows the
 /// record a moment later.
 pub(super) fn is_made(observer: &Observer, group: GroupId, knob: Knob, value: Value) -> bool {
     let [_, before] = observer.recorded(group);

@@ -28,7 +28,8 @@ use crate::config::GateSettings;
 use crate::log::Log;
 use crate::status::{Problem, Reading};
 
-/// How long the gate stays closed without a heartbeat: a thread that is late on a busy host does not open it.
+/// Time for which the gate stays closed without a heartbeat: a thread that is late on a busy host does not
+/// open it.
 const OPENS_AFTER: Duration = Duration::from_secs(5);
 const BEATS_EVERY: Duration = Duration::from_secs(1);
 /// Heartbeats stop after this many intervals, and at least [`LEAST_HANG`], without a step.
@@ -42,7 +43,7 @@ pub(crate) struct Gate {
     root: Option<GroupId>,
     wanted: Option<Config>,
     pulse: Option<Pulse>,
-    /// How long it is held without a step.
+    /// Time without a step after which heartbeats stop.
     hang: Duration,
     fed: BTreeMap<GroupId, u32>,
 }

@@ -14,7 +14,7 @@ use super::writers::start_writer;
 use crate::observe::Observer;
 use crate::status::{Problem, Reclaimed};
 
-/// How many groups are reclaimed at once, and how many more may hang.
+/// Groups are reclaimed one at a time, and up to three more may hang.
 const CONFIG: fn() -> WriterConfig = || WriterConfig {
     workers: 1,
     max_stuck: 3,

@@ -62,7 +62,7 @@ impl Writers {
     }
 }
 
-/// Whether a write makes a group's limit larger.
+/// True if a write makes a group's limit larger.
 pub(crate) fn raises(knob: Knob, present: Value, value: Value) -> bool {
     match (knob.restored(), present, value) {
         (Turn::Throttle, Value::Limit(present), Value::Limit(value)) => value > present,

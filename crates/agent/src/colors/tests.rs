@@ -1,4 +1,4 @@
-//! Which declarations count, for how long, and the reasons given for the others.
+//! Declarations that count, their lifetime, and the reasons given for those that do not.
 
 use super::*;
 use justitia_cgroup::{CgroupFs, FakeFs};

@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer};
 use super::did_you_mean;
 use super::values::{error, glob, text};
 
-/// What `silence` looks like.
+/// An example of `silence`, for error messages.
 pub(super) const SILENCE: &str =
     "[{ check = \"swap-none\", group = \"/batch/*\", reason = \"why\" }]";
 /// Remedy for an incomplete entry.

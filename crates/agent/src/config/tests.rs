@@ -1,4 +1,4 @@
-//! Which configurations are accepted, and how the others are refused.
+//! Valid configurations are accepted, and the others are refused with their reason.
 
 use super::*;
 use justitia_cgroup::gate::Order;

@@ -79,7 +79,7 @@ pub(super) struct Guard {
 pub struct GateSettings {
     /// Hold it, in the modes that know weights (`justitia`, `proportional`).
     pub enabled: bool,
-    /// In which order writers wait.
+    /// Order of waiting writers.
     #[serde(deserialize_with = "order")]
     pub order: Order,
     /// With order `aging`, what a waiter gains when it is passed over, 0 to 10000; with 0 the
@@ -172,7 +172,7 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// How `tls` is written.
+/// An example of `tls`, for error messages.
 pub(super) const TLS_EXAMPLE: &str =
     "{ certificate = \"/etc/justitia/page.pem\", key = \"/etc/justitia/page.key\" }";
 

@@ -151,7 +151,7 @@ fn an_empty_journal_leaves_no_file() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// Which call fails, counted from here. `lasting`: every call after it fails, too.
+/// The number of the call that fails, counted from here. `lasting`: every call after it fails, too.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fault {
     pub(crate) at: u32,

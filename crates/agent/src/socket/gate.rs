@@ -18,7 +18,7 @@ use super::{ask, is_listening, not_understood, request, unreachable_at, Answer, 
 use crate::error::{Error, Result};
 use crate::status::Report;
 
-/// How often the report is read while waiting for the step.
+/// Interval at which the report is read while waiting for the step.
 const LOOK: Duration = Duration::from_millis(50);
 /// A step takes this long at most, beside the interval.
 const PATIENCE: Duration = Duration::from_secs(10);

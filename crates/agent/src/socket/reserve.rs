@@ -31,9 +31,9 @@ pub const SHORTEST: Duration = Duration::from_secs(1);
 pub struct Reserved {
     /// Path of the group.
     pub path: String,
-    /// How much; zero: no reservation any more.
+    /// Amount that is kept free; zero: no reservation any more.
     pub bytes: Bytes,
-    /// For how long.
+    /// Lifetime of the reservation.
     pub time: Duration,
     /// The group exists and is managed.
     pub managed: bool,
@@ -128,7 +128,7 @@ fn one_line(name: &str) -> String {
     justitia_cgroup::parse::color::reason(name)
 }
 
-/// Whether `bytes` could be free for this group. Errors as cause and remedy.
+/// Checks that `bytes` could be free for this group. Errors as cause and remedy.
 fn possible(
     snapshot: &Snapshot,
     group: Option<&Group>,

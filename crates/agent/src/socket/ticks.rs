@@ -28,11 +28,11 @@ use serde::{Deserialize, Serialize};
 use super::{not_understood, unreachable_at, Board, Posted, Request};
 use crate::error::{Error, Result};
 
-/// How many may listen at once: each holds a tick.
+/// Number of clients that may listen at once: each holds a tick.
 pub const MOST_CLIENTS: usize = 4;
-/// For how long a client may read nothing.
+/// Time for which a client may read nothing.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often threads check whether they are to end.
+/// Interval at which threads check for their end.
 pub(super) const SLICE: Duration = Duration::from_millis(200);
 /// Number of ticks between two lines with the policy's state.
 const STATE_EVERY: u64 = 60;

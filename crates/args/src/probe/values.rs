@@ -29,7 +29,7 @@ impl FromStr for Threshold {
     }
 }
 
-/// Where a line of the log has the time.
+/// Position of the time in a line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Field {
     Last,

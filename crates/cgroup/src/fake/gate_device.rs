@@ -47,12 +47,12 @@ impl FakeGate {
         gate
     }
 
-    /// Whether somebody holds it.
+    /// True if somebody holds it.
     pub fn is_held(&self) -> bool {
         self.lock().held
     }
 
-    /// Whether it is closed.
+    /// True if it is closed.
     pub fn is_closed(&self) -> bool {
         self.lock().enabled
     }

@@ -45,7 +45,7 @@ pub struct FakeGroup {
     pub bfq_weight: Option<u32>,
     /// Of a disk; `None`: no such file.
     pub low_latency: Option<bool>,
-    /// Whether `memory.reclaim` exists.
+    /// True if `memory.reclaim` exists.
     pub reclaim: bool,
     /// A threaded cgroup, as `cgroup.type` tells.
     pub threaded: bool,

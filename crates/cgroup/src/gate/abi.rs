@@ -41,7 +41,7 @@ pub struct Info {
 }
 
 impl Info {
-    /// Whether it is closed.
+    /// Closed, or the reason why it is open.
     pub fn state(&self) -> State {
         match self.open_reason {
             0 => State::Closed,
@@ -79,7 +79,7 @@ pub struct Config {
     pub batch_pages: u32,
     /// Longest wait of the heaviest group.
     pub timeout_ms: u32,
-    /// How long it stays closed without a heartbeat, 100 to 60000.
+    /// Time for which the gate stays closed without a heartbeat, 100 to 60000.
     pub heartbeat_ms: u32,
     /// Zero.
     pub reserved: u32,

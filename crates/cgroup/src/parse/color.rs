@@ -20,7 +20,7 @@ pub struct Declaration {
     pub reason: String,
 }
 
-/// Why a text is no declaration.
+/// Reason why a text is no declaration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoColor {
     /// It does not begin with a color.

@@ -8,7 +8,7 @@ const ACCESS: u64 = 3;
 const WRITE_ONLY: u64 = 1;
 const READ_WRITE: u64 = 2;
 
-/// How a file was opened.
+/// Open flags and mount of a file (`/proc/PID/fdinfo`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FdInfo {
     /// Flags of `open(2)`, as the kernel keeps them.
@@ -18,7 +18,7 @@ pub struct FdInfo {
 }
 
 impl FdInfo {
-    /// Whether it bypasses the page cache (`O_DIRECT`).
+    /// True if it bypasses the page cache (`O_DIRECT`).
     pub fn direct(self) -> bool {
         self.flags & u64::from(rustix::fs::OFlags::DIRECT.bits()) != 0
     }

@@ -83,7 +83,7 @@ pub fn diskstats(text: &[u8]) -> Vec<DiskCounters> {
 /// A mounted file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FsMount {
-    /// Where.
+    /// Directory on which it is mounted.
     pub mount_point: String,
     /// `ext4`, `xfs`, `fuse.sshfs`, ...
     pub kind: String,

@@ -7,7 +7,7 @@ use super::{lines, words};
 pub struct CgroupMount {
     /// Root of the mount within the file system; not `/` when a part of the tree is mounted.
     pub root: String,
-    /// Where.
+    /// Directory on which it is mounted.
     pub mount_point: String,
     /// `cgroup2`, as opposed to v1.
     pub v2: bool,
@@ -18,7 +18,7 @@ pub struct CgroupMount {
 }
 
 impl CgroupMount {
-    /// Whether the file system has an option.
+    /// True if the file system has an option.
     pub fn has(&self, option: &str) -> bool {
         self.options.iter().any(|have| have == option)
     }

@@ -140,7 +140,7 @@ fn scan(root: &OwnedFd, paths: &mut Vec<String>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// How a disk's requests are served.
+/// The scheduler of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Served {
     ByBfq,

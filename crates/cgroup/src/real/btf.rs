@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
-/// Whether the kernel (`None`) or one of its modules has BTF. `false` also for a module that is not loaded or
+/// True if the kernel (`None`) or one of its modules has BTF. `false` also for a module that is not loaded or
 /// is built into the kernel.
 pub fn has_btf(module: Option<&str>) -> bool {
     Path::new("/sys/kernel/btf")
@@ -14,7 +14,7 @@ pub fn has_btf(module: Option<&str>) -> bool {
         .exists()
 }
 
-/// Whether a loaded module has this function.
+/// True if a loaded module has this function.
 pub fn module_has(module: &str, function: &str) -> bool {
     let Ok(symbols) = File::open("/proc/kallsyms") else {
         return false;
@@ -27,7 +27,7 @@ pub fn module_has(module: &str, function: &str) -> bool {
     })
 }
 
-/// Whether the kernel has `nohz_full` CPUs.
+/// True if the kernel has `nohz_full` CPUs.
 pub fn has_nohz_full() -> bool {
     fs::read_to_string("/sys/devices/system/cpu/nohz_full")
         .is_ok_and(|list| list.starts_with(|first: char| first.is_ascii_digit()))

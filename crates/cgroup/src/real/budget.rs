@@ -1,4 +1,4 @@
-//! How many file descriptors may be kept open.
+//! Number of file descriptors that may be kept open.
 //!
 //! Each cached descriptor of a cgroup or `/proc` file holds a page or more of kernel memory for
 //! its text, so the budget is bounded by memory as well as by `RLIMIT_NOFILE`. When it is spent,

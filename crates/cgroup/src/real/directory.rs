@@ -18,7 +18,7 @@ use crate::{Buffer, Directory, File, PsiTrigger, Quirks, Watch, WatchKind};
 /// Files up to this number are kept open, those up to `HOT` first.
 const CACHED: usize = File::CgroupProcs as usize + 1;
 const HOT: usize = File::CpuPressure as usize + 1;
-/// What [`Group::activity`](crate::Group::activity) reads.
+/// Files that [`Group::activity`](crate::Group::activity) reads.
 const PROBED: [usize; 2] = [File::MemoryCurrent as usize, File::IoPressure as usize];
 /// A missing file is looked for again after this many misses, because controllers can be enabled and
 /// schedulers selected.
@@ -39,7 +39,8 @@ struct Cache {
     kept: [Option<Kept>; CACHED],
     /// Misses left until a missing file is looked for again; 0: not known to be missing.
     missing: [u8; File::ALL.len()],
-    /// Whether a file can be written, and for how many more queries that answer stands.
+    /// For each file: true if it can be written, and the number of queries for which that answer still
+    /// stands.
     writable: [(bool, u8); File::ALL.len()],
 }
 

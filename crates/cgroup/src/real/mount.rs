@@ -57,7 +57,7 @@ impl Mount {
         })
     }
 
-    /// Whether knobs can be written; not needed to observe.
+    /// Checks that knobs can be written; not needed to observe.
     pub fn check_writable(&self) -> Result<(), MountError> {
         let denied = |errno| MountError::NotWritable {
             mount: self.path.display().to_string(),
@@ -69,7 +69,7 @@ impl Mount {
         fs::access(self.path.join("cgroup.subtree_control"), Access::WRITE_OK).map_err(denied)
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         &self.path
     }

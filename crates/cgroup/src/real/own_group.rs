@@ -19,7 +19,7 @@ use crate::{Error, File, MountError};
 /// A file that every cgroup but the root of the hierarchy has.
 const NOT_IN_THE_ROOT: &str = "cgroup.type";
 
-/// Where cgroup2 is mounted for this process, and which of its directories the process is in.
+/// The mount of cgroup2 that this process sees, and the directory of the process in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnGroup {
     /// The mount.
@@ -83,7 +83,7 @@ impl RealFs {
             .map_err(|errno| Error::from_errno(path, file, errno))
     }
 
-    /// Whether this cgroup, which must exist, is the root of the whole hierarchy, which belongs to nobody.
+    /// True if this cgroup, which must exist, is the root of the whole hierarchy, which belongs to nobody.
     /// The root of a container's cgroup namespace is not.
     pub fn is_hierarchy_root(&self, path: &str) -> bool {
         let file = format!("{}/{NOT_IN_THE_ROOT}", relative(path));

@@ -29,7 +29,7 @@ pub struct OpenFile {
     pub fd: u32,
     /// Its path as the process sees it; ` (deleted)` at the end of one that was removed.
     pub path: String,
-    /// How it was opened, and on which mount.
+    /// Its open flags and mount.
     pub info: FdInfo,
 }
 
@@ -78,7 +78,7 @@ impl Processes {
         )
     }
 
-    /// When it started, in ticks since boot: with the process id, which process it is.
+    /// Time of its start, in ticks since boot. Identifies the process together with its number.
     pub fn started(&self, pid: u32) -> Option<u64> {
         Some(process_stat(&fs::read(self.of(pid, "stat")).ok()?)?.start_ticks)
     }

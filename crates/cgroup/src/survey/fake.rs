@@ -52,7 +52,7 @@ impl FakeHost {
         self.lock().files.keys().cloned().collect()
     }
 
-    /// How often each file was read.
+    /// Number of reads of each file, by path.
     pub fn reads(&self) -> BTreeMap<String, u32> {
         self.lock().reads.clone()
     }

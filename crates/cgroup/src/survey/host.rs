@@ -24,7 +24,7 @@ pub struct Disk {
     pub device: Known<Device>,
     /// The I/O scheduler of its queue.
     pub scheduler: Known<Scheduler>,
-    /// Whether it reports that it spins.
+    /// True if the disk reports that it spins.
     pub rotational: Known<bool>,
 }
 
@@ -47,9 +47,9 @@ pub struct HostFacts {
     pub lru_gen: Known<Option<u64>>,
     /// `lru_gen/min_ttl_ms`.
     pub lru_gen_min_ttl_ms: Known<Option<u64>>,
-    /// Whether pressure stall information is counted.
+    /// True if pressure stall information is counted.
     pub psi: Known<bool>,
-    /// Whether the kernel describes its types (BTF).
+    /// True if the kernel describes its types (BTF).
     pub btf: Known<bool>,
     /// Cgroup mounts, v1 and v2.
     pub cgroups: Known<Vec<CgroupMount>>,
@@ -107,7 +107,7 @@ impl HostFacts {
         reader.parsed("/proc/diskstats", |text| Some(diskstats(text)))
     }
 
-    /// Where cgroup2 is mounted. Among several mounts, the first that shows the hierarchy's root.
+    /// Mount of cgroup2. Among several mounts, the first that shows the hierarchy's root.
     pub fn cgroup2(&self) -> Known<Option<&CgroupMount>> {
         match &self.cgroups {
             Ok(mounts) => Ok(cgroup2_of(mounts)),

@@ -29,7 +29,7 @@ pub type Known<T> = Result<T, Unread>;
 pub struct Unread {
     /// The file, with its owner.
     pub what: String,
-    /// Why it could not be read.
+    /// Reason why it could not be read.
     pub why: String,
 }
 
@@ -76,7 +76,7 @@ pub trait HostFiles {
     /// The names in a directory, sorted.
     fn list(&self, path: &str) -> Result<Vec<String>, Errno>;
 
-    /// Whether something is there.
+    /// True if a file or directory exists at this path.
     fn exists(&self, path: &str) -> Result<bool, Errno>;
 }
 
@@ -153,12 +153,12 @@ impl Group {
         }
     }
 
-    /// Whether a file is there, even if it cannot be read.
+    /// True if a file is there, even if it cannot be read.
     pub fn has(&self, file: File) -> bool {
         self.directory().read(file, &mut Buffer::new()) != Err(Errno::NOENT)
     }
 
-    /// Whether the group's pressure is counted; `Ok(false)`: it is switched off or not built.
+    /// True if the group's pressure is counted; `Ok(false)`: it is switched off or not built.
     pub fn counts_pressure(&self, buffer: &mut Buffer) -> Result<Known<bool>, Error> {
         let file = File::MemoryPressure;
         match self.directory().read(file, buffer) {

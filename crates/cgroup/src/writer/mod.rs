@@ -38,7 +38,7 @@ pub struct WriterConfig {
     pub workers: usize,
     /// Threads that may hang in the kernel and be replaced before new work has to wait.
     pub max_stuck: usize,
-    /// How long a write may take before it is reported as timed out.
+    /// Time after which a write is reported as timed out.
     pub deadline: Duration,
 }
 
@@ -59,7 +59,7 @@ pub struct Ticket(pub u64);
 /// The outcome of a write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// Which write.
+    /// The ticket that the write got when it was submitted.
     pub ticket: Ticket,
     /// The group.
     pub group: GroupId,
@@ -69,11 +69,11 @@ pub struct Outcome {
     pub value: Value,
     /// Time in the kernel (zero for a superseded write).
     pub took: Duration,
-    /// How it went.
+    /// The result.
     pub result: WriteResult,
 }
 
-/// How a write went.
+/// Result of a write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriteResult {
     /// Written.

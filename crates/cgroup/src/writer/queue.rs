@@ -136,7 +136,7 @@ impl Queue {
         expired.len()
     }
 
-    /// How many new workers to start in place of workers that hang, with at most `max_stuck` replaced at any
+    /// Number of new workers to start in place of workers that hang, with at most `max_stuck` replaced at any
     /// time.
     pub(super) fn replacements(&self, expired: usize, max_stuck: usize) -> usize {
         let stuck = self.running.values().filter(|r| r.replaced).count();
@@ -160,7 +160,7 @@ impl Queue {
         hanging.map(|(&ticket, _)| ticket)
     }
 
-    /// When the next running write is past its deadline.
+    /// Earliest deadline of a running write; `None`: there is none.
     pub(super) fn next_deadline(&self, deadline: Duration) -> Option<Instant> {
         self.running
             .values()

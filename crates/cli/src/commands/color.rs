@@ -51,7 +51,7 @@ pub(crate) struct ColorArgs {
     /// Reason, for people
     #[arg(long, value_name = "TEXT", requires = "color", default_value = "")]
     pub(crate) reason: String,
-    /// How long the color counts, up to seven days, such as 10s, 5m or 2h
+    /// Time for which the color counts, up to seven days, such as 10s, 5m or 2h
     #[arg(long = "for", value_name = "TIME", requires = "color")]
     pub(crate) time: Option<String>,
     /// Remove the declared color

@@ -31,12 +31,12 @@ Examples:
   justitia gate enable
   justitia gate status --json | jq '.gate.devices[] | {device, waiting}'")]
 pub(crate) struct GateArgs {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     command: GateCommand,
 }
 
-/// What to do with the gate.
+/// Commands of the gate.
 #[derive(Debug, Subcommand)]
 enum GateCommand {
     /// Show whether the gate is closed, its queues, and how long each group waited

@@ -83,7 +83,7 @@ fn render(report: &Report, source: &str, screen: Screen) -> Page {
         let groups = report.groups.len();
         write!(
             text,
-            "What an agent would write now over {groups} groups:\n\n"
+            "Writes of an agent that would start now over {groups} groups:\n\n"
         );
     }
     if report.writes.is_empty() {

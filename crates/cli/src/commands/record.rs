@@ -122,7 +122,7 @@ pub(crate) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Whether no agent listens at the socket. An agent that denies access counts as present.
+/// True if no agent listens at the socket. An agent that denies access counts as present.
 fn no_agent(socket: &Path) -> bool {
     use io::ErrorKind::{ConnectionRefused, NotFound};
     let refused = UnixStream::connect(socket).err();

@@ -46,10 +46,10 @@ pub(crate) struct ReplayArgs {
     /// Decide under this configuration file: mode, objective, feedback, weights
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// How much of the policy is in force [default: as recorded]
+    /// Part of the policy that is in force [default: as recorded]
     #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(Mode::NAMES))]
     pub(crate) mode: Option<String>,
-    /// What the feedback aims at [default: as recorded]
+    /// Aim of the feedback [default: as recorded]
     #[arg(long, value_name = "AIM", value_parser = PossibleValuesParser::new(Objective::NAMES))]
     pub(crate) objective: Option<String>,
     /// Another weight for a group, by its path or the path's last part; may be repeated
@@ -87,7 +87,7 @@ struct Record {
     file: String,
     sessions: Vec<Session>,
     notes: Vec<Note>,
-    /// Whether the record has a proper end; `None`: it was not read to its end.
+    /// True if the record has a proper end; `None`: it was not read to its end.
     ended: Option<bool>,
 }
 

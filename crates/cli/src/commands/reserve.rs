@@ -39,7 +39,7 @@ pub(crate) struct ReserveArgs {
         allow_negative_numbers = true
     )]
     pub(crate) size: Option<String>,
-    /// How long to reserve at most, 1s to 1h
+    /// Time after which the reservation expires, 1s to 1h
     #[arg(
         long = "for",
         value_name = "TIME",

@@ -92,7 +92,7 @@ fn without_configuration(args: &RestoreArgs) -> Settings {
     settings
 }
 
-/// Whether systemd is about to start this stopping unit again. `false` if systemd does not answer.
+/// True if systemd is about to start this stopping unit again. `false` if systemd does not answer.
 fn is_restarting(unit: &str) -> bool {
     let jobs = Command::new("systemctl")
         .args(["list-jobs", "--no-legend", unit])

@@ -38,7 +38,7 @@ pub(crate) struct RunArgs {
     pub(crate) config: ConfigArgs,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
-    /// What counts the traffic: BPF programs, or /proc [default: auto]
+    /// Counter of the traffic: BPF programs, or /proc [default: auto]
     #[arg(long, value_name = "SOURCE", value_parser = PossibleValuesParser::new(OBSERVERS))]
     pub(crate) observer: Option<String>,
     /// Start even if no cgroup matches yet
@@ -56,7 +56,7 @@ pub(crate) struct RunArgs {
     pub(crate) verbose: bool,
 }
 
-/// When an agent that is told to stop leaves the knobs in force.
+/// Condition under which an agent that is told to stop leaves the knobs in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum HandOver {
     /// Always: afterward, start the next agent or run justitia restore

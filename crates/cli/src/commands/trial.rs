@@ -51,7 +51,7 @@ Examples:
   justitia try
   justitia try --seconds 10 --manage '/app/*'")]
 pub(crate) struct TryArgs {
-    /// How long to observe
+    /// Seconds of observation
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..=86_400))]
     pub(crate) seconds: u64,
     #[command(flatten)]
@@ -188,7 +188,7 @@ pub(crate) fn run(args: &TryArgs) -> Result<()> {
 }
 
 impl Trial {
-    /// Whether the bandwidth of any group is known.
+    /// True if the bandwidth of any group is known.
     fn knows_bandwidth(&self) -> bool {
         self.groups.iter().any(|group| group.bytes.is_some())
     }

@@ -50,7 +50,7 @@ Examples:
   justitia vm policy lfu            another policy, while it runs"
 )]
 pub(crate) struct VmArgs {
-    /// What to do; without it: show the machines
+    /// The command; without it: show the machines
     #[command(subcommand)]
     pub(crate) command: Option<VmCommand>,
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub(crate) struct VmArgs {
     pub(crate) json: bool,
 }
 
-/// What else there is to do with machines.
+/// Commands beside the display of machines.
 #[derive(Debug, Subcommand)]
 pub(crate) enum VmCommand {
     /// Keep in the page cache what guests request again, until it is told to stop
@@ -105,7 +105,7 @@ Examples:
 pub(crate) struct VmRunArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// What is kept
+    /// Replacement policy for the pages of images
     #[arg(long, value_name = "POLICY", default_value = "justitia",
         value_parser = PossibleValuesParser::new(Replacement::NAMES))]
     pub(crate) policy: String,

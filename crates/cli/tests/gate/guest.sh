@@ -26,7 +26,7 @@ soon() { # COMMAND...
     return 1
 }
 
-# Whether the gate's status has at least LINES lines of this pattern, one by default.
+# True if the gate's status has at least LINES lines of this pattern, one by default.
 says() { # PATTERN [LINES]
     [ "$($justitia gate status --json | grep -c "$1")" -ge "${2:-1}" ]
 }

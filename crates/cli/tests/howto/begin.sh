@@ -61,7 +61,7 @@ sleeps='CMD ["busybox", "sleep", "1000000"]'
 
 look() { $justitia status --json | tell "$1"; } # NAME
 weighs() { $justitia explain "$1" --json | tr -d ' \n' | grep -q "\"weight\":$2,"; } # NAME WEIGHT
-# Whether the agent holds the group's block weight with this prior value.
+# True if the agent holds the group's block weight with this prior value.
 leaves() { $justitia explain "$1" --json | tr -d ' \n' | grep -q "\"knob\":\"$file\",[^}]*\"prior\":\"$2\""; } # NAME WEIGHT
 # The knobs of a cgroup.
 knobs() { # DIRECTORY

@@ -30,7 +30,7 @@ prior() {
     read -r value <$low_latency
     [ "$value" = 1 ]
 }
-# Whether the pods' weights are in force at their cgroups.
+# True if the pods' weights are in force at their cgroups.
 in_force() {
     local low weight
     read -r low <$light/memory.low

@@ -21,7 +21,7 @@ stop_agent() {
     wait $agent
     say "agent ended with $?"
 }
-# Whether the agent knows a pod's cgroup by its UID, and the weight's source if one is given.
+# True if the agent knows a pod's cgroup by its UID, with this source of its weight if one is given.
 known() { # UID [SOURCE]
     $justitia status --json | tr -d ' \n' | grep -q "pod$1\",\"id\":[^{}]*,\"weight\":[0-9]*,\"weight_source\":\"$2"
 }

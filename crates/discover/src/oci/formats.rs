@@ -74,7 +74,7 @@ impl Layout {
 /// The record of one container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Whose word it is.
+    /// Owner of the record.
     pub author: Author,
     pub id: String,
     /// The cgroup's path, if it is recorded.

@@ -204,15 +204,15 @@ impl Records {
         })
     }
 
-    /// Whether a runtime recorded that this very cgroup is a container.
+    /// True if a runtime recorded that this very cgroup is a container.
     pub(crate) fn is_container(&self, path: &str, delegated: bool) -> bool {
         authors(path, delegated)
             .any(|author| self.by_cgroup.contains_key(&(author, path.to_owned())))
     }
 }
 
-/// Who may make statements about a cgroup: root, and, where root delegated it below a user's slice, that
-/// user.
+/// Authors whose statements about a cgroup count: root, and, where root delegated it below a user's slice,
+/// that user.
 fn authors(path: &str, delegated: bool) -> impl Iterator<Item = Author> {
     let uid = path
         .strip_prefix("/user.slice/user-")

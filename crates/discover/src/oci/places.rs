@@ -42,8 +42,8 @@ impl RuntimeDirs {
         let owner = stat(root).map_or(0, |stat| stat.st_uid);
         let open = |path: &str| Place::of_root(&root.join(path), owner);
         let mut dirs = Vec::new();
-        for (path, layout) in [("run/crun", Layout::Crun), ("run/runc", Layout::Runc)] {
-            dirs.extend(open(path).map(|place| (place, layout)));
+        for (name, layout) in RUNTIMES {
+            dirs.extend(open(&format!("run/{name}")).map(|place| (place, layout)));
         }
         for containerd in CONTAINERDS {
             let tasks = open(&format!("{containerd}/io.containerd.runtime.v2.task"));
@@ -75,7 +75,7 @@ impl RuntimeDirs {
             let user = uid
                 .zip(users.as_ref())
                 .and_then(|(uid, users)| users.of_user(uid));
-            for (name, layout) in [("crun", Layout::Crun), ("runc", Layout::Runc)] {
+            for (name, layout) in RUNTIMES {
                 let dir = user.as_ref().and_then(|user| user.below(name.as_ref()));
                 dirs.extend(dir.map(|dir| (dir, layout)));
             }
@@ -98,12 +98,15 @@ fn below<'a>(
     })
 }
 
-/// Whether Docker with `userns-remap` keeps its data in a directory of this name: `UID.GID`.
+/// True if Docker with `userns-remap` keeps its data in a directory of this name: `UID.GID`.
 fn is_remapped(name: &str) -> bool {
     let is_number = |text: &str| text.parse::<u32>().is_ok();
     name.split_once('.')
         .is_some_and(|(uid, gid)| is_number(uid) && is_number(gid))
 }
+
+/// OCI runtimes that keep records of their own, in `/run/NAME` and in a user's `/run/user/UID/NAME`.
+const RUNTIMES: [(&str, Layout); 2] = [("crun", Layout::Crun), ("runc", Layout::Runc)];
 
 /// State directories of containerd: its own, that of a containerd started by dockerd, and that of k3s and
 /// RKE2.

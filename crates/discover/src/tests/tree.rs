@@ -1,4 +1,4 @@
-//! Which groups a scan finds, and under which names.
+//! Groups that a scan finds, and their names.
 
 use super::*;
 

@@ -7,7 +7,7 @@ fn delegated() -> String {
     format!("/user.slice/user-{0}.slice/user@{0}.service", user())
 }
 
-/// Where that user's runtime keeps its records, relative to the root.
+/// Directory of the records of that user's runtime, relative to the root.
 fn records() -> String {
     format!("run/user/{}/crun", user())
 }

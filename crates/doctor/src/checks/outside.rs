@@ -39,7 +39,7 @@ const DIRTY_OF_LIMIT: f64 = 0.25;
 
 type Field = fn(&GroupFacts) -> Known<Option<Bytes>>;
 
-/// Whether a group is an insider: a workload, or a group with a limit.
+/// True if a group is an insider: a workload, or a group with a limit.
 fn is_inside(group: &GroupFacts) -> Known<bool> {
     if group.workload.is_some() {
         return Ok(true);

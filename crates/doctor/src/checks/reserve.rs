@@ -184,7 +184,7 @@ fn memory_not_reserved(facts: &Facts, out: &mut Outcome) {
     }
 }
 
-/// Whether a group has any protection: its own, or that of an ancestor that passes it on.
+/// True if a group has any protection: its own, or that of an ancestor that passes it on.
 fn is_protected(
     facts: &Facts,
     group: &GroupFacts,

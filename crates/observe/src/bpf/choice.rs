@@ -4,7 +4,7 @@ use super::features::{Answer, Coverage};
 use super::points::{Kind, Point, POINTS};
 use super::Error;
 
-/// How much is counted in the kernel.
+/// The part of the traffic that is counted in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
     /// Everything, at the entry and exit of functions.
@@ -17,7 +17,7 @@ pub enum Tier {
 pub(crate) struct Choice {
     pub(crate) tier: Tier,
     pub(crate) programs: Vec<&'static str>,
-    /// Those of `programs` that attach to modules. What a module holds is known only when it is loaded.
+    /// Those of `programs` that attach to modules. The functions of a module are known only when it is loaded.
     pub(crate) in_modules: Vec<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! What the programs counted of one group, over all CPUs.
+//! The programs' counters of one group, over all CPUs.
 //!
 //! Units are in the names; a page is the kernel's base page; everything is cumulative since the
 //! observer first saw the group.
@@ -7,8 +7,8 @@ use justitia_policy::snapshot::CacheCounters;
 
 use super::types;
 
-/// What a group did with the page cache. A tier that does not count something shows it as zero
-/// here; [`super::Observer::sample`](crate::TrafficSource::sample) shows it as unknown.
+/// A group's traffic and events in the page cache. A tier that does not count something shows it as
+/// zero here; [`super::Observer::sample`](crate::TrafficSource::sample) shows it as unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Bytes that buffered reads returned.

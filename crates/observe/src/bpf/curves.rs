@@ -1,4 +1,4 @@
-//! Which groups have a curve, at what rate each is sampled, and the periodic reading of the histograms.
+//! Selects groups that get a curve, sets the sampling rate of each, and reads the histograms periodically.
 //!
 //! The maps have room for up to 255 groups; beyond that, a group that reads replaces one that is idle. The
 //! sampling rate adapts by powers of two: it drops where a group's accesses are fast, to bound the cost, and
@@ -68,7 +68,7 @@ pub(super) struct Curves {
     looked_at: Option<Instant>,
 }
 
-/// Whether reads are observed after a reading.
+/// Observation of reads after a reading of the histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
     /// Reads are observed all the time.
@@ -85,7 +85,7 @@ struct Sampled {
     /// Its number in the programs' maps.
     number: u32,
     octave: u32,
-    /// Whether it is sampled at what it fetches.
+    /// True if it is sampled at the pages that its reads fetch.
     by_misses: bool,
     /// Pages that its reads asked for, and how many of them missed, when reads were last observed.
     asked: (u64, u64),
@@ -173,7 +173,7 @@ impl Curves {
         self.groups.get(&slot)?.curve.as_ref()
     }
 
-    /// Whether the next reading is due.
+    /// True if the next reading is due.
     pub(super) fn is_due(&self) -> bool {
         self.looked_at.is_none_or(|at| at.elapsed() >= EVERY)
     }
@@ -383,7 +383,8 @@ fn asked_by(counters: &CounterMemory, slot: u32) -> (u64, u64) {
     })
 }
 
-/// Whether to sample a group at what it fetches. `before`: `asked` when observation of reads began.
+/// True if a group is to be sampled at the pages that its reads fetch. `before`: `asked` when observation of
+/// reads began.
 fn by_misses(sampled: &Sampled, before: (u64, u64)) -> bool {
     let asked = sampled.asked.0.wrapping_sub(before.0);
     let missed = sampled.asked.1.wrapping_sub(before.1);

@@ -15,7 +15,7 @@ const WHOLE: f64 = 0.98;
 /// For the same reason, bytes of files exceed `rchar` only beyond this factor.
 const BESIDE: f64 = 1.2;
 
-/// What a group did in a window in which reads were counted one by one.
+/// Reads of a group in a window in which they were counted one by one.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Seen {
     /// Bytes that buffered reads returned.

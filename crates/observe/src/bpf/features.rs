@@ -1,4 +1,4 @@
-//! What this kernel offers to BPF programs, and what is lost without it.
+//! Features of this kernel that BPF programs need, and the cost of their absence.
 //!
 //! The facts come from loading and attaching programs that do nothing, and from the kernel's BTF, never from
 //! version comparisons. A fact that cannot be found out is [`Answer::Unknown`].
@@ -14,7 +14,7 @@ use libbpf_rs::{Btf, MapHandle, MapType, Object};
 use super::load;
 use super::points::{Kind, Point, POINTS};
 
-/// Whether a kernel has something.
+/// The kernel's answer to the probe of one feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// It was seen to work, or to be there.
@@ -168,7 +168,7 @@ pub fn probe() -> Coverage {
     Coverage { features }
 }
 
-/// Whether a map can be created: the smallest operation of bpf(2).
+/// True if a map can be created: the smallest operation of bpf(2).
 fn may_use_bpf() -> bool {
     let opts = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,

@@ -35,7 +35,7 @@ pub use counters::Counters;
 pub use features::{probe, Answer, Coverage, Feature};
 pub use observer::Observer;
 
-/// Why BPF cannot observe here.
+/// Reason why BPF cannot observe here.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel lacks something that every tier needs.
@@ -44,7 +44,7 @@ pub enum Error {
     /// The kernel refused the programs.
     #[error("the kernel refused the BPF programs: {reason}")]
     Load {
-        /// Why, in one line.
+        /// The reason, in one line.
         reason: String,
         /// The last output of libbpf and the verifier.
         log: String,

@@ -81,12 +81,12 @@ pub struct Observer {
 #[derive(Debug)]
 struct Account {
     slot: u32,
-    /// What its slot held when the group was added.
+    /// Counters of its slot when the group was added.
     base: types::counters,
     last: Option<Sample>,
-    /// What its slot held in the last sample.
+    /// Counters of its slot in the last sample.
     seen: types::counters,
-    /// What estimates add to the counted reads; wraps.
+    /// The estimated part, to be added to the counted reads; wraps.
     beside: Beside,
     estimator: Estimator,
     /// Reads of the last step are neither counted nor estimated.
@@ -230,7 +230,7 @@ impl Observer {
         })
     }
 
-    /// How much is counted in the kernel.
+    /// The part of the traffic that is counted in the kernel.
     pub fn tier(&self) -> Tier {
         self.choice.tier
     }
@@ -240,7 +240,7 @@ impl Observer {
         self.links.len() + self.reads.as_ref().map_or(0, Reads::attached)
     }
 
-    /// Whether bytes and pages that groups read are estimated at present, not counted.
+    /// True while the bytes and pages that groups read are estimated, not counted.
     pub fn estimates(&self) -> bool {
         self.reads.as_ref().is_some_and(Reads::sampled)
     }
@@ -555,7 +555,7 @@ fn return_freed_memory() {
     }
 }
 
-/// How often a program was not run because it was already running on that CPU.
+/// Number of times that a program was not run because it was already running on that CPU.
 fn recursion_misses(program: &libbpf_rs::ProgramMut<'_>) -> Option<u64> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut length = size_of::<libbpf_sys::bpf_prog_info>() as u32;

@@ -1,4 +1,4 @@
-//! Where programs attach, and what each place is needed for.
+//! Kernel functions and tracepoints to which programs attach, and the need for each.
 
 /// A kind of place to attach to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -66,7 +66,7 @@ struct Common {
     most_per_s: f64,
     /// Slots in use.
     slots: Mutex<Vec<u32>>,
-    /// What windows saw, by slot, until the observer takes it.
+    /// Counts of windows, by slot, until the observer takes them.
     seen: Mutex<Vec<(u32, Seen)>>,
     curves: Arc<Mutex<Curves>>,
     /// Length of the longer window for curves.
@@ -96,7 +96,7 @@ enum Mode {
     },
 }
 
-/// How reads were counted in a step, and how they are from now on.
+/// The method by which reads were counted in a step, and the method from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Counted before, and from now on.
@@ -163,12 +163,12 @@ impl Reads {
         self.common.looks.as_ref().map(|_| self.common.most_per_s)
     }
 
-    /// Whether what groups read is an estimate.
+    /// True if the reads of groups are estimated.
     pub(super) fn sampled(&self) -> bool {
         matches!(self.mode, Mode::Windows { .. })
     }
 
-    /// Whether what groups read is known, counted or estimated.
+    /// True if the reads of groups are known, counted or estimated.
     pub(super) fn known(&self) -> bool {
         !matches!(&self.mode, Mode::Always { links } if links.is_empty())
     }
@@ -222,7 +222,7 @@ impl Reads {
         }
     }
 
-    /// What windows saw since the last call.
+    /// Takes the counts of windows since the last call, by slot.
     pub(super) fn seen(&self) -> Vec<(u32, Seen)> {
         std::mem::take(&mut *locked(&self.common.seen))
     }

@@ -73,7 +73,7 @@ impl Sharing {
         self.files.as_deref()
     }
 
-    /// Whether the next look is due.
+    /// True if the next look is due.
     pub(crate) fn is_due(&self) -> bool {
         self.looked_at.is_none_or(|at| at.elapsed() >= EVERY)
     }

@@ -1,4 +1,4 @@
-//! Which slot of the counters belongs to which group.
+//! Assigns slots of the counters to groups.
 //!
 //! A slot is given back when its group is no longer watched. It then rests for [`RESTS`] samples before
 //! another group may have it. Programs that resolved the old group have ended by then: they take

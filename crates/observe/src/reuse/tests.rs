@@ -103,7 +103,7 @@ impl Stream {
     }
 }
 
-/// What the BPF programs do for one group, where each sampled access is a tick.
+/// A model of the BPF programs for one group, where each sampled access is a tick.
 struct Sampler {
     rate: f64,
     /// Direct-mapped: page and tick.
@@ -188,7 +188,8 @@ impl Sampler {
     }
 }
 
-/// How often a read hits, by distance. One pass covers all sizes, because LRU holds what a smaller one holds.
+/// Number of reads by reuse distance, exact. One pass covers all sizes, because LRU holds what a smaller one
+/// holds.
 struct Exact {
     /// A Fenwick tree of the last access to each page, over all accesses.
     tree: Vec<i32>,

@@ -1,5 +1,5 @@
-//! What the tests of the observer share: a cgroup of their own, files whose residency they control and know,
-//! and an observer.
+//! The surroundings of the observer's tests: a cgroup of their own, files whose residency they control and
+//! know, and an observer.
 //!
 //! The truth about pages comes from `mincore(2)`, which every kernel has and which changes nothing:
 //! on a mapping that is never touched it says of each page whether it is in the page cache and read
@@ -27,7 +27,7 @@ use justitia_observe::{Sample, TrafficSource, Watched};
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
 
-/// Where the host's cgroups are.
+/// Mount point of the host's cgroup2.
 pub(crate) fn mount() -> PathBuf {
     std::env::var_os("JUSTITIA_TEST_CGROUP2")
         .map_or_else(|| Mount::detect().unwrap().path().to_owned(), PathBuf::from)
@@ -156,7 +156,7 @@ impl<O: DerefMut<Target = Observer>> Eye<O> {
         self.observer.counters(id).expect("a watched group")
     }
 
-    /// What a group did in the meantime.
+    /// A group's counters over the time of `work`.
     pub(crate) fn during(&mut self, id: GroupId, work: impl FnOnce()) -> Counters {
         let before = self.counters(id);
         work();
@@ -165,7 +165,7 @@ impl<O: DerefMut<Target = Observer>> Eye<O> {
     }
 }
 
-/// What happened between two readings; a counter that went backwards fails.
+/// Counts between two readings. Panics if a counter went backwards.
 pub(crate) fn difference(before: &Counters, after: &Counters) -> Counters {
     let less = |after: u64, before: u64| {
         after
@@ -267,13 +267,13 @@ impl TestFile {
         self.bytes.div_ceil(PAGE)
     }
 
-    /// Whether each page in the range is resident. Waits for I/O under way.
+    /// True for each page in the range that is resident. Waits for I/O under way.
     pub(crate) fn resident(&self, pages: Range<u64>) -> Vec<bool> {
         self.wait_for_disk();
         self.map.resident(pages)
     }
 
-    /// How many of its pages are resident.
+    /// Number of its pages that are resident.
     pub(crate) fn resident_pages(&self) -> u64 {
         let all = self.resident(0..self.pages());
         all.iter().filter(|resident| **resident).count() as u64

@@ -75,8 +75,8 @@ pub(crate) enum Role {
     Recovers,
 }
 
-/// Whether a period is over, and how much of the next one has passed. Steps that come a little
-/// early or late do not skip one.
+/// Returns true if a period is over, and the seconds of the next one that have passed. Steps that
+/// come a little early or late do not skip one.
 pub(crate) fn due(since_s: f64, elapsed_s: f64, period_s: f64) -> (bool, f64) {
     let since_s = since_s + elapsed_s;
     if since_s + elapsed_s.min(period_s) / 2.0 < period_s {
@@ -86,7 +86,7 @@ pub(crate) fn due(since_s: f64, elapsed_s: f64, period_s: f64) -> (bool, f64) {
     (true, (since_s - period_s).clamp(-period_s, period_s / 2.0))
 }
 
-/// What happens to each holder's cap. In the fourth case of table II green and yellow groups both give; green
+/// The change of each holder's cap. In the fourth case of table II green and yellow groups both give; green
 /// ones come first only in the order of one taking (section IV).
 pub(crate) fn roles(
     rule: ColorRule,

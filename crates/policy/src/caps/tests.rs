@@ -1,4 +1,4 @@
-//! How colors change plans, and that plans do not change without colors.
+//! Colors change plans, and plans do not change without colors.
 
 use std::time::Duration;
 

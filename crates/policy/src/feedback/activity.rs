@@ -59,7 +59,7 @@ pub(crate) struct Activity {
     idle: bool,
 }
 
-/// How much of its traffic a group writes.
+/// The part of its traffic that a group writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Mix {

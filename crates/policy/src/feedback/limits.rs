@@ -33,7 +33,7 @@ const BLIND_S: f64 = 10.0;
 /// server. A tenant that maps its cache gains no more than this.
 const CODE: Bytes = Bytes::mib(16);
 
-/// What a limit leaves a group, whatever its share of page cache is.
+/// The least that a limit leaves a group, whatever its share of page cache is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Least {
     /// Memory other than page cache, and room for its swapped-out part. `None` if the group could not be
@@ -102,7 +102,7 @@ pub(crate) fn blind_limit(group: &Group, least: &Least, blind_s: f64) -> Option<
     (least > now).then_some(Limit::Bytes(least.page_aligned()))
 }
 
-/// Whether a larger limit would change nothing: the group stands at the operator's ceiling, or it uses far
+/// True if a larger limit would change nothing: the group stands at the operator's ceiling, or it uses far
 /// less than its limit and has few dirty pages. Dirty pages count because the kernel's dirty limits scale
 /// with the limit.
 pub(crate) fn leaves_share_unused(group: &Group) -> bool {
@@ -116,7 +116,7 @@ pub(crate) fn leaves_share_unused(group: &Group) -> bool {
     knobs.operator.high.is_some_and(at_ceiling) || memory.file_dirty.is_some_and(little)
 }
 
-/// Whether a smaller limit could not be enforced. `for_others`: page cache it holds for others.
+/// True if a smaller limit could not be enforced. `for_others`: page cache it holds for others.
 pub(crate) fn stands_at_floor(group: &Group, least: &Least, for_others: Bytes) -> bool {
     let (Some(Limit::Bytes(high)), Some(other)) = (group.knobs.high, least.other) else {
         return false;

@@ -42,7 +42,7 @@ const PROVEN: f64 = 0.9;
 /// Seconds for which an estimate may keep memory from being taken before it shrinks: at first, and at most.
 const PATIENCE_S: f64 = 20.0;
 const MOST_PATIENCE_S: f64 = 600.0;
-/// How fast an estimate shrinks after its patience, per second.
+/// Fraction by which an estimate shrinks after its patience, per second.
 const SHRINK_PER_S: f64 = 0.01;
 /// Samples this near to the estimate confirm it.
 const NEAR: f64 = 0.1;
@@ -205,7 +205,7 @@ impl WorkingSet {
     }
 }
 
-/// Whether two loads need about the same memory; an unknown load is like any other.
+/// True if two loads need about the same memory; an unknown load is like any other.
 fn alike(one: Option<f64>, other: Option<f64>) -> bool {
     one.zip(other)
         .is_none_or(|(one, other)| one <= other * ALIKE && other <= one * ALIKE)

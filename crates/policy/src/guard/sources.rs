@@ -52,7 +52,7 @@ fn protected_by_others(group: &Group) -> Bytes {
     }
 }
 
-/// What to take from each so that `missing` bytes become free: in proportion to the overage, no
+/// Bytes to take from each so that `missing` bytes become free: in proportion to the overage, no
 /// more than can be taken. Shape: one amount for each source.
 pub(crate) fn takes(missing: Bytes, sources: &[Source]) -> Vec<Bytes> {
     let nodes: Vec<Node> = sources

@@ -48,7 +48,7 @@ fn config(reserve_mib: u64) -> Config {
     }
 }
 
-/// What a step asks of each group, and the guard's view.
+/// Bytes that a step reclaims from each group, and the guard's view.
 fn asks(snapshot: &Snapshot, config: &Config) -> (BTreeMap<GroupId, Bytes>, Option<Guarded>) {
     let (_, plan) = step(&State::default(), snapshot, config, Duration::ZERO);
     (reclaims(&plan), plan.guard)

@@ -52,7 +52,7 @@ fn leaves<'a>(members: &'a [Member]) -> impl Iterator<Item = &'a Group> {
     members.iter().filter(|m| m.leaf).map(|m| m.group)
 }
 
-/// Whether the kernel could swap out the group's memory.
+/// True if the kernel could swap out the group's memory.
 pub(crate) fn swappable(host: &Host, group: &Group) -> bool {
     let may_swap = group.knobs.swap_max != Some(Limit::Bytes(Bytes::ZERO));
     may_swap && host.swap.is_some_and(|swap| swap > Bytes::ZERO)
@@ -69,8 +69,9 @@ fn protected_non_file(host: &Host, group: &Group, fair: Bytes) -> Option<Bytes> 
     })
 }
 
-/// Whether each group is protected against groups outside its subtree. It is root's, or it lies in a
-/// delegated subtree that root gave a weight, and the tenant did not take over its `memory.high`.
+/// True for each group that is protected against groups outside its subtree. It is root's, or it
+/// lies in a delegated subtree that root gave a weight, and the tenant did not take over its
+/// `memory.high`.
 fn vouched(members: &[Member]) -> Vec<bool> {
     let mut vouched = Vec::with_capacity(members.len());
     for member in members {

@@ -144,11 +144,11 @@ fn owner(
     })
 }
 
-/// How much of `charged` a payer holds for others: at most its page cache, less its mapped page cache. Mapped
-/// pages are not taken from any group, so they need no protection. They are also shared by running a program,
-/// not by owning it: if eight servers run one program, the heaviest would pay for the program with its own
-/// page cache and hold less than the lightest. Which of the charges are mapped is unknown; in practice the
-/// program is. `None` if the payer cannot be protected.
+/// The part of `charged` that a payer holds for others: at most its page cache, less its mapped page cache.
+/// Mapped pages are not taken from any group, so they need no protection. They are also shared by running a
+/// program, not by owning it: if eight servers run one program, the heaviest would pay for the program with
+/// its own page cache and hold less than the lightest. It is unknown which of the charges are mapped; in
+/// practice the program is. `None` if the payer cannot be protected.
 fn most_held(group: &Group, charged: Bytes) -> Option<Bytes> {
     group.knobs.low.filter(|_| !group.knobs.foreign.low)?;
     group.non_file()?;

@@ -85,7 +85,7 @@ fn another_agent_goes_on_without_a_rate_at_first_and_lifts_no_limit_for_that() {
         (state, plan) = step(&state, &snapshot, &config, SECOND);
     }
     apply(&mut snapshot, &plan);
-    // What it counts is more than what the one before did, and says nothing.
+    // The new agent's counters are larger than those of the last agent. The difference is not a rate.
     pass_a_second(&mut snapshot, [900_000_000; 4], 600_000);
     let (_, plan) = step(&state, &snapshot, &config, Duration::ZERO);
     let lifted = |write: &crate::plan::Write| {

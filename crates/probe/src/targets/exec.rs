@@ -27,7 +27,7 @@ const MOST_BYTES: usize = 64 << 10;
 pub struct Config {
     /// Program and arguments.
     pub command: Vec<OsString>,
-    /// Whether the number that it prints counts, instead of its exit code.
+    /// True if the number that the command prints counts, instead of its exit code.
     pub prints: bool,
     /// Time after which it is killed.
     pub timeout: Duration,
@@ -143,7 +143,7 @@ fn child_ended(
             Err(errno) => return Err(errno),
         }
         let ended = !polled[0].revents().is_empty();
-        // What the command printed before it ended is in the pipe by now.
+        // The command's output up to its end is in the pipe by now.
         let closed = match &pipe {
             Some(pipe) => drain(pipe, &mut printed),
             None => false,
@@ -281,7 +281,7 @@ mod tests {
         assert!(exec.measure().unwrap_err().cause.contains("/nonexistent"));
     }
 
-    /// Whether no process is left in the group whose leader wrote its number into the file.
+    /// True if no process is left in the group whose leader wrote its number into the file.
     fn group_is_gone(file: &std::path::Path) -> bool {
         let text = std::fs::read_to_string(file).unwrap();
         let group = Pid::from_raw(text.trim().parse().unwrap()).unwrap();

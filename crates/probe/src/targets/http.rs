@@ -98,7 +98,7 @@ impl HttpClient {
     }
 }
 
-/// Whether a URL is `https://`.
+/// True if a URL is `https://`.
 pub fn is_secure(url: &str) -> bool {
     url.starts_with("https://")
 }

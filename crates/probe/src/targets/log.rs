@@ -17,7 +17,7 @@ use crate::measure::{percentile, Measurement, Rate};
 pub use line::{Field, Unit};
 use tail::Tail;
 
-/// What to read, and how.
+/// The log, and the form of its lines.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The file. It may be renamed and made again, or truncated.

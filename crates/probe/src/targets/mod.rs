@@ -21,7 +21,7 @@ pub trait Target: Send {
     /// Measures now. May block.
     fn measure(&mut self) -> Result<Measurement, Trouble>;
 
-    /// Whether the first measurement is only a base for counters.
+    /// True if the first measurement is only a base for counters.
     fn needs_two(&self) -> bool {
         false
     }

@@ -29,7 +29,7 @@ const ROW_LOCK_WAITS: &str = "Innodb_row_lock_current_waits";
 /// Picoseconds in a second.
 const PICO: f64 = 1e12;
 
-/// How to reach and read a server.
+/// The server's address, the login, and the values to read.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Host name or address; ignored with a socket.
@@ -48,7 +48,7 @@ pub struct Config {
     pub count: String,
     /// Query whose latency counts.
     pub query: Option<String>,
-    /// Whether the latency is needed.
+    /// True if the objective needs the latency.
     pub latency: bool,
     /// Statements that may run at once before more of them wait.
     pub parallel: f64,
@@ -69,7 +69,7 @@ pub struct Mysql {
     work: Rate,
     /// Number of statements and their total time at the last look.
     statements: Option<(f64, f64)>,
-    /// Whether the performance schema is on, once known.
+    /// True if the performance schema is on; `None`: not known yet.
     schema: Option<bool>,
 }
 
@@ -159,7 +159,7 @@ impl Mysql {
         })
     }
 
-    /// Whether the latency is that of a query that reads nothing.
+    /// True if the latency is that of a query that reads nothing.
     fn says_little(&self) -> bool {
         self.config.latency && self.config.query.is_none() && self.schema == Some(false)
     }

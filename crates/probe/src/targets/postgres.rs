@@ -31,7 +31,7 @@ SELECT (SELECT sum(xact_commit) FROM pg_stat_database
        count(*) FILTER (WHERE query = '<insufficient privilege>') > 0
 FROM pg_stat_activity WHERE pid <> pg_backend_pid()";
 
-/// How to reach and read a server.
+/// The server's address, the login, and the values to read.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Host name or address, or the directory of its socket.
@@ -44,11 +44,11 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// Database to connect to.
     pub database: String,
-    /// Whether only the work of that database counts.
+    /// True if only the work of that database counts.
     pub one_database: bool,
     /// Query whose latency counts.
     pub query: Option<String>,
-    /// Whether the latency is needed.
+    /// True if the objective needs the latency.
     pub latency: bool,
     /// Statements that may run at once before more of them wait.
     pub parallel: f64,

@@ -19,7 +19,7 @@ use crate::measure::{Measurement, Rate};
 use crate::secret::Secret;
 use crate::tls::{self, Check, Tls};
 
-/// How to reach a server.
+/// The server's address and login.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Host name or address, or the path of its socket.
@@ -31,7 +31,7 @@ pub struct Config {
     pub password: Option<Secret>,
     /// TLS; never used on a socket.
     pub tls: Option<Tls>,
-    /// Whether clients in blocking commands count as work that waits.
+    /// True if clients in blocking commands count as work that waits.
     pub blocked: bool,
     /// The probe's timeout.
     pub timeout: Duration,

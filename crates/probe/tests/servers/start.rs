@@ -31,7 +31,7 @@ pub(crate) fn port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// Where a program is.
+/// Path of a program, searched for in `PATH` and in the directories of servers.
 pub(crate) fn program(name: &str) -> PathBuf {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut dirs: Vec<PathBuf> = path.split(':').map(PathBuf::from).collect();

@@ -36,7 +36,7 @@ pub(crate) const AGENT: &[Field] = &[
             labels
         }),
     ),
-    plain("mode", "", "How much of the policy is in force."),
+    plain("mode", "", "The part of the policy that is in force."),
     plain("objective", "", "The goal of the feedback."),
     plain("observer", "", "The source of the traffic counts: bpf, proc, or `bpf, reads estimated` while reads are too many to \
          count each."),
@@ -56,7 +56,7 @@ pub(crate) const AGENT: &[Field] = &[
         "",
         Get::Report(|report| Some(report.ticks_total as f64)),
     ),
-    plain("tick_us", "us", "How long the last step took, from observing to submitting the writes.")
+    plain("tick_us", "us", "Duration of the last step, from observing to submitting the writes.")
         .gauge(
             "justitia_agent_tick_seconds",
             "seconds",

@@ -58,7 +58,7 @@ pub(crate) const GROUP: &[Field] = &[
         "",
         "The cgroup ID; a path may be reused, an ID is not.",
     ),
-    plain("groups[].kind", "", "What it is: container, pod, service, vm or group."),
+    plain("groups[].kind", "", "Its kind: container, pod, service, vm or group."),
     plain(
         "groups[].name",
         "",
@@ -163,7 +163,7 @@ pub(crate) const GROUP: &[Field] = &[
     plain(
         "groups[].color_source",
         "",
-        "Whether its application declared the color, or the agent inferred it from stalls and share.",
+        "Source of the color: declared by its application, or inferred by the agent from stalls and share.",
     ),
     extra("Its application declares a color that counts: 1 yes, 0 no.").gauge(
         "justitia_group_color_declared",

@@ -151,7 +151,7 @@ impl GateStatus {
         }
     }
 
-    /// Whether writers wait for their turn.
+    /// True if the gate is closed: writers wait for their turn.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed.word()
     }

@@ -39,7 +39,7 @@ pub struct Use {
     pub quiet_ms: u64,
     /// Milliseconds since a page of it was last made dirty; `None`: never.
     pub written_ms: Option<u64>,
-    /// Whether the kernel reports the dirty pages of each run.
+    /// True if the kernel reports the dirty pages of each run.
     pub dirty_is_known: bool,
 }
 

@@ -53,12 +53,12 @@ impl Replacement {
         all.into_iter().find(|one| one.name() == name)
     }
 
-    /// Whether a page is dropped after its first request.
+    /// True if a page is dropped after its first request.
     pub fn admits_on_second(self) -> bool {
         self == Replacement::Justitia
     }
 
-    /// Whether machines above their watermarks give when memory is short.
+    /// True if machines above their watermarks give when memory is short.
     pub fn evicts(self) -> bool {
         self != Replacement::Default
     }

@@ -81,7 +81,7 @@ pub fn decayed(word: u64, set: Mask) -> u64 {
     word - (set & at_least(word, 2))
 }
 
-/// How often a page of a block was requested.
+/// Number of requests of a page of a block, at most 7.
 pub fn count(block: &Block, page: usize) -> u8 {
     (block[page / PAGES_PER_WORD] >> (4 * (page % PAGES_PER_WORD)) & 7) as u8
 }

@@ -38,7 +38,7 @@ fn get(server: &Server, path: &str) -> String {
     )
 }
 
-/// Whether the server has kept a connection open on which it owes no data.
+/// True if the server has kept a connection open on which it owes no data.
 fn has_its_place(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let read = (&mut &*stream).read(&mut [0]);

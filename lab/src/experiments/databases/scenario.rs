@@ -23,11 +23,11 @@ pub struct Container {
 #[derive(Debug)]
 pub struct Scenario {
     pub name: &'static str,
-    /// What it shows, one line.
+    /// The finding that the scenario is to show, one line.
     pub claim: &'static str,
     /// Method, one paragraph.
     pub method: &'static str,
-    /// What a good result looks like, one paragraph.
+    /// Description of a good result, one paragraph.
     pub expected: &'static str,
     pub containers: &'static [Container],
     /// Name of each phase, and the state of the page cache at its start.

@@ -34,7 +34,7 @@ const COMPARED: [(Observing, Observing); 3] = [
 pub struct Document {
     /// `uname -r` of the guest.
     pub kernel: String,
-    /// How the guest was executed, and facts that it read back.
+    /// The accelerator and clock of the guest, and facts that it read back.
     pub environment: BTreeMap<String, String>,
     /// The comparisons, by load.
     pub comparisons: Vec<Comparison>,

@@ -41,7 +41,7 @@ pub struct Document {
     pub resting_s: f64,
     /// The three above relative to tasks times window: 1, except for what the programs missed.
     pub accounted: Option<f64>,
-    /// Why spinning was not measured.
+    /// Reason why spinning was not measured.
     pub no_spinning: Option<String>,
     /// Records lost because the programs' maps were full.
     pub lost: u64,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::{Doing, Place};
 
-/// Why a task makes no progress.
+/// Reason why a task makes no progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -67,7 +67,7 @@ impl Reason {
         Self::Else,
     ];
 
-    /// Whether the wait takes a CPU.
+    /// True if the wait takes a CPU.
     pub fn is_spinning(self) -> bool {
         matches!(
             self,
@@ -96,7 +96,7 @@ impl Reason {
     }
 }
 
-/// What a task's time was spent on.
+/// The kind of work or wait that a task spent its time on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// On a CPU, spinning included.

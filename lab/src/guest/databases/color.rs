@@ -13,7 +13,7 @@ use crate::protocol::databases::Color;
 /// Fraction of the objective that counts as met: arrivals are random, and a second is short.
 const TOLERANCE: f64 = 0.95;
 
-/// What the clients of a container saw in the last whole second.
+/// Measurements by the clients of a container over the last whole second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seen {
     pub tps: f64,

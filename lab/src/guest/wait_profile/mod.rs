@@ -1,4 +1,4 @@
-//! Where the tasks of the load spend a window of time, measured by BPF programs (`bpf/waits.bpf.c`).
+//! Measures, with BPF programs (`bpf/waits.bpf.c`), where the tasks of the load spend a window of time.
 //!
 //! The programs are attached while the load is quiet and know the window before it begins, so there are no
 //! edge effects. Spinning is skipped if the kernel refuses programs at its slow path; the report then says

@@ -102,7 +102,7 @@ pub(super) fn summary(
     }
     writeln!(
         text,
-        "What happened: PV {}, share error {} among the groups that contended\n",
+        "Measured bandwidth: PV {}, share error {} among the groups that contended\n",
         output::ratio(summary.pv),
         output::percent(summary.share_error)
     );

@@ -85,7 +85,7 @@ impl App {
         self.frozen.is_some()
     }
 
-    /// Whether a filter is being typed.
+    /// True if a filter is being typed.
     pub(crate) fn typing(&self) -> bool {
         self.typing.is_some()
     }

@@ -183,7 +183,7 @@ impl Field {
         text.max(self.head().len())
     }
 
-    /// Whether the column is aligned to the right, as numbers are.
+    /// True if the column is aligned to the right, as numbers are.
     pub(crate) fn right(self) -> bool {
         !matches!(
             self,

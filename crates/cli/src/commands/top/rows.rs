@@ -37,7 +37,7 @@ impl Sort {
     }
 }
 
-/// Whether a path contains the filter, ignoring case.
+/// True if a path contains the filter, ignoring case.
 pub(crate) fn wanted(path: &str, filter: &str) -> bool {
     filter.is_empty() || path.to_lowercase().contains(&filter.to_lowercase())
 }

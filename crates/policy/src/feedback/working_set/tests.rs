@@ -1,4 +1,4 @@
-//! What teaches a working set, what does not, and what makes it forget.
+//! Events that teach a working set, events that do not, and events that make it forget.
 
 use proptest::prelude::*;
 

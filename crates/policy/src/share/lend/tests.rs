@@ -266,7 +266,7 @@ fn groups(concave: bool) -> impl Strategy<Value = Vec<Group>> {
     })
 }
 
-/// Whether the group's curve decides what it gets.
+/// True if the group's curve decides its share.
 fn known(group: &Group, fair: Bytes) -> bool {
     group.worth.as_ref().is_some_and(|curve| curve.tells(fair))
 }

@@ -24,7 +24,7 @@ impl PageCacheHost {
         }
     }
 
-    /// How many of these chunks any group holds.
+    /// Number of these chunks that some group holds.
     pub(crate) fn resident(&self, pages: Range<u64>) -> u64 {
         let held = |page: &u64| self.cells.iter().any(|c| c.resident.contains_key(page));
         pages.filter(held).count() as u64

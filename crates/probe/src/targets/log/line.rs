@@ -21,7 +21,7 @@ pub(super) fn seconds(field: &Field, line: &str, unit: Unit) -> Option<f64> {
     })
 }
 
-/// Whether the status after the quoted request is 500 or more. A line without a status did not fail.
+/// True if the status after the quoted request is 500 or more. A line without a status did not fail.
 pub(super) fn failed(line: &str) -> bool {
     let Some((_, rest)) = line.split_once('"') else {
         return false;

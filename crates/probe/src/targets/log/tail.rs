@@ -27,7 +27,7 @@ struct Open {
 pub(super) struct Tail {
     path: PathBuf,
     open: Option<Open>,
-    /// Whether there was a first look. What was in the file then is old.
+    /// True after the first look. Lines that were in the file then are old.
     begun: bool,
     /// The last line, while it is incomplete.
     partial: Vec<u8>,
