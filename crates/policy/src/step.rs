@@ -130,7 +130,7 @@ pub fn step(
     };
     let memos = members.into_iter();
     let state = State {
-        groups: memos.map(|m| (m.group.id, Box::new(m.memo))).collect(),
+        groups: memos.map(|m| (m.group.id, m.memo)).collect(),
         waited: host.pressure,
         weights_must_hold,
         rebalanced_s,
