@@ -279,9 +279,7 @@ impl Agent {
             problems.extend(self.applier.apply(&plan, &mut self.observer));
         }
         problems.extend(self.applier.gate().apply(&plan.gate, &self.log));
-        self.observer
-            .note_contention(plan.verdicts.iter().any(|verdict| verdict.contending));
-        self.pace.learn(&plan, writes, &self.observer);
+        self.pace.learn(&plan, writes, &mut self.observer);
         for problem in &problems {
             self.log
                 .warn_once(format_args!("{}; {}", problem.cause, problem.remedy));

@@ -504,7 +504,8 @@ impl Observer {
             if !in_turn && !busy && !colors.has_heard(tracked.seen.id) {
                 continue;
             }
-            if in_turn || !tracked.has_looked || tracked.container.is_some() {
+            if in_turn || tracked.sought_at.is_none() || tracked.container.is_some() {
+                tracked.sought_at = Some(self.tick);
                 tracked.find_container(&*self.fs);
             }
             let container = tracked.container.as_ref();

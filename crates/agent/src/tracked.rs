@@ -62,9 +62,9 @@ pub(crate) struct Tracked {
     born: Option<Instant>,
     /// The weight in its runtime's record, and the weight in the record's version before.
     pub(crate) recorded: [Option<Weight>; 2],
-    /// The group that a container of crun sees as its own, and whether it was ever looked for.
+    /// The group that a container of crun sees as its own, and the tick in which it was last looked for.
     pub(crate) container: Option<Group>,
-    pub(crate) has_looked: bool,
+    pub(crate) sought_at: Option<u64>,
     /// It could not be read in this tick.
     pub(crate) failed: bool,
 }
@@ -112,7 +112,7 @@ impl Tracked {
             born: (tick > 1).then(Instant::now),
             recorded: [None; 2],
             container: None,
-            has_looked: false,
+            sought_at: None,
             failed: false,
         });
         tracked.seen.parent = parent;
@@ -125,9 +125,8 @@ impl Tracked {
     /// In a container's systemd scope, crun (1.8) puts the container into a group below the scope (annotation
     /// `run.oci.systemd.subgroup`). The container sees only that group.
     pub(crate) fn find_container(&mut self, fs: &dyn CgroupFs) {
-        self.has_looked = true;
         let there = self.container.as_ref().is_some_and(Group::exists);
-        if !there && self.seen.path.ends_with(".scope") {
+        if !there && self.seen.path.rsplit('.').next() == Some("scope") {
             self.container = fs.open(&format!("{}/container", self.seen.path)).ok();
         }
     }
