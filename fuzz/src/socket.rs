@@ -6,7 +6,7 @@ use justitia_agent::socket::ticks::Line;
 use justitia_agent::socket::{color, reply, reserve, Answer, Board, Request};
 use justitia_policy::config::{Mode, Objective};
 use justitia_policy::snapshot::{
-    CacheCounters, Group, GroupId, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
+    Ages, CacheCounters, Group, GroupId, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
 };
 use justitia_policy::units::{Bytes, Weight};
 use justitia_report::status::{Setup, Tick};
@@ -88,6 +88,7 @@ fn board() -> Board {
         pressure: Pressure::default(),
         knobs: Knobs::default(),
         read_after_s: None,
+        ages: Ages::default(),
         declared: None,
         worth: None,
     };

@@ -282,7 +282,7 @@ impl Agent {
             problems.extend(self.applier.apply(&plan, &mut self.observer));
         }
         problems.extend(self.applier.gate().apply(&plan.gate, &self.log));
-        self.pace.learn(&plan, writes, &self.observer);
+        self.pace.learn(&plan, writes, &mut self.observer);
         self.log_changes(&problems, if writes { &plan.watch } else { &[] });
         let took = began.elapsed();
         self.longest = self.longest.max(took);
@@ -506,9 +506,16 @@ pub(crate) fn listener(settings: &Settings, log: &Log, patience: Duration) -> Op
 /// The knobs of a group before Justitia: the recorded prior values, or the present values of knobs that are
 /// not held.
 fn operator_limits(group: &Group, priors: &Priors) -> OperatorLimits {
-    let before = |knob| {
-        let recorded = priors.get(&(group.id, knob)).copied();
-        recorded.or(group.knobs.get(knob))
+    let (first, last) = (Knob::ALL[0], Knob::ALL[Knob::ALL.len() - 1]);
+    let mut recorded = priors
+        .range((group.id, first)..=(group.id, last))
+        .map(|(&(_, knob), &value)| (knob, value))
+        .peekable();
+    // The knobs come in the order of the map.
+    let mut before = |knob| {
+        while recorded.next_if(|(at, _)| *at < knob).is_some() {}
+        let found = recorded.next_if(|(at, _)| *at == knob);
+        found.map(|(_, value)| value).or(group.knobs.get(knob))
     };
     let mut operator = OperatorLimits::default();
     for knob in Knob::of_groups() {

@@ -90,6 +90,11 @@ impl Colors {
         });
     }
 
+    /// Whether a color was ever declared for a group.
+    pub(crate) fn has_heard(&self, id: GroupId) -> bool {
+        self.groups.contains_key(&id)
+    }
+
     /// Reads a group's attribute and returns what is declared for the group now. If the group has no
     /// attribute, that of its `container` below counts.
     pub(crate) fn look(

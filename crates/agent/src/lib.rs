@@ -27,6 +27,7 @@ mod pages;
 mod record;
 pub mod reserve;
 pub mod restore;
+mod rhythm;
 pub mod run;
 pub mod socket;
 mod source;

@@ -2,11 +2,11 @@
 //!
 //! Reading one group in full takes some ten system calls, and a host may have a thousand groups of which most
 //! do nothing. So a group that showed no activity for a few ticks is only probed (two short reads) and read
-//! in full every 8th tick, each group at its own turn, or at once when the probe differs. A group that stays
-//! quiet for minutes is read less often still (`tracked.rs`). In between its last values stand. Knobs change
-//! seldom, and we know what we write: they are read every [`KNOBS_EVERY`]th tick, and once more by
-//! [`crate::apply`] before each write. Looking for new groups costs a walk through the tree, which is done
-//! only as often as it costs less than 0.2 % of the time.
+//! in full every 8th tick, each group at its own turn, or at once when the probe differs. `rhythm.rs` has
+//! these rules, and says which values of a busy group stand. Knobs change seldom, and we know what we write:
+//! they are read every [`KNOBS_EVERY`]th tick, and once more by [`crate::apply`] before each write. Looking
+//! for new groups costs a walk through the tree, which is done only as often as it costs less than 0.2 % of
+//! the time.
 //!
 //! Invariants: a leaf that cannot be read is left out of the tick, with the reason; an inner group
 //! stays, with unknowns, because its weight divides its children; unknown is `None`.
@@ -27,6 +27,7 @@ use crate::colors::{Colors, Spoken, TIME_TO_LIVE};
 use crate::config::{DiskSettings, GLOB_REMEDY};
 use crate::disks::Disks;
 use crate::error::{Error, Result};
+use crate::rhythm::STANDS;
 use crate::status::{Names, NamesOf, Problem};
 use crate::tracked::Tracked;
 pub use crate::tracked::{Change, Observation};
@@ -60,6 +61,8 @@ pub struct Observer {
     samples: Vec<Sample>,
     /// The host has swap.
     swap: bool,
+    /// No group contended in the last step.
+    calm: bool,
 }
 
 fn names(found: &Discovered) -> Names {
@@ -98,6 +101,7 @@ impl Observer {
             anew: true,
             samples: Vec::new(),
             swap: false,
+            calm: false,
         })
     }
 
@@ -203,6 +207,11 @@ impl Observer {
             .count()
     }
 
+    /// Notes whether some group contended in the step that was made of the last look.
+    pub(crate) fn note_contention(&mut self, contended: bool) {
+        self.calm = !contended;
+    }
+
     /// Notes that a knob of a group or disk holds this value now.
     pub fn know(&mut self, id: GroupId, knob: Knob, value: Value) {
         if let Some(&at) = self.index.get(&id) {
@@ -293,18 +302,19 @@ impl Observer {
                 cause: trouble.cause,
                 remedy: trouble.remedy.to_owned(),
             }));
+        let now = Instant::now();
         let mut fully_read = vec![false; self.tracked.len()];
         for (at, full) in fully_read.iter_mut().enumerate() {
-            *full = self.read(at, &mut observation);
+            *full = self.read(at, now, &mut observation);
             let tracked = &mut self.tracked[at];
             if *full {
-                tracked.note_read(self.tick, Instant::now());
+                tracked.note_read(self.tick, now);
             } else {
                 tracked.seen.read_after_s = None;
             }
         }
         self.sample_traffic(&fully_read);
-        self.look_at_colors();
+        self.look_at_colors(&fully_read, now);
         observation.snapshot.shared = self.traffic.shared();
         self.disks.observe(&self.fs, &mut observation);
         observation.snapshot.outside = self.root.as_ref().map(|root| Outside {
@@ -314,12 +324,13 @@ impl Observer {
         });
         observation.snapshot.host = self.fs.read_host();
         self.swap = observation.snapshot.host.swap > Some(Bytes::ZERO);
-        observation.snapshot.groups = self
+        let readable = self
             .tracked
             .iter()
-            .filter(|tracked| tracked.inner || !tracked.failed)
-            .map(|tracked| tracked.seen.clone())
-            .collect();
+            .filter(|tracked| tracked.inner || !tracked.failed);
+        let groups = &mut observation.snapshot.groups;
+        groups.reserve_exact(self.tracked.len());
+        groups.extend(readable.map(|tracked| tracked.seen.clone()));
         observation
     }
 
@@ -437,7 +448,7 @@ impl Observer {
     }
 
     /// Reads a group, or probes it if it is quiet. Returns whether it was read in full.
-    fn read(&mut self, at: usize, observation: &mut Observation) -> bool {
+    fn read(&mut self, at: usize, now: Instant, observation: &mut Observation) -> bool {
         let turn = self.tick.wrapping_add(at as u64);
         let tracked = &mut self.tracked[at];
         let rhythm = tracked.rhythm(self.tick);
@@ -448,13 +459,15 @@ impl Observer {
             }
         }
         let knobs = tracked.wants_knobs(turn % KNOBS_EVERY == 0);
+        let managed = tracked.seen.weight.is_some();
         let want = Want {
             memory: true,
-            pressure: tracked.seen.weight.is_some(),
+            pressure: managed,
+            cpu: managed,
             knobs,
             swap: self.swap,
         };
-        match tracked.group.gauges(want, &mut self.buffer) {
+        match tracked.read(want, self.calm, (self.tick, now), &mut self.buffer) {
             Ok(gauges) => {
                 tracked.take_in(&gauges, knobs, self.tick, &mut self.buffer);
                 if knobs {
@@ -479,16 +492,22 @@ impl Observer {
     }
 
     /// Reads the declarations of managed groups, quiet ones too, because a declaration goes stale.
-    fn look_at_colors(&mut self) {
-        let now = Instant::now();
+    fn look_at_colors(&mut self, fully_read: &[bool], now: Instant) {
         let (colors, buffer) = (&mut self.colors, &mut self.buffer);
-        for tracked in &mut self.tracked {
+        for (at, (tracked, &busy)) in self.tracked.iter_mut().zip(fully_read).enumerate() {
             let managed = tracked.seen.weight.is_some();
             if !managed {
                 tracked.seen.declared = None;
                 continue;
             }
-            tracked.find_container(&*self.fs);
+            let in_turn = self.tick.wrapping_add(at as u64) % STANDS == 0;
+            if !in_turn && !busy && !colors.has_heard(tracked.seen.id) {
+                continue;
+            }
+            if in_turn || tracked.sought_at.is_none() || tracked.container.is_some() {
+                tracked.sought_at = Some(self.tick);
+                tracked.find_container(&*self.fs);
+            }
             let container = tracked.container.as_ref();
             tracked.seen.declared = colors.look(&tracked.group, container, buffer, now);
         }

@@ -126,8 +126,9 @@ impl Pace {
     }
 
     /// Takes in a step's plan. `applied` says whether it was also written.
-    pub fn learn(&mut self, plan: &Plan, applied: bool, observer: &Observer) {
+    pub fn learn(&mut self, plan: &Plan, applied: bool, observer: &mut Observer) {
         self.contended = plan.verdicts.iter().any(|verdict| verdict.contending);
+        observer.note_contention(self.contended);
         if !applied {
             return;
         }

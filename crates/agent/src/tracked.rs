@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use justitia_cgroup::{Activity, Buffer, CgroupFs, Gauges, Group};
-use justitia_policy::snapshot::{self, GroupId, Knobs, Snapshot, Traffic, WeightSource};
+use justitia_cgroup::{Activity, Buffer, CgroupFs, Error, Gauges, Group, Want};
+use justitia_policy::snapshot::{self, Ages, GroupId, Knobs, Snapshot, Traffic, WeightSource};
 use justitia_policy::units::{Bytes, Weight};
 
+use crate::rhythm::{self, Rhythm, SELDOM, STANDS};
 use crate::status::Problem;
 
 /// Changes among the groups.
@@ -32,45 +33,6 @@ pub struct Observation {
     pub change: Change,
 }
 
-/// Intervals at which a group is probed and read in full, in ticks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rhythm {
-    /// Quiet for at least this many ticks.
-    after: u64,
-    /// The two short reads that tell whether it is active.
-    pub(crate) probe: u64,
-    /// Everything.
-    pub(crate) full: u64,
-}
-
-/// The longer a group was quiet, the less often it is read.
-const RHYTHMS: [Rhythm; 4] = [
-    Rhythm {
-        after: 128,
-        probe: 4,
-        full: 32,
-    },
-    Rhythm {
-        after: 32,
-        probe: 2,
-        full: 16,
-    },
-    Rhythm {
-        after: 4,
-        probe: 1,
-        full: 8,
-    },
-    Rhythm {
-        after: 0,
-        probe: 1,
-        full: 1,
-    },
-];
-
-/// A group with at least this many ticks between full reads does not hold its files open in between:
-/// descriptors are few, and busy groups need theirs in each tick.
-const SELDOM: u64 = 16;
-
 /// Time that a runtime may take to set up a container: it makes the cgroup first, writes its knobs then, and
 /// starts the container last.
 const SETS_UP: Duration = Duration::from_secs(10);
@@ -91,14 +53,18 @@ pub(crate) struct Tracked {
     knows_knobs: bool,
     /// The tick and the time of the last full read.
     read_at: Option<(u64, Instant)>,
+    /// The same for memory and for `cpu.pressure`, which may stand longer.
+    memory_at: Option<(u64, Instant)>,
+    cpu_at: Option<(u64, Instant)>,
     /// Has watched groups below it.
     pub(crate) inner: bool,
     /// Time at which it was first seen; `None` for groups of the first tick.
     born: Option<Instant>,
     /// The weight in its runtime's record, and the weight in the record's version before.
     pub(crate) recorded: [Option<Weight>; 2],
-    /// The group that a container of crun sees as its own.
+    /// The group that a container of crun sees as its own, and the tick in which it was last looked for.
     pub(crate) container: Option<Group>,
+    pub(crate) sought_at: Option<u64>,
     /// It could not be read in this tick.
     pub(crate) failed: bool,
 }
@@ -131,6 +97,7 @@ impl Tracked {
                 knobs: Knobs::default(),
                 cache: snapshot::CacheCounters::default(),
                 read_after_s: None,
+                ages: Ages::default(),
                 declared: None,
                 worth: None,
             },
@@ -139,10 +106,13 @@ impl Tracked {
             active_at: tick,
             knows_knobs: false,
             read_at: None,
+            memory_at: None,
+            cpu_at: None,
             inner: false,
             born: (tick > 1).then(Instant::now),
             recorded: [None; 2],
             container: None,
+            sought_at: None,
             failed: false,
         });
         tracked.seen.parent = parent;
@@ -168,9 +138,61 @@ impl Tracked {
 
     /// Intervals at which it is probed and read at this tick.
     pub(crate) fn rhythm(&self, tick: u64) -> Rhythm {
-        let quiet_for = tick.saturating_sub(self.active_at);
-        let fits = RHYTHMS.iter().find(|rhythm| quiet_for >= rhythm.after);
-        *fits.unwrap_or(&RHYTHMS[RHYTHMS.len() - 1])
+        rhythm::rhythm(tick.saturating_sub(self.active_at))
+    }
+
+    /// Whether it stays busy in the next tick, if nothing happens.
+    fn is_busy(&self, tick: u64) -> bool {
+        self.rhythm(tick).full == 1 && self.rhythm(tick + 1).full == 1
+    }
+
+    /// Whether a value that was read at this time may stand in this tick.
+    fn may_stand(&self, read: Option<(u64, Instant)>, tick: u64) -> bool {
+        let in_turn = self.read_at.is_some_and(|(before, _)| before + 1 == tick);
+        let old = read.is_none_or(|(before, _)| before + STANDS <= tick);
+        in_turn && !old && self.is_busy(tick)
+    }
+
+    /// Reads it, but not what stands from an earlier tick. `calm`: no group contended in the last step.
+    pub(crate) fn read(
+        &mut self,
+        want: Want,
+        calm: bool,
+        (tick, now): (u64, Instant),
+        buffer: &mut Buffer,
+    ) -> Result<Gauges, Error> {
+        let cpu_stands = calm && self.may_stand(self.cpu_at, tick);
+        let rest = Want {
+            memory: false,
+            cpu: want.cpu && !cpu_stands,
+            ..want
+        };
+        let mut gauges = self.group.gauges(rest, buffer)?;
+        if cpu_stands {
+            gauges.pressure.cpu_some_us = self.seen.pressure.cpu_some_us;
+        } else {
+            self.cpu_at = Some((tick, now));
+        }
+        let seen = &self.seen;
+        let knobs = if want.knobs {
+            &gauges.knobs
+        } else {
+            &seen.knobs
+        };
+        let may_stand = want.pressure
+            && self.may_stand(self.memory_at, tick)
+            && rhythm::memory_may_stand(&seen.pressure, &gauges.pressure, knobs.high);
+        if may_stand && rhythm::is_near(seen.memory.current, self.group.current(buffer)?) {
+            gauges.memory = seen.memory;
+        } else {
+            let memory = Want {
+                swap: want.swap,
+                ..Want::MEMORY
+            };
+            gauges.memory = self.group.gauges(memory, buffer)?.memory;
+            self.memory_at = Some((tick, now));
+        }
+        Ok(gauges)
     }
 
     /// True if the probe of a quiet group differs from the last one.
@@ -203,6 +225,14 @@ impl Tracked {
 
     /// Notes a full read in this tick, and the time that the new counts cover.
     pub(crate) fn note_read(&mut self, tick: u64, now: Instant) {
+        let age = |read: Option<(u64, Instant)>| {
+            let (_, at) = read.filter(|&(before, _)| before < tick)?;
+            Some(now.saturating_duration_since(at).as_secs_f64())
+        };
+        self.seen.ages = Ages {
+            memory_s: age(self.memory_at),
+            cpu_s: age(self.cpu_at),
+        };
         let before = self.read_at.replace((tick, now));
         self.seen.read_after_s = before
             .filter(|&(before, _)| before + 1 < tick)
@@ -258,6 +288,7 @@ impl Tracked {
     pub(crate) fn forget_values(&mut self, tick: u64) {
         self.failed = true;
         self.read_at = None;
+        self.seen.ages = Ages::default();
         self.active_at = tick;
         self.knows_knobs = false;
         let foreign = self.seen.knobs.foreign;
@@ -282,16 +313,10 @@ fn differs(before: Option<u64>, now: Option<u64>, tolerance: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use justitia_policy::units::Limit;
+    use proptest::prelude::*;
 
-    #[test]
-    fn rhythms_are_whole_turns_and_the_quietest_is_seen_within_four_ticks() {
-        for rhythm in RHYTHMS {
-            assert_eq!(rhythm.full % rhythm.probe, 0, "{rhythm:?}");
-            assert!(rhythm.probe <= 4, "{rhythm:?}");
-        }
-        assert_eq!(RHYTHMS[RHYTHMS.len() - 1].after, 0);
-    }
+    use super::*;
 
     #[test]
     fn a_scope_has_a_container_below_it_and_finds_the_next_when_it_is_gone() {
@@ -311,6 +336,103 @@ mod tests {
                 fake.rmdir(&below);
             }
         }
+    }
+
+    /// What happens to a busy group in one tick.
+    #[derive(Debug, Clone)]
+    struct Event {
+        /// Page cache afterwards, KiB, and the part of it that other memory takes the place of.
+        file: u64,
+        anon: u64,
+        stalls: bool,
+        limited: bool,
+        calm: bool,
+    }
+
+    fn events() -> impl Strategy<Value = Vec<Event>> {
+        let kib = || prop_oneof![4 => 0..400_u64, 1 => 0..4000_u64];
+        let rare = || prop::bool::weighted(0.15);
+        let event = (kib(), kib(), rare(), rare(), prop::bool::weighted(0.8));
+        let event = event.prop_map(|(file, anon, stalls, limited, calm)| Event {
+            file,
+            anon: anon.min(file),
+            stalls,
+            limited,
+            calm,
+        });
+        prop::collection::vec(event, 1..40)
+    }
+
+    proptest! {
+        /// The rules of `rhythm.rs`, against a full read in each tick.
+        #[test]
+        fn what_stands_is_what_a_full_read_gave_less_than_four_ticks_ago(events in events()) {
+            let fake = justitia_cgroup::FakeFs::new();
+            fake.mkdir("/a");
+            let group = CgroupFs::open(&*fake, "/a").unwrap();
+            let weight = Some((Weight::DEFAULT, WeightSource::Default));
+            let mut tracked = Tracked::renew(None, group.clone(), "/a", None, weight, 0);
+            let (began, mut buffer) = (Instant::now(), Buffer::new());
+            let mut full: Vec<Gauges> = Vec::new();
+            for (tick, event) in (0..).zip(&events) {
+                fake.update("/a", |group| {
+                    group.file = Bytes((event.file - event.anon) << 10);
+                    group.anon = Bytes(event.anon << 10);
+                    group.refault_pages += event.file;
+                    group.memory_some_us += 5000 * u64::from(event.stalls);
+                    group.io_some_us += 5000;
+                    group.cpu_some_us += 5000;
+                    group.high = if event.limited { Limit::Bytes(Bytes::mib(9)) } else { Limit::Max };
+                });
+                let now = began + Duration::from_secs(tick);
+                full.push(group.gauges(Want::ALL, &mut buffer).unwrap());
+                let gauges = tracked.read(Want::ALL, event.calm, (tick, now), &mut buffer).unwrap();
+                tracked.take_in(&gauges, true, tick, &mut buffer);
+                tracked.note_read(tick, now);
+
+                let (seen, now) = (&tracked.seen, &full[tick as usize]);
+                let then = |age_s: Option<f64>| &full[tick as usize - age_s.unwrap_or(0.0) as usize];
+                let memory = then(seen.ages.memory_s);
+                prop_assert_eq!(seen.memory, memory.memory);
+                prop_assert!(rhythm::is_near(seen.memory.current, now.memory.current));
+                prop_assert_eq!(memory.pressure.memory_some_us, now.pressure.memory_some_us);
+                let cpu = then(seen.ages.cpu_s).pressure.cpu_some_us;
+                prop_assert_eq!(seen.pressure, snapshot::Pressure { cpu_some_us: cpu, ..now.pressure });
+                prop_assert!(event.calm || seen.ages.cpu_s.is_none());
+                prop_assert!(!event.limited || seen.ages.memory_s.is_none());
+                for age_s in [seen.ages.memory_s, seen.ages.cpu_s].into_iter().flatten() {
+                    prop_assert!(age_s < STANDS as f64);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_busy_group_that_nothing_happens_to_is_read_in_full_once_in_four_ticks() {
+        let fake = justitia_cgroup::FakeFs::new();
+        fake.mkdir("/a");
+        let group = CgroupFs::open(&*fake, "/a").unwrap();
+        let weight = Some((Weight::DEFAULT, WeightSource::Default));
+        let mut tracked = Tracked::renew(None, group, "/a", None, weight, 0);
+        let (began, mut buffer) = (Instant::now(), Buffer::new());
+        let mut stats = Vec::new();
+        for tick in 0..9 {
+            let now = began + Duration::from_secs(tick);
+            tracked.active_at = tick;
+            let gauges = tracked
+                .read(Want::ALL, true, (tick, now), &mut buffer)
+                .unwrap();
+            tracked.take_in(&gauges, true, tick, &mut buffer);
+            tracked.note_read(tick, now);
+            let reads = fake.reads("/a");
+            stats.push((
+                reads["memory.stat"],
+                reads["cpu.pressure"],
+                reads["io.pressure"],
+            ));
+        }
+        assert_eq!(stats[3], (1, 1, 4));
+        assert_eq!(stats[8], (3, 3, 9));
     }
 
     #[test]

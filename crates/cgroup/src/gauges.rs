@@ -16,8 +16,10 @@ use crate::{parse, Buffer, Error, File, Group};
 pub struct Want {
     /// `memory.current` and `memory.stat`.
     pub memory: bool,
-    /// `memory.pressure`, `io.pressure` and `cpu.pressure`.
+    /// `memory.pressure` and `io.pressure`.
     pub pressure: bool,
+    /// `cpu.pressure`.
+    pub cpu: bool,
     /// `memory.low`, `memory.high`, `memory.max`, `io.weight`, `io.bfq.weight`.
     pub knobs: bool,
     /// With `memory` also `memory.swap.current`, with `knobs` also `memory.swap.max`. A host without swap
@@ -30,6 +32,7 @@ impl Want {
     pub const ALL: Want = Want {
         memory: true,
         pressure: true,
+        cpu: true,
         knobs: true,
         swap: true,
     };
@@ -37,6 +40,7 @@ impl Want {
     pub const MEMORY: Want = Want {
         memory: true,
         pressure: false,
+        cpu: false,
         knobs: false,
         swap: false,
     };
@@ -44,6 +48,7 @@ impl Want {
     pub const PRESSURE: Want = Want {
         memory: false,
         pressure: true,
+        cpu: true,
         knobs: false,
         swap: false,
     };
@@ -51,6 +56,7 @@ impl Want {
     pub const KNOBS: Want = Want {
         memory: false,
         pressure: false,
+        cpu: false,
         knobs: true,
         swap: false,
     };
@@ -67,9 +73,8 @@ pub struct Gauges {
     pub knobs: Knobs,
 }
 
-/// Change of a group's memory, in bytes, from which [`Activity::same_as`] calls it active. The kernel charges
-/// in batches of 64 pages per CPU, so a smaller change means nothing.
-const NOISE: u64 = 1 << 20;
+/// A smaller change of a group's memory means nothing: the kernel charges in batches of 64 pages per CPU.
+pub const NOISE: Bytes = Bytes::mib(1);
 
 /// Just enough to see that a group did something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -87,7 +92,7 @@ impl Activity {
         let (Some(now), Some(then)) = (self.current, other.current) else {
             return false;
         };
-        now.0.abs_diff(then.0) < NOISE && self.io_some_us == other.io_some_us
+        now.0.abs_diff(then.0) < NOISE.0 && self.io_some_us == other.io_some_us
     }
 }
 
@@ -105,6 +110,11 @@ impl Group {
         if want.pressure {
             gauges.pressure = self.pressure(buffer)?;
         }
+        if want.cpu {
+            gauges.pressure.cpu_some_us = self.parsed(File::CpuPressure, buffer, |text| {
+                parse::psi::totals(text).some_us
+            })?;
+        }
         if want.knobs {
             gauges.knobs = self.knobs(buffer)?;
             if want.swap {
@@ -115,12 +125,16 @@ impl Group {
         Ok(gauges)
     }
 
+    /// Its memory of any kind, `memory.current`; `None`: not known.
+    pub fn current(&self, buffer: &mut Buffer) -> Result<Option<Bytes>, Error> {
+        let current = self.parsed(File::MemoryCurrent, buffer, parse::single)?;
+        Ok(current.map(Bytes))
+    }
+
     /// Reads just enough to see whether the group did something since the last time.
     pub fn activity(&self, buffer: &mut Buffer) -> Result<Activity, Error> {
         Ok(Activity {
-            current: self
-                .parsed(File::MemoryCurrent, buffer, parse::single)?
-                .map(Bytes),
+            current: self.current(buffer)?,
             io_some_us: self.parsed(File::IoPressure, buffer, |text| {
                 parse::psi::totals(text).some_us
             })?,
@@ -132,9 +146,7 @@ impl Group {
         if self.read_if_there(File::MemoryStat, buffer)? {
             memory = parse::memory::stat(buffer.bytes()).memory();
         }
-        memory.current = self
-            .parsed(File::MemoryCurrent, buffer, parse::single)?
-            .map(Bytes);
+        memory.current = self.current(buffer)?;
         Ok(memory)
     }
 
@@ -149,9 +161,6 @@ impl Group {
             let totals = parse::psi::totals(buffer.bytes());
             pressure.io_some_us = totals.some_us;
             pressure.io_full_us = totals.full_us;
-        }
-        if self.read_if_there(File::CpuPressure, buffer)? {
-            pressure.cpu_some_us = parse::psi::totals(buffer.bytes()).some_us;
         }
         Ok(pressure)
     }

@@ -32,7 +32,7 @@ pub use fs::{
     disk_name, CgroupFs, Child, Device, Directory, Fs, Owner, Process, PsiTrigger, Quirks,
     Resource, Watch, WatchKind,
 };
-pub use gauges::{Activity, Gauges, Want};
+pub use gauges::{Activity, Gauges, Want, NOISE};
 pub use group::{xattr, Attribute, Group, Written};
 pub use parse::files::FdInfo;
 pub use parse::memory::MemoryEvents;

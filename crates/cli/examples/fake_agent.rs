@@ -18,7 +18,8 @@ use justitia_agent::socket::{Board, Server};
 use justitia_policy::config::Config;
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{
-    CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
+    Ages, CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic,
+    WeightSource,
 };
 use justitia_policy::units::{Bytes, Limit, Weight};
 use justitia_policy::{step, State};
@@ -131,6 +132,7 @@ fn pods() -> Group {
         knobs: Knobs::default(),
         cache: CacheCounters::default(),
         read_after_s: None,
+        ages: Ages::default(),
         worth: None,
         declared: None,
     }

@@ -35,12 +35,14 @@ const MOST_BELOW: usize = 1000;
 /// Counts from `/proc/PID/io` and `io.stat`.
 pub struct ProcIo {
     fs: Fs,
-    accounts: HashMap<GroupId, Account>,
     processes: HashMap<u32, Tracked>,
     debts: Debts,
     stacks: Stacks,
-    /// The groups of the last sample, in its order.
+    /// The groups of the last sample, in its order, and their accounts.
     listed: Vec<GroupId>,
+    accounts: Vec<Account>,
+    /// The index of each of them.
+    places: HashMap<GroupId, usize>,
     /// For each of them, the index of its nearest ancestor among them.
     above: Vec<Option<usize>>,
     /// Processes found in this sample.
@@ -85,11 +87,12 @@ impl ProcIo {
     pub fn new(fs: Fs) -> ProcIo {
         ProcIo {
             fs,
-            accounts: HashMap::new(),
             processes: HashMap::new(),
             debts: Debts::default(),
             stacks: Stacks::default(),
             listed: Vec::new(),
+            accounts: Vec::new(),
+            places: HashMap::new(),
             above: Vec::new(),
             found: Vec::new(),
             ended: HashSet::new(),
@@ -103,11 +106,18 @@ impl ProcIo {
         if is_list_of(&self.listed, groups) {
             return;
         }
-        self.listed = groups.iter().map(|watched| watched.group.id()).collect();
-        let ids: HashSet<GroupId> = self.listed.iter().copied().collect();
-        self.accounts.retain(|id, _| ids.contains(id));
+        let accounts = self.listed.drain(..).zip(self.accounts.drain(..));
+        let mut accounts: HashMap<GroupId, Account> = accounts.collect();
+        self.places.clear();
+        for (index, watched) in groups.iter().enumerate() {
+            let id = watched.group.id();
+            self.listed.push(id);
+            self.accounts.push(accounts.remove(&id).unwrap_or_default());
+            self.places.insert(id, index);
+        }
+        let places = &self.places;
         self.processes
-            .retain(|_, tracked| ids.contains(&tracked.group));
+            .retain(|_, tracked| places.contains_key(&tracked.group));
         let by_path: HashMap<&str, usize> = groups
             .iter()
             .enumerate()
@@ -130,7 +140,7 @@ impl ProcIo {
 
     /// Finds the processes of a group's subtree, without the subtrees of other listed groups. Returns false
     /// if it cannot, or if the group has more than `MOST_BELOW` cgroups below it.
-    fn find(&mut self, group: &Group, listed: &HashSet<GroupId>) -> bool {
+    fn find(&mut self, group: &Group) -> bool {
         let id = group.id();
         let mut pids = Vec::new();
         if group.pids(&mut self.buffer, &mut pids).is_err() {
@@ -149,7 +159,7 @@ impl ProcIo {
             }
             left -= below.len();
             for child in below.drain(..) {
-                if listed.contains(&child.id) {
+                if self.places.contains_key(&child.id) {
                     continue;
                 }
                 let path = format!("{path}/{}", child.name);
@@ -198,7 +208,8 @@ impl ProcIo {
         });
         match opened {
             Ok((process, io, parent)) => {
-                let since = self.accounts.get(&group).and_then(|a| a.looked_at);
+                let account = self.places.get(&group).map(|&at| &self.accounts[at]);
+                let since = account.and_then(|account| account.looked_at);
                 let is_new = since.is_some_and(|since| process.started() + TICK >= since);
                 let delta = if is_new { io } else { ProcessIo::default() };
                 let tracked = Tracked {
@@ -222,8 +233,11 @@ impl ProcIo {
     fn look_after_the_missing(&mut self) {
         let mut ended = Vec::new();
         for (&pid, tracked) in &mut self.processes {
-            let looked = self.accounts.get(&tracked.group);
-            if tracked.sample == self.sample || looked.is_none_or(|a| a.sample != self.sample) {
+            if tracked.sample == self.sample {
+                continue;
+            }
+            let looked = self.places.get(&tracked.group);
+            if looked.is_none_or(|&at| self.accounts[at].sample != self.sample) {
                 continue;
             }
             match tracked.process.io(&mut self.buffer) {
@@ -270,8 +284,8 @@ impl ProcIo {
     }
 
     fn unreadable(&mut self, group: GroupId) {
-        if let Some(account) = self.accounts.get_mut(&group) {
-            account.unreadable = true;
+        if let Some(&at) = self.places.get(&group) {
+            self.accounts[at].unreadable = true;
         }
     }
 
@@ -293,7 +307,8 @@ impl ProcIo {
             let Some(delta) = tracked.delta.take() else {
                 continue;
             };
-            if let Some(account) = self.accounts.get_mut(&tracked.group) {
+            if let Some(&at) = self.places.get(&tracked.group) {
+                let account = &mut self.accounts[at];
                 account.read = account.read.saturating_add(delta.rchar);
                 account.written = account.written.saturating_add(delta.wchar);
             }
@@ -304,10 +319,8 @@ impl ProcIo {
     /// listed groups below it are subtracted.
     fn book_missed(&mut self, groups: &[Watched<'_>]) {
         let mut deltas = vec![None; groups.len()];
-        for (watched, delta) in groups.iter().zip(&mut deltas) {
-            let Some(account) = self.accounts.get_mut(&watched.group.id()) else {
-                continue;
-            };
+        let accounts = self.accounts.iter_mut();
+        for ((watched, account), delta) in groups.iter().zip(accounts).zip(&mut deltas) {
             if watched.active {
                 *delta = account
                     .devices
@@ -321,12 +334,10 @@ impl ProcIo {
                 own[*above] = own[*above].map(|sum: u64| sum.saturating_sub(inner));
             }
         }
-        for (watched, own) in groups.iter().zip(own) {
-            if let Some(account) = self.accounts.get_mut(&watched.group.id()) {
-                if watched.active {
-                    account.missed_known = own.is_some();
-                    account.missed = account.missed.saturating_add(own.unwrap_or(0));
-                }
+        for ((watched, account), own) in groups.iter().zip(&mut self.accounts).zip(own) {
+            if watched.active {
+                account.missed_known = own.is_some();
+                account.missed = account.missed.saturating_add(own.unwrap_or(0));
             }
         }
     }
@@ -336,15 +347,14 @@ impl TrafficSource for ProcIo {
     fn sample(&mut self, groups: &[Watched<'_>], out: &mut Vec<Sample>) {
         self.sample += 1;
         self.list(groups);
-        let listed: HashSet<GroupId> = self.listed.iter().copied().collect();
         let now = self.fs.now_boottime();
         self.found.clear();
-        for watched in groups {
-            let account = self.accounts.entry(watched.group.id()).or_default();
+        for (at, watched) in groups.iter().enumerate() {
             if watched.active {
+                let account = &mut self.accounts[at];
                 account.unreadable = false;
                 account.sample = self.sample;
-                if !self.find(watched.group, &listed) {
+                if !self.find(watched.group) {
                     self.unreadable(watched.group.id());
                 }
             }
@@ -362,8 +372,7 @@ impl TrafficSource for ProcIo {
         self.book();
         self.book_missed(groups);
         out.clear();
-        for watched in groups {
-            let account = self.accounts.entry(watched.group.id()).or_default();
+        for (watched, account) in groups.iter().zip(&mut self.accounts) {
             if watched.active {
                 account.looked_at = Some(now);
             }

@@ -136,7 +136,8 @@ pub(crate) struct Member<'a> {
     pub leaf: bool,
     /// Its own weight; `None`: an inner group that counts with the sum of its children's weights.
     pub weight: Option<Weight>,
-    pub memo: Memo,
+    /// Boxed because it is large, and moves on to the next state.
+    pub memo: Box<Memo>,
     pub decision: Decision,
 }
 
@@ -155,7 +156,7 @@ impl<'a> Member<'a> {
                 parent,
                 leaf: group.weight.is_some(),
                 weight: group.weight,
-                memo: memo(group),
+                memo: Box::new(memo(group)),
                 decision: Decision {
                     gain: 1.0,
                     ..Decision::default()

@@ -1,11 +1,12 @@
 //! From cumulative counters to rates over the last period.
 //!
 //! A counter that is missing, or that went backwards (the group was re-created, a source was
-//! exchanged), gives no rate for that period: unknown is never zero.
+//! exchanged), gives no rate for that period: unknown is never zero. The rate of a counter that stands from an
+//! earlier read stands, too; the next read covers the whole time since then.
 
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::{CacheCounters, Group, Pressure, Traffic};
+use crate::snapshot::{Ages, CacheCounters, Group, Pressure, Traffic};
 
 /// Rates of one group over the last period.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -55,12 +56,26 @@ pub struct CacheRates {
 }
 
 impl Rates {
+    /// The rates of a period of `elapsed_s`, from these rates of the one before.
+    pub(crate) fn after(&self, then: &Counters, now: &Counters, elapsed_s: f64) -> Rates {
+        let mut rates = Rates::between(then, now, elapsed_s);
+        if now.ages.memory_s.is_some() {
+            rates.cache.refault_pages_per_s = self.cache.refault_pages_per_s;
+        }
+        if now.ages.cpu_s.is_some() {
+            rates.cpu_stalled = self.cpu_stalled;
+        }
+        rates
+    }
+
     /// From the counters then and now; no rates unless `elapsed_s` is positive.
     pub fn between(then: &Counters, now: &Counters, elapsed_s: f64) -> Rates {
-        let per_s = |then: Option<u64>, now: Option<u64>| {
+        let per_s_since = |age_s: Option<f64>, then: Option<u64>, now: Option<u64>| {
             let delta = now?.checked_sub(then?)?;
-            (elapsed_s > 0.0).then(|| delta as f64 / elapsed_s)
+            let since_s = elapsed_s + age_s.unwrap_or(0.0);
+            (elapsed_s > 0.0).then(|| delta as f64 / since_s)
         };
+        let per_s = |then, now| per_s_since(None, then, now);
         let (t0, t1) = (&then.traffic, &now.traffic);
         let (p0, p1) = (&then.pressure, &now.pressure);
         let stalls = [
@@ -73,8 +88,15 @@ impl Rates {
             written_per_s: per_s(t0.write_bytes, t1.write_bytes),
             missed_per_s: per_s(t0.missed_bytes, t1.missed_bytes),
             stalled: stalls.into_iter().flatten().reduce(f64::max).map(share),
-            cpu_stalled: per_s(p0.cpu_some_us, p1.cpu_some_us).map(share),
-            cache: CacheRates::between(then, now, per_s),
+            cpu_stalled: per_s_since(then.ages.cpu_s, p0.cpu_some_us, p1.cpu_some_us).map(share),
+            cache: CacheRates {
+                refault_pages_per_s: per_s_since(
+                    then.ages.memory_s,
+                    then.refault_pages,
+                    now.refault_pages,
+                ),
+                ..CacheRates::between(then, now, per_s)
+            },
         }
     }
 
@@ -114,7 +136,7 @@ impl CacheRates {
             readahead_pages_per_s: readahead,
             inserted_pages_per_s: per_s(c0.inserted_pages, c1.inserted_pages),
             evicted_pages_per_s: per_s(c0.evicted_pages, c1.evicted_pages),
-            refault_pages_per_s: per_s(then.refault_pages, now.refault_pages),
+            refault_pages_per_s: None,
             mmap_faults_per_s: per_s(c0.mmap_faults, c1.mmap_faults),
             mmap_major_faults_per_s: per_s(c0.mmap_major_faults, c1.mmap_major_faults),
             reclaim_s_per_s: per_s(c0.reclaim_us, c1.reclaim_us).map(seconds),
@@ -131,6 +153,8 @@ pub struct Counters {
     pressure: Pressure,
     cache: CacheCounters,
     refault_pages: Option<u64>,
+    #[serde(skip_serializing_if = "Ages::are_new")]
+    ages: Ages,
 }
 
 impl Counters {
@@ -141,6 +165,7 @@ impl Counters {
             pressure: group.pressure,
             cache: group.cache,
             refault_pages: group.memory.refault_pages,
+            ages: group.ages,
         }
     }
 }
@@ -176,6 +201,33 @@ mod tests {
     fn an_unknown_counter_gives_no_rate() {
         let rates = Rates::between(&Counters::default(), &counters(1, 1), 1.0);
         assert_eq!(rates, Rates::default());
+    }
+
+    #[test]
+    fn a_rate_stands_with_its_counter_and_the_next_read_covers_the_whole_time() {
+        let seen = |us: u64, refaults: u64, age_s: Option<f64>| Counters {
+            pressure: Pressure {
+                cpu_some_us: Some(us),
+                ..Pressure::default()
+            },
+            refault_pages: Some(refaults),
+            ages: Ages {
+                memory_s: age_s,
+                cpu_s: age_s,
+            },
+            ..Counters::default()
+        };
+        let told = |rates: &Rates| (rates.cpu_stalled, rates.cache.refault_pages_per_s);
+        let (first, read) = (seen(0, 0, None), seen(500_000, 30, None));
+        let rates = Rates::default().after(&first, &read, 1.0);
+        assert_eq!(told(&rates), (Some(0.5), Some(30.0)));
+        let (one, two) = (seen(500_000, 30, Some(1.0)), seen(500_000, 30, Some(2.0)));
+        let stand = rates.after(&read, &one, 1.0).after(&one, &two, 1.0);
+        assert_eq!(told(&stand), (Some(0.5), Some(30.0)));
+        let next = stand.after(&two, &seen(800_000, 90, None), 1.0);
+        assert_eq!(told(&next), (Some(0.1), Some(20.0)));
+        let unknown = stand.after(&two, &Counters::default(), 1.0);
+        assert_eq!(told(&unknown), (None, None));
     }
 
     #[test]

@@ -139,12 +139,34 @@ pub struct Group {
     /// Seconds since its counters were last read, if that was before the previous step.
     #[serde(default)]
     pub read_after_s: Option<f64>,
+    /// Ages of the values that stand from an earlier read.
+    #[serde(default, skip_serializing_if = "Ages::are_new")]
+    pub ages: Ages,
     /// The declaration of its application; `None`: it never declared anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declared: Option<Declared>,
     /// Hit ratio by size of page cache; `None` if its reads do not show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worth: Option<Curve>,
+}
+
+/// For how many seconds values of a group have stood; `None`: they were read in this step. A quiet group,
+/// which is not read in each step, has no ages: [`Group::read_after_s`] tells when it is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ages {
+    /// All of [`Memory`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_s: Option<f64>,
+    /// [`Pressure::cpu_some_us`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_s: Option<f64>,
+}
+
+impl Ages {
+    pub(crate) fn are_new(&self) -> bool {
+        *self == Ages::default()
+    }
 }
 
 impl Group {

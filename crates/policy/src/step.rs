@@ -32,7 +32,7 @@ use crate::guard::{self, Need};
 use crate::metrics;
 use crate::order;
 use crate::plan::{HostRates, Plan, Watched};
-use crate::rates::{Counters, Rates};
+use crate::rates::Counters;
 use crate::share;
 use crate::share::supply::Supply;
 use crate::snapshot::{Group, GroupId, Pressure, Snapshot};
@@ -144,9 +144,11 @@ pub fn step(
         .chain(asks);
     let (pv, share_error) = unfairness(&members);
     let leaves = members.iter().filter(|member| member.leaf);
+    let mut verdicts = Vec::with_capacity(members.len());
+    verdicts.extend(leaves.map(Member::verdict));
     let plan = Plan {
         writes: writes.collect(),
-        verdicts: leaves.map(Member::verdict).collect(),
+        verdicts,
         pv,
         share_error,
         host: HostRates::between(&state.waited, &host.pressure, elapsed_s),
@@ -156,7 +158,7 @@ pub fn step(
     };
     let memos = members.into_iter();
     let state = State {
-        groups: memos.map(|m| (m.group.id, Box::new(m.memo))).collect(),
+        groups: memos.map(|m| (m.group.id, m.memo)).collect(),
         waited: host.pressure,
         weights_must_hold,
         rebalanced_s,
@@ -190,7 +192,7 @@ fn is_zero(seconds: &f64) -> bool {
 fn remember(before: &Memo, group: &Group, config: &Config, elapsed_s: f64) -> Memo {
     let counters = Counters::of(group);
     let counted_s = group.read_after_s.unwrap_or(elapsed_s);
-    let rates = Rates::between(&before.counters, &counters, counted_s);
+    let rates = before.rates.after(&before.counters, &counters, counted_s);
     let stall_share = config.feedback.stall_share;
     Memo {
         counters,

@@ -1,7 +1,8 @@
 //! Builders for the tests of this crate.
 
 use crate::snapshot::{
-    CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
+    Ages, CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic,
+    WeightSource,
 };
 use crate::units::{Bytes, Limit, Weight};
 
@@ -59,6 +60,7 @@ pub(crate) fn group(id: u64, parent: Option<u64>, path: &str) -> Group {
         },
         cache: CacheCounters::default(),
         read_after_s: None,
+        ages: Ages::default(),
         declared: None,
         worth: None,
     }

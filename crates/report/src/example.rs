@@ -13,7 +13,7 @@ use justitia_policy::plan::{
 };
 use justitia_policy::rates::CacheRates;
 use justitia_policy::snapshot::{
-    BlockDevice, CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Reservation,
+    Ages, BlockDevice, CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Reservation,
     Snapshot, Traffic, WeightSource,
 };
 use justitia_policy::units::{Bytes, Limit, Weight};
@@ -297,6 +297,7 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
             ..Knobs::default()
         },
         read_after_s: None,
+        ages: Ages::default(),
         worth: curve(file, share * 240e6),
         declared: cached.then(|| Declared {
             standing: Standing::Fresh,

@@ -15,8 +15,6 @@
 //! Arithmetic is exact (128-bit integers); the bytes that do not divide evenly go to the largest
 //! remainders. With no floors and no caps this is the paper's equation 1.
 
-use std::collections::BTreeSet;
-
 use crate::units::Bytes;
 
 /// A node of the hierarchy. Children come after their parent in the slice.
@@ -65,21 +63,32 @@ const UNBOUNDED: u128 = 1 << 80;
 /// allocation for each node, in order. Panics if a parent does not precede its child.
 pub(crate) fn divide(total: Bytes, nodes: &[Node]) -> Vec<Bytes> {
     let subtrees = subtrees_of(nodes);
-    let mut siblings = vec![Vec::new(); nodes.len() + 1];
+    // The nodes by place, each place's siblings in order.
+    let mut ends = vec![0; nodes.len() + 1];
+    for node in nodes {
+        ends[node.place()] += 1;
+    }
+    let mut before = 0;
+    for end in &mut ends {
+        (*end, before) = (before, before + *end);
+    }
+    let mut by_place = vec![0; nodes.len()];
     for (i, node) in nodes.iter().enumerate() {
-        siblings[node.place()].push(i);
+        let end = &mut ends[node.place()];
+        by_place[*end] = i;
+        *end += 1;
     }
     let mut allocation = vec![0u128; nodes.len()];
-    fill_siblings(
-        u128::from(total.0),
-        &siblings[0],
-        &subtrees,
-        &mut allocation,
-    );
-    for (i, siblings) in siblings[1..].iter().enumerate() {
-        if !siblings.is_empty() {
-            fill_siblings(allocation[i], siblings, &subtrees, &mut allocation);
+    let mut begin = 0;
+    for (place, &end) in ends.iter().enumerate() {
+        let whole = match place.checked_sub(1) {
+            None => u128::from(total.0),
+            Some(parent) => allocation[parent],
+        };
+        if begin < end {
+            fill_siblings(whole, &by_place[begin..end], &subtrees, &mut allocation);
         }
+        begin = end;
     }
     let bytes = allocation.into_iter().map(|bytes| Bytes(bytes as u64));
     bytes.collect()
@@ -138,52 +147,98 @@ fn fill_siblings(total: u128, siblings: &[usize], subtrees: &[Subtree], allocati
         return;
     }
     let (fixed, rising) = rising_at_level(total, siblings, subtrees, allocation);
-    let parts: Vec<(usize, u128)> = rising.iter().map(|&i| (i, subtrees[i].weight)).collect();
+    let rising = siblings.iter().zip(rising).filter(|(_, rises)| *rises);
+    let parts: Vec<(usize, u128)> = rising.map(|(&i, _)| (i, subtrees[i].weight)).collect();
     split(total.saturating_sub(fixed), &parts, allocation);
 }
 
-/// Finds the segment between two breakpoints of the water level in which `total` is reached. Sets the
-/// allocations of the nodes at their floor or cap there. Returns the sum of these allocations, and the nodes
-/// that rise with the level.
+/// A level at which a node starts to rise, or stops.
+struct Break {
+    /// The level is `bytes / weight`.
+    bytes: u128,
+    weight: u128,
+    /// The level in fixed point, rounded down: it decides most comparisons.
+    level: u128,
+    starts: bool,
+    /// The node's place among its siblings.
+    at: usize,
+}
+
+impl Break {
+    fn new(bytes: u128, weight: u128, starts: bool, at: usize) -> Break {
+        Break {
+            bytes,
+            weight,
+            level: (bytes << LEVEL_BITS) / weight,
+            starts,
+            at,
+        }
+    }
+}
+
+/// Binary places of a level. `UNBOUNDED` times this fits.
+const LEVEL_BITS: u32 = 40;
+
+/// Finds the segment between two breakpoints of the water level in which `total`, which is more than the
+/// floors, is reached. Sets the allocations of the nodes at their floor or cap there. Returns the sum of these
+/// allocations, and for each node whether it rises with the level.
 fn rising_at_level(
     total: u128,
     siblings: &[usize],
     subtrees: &[Subtree],
     allocation: &mut [u128],
-) -> (u128, BTreeSet<usize>) {
-    // Breakpoints of the level, as fractions bytes / weight: a node starts to rise where its
-    // floor is under water, and stops at its cap.
-    let mut breaks: Vec<(u128, u128, usize, bool)> = Vec::with_capacity(2 * siblings.len());
-    for &i in siblings {
-        let subtree = subtrees[i];
-        allocation[i] = subtree.floor;
-        if subtree.weight > 0 {
-            breaks.push((subtree.floor, subtree.weight, i, true));
-            breaks.push((subtree.cap, subtree.weight, i, false));
+) -> (u128, Vec<bool>) {
+    // A node starts to rise where its floor is under water, and stops at its cap. Without a floor it rises
+    // from the start.
+    let mut breaks: Vec<Break> = Vec::with_capacity(siblings.len());
+    let mut rising = vec![false; siblings.len()];
+    let mut rising_weight: u128 = 0;
+    let mut fixed: u128 = 0;
+    for (at, &i) in siblings.iter().enumerate() {
+        let Subtree { weight, floor, cap } = subtrees[i];
+        allocation[i] = floor;
+        fixed += floor;
+        if weight == 0 {
+            continue;
+        }
+        if floor == 0 {
+            rising[at] = true;
+            rising_weight += weight;
+        } else {
+            breaks.push(Break::new(floor, weight, true, at));
+        }
+        if cap < UNBOUNDED {
+            breaks.push(Break::new(cap, weight, false, at));
         }
     }
     breaks.sort_unstable_by(|a, b| {
-        let level = (a.0 * b.1).cmp(&(b.0 * a.1));
-        level.then(b.3.cmp(&a.3)).then(a.2.cmp(&b.2))
+        let exact = || (a.bytes * b.weight).cmp(&(b.bytes * a.weight));
+        let level = a.level.cmp(&b.level).then_with(exact);
+        level.then(b.starts.cmp(&a.starts)).then(a.at.cmp(&b.at))
     });
 
-    let mut fixed: u128 = siblings.iter().map(|&i| subtrees[i].floor).sum();
-    let mut rising = BTreeSet::new();
-    let mut rising_weight: u128 = 0;
-    for &(bytes, weight, i, starts) in &breaks {
+    for Break {
+        bytes,
+        weight,
+        starts,
+        at,
+        ..
+    } in breaks
+    {
         // Allocated at the level bytes / weight: fixed + rising_weight * level.
         if fixed * weight + rising_weight * bytes >= total * weight {
             break;
         }
+        let i = siblings[at];
+        let Subtree { weight, floor, cap } = subtrees[i];
+        rising[at] = starts;
         if starts {
-            rising.insert(i);
-            rising_weight += subtrees[i].weight;
-            fixed -= subtrees[i].floor;
+            rising_weight += weight;
+            fixed -= floor;
         } else {
-            rising.remove(&i);
-            rising_weight -= subtrees[i].weight;
-            fixed += subtrees[i].cap;
-            allocation[i] = subtrees[i].cap;
+            rising_weight -= weight;
+            fixed += cap;
+            allocation[i] = cap;
         }
     }
     (fixed, rising)
@@ -199,13 +254,19 @@ fn split(total: u128, parts: &[(usize, u128)], allocation: &mut [u128]) {
     let mut left = total;
     let mut remainders: Vec<(u128, usize)> = Vec::with_capacity(parts.len());
     for &(i, part) in parts {
-        allocation[i] = total * part / whole;
-        left -= allocation[i];
-        remainders.push((total * part % whole, i));
+        let share = total * part / whole;
+        allocation[i] = share;
+        left -= share;
+        remainders.push((total * part - share * whole, i));
     }
-    remainders.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
-    for &(_, i) in remainders.iter().take(left as usize) {
-        allocation[i] += 1;
+    // Fewer than there are parts.
+    let left = left as usize;
+    if left > 0 {
+        let larger = |a: &(u128, usize), b: &(u128, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
+        remainders.select_nth_unstable_by(left, larger);
+        for &(_, i) in &remainders[..left] {
+            allocation[i] += 1;
+        }
     }
 }
 

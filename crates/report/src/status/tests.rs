@@ -3,7 +3,7 @@
 use justitia_policy::snapshot::Knobs;
 
 use super::*;
-use justitia_policy::snapshot::CacheCounters;
+use justitia_policy::snapshot::{Ages, CacheCounters};
 use justitia_policy::units::Weight;
 
 fn tick(paths: &[&str]) -> Tick {
@@ -20,6 +20,7 @@ fn tick(paths: &[&str]) -> Tick {
         knobs: Knobs::default(),
         cache: CacheCounters::default(),
         read_after_s: None,
+        ages: Ages::default(),
         declared: None,
         worth: None,
     };

@@ -18,7 +18,8 @@ use std::time::Duration;
 use justitia_policy::color::{Channel, Color, Declared, Standing};
 use justitia_policy::plan::{Knob, Plan, Value};
 use justitia_policy::snapshot::{
-    CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
+    Ages, CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic,
+    WeightSource,
 };
 use justitia_policy::units::{Bytes, Limit, Weight};
 use justitia_policy::worth::{Curve, Point};
@@ -547,6 +548,7 @@ impl Cell {
             },
             cache: CacheCounters::default(),
             read_after_s: None,
+            ages: Ages::default(),
             worth: self.worth.clone(),
             declared: self.color.map(|color| Declared {
                 standing: Standing::Fresh,

@@ -1,0 +1,95 @@
+//! Selects the files of a group that a step reads, and the values that stand from an earlier step.
+//!
+//! Most of a step's cost is the kernel's: it formats `memory.stat` in 65 to 80 thousand instructions, and a
+//! pressure file in 10 thousand. The rules:
+//!
+//! 1. *Quiet groups* are probed, and read in full the more seldom, the longer they were quiet ([`RHYTHMS`]).
+//!    Between two full reads their values stand.
+//! 2. *Memory* of a busy group stands for less than [`STANDS`] steps while `memory.current` is within 1 MiB
+//!    of it and no task of the group stalled on memory. The memory of a group with a limit is read in each
+//!    step: under a limit, other memory may take the place of page cache while the sum stays the same.
+//! 3. *`cpu.pressure`* of a busy group stands for less than [`STANDS`] steps while no group contended in the
+//!    last step. Only claims need it, and a claim is one on what groups that contend hold.
+//! 4. *Declared colors* of a quiet group that never declared one, and the container below a scope, are looked
+//!    for once in [`STANDS`] steps.
+//!
+//! A value stands only from one step's full read to the next step's. [`Ages`](justitia_policy::snapshot::Ages)
+//! says for how long it has stood, and the policy's rates count over that time. A group that becomes busy is read in full in the
+//! step that notices it, in all its files.
+
+use justitia_cgroup::NOISE;
+use justitia_policy::snapshot::Pressure;
+use justitia_policy::units::{Bytes, Limit};
+
+/// Intervals at which a group is probed and read in full, in ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rhythm {
+    /// Quiet for at least this many ticks.
+    after: u64,
+    /// The two short reads that tell whether it is active.
+    pub(crate) probe: u64,
+    /// Everything.
+    pub(crate) full: u64,
+}
+
+/// The longer a group was quiet, the less often it is read.
+const RHYTHMS: [Rhythm; 4] = [
+    Rhythm {
+        after: 128,
+        probe: 4,
+        full: 32,
+    },
+    Rhythm {
+        after: 32,
+        probe: 2,
+        full: 16,
+    },
+    Rhythm {
+        after: 4,
+        probe: 1,
+        full: 8,
+    },
+    Rhythm {
+        after: 0,
+        probe: 1,
+        full: 1,
+    },
+];
+
+/// A group with at least this many ticks between full reads does not hold its files open in between:
+/// descriptors are few, and busy groups need theirs in each tick.
+pub(crate) const SELDOM: u64 = 16;
+/// A value of a busy group is read once in this many ticks, even if nothing says that it changed.
+pub(crate) const STANDS: u64 = 4;
+
+/// The rhythm of a group that was quiet for this many ticks.
+pub(crate) fn rhythm(quiet_for: u64) -> Rhythm {
+    let fits = RHYTHMS.iter().find(|rhythm| quiet_for >= rhythm.after);
+    *fits.unwrap_or(&RHYTHMS[RHYTHMS.len() - 1])
+}
+
+/// True if the memory of a busy group may stand, as far as its pressure in the last step and now and its
+/// `memory.high` tell.
+pub(crate) fn memory_may_stand(then: &Pressure, now: &Pressure, high: Option<Limit>) -> bool {
+    then.memory_some_us == now.memory_some_us && high == Some(Limit::Max)
+}
+
+/// True if `memory.current` is within [`NOISE`] of its earlier value. Unknown memory never is.
+pub(crate) fn is_near(then: Option<Bytes>, now: Option<Bytes>) -> bool {
+    then.zip(now)
+        .is_some_and(|(then, now)| then.0.abs_diff(now.0) < NOISE.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rhythms_are_whole_turns_and_the_quietest_is_seen_within_four_ticks() {
+        for rhythm in RHYTHMS {
+            assert_eq!(rhythm.full % rhythm.probe, 0, "{rhythm:?}");
+            assert!(rhythm.probe <= 4, "{rhythm:?}");
+        }
+        assert_eq!(RHYTHMS[RHYTHMS.len() - 1].after, 0);
+    }
+}
