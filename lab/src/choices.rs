@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::args::{AttackArg, ClockArg, KeysArg, LruArg, RunArgs, SchedulerArg};
-use crate::policy::{self, did_you_mean, Policy};
-use crate::protocol::databases::Keys;
-use crate::protocol::{Attack, Lru, Scheduler};
+use crate::args::{ClockArg, RunArgs};
+use crate::policy::{self, Policy};
+use crate::protocol::{Lru, Scheduler};
 use justitia_machine::error::LabError;
 use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
@@ -58,7 +57,8 @@ impl Choices {
         defaults: Defaults,
     ) -> Result<Self, LabError> {
         let kernel = args.guest.kernel.as_str();
-        known_kernel(kernel)?;
+        let cause = || format!("unknown kernel series '{kernel}'");
+        policy::by_name(Series::ALL, |series| series.name(), kernel, cause)?;
         let memory_bytes = args.guest.memory.unwrap_or(defaults.memory_bytes);
         if memory_bytes < MIN_MEMORY_BYTES {
             let mib = memory_bytes >> 20;
@@ -72,7 +72,6 @@ impl Choices {
         let clock = clock(args.guest.clock);
         cpus_start(args.guest.cpus, clock, kernel)?;
         in_range("--runs", args.runs, 1, 100)?;
-        let scheduler = args.guest.scheduler;
         Ok(Self {
             kernel_series: kernel.to_owned(),
             policies: policy::chosen(experiment, &args.policies, possible, default)?,
@@ -80,8 +79,8 @@ impl Choices {
             cpus: args.guest.cpus,
             disk_mb_per_s,
             clock,
-            lru: args.guest.lru.into(),
-            scheduler: scheduler.map_or(defaults.scheduler, Into::into),
+            lru: args.guest.lru,
+            scheduler: args.guest.scheduler.unwrap_or(defaults.scheduler),
             runs: args.runs,
             seed: args.output.seed,
             agent_args: args.agent.agent_arg.clone(),
@@ -91,18 +90,6 @@ impl Choices {
     pub fn seed_of(&self, run: u32) -> u64 {
         self.seed.wrapping_add(u64::from(run))
     }
-}
-
-/// Rejects an unknown kernel series.
-fn known_kernel(kernel: &str) -> Result<(), LabError> {
-    let series = Series::ALL.map(Series::name);
-    if series.contains(&kernel) {
-        return Ok(());
-    }
-    Err(LabError::usage(
-        format!("unknown kernel series '{kernel}'"),
-        did_you_mean(kernel, &series),
-    ))
 }
 
 /// Rejects a number outside `least..=most`.
@@ -123,38 +110,6 @@ pub fn in_range(
         format!("{option} {value} is out of range"),
         format!("use a number from {least} to {most}"),
     ))
-}
-
-impl From<AttackArg> for Attack {
-    fn from(arg: AttackArg) -> Self {
-        match arg {
-            AttackArg::Records => Attack::Records,
-            AttackArg::Attributes => Attack::Attributes,
-            AttackArg::Groups => Attack::Groups,
-            AttackArg::Memory => Attack::Memory,
-            AttackArg::Depth => Attack::Depth,
-            AttackArg::Names => Attack::Names,
-        }
-    }
-}
-
-impl From<KeysArg> for Keys {
-    fn from(arg: KeysArg) -> Self {
-        match arg {
-            KeysArg::Uniform => Keys::Uniform,
-            KeysArg::Special => Keys::Special,
-        }
-    }
-}
-
-impl From<LruArg> for Lru {
-    fn from(arg: LruArg) -> Self {
-        match arg {
-            LruArg::Kernel => Lru::Kernel,
-            LruArg::Classic => Lru::Classic,
-            LruArg::Mglru => Lru::Mglru,
-        }
-    }
 }
 
 /// Rejects a number of CPUs with which a guest of this kernel does not boot.
@@ -178,23 +133,10 @@ pub fn cpus_start(cpus: u32, clock: Clock, kernel: &str) -> Result<(), LabError>
 fn clock(arg: ClockArg) -> Clock {
     match arg {
         ClockArg::Host => Clock::Host,
-        ClockArg::Instructions => Clock::Instructions {
+        ClockArg::Instructions | ClockArg::Jumping => Clock::Instructions {
             shift: 0,
-            jumps: false,
+            jumps: arg == ClockArg::Jumping,
         },
-        ClockArg::Jumping => Clock::Instructions {
-            shift: 0,
-            jumps: true,
-        },
-    }
-}
-
-impl From<SchedulerArg> for Scheduler {
-    fn from(arg: SchedulerArg) -> Self {
-        match arg {
-            SchedulerArg::Bfq => Scheduler::Bfq,
-            SchedulerArg::None => Scheduler::None,
-        }
     }
 }
 
@@ -214,7 +156,7 @@ mod tests {
     fn the_kernel_keeps_its_lru_unless_told_otherwise() {
         for (line, lru) in [("", Lru::Kernel), ("--lru classic", Lru::Classic)] {
             let run = run_args(&format!("fileserver {line}"));
-            assert_eq!(Lru::from(run.guest.lru), lru);
+            assert_eq!(run.guest.lru, lru);
         }
     }
 
@@ -227,11 +169,8 @@ mod tests {
         assert_eq!(run.weights, [100, 200]);
         assert_eq!(run.policies, ["conventional", "proportional"]);
         assert_eq!(run.guest.memory, Some(768 << 20));
-        assert_eq!(Lru::from(run.guest.lru), Lru::Mglru);
-        assert_eq!(
-            run.guest.scheduler.map(Scheduler::from),
-            Some(Scheduler::None)
-        );
+        assert_eq!(run.guest.lru, Lru::Mglru);
+        assert_eq!(run.guest.scheduler, Some(Scheduler::None));
         assert_eq!(run.agent.agent_arg, ["--interval=2s"]);
     }
 }

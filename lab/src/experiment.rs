@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::args::RunArgs;
@@ -20,6 +21,17 @@ pub const RESULT: &str = "result.json";
 
 /// Parses a record; the error says what is wrong with it.
 pub type Read = fn(&str) -> Result<Box<dyn Analysis>, String>;
+
+/// Parses a record of type `D`, see [`Read`].
+///
+/// # Errors
+/// The text is no such record.
+pub fn read<D: Analysis + DeserializeOwned + 'static>(
+    text: &str,
+) -> Result<Box<dyn Analysis>, String> {
+    let document: D = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    Ok(Box::new(document))
+}
 
 /// An experiment of `justitia lab run`.
 pub trait Experiment: Sync {

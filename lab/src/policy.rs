@@ -155,14 +155,8 @@ pub fn chosen(
     }
     let mut policies = Vec::new();
     for name in names {
-        let policy = possible.iter().find(|policy| policy.name() == name);
-        let &policy = policy.ok_or_else(|| {
-            let names: Vec<&str> = possible.iter().map(|policy| policy.name()).collect();
-            LabError::usage(
-                format!("{experiment} has no policy '{name}'"),
-                did_you_mean(name, &names),
-            )
-        })?;
+        let cause = || format!("{experiment} has no policy '{name}'");
+        let &policy = by_name(possible, |policy| policy.name(), name, cause)?;
         if policies.contains(&policy) {
             return Err(LabError::usage(
                 format!("policy '{name}' is named twice"),
@@ -172,6 +166,24 @@ pub fn chosen(
         policies.push(policy);
     }
     Ok(policies)
+}
+
+/// The item that has this name.
+///
+/// # Errors
+/// `cause`, with the nearest name that an item has.
+pub fn by_name<T>(
+    items: impl IntoIterator<Item = T>,
+    name_of: impl Fn(&T) -> &str,
+    name: &str,
+    cause: impl FnOnce() -> String,
+) -> Result<T, LabError> {
+    let mut items: Vec<T> = items.into_iter().collect();
+    if let Some(place) = items.iter().position(|item| name_of(item) == name) {
+        return Ok(items.swap_remove(place));
+    }
+    let names: Vec<&str> = items.iter().map(name_of).collect();
+    Err(LabError::usage(cause(), did_you_mean(name, &names)))
 }
 
 /// "did you mean 'x'?" if a valid name is near, otherwise the whole list.

@@ -101,13 +101,13 @@ fn phase_of(message: &str) -> String {
 }
 
 fn terminal_width() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| {
-        if size.ws_col == 0 {
-            80
-        } else {
-            usize::from(size.ws_col)
-        }
-    })
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 {
+        80
+    } else {
+        columns
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use serde_json::{json, Value};
 
 use crate::analysis::json as layout;
 use crate::args::{LabArgs, LabCommand, ListArgs, OutputArgs, ReportArgs};
-use crate::experiment::{Analysis, Plan, Read, RESULT};
+use crate::experiment::{read, Analysis, Plan, Read, RESULT};
 use crate::experiments::{overhead, wait_profile};
 use crate::machine::Guest;
 use crate::policy::Policy;
@@ -136,8 +136,8 @@ fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
 /// Analyzes the record in a directory again, with the current rules.
 fn report_again(args: &ReportArgs) -> Result<(), LabError> {
     let others: [(&str, Read); 2] = [
-        (wait_profile::FILE, wait_profile::read),
-        (overhead::FILE, overhead::read),
+        (wait_profile::FILE, read::<wait_profile::analysis::Document>),
+        (overhead::FILE, read::<overhead::analysis::Document>),
     ];
     let other = others.iter().find(|(file, _)| args.dir.join(file).exists());
     let (file, read) = match other {

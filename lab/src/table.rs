@@ -12,7 +12,7 @@ use crate::analysis::residency::FileFigures;
 use crate::analysis::result::PolicyResult;
 use crate::analysis::weighted::Document;
 use crate::experiments::Measure;
-use crate::report::tables::{lru_name, scheduler_name};
+use crate::report::tables::lru_name;
 use justitia_machine::qemu::Clock;
 
 /// Columns before the first policy: container, weight, ideal share, ideal ratio.
@@ -72,7 +72,7 @@ fn setup(document: &Document) -> String {
             clock @ Clock::Instructions { .. } => format!(", clock: {clock}"),
         },
         settings.choices.disk_mb_per_s,
-        scheduler_name(settings.choices.scheduler),
+        settings.choices.scheduler.name(),
         lru_name(settings.choices.lru),
     )
 }
@@ -91,9 +91,6 @@ fn heading(document: &Document) -> [Vec<String>; 2] {
 
 fn rows(document: &Document) -> Vec<Vec<String>> {
     let results: Vec<&PolicyResult> = document.in_order().map(|(_, result)| result).collect();
-    let known = |value: Option<f64>, digits: usize| {
-        value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
-    };
     let mut rows = Vec::new();
     for (i, container) in document.environment.settings.containers.iter().enumerate() {
         let first = results
@@ -139,9 +136,6 @@ fn phases(results: &[&PolicyResult]) -> Vec<Vec<String>> {
     let Some(first) = results.first() else {
         return Vec::new();
     };
-    let known = |value: Option<f64>, digits: usize| {
-        value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
-    };
     let mut rows = Vec::new();
     for (c, container) in first.figures.containers.iter().enumerate() {
         for (p, phase) in container.phases.iter().enumerate() {
@@ -171,12 +165,16 @@ fn residency(results: &[&PolicyResult]) -> Vec<Vec<String>> {
             let file = result.figures.files.get(i);
             let least = file.and_then(|file| file.least_mb);
             let part = file.and_then(FileFigures::least_part);
-            row.push(least.map_or_else(|| "-".to_owned(), |mb| format!("{mb:.1}")));
-            row.push(part.map_or_else(|| "-".to_owned(), |part| format!("{part:.2}")));
+            row.push(known(least, 1));
+            row.push(known(part, 2));
         }
         row
     };
     first.figures.files.iter().enumerate().map(row).collect()
+}
+
+fn known(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
 }
 
 /// Pads every column to its widest cell. The first header line names groups of two columns. A row's first

@@ -6,8 +6,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
-use serde::Serialize;
+use clap::{Args, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 /// Arguments of `justitia lab`.
 #[derive(Debug, Clone, Args)]
@@ -163,10 +163,10 @@ pub struct GuestArgs {
     pub disk_mbps: Option<u32>,
     /// Page reclaim: the kernel's default, two lists, or generations
     #[arg(long, value_enum, default_value = "kernel", value_name = "LRU")]
-    pub lru: LruArg,
+    pub lru: Lru,
     /// Block scheduler of the data disk [default: bfq; none with databases]
     #[arg(long, value_enum, value_name = "NAME")]
-    pub scheduler: Option<SchedulerArg>,
+    pub scheduler: Option<Scheduler>,
     /// Clock of the guest. With instructions, the host's other work and its speed hardly matter; the
     /// disk is in the guest's memory, and a guest second takes several host seconds
     #[arg(long, value_enum, default_value = "host", value_name = "CLOCK")]
@@ -237,7 +237,7 @@ pub struct LoadArgs {
     pub database_size: Option<u64>,
     /// Distribution of requests over rows: uniform, or sysbench's default, which favors few rows (databases)
     #[arg(long, value_name = "KEYS")]
-    pub keys: Option<KeysArg>,
+    pub keys: Option<Keys>,
     /// Requests per second that the data disk serves (databases)
     #[arg(long, value_name = "N")]
     pub disk_iops: Option<u32>,
@@ -248,7 +248,7 @@ pub struct LoadArgs {
     /// Attacks of the tenant: records, attributes, groups, memory, depth and names (hostile)
     /// [default: all]
     #[arg(long, value_enum, value_name = "ATTACK,...", value_delimiter = ',')]
-    pub attacks: Vec<AttackArg>,
+    pub attacks: Vec<Attack>,
 }
 
 /// The agent under test.
@@ -274,8 +274,9 @@ pub struct AgentArgs {
 }
 
 /// Kind of a hostile tenant's attack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
-pub enum AttackArg {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Attack {
     /// Records of containers that are not its own, or no records.
     Records,
     /// Weights that it may not set, and names that no path can hold.
@@ -290,18 +291,30 @@ pub enum AttackArg {
     Names,
 }
 
-/// Distribution of requests over rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
-pub enum KeysArg {
+/// Distribution of requests over rows. The names are those of sysbench's `--rand-type`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keys {
     /// Each row as often as the others
+    #[default]
     Uniform,
     /// Three quarters of the requests for one percent of the rows
     Special,
 }
 
+impl Keys {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Special => "special",
+        }
+    }
+}
+
 /// The kernel's reclaim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum LruArg {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lru {
     /// The kernel's default: classic on Debian's 6.1, mglru on 6.12 and 7.2
     Kernel,
     /// Active and inactive list
@@ -311,7 +324,7 @@ pub enum LruArg {
 }
 
 /// The guest's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ClockArg {
     /// The host's time
     Host,
@@ -322,12 +335,23 @@ pub enum ClockArg {
 }
 
 /// The block scheduler.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum SchedulerArg {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheduler {
     /// Budget fair queueing: honors weights in the block layer
     Bfq,
     /// No scheduler: weights have no effect in the block layer
     None,
+}
+
+impl Scheduler {
+    /// The kernel's name for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bfq => "bfq",
+            Self::None => "none",
+        }
+    }
 }
 
 /// A size, see [`justitia_quantity::size`].

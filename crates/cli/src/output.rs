@@ -3,7 +3,6 @@
 //! Output contains names that untrusted users chose. All text is printed as a [`Page`], which replaces line
 //! breaks and terminal controls in such names.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::ops::Deref;
@@ -220,11 +219,31 @@ impl Column {
     }
 }
 
+/// The text of a table's cell, and the color that it is painted in.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    text: String,
+    color: Option<Color>,
+}
+
+impl From<(String, Option<Color>)> for Cell {
+    fn from((text, color): (String, Option<Color>)) -> Cell {
+        let text = printable(&text).into_owned();
+        Cell { text, color }
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::from((text, None))
+    }
+}
+
 /// A table with aligned columns that fits the screen.
 #[derive(Debug)]
 pub(crate) struct Table {
     columns: Vec<Column>,
-    rows: Vec<Vec<(String, Option<Color>)>>,
+    rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
@@ -236,13 +255,9 @@ impl Table {
     }
 
     /// Adds a row, which must have one cell per column.
-    pub(crate) fn row(&mut self, mut cells: Vec<(String, Option<Color>)>) {
+    pub(crate) fn row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
+        let cells: Vec<Cell> = cells.into_iter().map(Into::into).collect();
         debug_assert_eq!(cells.len(), self.columns.len());
-        for (cell, _) in &mut cells {
-            if let Cow::Owned(shown) = printable(cell) {
-                *cell = shown;
-            }
-        }
         self.rows.push(cells);
     }
 
@@ -254,8 +269,8 @@ impl Table {
             .map(|column| column.head.len())
             .collect();
         for row in &self.rows {
-            for (width, (cell, _)) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.text.chars().count());
             }
         }
         let total = |shown: &[usize], widths: &[usize]| {
@@ -286,23 +301,12 @@ impl Table {
             }
         }
         let mut text = String::new();
-        let heads = self
-            .columns
-            .iter()
-            .map(|column| (column.head.to_owned(), None))
-            .collect();
+        let heads = self.columns.iter().map(|column| column.head.to_owned());
+        let heads = heads.map(Cell::from).collect();
         for row in std::iter::once(&heads).chain(&self.rows) {
             let mut line = String::new();
             for &at in &shown {
-                let (cell, color) = &row[at];
-                push_cell(
-                    &mut line,
-                    cell,
-                    widths[at],
-                    self.columns[at].right,
-                    *color,
-                    screen,
-                );
+                push_cell(&mut line, &row[at], widths[at], self.columns[at], screen);
             }
             text.push_str(line.trim_end());
             text.push('\n');
@@ -311,26 +315,20 @@ impl Table {
     }
 }
 
-fn push_cell(
-    line: &mut String,
-    cell: &str,
-    width: usize,
-    right: bool,
-    color: Option<Color>,
-    screen: Screen,
-) {
-    let length = cell.chars().count();
+fn push_cell(line: &mut String, cell: &Cell, width: usize, column: Column, screen: Screen) {
+    let Cell { text, color } = cell;
+    let length = text.chars().count();
     let cut: String = if length > width {
         let keep = width.saturating_sub(1);
         std::iter::once('…')
-            .chain(cell.chars().skip(length - keep))
+            .chain(text.chars().skip(length - keep))
             .collect()
     } else {
-        cell.to_owned()
+        text.clone()
     };
     let padding = " ".repeat(width.saturating_sub(length));
     let painted = color.map_or_else(|| cut.clone(), |color| screen.paint(color, &cut));
-    if right {
+    if column.right {
         line.push_str(&padding);
         line.push_str(&painted);
     } else {

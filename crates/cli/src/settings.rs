@@ -8,6 +8,7 @@ use justitia_agent::config::{parse_interval, parse_mode, parse_objective, GLOB_R
 use justitia_agent::{Error, Result, Settings};
 use justitia_discover::Glob;
 use justitia_policy::config::{Mode, Objective};
+use justitia_report::Exit;
 
 /// The files of the configuration and of the agent's state.
 #[derive(Debug, Clone, Default, Args)]
@@ -99,10 +100,11 @@ impl PolicyArgs {
 }
 
 /// Converts a cgroup error, with the exit code for its kind.
-pub(crate) fn cgroup_error(error: &justitia_cgroup::Error) -> Error {
-    if matches!(error, justitia_cgroup::Error::Denied { .. }) {
-        Error::environment(error, error.remedy())
-    } else {
-        Error::failed(error, error.remedy())
-    }
+#[allow(clippy::needless_pass_by_value, reason = "map_err passes it on")]
+pub(crate) fn cgroup_error(error: justitia_cgroup::Error) -> Error {
+    let exit = match error {
+        justitia_cgroup::Error::Denied { .. } => Exit::Environment,
+        _ => Exit::Failed,
+    };
+    Error::new(exit, &error, error.remedy())
 }

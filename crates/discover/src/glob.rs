@@ -48,8 +48,14 @@ impl Glob {
     }
 
     pub fn matches(&self, path: &str) -> bool {
+        let mut parts: Vec<&str> = self.parts.iter().map(String::as_str).collect();
+        if parts.last() == Some(&"**") {
+            // At the end of a pattern, `**` stands for at least one component.
+            parts.insert(parts.len() - 1, "*");
+        }
         let path: Vec<&str> = parts_of(path).collect();
-        matches(&self.parts, &path)
+        let fits = |part: &&str, component: &&str| component_matches(part, component);
+        wildcard(&parts, &path, |part| *part == "**", fits)
     }
 
     /// True if something below a path might match.
@@ -59,9 +65,7 @@ impl Glob {
             match parts.next() {
                 None => return false,
                 Some(part) if part == "**" => return true,
-                Some(part) if !component_matches(part.as_bytes(), component.as_bytes()) => {
-                    return false
-                }
+                Some(part) if !component_matches(part, component) => return false,
                 Some(_) => {}
             }
         }
@@ -79,73 +83,46 @@ fn parts_of(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !part.is_empty())
 }
 
-/// Greedy, with one point of return: each `**` tries again one component later when the rest does not match.
-/// The time is the product of the lengths, whatever the pattern.
-fn matches(parts: &[String], path: &[&str]) -> bool {
-    let (mut part, mut at) = (0, 0);
-    let mut retry: Option<(usize, usize)> = None;
-    while at < path.len() || part < parts.len() {
-        match parts.get(part) {
-            Some(any) if any == "**" => {
-                // At the end of a pattern, `**` stands for at least one component.
-                let least = usize::from(part + 1 == parts.len());
-                if at + least > path.len() {
-                    return false;
-                }
-                retry = Some((part, at + 1));
-                part += 1;
-                at += least;
-                if least == 1 {
-                    return true;
-                }
-                continue;
-            }
-            Some(text)
-                if at < path.len() && component_matches(text.as_bytes(), path[at].as_bytes()) =>
-            {
-                part += 1;
-                at += 1;
-                continue;
-            }
-            _ => {}
-        }
-        match retry {
-            Some((any, next)) if next <= path.len() => {
-                part = any + 1;
-                at = next;
-                retry = Some((any, next + 1));
-            }
-            _ => return false,
-        }
-    }
-    true
+/// Matches `*` and `?` within one component, bytewise.
+fn component_matches(pattern: &str, text: &str) -> bool {
+    let fits = |one: &u8, byte: &u8| *one == b'?' || one == byte;
+    wildcard(
+        pattern.as_bytes(),
+        text.as_bytes(),
+        |one| *one == b'*',
+        fits,
+    )
 }
 
-/// Matches `*` and `?` within one component, bytewise, by the same method.
-fn component_matches(pattern: &[u8], text: &[u8]) -> bool {
+/// Whether a pattern matches all of a text, where a star stands for any number of items. Greedy, with one
+/// point of return: each star tries again one item later when the rest does not match. The time is the product
+/// of the lengths, whatever the pattern.
+fn wildcard<P, T>(
+    pattern: &[P],
+    text: &[T],
+    is_star: impl Fn(&P) -> bool,
+    fits: impl Fn(&P, &T) -> bool,
+) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() || p < pattern.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
+        match (pattern.get(p), text.get(t)) {
+            (Some(one), _) if is_star(one) => {
                 retry = Some((p, t + 1));
                 p += 1;
-                continue;
             }
-            Some(&byte) if t < text.len() && (byte == b'?' || byte == text[t]) => {
+            (Some(one), Some(item)) if fits(one, item) => {
                 p += 1;
                 t += 1;
-                continue;
             }
-            _ => {}
-        }
-        match retry {
-            Some((star, next)) if next <= text.len() => {
-                p = star + 1;
-                t = next;
-                retry = Some((star, next + 1));
-            }
-            _ => return false,
+            _ => match retry {
+                Some((star, next)) if next <= text.len() => {
+                    p = star + 1;
+                    t = next;
+                    retry = Some((star, next + 1));
+                }
+                _ => return false,
+            },
         }
     }
     true

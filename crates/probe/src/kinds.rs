@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use justitia_probe::secret::{self, MysqlDefaults};
 use justitia_probe::targets::{exec, http, log, mysql, postgres, prometheus, redis};
-use justitia_probe::{Error, Objective, Open, Tls};
+use justitia_probe::{Error, Objective, Open, Target, Tls};
 
 use justitia_args::probe::{
     CommonArgs, ExecArgs, HttpArgs, Kind, LogArgs, MysqlArgs, PostgresArgs, PrometheusArgs,
@@ -79,6 +79,15 @@ pub(super) fn choose(kind: &Kind) -> Result<Chosen, Error> {
     })
 }
 
+/// Opens the target anew each time that the probe needs it.
+fn opener<C, T>(config: C, new: fn(C) -> T) -> Open
+where
+    C: Clone + Send + Sync + 'static,
+    T: Target + 'static,
+{
+    Arc::new(move || Box::new(new(config.clone())))
+}
+
 fn of_work(args: &WorkArgs) -> Objective {
     Objective {
         min_per_second: args.min_tps,
@@ -145,8 +154,7 @@ fn of_mysql(args: &MysqlArgs, timeout: Duration) -> Result<Made, Error> {
         parallel: parallel(&args.work.waiting),
         timeout,
     };
-    let open: Open = Arc::new(move || Box::new(mysql::Mysql::new(config.clone())));
-    Ok((open, of_work(&args.work), tls))
+    Ok((opener(config, mysql::Mysql::new), of_work(&args.work), tls))
 }
 
 fn of_postgres(args: &PostgresArgs, timeout: Duration) -> Result<Made, Error> {
@@ -182,8 +190,11 @@ fn of_postgres(args: &PostgresArgs, timeout: Duration) -> Result<Made, Error> {
         parallel: parallel(&args.work.waiting),
         timeout,
     };
-    let open: Open = Arc::new(move || Box::new(postgres::Postgres::new(config.clone())));
-    Ok((open, of_work(&args.work), tls))
+    Ok((
+        opener(config, postgres::Postgres::new),
+        of_work(&args.work),
+        tls,
+    ))
 }
 
 fn of_redis(args: &RedisArgs, timeout: Duration) -> Result<Made, Error> {
@@ -208,11 +219,7 @@ fn of_redis(args: &RedisArgs, timeout: Duration) -> Result<Made, Error> {
         max_waiting: args.max_waiting,
         ..Objective::default()
     };
-    Ok((
-        Arc::new(move || Box::new(redis::Redis::new(config.clone()))),
-        objective,
-        tls,
-    ))
+    Ok((opener(config, redis::Redis::new), objective, tls))
 }
 
 /// Host, port and whether TLS is used, from a host or a URL.
@@ -266,11 +273,8 @@ fn of_http(args: &HttpArgs, timeout: Duration) -> Result<Made, Error> {
         max_waiting: args.waiting.max_waiting,
         ..Objective::default()
     };
-    Ok((
-        Arc::new(move || Box::new(http::Http::new(config.clone()))),
-        objective,
-        secure.then_some(tls),
-    ))
+    let open = opener(config, http::Http::new);
+    Ok((open, objective, secure.then_some(tls)))
 }
 
 fn of_log(args: &LogArgs) -> Made {
@@ -284,11 +288,7 @@ fn of_log(args: &LogArgs) -> Made {
         max_latency: args.max_latency,
         ..Objective::default()
     };
-    (
-        Arc::new(move || Box::new(log::Log::new(config.clone()))),
-        objective,
-        None,
-    )
+    (opener(config, log::Log::new), objective, None)
 }
 
 fn of_prometheus(args: &PrometheusArgs, timeout: Duration) -> Result<Made, Error> {
@@ -312,7 +312,7 @@ fn of_exec(args: &ExecArgs, timeout: Duration, running: &exec::Running) -> Open 
         timeout,
         running: running.clone(),
     };
-    Arc::new(move || Box::new(exec::Exec::new(config.clone())))
+    opener(config, exec::Exec::new)
 }
 
 fn check_url(url: &str) -> Result<(), Error> {

@@ -2,6 +2,27 @@
 //! its disks, [`GROUP`] those of each group, [`GUARD`] those of the guard, [`GATE`] those of the kernel
 //! module's gate, [`WATCH`] the measured costs of decisions, and [`KNOBS`] the values of each group's knobs.
 
+/// A value of the report, by its path in [`Report`]. A `?` in the path: it may be absent.
+macro_rules! report {
+    ($($path:tt)+) => {
+        Get::Report(|report| number(report.$($path)+))
+    };
+}
+
+/// A value of each group, by its path in [`GroupStatus`].
+macro_rules! group {
+    ($($path:tt)+) => {
+        Get::Group(|group| number(group.$($path)+))
+    };
+}
+
+/// A time of each group, which the report has in microseconds, in seconds.
+macro_rules! group_seconds {
+    ($($path:tt)+) => {
+        Get::Group(|group| Some(number(group.$($path)+)? / 1e6))
+    };
+}
+
 mod agent;
 mod gate;
 mod group;
@@ -146,19 +167,91 @@ const fn extra(help: &'static str) -> Field {
 
 impl Field {
     /// Adds a metric.
-    const fn metric(self, name: &'static str, kind: Kind, unit: &'static str, get: Get) -> Field {
+    const fn metric(self, name: &'static str, kind: Kind, get: Get) -> Field {
         Field {
             metric: Some(Metric {
                 name,
                 kind,
-                unit,
+                unit: unit_of(name),
                 get,
             }),
             ..self
         }
     }
 
-    const fn gauge(self, name: &'static str, unit: &'static str, get: Get) -> Field {
-        self.metric(name, Kind::Gauge, unit, get)
+    const fn gauge(self, name: &'static str, get: Get) -> Field {
+        self.metric(name, Kind::Gauge, get)
+    }
+
+    const fn counter(self, name: &'static str, get: Get) -> Field {
+        self.metric(name, Kind::Counter, get)
+    }
+}
+
+/// The unit with which the name of a metric ends; empty: none.
+const fn unit_of(name: &str) -> &'static str {
+    const UNITS: [&str; 5] = ["bytes_per_second", "seconds", "bytes", "ratio", "pages"];
+    let mut at = 0;
+    while at < UNITS.len() {
+        if ends_with(name.as_bytes(), UNITS[at].as_bytes()) {
+            return UNITS[at];
+        }
+        at += 1;
+    }
+    ""
+}
+
+/// `<[u8]>::ends_with`, which a constant cannot call.
+const fn ends_with(text: &[u8], end: &[u8]) -> bool {
+    match (text, end) {
+        (_, []) => true,
+        ([text @ .., one], [end @ .., other]) => *one == *other && ends_with(text, end),
+        ([], _) => false,
+    }
+}
+
+/// A value as a sample; unknown has none.
+fn number(value: impl Number) -> Option<f64> {
+    value.sample()
+}
+
+trait Number {
+    fn sample(self) -> Option<f64>;
+}
+
+impl<T: Number> Number for Option<T> {
+    fn sample(self) -> Option<f64> {
+        self.and_then(T::sample)
+    }
+}
+
+impl Number for f64 {
+    fn sample(self) -> Option<f64> {
+        Some(self)
+    }
+}
+
+impl Number for u64 {
+    fn sample(self) -> Option<f64> {
+        Some(self as f64)
+    }
+}
+
+impl Number for u32 {
+    fn sample(self) -> Option<f64> {
+        Some(f64::from(self))
+    }
+}
+
+impl Number for usize {
+    fn sample(self) -> Option<f64> {
+        Some(self as f64)
+    }
+}
+
+/// 1 yes, 0 no.
+impl Number for bool {
+    fn sample(self) -> Option<f64> {
+        Some(f64::from(u8::from(self)))
     }
 }

@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use justitia_report::feed::Listen;
+use rustix::io::retry_on_intr;
+use rustix::net::sockopt::set_tcp_nodelay;
+use rustix::net::{accept_with, recv, send, shutdown, RecvFlags, SendFlags, Shutdown, SocketFlags};
 
 /// Mode of a Unix socket: its owner and its group may connect.
 const MODE: u32 = 0o660;
@@ -17,13 +20,7 @@ const MODE: u32 = 0o660;
 #[derive(Debug)]
 pub struct Listener {
     at: Listen,
-    inner: Inner,
-}
-
-#[derive(Debug)]
-enum Inner {
-    Tcp(TcpListener),
-    Unix(UnixListener),
+    socket: OwnedFd,
 }
 
 impl Listener {
@@ -44,7 +41,7 @@ impl Listener {
                 fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
                 Ok(Listener {
                     at: listen.clone(),
-                    inner: Inner::Unix(listener),
+                    socket: listener.into(),
                 })
             }
         }
@@ -56,10 +53,11 @@ impl Listener {
 
     /// The next client. `WouldBlock`: none is waiting.
     pub(crate) fn accept(&self) -> io::Result<Socket> {
-        match &self.inner {
-            Inner::Tcp(listener) => listener.accept().map(|(stream, _)| Socket::Tcp(stream)),
-            Inner::Unix(listener) => listener.accept().map(|(stream, _)| Socket::Unix(stream)),
-        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = retry_on_intr(|| accept_with(&self.socket, flags))?;
+        // Nagle's algorithm would delay answers. A Unix socket has no such option.
+        let _ = set_tcp_nodelay(&socket, true);
+        Ok(Socket(socket))
     }
 }
 
@@ -77,17 +75,14 @@ impl TryFrom<TcpListener> for Listener {
         listener.set_nonblocking(true)?;
         Ok(Listener {
             at: Listen::Tcp(listener.local_addr()?),
-            inner: Inner::Tcp(listener),
+            socket: listener.into(),
         })
     }
 }
 
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.inner {
-            Inner::Tcp(listener) => listener.as_fd(),
-            Inner::Unix(listener) => listener.as_fd(),
-        }
+        self.socket.as_fd()
     }
 }
 
@@ -100,55 +95,33 @@ impl Drop for Listener {
     }
 }
 
-/// A client's stream.
+/// A client's stream, non-blocking.
 #[derive(Debug)]
-pub(crate) enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
+pub(crate) struct Socket(OwnedFd);
 
 impl Socket {
-    /// Makes the socket non-blocking, and disables Nagle's algorithm.
-    pub(crate) fn prepare(&self) -> io::Result<()> {
-        match self {
-            Socket::Tcp(stream) => {
-                stream.set_nonblocking(true)?;
-                stream.set_nodelay(true)
-            }
-            Socket::Unix(stream) => stream.set_nonblocking(true),
-        }
-    }
-
     /// The next unread byte, without consuming it; `None`: the client has closed its end.
     pub(crate) fn peek(&self) -> io::Result<Option<u8>> {
         let mut byte = [0];
-        let (count, _) = rustix::net::recv(self, &mut byte, rustix::net::RecvFlags::PEEK)?;
+        let (count, _) = recv(self, &mut byte, RecvFlags::PEEK)?;
         Ok((count > 0).then_some(byte[0]))
     }
 
     pub(crate) fn end(&self) -> io::Result<()> {
-        match self {
-            Socket::Tcp(stream) => stream.shutdown(Shutdown::Write),
-            Socket::Unix(stream) => stream.shutdown(Shutdown::Write),
-        }
+        Ok(shutdown(self, Shutdown::Write)?)
     }
 }
 
 impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.read(buffer),
-            Socket::Unix(stream) => stream.read(buffer),
-        }
+        let (count, _) = recv(&*self, buffer, RecvFlags::empty())?;
+        Ok(count)
     }
 }
 
 impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.write(bytes),
-            Socket::Unix(stream) => stream.write(bytes),
-        }
+        Ok(send(&*self, bytes, SendFlags::NOSIGNAL)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -158,10 +131,7 @@ impl Write for Socket {
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Socket::Tcp(stream) => stream.as_fd(),
-            Socket::Unix(stream) => stream.as_fd(),
-        }
+        self.0.as_fd()
     }
 }
 

@@ -65,7 +65,6 @@ pub(super) enum Heard {
 
 impl Wire {
     pub(super) fn new(socket: Socket, tls: Option<Arc<ServerConfig>>) -> io::Result<Wire> {
-        socket.prepare()?;
         let connect = |config| {
             let mut tls = ServerConnection::new(config).map_err(io::Error::other)?;
             tls.set_buffer_limit(Some(UNSENT));

@@ -1,7 +1,7 @@
 //! The lab's errors: what went wrong, and what to do about it.
 //!
 //! Every error is two lines, one of cause and one of remedy, because the command line prints exactly these.
-//! The variant determines the exit code (design contract): 1 the lab ran and failed, 2 the command was wrong,
+//! The constructor determines the exit code (design contract): 1 the lab ran and failed, 2 the command was wrong,
 //! 69 this environment cannot run it. A guest that panics or hangs is a failure of the environment, not of
 //! the experiment.
 
@@ -9,53 +9,37 @@ use std::fmt::Display;
 use std::path::Path;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LabError {
-    /// The machine lacks something, or the virtual machine broke. Exit code 69.
-    #[error("{cause}; {remedy}")]
-    Environment {
-        /// One line: what is wrong.
-        cause: String,
-        /// One line: what to do next.
-        remedy: String,
-    },
-    /// The experiment ran and failed. Exit code 1.
-    #[error("{cause}; {remedy}")]
-    Failed {
-        /// One line: what is wrong.
-        cause: String,
-        /// One line: what to do next.
-        remedy: String,
-    },
-    /// The caller asked for something that does not exist. Exit code 2.
-    #[error("{cause}; {remedy}")]
-    Usage {
-        /// One line: what is wrong.
-        cause: String,
-        /// One line: what to do next.
-        remedy: String,
-    },
+#[error("{cause}; {remedy}")]
+pub struct LabError {
+    /// One line: what is wrong.
+    cause: String,
+    /// One line: what to do next.
+    remedy: String,
+    exit_code: u8,
 }
 
 impl LabError {
+    fn new(exit_code: u8, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            cause: one_line(cause.into()),
+            remedy: one_line(remedy.into()),
+            exit_code,
+        }
+    }
+
+    /// The machine lacks something, or the virtual machine broke. Exit code 69.
     pub fn environment(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::Environment {
-            cause: one_line(cause.into()),
-            remedy: one_line(remedy.into()),
-        }
+        Self::new(69, cause, remedy)
     }
 
+    /// The experiment ran and failed. Exit code 1.
     pub fn failed(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::Failed {
-            cause: one_line(cause.into()),
-            remedy: one_line(remedy.into()),
-        }
+        Self::new(1, cause, remedy)
     }
 
+    /// The caller asked for something that does not exist. Exit code 2.
     pub fn usage(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::Usage {
-            cause: one_line(cause.into()),
-            remedy: one_line(remedy.into()),
-        }
+        Self::new(2, cause, remedy)
     }
 
     /// An I/O error on one of the lab's own files.
@@ -67,27 +51,15 @@ impl LabError {
     }
 
     pub fn cause(&self) -> &str {
-        match self {
-            Self::Environment { cause, .. }
-            | Self::Failed { cause, .. }
-            | Self::Usage { cause, .. } => cause,
-        }
+        &self.cause
     }
 
     pub fn remedy(&self) -> &str {
-        match self {
-            Self::Environment { remedy, .. }
-            | Self::Failed { remedy, .. }
-            | Self::Usage { remedy, .. } => remedy,
-        }
+        &self.remedy
     }
 
     pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Environment { .. } => 69,
-            Self::Failed { .. } => 1,
-            Self::Usage { .. } => 2,
-        }
+        self.exit_code
     }
 }
 

@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -24,7 +23,7 @@ use crate::architecture::Architecture;
 use crate::cache::{sha256_file, Cache, CacheLock};
 use crate::error::LabError;
 use crate::fetch::{Package, World};
-use crate::tools;
+use crate::packages;
 
 /// Suffix of the names of an architecture's kernels.
 pub(crate) fn flavor(architecture: Architecture) -> String {
@@ -352,13 +351,7 @@ fn unpack(
 ) -> Result<(), LabError> {
     let tree = scratch.join("tree");
     for deb in debs {
-        tools::run(
-            Command::new(tools::find("dpkg-deb")?)
-                .arg("--extract")
-                .arg(deb)
-                .arg(&tree),
-            "check that the cache's file system has room",
-        )?;
+        packages::unpack(deb, &tree)?;
     }
     let release = format!("{}{flavor}", candidate.abi);
     let libs = ["usr/lib/modules", "lib/modules"].map(|dir| tree.join(dir).join(&release));

@@ -89,12 +89,9 @@ impl Disk {
     /// A disk of one run.
     pub fn private(path: &Path, serial: &'static str, mbps: Option<u32>) -> Self {
         Self {
-            path: path.to_owned(),
-            serial,
             read_only: false,
             mbps,
-            iops: None,
-            forgets: false,
+            ..Self::shared(path, serial)
         }
     }
 }

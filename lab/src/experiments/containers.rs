@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::RunArgs;
 use crate::choices::in_range;
-use crate::policy::did_you_mean;
+use crate::policy::by_name;
 use crate::protocol::Lie;
 use justitia_machine::error::LabError;
 
@@ -165,12 +165,6 @@ fn named<'a>(
     option: &str,
     name: &str,
 ) -> Result<&'a mut ContainerSpec, LabError> {
-    let Some(index) = specs.iter().position(|spec| spec.name == name) else {
-        let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
-        return Err(LabError::usage(
-            format!("{option} {name}: no such container"),
-            did_you_mean(name, &names),
-        ));
-    };
-    Ok(&mut specs[index])
+    let cause = || format!("{option} {name}: no such container");
+    by_name(specs, |spec| &spec.name, name, cause)
 }

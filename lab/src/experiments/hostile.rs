@@ -72,7 +72,7 @@ impl Parameters {
         Ok(Self {
             fileserver,
             attacks: Attacks {
-                only: args.attacks.iter().map(|&attack| attack.into()).collect(),
+                only: args.attacks.clone(),
                 anon_bytes: memory_bytes / 10 * 6,
                 mapped_bytes: memory_bytes / 4,
             },

@@ -16,7 +16,7 @@ use crate::args::OverheadArgs;
 use crate::choices::{cpus_start, in_range};
 use crate::experiment::{Analysis, Boot, Plan};
 use crate::machine::{host_time, program, Answer, Machine};
-use crate::policy::did_you_mean;
+use crate::policy::by_name;
 use crate::protocol::{Job, OverheadJob, OverheadLoad};
 use justitia_machine::error::LabError;
 use justitia_machine::kernels::Series;
@@ -36,16 +36,6 @@ const CLOCK: Clock = Clock::Instructions {
 };
 /// Upper bound of the time to start the agent, fio and the kernel's programs for one window.
 const AROUND_A_WINDOW_S: u64 = 20;
-
-/// Parses overhead.json.
-///
-/// # Errors
-/// It is not a record.
-pub fn read(text: &str) -> Result<Box<dyn Analysis>, String> {
-    let document: analysis::Document =
-        serde_json::from_str(text).map_err(|error| error.to_string())?;
-    Ok(Box::new(document))
-}
 
 /// The plan of a command line.
 ///
@@ -115,13 +105,10 @@ fn job(args: &OverheadArgs) -> Result<(Series, OverheadJob), LabError> {
     in_range("--pairs", args.pairs, 2, 1000)?;
     in_range("--seconds", args.seconds, 2, 600)?;
     cpus_start(args.cpus, CLOCK, &args.kernel)?;
-    let names: Vec<&str> = OverheadLoad::ALL.iter().map(|load| load.name()).collect();
     let mut loads = Vec::new();
     for name in &args.loads {
-        let load = OverheadLoad::ALL.into_iter().find(|l| l.name() == name);
-        loads.push(load.ok_or_else(|| {
-            LabError::usage(format!("unknown load '{name}'"), did_you_mean(name, &names))
-        })?);
+        let cause = || format!("unknown load '{name}'");
+        loads.push(by_name(OverheadLoad::ALL, |load| load.name(), name, cause)?);
     }
     if loads.is_empty() {
         loads = OverheadLoad::ALL.to_vec();

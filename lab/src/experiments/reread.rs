@@ -48,25 +48,15 @@ pub struct Parameters {
     pub polluter_bytes: u64,
 }
 
-impl Default for Parameters {
-    fn default() -> Self {
-        Self {
-            file_bytes: 192 << 20,
-            polluter_bytes: 256 << 20,
-        }
-    }
-}
-
 impl Parameters {
     /// The parameters of a command line.
     ///
     /// # Errors
     /// Empty and oversized loads are rejected.
     pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
-        let default = Self::default();
         let parameters = Self {
-            file_bytes: args.file_size.unwrap_or(default.file_bytes),
-            polluter_bytes: args.polluter.unwrap_or(default.polluter_bytes),
+            file_bytes: args.file_size.unwrap_or(192 << 20),
+            polluter_bytes: args.polluter.unwrap_or(256 << 20),
         };
         in_range("--file-size", parameters.file_bytes, 1 << 20, 64 << 30)?;
         in_range("--polluter", parameters.polluter_bytes, 0, 64 << 30)?;

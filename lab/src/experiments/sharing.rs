@@ -49,31 +49,18 @@ pub struct Parameters {
     pub every_s: u32,
 }
 
-impl Default for Parameters {
-    /// In 1 GiB the files do not fit together, the polluter's file alone exceeds the polluter's share, and
-    /// the second container's working set fits into its share.
-    fn default() -> Self {
-        Self {
-            shared_bytes: 192 << 20,
-            own_bytes: 192 << 20,
-            polluter_bytes: 768 << 20,
-            every_s: 10,
-        }
-    }
-}
-
 impl Parameters {
-    /// The parameters of a command line.
+    /// The parameters of a command line. By default the files do not fit together in 1 GiB, the polluter's file
+    /// alone exceeds the polluter's share, and the second container's working set fits into its share.
     ///
     /// # Errors
     /// Empty and oversized loads are rejected.
     pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
-        let default = Self::default();
         let parameters = Self {
-            shared_bytes: args.shared_size.unwrap_or(default.shared_bytes),
-            own_bytes: args.file_size.unwrap_or(default.own_bytes),
-            polluter_bytes: args.polluter.unwrap_or(default.polluter_bytes),
-            every_s: default.every_s,
+            shared_bytes: args.shared_size.unwrap_or(192 << 20),
+            own_bytes: args.file_size.unwrap_or(192 << 20),
+            polluter_bytes: args.polluter.unwrap_or(768 << 20),
+            every_s: 10,
         };
         in_range("--shared-size", parameters.shared_bytes, 1 << 20, 64 << 30)?;
         in_range("--file-size", parameters.own_bytes, 1 << 20, 64 << 30)?;

@@ -22,16 +22,6 @@ use justitia_machine::error::LabError;
 /// Name of the record.
 pub const FILE: &str = "waits.json";
 
-/// Parses waits.json.
-///
-/// # Errors
-/// It is not a record.
-pub fn read(text: &str) -> Result<Box<dyn Analysis>, String> {
-    let document: analysis::Document =
-        serde_json::from_str(text).map_err(|error| error.to_string())?;
-    Ok(Box::new(document))
-}
-
 /// The plan of a command line.
 ///
 /// # Errors

@@ -161,23 +161,14 @@ impl Analysis for Document {
 /// Environment: the programs that run in the guest are not beside this one, or the kernel module is needed
 /// and cannot be built here.
 pub fn machine(settings: &Settings, progress: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
-    let kernel: Series = settings.choices.kernel_series.parse()?;
+    let choices = &settings.choices;
+    let kernel: Series = choices.kernel_series.parse()?;
     let mut binaries = vec![program("justitia-lab-guest")?];
-    if settings
-        .choices
-        .policies
-        .iter()
-        .any(|policy| policy.runs_agent())
-    {
+    if choices.policies.iter().any(|policy| policy.runs_agent()) {
         binaries.push(program("justitia")?);
     }
     let mut module = None;
-    if settings
-        .choices
-        .policies
-        .iter()
-        .any(|policy| policy.has_gate())
-    {
+    if choices.policies.iter().any(|policy| policy.has_gate()) {
         let dir = tempfile::tempdir()
             .map_err(|error| LabError::io("create a directory in", &std::env::temp_dir(), error))?;
         binaries.push(gate_module::build(kernel, dir.path(), progress)?);
@@ -185,17 +176,14 @@ pub fn machine(settings: &Settings, progress: &mut dyn FnMut(&str)) -> Result<Ma
     }
     Ok(Machine::with_dir(
         VmSpec {
-            memory_bytes: with_disk(
-                settings.choices.memory_bytes,
-                settings.memory_disk().as_ref(),
-            ),
-            cpus: settings.choices.cpus,
-            disk_mbps: Some(settings.choices.disk_mb_per_s),
+            memory_bytes: with_disk(choices.memory_bytes, settings.memory_disk().as_ref()),
+            cpus: choices.cpus,
+            disk_mbps: Some(choices.disk_mb_per_s),
             data_bytes: data_bytes(settings),
             modules: guest_modules(),
             // The killed agent's programs are detached, and its successor's attached, while a load runs.
             patches_text: settings.kill_agent_at_s.is_some(),
-            clock: settings.choices.clock,
+            clock: choices.clock,
             ..VmSpec::new(kernel, binaries, time_limit(settings))
         },
         module,

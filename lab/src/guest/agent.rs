@@ -35,11 +35,11 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 const LOG_LINES: usize = 200;
 
 /// The arguments of `justitia run` for a policy; `None` for policies without an agent. The arguments name the
-/// groups to manage, or the agent finds the containers itself.
-pub fn arguments(
+/// groups to manage, or the agent finds the containers itself. `config`: the configuration file, if any.
+fn arguments(
     policy: Policy,
     finds: bool,
-    config: &str,
+    config: Option<&str>,
     extra: &[String],
 ) -> Option<Vec<String>> {
     let mode = policy.agent_mode()?;
@@ -47,11 +47,11 @@ pub fn arguments(
     if !finds {
         arguments.extend(["--manage", "/app/*"].map(str::to_owned));
     }
-    if !policy.agent_config().is_empty() {
-        arguments.extend(["--config".to_owned(), config.to_owned()]);
+    if let Some(config) = config {
+        arguments.extend(["--config", config].map(str::to_owned));
     }
     if policy == Policy::FirstTouch {
-        arguments.extend(["--observer".to_owned(), "proc".to_owned()]);
+        arguments.extend(["--observer", "proc"].map(str::to_owned));
     }
     arguments.extend(extra.iter().cloned());
     Some(arguments)
@@ -81,22 +81,24 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts the agent of `policy`, if it has one, and waits until it is ready.
-    pub fn start(policy: Policy, finds: bool, extra: &[String]) -> Result<Option<Self>> {
+    /// Starts the agent of `policy`, if it has one, and waits until it is ready. `config` is its configuration
+    /// file; empty for none.
+    pub fn start(
+        policy: Policy,
+        finds: bool,
+        config: &str,
+        extra: &[String],
+    ) -> Result<Option<Self>> {
         let state = Path::new(STATE);
-        let config = state.join("agent.toml");
-        let Some(arguments) = arguments(policy, finds, &config.to_string_lossy(), extra) else {
+        let file = state.join("agent.toml");
+        let path = file.to_string_lossy();
+        let path = (!config.is_empty()).then_some(&*path);
+        let Some(arguments) = arguments(policy, finds, path, extra) else {
             return Ok(None);
         };
-        if !policy.agent_config().is_empty() {
-            files::write(&config, policy.agent_config())?;
+        if path.is_some() {
+            files::write(&file, config)?;
         }
-        Self::launch(arguments).map(Some)
-    }
-
-    /// Starts the agent with these arguments and waits until it is ready.
-    pub fn launch(arguments: Vec<String>) -> Result<Self> {
-        let state = Path::new(STATE);
         let _ = fs::remove_file(notify_path());
         let notify = UnixDatagram::bind(notify_path()).context("cannot make the notify socket")?;
         notify.set_nonblocking(true)?;
@@ -112,7 +114,7 @@ impl Agent {
         };
         agent.spawn()?;
         agent.wait_until_ready()?;
-        Ok(agent)
+        Ok(Some(agent))
     }
 
     pub fn spawn(&mut self) -> Result<()> {
@@ -175,7 +177,7 @@ impl Agent {
         if self.reap()? && !self.killed {
             bail!(
                 "the agent ended by itself; its log ends:\n{}",
-                self.log_tail(20)
+                files::log_tail(&self.log, 20)
             );
         }
         Ok(())
@@ -267,12 +269,7 @@ impl Agent {
     }
 
     pub fn log(&self) -> String {
-        self.log_tail(LOG_LINES)
-    }
-
-    fn log_tail(&self, lines: usize) -> String {
-        let text = fs::read(&self.log).unwrap_or_default();
-        files::tail(&String::from_utf8_lossy(&text), lines)
+        files::log_tail(&self.log, LOG_LINES)
     }
 }
 
@@ -316,11 +313,11 @@ mod tests {
 
     #[test]
     fn only_agent_policies_have_arguments() {
-        assert_eq!(arguments(Policy::Memcg, false, "c", &[]), None);
+        assert_eq!(arguments(Policy::Memcg, false, Some("c"), &[]), None);
         let strict = arguments(
             Policy::Strict,
             false,
-            "/c",
+            Some("/c"),
             &["--interval".into(), "2s".into()],
         );
         let strict = strict.unwrap().join(" ");
@@ -328,11 +325,12 @@ mod tests {
             strict,
             "run --mode proportional --manage /app/* --config /c --interval 2s"
         );
-        let observe = arguments(Policy::Observe, true, "/c", &[]).unwrap();
+        let observe = arguments(Policy::Observe, true, None, &[]).unwrap();
         assert_eq!(observe[2], "observe");
+        assert!(Policy::Observe.agent_config().is_empty());
         assert!(!observe.contains(&"--config".to_owned()));
         assert!(!observe.contains(&"--manage".to_owned()));
-        let first_touch = arguments(Policy::FirstTouch, false, "/c", &[]).unwrap();
+        let first_touch = arguments(Policy::FirstTouch, false, None, &[]).unwrap();
         assert_eq!(first_touch[2], "proportional");
         assert!(first_touch.ends_with(&["--observer".to_owned(), "proc".to_owned()]));
     }

@@ -21,6 +21,9 @@ use crate::protocol::{ContainerJob, GuestJob, Scheduler};
 /// The guest's programs and libraries that containers see.
 const SYSTEM_DIRS: [&str; 5] = ["usr", "lib", "lib64", "bin", "sbin"];
 
+/// Lines of a container's log in an error.
+pub(super) const LOG_LINES: usize = 10;
+
 /// The largest `io.bfq.weight`.
 const MAX_BFQ_WEIGHT: u64 = 1000;
 
@@ -123,7 +126,7 @@ impl Container {
             bail!(
                 "the load of container {} failed: {}",
                 self.name,
-                log_tail(&self.log)
+                files::log_tail(&self.log, LOG_LINES)
             );
         }
         Ok(())
@@ -135,8 +138,7 @@ impl Container {
     }
 
     pub fn populated(&self) -> bool {
-        fs::read_to_string(self.group.join("cgroup.events"))
-            .is_ok_and(|text| files::keyed(&text, "populated") == Some(1))
+        files::populated(&self.group)
     }
 
     pub fn sampler(&self, device: &str) -> Sampler {
@@ -165,14 +167,9 @@ pub fn run_crun(name: &str, id: &str, bundle: &Path, log: &Path) -> Result<()> {
     ensure!(
         status.success(),
         "crun could not start {name}: {}",
-        log_tail(log)
+        files::log_tail(log, LOG_LINES)
     );
     Ok(())
-}
-
-pub fn log_tail(log: &Path) -> String {
-    let text = fs::read(log).unwrap_or_default();
-    files::tail(&String::from_utf8_lossy(&text), 10)
 }
 
 /// Stops all containers, first by command, after `patience` by SIGKILL. Then it waits for at most `patience`

@@ -32,6 +32,12 @@ pub fn keyed(text: &str, name: &str) -> Option<u64> {
     })
 }
 
+/// Whether a process is in the cgroup or below it.
+pub fn populated(group: &Path) -> bool {
+    fs::read_to_string(group.join("cgroup.events"))
+        .is_ok_and(|text| keyed(&text, "populated") == Some(1))
+}
+
 /// A `key=value` field of the device `major:minor` in io.stat. A missing line is zero, because the kernel
 /// prints only devices with traffic.
 pub fn io_stat(text: &str, device: &str, key: &str) -> u64 {
@@ -55,6 +61,12 @@ pub fn pressure_total_us(text: &str, kind: &str) -> Option<u64> {
 /// A memory limit in bytes; `None` for `max` and for unreadable values.
 pub fn limit_bytes(text: &str) -> Option<u64> {
     text.trim().parse().ok()
+}
+
+/// The last lines of a log; nothing of one that cannot be read.
+pub fn log_tail(log: &Path, lines: usize) -> String {
+    let text = fs::read(log).unwrap_or_default();
+    tail(&String::from_utf8_lossy(&text), lines)
 }
 
 pub fn tail(text: &str, lines: usize) -> String {

@@ -75,9 +75,8 @@ pub fn run(job: &OverheadJob) -> Result<OverheadReport> {
         programs.extend(programs_of(&running, job.seconds)?);
         running.stop();
     }
-    let kernel = rustix::system::uname();
     Ok(OverheadReport {
-        kernel: kernel.release().to_string_lossy().into_owned(),
+        kernel: setup::kernel(),
         environment,
         windows,
         programs,
@@ -90,7 +89,7 @@ fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Windo
     let extra = ["--observer".to_owned(), observing.name().to_owned()];
     let mut agent = match observing {
         Observing::Nothing => None,
-        Observing::Proc | Observing::Bpf => Agent::start(Policy::Observe, false, &extra)?,
+        Observing::Proc | Observing::Bpf => Agent::start(Policy::Observe, false, "", &extra)?,
     };
     thread::sleep(SETTLE);
     let done = running.work(seconds)?;
@@ -114,7 +113,7 @@ fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Windo
 /// A window in which the kernel times each BPF program.
 fn programs_of(running: &Running, seconds: u32) -> Result<Vec<ProgramCost>> {
     let extra = ["--observer".to_owned(), Observing::Bpf.name().to_owned()];
-    let mut agent = Agent::start(Policy::Observe, false, &extra)?;
+    let mut agent = Agent::start(Policy::Observe, false, "", &extra)?;
     thread::sleep(SETTLE);
     files::write(Path::new(BPF_STATS), "1")?;
     let before = program_times()?;
@@ -173,52 +172,28 @@ struct Done {
 }
 
 enum Running {
-    Fio {
-        load: OverheadLoad,
-        group: PathBuf,
-        file: PathBuf,
-    },
+    Fio(Fio),
     Fileserver(Box<Container>),
 }
 
 impl Running {
     fn start(load: OverheadLoad, job: &OverheadJob) -> Result<Self> {
-        if load == OverheadLoad::Fileserver {
-            return Ok(Self::Fileserver(Box::new(fileserver_container(job)?)));
-        }
-        let group = Path::new(CGROUP).join("app/fio");
-        fs::create_dir_all(&group).context("cannot make fio's cgroup")?;
-        let file = setup::data_dir().join("fio");
-        let running = Self::Fio { load, group, file };
-        // Written and read by the group itself, so that the pages are charged to it.
-        if let Self::Fio { file, .. } = &running {
-            if !file.exists() {
-                let size = FILE_BYTES.to_string();
-                running.fio(&["--rw=write", "--bs=1m", "--end_fsync=1", "--size", &size])?;
-                running.fio(&["--rw=read", "--bs=1m", "--size", &size])?;
-            }
-        }
-        Ok(running)
+        Ok(match load {
+            OverheadLoad::Fileserver => Self::Fileserver(Box::new(fileserver_container(job)?)),
+            load => Self::Fio(Fio::prepare(load)?),
+        })
     }
 
     fn load(&self) -> OverheadLoad {
         match self {
-            Self::Fio { load, .. } => *load,
+            Self::Fio(fio) => fio.load,
             Self::Fileserver(_) => OverheadLoad::Fileserver,
         }
     }
 
     fn work(&self, seconds: u32) -> Result<Done> {
         match self {
-            Self::Fio { load, .. } => {
-                let (pattern, block) = match load {
-                    OverheadLoad::Randread => ("--rw=randread", "--bs=4k"),
-                    _ => ("--rw=read", "--bs=128k"),
-                };
-                let runtime = format!("--runtime={seconds}");
-                let size = format!("--size={FILE_BYTES}");
-                self.fio(&[pattern, block, &size, "--time_based", &runtime])
-            }
+            Self::Fio(fio) => fio.work(seconds),
             Self::Fileserver(container) => {
                 let look = || -> Result<(Instant, u64, u64)> {
                     let text = files::read(&container.group.join("cpu.stat"))?;
@@ -238,29 +213,59 @@ impl Running {
         }
     }
 
-    /// Runs fio on the file, in its group.
-    fn fio(&self, arguments: &[&str]) -> Result<Done> {
-        let Self::Fio { group, file, .. } = self else {
-            anyhow::bail!("this load is not fio's");
-        };
-        let mut command = Command::new("fio");
-        command
-            .args(["--name=w", "--ioengine=psync", "--invalidate=0", "--thread"])
-            .args(["--norandommap", "--randrepeat=0", "--output-format=json"])
-            .arg(format!("--filename={}", file.display()))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit());
-        setup::enter_group(&mut command, group)?;
-        let output = command.output().context("cannot run fio")?;
-        ensure!(output.status.success(), "fio failed: {}", output.status);
-        done_by_fio(&output.stdout)
-    }
-
     fn stop(self) {
         if let Self::Fileserver(container) = self {
             container::stop_all(&[*container], STOP_PATIENCE);
         }
+    }
+}
+
+/// Reads of a cached file by fio, in a group of its own.
+struct Fio {
+    load: OverheadLoad,
+    group: PathBuf,
+    file: PathBuf,
+}
+
+impl Fio {
+    fn prepare(load: OverheadLoad) -> Result<Self> {
+        let group = Path::new(CGROUP).join("app/fio");
+        fs::create_dir_all(&group).context("cannot make fio's cgroup")?;
+        let file = setup::data_dir().join("fio");
+        let fio = Self { load, group, file };
+        // Written and read by the group itself, so that the pages are charged to it.
+        if !fio.file.exists() {
+            let size = FILE_BYTES.to_string();
+            fio.run(&["--rw=write", "--bs=1m", "--end_fsync=1", "--size", &size])?;
+            fio.run(&["--rw=read", "--bs=1m", "--size", &size])?;
+        }
+        Ok(fio)
+    }
+
+    fn work(&self, seconds: u32) -> Result<Done> {
+        let (pattern, block) = match self.load {
+            OverheadLoad::Randread => ("--rw=randread", "--bs=4k"),
+            _ => ("--rw=read", "--bs=128k"),
+        };
+        let runtime = format!("--runtime={seconds}");
+        let size = format!("--size={FILE_BYTES}");
+        self.run(&[pattern, block, &size, "--time_based", &runtime])
+    }
+
+    /// Runs fio on the file, in its group.
+    fn run(&self, arguments: &[&str]) -> Result<Done> {
+        let mut command = Command::new("fio");
+        command
+            .args(["--name=w", "--ioengine=psync", "--invalidate=0", "--thread"])
+            .args(["--norandommap", "--randrepeat=0", "--output-format=json"])
+            .arg(format!("--filename={}", self.file.display()))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit());
+        setup::enter_group(&mut command, &self.group)?;
+        let output = command.output().context("cannot run fio")?;
+        ensure!(output.status.success(), "fio failed: {}", output.status);
+        done_by_fio(&output.stdout)
     }
 }
 

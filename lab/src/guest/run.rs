@@ -204,6 +204,7 @@ fn enforce(job: &GuestJob, containers: &[Container]) -> Result<Stage> {
     let agent = Agent::start(
         job.policy,
         tenant::of_job(job).is_some() || job.group_weights.is_some(),
+        job.policy.agent_config(),
         &job.agent_args,
     )?;
     if agent.is_some() {
@@ -280,10 +281,6 @@ fn report(
     agent: Option<&Agent>,
     tenant: Option<TenantReport>,
 ) -> GuestReport {
-    let kernel = rustix::system::uname()
-        .release()
-        .to_string_lossy()
-        .into_owned();
     let reports = containers
         .iter()
         .zip(measured.samples)
@@ -301,7 +298,7 @@ fn report(
         })
         .collect();
     GuestReport {
-        kernel,
+        kernel: setup::kernel(),
         environment,
         containers: reports,
         seconds: measured.seconds,

@@ -128,10 +128,7 @@ pub fn without_huge_pages() -> Result<String> {
 
 /// Sets the disk's scheduler, loading BFQ if it is a module; returns the active one.
 pub fn set_scheduler(disk: &GuestDisk, scheduler: Scheduler) -> Result<String> {
-    let name = match scheduler {
-        Scheduler::Bfq => "bfq",
-        Scheduler::None => "none",
-    };
+    let name = scheduler.name();
     let path = Path::new("/sys/block")
         .join(&disk.name)
         .join("queue/scheduler");
@@ -230,6 +227,12 @@ pub fn run(command: &mut Command) -> Result<()> {
         output.status,
         String::from_utf8_lossy(&text).trim()
     )
+}
+
+/// The kernel's release, `uname -r`.
+pub fn kernel() -> String {
+    let name = rustix::system::uname();
+    name.release().to_string_lossy().into_owned()
 }
 
 /// Facts about the guest.

@@ -2,7 +2,7 @@
 //! cgroup below its own slice and a `/run/user/UID`, as a login creates them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{chown, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
@@ -17,7 +17,7 @@ use anyhow::{bail, ensure, Context, Result};
 
 use super::agent::Agent;
 use super::container::{set_weight, Container};
-use super::setup::{data_dir, make_group, CGROUP, TOOLS};
+use super::setup::{data_dir, enter_group, make_group, CGROUP, TOOLS};
 use super::{files, knobs, progress};
 use crate::experiments::hostile::AGENT_MEMORY_MAX;
 use crate::load::attack::{Plan, ESCAPES};
@@ -196,8 +196,6 @@ impl Attacker {
     /// Starts the tenant's program and waits until its world is built.
     fn start(uid: u32, plan: &Plan) -> Result<Self> {
         progress("the tenant builds its world");
-        let procs = plan.home.join("init.scope/cgroup.procs");
-        let procs = File::options().write(true).open(procs)?;
         let mut command = Command::new(Path::new(TOOLS).join("justitia-lab-guest"));
         command
             .args(["attack", "lead", &serde_json::to_string(plan)?])
@@ -205,11 +203,7 @@ impl Attacker {
             .gid(uid)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        // SAFETY: between fork and exec only one write(2) on an open descriptor runs, which is
-        // async-signal-safe; nothing is allocated on the success path.
-        unsafe {
-            command.pre_exec(move || (&procs).write_all(b"0"));
-        }
+        enter_group(&mut command, &plan.home.join("init.scope"))?;
         let mut child = command.spawn().context("cannot start the tenant")?;
         let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             bail!("the tenant has no pipes");

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::args::{Lru, Scheduler};
+
 /// A disk in the guest's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,28 +23,6 @@ impl MemoryDisk {
     pub fn mib_per_s(&self) -> u64 {
         ((u64::from(self.mb_per_s) * 1_000_000 + (1 << 19)) >> 20).max(1)
     }
-}
-
-/// The LRU of the guest kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Lru {
-    /// The default of the kernel's build.
-    Kernel,
-    /// Active and inactive list.
-    Classic,
-    /// Multi-generational LRU.
-    Mglru,
-}
-
-/// The block scheduler of the data disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scheduler {
-    /// BFQ, which honors `io.bfq.weight`.
-    Bfq,
-    /// No scheduler: weights have no effect in the block layer.
-    None,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

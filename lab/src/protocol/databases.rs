@@ -9,29 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::common::{AgentCost, Lru, MemoryDisk, Scheduler};
 use super::lie::Lie;
+pub use crate::args::Keys;
 use crate::policy::Policy;
 pub use justitia_policy::color::Color;
-
-/// Distribution of the requested rows: names and shapes of sysbench's `--rand-type`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Keys {
-    /// All rows equally often.
-    #[default]
-    Uniform,
-    /// Three quarters of the requests go to one percent of the rows, the others to rows around the middle of
-    /// the table (normal distribution, deviation one twelfth of it): sysbench's default.
-    Special,
-}
-
-impl Keys {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Uniform => "uniform",
-            Self::Special => "special",
-        }
-    }
-}
 
 /// Creates the databases on an empty data disk; answered with a [`PrepareReport`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,7 +131,7 @@ pub struct DatabaseReport {
 }
 
 /// A container at one second.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct DatabaseSample {
     /// Seconds since the first phase began.
     pub at_s: f64,

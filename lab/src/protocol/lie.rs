@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::did_you_mean;
+use crate::policy::by_name;
 use justitia_machine::error::LabError;
 
 /// Declared by a container instead of its color.
@@ -50,13 +50,8 @@ impl Lie {
     /// There is no such lie; the error names the nearest one.
     pub fn of_option(text: &str) -> Result<(&str, Self), LabError> {
         let (name, what) = text.split_once('=').unwrap_or((text, ""));
-        let lie = Self::ALL.into_iter().find(|lie| lie.name() == what);
-        let lie = lie.ok_or_else(|| {
-            LabError::usage(
-                format!("--lie {text}: unknown lie '{what}'"),
-                did_you_mean(what, &Self::ALL.map(Self::name)),
-            )
-        })?;
+        let cause = || format!("--lie {text}: unknown lie '{what}'");
+        let lie = by_name(Self::ALL, |lie| lie.name(), what, cause)?;
         Ok((name, lie))
     }
 }

@@ -4,26 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::args::Attack;
+
 /// The tenant's user.
 pub const TENANT: u32 = 1000;
-
-/// A kind of attack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Attack {
-    /// Records of containers that are not its own, and files that are no records.
-    Records,
-    /// Weights that it may not state, and names that no path can hold.
-    Attributes,
-    /// Cgroups that look like containers; some of them write, some come and go.
-    Groups,
-    /// Anonymous and mapped memory.
-    Memory,
-    /// I/O from far below its cgroup.
-    Depth,
-    /// Names with terminal escapes.
-    Names,
-}
 
 /// The tenant's attacks in addition to its load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

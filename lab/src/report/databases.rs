@@ -205,23 +205,23 @@ fn environment(document: &Document) -> String {
     let mut table = Table::facts("Environment");
     table.fact("command", &environment.command);
     table.fact("Justitia", &environment.justitia_version);
-    table.fact("runs", &settings.choices.runs.to_string());
-    table.fact("phase", &format!("{} s", settings.phase_s));
-    table.fact("high load", &format!("{} transactions/s", settings.rate));
-    table.fact("each database", &mib(settings.database_bytes));
-    table.fact("rows asked for", settings.keys.name());
-    table.fact("guest memory", &mib(settings.choices.memory_bytes));
-    table.fact("virtual CPUs", &settings.choices.cpus.to_string());
+    table.fact("runs", settings.choices.runs);
+    table.fact("phase", format_args!("{} s", settings.phase_s));
     table.fact(
-        "client threads of a container",
-        &settings.threads.to_string(),
+        "high load",
+        format_args!("{} transactions/s", settings.rate),
     );
-    let disk = format!(
-        "{} requests/s, {} MB/s",
-        settings.disk_iops, settings.choices.disk_mb_per_s
+    table.fact("each database", mib(settings.database_bytes));
+    table.fact("rows asked for", settings.keys.name());
+    table.fact("guest memory", mib(settings.choices.memory_bytes));
+    table.fact("virtual CPUs", settings.choices.cpus);
+    table.fact("client threads of a container", settings.threads);
+    let (iops, bandwidth) = (settings.disk_iops, settings.choices.disk_mb_per_s);
+    table.fact(
+        "data disk",
+        format_args!("{iops} requests/s, {bandwidth} MB/s"),
     );
-    table.fact("data disk", &disk);
-    table.fact("clock", &settings.choices.clock.to_string());
+    table.fact("clock", settings.choices.clock);
     for (name, value) in environment.guest.iter().chain(&environment.machine) {
         table.fact(name, value);
     }
@@ -246,10 +246,10 @@ fn environment(document: &Document) -> String {
                 table.fact(&name, &text);
             }
             if let Some(speed) = run.record.head.host_speed {
-                table.fact(&name, &format!("host speed {speed:.0}"));
+                table.fact(&name, format_args!("host speed {speed:.0}"));
             }
             for knob in &run.record.knobs_left {
-                table.fact(&name, &format!("left changed: {knob}"));
+                table.fact(&name, format_args!("left changed: {knob}"));
             }
         }
     }

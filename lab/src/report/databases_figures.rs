@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::html::escape;
+use super::html::{escape, legend_entry};
 use super::phase_charts::{self, ColorRow, Line, Phases};
 use super::style::container_color;
 use crate::experiments::databases::analysis::{AnalyzedRun, Document, PolicyResult};
@@ -25,13 +25,11 @@ pub fn over_time(document: &Document) -> String {
     let settings = &document.environment.settings.databases;
     let mut html = String::from("<h2>Over time</h2>\n<ul class=\"legend\">");
     for (index, container) in settings.containers.iter().enumerate() {
-        let _ = write!(
-            html,
-            "<li><i style=\"background:var({})\"></i>{}, objective {}/s</li>",
-            container_color(index),
-            escape(&container.name),
-            container.objective_tps
+        let text = format!(
+            "{}, objective {}/s",
+            container.name, container.objective_tps
         );
+        html.push_str(&legend_entry(&container_color(index), &text));
     }
     html.push_str("</ul>\n");
     let shown: Vec<(Policy, &PolicyResult, &AnalyzedRun)> = document

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::charts::{self, bars, highest, BarSeries, Layer};
-use super::html::{escape, fixed, number};
+use super::html::{escape, fixed, legend_entry, number};
 use super::style::container_color;
+use super::tables::label;
 use super::{representative, window_words};
 use crate::analysis::record::{RunRecord, Series};
 use crate::analysis::weighted::Document;
@@ -25,18 +26,11 @@ pub fn by_weight(document: &Document) -> String {
     let settings = &document.environment.settings;
     let weights: Vec<u32> = settings.containers.iter().map(|c| c.weight).collect();
     let ours = our_bars(document);
-    let ideal: Vec<f64> = document
-        .in_order()
-        .next()
-        .map(|(_, result)| {
-            result
-                .figures
-                .containers
-                .iter()
-                .filter_map(|c| c.ideal_normalized)
-                .collect()
-        })
-        .unwrap_or_default();
+    let first = document.in_order().next();
+    let first = first
+        .iter()
+        .flat_map(|(_, result)| &result.figures.containers);
+    let ideal: Vec<f64> = first.filter_map(|c| c.ideal_normalized).collect();
     let published = paper::figures(&document.experiment, &weights);
     let drawn: Vec<(&PaperFigure, Vec<BarSeries>)> = published
         .iter()
@@ -158,17 +152,11 @@ fn pv_words(figure: &PaperFigure) -> String {
 }
 
 fn legend(series: &[BarSeries]) -> String {
-    let mut html = String::from("<ul class=\"legend\">");
-    for one in series {
-        let _ = write!(
-            html,
-            "<li><i style=\"background:var(--{})\"></i>{}</li>",
-            one.color,
-            escape(&one.label)
-        );
-    }
-    html.push_str("<li><i class=\"dash\"></i>ideal</li></ul>");
-    html
+    let colors = series
+        .iter()
+        .map(|one| legend_entry(&format!("--{}", one.color), &one.label));
+    let colors: String = colors.collect();
+    format!("<ul class=\"legend\">{colors}<li><i class=\"dash\"></i>ideal</li></ul>")
 }
 
 fn figure_markup(html: &mut String, title: &str, svg: &str, legend: &str, caption: &str) {
@@ -269,10 +257,10 @@ pub fn page_cache(document: &Document) -> String {
             continue;
         };
         let open = if policy.runs_agent() { " open" } else { "" };
+        let label = label(policy);
         let _ = write!(
             html,
-            "<details{open}><summary><span class=\"swatch\" style=\"background:var(--{name})\"></span>{name}</summary><div class=\"tiles\">",
-            name = policy.name()
+            "<details{open}><summary>{label}</summary><div class=\"tiles\">"
         );
         for (series, &rank) in run.record.series.iter().zip(&ranks) {
             let cache: Vec<f64> = series.file_bytes.iter().map(|&b| mb(b)).collect();
@@ -306,11 +294,8 @@ pub fn residency(document: &Document) -> String {
         let Some(run) = representative(result) else {
             continue;
         };
-        let _ = write!(
-            html,
-            "<h3><span class=\"swatch\" style=\"background:var(--{name})\"></span>{name}</h3><div class=\"tiles\">",
-            name = policy.name()
-        );
+        let label = label(policy);
+        let _ = write!(html, "<h3>{label}</h3><div class=\"tiles\">");
         for (i, file) in run.record.files.iter().enumerate() {
             let looks = file.at_s.iter().zip(&file.resident_bytes);
             let (times, resident): (Vec<f64>, Vec<f64>) = looks
@@ -335,18 +320,13 @@ pub fn residency(document: &Document) -> String {
 }
 
 fn container_legend(document: &Document, ranks: &[usize]) -> String {
-    let mut html = String::from("<ul class=\"legend\">");
-    for (container, &rank) in document.environment.settings.containers.iter().zip(ranks) {
-        let _ = write!(
-            html,
-            "<li><i style=\"background:var({})\"></i>{} ({})</li>",
-            container_color(rank),
-            escape(&container.name),
-            container.weight
-        );
-    }
-    html.push_str("</ul>\n");
-    html
+    let containers = document.environment.settings.containers.iter().zip(ranks);
+    let entries = containers.map(|(container, &rank)| {
+        let text = format!("{} ({})", container.name, container.weight);
+        legend_entry(&container_color(rank), &text)
+    });
+    let entries: String = entries.collect();
+    format!("<ul class=\"legend\">{entries}</ul>\n")
 }
 
 /// Rank of each container by weight.

@@ -1,7 +1,7 @@
 //! Small pieces of markup: escaping, numbers, tables. Everything except constants of this crate goes through
 //! [`escape`].
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use crate::analysis::aggregate::Range;
 
@@ -22,6 +22,12 @@ pub fn escape(text: &str) -> String {
         }
     }
     safe
+}
+
+/// An entry of a legend. `color`: a variable of the style sheet.
+pub fn legend_entry(color: &str, text: &str) -> String {
+    let text = escape(text);
+    format!("<li><i style=\"background:var({color})\"></i>{text}</li>")
 }
 
 /// A number with `digits` decimals, or a dash if it is unknown.
@@ -97,8 +103,9 @@ impl Table {
     }
 
     /// Adds a name and a value, both plain text.
-    pub fn fact(&mut self, name: &str, value: &str) {
-        self.rows.push(vec![escape(name), escape(value)]);
+    pub fn fact(&mut self, name: &str, value: impl Display) {
+        self.rows
+            .push(vec![escape(name), escape(&value.to_string())]);
     }
 
     pub fn render(&self) -> String {

@@ -7,7 +7,7 @@ use crate::analysis::notes::notes;
 use crate::analysis::result::PolicyResult;
 use crate::analysis::weighted::Document;
 use crate::experiments::Measure;
-use crate::protocol::{Lru, Policy, Scheduler};
+use crate::protocol::{Lru, Policy};
 
 /// Policies side by side, and the notes on their validity.
 pub fn summary(document: &Document) -> String {
@@ -169,7 +169,8 @@ fn whole_run(document: &Document) -> String {
     table.render()
 }
 
-fn label(policy: Policy) -> String {
+/// The name of a policy beside its color.
+pub(super) fn label(policy: Policy) -> String {
     format!(
         "<span class=\"swatch\" style=\"background:var(--{name})\"></span>{name}",
         name = policy.name()
@@ -287,35 +288,20 @@ pub fn agent(document: &Document) -> String {
                 result.knob_differences.len()
             )
         };
-        let busy = result
-            .runs
-            .iter()
-            .filter_map(|run| run.record.head.host_busy_with_others)
-            .reduce(f64::max);
-        let guest = result
-            .runs
-            .iter()
-            .filter_map(|run| run.record.guest_cpu_busy)
-            .reduce(f64::max);
-        let speed = result
-            .runs
-            .iter()
-            .filter_map(|run| run.record.head.host_speed)
-            .reduce(f64::min);
-        let failed: u32 = result
-            .runs
-            .iter()
-            .map(|run| run.record.head.failed_boots)
-            .sum();
+        let records = || result.runs.iter().map(|run| &run.record);
+        let busy = records().filter_map(|record| record.head.host_busy_with_others);
+        let guest = records().filter_map(|record| record.guest_cpu_busy);
+        let speed = records().filter_map(|record| record.head.host_speed);
+        let failed: u32 = records().map(|record| record.head.failed_boots).sum();
         table.row(vec![
             label(policy),
             number(result.agent.and_then(|agent| agent.cpu_percent), 2),
             number(result.agent.map(|agent| agent.peak_rss_mb), 1),
             knobs,
             failed.to_string(),
-            percent(guest, 0),
-            percent(busy, 0),
-            number(speed, 0),
+            percent(guest.reduce(f64::max), 0),
+            percent(busy.reduce(f64::max), 0),
+            number(speed.reduce(f64::min), 0),
         ]);
     }
     let mut html = format!("<h2>Agent and knobs</h2>\n{}", table.render());
@@ -352,69 +338,63 @@ pub fn agent(document: &Document) -> String {
 pub fn environment(document: &Document) -> String {
     let environment = &document.environment;
     let settings = &environment.settings;
+    let choices = &settings.choices;
     let mut table = Table::facts("Environment");
     table.fact("Kernel", &document.kernel);
-    table.fact(
-        "Memory",
-        &format!("{} MiB", settings.choices.memory_bytes >> 20),
-    );
-    table.fact("CPUs", &settings.choices.cpus.to_string());
-    table.fact("Clock", &settings.choices.clock.to_string());
+    table.fact("Memory", format_args!("{} MiB", choices.memory_bytes >> 20));
+    table.fact("CPUs", choices.cpus);
+    table.fact("Clock", choices.clock);
     let kind = match settings.memory_disk() {
         Some(disk) => format!("{} MiB of memory (null_blk)", disk.bytes >> 20),
         None => "NVMe".to_owned(),
     };
     table.fact(
         "Data disk",
-        &format!(
-            "{} MB/s, fresh ext4 on {kind}",
-            settings.choices.disk_mb_per_s
-        ),
+        format_args!("{} MB/s, fresh ext4 on {kind}", choices.disk_mb_per_s),
     );
     let mount = settings.mount_options.as_str();
     table.fact(
         "Mount options asked for",
         if mount.is_empty() { "defaults" } else { mount },
     );
-    table.fact("LRU", lru_name(settings.choices.lru));
-    table.fact(
-        "Block scheduler",
-        scheduler_name(settings.choices.scheduler),
-    );
-    table.fact("Measured seconds", &settings.seconds.to_string());
-    table.fact("Runs", &settings.choices.runs.to_string());
-    table.fact("Seed of the first run", &settings.choices.seed.to_string());
+    table.fact("LRU", lru_name(choices.lru));
+    table.fact("Block scheduler", choices.scheduler.name());
+    table.fact("Measured seconds", settings.seconds);
+    table.fact("Runs", choices.runs);
+    table.fact("Seed of the first run", choices.seed);
     for (name, value) in settings.workload.table() {
-        table.fact(&format!("Load: {name}"), &value);
+        table.fact(&format!("Load: {name}"), value);
     }
     for container in &settings.containers {
+        let load = format!("Load: {}", container.name);
         if let Some(duty) = container.duty_s {
             table.fact(
-                &format!("Load: {}", container.name),
-                &format!("works and pauses in turn, {duty} s each"),
+                &load,
+                format_args!("works and pauses in turn, {duty} s each"),
             );
         }
         if container.anon_growth_bytes_per_s > 0 {
             let growth = container.anon_growth_bytes_per_s >> 10;
             table.fact(
-                &format!("Load: {}", container.name),
-                &format!("anonymous memory grows by {growth} KiB/s"),
+                &load,
+                format_args!("anonymous memory grows by {growth} KiB/s"),
             );
         }
         if let Some(lie) = container.lie {
+            let lie = lie.name();
             table.fact(
-                &format!("Load: {}", container.name),
-                &format!("declares '{}' as its color each second", lie.name()),
+                &load,
+                format_args!("declares '{lie}' as its color each second"),
             );
         }
     }
-    if !settings.choices.agent_args.is_empty() {
-        table.fact("Agent arguments", &settings.choices.agent_args.join(" "));
+    if !choices.agent_args.is_empty() {
+        table.fact("Agent arguments", choices.agent_args.join(" "));
     }
     if let Some(at) = settings.kill_agent_at_s {
         table.fact(
             "Agent killed after",
-            &format!("{at} s, started again a second later"),
+            format_args!("{at} s, started again a second later"),
         );
     }
     for (name, value) in &environment.machine {
@@ -438,12 +418,5 @@ pub fn lru_name(lru: Lru) -> &'static str {
         Lru::Kernel => "the kernel's",
         Lru::Classic => "classic",
         Lru::Mglru => "mglru",
-    }
-}
-
-pub fn scheduler_name(scheduler: Scheduler) -> &'static str {
-    match scheduler {
-        Scheduler::Bfq => "bfq",
-        Scheduler::None => "none",
     }
 }

@@ -206,7 +206,7 @@ fn without_agent(
         let value = value(color, now.unwrap_or_default().as_secs(), &args.reason);
         group
             .set_xattr(xattr::COLOR, &value)
-            .map_err(|error| settings::cgroup_error(&error))?;
+            .map_err(settings::cgroup_error)?;
         let what = format!("declares {color} to the next agent: none listens now");
         return said(args, group.path(), &what);
     }
@@ -230,7 +230,7 @@ fn read(group: &Group) -> Result<String, Error> {
     let mut buffer = Buffer::new();
     let found = group
         .read_xattr(xattr::COLOR, &mut buffer)
-        .map_err(|error| settings::cgroup_error(&error))?;
+        .map_err(settings::cgroup_error)?;
     Ok(match (found, declaration(buffer.bytes())) {
         (Attribute::Unset, _) => "declares no color".into(),
         (Attribute::Longer, _) => "declares a color that is too long".into(),
@@ -244,7 +244,7 @@ fn read(group: &Group) -> Result<String, Error> {
 fn remove(group: &Group) -> Result<(), Error> {
     group
         .remove_xattr(xattr::COLOR)
-        .map_err(|error| settings::cgroup_error(&error))
+        .map_err(settings::cgroup_error)
 }
 
 fn said(args: &ColorArgs, path: &str, what: &str) -> Result<()> {

@@ -61,29 +61,20 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> Page {
     let mut text = Page::new();
     write!(text, "{} (cgroup {})\n\n", group.path, group.id);
     let source = source_words(group.weight_source);
-    line(
-        &mut text,
-        "weight",
-        &format!("{} from {source}", group.weight),
-    );
+    writeln!(text, "  weight      {} from {source}", group.weight);
     let (memory, cache) = (group.current_bytes, group.file_bytes);
     let (memory, cache) = (output::bytes(memory), output::bytes(cache));
-    line(
-        &mut text,
-        "memory",
-        &format!("{memory}, {cache} of it page cache"),
-    );
+    writeln!(text, "  memory      {memory}, {cache} of it page cache");
     let reservations = report.guard.iter().flat_map(|guard| &guard.reservations);
     for reservation in reservations.filter(|known| known.path == group.path) {
-        let bytes = output::bytes(Some(reservation.bytes));
-        line(
-            &mut text,
-            "reserved",
-            &format!("{bytes} of free memory, {:.0} s left", reservation.left_s),
+        let (bytes, left_s) = (output::bytes(Some(reservation.bytes)), reservation.left_s);
+        writeln!(
+            text,
+            "  reserved    {bytes} of free memory, {left_s:.0} s left"
         );
     }
     match &group.verdict {
-        None => line(&mut text, "verdict", "none before the first step"),
+        None => text.push_str("  verdict     none before the first step\n"),
         Some(verdict) => push_verdict(&mut text, group, verdict, screen),
     }
     for finding in &report.watch {
@@ -93,45 +84,23 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> Page {
     text
 }
 
-fn line(text: &mut Page, name: &str, value: &str) {
-    writeln!(text, "  {name:<12}{value}");
-}
-
 /// The results of the last step.
 fn push_verdict(text: &mut Page, group: &GroupStatus, verdict: &VerdictStatus, screen: Screen) {
-    line(
+    let proportion = output::percent(Some(verdict.proportion));
+    writeln!(text, "  share       {proportion} of the managed weight");
+    let entitlement = output::bytes(Some(verdict.entitlement_bytes));
+    writeln!(text, "  entitlement {entitlement} of page cache");
+    let threshold = output::bytes(Some(verdict.threshold_bytes));
+    writeln!(
         text,
-        "share",
-        &format!(
-            "{} of the managed weight",
-            output::percent(Some(verdict.proportion))
-        ),
+        "  threshold   {threshold} of page cache are not reclaimed while others hold more than theirs"
     );
-    line(
+    writeln!(
         text,
-        "entitlement",
-        &format!(
-            "{} of page cache",
-            output::bytes(Some(verdict.entitlement_bytes))
-        ),
-    );
-    line(
-        text,
-        "threshold",
-        &format!(
-            "{} of page cache are not reclaimed while others hold more than theirs",
-            output::bytes(Some(verdict.threshold_bytes))
-        ),
-    );
-    line(
-        text,
-        "bandwidth",
-        &format!(
-            "{} MB/s, {} MB/s of it through the disk; {} of its ideal",
-            output::megabytes_per_s(verdict.bytes_per_s),
-            output::megabytes_per_s(verdict.transferable_bytes_per_s),
-            output::ratio(verdict.of_ideal),
-        ),
+        "  bandwidth   {} MB/s, {} MB/s of it through the disk; {} of its ideal",
+        output::megabytes_per_s(verdict.bytes_per_s),
+        output::megabytes_per_s(verdict.transferable_bytes_per_s),
+        output::ratio(verdict.of_ideal),
     );
     let contending = if verdict.contending {
         "contends"
@@ -139,39 +108,32 @@ fn push_verdict(text: &mut Page, group: &GroupStatus, verdict: &VerdictStatus, s
         "does not contend"
     };
     let stalled = output::percent(verdict.stalled);
-    line(
+    writeln!(
         text,
-        "pressure",
-        &format!("stalled {stalled} of the time: {contending}"),
+        "  pressure    stalled {stalled} of the time: {contending}"
     );
-    write!(text, "  {:<12}", "color");
+    text.push_str("  color       ");
     text.paint(screen, verdict.color, &color::words(group));
     text.push_str("\n");
     if verdict.cap_bytes.is_some() {
-        line(
+        let cap = output::bytes(verdict.cap_bytes);
+        writeln!(
             text,
-            "gives",
-            &format!(
-                "holds at most {} of page cache, for others that are worse off",
-                output::bytes(verdict.cap_bytes)
-            ),
+            "  gives       holds at most {cap} of page cache, for others that are worse off"
         );
     }
     let (needs, lends) = (verdict.needs_bytes, verdict.lends_bytes);
     if let Some(words) = worth::stake(needs, lends, verdict.borrows_bytes) {
-        line(text, "worth", &words);
+        writeln!(text, "  worth       {words}");
     }
     if verdict.working_set_bytes.is_some() {
-        line(
+        let working_set = output::bytes(verdict.working_set_bytes);
+        writeln!(
             text,
-            "working set",
-            &format!(
-                "about {} of memory keep it satisfied",
-                output::bytes(verdict.working_set_bytes)
-            ),
+            "  working set about {working_set} of memory keep it satisfied"
         );
     }
-    line(text, "gain", &format!("{:.2}", verdict.gain));
+    writeln!(text, "  gain        {:.2}", verdict.gain);
 }
 
 /// The knobs of the group and the disks, and the last step's writes to the group.

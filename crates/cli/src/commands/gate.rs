@@ -219,10 +219,6 @@ fn words(printed: &Printed, screen: Screen) -> Page {
     text
 }
 
-fn plain(cells: Vec<String>) -> Vec<(String, Option<justitia_policy::Color>)> {
-    cells.into_iter().map(|cell| (cell, None)).collect()
-}
-
 fn devices(devices: &[GateDeviceStatus]) -> Table {
     let mut table = Table::new(&[
         Column::left("DEVICE", 0),
@@ -237,7 +233,7 @@ fn devices(devices: &[GateDeviceStatus]) -> Table {
         Column::right("LONGEST WAIT", 2),
     ]);
     for device in devices {
-        table.row(plain(vec![
+        table.row([
             device.device.clone(),
             output::bytes(Some(device.setpoint_bytes)),
             output::bytes(Some(device.dirty_bytes)),
@@ -248,7 +244,7 @@ fn devices(devices: &[GateDeviceStatus]) -> Table {
             device.reordered_total.to_string(),
             device.timed_out_total.to_string(),
             format!("{:.3} s", device.longest_wait_us as f64 / 1e6),
-        ]));
+        ]);
     }
     table
 }
@@ -265,7 +261,7 @@ fn groups(groups: &[PrintedGroup]) -> Table {
     ]);
     for group in groups {
         let member = &group.member;
-        table.row(plain(vec![
+        table.row([
             group
                 .path
                 .clone()
@@ -276,7 +272,7 @@ fn groups(groups: &[PrintedGroup]) -> Table {
             member.waits_total.to_string(),
             format!("{:.1} s", member.waited_total_us as f64 / 1e6),
             member.timed_out_total.to_string(),
-        ]));
+        ]);
     }
     table
 }

@@ -92,16 +92,13 @@ fn render(report: &Report, source: &str, screen: Screen) -> Page {
         let mut table = Table::new(&COLUMNS);
         for write in &report.writes {
             let memory = write.knob.is_memory();
-            let value = |value: &str| (output::knob_value(value, memory), None);
-            table.row(vec![
-                (write.path.clone(), None),
-                (write.knob.to_string(), None),
-                write
-                    .now
-                    .as_deref()
-                    .map_or_else(|| ("-".into(), None), value),
+            let value = |value: &str| output::knob_value(value, memory);
+            table.row([
+                write.path.clone(),
+                write.knob.to_string(),
+                write.now.as_deref().map_or_else(|| "-".into(), value),
                 value(&write.value),
-                (write.because.clone(), None),
+                write.because.clone(),
             ]);
         }
         text.append(&table.render(screen));

@@ -75,18 +75,10 @@ fn print_fields(json: bool) -> Result<()> {
         return output::print_json(&describe::fields().collect::<Vec<_>>());
     }
     let head = ["FIELD", "UNIT", "WHAT IT IS"];
-    let mut table = Table::new(&head.map(|head| Column {
-        head,
-        right: false,
-        rank: 0,
-    }));
+    let mut table = Table::new(&head.map(|head| Column::left(head, 0)));
     for field in describe::fields() {
         if let Some(name) = field.json {
-            table.row(
-                [name, field.unit, field.help]
-                    .map(|text| (text.to_owned(), None))
-                    .into(),
-            );
+            table.row([name, field.unit, field.help].map(str::to_owned));
         }
     }
     // Descriptions are sentences and must not be cut.

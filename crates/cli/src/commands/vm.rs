@@ -138,18 +138,11 @@ fn named(name: &str) -> Replacement {
     Replacement::named(name).unwrap_or_default()
 }
 
-fn failure(error: &justitia_vm::Error) -> Error {
-    match error {
-        justitia_vm::Error::Environment { .. } => Error::environment(error, error.remedy()),
-        justitia_vm::Error::Failed { .. } => Error::failed(error, error.remedy()),
-    }
-}
-
 fn show(args: &VmArgs) -> Result<()> {
     let interval = args.interval.as_deref().map(interval_of).transpose()?;
     let socket = socket(&args.config)?;
     loop {
-        let report = match control::ask(&socket).map_err(|error| failure(&error))? {
+        let report = match control::ask(&socket)? {
             Some(report) => report,
             None => look()?,
         };
@@ -171,8 +164,7 @@ fn look() -> Result<Report> {
         only_look: true,
         ..Settings::default()
     };
-    let image_cache = ImageCache::start(Processes::host(), settings);
-    Ok(image_cache.map_err(|error| failure(&error))?.report())
+    Ok(ImageCache::start(Processes::host(), settings)?.report())
 }
 
 fn keep(args: &VmRunArgs) -> Result<()> {
@@ -186,9 +178,8 @@ fn keep(args: &VmRunArgs) -> Result<()> {
     let stop = stop_on_signals()?;
     // Listen first, to refuse a second image cache: two of them would count twice and drop each other's
     // pages.
-    let control = Control::listen(&socket(&args.config)?).map_err(|error| failure(&error))?;
-    let mut image_cache =
-        ImageCache::start(Processes::host(), settings).map_err(|error| failure(&error))?;
+    let control = Control::listen(&socket(&args.config)?)?;
+    let mut image_cache = ImageCache::start(Processes::host(), settings)?;
     control.post(image_cache.report());
     let machines = image_cache.report().machines.len();
     let tier = image_cache.report().tracking.unwrap_or_default();
@@ -202,7 +193,7 @@ fn keep(args: &VmRunArgs) -> Result<()> {
             output::print_line(format_args!("policy {}", replacement.name()))?;
             image_cache.switch(replacement);
         }
-        image_cache.tick().map_err(|error| failure(&error))?;
+        image_cache.tick()?;
         if let Some(complaint) = image_cache.complaint() {
             let mut page = Page::new();
             writeln!(page, "justitia vm: {complaint}");
@@ -253,10 +244,10 @@ fn weight(text: &str) -> justitia_agent::Result<(String, Weight)> {
 fn switch(policy: Option<&str>, config: &ConfigArgs) -> Result<()> {
     let path = socket(config)?;
     let report = match policy {
-        Some(policy) => control::switch(&path, named(policy)),
-        None => control::ask(&path),
+        Some(policy) => control::switch(&path, named(policy))?,
+        None => control::ask(&path)?,
     };
-    let Some(report) = report.map_err(|error| failure(&error))? else {
+    let Some(report) = report else {
         return Err(Error::environment(
             format!("no justitia vm run listens at {}", path.display()),
             "start it: justitia vm run; or name its --state-dir",

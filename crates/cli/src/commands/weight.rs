@@ -80,9 +80,7 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     let mut scanner = Scanner::new(fs.clone(), settings.discover(), RuntimeDirs::host())
         .map_err(|error| Error::usage(error, justitia_agent::config::GLOB_REMEDY))?;
     scanner.set_priors(run::priors(&settings)?);
-    scanner
-        .rescan()
-        .map_err(|error| settings::cgroup_error(&error))?;
+    scanner.rescan().map_err(settings::cgroup_error)?;
     let Some(name) = &args.group else {
         return list(&scanner, args.json);
     };
@@ -97,18 +95,14 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
         };
         group
             .set_xattr(name, &weight.to_string())
-            .map_err(|error| settings::cgroup_error(&error))?;
+            .map_err(settings::cgroup_error)?;
     } else if args.unset {
         for name in [xattr::WEIGHT, xattr::WEIGHT_OF_DELEGATED] {
-            group
-                .remove_xattr(name)
-                .map_err(|error| settings::cgroup_error(&error))?;
+            group.remove_xattr(name).map_err(settings::cgroup_error)?;
         }
     }
     if new.is_some() || args.unset {
-        scanner
-            .rescan()
-            .map_err(|error| settings::cgroup_error(&error))?;
+        scanner.rescan().map_err(settings::cgroup_error)?;
     }
     let record = record(&scanner, &group)?;
     if args.json {
@@ -149,17 +143,11 @@ fn list(scanner: &Scanner, json: bool) -> Result<()> {
     }
     let mut table = Table::new(&COLUMNS);
     for (record, group) in records.into_iter().zip(groups) {
-        table.row(vec![
-            (group.alias.clone().unwrap_or(record.path), None),
-            (record.weight.to_string(), None),
-            (
-                justitia_report::status::source_words(record.weight_source).to_owned(),
-                None,
-            ),
-            (
-                record.kind.map(|kind| kind.to_string()).unwrap_or_default(),
-                None,
-            ),
+        table.row([
+            group.alias.clone().unwrap_or(record.path),
+            record.weight.to_string(),
+            justitia_report::status::source_words(record.weight_source).to_owned(),
+            record.kind.map(|kind| kind.to_string()).unwrap_or_default(),
         ]);
     }
     table.render(Screen::stdout()).print()
@@ -192,9 +180,7 @@ fn record(scanner: &Scanner, group: &Group) -> Result<WeightRecord, Error> {
             kind: Some(found.kind),
         });
     }
-    let set = group
-        .xattr(xattr::WEIGHT)
-        .map_err(|error| settings::cgroup_error(&error))?;
+    let set = group.xattr(xattr::WEIGHT).map_err(settings::cgroup_error)?;
     let set = set.and_then(|text| parse_weight(&text).ok());
     Ok(WeightRecord {
         path: group.path().to_owned(),

@@ -116,7 +116,7 @@ fn render(report: &Report, screen: Screen) -> Page {
             worth,
             ..
         } = GroupWorth::of(group);
-        let cells = [
+        table.row([
             group.label().to_owned(),
             output::bytes(file_bytes),
             output::bytes(entitlement_bytes),
@@ -127,8 +127,7 @@ fn render(report: &Report, screen: Screen) -> Page {
             output::percent(worth.and_then(|worth| worth.twice_hit_ratio)),
             saved(worth),
             output::bytes(worth.and_then(|worth| worth.knee_bytes)),
-        ];
-        table.row(cells.map(|cell| (cell, None)).into());
+        ]);
     }
     text.append(&table.render(screen));
     text

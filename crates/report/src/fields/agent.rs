@@ -1,15 +1,7 @@
 //! Fields of the agent, the host, its disks, and the plan's writes.
 
-use super::{extra, plain, Field, Get, Kind};
+use super::{extra, number, plain, Field, Get, Kind};
 use crate::status::Report;
-
-fn bytes(value: Option<u64>) -> Option<f64> {
-    value.map(|bytes| bytes as f64)
-}
-
-fn seconds(micros: u64) -> f64 {
-    micros as f64 / 1e6
-}
 
 fn word(value: &impl serde::Serialize) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
@@ -25,7 +17,6 @@ pub(crate) const AGENT: &[Field] = &[
     .metric(
         "justitia_agent",
         Kind::Info,
-        "",
         Get::ReportInfo(|report: &Report| {
             let mut labels = vec![
                 ("version", report.version.clone()),
@@ -40,72 +31,40 @@ pub(crate) const AGENT: &[Field] = &[
     plain("objective", "", "The goal of the feedback."),
     plain("observer", "", "The source of the traffic counts: bpf, proc, or `bpf, reads estimated` while reads are too many to \
          count each."),
-    plain("since_unix_s", "s", "When the agent began, in seconds since 1970.").gauge(
-        "justitia_agent_start_time_seconds",
-        "seconds",
-        Get::Report(|report| Some(report.since_unix_s as f64)),
-    ),
-    plain("interval_s", "s", "Time between two steps.").gauge(
-        "justitia_agent_interval_seconds",
-        "seconds",
-        Get::Report(|report| Some(report.interval_s)),
-    ),
-    plain("ticks_total", "", "Steps so far.").metric(
-        "justitia_agent_ticks",
-        Kind::Counter,
-        "",
-        Get::Report(|report| Some(report.ticks_total as f64)),
-    ),
+    plain("since_unix_s", "s", "When the agent began, in seconds since 1970.")
+        .gauge("justitia_agent_start_time_seconds", report!(since_unix_s)),
+    plain("interval_s", "s", "Time between two steps.")
+        .gauge("justitia_agent_interval_seconds", report!(interval_s)),
+    plain("ticks_total", "", "Steps so far.")
+        .counter("justitia_agent_ticks", report!(ticks_total)),
     plain("tick_us", "us", "Duration of the last step, from observing to submitting the writes.")
         .gauge(
             "justitia_agent_tick_seconds",
-            "seconds",
-            Get::Report(|report| Some(seconds(report.tick_us))),
+            Get::Report(|report| Some(report.tick_us as f64 / 1e6)),
         ),
-    plain("longest_tick_us", "us", "The longest step so far.").gauge(
-        "justitia_agent_longest_tick_seconds",
-        "seconds",
-        Get::Report(|report| Some(seconds(report.longest_tick_us))),
-    ),
-    extra("Resident memory of the agent, its binary included.")
+    plain("longest_tick_us", "us", "The longest step so far.")
         .gauge(
-            "justitia_agent_resident_memory_bytes",
-            "bytes",
-            Get::Own(|own| bytes(own.resident_bytes)),
+            "justitia_agent_longest_tick_seconds",
+            Get::Report(|report| Some(report.longest_tick_us as f64 / 1e6)),
         ),
+    extra("Resident memory of the agent, its binary included.")
+        .gauge("justitia_agent_resident_memory_bytes", Get::Own(|own| number(own.resident_bytes))),
     extra("CPU time of all threads of the agent.")
-        .metric(
-            "justitia_agent_cpu_seconds",
-            Kind::Counter,
-            "seconds",
-            Get::Own(|own| Some(own.cpu.as_secs_f64())),
-        ),
-    plain("problems", "", "Problems of the agent, each with its remedy; the metric is their number.").gauge(
-        "justitia_agent_problems",
-        "",
-        Get::Report(|report| Some(report.problems.len() as f64)),
-    ),
+        .counter("justitia_agent_cpu_seconds", Get::Own(|own| Some(own.cpu.as_secs_f64()))),
+    plain("problems", "", "Problems of the agent, each with its remedy; the metric is their number.")
+        .gauge("justitia_agent_problems", report!(problems.len())),
     plain(
         "writes",
         "",
         "Knobs that the last step wrote, or would have written in mode observe; the metric is their number.",
     )
-    .gauge(
-        "justitia_agent_step_writes",
-        "",
-        Get::Report(|report| Some(report.writes.len() as f64)),
-    ),
+    .gauge("justitia_agent_step_writes", report!(writes.len())),
     plain(
         "writes_total",
         "",
         "Knobs written since the agent began, without restores of prior values.",
     )
-    .metric(
-        "justitia_agent_writes",
-        Kind::Counter,
-        "",
-        Get::Report(|report| Some(report.writes_total as f64)),
-    ),
+    .counter("justitia_agent_writes", report!(writes_total)),
     plain("writes[].reason.file", "B", "The page cache in a threshold."),
     plain("writes[].reason.non_file", "B", "The other memory in a threshold."),
     plain(
@@ -120,96 +79,48 @@ pub(crate) const AGENT: &[Field] = &[
         "Proportionality variation: mean distance of the contending groups' bandwidth ratios from \
          their weights' ratios; 0 is ideal.",
     )
-    .gauge(
-        "justitia_proportionality_variation",
-        "",
-        Get::Report(|report| report.pv),
-    ),
+    .gauge("justitia_proportionality_variation", report!(pv)),
     plain(
         "share_error",
         "",
         "Share of the contending groups' bandwidth that the wrong groups have, 0 to 1.",
     )
-    .gauge(
-        "justitia_share_error_ratio",
-        "ratio",
-        Get::Report(|report| report.share_error),
-    ),
-    plain("host.total_bytes", "B", "Memory of the host.").gauge(
-        "justitia_host_memory_bytes",
-        "bytes",
-        Get::Report(|report| bytes(report.host.total_bytes)),
-    ),
-    plain("host.free_bytes", "B", "Free memory of the host, without page cache.").gauge(
-        "justitia_host_free_bytes",
-        "bytes",
-        Get::Report(|report| bytes(report.host.free_bytes)),
-    ),
-    plain("host.file_bytes", "B", "Page cache of the whole host.").gauge(
-        "justitia_host_page_cache_bytes",
-        "bytes",
-        Get::Report(|report| bytes(report.host.file_bytes)),
-    ),
+    .gauge("justitia_share_error_ratio", report!(share_error)),
+    plain("host.total_bytes", "B", "Memory of the host.")
+        .gauge("justitia_host_memory_bytes", report!(host.total_bytes)),
+    plain("host.free_bytes", "B", "Free memory of the host, without page cache.")
+        .gauge("justitia_host_free_bytes", report!(host.free_bytes)),
+    plain("host.file_bytes", "B", "Page cache of the whole host.")
+        .gauge("justitia_host_page_cache_bytes", report!(host.file_bytes)),
     plain(
         "host.high_watermark_bytes",
         "B",
         "Free memory below which the kernel reclaims: the zones' high watermarks, and the memory \
          that lower zones withhold from allocations for higher zones.",
     )
-    .gauge(
-        "justitia_host_high_watermark_bytes",
-        "bytes",
-        Get::Report(|report| bytes(report.host.high_watermark_bytes)),
-    ),
+    .gauge("justitia_host_high_watermark_bytes", report!(host.high_watermark_bytes)),
     plain("host.memory_some", "", "Share of the time in which some task of the host waited for memory.")
-        .gauge(
-            "justitia_host_memory_some_stalled_ratio",
-            "ratio",
-            Get::Report(|report| report.host.stalled.memory_some),
-        ),
+        .gauge("justitia_host_memory_some_stalled_ratio", report!(host.stalled.memory_some)),
     plain("host.memory_full", "", "Share of the time in which all tasks that were not idle waited for memory.")
-        .gauge(
-            "justitia_host_memory_full_stalled_ratio",
-            "ratio",
-            Get::Report(|report| report.host.stalled.memory_full),
-        ),
+        .gauge("justitia_host_memory_full_stalled_ratio", report!(host.stalled.memory_full)),
     plain("host.io_some", "", "Share of the time in which some task of the host waited for I/O.")
-        .gauge(
-            "justitia_host_io_some_stalled_ratio",
-            "ratio",
-            Get::Report(|report| report.host.stalled.io_some),
-        ),
+        .gauge("justitia_host_io_some_stalled_ratio", report!(host.stalled.io_some)),
     plain("host.io_full", "", "Share of the time in which all tasks that were not idle waited for I/O.")
-        .gauge(
-            "justitia_host_io_full_stalled_ratio",
-            "ratio",
-            Get::Report(|report| report.host.stalled.io_full),
-        ),
-    plain("groups", "", "Managed groups; the metric is their number.").gauge(
-        "justitia_groups",
-        "",
-        Get::Report(|report| Some(report.groups.len() as f64)),
-    ),
+        .gauge("justitia_host_io_full_stalled_ratio", report!(host.stalled.io_full)),
+    plain("groups", "", "Managed groups; the metric is their number.")
+        .gauge("justitia_groups", report!(groups.len())),
     extra("Number of groups that contend.")
-        .gauge(
-            "justitia_contending_groups",
-            "",
-            Get::Report(|report| {
+        .gauge("justitia_contending_groups", Get::Report(|report| {
                 let mut known = report.groups.iter().filter_map(|g| g.verdict.as_ref()).peekable();
                 known.peek()?;
                 Some(known.filter(|verdict| verdict.contending).count() as f64)
-            }),
-        ),
+            })),
     plain(
         "devices[].low_latency",
         "",
         "BFQ's low_latency of a disk, which overrides weights: 1 on, 0 off.",
     )
-    .gauge(
-        "justitia_disk_low_latency",
-        "",
-        Get::Device(|disk| disk.low_latency.map(|on| f64::from(u8::from(on)))),
-    ),
+    .gauge("justitia_disk_low_latency", Get::Device(|disk| number(disk.low_latency))),
     plain(
         "devices[].knobs",
         "",

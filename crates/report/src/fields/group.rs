@@ -1,56 +1,9 @@
 //! Fields of each managed group.
 
 use justitia_policy::color::ColorSource;
-use justitia_policy::rates::CacheRates;
 
-use super::{extra, plain, Field, Get, Kind};
-use crate::status::{source_words, Totals, VerdictStatus, WorthStatus};
-
-/// A value of the verdict.
-macro_rules! verdict {
-    ($get:expr) => {
-        Get::Group(|group| {
-            let get: fn(&VerdictStatus) -> Option<f64> = $get;
-            group.verdict.as_ref().and_then(get)
-        })
-    };
-}
-
-/// A value of the verdict about the group's page cache.
-macro_rules! cache {
-    ($get:expr) => {
-        Get::Group(|group| {
-            let get: fn(&CacheRates) -> Option<f64> = $get;
-            group
-                .verdict
-                .as_ref()
-                .and_then(|verdict| get(&verdict.cache))
-        })
-    };
-}
-
-/// A counter of the group, in the metric's unit.
-macro_rules! total {
-    ($get:expr) => {
-        total!($get, 1.0)
-    };
-    ($get:expr, $per_unit:expr) => {
-        Get::Group(|group| {
-            let get: fn(&Totals) -> Option<u64> = $get;
-            Some(get(&group.total)? as f64 / $per_unit)
-        })
-    };
-}
-
-/// A value of the group's miss-ratio curve.
-macro_rules! worth {
-    ($get:expr) => {
-        Get::Group(|group| {
-            let get: fn(&WorthStatus) -> Option<f64> = $get;
-            group.worth.as_ref().and_then(get)
-        })
-    };
-}
+use super::{extra, number, plain, Field, Get, Kind};
+use crate::status::source_words;
 
 pub(crate) const GROUP: &[Field] = &[
     plain(
@@ -75,7 +28,6 @@ pub(crate) const GROUP: &[Field] = &[
     .metric(
         "justitia_group",
         Kind::Info,
-        "",
         Get::GroupInfo(|group| {
             vec![
                 ("id", group.id.to_string()),
@@ -91,31 +43,19 @@ pub(crate) const GROUP: &[Field] = &[
         "",
         "The group's weight, 1 to 10000; 100 is the default.",
     )
-    .gauge(
-        "justitia_group_weight",
-        "",
-        Get::Group(|group| Some(f64::from(group.weight))),
-    ),
+    .gauge("justitia_group_weight", group!(weight)),
     plain(
         "groups[].proportion",
         "",
         "Its share of the managed groups' weight, 0 to 1.",
     )
-    .gauge(
-        "justitia_group_proportion_ratio",
-        "ratio",
-        verdict!(|v| Some(v.proportion)),
-    ),
+    .gauge("justitia_group_proportion_ratio", group!(verdict.as_ref()?.proportion)),
     plain(
         "groups[].bytes_per_s",
         "B/s",
         "Bytes that its applications read and write, cached or not.",
     )
-    .gauge(
-        "justitia_group_bandwidth_bytes_per_second",
-        "bytes_per_second",
-        verdict!(|v| v.bytes_per_s),
-    ),
+    .gauge("justitia_group_bandwidth_bytes_per_second", group!(verdict.as_ref()?.bytes_per_s)),
     plain(
         "groups[].transferable_bytes_per_s",
         "B/s",
@@ -123,8 +63,7 @@ pub(crate) const GROUP: &[Field] = &[
     )
     .gauge(
         "justitia_group_transferable_bytes_per_second",
-        "bytes_per_second",
-        verdict!(|v| v.transferable_bytes_per_s),
+        group!(verdict.as_ref()?.transferable_bytes_per_s),
     ),
     plain(
         "groups[].of_ideal",
@@ -132,21 +71,13 @@ pub(crate) const GROUP: &[Field] = &[
         "Smoothed bandwidth over the group's weighted share of what the contending groups have; \
          1 is ideal.",
     )
-    .gauge(
-        "justitia_group_of_ideal_ratio",
-        "ratio",
-        verdict!(|v| v.of_ideal),
-    ),
+    .gauge("justitia_group_of_ideal_ratio", group!(verdict.as_ref()?.of_ideal)),
     plain(
         "groups[].contending",
         "",
         "It stalls, so it contends: 1 yes, 0 no.",
     )
-    .gauge(
-        "justitia_group_contending",
-        "",
-        verdict!(|v| Some(f64::from(u8::from(v.contending)))),
-    ),
+    .gauge("justitia_group_contending", group!(verdict.as_ref()?.contending)),
     plain(
         "groups[].color",
         "",
@@ -155,7 +86,6 @@ pub(crate) const GROUP: &[Field] = &[
     .metric(
         "justitia_group_color",
         Kind::StateSet,
-        "",
         Get::GroupState(&["green", "yellow", "red"], |group| {
             Some(group.verdict.as_ref()?.color.to_string())
         }),
@@ -165,10 +95,13 @@ pub(crate) const GROUP: &[Field] = &[
         "",
         "Source of the color: declared by its application, or inferred by the agent from stalls and share.",
     ),
-    extra("Its application declares a color that counts: 1 yes, 0 no.").gauge(
+    extra("Its application declares a color that counts: 1 yes, 0 no.")
+        .gauge(
         "justitia_group_color_declared",
-        "",
-        verdict!(|v| Some(f64::from(u8::from(v.color_source == ColorSource::Declared)))),
+        Get::Group(|group| {
+            let source = group.verdict.as_ref()?.color_source;
+            number(source == ColorSource::Declared)
+        }),
     ),
     plain(
         "groups[].declared",
@@ -181,111 +114,65 @@ pub(crate) const GROUP: &[Field] = &[
         "s",
         "Time since the declared color last changed.",
     )
-    .gauge(
-        "justitia_group_color_unchanged_seconds",
-        "seconds",
-        Get::Group(|group| group.declared.as_ref().map(|said| said.unchanged_s)),
-    ),
+    .gauge("justitia_group_color_unchanged_seconds", group!(declared.as_ref()?.unchanged_s)),
     plain(
         "groups[].cap_bytes",
         "B",
         "Page cache that it may hold while it gives memory for its color.",
     )
-    .gauge(
-        "justitia_group_cap_bytes",
-        "bytes",
-        verdict!(|v| v.cap_bytes.map(|bytes| bytes as f64)),
-    ),
+    .gauge("justitia_group_cap_bytes", group!(verdict.as_ref()?.cap_bytes)),
     plain(
         "groups[].working_set_bytes",
         "B",
         "Memory that it needs to stay satisfied, learned while memory was taken from it.",
     )
-    .gauge(
-        "justitia_group_working_set_bytes",
-        "bytes",
-        verdict!(|v| v.working_set_bytes.map(|bytes| bytes as f64)),
-    ),
+    .gauge("justitia_group_working_set_bytes", group!(verdict.as_ref()?.working_set_bytes)),
     plain(
         "groups[].gain",
         "",
         "The feedback's factor on its share; 1 is neutral.",
     )
-    .gauge(
-        "justitia_group_gain_ratio",
-        "ratio",
-        verdict!(|v| Some(v.gain)),
-    ),
+    .gauge("justitia_group_gain_ratio", group!(verdict.as_ref()?.gain)),
     plain(
         "groups[].stalled",
         "",
         "Share of the time in which at least one of its tasks waited for memory or I/O, 0 to 1.",
     )
-    .gauge(
-        "justitia_group_stalled_ratio",
-        "ratio",
-        verdict!(|v| v.stalled),
-    ),
-    plain("groups[].current_bytes", "B", "All memory charged to it.").gauge(
-        "justitia_group_memory_bytes",
-        "bytes",
-        Get::Group(|group| group.current_bytes.map(|bytes| bytes as f64)),
-    ),
-    plain("groups[].file_bytes", "B", "Page cache charged to it.").gauge(
-        "justitia_group_page_cache_bytes",
-        "bytes",
-        Get::Group(|group| group.file_bytes.map(|bytes| bytes as f64)),
-    ),
+    .gauge("justitia_group_stalled_ratio", group!(verdict.as_ref()?.stalled)),
+    plain("groups[].current_bytes", "B", "All memory charged to it.")
+        .gauge("justitia_group_memory_bytes", group!(current_bytes)),
+    plain("groups[].file_bytes", "B", "Page cache charged to it.")
+        .gauge("justitia_group_page_cache_bytes", group!(file_bytes)),
     plain(
         "groups[].threshold_bytes",
         "B",
         "Page cache of the group that is protected from reclaim.",
     )
-    .gauge(
-        "justitia_group_threshold_bytes",
-        "bytes",
-        verdict!(|v| Some(v.threshold_bytes as f64)),
-    ),
+    .gauge("justitia_group_threshold_bytes", group!(verdict.as_ref()?.threshold_bytes)),
     plain(
         "groups[].entitlement_bytes",
         "B",
         "Page cache that its weight entitles it to.",
     )
-    .gauge(
-        "justitia_group_entitlement_bytes",
-        "bytes",
-        verdict!(|v| Some(v.entitlement_bytes as f64)),
-    ),
+    .gauge("justitia_group_entitlement_bytes", group!(verdict.as_ref()?.entitlement_bytes)),
     plain(
         "groups[].needs_bytes",
         "B",
         "Page cache with which its reads hit as often as with its share by weight.",
     )
-    .gauge(
-        "justitia_group_needs_bytes",
-        "bytes",
-        verdict!(|v| v.needs_bytes.map(|bytes| bytes as f64)),
-    ),
+    .gauge("justitia_group_needs_bytes", group!(verdict.as_ref()?.needs_bytes)),
     plain(
         "groups[].lends_bytes",
         "B",
         "Part of its share by weight that it leaves to others.",
     )
-    .gauge(
-        "justitia_group_lends_bytes",
-        "bytes",
-        verdict!(|v| v.lends_bytes.map(|bytes| bytes as f64)),
-    ),
+    .gauge("justitia_group_lends_bytes", group!(verdict.as_ref()?.lends_bytes)),
     plain(
         "groups[].borrows_bytes",
         "B",
         "Page cache that it may use beyond its share by weight.",
     )
-    .gauge(
-        "justitia_group_borrows_bytes",
-        "bytes",
-        verdict!(|v| v.borrows_bytes.map(|bytes| bytes as f64)),
-    ),
+    .gauge("justitia_group_borrows_bytes", group!(verdict.as_ref()?.borrows_bytes)),
     plain(
         "groups[].worth.asked_bytes_per_s",
         "B/s",
@@ -296,51 +183,31 @@ pub(crate) const GROUP: &[Field] = &[
         "",
         "Hit ratio with the page cache that it holds, as its curve has it, 0 to 1.",
     )
-    .gauge(
-        "justitia_group_worth_now_hit_ratio",
-        "ratio",
-        worth!(|w| w.now_hit_ratio),
-    ),
+    .gauge("justitia_group_worth_now_hit_ratio", group!(worth.as_ref()?.now_hit_ratio)),
     plain(
         "groups[].worth.half_hit_ratio",
         "",
         "Hit ratio with half of the page cache that it holds.",
     )
-    .gauge(
-        "justitia_group_worth_half_hit_ratio",
-        "ratio",
-        worth!(|w| w.half_hit_ratio),
-    ),
+    .gauge("justitia_group_worth_half_hit_ratio", group!(worth.as_ref()?.half_hit_ratio)),
     plain(
         "groups[].worth.twice_hit_ratio",
         "",
         "Hit ratio with twice the page cache that it holds.",
     )
-    .gauge(
-        "justitia_group_worth_twice_hit_ratio",
-        "ratio",
-        worth!(|w| w.twice_hit_ratio),
-    ),
+    .gauge("justitia_group_worth_twice_hit_ratio", group!(worth.as_ref()?.twice_hit_ratio)),
     plain(
         "groups[].worth.more_bytes_per_s",
         "B/s",
         "Reads from disks that 64 MiB more page cache would save.",
     )
-    .gauge(
-        "justitia_group_worth_more_bytes_per_second",
-        "bytes_per_second",
-        worth!(|w| w.more_bytes_per_s),
-    ),
+    .gauge("justitia_group_worth_more_bytes_per_second", group!(worth.as_ref()?.more_bytes_per_s)),
     plain(
         "groups[].worth.knee_bytes",
         "B",
         "Size of page cache beyond which more brings clearly less.",
     )
-    .gauge(
-        "justitia_group_worth_knee_bytes",
-        "bytes",
-        worth!(|w| w.knee_bytes.map(|bytes| bytes as f64)),
-    ),
+    .gauge("justitia_group_worth_knee_bytes", group!(worth.as_ref()?.knee_bytes)),
     plain(
         "groups[].worth.points[].cache_bytes",
         "B",
@@ -356,28 +223,20 @@ pub(crate) const GROUP: &[Field] = &[
         "B",
         "Page cache charged to it that belongs to higher-weighted users of the same files.",
     )
-    .gauge(
-        "justitia_group_held_for_others_bytes",
-        "bytes",
-        verdict!(|v| v.held_for_others_bytes.map(|bytes| bytes as f64)),
-    ),
+    .gauge("justitia_group_held_for_others_bytes", group!(verdict.as_ref()?.held_for_others_bytes)),
     plain(
         "groups[].held_by_others_bytes",
         "B",
         "Page cache of its own that is charged to others.",
     )
-    .gauge(
-        "justitia_group_held_by_others_bytes",
-        "bytes",
-        verdict!(|v| v.held_by_others_bytes.map(|bytes| bytes as f64)),
-    ),
+    .gauge("justitia_group_held_by_others_bytes", group!(verdict.as_ref()?.held_by_others_bytes)),
     plain(
         "groups[].hit_ratio",
         "",
         "Fraction of the pages requested by buffered reads that were cached and not just fetched \
          by readahead, 0 to 1.",
     )
-    .gauge("justitia_group_hit_ratio", "ratio", cache!(|c| c.hit_ratio)),
+    .gauge("justitia_group_hit_ratio", group!(verdict.as_ref()?.cache.hit_ratio)),
     plain(
         "groups[].asked_pages_per_s",
         "pages/s",
@@ -428,114 +287,57 @@ pub(crate) const GROUP: &[Field] = &[
         "s/s",
         "Time its tasks sleep because the group is above memory.high.",
     ),
-    plain("groups[].total.read_bytes", "B", "Bytes that its applications read, cached or not.").metric(
-        "justitia_group_read_bytes",
-        Kind::Counter,
-        "bytes",
-        total!(|t| t.traffic.read_bytes),
-    ),
-    plain("groups[].total.write_bytes", "B", "Bytes that its applications wrote, to the page cache or not.").metric(
-        "justitia_group_written_bytes",
-        Kind::Counter,
-        "bytes",
-        total!(|t| t.traffic.write_bytes),
-    ),
-    plain("groups[].total.missed_bytes", "B", "Bytes that its reads had to fetch from a device: misses and readahead.").metric(
-        "justitia_group_fetched_bytes",
-        Kind::Counter,
-        "bytes",
-        total!(|t| t.traffic.missed_bytes),
-    ),
-    plain("groups[].total.asked_pages", "pages", "Pages that buffered reads requested: hits, misses, and pages that readahead had just fetched.").metric(
-        "justitia_group_asked_pages",
-        Kind::Counter,
-        "pages",
-        total!(|t| t.cache.asked_pages),
-    ),
-    plain("groups[].total.missed_pages", "pages", "Requested pages that were not in the page cache.").metric(
-        "justitia_group_missed_pages",
-        Kind::Counter,
-        "pages",
-        total!(|t| t.cache.missed_pages),
-    ),
-    plain("groups[].total.readahead_pages", "pages", "Requested pages that readahead had just fetched: neither hit nor miss.").metric(
-        "justitia_group_readahead_pages",
-        Kind::Counter,
-        "pages",
-        total!(|t| t.cache.readahead_pages),
-    ),
-    plain("groups[].total.inserted_pages", "pages", "Pages that reads and faults brought into the page cache.").metric(
-        "justitia_group_inserted_pages",
-        Kind::Counter,
-        "pages",
-        total!(|t| t.cache.inserted_pages),
-    ),
-    plain("groups[].total.evicted_pages", "pages", "Pages of its page cache that reclaim took.").metric(
-        "justitia_group_evicted_pages",
-        Kind::Counter,
-        "pages",
-        total!(|t| t.cache.evicted_pages),
-    ),
-    plain("groups[].total.refault_pages", "pages", "Refaults since the cgroup was made: pages read again soon after eviction.").metric(
-        "justitia_group_refault_pages",
-        Kind::Counter,
-        "pages",
-        total!(|t| t.refault_pages),
-    ),
-    plain("groups[].total.mmap_faults", "", "Faults on mapped files.").metric(
-        "justitia_group_mmap_faults",
-        Kind::Counter,
-        "",
-        total!(|t| t.cache.mmap_faults),
-    ),
-    plain("groups[].total.mmap_major_faults", "", "Faults on mapped files that waited for the disk.").metric(
-        "justitia_group_mmap_major_faults",
-        Kind::Counter,
-        "",
-        total!(|t| t.cache.mmap_major_faults),
-    ),
-    plain("groups[].total.reclaim_us", "us", "Time its tasks spent in direct reclaim, summed.").metric(
-        "justitia_group_reclaim_seconds",
-        Kind::Counter,
-        "seconds",
-        total!(|t| t.cache.reclaim_us, 1e6),
-    ),
-    plain("groups[].total.throttled_us", "us", "Time its tasks slept because the group was above memory.high, summed.").metric(
-        "justitia_group_throttled_seconds",
-        Kind::Counter,
-        "seconds",
-        total!(|t| t.cache.throttled_us, 1e6),
-    ),
-    plain("groups[].total.memory_some_us", "us", "Time in which some task of it waited for memory, since the cgroup was made.").metric(
-        "justitia_group_memory_some_stalled_seconds",
-        Kind::Counter,
-        "seconds",
-        total!(|t| t.pressure.memory_some_us, 1e6),
-    ),
-    plain("groups[].total.memory_full_us", "us", "Time in which all its tasks that were not idle waited for memory, since the cgroup was made.").metric(
-        "justitia_group_memory_full_stalled_seconds",
-        Kind::Counter,
-        "seconds",
-        total!(|t| t.pressure.memory_full_us, 1e6),
-    ),
-    plain("groups[].total.io_some_us", "us", "Time in which some task of it waited for I/O, since the cgroup was made.").metric(
-        "justitia_group_io_some_stalled_seconds",
-        Kind::Counter,
-        "seconds",
-        total!(|t| t.pressure.io_some_us, 1e6),
-    ),
-    plain("groups[].total.io_full_us", "us", "Time in which all its tasks that were not idle waited for I/O, since the cgroup was made.").metric(
-        "justitia_group_io_full_stalled_seconds",
-        Kind::Counter,
-        "seconds",
-        total!(|t| t.pressure.io_full_us, 1e6),
-    ),
-    plain("groups[].total.cpu_some_us", "us", "Time in which some task of it waited for a CPU, since the cgroup was made.").metric(
-        "justitia_group_cpu_some_stalled_seconds",
-        Kind::Counter,
-        "seconds",
-        total!(|t| t.pressure.cpu_some_us, 1e6),
-    ),
+    plain("groups[].total.read_bytes", "B", "Bytes that its applications read, cached or not.")
+        .counter("justitia_group_read_bytes", group!(total.traffic.read_bytes)),
+    plain("groups[].total.write_bytes", "B", "Bytes that its applications wrote, to the page cache or not.")
+        .counter("justitia_group_written_bytes", group!(total.traffic.write_bytes)),
+    plain("groups[].total.missed_bytes", "B", "Bytes that its reads had to fetch from a device: misses and readahead.")
+        .counter("justitia_group_fetched_bytes", group!(total.traffic.missed_bytes)),
+    plain("groups[].total.asked_pages", "pages", "Pages that buffered reads requested: hits, misses, and pages that readahead had just fetched.")
+        .counter("justitia_group_asked_pages", group!(total.cache.asked_pages)),
+    plain("groups[].total.missed_pages", "pages", "Requested pages that were not in the page cache.")
+        .counter("justitia_group_missed_pages", group!(total.cache.missed_pages)),
+    plain("groups[].total.readahead_pages", "pages", "Requested pages that readahead had just fetched: neither hit nor miss.")
+        .counter("justitia_group_readahead_pages", group!(total.cache.readahead_pages)),
+    plain("groups[].total.inserted_pages", "pages", "Pages that reads and faults brought into the page cache.")
+        .counter("justitia_group_inserted_pages", group!(total.cache.inserted_pages)),
+    plain("groups[].total.evicted_pages", "pages", "Pages of its page cache that reclaim took.")
+        .counter("justitia_group_evicted_pages", group!(total.cache.evicted_pages)),
+    plain("groups[].total.refault_pages", "pages", "Refaults since the cgroup was made: pages read again soon after eviction.")
+        .counter("justitia_group_refault_pages", group!(total.refault_pages)),
+    plain("groups[].total.mmap_faults", "", "Faults on mapped files.")
+        .counter("justitia_group_mmap_faults", group!(total.cache.mmap_faults)),
+    plain("groups[].total.mmap_major_faults", "", "Faults on mapped files that waited for the disk.")
+        .counter("justitia_group_mmap_major_faults", group!(total.cache.mmap_major_faults)),
+    plain("groups[].total.reclaim_us", "us", "Time its tasks spent in direct reclaim, summed.")
+        .counter("justitia_group_reclaim_seconds", group_seconds!(total.cache.reclaim_us)),
+    plain("groups[].total.throttled_us", "us", "Time its tasks slept because the group was above memory.high, summed.")
+        .counter("justitia_group_throttled_seconds", group_seconds!(total.cache.throttled_us)),
+    plain("groups[].total.memory_some_us", "us", "Time in which some task of it waited for memory, since the cgroup was made.")
+        .counter(
+            "justitia_group_memory_some_stalled_seconds",
+            group_seconds!(total.pressure.memory_some_us),
+        ),
+    plain("groups[].total.memory_full_us", "us", "Time in which all its tasks that were not idle waited for memory, since the cgroup was made.")
+        .counter(
+            "justitia_group_memory_full_stalled_seconds",
+            group_seconds!(total.pressure.memory_full_us),
+        ),
+    plain("groups[].total.io_some_us", "us", "Time in which some task of it waited for I/O, since the cgroup was made.")
+        .counter(
+            "justitia_group_io_some_stalled_seconds",
+            group_seconds!(total.pressure.io_some_us),
+        ),
+    plain("groups[].total.io_full_us", "us", "Time in which all its tasks that were not idle waited for I/O, since the cgroup was made.")
+        .counter(
+            "justitia_group_io_full_stalled_seconds",
+            group_seconds!(total.pressure.io_full_us),
+        ),
+    plain("groups[].total.cpu_some_us", "us", "Time in which some task of it waited for a CPU, since the cgroup was made.")
+        .counter(
+            "justitia_group_cpu_some_stalled_seconds",
+            group_seconds!(total.pressure.cpu_some_us),
+        ),
     plain(
         "groups[].knobs",
         "",

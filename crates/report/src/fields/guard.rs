@@ -1,13 +1,6 @@
 //! Fields of the guard; absent while it has nothing to do.
 
-use super::{plain, Field, Get, Kind};
-use crate::status::{GuardStatus, Report};
-
-/// A value of the guard; `None`: it has nothing to do.
-fn guard(report: &Report, get: fn(&GuardStatus) -> Option<u64>) -> Option<f64> {
-    let value = report.guard.as_ref().and_then(get)?;
-    Some(value as f64)
-}
+use super::{number, plain, Field, Get};
 
 pub(crate) const GUARD: &[Field] = &[
     plain(
@@ -16,26 +9,15 @@ pub(crate) const GUARD: &[Field] = &[
         "Memory to keep free above the watermarks: the standing reserve, and reservations that \
          are not used yet.",
     )
-    .gauge(
-        "justitia_guard_reserve_bytes",
-        "bytes",
-        Get::Report(|report| guard(report, |guard| Some(guard.reserve_bytes))),
-    ),
+    .gauge("justitia_guard_reserve_bytes", report!(guard.as_ref()?.reserve_bytes)),
     plain(
         "guard.reserved_bytes",
         "B",
         "The part of the reserve that is reserved for groups (justitia reserve).",
     )
-    .gauge(
-        "justitia_guard_reserved_bytes",
-        "bytes",
-        Get::Report(|report| guard(report, |guard| Some(guard.reserved_bytes))),
-    ),
-    plain("guard.spare_bytes", "B", "Free memory above the watermarks.").gauge(
-        "justitia_guard_spare_bytes",
-        "bytes",
-        Get::Report(|report| guard(report, |guard| guard.spare_bytes)),
-    ),
+    .gauge("justitia_guard_reserved_bytes", report!(guard.as_ref()?.reserved_bytes)),
+    plain("guard.spare_bytes", "B", "Free memory above the watermarks.")
+        .gauge("justitia_guard_spare_bytes", report!(guard.as_ref()?.spare_bytes)),
     plain(
         "guard.missing_bytes",
         "B",
@@ -53,8 +35,7 @@ pub(crate) const GUARD: &[Field] = &[
     )
     .gauge(
         "justitia_guard_unmanaged_page_cache_bytes",
-        "bytes",
-        Get::Report(|report| guard(report, |guard| guard.unmanaged_file_bytes)),
+        report!(guard.as_ref()?.unmanaged_file_bytes),
     ),
     plain(
         "guard.unmanaged_share_bytes",
@@ -62,44 +43,25 @@ pub(crate) const GUARD: &[Field] = &[
         "Page cache left to the root cgroup and to unmanaged groups while memory is scarce; \
          absent under the multi-generational LRU, where nothing bounds it.",
     )
-    .gauge(
-        "justitia_guard_unmanaged_share_bytes",
-        "bytes",
-        Get::Report(|report| guard(report, |guard| guard.unmanaged_share_bytes)),
-    ),
+    .gauge("justitia_guard_unmanaged_share_bytes", report!(guard.as_ref()?.unmanaged_share_bytes)),
     plain(
         "guard.asked_total_bytes",
         "B",
         "Page cache requested through memory.reclaim since the agent began, by writes that ended.",
     )
-    .metric(
-        "justitia_guard_asked_bytes",
-        Kind::Counter,
-        "bytes",
-        Get::Report(|report| guard(report, |guard| Some(guard.asked_total_bytes))),
-    ),
+    .counter("justitia_guard_asked_bytes", report!(guard.as_ref()?.asked_total_bytes)),
     plain(
         "guard.taken_total_bytes",
         "B",
         "Page cache requested by writes of memory.reclaim that the kernel fulfilled: at least this amount was reclaimed.",
     )
-    .metric(
-        "justitia_guard_taken_bytes",
-        Kind::Counter,
-        "bytes",
-        Get::Report(|report| guard(report, |guard| Some(guard.taken_total_bytes))),
-    ),
+    .counter("justitia_guard_taken_bytes", report!(guard.as_ref()?.taken_total_bytes)),
     plain(
         "guard.partial_total",
         "",
         "Writes of memory.reclaim that the kernel fulfilled only in part.",
     )
-    .metric(
-        "justitia_guard_partial_reclaims",
-        Kind::Counter,
-        "",
-        Get::Report(|report| guard(report, |guard| Some(guard.partial_total))),
-    ),
+    .counter("justitia_guard_partial_reclaims", report!(guard.as_ref()?.partial_total)),
     plain("guard.reservations[].bytes", "B", "Memory reserved for a group."),
     plain("guard.reservations[].left_s", "s", "Time until the reservation expires."),
     plain("writes[].reason.reserve", "B", "Memory to keep free when a reclaim was decided."),

@@ -20,7 +20,7 @@ pub(crate) const KNOBS: &[Field] = &{
     while at < Knob::ALL.len() {
         let knob = Knob::ALL[at];
         if let Some(gauge) = knob.gauge() {
-            fields[count] = extra(gauge.help).gauge(gauge.name, gauge.unit, Get::Knob(knob));
+            fields[count] = extra(gauge.help).gauge(gauge.name, Get::Knob(knob));
             count += 1;
         }
         at += 1;

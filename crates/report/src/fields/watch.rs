@@ -2,7 +2,7 @@
 
 use justitia_policy::plan::Phase;
 
-use super::{plain, Field, Get, Kind};
+use super::{plain, Field, Get};
 
 /// Fields of each kind of decision, absent before the first such decision.
 pub(crate) const WATCH: &[Field] = &[
@@ -20,7 +20,6 @@ pub(crate) const WATCH: &[Field] = &[
     )
     .gauge(
         "justitia_decision_withdrawn",
-        "",
         Get::Watch(|finding| Some(f64::from(u8::from(finding.phase == Phase::Withdrawn)))),
     ),
     plain(
@@ -28,10 +27,7 @@ pub(crate) const WATCH: &[Field] = &[
         "s",
         "Time until the withdrawal ends; null: not withdrawn.",
     ),
-    plain("watch[].comparisons", "", "Comparisons of the traffic with and without such decisions.").metric(
-        "justitia_decision_comparisons",
-        Kind::Counter,
-        "",
+    plain("watch[].comparisons", "", "Comparisons of the traffic with and without such decisions.").counter("justitia_decision_comparisons",
         Get::Watch(|finding| Some(finding.comparisons as f64)),
     ),
     plain(
@@ -42,7 +38,6 @@ pub(crate) const WATCH: &[Field] = &[
     )
     .gauge(
         "justitia_decision_loss_ratio",
-        "ratio",
         Get::Watch(|finding| Some(finding.loss?.mean)),
     ),
     plain(
@@ -52,7 +47,6 @@ pub(crate) const WATCH: &[Field] = &[
     )
     .gauge(
         "justitia_decision_least_loss_ratio",
-        "ratio",
         Get::Watch(|finding| Some(finding.loss?.least)),
     ),
     plain(
@@ -62,7 +56,6 @@ pub(crate) const WATCH: &[Field] = &[
     )
     .gauge(
         "justitia_decision_most_loss_ratio",
-        "ratio",
         Get::Watch(|finding| Some(finding.loss?.most)),
     ),
 ];

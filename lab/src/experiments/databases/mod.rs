@@ -184,7 +184,8 @@ fn machine(
     out: &Path,
     say: &mut dyn FnMut(&str),
 ) -> Result<Machine, LabError> {
-    let kernel: Series = settings.choices.kernel_series.parse()?;
+    let choices = &settings.choices;
+    let kernel: Series = choices.kernel_series.parse()?;
     let prepare = PrepareJob {
         databases: settings.containers.len() as u32,
         rows: settings.rows,
@@ -196,25 +197,22 @@ fn machine(
     let binaries = names.into_iter().map(program).collect::<Result<_, _>>()?;
     let phases = settings.phases.len() as u64 * u64::from(settings.phase_s);
     let warm_s = settings.database_bytes * settings.containers.len() as u64
-        / (u64::from(settings.choices.disk_mb_per_s) * 250_000);
+        / (u64::from(choices.disk_mb_per_s) * 250_000);
     // If the guest makes its own disk, this one is only read once.
     let limited = settings.memory_disk().is_none();
     Ok(Machine::from(VmSpec {
-        memory_bytes: with_disk(
-            settings.choices.memory_bytes,
-            settings.memory_disk().as_ref(),
-        ),
-        cpus: settings.choices.cpus,
-        disk_mbps: limited.then_some(settings.choices.disk_mb_per_s),
+        memory_bytes: with_disk(choices.memory_bytes, settings.memory_disk().as_ref()),
+        cpus: choices.cpus,
+        disk_mbps: limited.then_some(choices.disk_mb_per_s),
         disk_iops: limited.then_some(settings.disk_iops),
         data: DataDisk::From(image),
         modules: guest_modules(),
         extra_packages: image::PACKAGES.iter().map(|p| (*p).to_owned()).collect(),
-        clock: settings.choices.clock,
+        clock: choices.clock,
         ..VmSpec::new(
             kernel,
             binaries,
-            host_time(settings.choices.clock, AROUND_S + warm_s + phases * 3 / 2),
+            host_time(choices.clock, AROUND_S + warm_s + phases * 3 / 2),
         )
     }))
 }

@@ -11,7 +11,7 @@ use super::image;
 use super::scenario::{Scenario, POLICIES};
 use crate::args::RunArgs;
 use crate::choices::{in_range, Choices, Defaults};
-use crate::policy::{did_you_mean, Policy};
+use crate::policy::{by_name, Policy};
 use crate::protocol::databases::{DatabaseJob, DatabasesJob, Keys, Start};
 use crate::protocol::{Lie, MemoryDisk, Scheduler};
 use justitia_machine::error::LabError;
@@ -86,7 +86,7 @@ impl Settings {
             rate,
             threads,
             rows: (database_bytes / PAGE_BYTES * ROWS_PER_PAGE) as u32,
-            keys: args.load.keys.map_or(scenario.keys, Into::into),
+            keys: args.load.keys.unwrap_or(scenario.keys),
             database_bytes,
             disk_iops,
             agent_config: agent_config(args)?,
@@ -146,15 +146,8 @@ fn containers(
         .collect();
     for text in lies {
         let (name, lie) = Lie::of_option(text)?;
-        let container = containers.iter_mut().find(|c| c.name == name);
-        let container = container.ok_or_else(|| {
-            let names: Vec<&str> = scenario.containers.iter().map(|c| c.name).collect();
-            LabError::usage(
-                format!("--lie {text}: no such container"),
-                did_you_mean(name, &names),
-            )
-        })?;
-        container.lie = Some(lie);
+        let cause = || format!("--lie {text}: no such container");
+        by_name(&mut containers, |c| &c.name, name, cause)?.lie = Some(lie);
     }
     Ok(containers)
 }

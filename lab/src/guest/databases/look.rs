@@ -26,26 +26,6 @@ pub fn look(dir: &Path, device: &str, sample: &mut DatabaseSample) {
     }
 }
 
-/// A sample that has only its time.
-pub fn blank(at_s: f64, phase: usize) -> DatabaseSample {
-    DatabaseSample {
-        at_s,
-        phase: phase as u32,
-        transactions: 0.0,
-        tps: None,
-        queue: None,
-        latency_ms: None,
-        color: None,
-        declared: None,
-        memory_bytes: None,
-        file_bytes: None,
-        device_read_bytes: None,
-        device_reads: None,
-        low_bytes: None,
-        high_bytes: None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,9 +33,9 @@ mod tests {
     #[test]
     fn a_group_that_is_gone_is_unknown_and_not_zero() {
         let dir = tempfile::tempdir().unwrap();
-        let mut sample = blank(1.0, 0);
+        let mut sample = DatabaseSample::default();
         look(&dir.path().join("gone"), "259:1", &mut sample);
-        assert_eq!(sample, blank(1.0, 0));
+        assert_eq!(sample, DatabaseSample::default());
     }
 
     #[test]
@@ -66,7 +46,7 @@ mod tests {
         put("memory.stat", "anon 7\nfile 100\nshmem 10\n");
         put("memory.high", "max\n");
         put("io.stat", "259:1 rbytes=5 wbytes=6 rios=2 wios=1\n");
-        let mut sample = blank(1.0, 0);
+        let mut sample = DatabaseSample::default();
         look(dir.path(), "259:1", &mut sample);
         assert_eq!(
             (sample.memory_bytes, sample.file_bytes),

@@ -66,7 +66,10 @@ pub fn run(job: &DatabasesJob) -> Result<DatabasesReport> {
     phases.prepare()?;
     let limits = limits::enforce(job, &servers)?;
     let knobs_before = knobs::snapshot(Path::new(setup::CGROUP));
-    let mut agent = start_agent(job)?;
+    let mut agent = Agent::start(job.policy, false, &job.agent_config, &job.agent_args)?;
+    if agent.is_some() {
+        progress("the agent runs");
+    }
     phases.run(agent.as_mut())?;
     let (series, host, spans) = phases.finish();
 
@@ -87,17 +90,14 @@ pub fn run(job: &DatabasesJob) -> Result<DatabasesReport> {
         })
         .collect();
     Ok(DatabasesReport {
-        kernel: rustix::system::uname()
-            .release()
-            .to_string_lossy()
-            .into_owned(),
+        kernel: setup::kernel(),
         environment,
         containers,
         phases: spans,
         host,
         agent: agent.as_ref().map(Agent::cost),
         agent_log: agent.as_ref().map(Agent::log).unwrap_or_default(),
-        knobs_left: left_changed(&knobs_before, &knobs_after),
+        knobs_left: left_changed(knobs_before, knobs_after),
     })
 }
 
@@ -143,47 +143,19 @@ fn start_servers(job: &DatabasesJob) -> Result<Vec<Server>> {
     Ok(servers)
 }
 
-fn start_agent(job: &DatabasesJob) -> Result<Option<Agent>> {
-    let Some(mode) = job.policy.agent_mode() else {
-        return Ok(None);
-    };
-    let mut arguments: Vec<String> = ["run", "--mode", mode, "--manage", "/app/*"]
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    if !job.agent_config.is_empty() {
-        let path = Path::new(setup::STATE).join("agent.toml");
-        files::write(&path, &job.agent_config)?;
-        arguments.extend(["--config".to_owned(), path.display().to_string()]);
-    }
-    arguments.extend(job.agent_args.iter().cloned());
-    let agent = Agent::launch(arguments)?;
-    progress("the agent runs");
-    Ok(Some(agent))
-}
-
 /// Knobs that differ, for groups that exist both before and after. The group of a stopped container is gone,
 /// and the clients' groups are created in between.
 fn left_changed(
-    before: &BTreeMap<String, String>,
-    after: &BTreeMap<String, String>,
+    mut before: BTreeMap<String, String>,
+    mut after: BTreeMap<String, String>,
 ) -> Vec<String> {
-    let lines = knobs::differences(&common(before, after), &common(after, before));
+    before.retain(|knob, _| after.contains_key(knob));
+    after.retain(|knob, _| before.contains_key(knob));
+    let lines = knobs::differences(&before, &after);
     for line in &lines {
         progress(&format!("knob not restored: {line}"));
     }
     lines
-}
-
-/// The entries of a map whose keys are also in the other.
-fn common(
-    of: &BTreeMap<String, String>,
-    other: &BTreeMap<String, String>,
-) -> BTreeMap<String, String> {
-    of.iter()
-        .filter(|(knob, _)| other.contains_key(*knob))
-        .map(|(knob, value)| (knob.clone(), value.clone()))
-        .collect()
 }
 
 #[cfg(test)]
@@ -200,7 +172,7 @@ mod tests {
         };
         let before = map(&[("app/A/memory.low", "0"), ("app/B/memory.low", "0")]);
         let after = map(&[("app/B/memory.low", "4096"), ("load/B/memory.low", "0")]);
-        let left = left_changed(&before, &after);
+        let left = left_changed(before, after);
         assert_eq!(left, ["app/B/memory.low: \"0\" -> \"4096\""]);
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{ensure, Result};
 
 use super::color::{judge, Seen};
-use super::look::{blank, look};
+use super::look::look;
 use super::probe::{declared, Declarer};
 use super::server::Server;
 use super::sysbench::{Load, Sysbench};
@@ -198,8 +198,12 @@ impl<'a> Phases<'a> {
             .push(host(&files::read(Path::new("/proc/meminfo"))?));
         for (index, server) in self.servers.iter().enumerate() {
             let clients = &mut self.clients[index];
-            let mut sample = blank(at_s, phase);
-            sample.transactions = clients.done;
+            let mut sample = DatabaseSample {
+                at_s,
+                phase: phase as u32,
+                transactions: clients.done,
+                ..DatabaseSample::default()
+            };
             look(&server.group, self.device, &mut sample);
             if let Some(sysbench) = &mut clients.running {
                 sysbench.ensure_running()?;

@@ -56,11 +56,10 @@ impl Declarer {
             Self::Liar(liar) => liar.tick(),
             Self::Probe { child, log } => {
                 let ended = child.try_wait()?.is_some();
-                let text = std::fs::read(log).unwrap_or_default();
                 ensure!(
                     !ended,
                     "a probe ended by itself: {}",
-                    files::tail(&String::from_utf8_lossy(&text), 5)
+                    files::log_tail(log, 5)
                 );
                 Ok(())
             }

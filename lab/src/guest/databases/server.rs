@@ -179,7 +179,7 @@ impl Server {
                 bail!(
                     "{} accepts no connections: {}",
                     self.name,
-                    container::log_tail(&self.log)
+                    files::log_tail(&self.log, container::LOG_LINES)
                 );
             }
             std::thread::sleep(Duration::from_millis(100));
@@ -190,17 +190,12 @@ impl Server {
     /// Fails if its processes are gone.
     pub fn ensure_alive(&self) -> Result<()> {
         ensure!(
-            self.populated(),
+            files::populated(&self.group),
             "the server of container {} ended: {}",
             self.name,
-            container::log_tail(&self.log)
+            files::log_tail(&self.log, container::LOG_LINES)
         );
         Ok(())
-    }
-
-    fn populated(&self) -> bool {
-        fs::read_to_string(self.group.join("cgroup.events"))
-            .is_ok_and(|text| files::keyed(&text, "populated") == Some(1))
     }
 
     /// Reads the whole table once from within the container's cgroup, so that its pages are charged to it.

@@ -138,10 +138,9 @@ impl Sysbench {
     /// Fails if it ended unexpectedly.
     pub fn ensure_running(&mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait()? {
-            let text = std::fs::read(&self.log).unwrap_or_default();
             bail!(
                 "sysbench ended by itself ({status}): {}",
-                files::tail(&String::from_utf8_lossy(&text), 5)
+                files::log_tail(&self.log, 5)
             );
         }
         Ok(())

@@ -107,18 +107,17 @@ pub(super) fn summary(
         output::percent(summary.share_error)
     );
     let mut table = Table::new(&GROUPS);
-    let plain = |text: String| (text, None);
     for group in &summary.groups {
-        table.row(vec![
-            plain(group.path.clone()),
-            plain(group.weight.map_or_else(|| "-".into(), |w| w.to_string())),
-            plain(output::megabytes_per_s(group.bytes_per_s)),
-            plain(output::percent(group.share)),
-            plain(output::percent(group.ideal_share)),
-            plain(output::bytes(group.threshold_bytes)),
-            plain(output::ratio(group.gain)),
-            plain(group.writes.to_string()),
-            plain(group.recorded_writes.to_string()),
+        table.row([
+            group.path.clone(),
+            group.weight.map_or_else(|| "-".into(), |w| w.to_string()),
+            output::megabytes_per_s(group.bytes_per_s),
+            output::percent(group.share),
+            output::percent(group.ideal_share),
+            output::bytes(group.threshold_bytes),
+            output::ratio(group.gain),
+            group.writes.to_string(),
+            group.recorded_writes.to_string(),
         ]);
     }
     text.append(&table.render(screen));
@@ -157,7 +156,7 @@ fn push_curves(text: &mut Page, summary: &Summary, screen: Screen) {
         None => "-".to_owned(),
     };
     for group in summary.groups.iter().filter(told) {
-        let cells = [
+        table.row([
             group.path.clone(),
             output::bytes(group.entitlement_bytes),
             output::bytes(group.recorded_entitlement_bytes),
@@ -165,8 +164,7 @@ fn push_curves(text: &mut Page, summary: &Summary, screen: Screen) {
             output::percent(group.recorded_hit_ratio),
             rate(group.fetched_bytes_per_s),
             rate(group.recorded_fetched_bytes_per_s),
-        ];
-        table.row(cells.map(|cell| (cell, None)).into());
+        ]);
     }
     text.append(&table.render(screen));
 }
@@ -185,16 +183,13 @@ fn push_differences(text: &mut Page, summary: &Summary, screen: Screen) {
     let mut table = Table::new(&DIFFERENCES);
     for difference in first {
         let because = difference.now.as_ref().or(difference.then.as_ref());
-        table.row(vec![
-            (format!("{:.3}", difference.at_s), None),
-            (difference.group.clone(), None),
-            (difference.knob.to_string(), None),
-            (written(difference.then.as_ref()), None),
-            (written(difference.now.as_ref()), None),
-            (
-                because.map(|w| w.reason.to_string()).unwrap_or_default(),
-                None,
-            ),
+        table.row([
+            format!("{:.3}", difference.at_s),
+            difference.group.clone(),
+            difference.knob.to_string(),
+            written(difference.then.as_ref()),
+            written(difference.now.as_ref()),
+            because.map(|w| w.reason.to_string()).unwrap_or_default(),
         ]);
     }
     text.append(&table.render(screen));
@@ -301,12 +296,12 @@ fn push_writes(text: &mut Page, step: &Step, screen: Screen) {
         let now = find(&step.plan, write.group, write.knob);
         let before = find(then, write.group, write.knob);
         rows += 1;
-        table.row(vec![
-            (path_of(step.snapshot(), write.group), None),
-            (write.knob.to_string(), None),
-            (written(before.as_ref()), None),
-            (written(now.as_ref()), None),
-            (write.reason.to_string(), None),
+        table.row([
+            path_of(step.snapshot(), write.group),
+            write.knob.to_string(),
+            written(before.as_ref()),
+            written(now.as_ref()),
+            write.reason.to_string(),
         ]);
     }
     if rows == 0 {

@@ -27,51 +27,40 @@ const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
 
 /// Bandwidth in MB/s, at most seven characters.
 pub(crate) fn rate(bytes_per_s: Option<f64>) -> String {
-    bytes_per_s.map_or_else(
-        || UNKNOWN.into(),
-        |rate| match rate / 1e6 {
-            rate if rate < 1000.0 => format!("{rate:.2}"),
-            rate => format!("{rate:.0}"),
-        },
-    )
+    match bytes_per_s.map(|rate| rate / 1e6) {
+        None => UNKNOWN.into(),
+        Some(rate) if rate < 1000.0 => format!("{rate:.2}"),
+        Some(rate) => format!("{rate:.0}"),
+    }
 }
 
 /// Events per second, at most five characters.
 pub(crate) fn count(per_s: Option<f64>) -> String {
-    per_s.map_or_else(
-        || UNKNOWN.into(),
-        |count| match count {
-            count if count > 0.0 && count < 9.95 => format!("{count:.1}"),
-            count if count < 9999.5 => format!("{count:.0}"),
-            count if count < 999_500.0 => format!("{:.0}k", count / 1e3),
-            count => format!("{:.0}M", count / 1e6),
-        },
-    )
+    match per_s {
+        None => UNKNOWN.into(),
+        Some(count) if count > 0.0 && count < 9.95 => format!("{count:.1}"),
+        Some(count) if count < 9999.5 => format!("{count:.0}"),
+        Some(count) if count < 999_500.0 => format!("{:.0}k", count / 1e3),
+        Some(count) => format!("{:.0}M", count / 1e6),
+    }
 }
 
 /// A share, at most five characters with the percent sign.
 pub(crate) fn percent(share: Option<f64>) -> String {
-    share.map_or_else(
-        || UNKNOWN.into(),
-        |share| match share * 100.0 {
-            share if share < 99.95 => format!("{share:.1}%"),
-            share => format!("{share:.0}%"),
-        },
-    )
+    match share.map(|share| share * 100.0) {
+        None => UNKNOWN.into(),
+        Some(share) if share < 99.95 => format!("{share:.1}%"),
+        Some(share) => format!("{share:.0}%"),
+    }
 }
 
 /// A factor, at most five characters for all that occur.
 pub(crate) fn ratio(ratio: Option<f64>) -> String {
-    ratio.map_or_else(
-        || UNKNOWN.into(),
-        |ratio| {
-            if ratio < 99.995 {
-                format!("{ratio:.2}")
-            } else {
-                format!("{ratio:.0}")
-            }
-        },
-    )
+    match ratio {
+        None => UNKNOWN.into(),
+        Some(ratio) if ratio < 99.995 => format!("{ratio:.2}"),
+        Some(ratio) => format!("{ratio:.0}"),
+    }
 }
 
 /// A time in seconds, minutes, hours or days.

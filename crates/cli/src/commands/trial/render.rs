@@ -68,7 +68,7 @@ fn table(trial: &Trial) -> Table {
         let pair = group.got_and_due();
         let rate = group.bytes.filter(|_| trial.seconds > 0.0);
         let high = group.memory_high_bytes;
-        let cells = [
+        table.row([
             group.path.clone(),
             group.weight.to_string(),
             source_words(group.weight_source).to_owned(),
@@ -81,8 +81,7 @@ fn table(trial: &Trial) -> Table {
             output::bytes(group.file_bytes),
             output::bytes(Some(group.entitlement_bytes)),
             high.map_or_else(|| "as it is".into(), |high| output::bytes(Some(high))),
-        ];
-        table.row(cells.map(|cell| (cell, None)).into());
+        ]);
     }
     table
 }

@@ -49,12 +49,8 @@ pub(super) fn text(report: &Report, images: bool, screen: Screen) -> Page {
     text
 }
 
-fn plain(cells: [String; 10]) -> Vec<(String, Option<justitia_policy::Color>)> {
-    cells.into_iter().map(|cell| (cell, None)).collect()
-}
-
-fn machine_row(machine: &MachineReport) -> Vec<(String, Option<justitia_policy::Color>)> {
-    plain([
+fn machine_row(machine: &MachineReport) -> [String; 10] {
+    [
         machine.name.clone(),
         machine.pid.to_string(),
         machine.manager.clone(),
@@ -65,10 +61,10 @@ fn machine_row(machine: &MachineReport) -> Vec<(String, Option<justitia_policy::
         percent(machine.hit_ratio),
         bytes(machine.dropped_bytes),
         bytes(machine.evicted_bytes),
-    ])
+    ]
 }
 
-fn image_row(image: &ImageReport) -> Vec<(String, Option<justitia_policy::Color>)> {
+fn image_row(image: &ImageReport) -> [String; 10] {
     let mut notes = vec![image.path.clone()];
     notes.extend(image.format.clone().filter(|format| format != "raw"));
     if let Some(backing) = &image.backing {
@@ -87,7 +83,7 @@ fn image_row(image: &ImageReport) -> Vec<(String, Option<justitia_policy::Color>
     if !notes.is_empty() {
         let _ = write!(name, " ({})", notes.join(", "));
     }
-    plain([
+    [
         name,
         String::new(),
         String::new(),
@@ -98,7 +94,7 @@ fn image_row(image: &ImageReport) -> Vec<(String, Option<justitia_policy::Color>
         String::new(),
         bytes(image.dropped_bytes),
         bytes(image.evicted_bytes),
-    ])
+    ]
 }
 
 #[cfg(test)]
