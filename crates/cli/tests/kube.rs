@@ -1,20 +1,25 @@
 //! Tests Kubernetes pods with a real containerd and NRI, on a stock kernel. The pods are created through CRI
-//! in the kubelet's cgroup tree (driver cgroupfs). The agent that learns of them runs on the node, as the pod
-//! of the Helm chart, or is scraped by Debian's Prometheus. One boot each, ignored by default;
+//! in the kubelet's cgroup tree (driver cgroupfs), or by the kubelet itself (driver systemd). The agent that
+//! learns of them runs on the node, as the pod of the Helm chart, or is scraped by Debian's Prometheus. One
+//! boot each, ignored by default;
 //! `cargo test --profile vm -p justitia-cli --test kube -- --ignored --nocapture`.
-//! The chart needs helm, which `scripts/setup --test` fetches.
+//! The chart needs helm, which `scripts/setup --test` fetches; the kubelet is compiled by
+//! `scripts/setup --kubelet`.
 //!
-//! The guests run `kube/guest.sh`, `chart.sh` and `prometheus.sh`. They speak CRI by curl and protoc
-//! (`kube/cri.proto`).
+//! The guests run `kube/guest.sh`, `chart.sh`, `prometheus.sh` and `kubelet.sh`. All but the last speak CRI by
+//! curl and protoc (`kube/cri.proto`).
 
 #[path = "kube/chart.rs"]
 mod chart;
 #[path = "../../../lab/tests/common/mod.rs"]
 mod common;
+#[path = "kube/kubelet.rs"]
+mod kubelet;
 #[path = "kube/prometheus.rs"]
 mod prometheus;
 
-use std::path::Path;
+use std::env;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::{machine, parts, programs, report_of, Said, PROLOGUE};
@@ -22,12 +27,18 @@ use justitia_machine::kernels::Series;
 use justitia_machine::vm::VmSpec;
 use serde_json::Value;
 
-const RUNTIME: &str = include_str!("kube/cri.sh");
+const RUNTIME: &str = include_str!("kube/runtime.sh");
+const CALLS: &str = include_str!("kube/cri.sh");
 const SCRIPT: &str = include_str!("kube/guest.sh");
 const CRI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kube/cri.proto");
 
-/// A node with a container runtime that runs `script` after [`RUNTIME`].
+/// A node whose pods `script` creates by [`CALLS`].
 fn node(script: &str, dir: &Path) -> VmSpec {
+    with_containerd(&format!("{CALLS}{script}"), dir)
+}
+
+/// A node with a container runtime that runs `script` after [`RUNTIME`].
+fn with_containerd(script: &str, dir: &Path) -> VmSpec {
     let script = format!("{PROLOGUE}{RUNTIME}{script}");
     let mut spec = machine(Series::V6_12, &script, dir);
     spec.binaries
@@ -47,6 +58,13 @@ fn node(script: &str, dir: &Path) -> VmSpec {
     spec.memory_bytes = 1 << 30;
     spec.timeout = Duration::from_secs(1800);
     spec
+}
+
+/// The directory in which `scripts/setup` keeps programs.
+fn fetched() -> PathBuf {
+    let home = || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache");
+    let cache = env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from);
+    cache.join("justitia/bin")
 }
 
 fn run(spec: &VmSpec) -> Said {

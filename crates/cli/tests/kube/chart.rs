@@ -9,7 +9,7 @@ use std::{env, fs};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::{node, of, run};
+use crate::{fetched, node, of, run};
 
 const SERVICES: &str = include_str!("../services.sh");
 const SCRIPT: &str = include_str!("chart.sh");
@@ -28,12 +28,8 @@ fn done(command: &mut Command) -> String {
 
 /// Helm's output with a file of values, for an image with this tag.
 fn rendered(values: &str, tag: &str) -> Vec<Value> {
-    let cache = env::var_os("XDG_CACHE_HOME").map_or_else(
-        || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache"),
-        PathBuf::from,
-    );
     let paths = env::var_os("PATH").unwrap_or_default();
-    let paths = env::split_paths(&paths).chain([cache.join("justitia/bin")]);
+    let paths = env::split_paths(&paths).chain([fetched()]);
     let mut helm = Command::new("helm");
     helm.env("PATH", env::join_paths(paths).unwrap())
         .current_dir(ROOT)

@@ -101,7 +101,7 @@ attempts=0
 mkdir -p /data/files
 secret first
 for revision in first second; do
-    ctr --namespace k8s.io images import /opt/lab/justitia.$revision.tar >/dev/console 2>&1 || give_up "no image"
+    import_image /opt/lab/justitia.$revision.tar
 done
 ctr --namespace k8s.io images ls | tell images >>/run/all
 writer light 11111111-aaaa-bbbb-cccc-000000000001 100

@@ -1,54 +1,7 @@
-# The beginning of the guests of tests/kube.rs, after the lab tests' prologue: containerd with NRI, and
-# functions that create pods through CRI in the kubelet's cgroup tree. Nothing is asserted here.
-
-justitia=/opt/lab/justitia
-cgroups=/sys/fs/cgroup
-image=localhost/pod:1
-
-say() { echo "@lab $*" >/dev/console; }
-tell() { echo "@ $1"; cat; } # NAME
-patiently() { # COMMAND...
-    local try
-    for try in {1..480}; do
-        "$@" >/dev/null 2>&1 && return
-        sleep 0.25
-    done
-    give_up "in vain: $*"
-}
-
-# An image with one static program, built here because there is no registry.
-make_image() {
-    local dir=/run/image layer
-    mkdir -p $dir/root/bin
-    cp /bin/busybox $dir/root/bin/busybox
-    ln -s busybox $dir/root/bin/sleep
-    ln -s busybox $dir/root/bin/dd
-    ln -s busybox $dir/root/bin/sh
-    tar -C $dir/root -cf $dir/layer.tar .
-    layer=$(sha256sum $dir/layer.tar)
-    echo '{"architecture":"amd64","os":"linux","config":{"Cmd":["/bin/sleep","1000000"]},' \
-        '"rootfs":{"type":"layers","diff_ids":["sha256:'"${layer%% *}"'"]}}' >$dir/config.json
-    echo '[{"Config":"config.json","RepoTags":["'$image'"],"Layers":["layer.tar"]}]' >$dir/manifest.json
-    tar -C $dir -cf $dir/image.tar manifest.json config.json layer.tar
-}
+# Functions that create pods through CRI in the kubelet's cgroup tree (driver cgroupfs), after runtime.sh.
 
 start_containerd() { # POD-ANNOTATIONS
-    cat >/run/containerd.toml <<END
-version = 2
-root = "/data/containerd"
-state = "/run/containerd"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "$image"
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "native"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-      runtime_type = "io.containerd.runc.v2"
-      pod_annotations = [$1]
-[plugins."io.containerd.nri.v1.nri"]
-  disable = false
-  disable_connections = false
-  socket_path = "/run/nri/nri.sock"
-END
+    configure_containerd "$1"
     containerd --config /run/containerd.toml >>/run/containerd.log 2>&1 </dev/null &
     containerd=$!
     patiently ctr version
@@ -120,19 +73,12 @@ remove_pod() { # SANDBOX
     echo "pod_sandbox_id: \"$1\"" | cri RemovePodSandbox PodSandboxRequest
 }
 
-set_up
-mkdir -p /dev/shm /run/etc && mount -t tmpfs tmpfs /dev/shm || give_up "no shared memory"
-cp -a /etc/. /run/etc && mount --bind /run/etc /etc || give_up "/etc stays read-only"
-touch /etc/hosts /etc/resolv.conf
-busybox ifconfig lo up
+make_ground
+mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm || give_up "no shared memory"
 echo "+memory +io +cpu +pids" >$cgroups/cgroup.subtree_control || give_up "no controllers"
 mkdir -p $cgroups/agent $cgroups/kubepods/{burstable,besteffort}
 for dir in kubepods kubepods/burstable kubepods/besteffort; do
     echo "+memory +io +cpu +pids" >$cgroups/$dir/cgroup.subtree_control
 done
-# containerd's data is in memory: the disk is only for the contending pods.
-mkdir -p /data/containerd && mount -t tmpfs tmpfs /data/containerd || give_up "no memory for containers"
-make_image
 start_containerd
-ctr --namespace k8s.io images import /run/image/image.tar >/dev/console 2>&1 || give_up "no image"
-
+import_image /run/image/image.tar
