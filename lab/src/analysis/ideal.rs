@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::experiments::containers::ContainerSpec;
+use crate::experiments::Event;
 
 /// Resolution at which shares become the integer weights of the metrics.
 const RESOLUTION: f64 = 1_000_000.0;
@@ -28,6 +29,17 @@ pub fn shares(containers: &[ContainerSpec], working: &[bool]) -> Vec<f64> {
     let mut shares = vec![0.0; containers.len()];
     divide(&members.iter().collect::<Vec<_>>(), 0, 1.0, &mut shares);
     shares
+}
+
+/// Shares from an event on.
+pub fn shares_after(containers: &[ContainerSpec], event: &Event) -> Vec<f64> {
+    let working: Vec<bool> = event.weights.iter().map(Option::is_some).collect();
+    let weights = containers.iter().zip(&event.weights);
+    let changed = weights.map(|(container, weight)| ContainerSpec {
+        weight: weight.unwrap_or(container.weight),
+        ..container.clone()
+    });
+    shares(&changed.collect::<Vec<_>>(), &working)
 }
 
 /// A container as a leaf of the tree.
