@@ -7,7 +7,8 @@
 //!   others; `pv_while_all_work` is the PV until the first was done.
 //! - [`Measure::Residency`]: how much of the watched files stayed; bandwidth is that of the window, and its
 //!   ratios are not compared.
-//! - [`Measure::Phases`]: likewise; the relevant figures are those of the phases that the load timed itself.
+//! - [`Measure::Phases`]: likewise; the relevant figures are those of the phases that the load timed itself, or of
+//!   the responses to the experiment's events.
 //!
 //! PV, share error and utility come from `justitia_policy::metrics`.
 
@@ -53,8 +54,10 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
             },
         })
         .collect();
-    let shares = ideal::over_time(&settings.containers, &intervals(record, from_s, to_s));
-    let weights = ideal::effective_weights(&settings.containers, &shares);
+    let events = settings.workload.events(&settings.containers);
+    let intervals = intervals(record, from_s, to_s);
+    let shares = ideal::over_time(&settings.containers, &events, &intervals);
+    let weights = ideal::effective_weights(&settings.containers, &events, &shares);
     let rate = |bytes: fn(&Tally) -> f64| -> Vec<f64> {
         tallies
             .iter()

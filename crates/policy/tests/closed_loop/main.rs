@@ -2,6 +2,7 @@
 
 mod colors;
 mod model;
+mod responses;
 mod worth;
 
 use std::time::Duration;

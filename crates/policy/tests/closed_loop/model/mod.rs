@@ -90,7 +90,7 @@ pub(crate) struct PageCacheHost {
     disk_chunks_per_tick: f64,
     budget: f64,
     cells: Vec<Cell>,
-    seed: u64,
+    pub(crate) seed: u64,
     next_id: u64,
 }
 
