@@ -84,13 +84,12 @@ fn constant(containers: &[ContainerSpec], events: &[Event]) -> bool {
 
 /// Share of each container at a time: after the last event, or by the duty cycles.
 pub fn shares_at(containers: &[ContainerSpec], events: &[Event], time_s: f64) -> Vec<f64> {
-    match events.iter().rev().find(|event| event.at_s <= time_s) {
-        Some(event) => shares_after(containers, event),
-        None => {
-            let working: Vec<bool> = containers.iter().map(|c| works_at(c, time_s)).collect();
-            shares(containers, &working)
-        }
+    let past = events.iter().rev().find(|event| event.at_s <= time_s);
+    if let Some(event) = past {
+        return shares_after(containers, event);
     }
+    let working: Vec<bool> = containers.iter().map(|c| works_at(c, time_s)).collect();
+    shares(containers, &working)
 }
 
 /// Entitlement of each container over intervals of `(middle in seconds, bytes moved by all)`.

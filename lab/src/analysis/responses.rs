@@ -93,14 +93,9 @@ pub fn figures(settings: &Settings, records: &[RunRecord]) -> Vec<EventFigures> 
                 continue;
             }
             let ideal = ideal::shares_after(&settings.containers, event);
-            let runs = records.iter().map(|record| {
-                let spans = Spans {
-                    from_s: event.at_s,
-                    until_s,
-                    window_s,
-                };
-                ratios(&record.series, &ideal, &spans)
-            });
+            let runs = records
+                .iter()
+                .map(|record| ratios(&record.series, &ideal, (event.at_s, until_s), window_s));
             let runs: Vec<Vec<Vec<f64>>> = runs.collect();
             let containers = working(event).map(|(place, weight)| ContainerResponses {
                 name: settings.containers[place].name.clone(),
@@ -124,22 +119,20 @@ fn working(event: &Event) -> impl Iterator<Item = (usize, u32)> + '_ {
     weights.filter_map(|(place, weight)| Some((place, (*weight)?)))
 }
 
-/// Windows between two events.
-struct Spans {
-    from_s: f64,
-    until_s: f64,
+/// The ratios of each container between two times, window by window; 0 for a container without an ideal or in
+/// a window in which nobody moved anything.
+fn ratios(
+    series: &[Series],
+    ideal: &[f64],
+    (from_s, until_s): (f64, f64),
     window_s: f64,
-}
-
-/// The ratios of each container, window by window; 0 for a container without an ideal or in a window in which
-/// nobody moved anything.
-fn ratios(series: &[Series], ideal: &[f64], spans: &Spans) -> Vec<Vec<f64>> {
-    let count = (spans.until_s - spans.from_s - spans.window_s).floor() as u32 + 1;
-    let begins: Vec<f64> = (0..count).map(|k| spans.from_s + f64::from(k)).collect();
+) -> Vec<Vec<f64>> {
+    let count = (until_s - from_s - window_s).floor() as u32 + 1;
+    let begins: Vec<f64> = (0..count).map(|k| from_s + f64::from(k)).collect();
     let moved = |series: &Series| -> Vec<f64> {
         let bytes = series.all_bytes();
         let at = |time_s: f64| series.at(&bytes, time_s).unwrap_or(0.0);
-        let window = |begin: &f64| at(begin + spans.window_s) - at(*begin);
+        let window = |begin: &f64| at(begin + window_s) - at(*begin);
         begins.iter().map(window).collect()
     };
     let moved: Vec<Vec<f64>> = series.iter().map(moved).collect();

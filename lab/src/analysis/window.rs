@@ -54,10 +54,7 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
             },
         })
         .collect();
-    let events = settings.workload.events(&settings.containers);
-    let intervals = intervals(record, from_s, to_s);
-    let shares = ideal::over_time(&settings.containers, &events, &intervals);
-    let weights = ideal::effective_weights(&settings.containers, &events, &shares);
+    let (shares, weights) = entitled(settings, &intervals(record, from_s, to_s));
     let rate = |bytes: fn(&Tally) -> f64| -> Vec<f64> {
         tallies
             .iter()
@@ -131,6 +128,15 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
         from_s: Some(if in_window { from_s } else { 0.0 }),
         to_s: Some(if in_window { to_s } else { seconds }),
     }
+}
+
+/// The containers' shares over the intervals, and weights for the metrics.
+fn entitled(settings: &Settings, intervals: &[(f64, f64)]) -> (Vec<f64>, Vec<u32>) {
+    let containers = &settings.containers;
+    let events = settings.workload.events(containers);
+    let shares = ideal::over_time(containers, &events, intervals);
+    let weights = ideal::effective_weights(containers, &events, &shares);
+    (shares, weights)
 }
 
 /// Totals of one container in a window: bytes, microseconds and operations.

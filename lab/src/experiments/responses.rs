@@ -74,7 +74,7 @@ impl Parameters {
         })
     }
 
-    fn from_s(&self, place: usize) -> u32 {
+    fn comes_s(&self, place: usize) -> u32 {
         if place == NEWCOMER {
             self.newcomer_at_s
         } else {
@@ -82,7 +82,7 @@ impl Parameters {
         }
     }
 
-    fn until_s(&self, place: usize) -> Option<u32> {
+    fn leaves_s(&self, place: usize) -> Option<u32> {
         (place == LEAVER).then_some(self.departure_at_s)
     }
 
@@ -102,8 +102,8 @@ impl Setup for Parameters {
         };
         Load::Responses(Stay {
             load,
-            from_s: self.from_s(at.place),
-            until_s: self.until_s(at.place),
+            from_s: self.comes_s(at.place),
+            until_s: self.leaves_s(at.place),
         })
     }
 
@@ -157,8 +157,10 @@ impl Setup for Parameters {
                 .iter()
                 .enumerate()
                 .map(|(place, container)| {
-                    let left = self.until_s(place).is_some_and(|until_s| at_s >= until_s);
-                    let works = at_s >= self.from_s(place) && !left;
+                    let left = self
+                        .leaves_s(place)
+                        .is_some_and(|leaves_s| at_s >= leaves_s);
+                    let works = at_s >= self.comes_s(place) && !left;
                     works.then(|| self.weight(place, container.weight, at_s))
                 })
                 .collect(),

@@ -194,9 +194,12 @@ pub fn over_time(document: &Document) -> String {
             let times = times(&run.record);
             let mean = run.figures.containers.iter();
             let mean: Vec<f64> = mean.map(|c| c.ideal_share.unwrap_or(0.0)).collect();
-            let ideal = |&time_s: &f64| match events.is_empty() {
-                true => mean.clone(),
-                false => ideal::shares_at(&settings.containers, &events, time_s),
+            let ideal = |&time_s: &f64| {
+                if events.is_empty() {
+                    mean.clone()
+                } else {
+                    ideal::shares_at(&settings.containers, &events, time_s)
+                }
             };
             let ideals: Vec<Vec<f64>> = times.iter().map(ideal).collect();
             let mut layers: Vec<(usize, Layer)> = run

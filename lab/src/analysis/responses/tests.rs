@@ -72,8 +72,7 @@ proptest! {
         };
         let of = |scale: u64| {
             let series: Vec<Series> = rates.iter().map(|rate| series(rate * scale)).collect();
-            let spans = Spans { from_s: 5.0, until_s: 30.0, window_s: 10.0 };
-            ratios(&series, &[0.5, 0.3, 0.2], &spans)
+            ratios(&series, &[0.5, 0.3, 0.2], (5.0, 30.0), 10.0)
         };
         let (once, scaled) = (of(1), of(scale));
         prop_assert_eq!(once[0].len(), 16);
