@@ -25,7 +25,7 @@ mod tenant;
 mod wait_profile;
 
 pub use common::{AgentCost, Lru, MemoryDisk, Scheduler};
-pub use guard::{RootStream, Surroundings, TimedCommand};
+pub use guard::{RootStream, Surroundings, TimedCommand, TimedWeight};
 pub use lie::Lie;
 pub use overhead::{Observing, OverheadJob, OverheadLoad, OverheadReport, ProgramCost, Window};
 pub use tenant::{Attack, Attacks, TenantReport, TENANT};

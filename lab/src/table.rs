@@ -9,6 +9,7 @@ use std::fmt::Write;
 use crate::analysis::figures::Figures;
 use crate::analysis::notes::notes;
 use crate::analysis::residency::FileFigures;
+use crate::analysis::responses::EventFigures;
 use crate::analysis::result::PolicyResult;
 use crate::analysis::weighted::Document;
 use crate::experiments::Measure;
@@ -113,6 +114,7 @@ fn rows(document: &Document) -> Vec<Vec<String>> {
     rows.push(Vec::new());
     rows.extend(residency(&results));
     rows.extend(phases(&results));
+    rows.extend(responses(&results));
     for (label, field, digits) in FOOTER {
         if results
             .iter()
@@ -151,6 +153,32 @@ fn phases(results: &[&PolicyResult]) -> Vec<Vec<String>> {
         }
     }
     rows
+}
+
+/// The slowest group's settling time after each event and, in column `ratio`, the greatest overshoot.
+fn responses(results: &[&PolicyResult]) -> Vec<Vec<String>> {
+    let Some(first) = results.first() else {
+        return Vec::new();
+    };
+    let row = |(i, event): (usize, &EventFigures)| {
+        let mut row = vec![format!(
+            "{}, {:.0} s windows: all settled s, overshoot",
+            event.event, event.window_s
+        )];
+        row.resize(FIXED, String::new());
+        for result in results {
+            let event = result.responses.get(i);
+            let settled = event.map(|event| match (event.settled_s(), event.settled()) {
+                (Some(settled_s), _) => format!("{settled_s:.0}"),
+                (None, (settled, all)) => format!("{settled} of {all}"),
+            });
+            let over = event.and_then(EventFigures::overshoot);
+            row.push(settled.unwrap_or_else(|| "-".to_owned()));
+            row.push(over.map_or_else(|| "-".to_owned(), |over| format!("{over:.2}")));
+        }
+        row
+    };
+    first.responses.iter().enumerate().map(row).collect()
 }
 
 /// Residency of each watched file: the least and, in column `ratio`, as a fraction of the file.

@@ -3,11 +3,13 @@
 //! For containers that always work this is `w_i / W`, nested or not: the guest gives a group that contains
 //! containers the sum of their weights. Pauses change it: a container that pauses lends its share, to its
 //! siblings first. The entitlement is therefore counted second by second among the containers whose duty
-//! cycle has them working, in proportion to the bytes moved.
+//! cycle has them working, in proportion to the bytes moved. So do an experiment's events, which also change
+//! weights.
 
 use std::collections::BTreeMap;
 
 use crate::experiments::containers::ContainerSpec;
+use crate::experiments::Event;
 
 /// Resolution at which shares become the integer weights of the metrics.
 const RESOLUTION: f64 = 1_000_000.0;
@@ -28,6 +30,17 @@ pub fn shares(containers: &[ContainerSpec], working: &[bool]) -> Vec<f64> {
     let mut shares = vec![0.0; containers.len()];
     divide(&members.iter().collect::<Vec<_>>(), 0, 1.0, &mut shares);
     shares
+}
+
+/// Shares from an event on.
+pub fn shares_after(containers: &[ContainerSpec], event: &Event) -> Vec<f64> {
+    let working: Vec<bool> = event.weights.iter().map(Option::is_some).collect();
+    let weights = containers.iter().zip(&event.weights);
+    let changed = weights.map(|(container, weight)| ContainerSpec {
+        weight: weight.unwrap_or(container.weight),
+        ..container.clone()
+    });
+    shares(&changed.collect::<Vec<_>>(), &working)
 }
 
 /// A container as a leaf of the tree.
@@ -64,19 +77,35 @@ pub fn works_at(container: &ContainerSpec, time_s: f64) -> bool {
     }
 }
 
+/// Whether all containers work all the time, with one weight.
+fn constant(containers: &[ContainerSpec], events: &[Event]) -> bool {
+    events.is_empty() && containers.iter().all(|one| one.duty_s.is_none())
+}
+
+/// Share of each container at a time: after the last event, or by the duty cycles.
+pub fn shares_at(containers: &[ContainerSpec], events: &[Event], time_s: f64) -> Vec<f64> {
+    let past = events.iter().rev().find(|event| event.at_s <= time_s);
+    if let Some(event) = past {
+        return shares_after(containers, event);
+    }
+    let working: Vec<bool> = containers.iter().map(|c| works_at(c, time_s)).collect();
+    shares(containers, &working)
+}
+
 /// Entitlement of each container over intervals of `(middle in seconds, bytes moved by all)`.
-pub fn over_time(containers: &[ContainerSpec], intervals: &[(f64, f64)]) -> Vec<f64> {
-    if containers
-        .iter()
-        .all(|container| container.duty_s.is_none())
-    {
+pub fn over_time(
+    containers: &[ContainerSpec],
+    events: &[Event],
+    intervals: &[(f64, f64)],
+) -> Vec<f64> {
+    if constant(containers, events) {
         return shares(containers, &vec![true; containers.len()]);
     }
     let mut entitled = vec![0.0; containers.len()];
     let mut all = 0.0;
     for &(time_s, bytes) in intervals {
-        let working: Vec<bool> = containers.iter().map(|c| works_at(c, time_s)).collect();
-        for (sum, share) in entitled.iter_mut().zip(shares(containers, &working)) {
+        let shares = shares_at(containers, events, time_s);
+        for (sum, share) in entitled.iter_mut().zip(shares) {
             *sum += share * bytes;
         }
         all += bytes;
@@ -91,11 +120,12 @@ pub fn over_time(containers: &[ContainerSpec], intervals: &[(f64, f64)]) -> Vec<
 
 /// Weights for the metrics: the containers' own if shares follow from them directly, otherwise the shares in
 /// millionths.
-pub fn effective_weights(containers: &[ContainerSpec], shares: &[f64]) -> Vec<u32> {
-    if containers
-        .iter()
-        .all(|container| container.duty_s.is_none())
-    {
+pub fn effective_weights(
+    containers: &[ContainerSpec],
+    events: &[Event],
+    shares: &[f64],
+) -> Vec<u32> {
+    if constant(containers, events) {
         return containers
             .iter()
             .map(|container| container.weight)
@@ -130,7 +160,10 @@ mod tests {
     fn side_by_side_a_share_is_the_weight_over_all_weights() {
         let containers = [container("a", 100, None), container("b", 300, None)];
         assert!(near(&shares(&containers, &[true, true]), &[0.25, 0.75]));
-        assert_eq!(effective_weights(&containers, &[0.25, 0.75]), [100, 300]);
+        assert_eq!(
+            effective_weights(&containers, &[], &[0.25, 0.75]),
+            [100, 300]
+        );
     }
 
     #[test]
@@ -142,7 +175,7 @@ mod tests {
         ];
         assert!(near(&shares(&containers, &[true; 3]), &[0.125, 0.375, 0.5]));
         assert_eq!(
-            effective_weights(&containers, &[0.125, 0.375, 0.5]),
+            effective_weights(&containers, &[], &[0.125, 0.375, 0.5]),
             [100, 300, 400]
         );
     }
@@ -163,7 +196,7 @@ mod tests {
             &[0.0, 0.0, 1.0]
         ));
         assert_eq!(
-            effective_weights(&containers, &[0.3, 0.2, 0.5]),
+            effective_weights(&containers, &[], &[0.3, 0.2, 0.5]),
             [300_000, 200_000, 500_000]
         );
     }
@@ -172,7 +205,35 @@ mod tests {
     fn a_pausing_container_lends_its_share() {
         let containers = [container("a", 100, None), container("b", 300, Some(10))];
         let intervals: Vec<(f64, f64)> = (0..20).map(|s| (f64::from(s) + 0.5, 1.0)).collect();
-        assert!(near(&over_time(&containers, &intervals), &[0.625, 0.375]));
+        assert!(near(
+            &over_time(&containers, &[], &intervals),
+            &[0.625, 0.375]
+        ));
+    }
+
+    #[test]
+    fn ideals_follow_the_events() {
+        let containers = [container("a", 100, None), container("b", 300, None)];
+        let event = |at_s: f64, weights: [Option<u32>; 2]| Event {
+            name: "event",
+            at_s,
+            weights: weights.into(),
+        };
+        let events = [
+            event(0.0, [None, Some(300)]),
+            event(10.0, [Some(300), Some(300)]),
+        ];
+        let at = |time_s: f64| shares_at(&containers, &events, time_s);
+        assert!(near(&at(9.0), &[0.0, 1.0]) && near(&at(10.0), &[0.5, 0.5]));
+        let intervals = [(5.0, 1.0), (15.0, 3.0)];
+        assert!(near(
+            &over_time(&containers, &events, &intervals),
+            &[0.375, 0.625]
+        ));
+        assert_eq!(
+            effective_weights(&containers, &events, &[0.375, 0.625]),
+            [375_000, 625_000]
+        );
     }
 
     #[test]

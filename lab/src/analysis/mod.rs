@@ -18,6 +18,7 @@ pub mod notes;
 pub mod phases;
 pub mod record;
 pub mod residency;
+pub mod responses;
 pub mod result;
 pub mod run;
 pub mod weighted;

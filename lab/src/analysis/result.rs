@@ -9,6 +9,7 @@ use super::aggregate::{median, medians, spread, Spread};
 use super::figures::Figures;
 use super::record::KnobDifference;
 use super::record::RunRecord;
+use super::responses::{self, EventFigures};
 use super::window;
 use crate::experiments::settings::Settings;
 
@@ -27,6 +28,9 @@ pub struct PolicyResult {
     pub knobs_restored: bool,
     /// The knobs that did not.
     pub knob_differences: Vec<KnobDifference>,
+    /// Responses to the experiment's events, if it has some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub responses: Vec<EventFigures>,
     /// Runs, each with its own figures and raw series.
     pub runs: Vec<AnalyzedRun>,
 }
@@ -55,6 +59,7 @@ impl PolicyResult {
             .iter()
             .map(|record| window::figures(settings, record, 0.0))
             .collect();
+        let responses = responses::figures(settings, &records);
         let runs: Vec<AnalyzedRun> = records
             .into_iter()
             .map(|record| AnalyzedRun {
@@ -88,6 +93,7 @@ impl PolicyResult {
             }),
             knobs_restored: differences.is_empty(),
             knob_differences: differences,
+            responses,
             runs,
         }
     }

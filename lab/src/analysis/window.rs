@@ -7,7 +7,8 @@
 //!   others; `pv_while_all_work` is the PV until the first was done.
 //! - [`Measure::Residency`]: how much of the watched files stayed; bandwidth is that of the window, and its
 //!   ratios are not compared.
-//! - [`Measure::Phases`]: likewise; the relevant figures are those of the phases that the load timed itself.
+//! - [`Measure::Phases`]: likewise; the relevant figures are those of the phases that the load timed itself, or of
+//!   the responses to the experiment's events.
 //!
 //! PV, share error and utility come from `justitia_policy::metrics`.
 
@@ -53,8 +54,7 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
             },
         })
         .collect();
-    let shares = ideal::over_time(&settings.containers, &intervals(record, from_s, to_s));
-    let weights = ideal::effective_weights(&settings.containers, &shares);
+    let (shares, weights) = entitled(settings, &intervals(record, from_s, to_s));
     let rate = |bytes: fn(&Tally) -> f64| -> Vec<f64> {
         tallies
             .iter()
@@ -128,6 +128,15 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
         from_s: Some(if in_window { from_s } else { 0.0 }),
         to_s: Some(if in_window { to_s } else { seconds }),
     }
+}
+
+/// The containers' shares over the intervals, and weights for the metrics.
+fn entitled(settings: &Settings, intervals: &[(f64, f64)]) -> (Vec<f64>, Vec<u32>) {
+    let containers = &settings.containers;
+    let events = settings.workload.events(containers);
+    let shares = ideal::over_time(containers, &events, intervals);
+    let weights = ideal::effective_weights(containers, &events, &shares);
+    (shares, weights)
 }
 
 /// Totals of one container in a window: bytes, microseconds and operations.

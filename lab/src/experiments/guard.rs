@@ -227,7 +227,7 @@ impl Setup for Parameters {
                 from_s: self.pressure_at_s,
             }),
             commands,
-            attacks: None,
+            ..Surroundings::default()
         }
     }
 

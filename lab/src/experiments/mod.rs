@@ -16,6 +16,7 @@ pub mod overhead;
 pub mod paper;
 pub mod readmix;
 pub mod reread;
+pub mod responses;
 pub mod settings;
 pub mod sharing;
 pub mod wait_profile;
@@ -42,7 +43,8 @@ pub enum Measure {
     Completion,
     /// Bytes of the watched files that stay in the page cache; bandwidth is irrelevant.
     Residency,
-    /// A quiet phase and one under pressure, timed by the load itself.
+    /// Figures of each phase: a quiet one and one under pressure, timed by the load itself, or those between
+    /// the experiment's events.
     Phases,
 }
 
@@ -85,7 +87,7 @@ pub const CONTAINERS: &[&str] = &[
 ];
 
 /// Experiments with weighted containers.
-pub const ALL: [&Description; 11] = [
+pub const ALL: [&Description; 12] = [
     &fileserver::DESCRIPTION,
     &readmix::DESCRIPTION,
     &reread::DESCRIPTION,
@@ -97,6 +99,7 @@ pub const ALL: [&Description; 11] = [
     &nested::WRITERS,
     &nested::READERS,
     &worth::DESCRIPTION,
+    &responses::DESCRIPTION,
 ];
 
 /// The experiment with weighted containers that has this name.
@@ -132,8 +135,23 @@ pub trait Setup {
     fn group_weights(&self, _containers: &[ContainerSpec]) -> Option<Vec<(String, u32)>> {
         None
     }
+    /// Events that change ideals, in order of time; the first is the start. Empty: all work all the time, or
+    /// by their duty cycles.
+    fn events(&self, _containers: &[ContainerSpec]) -> Vec<Event> {
+        Vec::new()
+    }
     /// Adjusts the containers; `named`: the command line names them.
     fn settle(&self, _containers: &mut [ContainerSpec], _named: bool) {}
+}
+
+/// A change of who works, or by which weight.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    pub name: &'static str,
+    /// Seconds after the common start.
+    pub at_s: f64,
+    /// Weight of each container from then on; `None`: it does not work.
+    pub weights: Vec<Option<u32>>,
 }
 
 /// The container for which a load is made.
@@ -179,6 +197,7 @@ workloads! {
     Hostile: hostile::Parameters,
     Nested: nested::Parameters,
     Worth: worth::Parameters,
+    Responses: responses::Parameters,
 }
 
 impl Workload {

@@ -1,4 +1,4 @@
-//! Activity around the containers: sysctls, limits, a stream of the root cgroup, commands.
+//! Activity around the containers: sysctls, limits, a stream of the root cgroup, commands, new weights.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::container::Container;
-use super::setup::{data_dir, TOOLS};
+use super::container::{set_weight, Container};
+use super::setup::{data_dir, CGROUP, TOOLS};
 use super::{files, progress};
 use crate::load::io::{open, Buffer, IO_BYTES};
 use crate::load::sharing::write_uncached;
-use crate::protocol::{RootStream, Surroundings, TimedCommand};
+use crate::protocol::{RootStream, Surroundings, TimedCommand, TimedWeight};
 
 pub fn set_vm(surroundings: &Surroundings) -> Result<()> {
     for (name, value) in &surroundings.vm {
@@ -63,12 +63,18 @@ impl Running {
             thread::spawn(move || read_over_and_over(stream, start, &stop))
         });
         let commands = surroundings.commands.iter().filter(|_| agent).cloned();
-        let commands = commands
-            .map(|command| {
-                let stop = Arc::clone(&stop);
-                thread::spawn(move || run(&command, start, &stop))
+        let commands = commands.map(|command| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || run(&command, start, &stop))
+        });
+        let weights = surroundings.weights.iter().cloned().map(|change| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || match reweight(&change, start, &stop) {
+                Ok(said) => said,
+                Err(error) => format!("{error:#}"),
             })
-            .collect();
+        });
+        let commands = commands.chain(weights).collect();
         Self {
             stop,
             stream,
@@ -123,6 +129,28 @@ fn read_over_and_over(stream: RootStream, start: Instant, stop: &AtomicBool) -> 
         offset = if read == 0 { 0 } else { offset + read };
     }
     Ok(())
+}
+
+/// Writes the weight at its time, and the prior values at the end.
+fn reweight(change: &TimedWeight, start: Instant, stop: &AtomicBool) -> Result<String> {
+    let TimedWeight { group, weight, .. } = change;
+    if !wait(start, change.at_s, stop) {
+        return Ok(format!("weight {weight} of {group}: not written"));
+    }
+    let dir = PathBuf::from(format!("{CGROUP}{group}"));
+    let knobs = ["io.bfq.weight", "io.weight"].map(|knob| dir.join(knob));
+    let knobs = knobs.iter().filter(|knob| knob.exists());
+    let prior = knobs.map(|knob| Ok((knob, files::read(knob)?)));
+    let prior = prior.collect::<Result<Vec<_>>>()?;
+    set_weight(&dir, u64::from(*weight))?;
+    let said = format!("weight {weight} of {group}: written");
+    progress(&said);
+    wait(start, u32::MAX, stop);
+    for (knob, text) in prior {
+        // The first line is the default of all devices.
+        files::write(knob, text.lines().next().unwrap_or_default())?;
+    }
+    Ok(said)
 }
 
 fn run(command: &TimedCommand, start: Instant, stop: &AtomicBool) -> String {

@@ -23,6 +23,7 @@ pub mod phases;
 pub mod random;
 pub mod readmix;
 pub mod reread;
+pub mod responses;
 pub mod shared;
 pub mod sharing;
 pub mod worth;
@@ -121,6 +122,7 @@ loads! {
     Sharing: sharing::Sharing,
     Guard: guard::GuardRole,
     Worth: worth::Worth,
+    Responses: responses::Stay,
 }
 
 /// Runs the load that the file `spec_path` describes, to its end.

@@ -18,6 +18,8 @@ pub struct Surroundings {
     pub root_stream: Option<RootStream>,
     /// Commands of `justitia`, if an agent runs.
     pub commands: Vec<TimedCommand>,
+    /// Block weights that root writes; the prior ones return at the end.
+    pub weights: Vec<TimedWeight>,
     /// The tenant's attacks in addition to its load.
     pub attacks: Option<Attacks>,
 }
@@ -38,4 +40,13 @@ pub struct TimedCommand {
     pub at_s: u32,
     /// Arguments of `justitia`.
     pub arguments: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimedWeight {
+    pub at_s: u32,
+    /// Below the cgroup mount.
+    pub group: String,
+    pub weight: u32,
 }

@@ -146,8 +146,8 @@ pub struct Layer {
     pub name: String,
     /// A custom property of `style`.
     pub color: String,
-    /// Its ideal share, 0 to 1.
-    pub ideal_share: f64,
+    /// Its ideal share at each time, 0 to 1.
+    pub ideal_shares: Vec<f64>,
     /// One value per time.
     pub values: Vec<f64>,
 }
@@ -176,13 +176,16 @@ pub fn stacked(title: &str, times: &[f64], layers: &[Layer], y_max: f64, warmup_
         );
         low = high;
     }
-    let mut border = 0.0;
+    let mut border = vec![0.0; times.len()];
     for layer in layers.iter().take(layers.len().saturating_sub(1)) {
-        border += layer.ideal_share;
+        for (sum, share) in border.iter_mut().zip(&layer.ideal_shares) {
+            *sum += share;
+        }
         let points: Vec<(f64, Option<f64>)> = times
             .iter()
             .zip(&totals)
-            .map(|(t, total)| (*t, Some(total * border)))
+            .zip(&border)
+            .map(|((t, total), border)| (*t, Some(total * border)))
             .collect();
         plot.line("border", "", &points);
     }
@@ -262,7 +265,7 @@ mod tests {
         let layer = |name: &str| Layer {
             name: name.into(),
             color: "--s0".into(),
-            ideal_share: 0.5,
+            ideal_shares: vec![0.5, 0.5],
             values: vec![1.0, 1.0],
         };
         let svg = stacked("t", &[0.0, 1.0], &[layer("a"), layer("b")], 2.0, 0.0);

@@ -7,6 +7,7 @@ use super::html::{escape, fixed, legend_entry, number};
 use super::style::container_color;
 use super::tables::label;
 use super::{representative, window_words};
+use crate::analysis::ideal;
 use crate::analysis::record::{RunRecord, Series};
 use crate::analysis::weighted::Document;
 use crate::experiments::paper::{self, PaperFigure};
@@ -173,22 +174,33 @@ pub fn over_time(document: &Document) -> String {
     let settings = &document.environment.settings;
     let ranks = ranks(document);
     let smoothing = smoothing_s(settings.measure);
+    let events = settings.workload.events(&settings.containers);
     let panels: Vec<(String, Vec<f64>, Vec<Layer>)> = document
         .in_order()
         .filter_map(|(policy, result)| {
             let run = representative(result)?;
             let times = times(&run.record);
+            let mean = run.figures.containers.iter();
+            let mean: Vec<f64> = mean.map(|c| c.ideal_share.unwrap_or(0.0)).collect();
+            let ideal = |&time_s: &f64| {
+                if events.is_empty() {
+                    mean.clone()
+                } else {
+                    ideal::shares_at(&settings.containers, &events, time_s)
+                }
+            };
+            let ideals: Vec<Vec<f64>> = times.iter().map(ideal).collect();
             let mut layers: Vec<(usize, Layer)> = run
                 .record
                 .series
                 .iter()
-                .zip(&run.figures.containers)
                 .zip(&ranks)
-                .map(|((series, figures), &rank)| {
+                .enumerate()
+                .map(|(place, (series, &rank))| {
                     let layer = Layer {
                         name: format!("{}, weight {}", series.name, series.weight),
                         color: container_color(rank),
-                        ideal_share: figures.ideal_share.unwrap_or(0.0),
+                        ideal_shares: ideals.iter().map(|shares| shares[place]).collect(),
                         values: times
                             .iter()
                             .map(|&t| rate_at(series, t, smoothing))

@@ -39,7 +39,11 @@ pub fn render(document: &Document) -> String {
         body.push_str(&figures::residency(document));
         body.push_str(&tables::residency(document));
     } else if settings.measure == Measure::Phases {
-        body.push_str(&phases::table(document));
+        body.push_str(&if has_responses(document) {
+            phases::responses(document)
+        } else {
+            phases::table(document)
+        });
     } else {
         body.push_str(&cards(document));
         body.push_str(&figures::by_weight(document));
@@ -225,6 +229,14 @@ fn cards(document: &Document) -> String {
     html
 }
 
+fn has_responses(document: &Document) -> bool {
+    let results = document.policies.values();
+    results
+        .flat_map(|result| &result.responses)
+        .next()
+        .is_some()
+}
+
 /// The part of a run that the figures cover.
 pub(crate) fn window_words(document: &Document) -> String {
     let settings = &document.environment.settings;
@@ -257,6 +269,10 @@ fn how_to_read(document: &Document) -> String {
     let expected = description(&document.experiment).map_or("", |description| description.expected);
     let bandwidth = match document.environment.settings.measure {
         Measure::Window => "Bandwidth is what applications read and wrote through the page cache.",
+        Measure::Phases if has_responses(document) => {
+            "Windows begin one second apart and do not reach over the next event. Bandwidth is of the whole \
+             run, and so is the ideal share of a container: by weight among those that worked."
+        }
         Measure::Phases => {
             "A phase's bandwidth is what was read, or touched of anonymous memory, over its \
              length. An operation is one request, or 2 MiB of memory touched; percentiles are \

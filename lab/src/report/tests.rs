@@ -144,3 +144,17 @@ fn phases_are_in_the_headline_and_in_a_table() {
     }
     assert!(!render(&fixture::document("reread")).contains("Quiet and under"));
 }
+
+#[test]
+fn the_responses_are_in_the_headline_and_in_a_table_with_every_run() {
+    let page = render(&fixture::document("responses --runs 2"));
+    assert!(page.contains("responses settled under proportional"));
+    for cell in [
+        "proportional: newcomer at 60 s, windows of 10 s until 120 s",
+        "not settled, not settled",
+        "reweighted",
+    ] {
+        assert!(page.contains(cell), "{cell}");
+    }
+    assert!(!page.contains("Quiet and under"));
+}

@@ -78,7 +78,7 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> Page {
         Some(verdict) => push_verdict(&mut text, group, verdict, screen),
     }
     for finding in &report.watch {
-        line(&mut text, "watch", &finding.to_string());
+        writeln!(text, "  watch       {finding}");
     }
     push_knobs(&mut text, report, group);
     text

@@ -11,7 +11,7 @@ const TOO_LARGE: u64 = 12_000;
 
 /// Two readers on a host of 600 MiB: one wants all of a file; the other filled 300 MiB and needs only 80 MiB
 /// from now on. Returns the rig and their IDs.
-fn two(config: Config) -> (Rig, u64, u64) {
+pub(super) fn two(config: Config) -> (Rig, u64, u64) {
     let mut rig = Rig::new(config);
     let hungry = rig.host.add(100, Load::Read { chunks: TOO_LARGE });
     let sated = rig.host.add(100, Load::Idle);
@@ -39,7 +39,7 @@ fn held(snapshot: &Snapshot, id: u64) -> Bytes {
 }
 
 /// A probe of the second group, which is red while it reads clearly less than memory could deliver.
-fn probe(rig: &mut Rig, id: u64) {
+pub(super) fn probe(rig: &mut Rig, id: u64) {
     let rate = rig.periods.last().map_or(0, |moved| moved[1]);
     let color = if rate < 170_000_000 {
         Color::Red

@@ -2,6 +2,7 @@
 
 mod colors;
 mod model;
+mod responses;
 mod watch;
 mod worth;
 

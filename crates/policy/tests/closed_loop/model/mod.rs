@@ -96,7 +96,7 @@ pub(crate) struct PageCacheHost {
     limit_costs: f64,
     budget: f64,
     cells: Vec<Cell>,
-    seed: u64,
+    pub(crate) seed: u64,
     next_id: u64,
 }
 
