@@ -176,12 +176,12 @@ done
 echo "rounds: $round"
 rates short
 second_disk 64 1
-group 100 slow /run/slow 40 2 files 2
+group 100 late /run/slow 40 2 files 2
 for second in $(seq 38); do
     sleep 1
     gatectl status | grep -o '^device bdi=[0-9]*' | sort | uniq -d
 done | sort | uniq -c | sed 's/^/twice: /'
-told slow
+told late
 let_go
 unload && echo "unloaded: yes"
 "#;
