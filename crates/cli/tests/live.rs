@@ -136,6 +136,17 @@ fn one_step_is_the_same_over_the_socket_the_port_and_in_the_metrics() {
                 let name = disk["path"].as_str().unwrap();
                 same(&disk[field], &[("disk", name.trim_start_matches("block:"))]);
             }
+        } else if let Some(field) = path.strip_prefix("watch[].") {
+            let place = format!("/{}", field.replace('.', "/"));
+            for finding in list(&report["watch"]) {
+                let withdrawn = Value::Bool(finding["phase"] == "withdrawn");
+                let value = match field {
+                    "phase" => &withdrawn,
+                    _ => finding.pointer(&place).unwrap_or(&Value::Null),
+                };
+                let decision = finding["decision"].as_str().unwrap();
+                same(value, &[("decision", decision)]);
+            }
         } else {
             let place = format!("/{}", path.replace('.', "/"));
             same(report.pointer(&place).unwrap_or(&Value::Null), &[]);

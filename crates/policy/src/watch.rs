@@ -355,13 +355,12 @@ impl Watch {
             trial.pass(elapsed_s);
         }
         self.between_s -= elapsed_s;
-        let observed = Observed::of(members);
         let Some(mut comparison) = self.comparison.take() else {
-            self.comparison = self
-                .next()
-                .map(|decision| Comparison::of(decision, observed));
+            let next = self.next();
+            self.comparison = next.map(|decision| Comparison::of(decision, Observed::of(members)));
             return;
         };
+        let observed = Observed::of(members);
         let trial = self.trials.entry(comparison.decision).or_default();
         let same = comparison.groups == observed.groups && trial.in_force;
         if same && !comparison.go_on(&observed, elapsed_s) {
