@@ -69,8 +69,9 @@ fn writers_get_their_weighted_share_and_every_knob_is_restored() {
         "512M",
         "--files",
         "1600",
+        // In runs of 30 s, of which 20 count, the share error was 0.02 to 0.09 with one seed.
         "--seconds",
-        "30",
+        "45",
         "--policies",
         "conventional,proportional",
         "--mount-options",
