@@ -141,12 +141,12 @@ impl Tracked {
         rhythm::rhythm(tick.saturating_sub(self.active_at))
     }
 
-    /// Whether it stays busy in the next tick, if nothing happens.
+    /// True if it stays busy in the next tick without further activity.
     fn is_busy(&self, tick: u64) -> bool {
         self.rhythm(tick).full == 1 && self.rhythm(tick + 1).full == 1
     }
 
-    /// Whether a value that was read at this time may stand in this tick.
+    /// True if a value that was read at this time may stand in this tick.
     fn may_stand(&self, read: Option<(u64, Instant)>, tick: u64) -> bool {
         let in_turn = self.read_at.is_some_and(|(before, _)| before + 1 == tick);
         let old = read.is_none_or(|(before, _)| before + STANDS <= tick);
@@ -338,7 +338,7 @@ mod tests {
         }
     }
 
-    /// What happens to a busy group in one tick.
+    /// Changes to a busy group in one tick.
     #[derive(Debug, Clone)]
     struct Event {
         /// Page cache afterwards, KiB, and the part of it that other memory takes the place of.
@@ -366,7 +366,7 @@ mod tests {
     proptest! {
         /// The rules of `rhythm.rs`, against a full read in each tick.
         #[test]
-        fn what_stands_is_what_a_full_read_gave_less_than_four_ticks_ago(events in events()) {
+        fn a_standing_value_is_one_that_a_full_read_gave_less_than_four_ticks_ago(events in events()) {
             let fake = justitia_cgroup::FakeFs::new();
             fake.mkdir("/a");
             let group = CgroupFs::open(&*fake, "/a").unwrap();
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_group_that_nothing_happens_to_is_read_in_full_once_in_four_ticks() {
+    fn an_unchanged_busy_group_is_read_in_full_once_in_four_ticks() {
         let fake = justitia_cgroup::FakeFs::new();
         fake.mkdir("/a");
         let group = CgroupFs::open(&*fake, "/a").unwrap();

@@ -269,7 +269,7 @@ impl fmt::Display for Watched {
     }
 }
 
-/// Whether a kind of decisions is in force.
+/// State of a kind of decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -288,7 +288,7 @@ pub enum Phase {
 pub struct Finding {
     /// The kind.
     pub decision: Watched,
-    /// Whether it is in force.
+    /// Its state.
     pub phase: Phase,
     /// Seconds until the withdrawal ends; `None`: not withdrawn.
     pub withdrawn_s: Option<f64>,

@@ -128,7 +128,7 @@ pub enum Get {
     Device(fn(&DeviceStatus) -> Option<f64>),
     /// One value for each backing device of the gate.
     GateDevice(fn(&GateDeviceStatus) -> f64),
-    /// One value for each kind of decisions.
+    /// One value for each kind of decision.
     Watch(fn(&Finding) -> Option<f64>),
 }
 
