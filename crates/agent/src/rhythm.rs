@@ -5,17 +5,18 @@
 //!
 //! 1. *Quiet groups* are probed, and read in full the more seldom, the longer they were quiet ([`RHYTHMS`]).
 //!    Between two full reads their values stand.
-//! 2. *Memory* of a busy group stands for less than [`STANDS`] steps while `memory.current` is within 1 MiB
-//!    of it and no task of the group stalled on memory. The memory of a group with a limit is read in each
-//!    step: under a limit, other memory may take the place of page cache while the sum stays the same.
-//! 3. *`cpu.pressure`* of a busy group stands for less than [`STANDS`] steps while no group contended in the
-//!    last step. Only claims need it, and a claim is one on what groups that contend hold.
+//! 2. *Memory and `cpu.pressure`* of a busy group stand for less than [`STANDS`] steps while no group contended
+//!    in the last step. Claims are the reason: a claim is one on memory that groups which contend hold. The
+//!    watch on losses is another: it counts dirty pages, and groups contend where it looks.
+//! 3. *Memory* stands only while `memory.current` is within 1 MiB of it and no task of the group stalled on
+//!    memory. The memory of a group with a limit is read in each step: under a limit, other memory may take
+//!    the place of page cache while the sum stays the same.
 //! 4. *Declared colors* of a quiet group that never declared one, and the container below a scope, are looked
 //!    for once in [`STANDS`] steps.
 //!
-//! A value stands only from one step's full read to the next step's. [`Ages`](justitia_policy::snapshot::Ages)
-//! says for how long it has stood, and the policy's rates count over that time. A group that becomes busy is read in full in the
-//! step that notices it, in all its files.
+//! A value stands only from one step's full read to the next step's.
+//! [`Ages`](justitia_policy::snapshot::Ages) says for how long it has stood, and the policy's rates count over
+//! that time. A group that becomes busy is read in full in the step that notices it, in all its files.
 
 use justitia_cgroup::NOISE;
 use justitia_policy::snapshot::Pressure;

@@ -179,7 +179,8 @@ impl Tracked {
         } else {
             &seen.knobs
         };
-        let may_stand = want.pressure
+        let may_stand = calm
+            && want.pressure
             && self.may_stand(self.memory_at, tick)
             && rhythm::memory_may_stand(&seen.pressure, &gauges.pressure, knobs.high);
         if may_stand && rhythm::is_near(seen.memory.current, self.group.current(buffer)?) {
@@ -398,7 +399,7 @@ mod tests {
                 prop_assert_eq!(memory.pressure.memory_some_us, now.pressure.memory_some_us);
                 let cpu = then(seen.ages.cpu_s).pressure.cpu_some_us;
                 prop_assert_eq!(seen.pressure, snapshot::Pressure { cpu_some_us: cpu, ..now.pressure });
-                prop_assert!(event.calm || seen.ages.cpu_s.is_none());
+                prop_assert!(event.calm || seen.ages == Ages::default());
                 prop_assert!(!event.limited || seen.ages.memory_s.is_none());
                 for age_s in [seen.ages.memory_s, seen.ages.cpu_s].into_iter().flatten() {
                     prop_assert!(age_s < STANDS as f64);
