@@ -8,12 +8,16 @@
  * pages only. The kernel resets it when it checks whether to throttle, which changes `looked`
  * (dirty_paused_when), and may add pages that exited tasks left behind. All three wrap.
  *
- * Not every call of the kernel's function gets here. A call with fewer than JC_CHUNK pages written before it
- * goes straight to the original, which may reset the counters.
+ * Not every call of the kernel's function gets here. A call goes straight to the original while fewer than
+ * JC_CHUNK pages were written and the task has not dirtied `pause` pages (nr_dirtied_pause), at which the
+ * kernel resets the counter. The kernel may also reset it earlier: a CPU has dirtied many pages, or the
+ * device is over its limit.
  *
- * A wait is bounded per write(2), and one write(2) may be charged many times. The kernel's count of finished
- * writes (ioac.syscw) identifies the write. Page faults belong to no write. Where the kernel does not count
- * (io_uring's workers, splice), waits less than a while apart count as those of one write.
+ * A wait is bounded per write(2), and one write(2) may be charged many times. Two numbers identify the write:
+ * the kernel's count of finished writes (ioac.syscw), and, where the kernel does not count (io_uring's workers,
+ * splice), the time of modification, which a write sets once, before it dirties a page. The clock of that time
+ * ticks at least once in a wait. Page faults belong to no write. If neither number changes (FMODE_NOCMTIME),
+ * waits less than a while apart count as those of one write.
  *
  * Pure: the module and tests/charge.c compile it.
  */
@@ -30,8 +34,8 @@ struct jc_counts {
 	u32 written, dirtied, looked;
 };
 
-/* The pages among those written between two times that were dirtied. Exact, except that for each reset of the
- * counter up to JC_CHUNK - 1 pages written past the cache are included. */
+/* The pages among those written between two times that were dirtied. Exact, except that for each early reset
+ * of the counter up to JC_CHUNK - 1 pages written past the cache are included. */
 static inline u32 jc_pending(struct jc_counts then, struct jc_counts now)
 {
 	u32 written = now.written - then.written, dirtied = now.dirtied - then.dirtied;
@@ -48,10 +52,19 @@ static inline u32 jc_pending(struct jc_counts then, struct jc_counts now)
 	return dirtied < JQ_COST_MAX ? dirtied : JC_CHUNK;
 }
 
+/* The pages that a task may write before one of its calls has to get here. `pending`: pages not charged yet,
+ * fewer than JC_CHUNK; `dirtied`: the kernel's count. */
+static inline u32 jc_quiet(u32 pending, u32 dirtied, u32 pause)
+{
+	u32 left = dirtied < pause ? pause - dirtied : 0;
+
+	return left < JC_CHUNK - pending ? left : JC_CHUNK - pending;
+}
+
 /* A task's wait, in jiffies. */
 struct jc_wait {
-	u32 write;		/* writes that had finished */
-	u32 waited;		/* in the write after them */
+	u32 write;		/* identifies the write */
+	u32 waited;		/* in that write */
 	u32 ended;		/* end of the last wait */
 };
 

@@ -12,9 +12,9 @@
  * Pages are charged, not calls (charge.h). A hash table of fixed size remembers the page up to which each
  * task was charged. A task that lost its entry is charged a little less than it dirtied.
  *
- * A call with nothing to charge goes straight to the original without a detour through this module: with
- * writes of 4 KB, all but one in JC_CHUNK. Each CPU remembers its last caller, so this check takes a dozen
- * instructions.
+ * A call with nothing to charge, and no counter about to be reset, goes straight to the original without a
+ * detour through this module: with writes of 4 KB, nearly all but one in JC_CHUNK. Each CPU remembers its last
+ * caller, so this check takes a dozen instructions.
  *
  * A call that must not block (BDP_ASYNC: io_uring and RWF_NOWAIT on XFS and btrfs) is charged too. If it
  * would have to wait, it returns -EAGAIN, as the original would, and is retried from a context that may
@@ -37,6 +37,7 @@
 #include <linux/printk.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
+#include <linux/version.h>
 #include <linux/writeback.h>
 
 #include "charge.h"
@@ -66,7 +67,7 @@ static struct entry tasks[1 << TASKS_SHIFT];
 /* The last task that called on this CPU. */
 struct last {
 	struct task_struct *task;	/* compared only */
-	u64 settled;			/* as in struct entry, in bytes */
+	u64 written;			/* bytes; JC_CHUNK pages later a call has to be looked at */
 };
 static DEFINE_PER_CPU(struct last, last);
 
@@ -126,7 +127,7 @@ static __always_inline bool nothing_to_charge(void)
 {
 	/* A new task at the address of an exited one has dirtied less. */
 	return this_cpu_read(last.task) == current &&
-	       current->ioac.write_bytes - this_cpu_read(last.settled) < JC_CHUNK * PAGE_SIZE;
+	       current->ioac.write_bytes - this_cpu_read(last.written) < JC_CHUNK * PAGE_SIZE;
 }
 
 /* Pages that the current task has dirtied and was not charged for. */
@@ -139,14 +140,26 @@ static u32 pages_pending(const struct entry *entry, bool known)
 	return known ? jc_pending(then, now) : min_t(u32, now.written, JC_CHUNK);
 }
 
-/* Jiffies that the current task has waited in its current write(2). */
-static u32 waited_already(const struct entry *entry, bool known)
+/* Identifies the current task's write(2) (charge.h). */
+static u32 current_write(struct inode *inode)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
+	struct timespec64 modified = inode_get_mtime(inode);
+#else
+	struct timespec64 modified = inode->i_mtime;
+#endif
+
+	return (u32)current->ioac.syscw + (u32)modified.tv_sec + (u32)modified.tv_nsec;
+}
+
+/* Jiffies that the current task has waited in `write`. */
+static u32 waited_already(const struct entry *entry, bool known, u32 write)
 {
 	struct jc_wait then = { READ_ONCE(entry->wait.write), READ_ONCE(entry->wait.waited),
 				READ_ONCE(entry->wait.ended) };
 	bool fault = !(current->flags & PF_IO_WORKER) && syscall_get_nr(current, current_pt_regs()) < 0;
 
-	return known ? jc_waited(then, (u32)current->ioac.syscw, fault, (u32)jiffies,
+	return known ? jc_waited(then, write, fault, (u32)jiffies,
 				 msecs_to_jiffies(READ_ONCE(jg.config.timeout_ms)) * JG_TIMEOUT_FACTOR) : 0;
 }
 
@@ -154,7 +167,7 @@ static u32 waited_already(const struct entry *entry, bool known)
  * killably and for a bounded time. */
 static noinline int jg_balance(struct address_space *mapping, unsigned int flags)
 {
-	u32 tag, pending, settled, waited, before;
+	u32 tag, pending, settled, waited, before, quiet, write = current_write(mapping->host);
 	struct entry *entry;
 	bool known;
 	int ret = 0;
@@ -163,7 +176,7 @@ static noinline int jg_balance(struct address_space *mapping, unsigned int flags
 	tag = task_tag();
 	entry = task_entry(tag, &known);
 	pending = pages_pending(entry, known);
-	before = waited = waited_already(entry, known);
+	before = waited = waited_already(entry, known, write);
 	if (pending >= JC_CHUNK) {
 		this_cpu_inc(calls);
 		ret = may_wait(mapping) ? jg_admit(mapping, pending, flags & BDP_ASYNC, &waited) : -ENOENT;
@@ -174,7 +187,7 @@ static noinline int jg_balance(struct address_space *mapping, unsigned int flags
 	}
 	settled = pages_written() - pending;
 	WRITE_ONCE(entry->settled, (u64)tag << 32 | settled);
-	WRITE_ONCE(entry->wait.write, (u32)current->ioac.syscw);
+	WRITE_ONCE(entry->wait.write, write);
 	WRITE_ONCE(entry->wait.waited, waited);
 	if (waited != before)
 		WRITE_ONCE(entry->wait.ended, (u32)jiffies);
@@ -183,7 +196,9 @@ static noinline int jg_balance(struct address_space *mapping, unsigned int flags
 	/* Uncharged pages are dirty, and were counted before this point. */
 	WRITE_ONCE(entry->dirtied, (u32)current->nr_dirtied - pending);
 	WRITE_ONCE(entry->looked, (u32)current->dirty_paused_when);
-	this_cpu_write(last.settled, (current->ioac.write_bytes & PAGE_MASK) - ((u64)pending << PAGE_SHIFT));
+	quiet = jc_quiet(pending, (u32)current->nr_dirtied, (u32)current->nr_dirtied_pause);
+	this_cpu_write(last.written,
+		       (current->ioac.write_bytes & PAGE_MASK) - ((u64)(JC_CHUNK - quiet) << PAGE_SHIFT));
 	this_cpu_write(last.task, current);
 	/* Also prevents a tail call above, which would be redirected again. */
 	this_cpu_dec(inside);

@@ -7,7 +7,7 @@
  *                      thread, so neither truncation (auto_da_alloc) nor a full disk interferes. With few
  *                      kept, files are deleted while they are dirty.
  *   mmap               the same files, dirtied by page faults of a shared mapping
- *   uring              the same files, by io_uring with four writes in flight
+ *   uring [KEPT]       such files, by io_uring with four writes in flight
  *   trickle [KB/S]     the same files, each thread at this rate (256)
  *   overwrite [MB]     4 KB at random places of one file of this size (8) per thread
  *   direct [KB]        200 times this many KB (1024) past the page cache, then 64 KB through it; then
@@ -334,7 +334,7 @@ static void *ring_files(void *argument)
 	unsigned under_way = 0;
 
 	for (unsigned long file = 0; !stop; file++) {
-		int fd = next_file(thread, file, 16);
+		int fd = next_file(thread, file, number ? number : 16);
 
 		for (unsigned done = 0; done < FILE_BYTES && !stop; done += WRITE_BYTES)
 			ring_write(&ring, &under_way, fd, bytes, done);

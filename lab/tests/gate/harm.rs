@@ -60,6 +60,7 @@ unload && echo "unloaded: yes"
 /// disk, of 4 MB/s.
 const NEIGHBOURS: &str = r#"
 load_module
+export WARM_UP=6
 neighbours() { # SECONDS NAME
     group 100 $2-100 /data/w100 $1 4
     group 200 $2-200 /data/w200 $1 4
@@ -67,7 +68,6 @@ neighbours() { # SECONDS NAME
 }
 for gate in gate open; do
     [ $gate = gate ] && hold
-    neighbours 5 settling; told
     neighbours 20 $gate
     group 800 $gate-trickle /data/w800 20 1 trickle 256
     told $gate-100 $gate-200 $gate-400 $gate-trickle
@@ -76,9 +76,8 @@ done
 second_disk 256 4
 for gate in gate open; do
     [ $gate = gate ] && hold
-    neighbours 5 settling; told
-    neighbours 20 $gate-fast
-    group 800 $gate-slow /run/slow 20 2
+    neighbours 40 $gate-fast
+    group 800 $gate-slow /run/slow 40 2
     told $gate-fast-100 $gate-fast-200 $gate-fast-400 $gate-slow
     [ $gate = gate ] && gatectl status | grep ^device
     [ $gate = gate ] && let_go
