@@ -64,6 +64,20 @@ impl Said {
     }
 }
 
+impl Said {
+    /// Asserts that a user's containers `mine` and `other`, which have no names in root's records, have these
+    /// weights from these sources.
+    fn of_user_are(&self, mine: (u64, &str), other: (u64, &str)) {
+        let wanted = [("user.mine", mine), ("user.other", other)];
+        let mut wanted =
+            wanted.map(|(id, (weight, source))| of(self.text(id).trim(), weight, source));
+        wanted.sort();
+        let mut seen = self.groups("user", CONTAINER);
+        seen.retain(|(name, ..)| wanted.iter().any(|(id, ..)| id == name));
+        assert_eq!(seen, wanted);
+    }
+}
+
 /// Boots Debian 13 with these packages and follows a page there.
 fn follow(script: &str, page: &str, packages: &[&str]) -> Said {
     let dir = tempfile::tempdir().unwrap();
@@ -87,7 +101,17 @@ fn follow(script: &str, page: &str, packages: &[&str]) -> Said {
 #[test]
 #[ignore = "boots a virtual machine; scripts/test --long runs it"]
 fn containers_of_a_real_dockerd_have_their_names_and_weights_and_leave_as_docker_wrote_them() {
-    let packages = ["docker-cli", "docker-compose", "docker.io"];
+    let packages = [
+        "dash",
+        "dbus-daemon",
+        "dbus-system-bus-common",
+        "dbus-user-session",
+        "docker-cli",
+        "docker-compose",
+        "docker.io",
+        "rootlesskit",
+        "uidmap",
+    ];
     let page = include_str!("../../../docs/howto/docker.md");
     let said = follow(include_str!("howto/docker.sh"), page, &packages);
     assert_eq!(said.text("vain"), "", "nothing was waited for in vain");
@@ -132,6 +156,7 @@ fn containers_of_a_real_dockerd_have_their_names_and_weights_and_leave_as_docker
         assert!(said.contains(answer), "{command}: {said}");
     }
 
+    said.of_user_are((300, "oci_annotation"), (200, DOCKER));
     for (of, weight) in [
         ("systemd.heavy", "io.bfq.weight default 600"),
         ("systemd.little", "io.bfq.weight default 100"),
@@ -204,6 +229,7 @@ fn containers_of_a_real_podman_have_their_names_and_weights_and_leave_without_li
         let said = said.text(&format!("page sudo {command}"));
         assert!(said.contains(answer), "{command}: {said}");
     }
+    said.of_user_are((300, "oci_annotation"), (200, podman));
     for name in ["great", "db"] {
         let left = said.text(&format!("{name}.left"));
         assert_ne!(

@@ -391,8 +391,8 @@ impl Report {
         }
     }
 
-    /// Finds a group by path, or else by its owner's name, or else by a path that ends in `/name`. The match
-    /// must be unique.
+    /// Finds a group by path, or else by its owner's name, or else by a path that ends in `/name`, or else by
+    /// the beginning of its name (as container IDs are shortened). The match must be unique.
     pub fn find(&self, name: &str) -> Option<&GroupStatus> {
         let exact = name.trim_end_matches('/');
         let suffix = format!("/{}", exact.trim_start_matches('/'));
@@ -400,10 +400,15 @@ impl Report {
             let mut found = self.groups.iter().filter(|group| which(group));
             found.next().filter(|_| found.next().is_none())
         };
-        let called = |group: &GroupStatus| group.names.as_ref().is_some_and(|of| of.name == name);
+        let called = |group: &GroupStatus, is: &dyn Fn(&str) -> bool| {
+            group.names.as_ref().is_some_and(|of| is(&of.name))
+        };
         only(&|group| group.path == exact)
-            .or_else(|| only(&called))
+            .or_else(|| only(&|group| called(group, &|of| of == name)))
             .or_else(|| only(&|group| group.path.ends_with(&suffix)))
+            .or_else(|| {
+                only(&|group| !name.is_empty() && called(group, &|of| of.starts_with(name)))
+            })
     }
 }
 

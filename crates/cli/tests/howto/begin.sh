@@ -29,6 +29,22 @@ bus() {
     unit dbus.socket '[Socket]\nListenStream=/run/dbus/system_bus_socket\n'
     unit dbus.service '[Unit]\nRequires=dbus.socket\n[Service]\nType=notify\nExecStart=/usr/bin/dbus-daemon --system --address=systemd: --nofork --nopidfile --systemd-activation\n'
 }
+# User 1000, app, with a user manager whose cgroup has all controllers of the host's manager.
+user_app() {
+    echo app:x:1000:1000::/home/app:/bin/bash >>/etc/passwd
+    echo app:x:1000: >>/etc/group
+    echo app:100000:65536 | tee /etc/subuid >/etc/subgid
+    mount -t tmpfs tmpfs /home && mkdir /home/app && chown 1000:1000 /home/app
+    bus
+    # Only the directory of a login session.
+    unit user-runtime-dir@1000.service "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/busybox install -d -m 700 -o 1000 -g 1000 /run/user/1000\n"
+    mkdir user@1000.service.d
+    unit user@1000.service.d/lab.conf '[Service]\nDelegate=yes\nPAMName=\nEnvironment=XDG_RUNTIME_DIR=/run/user/1000\n'
+}
+app() {
+    setpriv --reuid 1000 --regid 1000 --init-groups env -i PATH="$PATH" HOME=/home/app USER=app XDG_RUNTIME_DIR=/run/user/1000 \
+        DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1000/bus "$@" </dev/null
+}
 on_bus() { dbus-send --system --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.ListNames | grep -q org.freedesktop.systemd1; }
 
 # Becomes a host of systemd. `units` creates the runtime's units. The rest of this script, `check`, is a

@@ -1,6 +1,7 @@
 # Debian's own Docker, with both cgroup drivers, after begin.sh.
 
 units() {
+    user_app
     echo docker:x:999: >>/etc/group
     service containerd 'Type=notify\nExecStart=/usr/bin/containerd'
     service docker 'Type=notify\nEnvironmentFile=/run/docker.env\nExecStart=/usr/sbin/dockerd $OPTIONS'
@@ -18,6 +19,7 @@ start_docker() { # OPTIONS [SETTING]
     docker import --change "$writes" /run/image.tar writer
 }
 writer() { docker run --detach --network none --volume /data:/data --name "$1" "${@:2}" writer; } # NAME OPTIONS...
+apps_docker() { app docker --host unix:///run/user/1000/docker.sock "$@"; }
 group_of() { echo $cgroups/*/*"$(docker inspect --format '{{.Id}}' "$1")"*; }
 # The common steps of both drivers. At the end the agent holds the block weight of heavy.
 updates() { # 800-AS-WRITTEN 300-AS-WRITTEN
@@ -78,5 +80,21 @@ updates() { # 800-AS-WRITTEN 300-AS-WRITTEN
     knobs $(group_of heavy) | tell "$driver.heavy.left"
     docker kill $(docker ps --quiet)
     systemctl stop docker
+    say "$driver: done"
+
+    # Docker of a user without privileges.
+    systemctl start dbus agent
+    patiently on_bus
+    systemctl start user@1000
+    app systemd-run --user --unit docker --setenv PATH --setenv DOCKERD_ROOTLESS_ROOTLESSKIT_NET=host \
+        --setenv DOCKERD_ROOTLESS_ROOTLESSKIT_PORT_DRIVER=none /usr/share/docker.io/contrib/dockerd-rootless.sh \
+        --bridge none --ip-forward=false --iptables=false --ip6tables=false --storage-driver vfs
+    patiently apps_docker info
+    apps_docker import --change "$sleeps" /run/image.tar mariadb
+    apps_docker run --detach --network none --name mine --annotation io.justitia.weight=300 mariadb
+    apps_docker run --detach --network none --name other --blkio-weight 200 mariadb
+    for name in mine other; do apps_docker inspect --format '{{.Id}}' $name | tell user.$name; done
+    patiently weighs "$(apps_docker ps --quiet --filter name=mine)" 300
+    look user
 } >/run/check.out 2>&1
 finish

@@ -41,15 +41,7 @@ impl RuntimeDirs {
         };
         let owner = stat(root).map_or(0, |stat| stat.st_uid);
         let open = |path: &str| Place::of_root(&root.join(path), owner);
-        let mut dirs = Vec::new();
-        for (name, layout) in RUNTIMES {
-            dirs.extend(open(&format!("run/{name}")).map(|place| (place, layout)));
-        }
-        for containerd in CONTAINERDS {
-            let tasks = open(&format!("{containerd}/io.containerd.runtime.v2.task"));
-            let namespaces = below(tasks.as_ref(), |_| true);
-            dirs.extend(namespaces.map(|namespace| (namespace, Layout::Bundle)));
-        }
+        let mut dirs = of_runtimes(|name| open(&format!("run/{name}")), usize::MAX);
         let daemon: DockerDaemon = open("etc/docker")
             .and_then(|etc| etc.json(Path::new("daemon.json")))
             .unwrap_or_default();
@@ -75,13 +67,29 @@ impl RuntimeDirs {
             let user = uid
                 .zip(users.as_ref())
                 .and_then(|(uid, users)| users.of_user(uid));
-            for (name, layout) in RUNTIMES {
-                let dir = user.as_ref().and_then(|user| user.below(name.as_ref()));
-                dirs.extend(dir.map(|dir| (dir, layout)));
-            }
+            let open = |name: &str| user.as_ref()?.below(name.as_ref());
+            dirs.extend(of_runtimes(open, NAMESPACES_OF_USER));
         }
         dirs
     }
+}
+
+/// The directories of records below `/run`, or below a user's `/run/user/UID`, which `open` opens by name.
+/// Of each containerd there are at most this many namespaces.
+fn of_runtimes(open: impl Fn(&str) -> Option<Place>, namespaces: usize) -> Vec<(Place, Layout)> {
+    let mut dirs = Vec::new();
+    for (name, layout) in RUNTIMES {
+        dirs.extend(open(name).map(|place| (place, layout)));
+    }
+    for containerd in CONTAINERDS {
+        let tasks = open(&format!("{containerd}/io.containerd.runtime.v2.task"));
+        let names = tasks
+            .iter()
+            .flat_map(|tasks| tasks.directories(namespaces).0);
+        let places = names.filter_map(|name| tasks.as_ref()?.below(&name));
+        dirs.extend(places.map(|place| (place, Layout::Bundle)));
+    }
+    dirs
 }
 
 /// The directories below a place whose names `wanted` accepts.
@@ -108,13 +116,12 @@ fn is_remapped(name: &str) -> bool {
 /// OCI runtimes that keep records of their own, in `/run/NAME` and in a user's `/run/user/UID/NAME`.
 const RUNTIMES: [(&str, Layout); 2] = [("crun", Layout::Crun), ("runc", Layout::Runc)];
 
-/// State directories of containerd: its own, that of a containerd started by dockerd, and that of k3s and
-/// RKE2.
-const CONTAINERDS: [&str; 3] = [
-    "run/containerd",
-    "run/docker/containerd/daemon",
-    "run/k3s/containerd",
-];
+/// State directories of containerd in the same places: its own, that of a containerd started by dockerd, and
+/// that of k3s and RKE2.
+const CONTAINERDS: [&str; 3] = ["containerd", "docker/containerd/daemon", "k3s/containerd"];
+
+/// Namespaces of a user's containerd whose records are read, at most.
+const NAMESPACES_OF_USER: usize = 8;
 
 /// The keys of `/etc/docker/daemon.json` that matter here.
 #[derive(Debug, Default, Deserialize)]

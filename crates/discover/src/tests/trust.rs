@@ -21,7 +21,7 @@ fn scanned(fs: &Arc<FakeFs>, root: &Path) -> Scanner {
 
 /// Gives what lies below `/run/user` to that user.
 fn give_to_user(root: &Path) {
-    let mut todo = vec![root.join(records())];
+    let mut todo = vec![root.join(format!("run/user/{}", user()))];
     while let Some(path) = todo.pop() {
         if path.is_symlink() {
             continue;
@@ -71,6 +71,34 @@ fn a_users_record_counts_below_that_users_slice_only() {
     assert_eq!(paths(&scanner), [docker.as_str(), own.as_str()]);
     let weights: Vec<u32> = scanner.groups().iter().map(|g| g.weight.get()).collect();
     assert_eq!(weights, [50, 900]);
+}
+
+#[test]
+fn a_container_of_a_users_own_docker_has_the_weight_in_its_record() {
+    let root = tempfile::tempdir().unwrap();
+    let tasks = format!(
+        "run/user/{}/docker/containerd/daemon/io.containerd.runtime.v2.task",
+        user()
+    );
+    write(
+        root.path(),
+        &format!("{tasks}/moby/{ID}/config.json"),
+        WEIGHS_900,
+    );
+    std::fs::create_dir_all(root.path().join(records())).unwrap();
+    give_to_user(root.path());
+    let own = format!("{}/user.slice/docker-{ID}.scope", delegated());
+    let roots = format!("/system.slice/docker-{ID}.scope");
+    let fs = fake(&[&own, &roots]);
+    fs.delegate(&delegated(), user(), false);
+    let scanner = scanned(&fs, root.path());
+    let scanned = scanner.groups().iter();
+    let mut weights: Vec<_> = scanned.map(|g| (g.path.as_str(), g.weight.get())).collect();
+    weights.sort_unstable();
+    assert_eq!(
+        weights,
+        [(roots.as_str(), Weight::DEFAULT.get()), (own.as_str(), 900)]
+    );
 }
 
 #[test]

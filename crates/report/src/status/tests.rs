@@ -128,4 +128,6 @@ fn a_group_is_found_by_path_or_by_a_name_that_only_it_has() {
     );
     assert!(report.find("b").is_none() && report.find("web").is_none());
     assert!(report.find("pp/a").is_none());
+    assert_eq!(report.find("d").unwrap().id, 1, "as IDs are shortened");
+    assert!(report.find("we").is_none() && report.find("").is_none());
 }
