@@ -1,18 +1,20 @@
-//! Tests Kubernetes pods with a real containerd and NRI, on a stock kernel. The pods are created through CRI
+//! Tests Kubernetes pods with a real containerd or CRI-O and NRI, on a stock kernel. The pods are created through CRI
 //! in the kubelet's cgroup tree (driver cgroupfs), or by the kubelet itself (driver systemd). The agent that
 //! learns of them runs on the node, as the pod of the Helm chart, or is scraped by Debian's Prometheus. One
 //! boot each, ignored by default;
 //! `cargo test --profile vm -p justitia-cli --test kube -- --ignored --nocapture`.
-//! The chart needs helm, which `scripts/setup --test` fetches; the kubelet is compiled by
-//! `scripts/setup --kubelet`.
+//! The chart needs helm, which `scripts/setup --test` fetches; `scripts/setup --kubernetes` compiles the kubelet
+//! and CRI-O.
 //!
-//! The guests run `kube/guest.sh`, `chart.sh`, `prometheus.sh` and `kubelet.sh`. All but the last speak CRI by
-//! curl and protoc (`kube/cri.proto`).
+//! The guests run `kube/guest.sh`, `chart.sh`, `crio.sh`, `prometheus.sh` and `kubelet.sh`. All but the last
+//! speak CRI by curl and protoc (`kube/cri.proto`).
 
 #[path = "kube/chart.rs"]
 mod chart;
 #[path = "../../../lab/tests/common/mod.rs"]
 mod common;
+#[path = "kube/crio.rs"]
+mod crio;
 #[path = "kube/kubelet.rs"]
 mod kubelet;
 #[path = "kube/prometheus.rs"]
@@ -29,12 +31,13 @@ use serde_json::Value;
 
 const RUNTIME: &str = include_str!("kube/runtime.sh");
 const CALLS: &str = include_str!("kube/cri.sh");
+const AGENT: &str = include_str!("kube/agent.sh");
 const SCRIPT: &str = include_str!("kube/guest.sh");
 const CRI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kube/cri.proto");
 
 /// A node whose pods `script` creates by [`CALLS`].
 fn node(script: &str, dir: &Path) -> VmSpec {
-    with_containerd(&format!("{CALLS}{script}"), dir)
+    with_containerd(&format!("{CALLS}{AGENT}{script}"), dir)
 }
 
 /// A node with a container runtime that runs `script` after [`RUNTIME`].

@@ -123,7 +123,11 @@ fn container(last: &str, parent: &str, path: &str) -> Option<Named> {
         .or_else(|| last.strip_prefix("lxc.payload."))
         .or_else(|| (parent == "docker" && is_id(last)).then_some(last))
         .or_else(|| (parent == "lxc" && last != "ns").then_some(last))
-        .or_else(|| (below_pod && is_id(last)).then_some(last))?;
+        .or_else(|| {
+            // CRI-O with driver cgroupfs prefixes the ID.
+            let id = last.strip_prefix("crio-").unwrap_or(last);
+            (below_pod && is_id(id)).then_some(id)
+        })?;
     (!id.is_empty()).then(|| named(Kind::Container, id))
 }
 
@@ -254,6 +258,11 @@ mod tests {
                 "/system.slice/runc-web.scope".into(),
                 Kind::Container,
                 "web",
+            ),
+            (
+                format!("/kubepods/burstable/pod12-34/crio-{id}"),
+                Kind::Container,
+                id,
             ),
             (
                 format!("/kubepods/burstable/pod12-34/{id}"),

@@ -1,4 +1,5 @@
-# Functions that create pods through CRI in the kubelet's cgroup tree (driver cgroupfs), after runtime.sh.
+# Functions that create pods through CRI in the kubelet's cgroup tree (driver cgroupfs), after runtime.sh. The
+# runtime is containerd, or the one that `start_crio` starts.
 
 start_containerd() { # POD-ANNOTATIONS
     configure_containerd "$1"
@@ -17,7 +18,7 @@ cri() { # METHOD REQUEST RESPONSE
         printf "\\x$(printf %02x $((length >> 8 & 255)))\\x$(printf %02x $((length & 255)))"
         cat /run/message
     } >/run/request
-    curl --silent --show-error --http2-prior-knowledge --unix-socket /run/containerd/containerd.sock \
+    curl --silent --show-error --http2-prior-knowledge --unix-socket "$socket" \
         --header 'content-type: application/grpc' --header 'te: trailers' --data-binary @/run/request \
         --dump-header /run/headers --output /run/response "http://localhost/runtime.v1.RuntimeService/$1"
     grep -qi '^grpc-status: *0' /run/headers || {
@@ -30,7 +31,8 @@ cri() { # METHOD REQUEST RESPONSE
 
 id_of() { sed -n 's/^id: "\(.*\)"/\1/p'; }
 
-# Creates a pod as the kubelet does: first its cgroup, then the sandbox in it. Sets `pod_config`.
+# Creates a pod as the kubelet does: first its cgroup, then the sandbox in it. Sets `pod_config` and
+# `pod_labels`.
 namespaces="network: 2"
 pod() { # NAMESPACE NAME UID CLASS ANNOTATION...
     local namespace=$1 name=$2 uid=$3 parent=/kubepods$4/pod$3 annotation annotations=
@@ -40,10 +42,10 @@ pod() { # NAMESPACE NAME UID CLASS ANNOTATION...
     done
     mkdir -p "$cgroups$parent"
     echo "+memory +io" >"$cgroups$parent/cgroup.subtree_control"
-    pod_config="metadata { name: \"$name\" uid: \"$uid\" namespace: \"$namespace\" } $annotations
-        labels { key: \"io.kubernetes.pod.name\" value: \"$name\" }
+    pod_labels="labels { key: \"io.kubernetes.pod.name\" value: \"$name\" }
         labels { key: \"io.kubernetes.pod.namespace\" value: \"$namespace\" }
-        labels { key: \"io.kubernetes.pod.uid\" value: \"$uid\" }
+        labels { key: \"io.kubernetes.pod.uid\" value: \"$uid\" }"
+    pod_config="metadata { name: \"$name\" uid: \"$uid\" namespace: \"$namespace\" } $annotations $pod_labels
         log_directory: \"/run/logs/$name\"
         linux { cgroup_parent: \"$parent\" security_context { namespace_options { $namespaces } } }"
     sandbox=$(echo "config { $pod_config }" | cri RunPodSandbox RunPodSandboxRequest Id | id_of)
@@ -59,6 +61,7 @@ pod_sandbox_id: "$sandbox"
 config {
   metadata { name: "$1" attempt: ${3:-0} } log_path: "$1"
   $text
+  $pod_labels
   labels { key: "io.kubernetes.container.name" value: "$1" }
 }
 sandbox_config { $pod_config }
@@ -80,5 +83,12 @@ mkdir -p $cgroups/agent $cgroups/kubepods/{burstable,besteffort}
 for dir in kubepods kubepods/burstable kubepods/besteffort; do
     echo "+memory +io +cpu +pids" >$cgroups/$dir/cgroup.subtree_control
 done
-start_containerd
-import_image /run/image/image.tar
+if declare -F start_crio >/dev/null; then
+    socket=/run/crio/crio.sock
+    mkdir -p /run/crio /run/nri
+    start_crio
+else
+    socket=/run/containerd/containerd.sock
+    start_containerd
+    import_image /run/image/image.tar
+fi

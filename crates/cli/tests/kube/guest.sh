@@ -1,32 +1,4 @@
-# Pods with weights beside an agent on the node, after cri.sh.
-
-start_agent() { # NRI
-    cat >/run/agent.toml <<END
-observer = "proc"
-listen = "off"
-interval = "250ms"
-[kubernetes]
-nri = "$1"
-caps = { shop = 500 }
-END
-    (
-        echo "$BASHPID" >$cgroups/agent/cgroup.procs
-        exec $justitia run --wait --config /run/agent.toml
-    ) >>/run/agent.log 2>&1 </dev/null &
-    agent=$!
-    patiently $justitia status
-}
-stop_agent() {
-    kill $agent
-    wait $agent
-    say "agent ended with $?"
-}
-# True if the agent knows a pod's cgroup by its UID, with this source of its weight if one is given.
-known() { # UID [SOURCE]
-    $justitia status --json | tr -d ' \n' | grep -q "pod$1\",\"id\":[^{}]*,\"weight\":[0-9]*,\"weight_source\":\"$2"
-}
-unknown() { ! known "$1"; }
-look() { $justitia status --json | tell "$1" >>/run/all; } # NAME
+# Pods with weights beside an agent on the node, after cri.sh and agent.sh.
 
 pod shop db 11111111-aaaa-bbbb-cccc-000000000001 "" justitia.io/weight=300 justitia.io/weight.db=700
 db=$sandbox

@@ -42,7 +42,7 @@ fn the_kubelets_pods_have_their_weights_and_its_writes_take_no_knob_from_the_age
     let kubelet = fetched().join("kubelet");
     assert!(
         kubelet.is_file(),
-        "{} is not there: scripts/setup --kubelet compiles it",
+        "{} is not there: scripts/setup --kubernetes compiles it",
         kubelet.display()
     );
     let dir = tempfile::tempdir().unwrap();
