@@ -13,11 +13,12 @@
  * kernel resets the counter. The kernel may also reset it earlier: a CPU has dirtied many pages, or the
  * device is over its limit.
  *
- * A wait is bounded per write(2), and one write(2) may be charged many times. Two numbers identify the write:
- * the kernel's count of finished writes (ioac.syscw), and, where the kernel does not count (io_uring's workers,
- * splice), the time of modification, which a write sets once, before it dirties a page. The clock of that time
- * ticks at least once in a wait. Page faults belong to no write. If neither number changes (FMODE_NOCMTIME),
- * waits less than a while apart count as those of one write.
+ * A wait is bounded per write(2), and one write(2) may be charged many times. The kernel's count of finished
+ * writes (ioac.syscw) identifies the write. For io_uring's workers, where the kernel does not count, the file's
+ * time of modification does: a write sets it once, before it dirties a page, and its clock ticks in every wait.
+ * (A write(2) does not need it, and a shared mapping can change it meanwhile.) Page faults belong to no write.
+ * Where nothing identifies the write (splice, FMODE_NOCMTIME), waits less than a while apart count as those of
+ * one.
  *
  * Pure: the module and tests/charge.c compile it.
  */

@@ -149,7 +149,9 @@ static u32 current_write(struct inode *inode)
 	struct timespec64 modified = inode->i_mtime;
 #endif
 
-	return (u32)current->ioac.syscw + (u32)modified.tv_sec + (u32)modified.tv_nsec;
+	if (!(current->flags & PF_IO_WORKER))
+		return (u32)current->ioac.syscw;
+	return (u32)modified.tv_sec + (u32)modified.tv_nsec;
 }
 
 /* Jiffies that the current task has waited in `write`. */
