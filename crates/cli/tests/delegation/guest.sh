@@ -11,7 +11,7 @@ tell() { echo "@ $1"; cat; } # NAME
 
 # The result of a case, and the agent's view of it.
 look() { # NAME LOG [PROCESS]
-    local try
+    local try declared
     for try in {1..1200}; do
         [ -e "$out/$1" ] && break
         [ -z "$3" ] || kill -0 "$3" 2>/dev/null || break
@@ -24,12 +24,13 @@ look() { # NAME LOG [PROCESS]
         tell "$1.log" <"$2"
         tell "$1.probe" <"$out/$1.probe"
     } >>/run/all 2>&1
-    if grep -q '^own: set' "$out/$1"; then
+    # The agent reads groups in which nothing happens, as the sibling, less often.
+    for declared in $(sed -n 's/^\(own\|sibling\|parent\): set.*/\1/p' "$out/$1"); do
         for try in {1..40}; do
-            $justitia color --json | grep -q "\"reason\": \"$1-own\"" && break
+            $justitia color --json | grep -q "\"reason\": \"$1-$declared\"" && break
             sleep 0.25
         done
-    fi
+    done
     $justitia color --json 2>&1 | tell "$1.heard" >>/run/all
     touch "$out/$1.seen"
 }
