@@ -62,9 +62,7 @@ impl Said {
         seen.sort();
         seen
     }
-}
 
-impl Said {
     /// Asserts that a user's containers `mine` and `other`, which have no names in root's records, have these
     /// weights from these sources.
     fn of_user_are(&self, mine: (u64, &str), other: (u64, &str)) {

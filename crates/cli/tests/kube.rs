@@ -37,11 +37,11 @@ const CRI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kube/cri.proto");
 
 /// A node whose pods `script` creates by [`CALLS`].
 fn node(script: &str, dir: &Path) -> VmSpec {
-    with_containerd(&format!("{CALLS}{AGENT}{script}"), dir)
+    with_runtime(&format!("{CALLS}{AGENT}{script}"), dir)
 }
 
-/// A node with a container runtime that runs `script` after [`RUNTIME`].
-fn with_containerd(script: &str, dir: &Path) -> VmSpec {
+/// A node that runs `script` after [`RUNTIME`]; containerd and runc are installed.
+fn with_runtime(script: &str, dir: &Path) -> VmSpec {
     let script = format!("{PROLOGUE}{RUNTIME}{script}");
     let mut spec = machine(Series::V6_12, &script, dir);
     spec.binaries

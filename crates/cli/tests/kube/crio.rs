@@ -1,6 +1,6 @@
 //! Runs CRI-O instead of containerd (driver cgroupfs).
 
-use crate::{fetched, of, run, with_containerd, AGENT, CALLS};
+use crate::{fetched, of, run, with_runtime, AGENT, CALLS};
 
 const SCRIPT: &str = include_str!("crio.sh");
 
@@ -17,7 +17,7 @@ fn pods_of_crio_have_the_weights_that_they_may_ask_for_with_nri_and_without() {
     }
     let dir = tempfile::tempdir().unwrap();
     let script = format!("{SCRIPT}{CALLS}{AGENT}crio_pods\n");
-    let mut spec = with_containerd(&script, dir.path());
+    let mut spec = with_runtime(&script, dir.path());
     spec.binaries.extend(programs);
     let packages = ["conmon", "podman"].map(str::to_owned);
     spec.extra_packages.extend(packages);

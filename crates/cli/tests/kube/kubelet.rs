@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::{fetched, of, run, with_containerd};
+use crate::{fetched, of, run, with_runtime};
 
 const SERVICES: &str = include_str!("../services.sh");
 const SCRIPT: &str = include_str!("kubelet.sh");
@@ -46,7 +46,7 @@ fn the_kubelets_pods_have_their_weights_and_its_writes_take_no_knob_from_the_age
         kubelet.display()
     );
     let dir = tempfile::tempdir().unwrap();
-    let mut spec = with_containerd(&format!("{SERVICES}{SCRIPT}"), dir.path());
+    let mut spec = with_runtime(&format!("{SERVICES}{SCRIPT}"), dir.path());
     spec.binaries.push(kubelet);
     spec.extra_packages.push("systemd".into());
     spec.memory_bytes = 1536 << 20;
