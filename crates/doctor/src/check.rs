@@ -35,7 +35,7 @@ pub enum Subject {
 }
 
 /// A pitfall that a check found.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
     pub subject: Subject,
     /// The observation, with its numbers.
@@ -44,31 +44,21 @@ pub struct Finding {
     pub numbers: BTreeMap<&'static str, f64>,
     /// Commands or settings, any one of which helps.
     pub remedy: Vec<String>,
+    /// The operator's reason for accepting it; `None`: not silenced.
+    pub silenced: Option<String>,
 }
 
 impl Finding {
-    pub fn new(subject: Subject, evidence: impl Into<String>) -> Finding {
-        Finding {
-            subject,
-            evidence: evidence.into(),
-            numbers: BTreeMap::new(),
-            remedy: Vec::new(),
-        }
-    }
-
-    #[must_use]
-    pub fn number(mut self, name: &'static str, value: f64) -> Finding {
+    pub fn number(&mut self, name: &'static str, value: f64) -> &mut Finding {
         self.numbers.insert(name, value);
         self
     }
 
-    #[must_use]
-    pub fn bytes(self, name: &'static str, bytes: Bytes) -> Finding {
+    pub fn bytes(&mut self, name: &'static str, bytes: Bytes) -> &mut Finding {
         self.number(name, bytes.as_f64())
     }
 
-    #[must_use]
-    pub fn remedy(mut self, remedy: impl Into<String>) -> Finding {
+    pub fn remedy(&mut self, remedy: impl Into<String>) -> &mut Finding {
         self.remedy.push(remedy.into());
         self
     }
@@ -83,8 +73,21 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub fn find(&mut self, finding: Finding) {
-        self.findings.push(finding);
+    /// Adds a finding; numbers and remedies are added to it afterwards.
+    pub fn find(&mut self, subject: Subject, evidence: impl Into<String>) -> &mut Finding {
+        let at = self.findings.len();
+        self.findings.push(Finding {
+            subject,
+            evidence: evidence.into(),
+            numbers: BTreeMap::new(),
+            remedy: Vec::new(),
+            silenced: None,
+        });
+        &mut self.findings[at]
+    }
+
+    pub fn unknown(&mut self, what: impl Into<String>, why: impl Into<String>) {
+        self.unknown.insert(Unread::new(what, why));
     }
 
     /// The value if it is known; otherwise records it as unknown.
@@ -129,5 +132,6 @@ pub struct Check {
     pub needs: &'static str,
     /// The effect of the pitfall.
     pub consequence: &'static str,
-    pub run: fn(&Facts, &mut Outcome),
+    /// Ends early with `None` if there is nothing to judge, or if it is unknown. The findings so far count.
+    pub run: fn(&Facts, &mut Outcome) -> Option<()>,
 }

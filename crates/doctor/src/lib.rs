@@ -26,5 +26,5 @@ pub use check::{Check, Finding, Outcome, Severity, Subject};
 pub use checks::{find_check, CHECKS};
 pub use facts::{Facts, GroupFacts, Knobs};
 pub use gather::{gather, Look};
-pub use report::{examine, CheckReport, FindingReport, HostReport, Report, Verdict};
+pub use report::{examine, CheckReport, HostReport, Report, Verdict};
 pub use silence::Silence;

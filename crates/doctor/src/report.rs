@@ -27,17 +27,6 @@ pub enum Verdict {
     Fine,
 }
 
-/// A [`Finding`] in the report.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FindingReport {
-    pub subject: Subject,
-    pub evidence: String,
-    pub numbers: BTreeMap<&'static str, f64>,
-    pub remedy: Vec<String>,
-    /// The operator's reason for accepting it; `None`: not silenced.
-    pub silenced: Option<String>,
-}
-
 /// A [`Check`] and its result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CheckReport {
@@ -49,7 +38,7 @@ pub struct CheckReport {
     pub needs: &'static str,
     /// Page and anchor of its section.
     pub documentation: String,
-    pub findings: Vec<FindingReport>,
+    pub findings: Vec<Finding>,
     /// The facts that could not be read, each with the reason.
     pub could_not_tell: Vec<String>,
 }
@@ -146,12 +135,13 @@ fn check_report(
 ) -> CheckReport {
     let mut outcome = Outcome::default();
     (check.run)(facts, &mut outcome);
-    let findings: Vec<FindingReport> = outcome
-        .findings
-        .into_iter()
-        .filter(|finding| group.is_none_or(|group| concerns(&finding.subject, group)))
-        .map(|finding| finding_report(check.id, finding, silences))
-        .collect();
+    let mut findings = outcome.findings;
+    findings.retain(|finding| group.is_none_or(|group| concerns(&finding.subject, group)));
+    for finding in &mut findings {
+        let mut silences = silences.iter();
+        let silence = silences.find(|silence| silence.covers(check.id, &finding.subject));
+        finding.silenced = silence.map(|silence| silence.reason.clone());
+    }
     let verdict = if findings.iter().any(|finding| finding.silenced.is_none()) {
         Verdict::Finding
     } else if !outcome.unknown.is_empty() {
@@ -171,19 +161,6 @@ fn check_report(
         documentation: format!("{PAGE}#{}", check.id),
         findings,
         could_not_tell: outcome.unknown.iter().map(Unread::to_string).collect(),
-    }
-}
-
-fn finding_report(check: &str, finding: Finding, silences: &[Silence]) -> FindingReport {
-    let silence = silences
-        .iter()
-        .find(|silence| silence.covers(check, &finding.subject));
-    FindingReport {
-        silenced: silence.map(|silence| silence.reason.clone()),
-        subject: finding.subject,
-        evidence: finding.evidence,
-        numbers: finding.numbers,
-        remedy: finding.remedy,
     }
 }
 

@@ -4,7 +4,7 @@
 use justitia_cgroup::survey::{Disk, Known};
 use justitia_policy::units::Bytes;
 
-use crate::check::{Check, Finding, Outcome, Severity, Subject};
+use crate::check::{Check, Outcome, Severity, Subject};
 use crate::facts::Facts;
 
 pub(crate) const SLOW_DISK: Check = Check {
@@ -55,13 +55,9 @@ fn measured(facts: &Facts, disk: &Disk) -> Option<f64> {
     (busy >= BUSY && written >= 1e6).then_some(written)
 }
 
-fn slow_disk(facts: &Facts, out: &mut Outcome) {
-    let Some(limit) = out.known(limit(facts)) else {
-        return;
-    };
-    let Some(disks) = out.known(facts.disks()) else {
-        return;
-    };
+fn slow_disk(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    let limit = out.known(limit(facts))?;
+    let disks = out.known(facts.disks())?;
     for disk in disks {
         let (speed, how) = if let Some(speed) = measured(facts, disk) {
             (speed, "as measured just now")
@@ -80,22 +76,19 @@ fn slow_disk(facts: &Facts, out: &mut Outcome) {
             continue;
         }
         let fits = (speed * PATIENCE_S / 2.0) as u64;
-        out.find(
-            Finding::new(
-                Subject::Disk(disk.name.clone()),
-                format!(
-                    "up to {limit} may be dirty; at {:.0} MB/s ({how}) writing them takes \
+        let evidence = format!(
+            "up to {limit} may be dirty; at {:.0} MB/s ({how}) writing them takes \
                      {wait_s:.0} s",
-                    speed / 1e6
-                ),
-            )
+            speed / 1e6
+        );
+        out.find(Subject::Disk(disk.name.clone()), evidence)
             .bytes("dirty_limit_bytes", limit)
             .number("disk_bytes_per_s", speed)
             .number("wait_s", wait_s)
             .remedy(format!(
                 "sysctl vm.dirty_bytes={fits} vm.dirty_background_bytes={}",
                 fits / 2
-            )),
-        );
+            ));
     }
+    Some(())
 }

@@ -1,9 +1,7 @@
 //! Checks for prerequisites that the host lacks: cgroup v2, its controllers, features of the kernel.
 
-use justitia_cgroup::survey::Unread;
-
 use super::about;
-use crate::check::{Check, Finding, Outcome, Severity, Subject};
+use crate::check::{Check, Outcome, Severity, Subject};
 use crate::facts::{Facts, GroupFacts};
 use crate::remedy;
 
@@ -41,38 +39,32 @@ pub(crate) const FEATURES: Check = Check {
 const UNIFIED: &str =
     "add systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=all to the kernel's command line and reboot";
 
-fn cgroup_v1(facts: &Facts, out: &mut Outcome) {
-    if out.known(facts.host.cgroups.clone()).is_none() {
-        return;
-    }
+fn cgroup_v1(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    out.known(facts.host.cgroups.clone())?;
     for controller in ["memory", "blkio"] {
         if let Some(at) = facts.v1_mount(controller) {
-            out.find(
-                Finding::new(
-                    Subject::Host,
-                    format!("the {controller} controller is on cgroup v1 at {at}"),
-                )
-                .remedy(UNIFIED),
-            );
+            let evidence = format!("the {controller} controller is on cgroup v1 at {at}");
+            out.find(Subject::Host, evidence).remedy(UNIFIED);
         }
     }
     match out.known(facts.host.cgroup2()) {
-        Some(None) if out.findings.is_empty() => out.find(
-            Finding::new(Subject::Host, "no cgroup file system is mounted")
-                .remedy("mount -t cgroup2 -o memory_recursiveprot none /sys/fs/cgroup"),
-        ),
+        Some(None) if out.findings.is_empty() => {
+            out.find(Subject::Host, "no cgroup file system is mounted")
+                .remedy("mount -t cgroup2 -o memory_recursiveprot none /sys/fs/cgroup");
+        }
         Some(Some(mount)) if mount.root != "/" => {
             let why = format!("only {} of them is mounted here", mount.root);
-            let _ = out.known::<()>(Err(Unread::new("the host's cgroups", why)));
+            out.unknown("the host's cgroups", why);
         }
         _ => {}
     }
+    Some(())
 }
 
-fn controllers_off(facts: &Facts, out: &mut Outcome) {
+fn controllers_off(facts: &Facts, out: &mut Outcome) -> Option<()> {
     let memory = out.memory_groups(facts).is_some();
     let io = out.io_groups(facts).is_some();
-    for group in &facts.groups {
+    for group in out.tree(facts)? {
         let Some(kind) = group.workload else { continue };
         if out.known(group.threaded.clone()) != Some(false) {
             continue;
@@ -89,14 +81,11 @@ fn controllers_off(facts: &Facts, out: &mut Outcome) {
         if missing.is_empty() {
             continue;
         }
-        out.find(
-            Finding::new(
-                about(group),
-                format!("this {kind} has no {} controller", missing.join(" and no ")),
-            )
-            .remedy(enable(facts, group, &missing)),
-        );
+        let evidence = format!("this {kind} has no {} controller", missing.join(" and no "));
+        out.find(about(group), evidence)
+            .remedy(enable(facts, group, &missing));
     }
+    Some(())
 }
 
 /// The command that enables controllers for a group, in its parent and all further ancestors.
@@ -119,9 +108,10 @@ fn enable(facts: &Facts, group: &GroupFacts, controllers: &[&str]) -> String {
     )
 }
 
-fn features(facts: &Facts, out: &mut Outcome) {
+fn features(facts: &Facts, out: &mut Outcome) -> Option<()> {
     let mut lacks = |what: &str, cost: &str, remedy: &str| {
-        out.find(Finding::new(Subject::Host, format!("{what}: {cost}")).remedy(remedy));
+        out.find(Subject::Host, format!("{what}: {cost}"))
+            .remedy(remedy);
     };
     if facts.host.btf == Ok(false) {
         lacks(
@@ -174,11 +164,12 @@ fn features(facts: &Facts, out: &mut Outcome) {
     no_scheduler(facts, out);
     let _ = out.known(facts.host.btf.clone());
     let _ = out.known(facts.host.cgroups.clone());
-    let _ = out.memory_groups(facts);
-    if facts.reclaim.is_none() && facts.memory_groups().is_ok() {
+    out.memory_groups(facts)?;
+    if facts.reclaim.is_none() {
         let why = "there is no group to look in";
-        let _ = out.known::<()>(Err(Unread::new("the file memory.reclaim", why)));
+        out.unknown("the file memory.reclaim", why);
     }
+    Some(())
 }
 
 /// No disk offers BFQ and none has io.cost, so nothing enforces weights.
@@ -198,11 +189,9 @@ fn no_scheduler(facts: &Facts, out: &mut Outcome) {
         }
     }
     out.find(
-        Finding::new(
-            Subject::Host,
-            "no scheduler that knows weights: direct I/O and reads from the disk do not follow \
+        Subject::Host,
+        "no scheduler that knows weights: direct I/O and reads from the disk do not follow \
              them, page cache and buffered writes do",
-        )
-        .remedy("modprobe bfq, or a kernel built with CONFIG_IOSCHED_BFQ"),
-    );
+    )
+    .remedy("modprobe bfq, or a kernel built with CONFIG_IOSCHED_BFQ");
 }

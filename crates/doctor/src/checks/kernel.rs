@@ -4,7 +4,7 @@ use justitia_cgroup::File;
 use justitia_policy::units::Bytes;
 
 use super::{about, largest};
-use crate::check::{Check, Finding, Outcome, Severity, Subject};
+use crate::check::{Check, Outcome, Severity, Subject};
 use crate::facts::{Facts, ROOT};
 use crate::remedy;
 
@@ -40,30 +40,23 @@ pub(crate) const PSI_OFF: Check = Check {
     run: psi_off,
 };
 
-fn mglru(facts: &Facts, out: &mut Outcome) {
-    let Some(bits) = out.known(facts.host.lru_gen.clone()) else {
-        return;
-    };
+fn mglru(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    let bits = out.known(facts.host.lru_gen.clone())?;
     // Bit 0 is the main switch.
     if bits.is_none_or(|bits| bits & 1 == 0) {
-        return;
+        return None;
     }
     let off = "echo n > /sys/kernel/mm/lru_gen/enabled";
     if let Some(Some(ttl)) = out.known(facts.host.lru_gen_min_ttl_ms.clone()) {
         if ttl > 0 {
-            out.find(
-                Finding::new(
-                    Subject::Host,
-                    format!("min_ttl_ms is {ttl}: what was used in that time is never evicted"),
-                )
+            let evidence =
+                format!("min_ttl_ms is {ttl}: what was used in that time is never evicted");
+            out.find(Subject::Host, evidence)
                 .number("min_ttl_ms", ttl as f64)
-                .remedy("echo 0 > /sys/kernel/mm/lru_gen/min_ttl_ms"),
-            );
+                .remedy("echo 0 > /sys/kernel/mm/lru_gen/min_ttl_ms");
         }
     }
-    let Some(groups) = out.memory_groups(facts) else {
-        return;
-    };
+    let groups = out.memory_groups(facts)?;
     let protected: Vec<(&str, Bytes)> = groups
         .iter()
         .skip(1)
@@ -73,42 +66,34 @@ fn mglru(facts: &Facts, out: &mut Outcome) {
         })
         .collect();
     if protected.is_empty() {
-        return;
+        return None;
     }
     let release = facts.host.release.clone();
-    out.find(
-        Finding::new(
-            Subject::Host,
-            format!(
-                "MGLRU is on (kernel {}), with memory.low on {}: {}",
-                release.unwrap_or_else(|_| "unknown".to_owned()),
-                super::groups(protected.len()),
-                largest(protected.clone())
-            ),
-        )
-        .number("protected_groups", protected.len() as f64)
-        .remedy(off),
+    let evidence = format!(
+        "MGLRU is on (kernel {}), with memory.low on {}: {}",
+        release.unwrap_or_else(|_| "unknown".to_owned()),
+        super::groups(protected.len()),
+        largest(protected.clone())
     );
+    out.find(Subject::Host, evidence)
+        .number("protected_groups", protected.len() as f64)
+        .remedy(off);
+    Some(())
 }
 
 /// Fewer dying groups than this are normal: the kernel frees them soon.
 const MANY: u64 = 100;
 
-fn zombies(facts: &Facts, out: &mut Outcome) {
-    if out.tree(facts).is_none() {
-        return;
-    }
-    let Some(root) = facts.groups.first() else {
-        return;
-    };
+fn zombies(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    out.tree(facts)?;
+    let root = facts.groups.first()?;
     let counts = out.known(root.descendants.clone()).flatten();
     let Some((dying, living)) = counts.and_then(|counts| counts.dying.zip(counts.living)) else {
-        let why = justitia_cgroup::survey::Unread::new("dying cgroups", "are not counted here");
-        let _ = out.known::<()>(Err(why));
-        return;
+        out.unknown("dying cgroups", "are not counted here");
+        return None;
     };
     if dying < MANY || dying <= living {
-        return;
+        return None;
     }
     let of = |at: &usize| {
         let group = &facts.groups[*at];
@@ -121,54 +106,41 @@ fn zombies(facts: &Facts, out: &mut Outcome) {
         .filter_map(of)
         .max_by_key(|(_, dying)| *dying)
         .filter(|(_, dying)| *dying > 0);
-    let mut finding = Finding::new(
-        Subject::Host,
-        match worst {
-            Some((group, most)) => format!(
-                "{dying} removed cgroups beside {living} that live; {most} of them below {}",
-                group.path
-            ),
-            None => format!("{dying} removed cgroups beside {living} that live"),
-        },
-    )
-    .number("dying", dying as f64)
-    .number("living", living as f64);
+    let below = worst.map_or_else(String::new, |(group, most)| {
+        format!("; {most} of them below {}", group.path)
+    });
+    let evidence = format!("{dying} removed cgroups beside {living} that live{below}");
+    let finding = out.find(Subject::Host, evidence);
+    finding
+        .number("dying", dying as f64)
+        .number("living", living as f64);
     if let Some((group, _)) = worst {
-        finding = finding.remedy(remedy::write(facts, group, File::MemoryReclaim, "1G"));
+        finding.remedy(remedy::write(facts, group, File::MemoryReclaim, "1G"));
     }
-    out.find(
-        finding
-            .remedy("in a quiet hour: sync; echo 3 > /proc/sys/vm/drop_caches")
-            .remedy("reuse the groups of short jobs instead of making new ones"),
-    );
+    finding
+        .remedy("in a quiet hour: sync; echo 3 > /proc/sys/vm/drop_caches")
+        .remedy("reuse the groups of short jobs instead of making new ones");
+    Some(())
 }
 
-fn psi_off(facts: &Facts, out: &mut Outcome) {
-    match out.known(facts.host.psi.clone()) {
-        None => return,
-        Some(false) => {
-            return out.find(
-                Finding::new(
-                    Subject::Host,
-                    "the kernel does not count pressure: it was built without PSI, or booted without psi=1",
-                )
-                .remedy("add psi=1 to the kernel's command line and reboot"),
-            );
-        }
-        Some(true) => {}
+fn psi_off(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    if !out.known(facts.host.psi.clone())? {
+        let evidence =
+            "the kernel does not count pressure: it was built without PSI, or booted without psi=1";
+        out.find(Subject::Host, evidence)
+            .remedy("add psi=1 to the kernel's command line and reboot");
+        return None;
     }
-    if out.tree(facts).is_none() {
-        return;
-    }
+    out.tree(facts)?;
     for group in facts.groups.iter().skip(1) {
         if out.known(group.psi.clone()) == Some(false) {
             let path = group.path.trim_end_matches('/');
-            out.find(
-                Finding::new(about(group), "its pressure is not counted").remedy(format!(
+            out.find(about(group), "its pressure is not counted")
+                .remedy(format!(
                     "echo 1 > {}{path}/cgroup.pressure",
                     facts.mount_point
-                )),
-            );
+                ));
         }
     }
+    Some(())
 }

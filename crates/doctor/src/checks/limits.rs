@@ -66,35 +66,29 @@ fn refaults(stat: &MemoryStat) -> Option<u64> {
 }
 
 /// The groups that thrash. Unknown facts of limited groups are recorded.
-fn thrashing<'a>(facts: &'a Facts, out: &mut Outcome) -> Vec<Thrashing<'a>> {
-    let Some(groups) = out.memory_groups(facts) else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    for group in groups.iter().skip(1) {
-        let Some(Some(limit)) = out.known(group.own_limit()) else {
-            continue;
-        };
+fn thrashing<'a>(facts: &'a Facts, out: &mut Outcome) -> Option<Vec<Thrashing<'a>>> {
+    let groups = out.memory_groups(facts)?.iter().skip(1);
+    Some(
+        groups
+            .filter_map(|group| Thrashing::of(facts, group, out))
+            .collect(),
+    )
+}
+
+impl Thrashing<'_> {
+    fn of<'a>(facts: &Facts, group: &'a GroupFacts, out: &mut Outcome) -> Option<Thrashing<'a>> {
+        let limit = out.known(group.own_limit())??;
         let rate = facts.rate(group, refaults, "workingset_refault_file");
-        let (Some(Some(current)), Some(Some(refaults))) =
-            (out.known(group.current.clone()), out.known(rate))
-        else {
-            continue;
-        };
-        let (Some(Some(cache)), Some(Some(anon))) =
-            (out.known(group.file()), out.known(group.anon()))
-        else {
-            continue;
-        };
+        let (current, refaults) = (out.known(group.current.clone()), out.known(rate));
+        let (current, refaults) = (current??, refaults??);
+        let (cache, anon) = (out.known(group.file()), out.known(group.anon()));
+        let (cache, anon) = (cache??, anon??);
         if current.as_f64() < AT_LIMIT * limit.as_f64() || refaults < REFAULTS_PER_S {
-            continue;
+            return None;
         }
-        let activations = facts.rate(
-            group,
-            |stat| stat.workingset_activate_file,
-            "workingset_activate_file",
-        );
-        found.push(Thrashing {
+        let field = |stat: &MemoryStat| stat.workingset_activate_file;
+        let activations = facts.rate(group, field, "workingset_activate_file");
+        Some(Thrashing {
             group,
             limit,
             current,
@@ -102,40 +96,35 @@ fn thrashing<'a>(facts: &'a Facts, out: &mut Outcome) -> Vec<Thrashing<'a>> {
             anon,
             refaults,
             activations: activations.ok().flatten(),
-        });
+        })
     }
-    found
-}
 
-impl Thrashing<'_> {
     fn is_starved(&self) -> bool {
         self.cache.as_f64() < STARVED * self.limit.as_f64()
     }
 
-    fn finding(&self, facts: &Facts, what: &str) -> Finding {
+    fn find<'a>(&self, facts: &Facts, out: &'a mut Outcome, what: &str) -> &'a mut Finding {
         let megabytes = self.refaults * facts.page as f64 / 1e6;
         let hot = self.activations.map_or_else(String::new, |activations| {
             format!(", {activations:.0} of them hot")
         });
-        Finding::new(
-            about(self.group),
-            format!(
-                "{what}: uses {} of {}, page cache {} ({}), anonymous {} ({}), and reads {:.0} \
-                 pages/s again ({megabytes:.1} MB/s{hot})",
-                self.current,
-                self.limit,
-                self.cache,
-                percent(self.cache, self.limit),
-                self.anon,
-                percent(self.anon, self.limit),
-                self.refaults,
-            ),
-        )
-        .bytes("limit_bytes", self.limit)
-        .bytes("current_bytes", self.current)
-        .bytes("page_cache_bytes", self.cache)
-        .bytes("anon_bytes", self.anon)
-        .number("refaults_per_s", self.refaults)
+        let evidence = format!(
+            "{what}: uses {} of {}, page cache {} ({}), anonymous {} ({}), and reads {:.0} \
+             pages/s again ({megabytes:.1} MB/s{hot})",
+            self.current,
+            self.limit,
+            self.cache,
+            percent(self.cache, self.limit),
+            self.anon,
+            percent(self.anon, self.limit),
+            self.refaults,
+        );
+        out.find(about(self.group), evidence)
+            .bytes("limit_bytes", self.limit)
+            .bytes("current_bytes", self.current)
+            .bytes("page_cache_bytes", self.cache)
+            .bytes("anon_bytes", self.anon)
+            .number("refaults_per_s", self.refaults)
     }
 }
 
@@ -149,104 +138,75 @@ fn limiting(group: &GroupFacts, limit: Bytes) -> File {
     }
 }
 
-fn too_small(facts: &Facts, out: &mut Outcome) {
-    for thrashing in thrashing(facts, out) {
+/// The command that raises a limit when the need is not known.
+fn more(facts: &Facts, group: &GroupFacts, limit: Bytes) -> String {
+    remedy::set(facts, group, limiting(group, limit), limit.scale(MORE))
+}
+
+fn too_small(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    for thrashing in thrashing(facts, out)? {
         if thrashing.is_starved() {
             continue;
         }
-        let file = limiting(thrashing.group, thrashing.limit);
-        let more = thrashing.limit.scale(MORE);
-        out.find(
-            thrashing
-                .finding(facts, "its hot page cache does not fit")
-                .remedy(remedy::set(facts, thrashing.group, file, more)),
-        );
+        thrashing
+            .find(facts, out, "its hot page cache does not fit")
+            .remedy(more(facts, thrashing.group, thrashing.limit));
     }
-    let Ok(groups) = facts.memory_groups() else {
-        return;
-    };
-    for group in groups.iter().skip(1) {
+    for group in facts.groups.iter().skip(1) {
         let Ok(Some(limit)) = group.own_limit() else {
             continue;
         };
         growing(facts, group, limit, out);
         killed(facts, group, limit, out);
     }
+    Some(())
 }
 
-fn growing(facts: &Facts, group: &GroupFacts, limit: Bytes, out: &mut Outcome) {
-    let growth = out.known(facts.rate(group, |stat| stat.anon, "anon"));
-    let (Some(Some(growth)), Ok(Some(anon))) = (growth, group.anon()) else {
-        return;
-    };
-    if growth < GROWTH_PER_S {
-        return;
-    }
+fn growing(facts: &Facts, group: &GroupFacts, limit: Bytes, out: &mut Outcome) -> Option<()> {
+    let growth = out.known(facts.rate(group, |stat| stat.anon, "anon"))??;
+    let anon = group.anon().ok()??;
     let left_s = (limit - anon).as_f64() / growth;
-    if left_s >= SOON_S {
-        return;
+    if growth < GROWTH_PER_S || left_s >= SOON_S {
+        return None;
     }
-    out.find(
-        Finding::new(
-            about(group),
-            format!(
-                "anonymous memory is {anon} of {limit} and grows by {}/s: it fills the limit in \
+    let evidence = format!(
+        "anonymous memory is {anon} of {limit} and grows by {}/s: it fills the limit in \
                  {left_s:.0} s",
-                Bytes::from_f64(growth)
-            ),
-        )
-        .bytes("limit_bytes", limit)
+        Bytes::from_f64(growth)
+    );
+    out.find(about(group), evidence).bytes("limit_bytes", limit)
         .bytes("anon_bytes", anon)
         .number("anon_bytes_per_s", growth)
         .number("full_in_s", left_s)
-        .remedy(remedy::set(
-            facts,
-            group,
-            limiting(group, limit),
-            limit.scale(MORE),
-        ))
-        .remedy("bound the application's heap below the limit, unless the application is still starting"),
-    );
+        .remedy(more(facts, group, limit))
+        .remedy("bound the application's heap below the limit, unless the application is still starting");
+    Some(())
 }
 
-fn killed(facts: &Facts, group: &GroupFacts, limit: Bytes, out: &mut Outcome) {
+fn killed(facts: &Facts, group: &GroupFacts, limit: Bytes, out: &mut Outcome) -> Option<()> {
     // `memory.events` counts a kill in all ancestors of the victim's group, and in the victim's group even if
     // the whole host ran out of memory. Only the group's own `oom` in `memory.events.local` shows that its
     // limit was hit.
-    let (Some(Some(events)), Some(Some(local))) = (
-        out.known(group.events.clone()),
-        out.known(group.events_local.clone()),
-    ) else {
-        return;
-    };
+    let events = out.known(group.events.clone());
+    let local = out.known(group.events_local.clone());
     let counted = |count: Option<u64>| count.filter(|count| *count > 0);
-    let (Some(kills), Some(_)) = (counted(events.oom_kill), counted(local.oom)) else {
-        return;
-    };
+    let kills = counted(events??.oom_kill)?;
+    counted(local??.oom)?;
     let processes = match kills {
         1 => "1 process was".to_owned(),
         kills => format!("{kills} processes were"),
     };
-    out.find(
-        Finding::new(
-            about(group),
-            format!(
-                "{processes} killed for lack of memory since it was made; its limit is {limit}"
-            ),
-        )
+    let evidence =
+        format!("{processes} killed for lack of memory since it was made; its limit is {limit}");
+    out.find(about(group), evidence)
         .bytes("limit_bytes", limit)
         .number("oom_kills", kills as f64)
-        .remedy(remedy::set(
-            facts,
-            group,
-            limiting(group, limit),
-            limit.scale(MORE),
-        )),
-    );
+        .remedy(more(facts, group, limit));
+    Some(())
 }
 
-fn cache_starved(facts: &Facts, out: &mut Outcome) {
-    for thrashing in thrashing(facts, out) {
+fn cache_starved(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    for thrashing in thrashing(facts, out)? {
         if !thrashing.is_starved() {
             continue;
         }
@@ -255,11 +215,10 @@ fn cache_starved(facts: &Facts, out: &mut Outcome) {
         // Room for its anonymous memory plus a quarter of that for page cache, and more than its present
         // limit.
         let wanted = thrashing.anon.scale(MORE).max(thrashing.limit.scale(MORE));
-        out.find(
-            thrashing
-                .finding(facts, "anonymous memory left its page cache no room")
-                .remedy(remedy::set(facts, group, file, wanted))
-                .remedy("shrink the application's heap"),
-        );
+        thrashing
+            .find(facts, out, "anonymous memory left its page cache no room")
+            .remedy(remedy::set(facts, group, file, wanted))
+            .remedy("shrink the application's heap");
     }
+    Some(())
 }

@@ -2,6 +2,8 @@
 //! and log shippers run there. Their page cache takes memory from everybody, and their dirty pages make
 //! everybody wait.
 
+use std::fmt::Write as _;
+
 use justitia_policy::units::Bytes;
 
 use super::percent;
@@ -138,65 +140,54 @@ fn holds_inside(facts: &Facts, group: &GroupFacts, field: Field) -> Bytes {
 
 /// Adds to a finding the group that causes it, and how to limit that group. A limit on a group with workloads
 /// below it would hit them too.
-fn bounded(
-    facts: &Facts,
-    group: &GroupFacts,
-    field: Field,
-    mut finding: Finding,
-    room: Bytes,
-) -> Finding {
+fn bound(facts: &Facts, group: &GroupFacts, field: Field, finding: &mut Finding, room: Bytes) {
     if group.parent.is_none() {
-        return finding.remedy(
+        finding.remedy(
             "move what runs in the root group into a slice of its own, for example \
              systemd-run --slice=backup.slice -p MemoryHigh=512M COMMAND",
         );
+        return;
     }
     let culprit = culprit(facts, group, field);
     if culprit.path != group.path {
-        finding.evidence.push_str("; most of it is ");
-        finding.evidence.push_str(&culprit.path);
-        finding.evidence.push_str("'s");
+        let _ = write!(finding.evidence, "; most of it is {}'s", culprit.path);
     }
     if facts
         .children(culprit)
         .any(|child| is_inside(child) != Ok(false))
     {
-        return finding.remedy(format!(
+        finding.remedy(format!(
             "move the workloads below {} into a slice of their own, then bound it with MemoryHigh=",
             culprit.path
         ));
+        return;
     }
     let others = culprit.anon().ok().flatten().unwrap_or_default();
-    finding.remedy(remedy::set(facts, culprit, File::MemoryHigh, others + room))
+    finding.remedy(remedy::set(facts, culprit, File::MemoryHigh, others + room));
 }
 
-fn unbounded(facts: &Facts, out: &mut Outcome) {
-    let Some(ram) = out.known(facts.ram()) else {
-        return;
-    };
+fn unbounded(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    let ram = out.known(facts.ram())?;
     for (group, cache) in outsiders(facts, GroupFacts::file, out) {
         if cache.as_f64() < CACHE_OF_RAM * ram.as_f64() {
             continue;
         }
         let (subject, who) = subject(group);
-        let finding = Finding::new(
-            subject,
-            format!(
-                "{who} holds {cache} of page cache outside any limit, {} of memory",
-                percent(cache, ram)
-            ),
-        )
-        .bytes("page_cache_bytes", cache)
-        .bytes("memory_bytes", ram);
+        let share = percent(cache, ram);
+        let evidence =
+            format!("{who} holds {cache} of page cache outside any limit, {share} of memory");
+        let finding = out.find(subject, evidence);
+        finding
+            .bytes("page_cache_bytes", cache)
+            .bytes("memory_bytes", ram);
         let room = ram.scale(CACHE_OF_RAM / 2.0);
-        out.find(bounded(facts, group, GroupFacts::file, finding, room));
+        bound(facts, group, GroupFacts::file, finding, room);
     }
+    Some(())
 }
 
-fn dirtying(facts: &Facts, out: &mut Outcome) {
-    let Some(limit) = out.known(super::dirty::limit(facts)) else {
-        return;
-    };
+fn dirtying(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    let limit = out.known(super::dirty::limit(facts))?;
     for (group, dirty) in outsiders(facts, GroupFacts::dirty, out) {
         if dirty.as_f64() < DIRTY_OF_LIMIT * limit.as_f64() || limit == Bytes::ZERO {
             continue;
@@ -211,17 +202,17 @@ fn dirtying(facts: &Facts, out: &mut Outcome) {
         let rate = rate.map_or_else(String::new, |rate| {
             format!(", writing {:.1} MB/s to disk", rate / 1e6)
         });
-        let finding = Finding::new(
-            subject,
-            format!(
-                "{who} holds {dirty} of dirty page cache outside any limit, {} of the host's \
-                 dirty limit of {limit}{rate}",
-                percent(dirty, limit)
-            ),
-        )
-        .bytes("dirty_bytes", dirty)
-        .bytes("dirty_limit_bytes", limit);
+        let evidence = format!(
+            "{who} holds {dirty} of dirty page cache outside any limit, {} of the host's \
+             dirty limit of {limit}{rate}",
+            percent(dirty, limit)
+        );
+        let finding = out.find(subject, evidence);
+        finding
+            .bytes("dirty_bytes", dirty)
+            .bytes("dirty_limit_bytes", limit);
         let room = limit.scale(DIRTY_OF_LIMIT);
-        out.find(bounded(facts, group, GroupFacts::dirty, finding, room));
+        bound(facts, group, GroupFacts::dirty, finding, room);
     }
+    Some(())
 }

@@ -9,7 +9,7 @@ use justitia_cgroup::File;
 use justitia_policy::units::Bytes;
 
 use super::{about, largest, percent};
-use crate::check::{Check, Finding, Outcome, Severity, Subject};
+use crate::check::{Check, Outcome, Severity, Subject};
 use crate::facts::{Facts, GroupFacts};
 use crate::remedy;
 
@@ -75,10 +75,8 @@ fn claim(group: &GroupFacts, file: File) -> Known<Bytes> {
     })
 }
 
-fn exceeds_memory(facts: &Facts, out: &mut Outcome) {
-    let Some(groups) = out.memory_groups(facts) else {
-        return;
-    };
+fn exceeds_memory(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    let groups = out.memory_groups(facts)?;
     let ram = out.known(facts.ram());
     for file in KINDS {
         if let (Some(ram), Some(root)) = (ram, groups.first()) {
@@ -96,22 +94,19 @@ fn exceeds_memory(facts: &Facts, out: &mut Outcome) {
             if sum <= own.scale(SLACK) + Bytes::mib(1) {
                 continue;
             }
-            out.find(
-                Finding::new(
-                    about(parent),
-                    format!(
-                        "children claim {sum} of its {} of {own}, {}: {}",
-                        file.name(),
-                        percent(sum, own),
-                        largest(claims)
-                    ),
-                )
+            let evidence = format!(
+                "children claim {sum} of its {} of {own}, {}: {}",
+                file.name(),
+                percent(sum, own),
+                largest(claims)
+            );
+            out.find(about(parent), evidence)
                 .bytes("claims_bytes", sum)
                 .bytes("protection_bytes", own)
-                .remedy(remedy::set(facts, parent, file, sum)),
-            );
+                .remedy(remedy::set(facts, parent, file, sum));
         }
     }
+    Some(())
 }
 
 fn at_the_top(facts: &Facts, root: &GroupFacts, ram: Bytes, file: File, out: &mut Outcome) {
@@ -132,22 +127,18 @@ fn at_the_top(facts: &Facts, root: &GroupFacts, ram: Bytes, file: File, out: &mu
         return;
     }
     let most = ram.scale(MOST_OF_RAM);
-    out.find(
-        Finding::new(
-            Subject::Host,
-            format!(
-                "{} of the top-level groups sums to {sum}, {} of the {ram} of memory: {}",
-                file.name(),
-                percent(sum, ram),
-                largest(protections)
-            ),
-        )
+    let evidence = format!(
+        "{} of the top-level groups sums to {sum}, {} of the {ram} of memory: {}",
+        file.name(),
+        percent(sum, ram),
+        largest(protections)
+    );
+    out.find(Subject::Host, evidence)
         .bytes("protections_bytes", sum)
         .bytes("memory_bytes", ram)
         .remedy(format!(
             "lower them to {most} in all, so that reclaim has something to take"
-        )),
-    );
+        ));
 }
 
 /// The claims of a group's children above zero; `None`: one is unknown, so their sum would be too small.
@@ -184,10 +175,8 @@ fn known_claims<'a>(
         .collect()
 }
 
-fn cut_off(facts: &Facts, out: &mut Outcome) {
-    let Some(groups) = out.memory_groups(facts) else {
-        return;
-    };
+fn cut_off(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    let groups = out.memory_groups(facts)?;
     for group in groups.iter().skip(1) {
         for file in KINDS {
             let Some(own) = out.known(group.protection(file)) else {
@@ -206,30 +195,27 @@ fn cut_off(facts: &Facts, out: &mut Outcome) {
                 Ok(Some(current)) if own == Bytes(u64::MAX) => current,
                 _ => own,
             };
-            let mut finding = Finding::new(
-                about(group),
-                format!(
-                    "has {} of {own}, but {} has 0: effectively nothing is protected",
-                    file.name(),
-                    top.path
-                ),
-            )
-            .bytes("protection_bytes", own)
-            .bytes("effective_bytes", Bytes::ZERO);
+            let evidence = format!(
+                "has {} of {own}, but {} has 0: effectively nothing is protected",
+                file.name(),
+                top.path
+            );
+            let finding = out.find(about(group), evidence);
+            finding
+                .bytes("protection_bytes", own)
+                .bytes("effective_bytes", Bytes::ZERO);
             for above in bare {
-                finding = finding.remedy(remedy::set(facts, above, file, needed));
+                finding.remedy(remedy::set(facts, above, file, needed));
             }
-            out.find(finding);
         }
     }
+    Some(())
 }
 
-fn recursive_missing(facts: &Facts, out: &mut Outcome) {
-    let Some(groups) = out.memory_groups(facts) else {
-        return;
-    };
+fn recursive_missing(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    let groups = out.memory_groups(facts)?;
     if out.known(facts.recursive_protection()) != Some(false) {
-        return;
+        return None;
     }
     for parent in groups.iter().skip(1) {
         for file in KINDS {
@@ -243,25 +229,22 @@ fn recursive_missing(facts: &Facts, out: &mut Outcome) {
             if all_claims(facts, parent, file, out).is_none_or(|claims| !claims.is_empty()) {
                 continue;
             }
-            out.find(
-                Finding::new(
-                    about(parent),
-                    format!(
-                        "has {} of {own}, none of its children has any, and {} is mounted without \
+            let evidence = format!(
+                "has {} of {own}, none of its children has any, and {} is mounted without \
                          memory_recursiveprot",
-                        file.name(),
-                        facts.mount_point
-                    ),
-                )
+                file.name(),
+                facts.mount_point
+            );
+            out.find(about(parent), evidence)
                 .bytes("protection_bytes", own)
                 .remedy(format!(
                     "mount -o remount,memory_recursiveprot {}",
                     facts.mount_point
                 ))
-                .remedy("set it on the children that need protection"),
-            );
+                .remedy("set it on the children that need protection");
         }
     }
+    Some(())
 }
 
 fn has_memory(group: &GroupFacts) -> bool {
@@ -272,12 +255,10 @@ fn has_memory(group: &GroupFacts) -> bool {
 const UNCLAIMED_SHARE: f64 = 0.1;
 const UNCLAIMED_LEAST: Bytes = Bytes::mib(4);
 
-fn recursive_unclaimed(facts: &Facts, out: &mut Outcome) {
-    let Some(groups) = out.memory_groups(facts) else {
-        return;
-    };
+fn recursive_unclaimed(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    let groups = out.memory_groups(facts)?;
     if out.known(facts.recursive_protection()) != Some(true) {
-        return;
+        return None;
     }
     let file = File::MemoryLow;
     for parent in groups.iter().skip(1) {
@@ -312,19 +293,16 @@ fn recursive_unclaimed(facts: &Facts, out: &mut Outcome) {
         if gainers.is_empty() {
             continue;
         }
-        out.find(
-            Finding::new(
-                about(parent),
-                format!(
-                    "{unclaimed} of its {} of {own} are claimed by no child and go by usage to {}",
-                    file.name(),
-                    largest(gainers)
-                ),
-            )
+        let evidence = format!(
+            "{unclaimed} of its {} of {own} are claimed by no child and go by usage to {}",
+            file.name(),
+            largest(gainers)
+        );
+        out.find(about(parent), evidence)
             .bytes("unclaimed_bytes", unclaimed)
             .bytes("claimed_bytes", claimed)
             .bytes("protection_bytes", own)
-            .remedy(remedy::set(facts, parent, file, claimed)),
-        );
+            .remedy(remedy::set(facts, parent, file, claimed));
     }
+    Some(())
 }

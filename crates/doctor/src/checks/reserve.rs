@@ -5,7 +5,7 @@ use justitia_cgroup::File;
 use justitia_policy::units::Bytes;
 
 use super::{about, largest, percent};
-use crate::check::{Check, Finding, Outcome, Severity, Subject};
+use crate::check::{Check, Outcome, Severity, Subject};
 use crate::facts::{At, Facts, GroupFacts, ROOT};
 use crate::remedy;
 
@@ -43,10 +43,8 @@ fn claims(groups: &[GroupFacts], out: &mut Outcome) -> Vec<Bytes> {
     claims
 }
 
-fn limits_exceed_memory(facts: &Facts, out: &mut Outcome) {
-    let Some(groups) = out.memory_groups(facts) else {
-        return;
-    };
+fn limits_exceed_memory(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    let groups = out.memory_groups(facts)?;
     let claims = claims(groups, out);
     let ram = out.known(facts.ram());
     for (at, group) in groups.iter().enumerate() {
@@ -64,15 +62,17 @@ fn limits_exceed_memory(facts: &Facts, out: &mut Outcome) {
         };
         let sum: Bytes = children().map(|(_, claim)| claim).sum();
         if let Some(capacity) = capacity.filter(|capacity| sum > *capacity) {
-            out.find(exceeded(
+            exceeded(
                 facts,
                 at,
                 sum,
                 capacity,
                 &children().collect::<Vec<_>>(),
-            ));
+                out,
+            );
         }
     }
+    Some(())
 }
 
 fn exceeded(
@@ -81,7 +81,8 @@ fn exceeded(
     sum: Bytes,
     capacity: Bytes,
     children: &[(&str, Bytes)],
-) -> Finding {
+    out: &mut Outcome,
+) {
     let group = &facts.groups[at];
     let (subject, of) = if at == ROOT {
         (Subject::Host, "of memory".to_owned())
@@ -89,16 +90,15 @@ fn exceeded(
         (about(group), format!("that {} may have", group.path))
     };
     let factor = capacity.as_f64() / sum.as_f64();
-    let mut finding = Finding::new(
-        subject,
-        format!(
-            "limits sum to {sum}, {} of the {capacity} {of}: {}",
-            percent(sum, capacity),
-            largest(children.to_vec())
-        ),
-    )
-    .bytes("limits_bytes", sum)
-    .bytes("capacity_bytes", capacity);
+    let evidence = format!(
+        "limits sum to {sum}, {} of the {capacity} {of}: {}",
+        percent(sum, capacity),
+        largest(children.to_vec())
+    );
+    let finding = out.find(subject, evidence);
+    finding
+        .bytes("limits_bytes", sum)
+        .bytes("capacity_bytes", capacity);
     let largest = children.iter().max_by_key(|(_, claim)| *claim);
     let found = largest.and_then(|(path, claim)| {
         let group = facts.groups.iter().find(|group| group.path == *path)?;
@@ -107,11 +107,11 @@ fn exceeded(
     });
     if let Some((group, claim)) = found {
         let fits = claim.scale(factor);
-        finding = finding.remedy(remedy::set(facts, group, File::MemoryMax, fits));
+        finding.remedy(remedy::set(facts, group, File::MemoryMax, fits));
     }
     finding.remedy(format!(
         "multiply each of these limits by {factor:.2}, or protect (memory.low) what each must have"
-    ))
+    ));
 }
 
 /// Groups with less room below their limit are ignored.
@@ -120,10 +120,8 @@ const LEAST_HEADROOM: Bytes = Bytes::mib(1);
 /// A group that uses less than this share of its limit has only just started.
 const HARDLY_BEGUN: f64 = 0.1;
 
-fn memory_not_reserved(facts: &Facts, out: &mut Outcome) {
-    let Some(groups) = out.memory_groups(facts) else {
-        return;
-    };
+fn memory_not_reserved(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    let groups = out.memory_groups(facts)?;
     let recursive = out.known(facts.recursive_protection());
     let mut unreserved: Vec<(&GroupFacts, Bytes, Bytes)> = Vec::new();
     for group in groups.iter().skip(1) {
@@ -146,11 +144,9 @@ fn memory_not_reserved(facts: &Facts, out: &mut Outcome) {
         }
     }
     let all: Bytes = unreserved.iter().map(|(.., headroom)| *headroom).sum();
-    let Some(free) = out.known(facts.meminfo(|info| info.free, "MemFree")) else {
-        return;
-    };
+    let free = out.known(facts.meminfo(|info| info.free, "MemFree"))?;
     if all <= free {
-        return;
+        return None;
     }
     let dirty = facts.meminfo(|info| info.dirty, "Dirty").ok();
     let dirty = dirty.filter(|dirty| *dirty > Bytes::ZERO);
@@ -160,28 +156,28 @@ fn memory_not_reserved(facts: &Facts, out: &mut Outcome) {
     for (group, limit, headroom) in unreserved {
         let current = limit - headroom;
         let needs = group.anon().ok().flatten().unwrap_or(current);
-        let finding = Finding::new(
-            about(group),
-            format!(
-                "may grow by {headroom} to its limit of {limit}, nothing of it is protected; \
-                     {free} are free for {all} that such groups may still claim{dirty}"
-            ),
-        )
-        .bytes("headroom_bytes", headroom)
-        .bytes("limit_bytes", limit)
-        .bytes("free_bytes", free)
-        .bytes("claims_bytes", all);
+        let evidence = format!(
+            "may grow by {headroom} to its limit of {limit}, nothing of it is protected; \
+             {free} are free for {all} that such groups may still claim{dirty}"
+        );
+        let finding = out.find(about(group), evidence);
+        finding
+            .bytes("headroom_bytes", headroom)
+            .bytes("limit_bytes", limit)
+            .bytes("free_bytes", free)
+            .bytes("claims_bytes", all);
         // The usage of a group that has only just started does not show what it needs.
-        out.find(if current < limit.scale(HARDLY_BEGUN) {
+        if current < limit.scale(HARDLY_BEGUN) {
             finding.remedy(format!(
                 "set its memory.low to what it will need, at most its limit of {limit}"
-            ))
+            ));
         } else {
             finding
                 .remedy(remedy::set(facts, group, File::MemoryLow, current))
-                .remedy(remedy::set(facts, group, File::MemoryMin, needs))
-        });
+                .remedy(remedy::set(facts, group, File::MemoryMin, needs));
+        }
     }
+    Some(())
 }
 
 /// True if a group has any protection: its own, or that of an ancestor that passes it on.

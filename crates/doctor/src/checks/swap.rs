@@ -6,7 +6,7 @@ use justitia_cgroup::File;
 use justitia_policy::units::{Bytes, Limit};
 
 use super::{about, percent};
-use crate::check::{Check, Finding, Outcome, Severity, Subject};
+use crate::check::{Check, Outcome, Severity, Subject};
 use crate::facts::Facts;
 use crate::remedy;
 
@@ -50,45 +50,34 @@ const SWAPPED: f64 = 0.05;
 /// and zswap.
 const EVEN: u64 = 100;
 
-fn none(facts: &Facts, out: &mut Outcome) {
-    let Some(swaps) = out.known(facts.host.swaps.clone()) else {
-        return;
-    };
+fn none(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    let swaps = out.known(facts.host.swaps.clone())?;
     if !swaps.is_empty() {
-        return;
+        return None;
     }
     let anon = out.known(facts.meminfo(|info| info.anon, "AnonPages"));
-    let (Some(anon), Some(ram)) = (anon, out.known(facts.ram())) else {
-        return;
-    };
+    let ram = out.known(facts.ram());
+    let (anon, ram) = (anon?, ram?);
     if anon.as_f64() < FULL_OF_ANON * ram.as_f64() {
-        return;
+        return None;
     }
-    out.find(
-        Finding::new(
-            Subject::Host,
-            format!(
-                "no swap, and {anon} of anonymous memory, {} of {ram}",
-                percent(anon, ram)
-            ),
-        )
-        .bytes("anon_bytes", anon)
+    let evidence = format!(
+        "no swap, and {anon} of anonymous memory, {} of {ram}",
+        percent(anon, ram)
+    );
+    out.find(Subject::Host, evidence).bytes("anon_bytes", anon)
         .bytes("memory_bytes", ram)
         .remedy("modprobe zram && zramctl --find --size 25%, mkswap and swapon it")
-        .remedy("fallocate -l 4G /swapfile && chmod 600 /swapfile && mkswap /swapfile && swapon /swapfile"),
-    );
+        .remedy("fallocate -l 4G /swapfile && chmod 600 /swapfile && mkswap /swapfile && swapon /swapfile");
+    Some(())
 }
 
-fn unlimited(facts: &Facts, out: &mut Outcome) {
-    let Some(swaps) = out.known(facts.host.swaps.clone()) else {
-        return;
-    };
+fn unlimited(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    let swaps = out.known(facts.host.swaps.clone())?;
     if swaps.is_empty() {
-        return;
+        return None;
     }
-    let Some(groups) = out.memory_groups(facts) else {
-        return;
-    };
+    let groups = out.memory_groups(facts)?;
     for group in groups.iter().skip(1) {
         let Some(limit) = out
             .known(group.knobs.max.clone())
@@ -106,33 +95,29 @@ fn unlimited(facts: &Facts, out: &mut Outcome) {
         if used.as_f64() < SWAPPED * limit.as_f64() || used == Bytes::ZERO {
             continue;
         }
-        out.find(
-            Finding::new(
-                about(group),
-                format!(
-                    "limited to {limit} of memory, and uses {used} of swap besides, {} of that limit, \
+        let evidence = format!(
+            "limited to {limit} of memory, and uses {used} of swap besides, {} of that limit, \
                      without a bound",
-                    percent(used, limit)
-                ),
-            )
+            percent(used, limit)
+        );
+        out.find(about(group), evidence)
             .bytes("limit_bytes", limit)
             .bytes("swap_bytes", used)
             .remedy(remedy::set(facts, group, File::MemorySwapMax, used))
-            .remedy(remedy::write(facts, group, File::MemorySwapMax, "0")),
-        );
+            .remedy(remedy::write(facts, group, File::MemorySwapMax, "0"));
     }
+    Some(())
 }
 
-fn swappiness(facts: &Facts, out: &mut Outcome) {
+fn swappiness(facts: &Facts, out: &mut Outcome) -> Option<()> {
     let swaps = out.known(facts.host.swaps.clone());
     let value = out.known(facts.host.swappiness.clone());
-    let (Some(swaps), Some(value)) = (swaps, value) else {
-        return;
-    };
+    let (swaps, value) = (swaps?, value?);
     // Without swap, swappiness has no effect.
-    let Some(swap) = swaps.iter().find(|swap| !swap.is_zram()).or(swaps.first()) else {
-        return;
-    };
+    let swap = swaps
+        .iter()
+        .find(|swap| !swap.is_zram())
+        .or(swaps.first())?;
     let evidence = if value == 0 {
         format!(
             "vm.swappiness is 0, and {} of swap stand ready",
@@ -141,11 +126,10 @@ fn swappiness(facts: &Facts, out: &mut Outcome) {
     } else if value > EVEN && !swap.is_zram() {
         format!("vm.swappiness is {value}, and {} is on a disk", swap.name)
     } else {
-        return;
+        return None;
     };
-    out.find(
-        Finding::new(Subject::Host, evidence)
-            .number("swappiness", value as f64)
-            .remedy("sysctl vm.swappiness=10, and the same in a file of /etc/sysctl.d"),
-    );
+    out.find(Subject::Host, evidence)
+        .number("swappiness", value as f64)
+        .remedy("sysctl vm.swappiness=10, and the same in a file of /etc/sysctl.d");
+    Some(())
 }

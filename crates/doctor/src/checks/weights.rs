@@ -5,14 +5,13 @@
 //! `--blkio-weight` W into `io.weight` 1 + (W - 10) * 9999 / 990: 400 becomes 3940, while a container without
 //! a weight stays at 100. systemd maps `IOWeight=` W > 100 into BFQ's range as 100 + (W - 100) / 11.
 
-use justitia_cgroup::survey::Unread;
 use justitia_cgroup::File;
 use justitia_policy::knob::{bfq_weight_of_systemd, io_weight_of_runtime};
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
 use super::about;
-use crate::check::{Check, Finding, Outcome, Severity, Subject};
+use crate::check::{Check, Outcome, Severity, Subject};
 use crate::facts::{Facts, GroupFacts, BFQ};
 use crate::remedy;
 
@@ -64,24 +63,18 @@ fn set_weight(group: &GroupFacts, out: &mut Outcome) -> Option<u32> {
 /// File for the udev rule that a remedy proposes.
 const UDEV_RULE: &str = "/etc/udev/rules.d/60-bfq.rules";
 
-fn not_enforced(facts: &Facts, out: &mut Outcome) {
-    let Some(groups) = out.io_groups(facts) else {
-        return;
-    };
+fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    let groups = out.io_groups(facts)?;
     let weighted: Vec<(&GroupFacts, u32)> = groups
         .iter()
         .filter_map(|group| Some((group, set_weight(group, out)?)))
         .collect();
-    let Some((example, weight)) = weighted.first() else {
-        return;
-    };
+    let (example, weight) = weighted.first()?;
     let cost = out.known(facts.io_cost.clone());
-    let (Some(cost), Some(disks)) = (cost, out.known(facts.disks())) else {
-        return;
-    };
+    let disks = out.known(facts.disks());
+    let (cost, disks) = (cost?, disks?);
     if disks.is_empty() {
-        let why = "the host shows no disk";
-        let _ = out.known::<()>(Err(Unread::new("schedulers", why)));
+        out.unknown("schedulers", "the host shows no disk");
     }
     for disk in disks {
         let Some(scheduler) = out.known(disk.scheduler.clone()) else {
@@ -97,44 +90,33 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) {
             continue;
         }
         let qos = remedy::file_path(facts, "/", File::IoCostQos);
-        let mut finding = Finding::new(
-            Subject::Disk(disk.name.clone()),
-            format!(
-                "its scheduler is {3} and io.cost is off, with a weight other than 100 on {0} ({1} \
-                 has {2})",
-                super::groups(weighted.len()),
-                example.path,
-                weight,
-                scheduler.active
-            ),
-        )
-        .number("weighted_groups", weighted.len() as f64);
+        let name = &disk.name;
+        let evidence = format!(
+            "its scheduler is {} and io.cost is off, with a weight other than 100 on {} ({} has \
+             {weight})",
+            scheduler.active,
+            super::groups(weighted.len()),
+            example.path,
+        );
         let offered = scheduler.offered.iter().any(|name| name == BFQ);
         let load = if offered { "" } else { "modprobe bfq && " };
-        finding = finding.remedy(format!(
-            "{load}echo bfq > /sys/block/{}/queue/scheduler",
-            disk.name
-        ));
         // Permanent: udev selects the scheduler whenever the disk appears.
-        let rule = format!(
-            "ACTION==\"add|change\", KERNEL==\"{}\", ATTR{{queue/scheduler}}=\"bfq\"",
-            disk.name
-        );
-        out.find(
-            finding
-                .remedy(format!("echo '{rule}' > {UDEV_RULE}"))
-                .remedy(
-                    "[disk] iocost = true in the configuration: justitia run then enables io.cost on it",
-                )
-                .remedy(format!("echo '{device} enable=1' > {qos}")),
-        );
+        let rule =
+            format!("ACTION==\"add|change\", KERNEL==\"{name}\", ATTR{{queue/scheduler}}=\"bfq\"");
+        out.find(Subject::Disk(name.clone()), evidence)
+            .number("weighted_groups", weighted.len() as f64)
+            .remedy(format!("{load}echo bfq > /sys/block/{name}/queue/scheduler"))
+            .remedy(format!("echo '{rule}' > {UDEV_RULE}"))
+            .remedy(
+                "[disk] iocost = true in the configuration: justitia run then enables io.cost on it",
+            )
+            .remedy(format!("echo '{device} enable=1' > {qos}"));
     }
+    Some(())
 }
 
-fn distorted(facts: &Facts, out: &mut Outcome) {
-    let Some(groups) = out.io_groups(facts) else {
-        return;
-    };
+fn distorted(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    let groups = out.io_groups(facts)?;
     for group in groups.iter().skip(1) {
         // A running agent writes its own weights into the files of the groups that it manages.
         if group.managed {
@@ -159,19 +141,22 @@ fn distorted(facts: &Facts, out: &mut Outcome) {
             _ => None,
         };
         if let Some((file, holds, asked, by)) = found {
-            out.find(distortion(facts, group, file, holds, asked, by));
+            let value = match file {
+                // BFQ's largest weight is 1000.
+                File::IoBfqWeight => asked.min(1000).to_string(),
+                _ => format!("'default {asked}'"),
+            };
+            out.find(about(group), distortion(file, holds, asked, by))
+                .number("asked", f64::from(asked))
+                .number("holds", f64::from(holds))
+                .remedy(remedy::write(facts, group, file, &value))
+                .remedy("justitia run: it uses the requested weight");
         }
     }
+    Some(())
 }
 
-fn distortion(
-    facts: &Facts,
-    group: &GroupFacts,
-    file: File,
-    holds: u32,
-    asked: u32,
-    by: &str,
-) -> Finding {
+fn distortion(file: File, holds: u32, asked: u32, by: &str) -> String {
     let who = if holds == io_weight_of_runtime(asked) {
         ", runc's conversion"
     } else if holds == bfq_weight_of_systemd(asked) {
@@ -180,25 +165,13 @@ fn distortion(
         ""
     };
     let default = f64::from(Weight::DEFAULT.get());
-    // BFQ's largest weight is 1000.
-    let value = match file {
-        File::IoBfqWeight => asked.min(1000).to_string(),
-        _ => format!("'default {asked}'"),
-    };
-    Finding::new(
-        about(group),
-        format!(
-            "{by} asks for {asked}, {} holds {holds}{who}: {:.2} times a group without a weight \
-             instead of {:.2} times",
-            file.name(),
-            f64::from(holds) / default,
-            f64::from(asked) / default
-        ),
+    format!(
+        "{by} asks for {asked}, {} holds {holds}{who}: {:.2} times a group without a weight \
+         instead of {:.2} times",
+        file.name(),
+        f64::from(holds) / default,
+        f64::from(asked) / default
     )
-    .number("asked", f64::from(asked))
-    .number("holds", f64::from(holds))
-    .remedy(remedy::write(facts, group, file, &value))
-    .remedy("justitia run: it uses the requested weight")
 }
 
 /// File systems with per-cgroup writeback. `ext3` is served by ext4's code.
@@ -212,10 +185,8 @@ const UNCHARGED: [&str; 24] = [
 /// FUSE file systems that hold no data of workloads.
 const DESKTOP: [&str; 3] = ["fuse.lxcfs", "fuse.portal", "fuse.gvfsd-fuse"];
 
-fn writeback_not_charged(facts: &Facts, out: &mut Outcome) {
-    let Some(mounts) = out.known(facts.host.mounts.clone()) else {
-        return;
-    };
+fn writeback_not_charged(facts: &Facts, out: &mut Outcome) -> Option<()> {
+    let mounts = out.known(facts.host.mounts.clone())?;
     let mut seen = Vec::new();
     for mount in &mounts {
         let boot = ["/boot", "/efi"].iter().any(|at| {
@@ -245,12 +216,9 @@ fn writeback_not_charged(facts: &Facts, out: &mut Outcome) {
         } else {
             "keep data that groups write in bulk on ext4, xfs or btrfs".to_owned()
         };
-        out.find(
-            Finding::new(
-                Subject::Mount(mount.mount_point.clone()),
-                format!("{why} ({})", mount.source),
-            )
-            .remedy(remedy),
-        );
+        let evidence = format!("{why} ({})", mount.source);
+        out.find(Subject::Mount(mount.mount_point.clone()), evidence)
+            .remedy(remedy);
     }
+    Some(())
 }

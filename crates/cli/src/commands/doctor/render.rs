@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use justitia_doctor::{CheckReport, FindingReport, Report, Severity, Subject, Verdict};
+use justitia_doctor::{CheckReport, Finding, Report, Severity, Subject, Verdict};
 use justitia_policy::color::Color;
 
 use crate::output::{self, Page, Screen};
@@ -47,7 +47,7 @@ impl Writing {
             Severity::Note => self.text.push_str("note"),
         }
         writeln!(self.text, ": {} ({})", check.title, check.id);
-        let open: Vec<&FindingReport> = check
+        let open: Vec<&Finding> = check
             .findings
             .iter()
             .filter(|finding| finding.silenced.is_none())
@@ -170,8 +170,8 @@ mod tests {
 
     use super::*;
 
-    fn finding(subject: Subject, evidence: &str, silenced: Option<&str>) -> FindingReport {
-        FindingReport {
+    fn finding(subject: Subject, evidence: &str, silenced: Option<&str>) -> Finding {
+        Finding {
             subject,
             evidence: evidence.into(),
             numbers: std::collections::BTreeMap::new(),
@@ -184,7 +184,7 @@ mod tests {
         id: &'static str,
         severity: Severity,
         verdict: Verdict,
-        findings: Vec<FindingReport>,
+        findings: Vec<Finding>,
         could_not_tell: &[&str],
     ) -> CheckReport {
         CheckReport {
