@@ -145,12 +145,12 @@ impl Get {
     }
 }
 
-/// A field of the report without a metric.
-const fn plain(json: &'static str, unit: &'static str, help: &'static str) -> Field {
+/// A field of the report, by its path and unit.
+const fn field(json: &'static str, unit: &'static str) -> Field {
     Field {
         json: Some(json),
         unit,
-        help,
+        help: "",
         metric: None,
     }
 }
@@ -166,6 +166,11 @@ const fn extra(help: &'static str) -> Field {
 }
 
 impl Field {
+    /// Adds the description.
+    const fn help(self, help: &'static str) -> Field {
+        Field { help, ..self }
+    }
+
     /// Adds a metric.
     const fn metric(self, name: &'static str, kind: Kind, get: Get) -> Field {
         Field {

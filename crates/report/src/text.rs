@@ -16,6 +16,12 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// The word of an enum's value in JSON.
+pub fn word(value: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string(value).unwrap_or_default();
+    text.trim_matches('"').to_owned()
+}
+
 /// Escapes the harmful characters of [`printable`] in JSON, except its line breaks. A JSON parser reads the
 /// same text.
 pub fn printable_json(json: &str) -> Cow<'_, str> {

@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 use justitia_report::describe::{metrics, Get, Kind, Labels, Metric};
 use justitia_report::own::Own;
 use justitia_report::status::{GroupStatus, Report};
+use justitia_report::text::word;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -235,12 +236,6 @@ fn label(name: &str, value: &str) -> String {
     escape(&mut text, value);
     text.push('"');
     text
-}
-
-/// The name of a value in JSON.
-fn word(value: &impl serde::Serialize) -> String {
-    let text = serde_json::to_string(value).unwrap_or_default();
-    text.trim_matches('"').to_owned()
 }
 
 /// Escapes the three characters that the format reserves: backslash, double quote and line feed.
