@@ -8,6 +8,7 @@
 pub mod describe;
 pub mod error;
 #[cfg(any(test, feature = "example"))]
+#[path = "tests/example.rs"]
 pub mod example;
 pub mod feed;
 mod fields;

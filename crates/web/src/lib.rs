@@ -234,7 +234,4 @@ fn told(frame: Frame<Report>) -> Told {
 }
 
 #[cfg(test)]
-mod testing;
-
-#[cfg(test)]
 mod tests;

@@ -14,11 +14,9 @@ mod format;
 mod help;
 mod picture;
 #[cfg(test)]
-mod recording;
+mod recording_tests;
 mod rows;
 mod screen;
-#[cfg(test)]
-mod testing;
 mod theme;
 mod tree;
 mod values;
@@ -149,60 +147,4 @@ fn following(last: Instant, interval: Duration, now: Instant) -> Instant {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use justitia_agent::Exit;
-
-    pub(crate) fn rendered(report: &Report) -> Page {
-        frame(report.clone(), Some(400))
-    }
-
-    #[test]
-    fn without_a_terminal_the_error_names_the_options_to_use_instead() {
-        let error = check_terminal(false, Some("xterm")).unwrap_err();
-        assert_eq!(error.exit, Exit::Environment);
-        assert_eq!(error.remedy, "use --once or --json");
-        assert!(check_terminal(true, Some("dumb")).is_err());
-        assert!(check_terminal(true, Some("xterm")).is_ok());
-        assert!(check_terminal(true, None).is_ok());
-    }
-
-    #[test]
-    fn missed_beats_are_not_made_up_for() {
-        let began = Instant::now();
-        let second = Duration::from_secs(1);
-        assert_eq!(following(began, second, began), began + second);
-        let late = began + 5 * second;
-        assert_eq!(following(began, second, late), late);
-    }
-
-    #[test]
-    fn a_plain_frame_shows_every_group_and_no_escape_sequence() {
-        let text = frame(testing::many(300), None);
-        assert_eq!(
-            text.lines()
-                .filter(|line| line.contains("/app/group-"))
-                .count(),
-            300
-        );
-        assert!(!text.contains('\x1b') && text.is_ascii(), "{text}");
-        assert!(text
-            .lines()
-            .all(|line| line.len() <= PLAIN_COLUMNS && line.trim_end() == line));
-    }
-
-    #[test]
-    fn a_plain_frame_has_a_dash_for_what_is_unknown() {
-        let text = frame(testing::unknown(), Some(120));
-        let line = text.lines().find(|line| line.contains("/app/new")).unwrap();
-        let cells: Vec<&str> = line.split_whitespace().collect();
-        assert_eq!(cells[..4], ["/app/new", "-", "100", "-"], "{line}");
-        assert!(
-            cells[3..]
-                .iter()
-                .all(|cell| cell.chars().all(|c| "-/".contains(c))),
-            "{line}"
-        );
-        assert!(text.contains("PV -"), "{text}");
-    }
-}
+pub(crate) mod tests;

@@ -10,10 +10,10 @@ use justitia_report::status::Tick;
 use serde_json::Value as Json;
 
 use super::*;
-use crate::testing;
+use crate::tests;
 
 fn report(tick: &Tick) -> Report {
-    testing::report(tick, Duration::from_secs(1))
+    tests::report(tick, Duration::from_secs(1))
 }
 
 /// A history of `ticks` ticks, one a second, and the time after the last.

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use justitia_report::example;
 
 use super::*;
-use crate::testing::{address, told};
+use crate::tests::{address, told};
 
 fn server(groups: usize) -> (Server, Arc<Latest>) {
     let latest = Arc::new(Latest::new(told(&example::tick(1, groups))));

@@ -11,7 +11,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::*;
-use crate::testing::{address, certificate, told};
+use crate::tests::{address, certificate, told};
 use crate::wire::configuration;
 
 fn server(groups: usize, tls: &Tls) -> Server {

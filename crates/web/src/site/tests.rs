@@ -7,13 +7,13 @@ use justitia_report::status::{Report, Tick};
 use super::*;
 use crate::exposition::Format;
 use crate::latest::Told;
-use crate::testing;
+use crate::tests;
 
 /// A tick of an agent that steps every two seconds.
 fn told(tick: &Tick) -> Told {
     Told {
         own: Own::default(),
-        report: testing::report(tick, Duration::from_secs(2)),
+        report: tests::report(tick, Duration::from_secs(2)),
     }
 }
 
@@ -95,7 +95,7 @@ fn health_is_the_age_of_the_last_step() {
 
 #[test]
 fn every_step_gets_into_the_history_whenever_it_is_posted() {
-    let latest = Arc::new(Latest::new(testing::told(&Tick::default())));
+    let latest = Arc::new(Latest::new(tests::told(&Tick::default())));
     let began = Instant::now();
     let mut site = Site::new(Arc::clone(&latest), began);
     let mut now = began;
@@ -108,7 +108,7 @@ fn every_step_gets_into_the_history_whenever_it_is_posted() {
                 site.look(now);
             }
         }
-        latest.post(testing::told(&example::tick(count, 1)));
+        latest.post(tests::told(&example::tick(count, 1)));
     }
     let end = site.due();
     site.look(end);

@@ -115,7 +115,7 @@ impl Series {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{group, report};
+    use super::super::tests::{group, report};
     use super::*;
     use justitia_policy::plan::{Knob, Reason};
 

@@ -74,7 +74,7 @@ pub(crate) fn colors(report: &Report) -> [(Color, usize); 3] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{group, report};
+    use super::super::tests::{group, report};
     use super::*;
 
     const BY_RATE: Sort = Sort {

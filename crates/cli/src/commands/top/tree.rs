@@ -127,7 +127,7 @@ fn push(
 #[cfg(test)]
 mod tests {
     use super::super::columns::Field;
-    use super::super::testing::{group, report};
+    use super::super::tests::{group, report};
     use super::*;
 
     const BY_NAME: Sort = Sort {

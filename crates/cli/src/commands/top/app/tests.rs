@@ -1,6 +1,6 @@
 //! Tests that keys do what the help says, and that the selection survives all changes of the groups.
 
-use super::super::testing::{many, press, report};
+use super::super::tests::{many, press, report};
 use super::*;
 
 fn app(groups: usize) -> App {

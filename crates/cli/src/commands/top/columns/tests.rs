@@ -1,7 +1,7 @@
 //! Tests that columns fit every width, and that every cell fits its column.
 
 use super::super::rows::{list, Sort};
-use super::super::testing::{group, many, report, unknown};
+use super::super::tests::{group, many, report, unknown};
 use super::*;
 
 const UNICODE: Theme = Theme {

@@ -5,7 +5,7 @@ use ratatui::crossterm::event::KeyCode;
 use ratatui::style::Modifier;
 use ratatui::Terminal;
 
-use super::super::testing::{group, many, press, report, unknown};
+use super::super::tests::{group, many, press, report, unknown};
 use super::*;
 
 const COLORS: Theme = Theme {

@@ -17,7 +17,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::Terminal;
 
 use super::app::App;
-use super::testing::many;
+use super::tests::many;
 use super::theme::Theme;
 use super::view;
 
