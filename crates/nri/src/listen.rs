@@ -123,7 +123,7 @@ impl Shared {
         let mut pause = PAUSE;
         loop {
             let mut told = Told::default();
-            let end = self.hear(socket, &mut told);
+            let end = self.hear(socket, &mut told).err().unwrap_or(End::Absent);
             if told.is_synchronized() {
                 pause = PAUSE;
             }
@@ -145,14 +145,7 @@ impl Shared {
     }
 
     /// One connection, from start to end.
-    fn hear(&self, socket: &Path, told: &mut Told) -> End {
-        match self.converse(socket, told) {
-            Ok(()) => End::Absent,
-            Err(end) => end,
-        }
-    }
-
-    fn converse(&self, socket: &Path, told: &mut Told) -> Result<(), End> {
+    fn hear(&self, socket: &Path, told: &mut Told) -> Result<(), End> {
         let mut stream = UnixStream::connect(socket)?;
         let peer = socket_peercred(&stream).map_err(io::Error::from)?.uid;
         if !peer.is_root() && peer != geteuid() {

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::time::{clock_gettime, ClockId};
+use justitia_report::own::cpu;
 
 /// Measures this process since the start.
 #[derive(Debug)]
@@ -35,12 +35,4 @@ impl Stats {
         });
         format!("{elapsed:.0} s: {per_hour} CPU seconds per hour, {memory} resident")
     }
-}
-
-fn cpu() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or(0),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
 }

@@ -16,14 +16,19 @@ pub struct Own {
 impl Own {
     /// Reads the values of the current process.
     pub fn read() -> Own {
-        let time = clock_gettime(ClockId::ProcessCPUTime);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
         Own {
             resident_bytes: justitia_cgroup::resident_bytes(),
-            cpu: Duration::new(seconds, nanos),
+            cpu: cpu(),
         }
     }
+}
+
+/// CPU time of all threads of the current process.
+pub fn cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanos)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Builds the report from an image cache's state.
 
 use justitia_policy::units::Bytes;
+use justitia_report::own::cpu;
 
 use super::kept::Kept;
 use super::ImageCache;
@@ -26,7 +27,7 @@ pub(super) fn report(image_cache: &ImageCache) -> Report {
         machines: machines
             .map(|(at, machine)| tell(image_cache, at, machine))
             .collect(),
-        image_cache_cpu_s: Some(cpu_s()),
+        image_cache_cpu_s: Some(cpu().as_secs_f64()),
     }
 }
 
@@ -127,12 +128,6 @@ fn hit_ratio(requested: u64, fetched: u64) -> Option<f64> {
 
 fn bytes(pages: u64) -> u64 {
     pages * rustix::param::page_size() as u64
-}
-
-/// CPU time of this process, seconds.
-fn cpu_s() -> f64 {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
 }
 
 #[cfg(test)]
